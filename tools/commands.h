@@ -1,0 +1,10 @@
+/*
+ * commands.h - the subcommands of `railsock`, one function each. argv[0] is the
+ * subcommand's own name; the return value is the process's exit status.
+ */
+#ifndef RAILSOCK_COMMANDS_H
+#define RAILSOCK_COMMANDS_H
+
+int cmd_lab(int argc, char **argv);
+
+#endif
