@@ -1,0 +1,18 @@
+/*
+ * reason.h - the numbers of reason.def, and their words.
+ */
+#ifndef CFG_REASON_H
+#define CFG_REASON_H
+
+enum cfg_reason {
+#define REASON(number, NAME, name, sentence, advice) RSN_##NAME = number,
+#include "config/reason.def"
+#undef REASON
+};
+
+/* Never NULL: "unknown" and a sentence that says so for a number that is not in the table. */
+const char *cfg_reason_name(int number);
+const char *cfg_reason_sentence(int number);
+const char *cfg_reason_advice(int number);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * loop.h - the progress thread: one per process, none before the first rendezvous,
+ * all signals blocked, gone in a forked child. It runs callbacks for descriptors,
+ * timers and posted jobs, on io_uring, or on epoll where io_uring is refused.
+ * TCP anchors are always watched by an epoll instance inside it, never by io_uring
+ * (a pending io_uring poll holds a reference, and close() would send no FIN).
+ *
+ * Callbacks run one at a time on the progress thread and do not block.
+ */
+#ifndef RSK_LOOP_H
+#define RSK_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rsk_watch;
+struct rsk_timer;
+
+/* Starts the thread if it does not run. 0 or -errno. Any thread. use_uring: false forces epoll. */
+int rsk_loop_start(bool use_uring);
+bool rsk_loop_running(void);
+bool rsk_loop_is_self(void);
+/* "io_uring" or "epoll". */
+const char *rsk_loop_backend(void);
+
+/* Runs fn(arg) on the progress thread, soon, in the order of posting. Any thread, not in a
+ * signal handler. 0, -ENOMEM, or -ESRCH when the thread does not run. */
+int rsk_loop_post(void (*fn)(void *arg), void *arg);
+
+/* Watches fd (level-triggered POLLIN style bits in `events`; EPOLLET allowed when anchor is
+ * true). fn is called with the poll bits. Progress thread only, all four. The caller keeps fd
+ * open until after rsk_unwatch. After rsk_unwatch returns fn is not called again. */
+struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *arg, uint32_t events),
+                               void *arg);
+void rsk_unwatch(struct rsk_watch *);
+
+/* Calls fn once after ns nanoseconds. Cancel before it fired, not after. */
+struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *arg), void *arg);
+void rsk_timer_cancel(struct rsk_timer *);
+
+/* Asks the thread to end and joins it. Not from the thread itself. */
+void rsk_loop_stop(void);
+/* In a forked child: forgets the thread and closes every descriptor of the loop's and of
+ * every wire's that came over. Async-signal-safe as far as fork in a threaded program needs. */
+void rsk_loop_after_fork_child(void);
+/* fn is called by rsk_loop_after_fork_child. At most 8; registered at load time. */
+void rsk_at_fork_child(void (*fn)(void));
+
+#endif

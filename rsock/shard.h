@@ -1,0 +1,46 @@
+/*
+ * shard.h - what waiters drain. A shard gathers the news of many rails, so that
+ * finding the ones with news costs O(news): on shm a page of dirty bits with an
+ * eventfd (one of each per peer uid), on verbs a completion channel with a chain of
+ * completion queues. An epoll instance has one of its own, the process has a common
+ * one that the progress thread watches.
+ *
+ * Waiting on a shard is always: drain; else spin; else arm, drain again, sleep on
+ * the shard's descriptors, disarm.
+ */
+#ifndef RSK_SHARD_H
+#define RSK_SHARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rsk_shard;
+
+/* A descriptor that becomes readable when an armed shard gets news. Descriptors are added
+ * while the shard lives (a first peer of another uid, a first verbs rail), never removed before
+ * its end; each is reported once to the function given to rsk_shard_new. They are never read
+ * by the caller; watch them with EPOLLIN | EPOLLET. */
+typedef void rsk_shard_fd_fn(void *arg, int fd);
+
+/* A new shard with one reference. fd_added may be called at once and later, on any thread.
+ * NULL when out of memory or descriptors. */
+struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg);
+struct rsk_shard *rsk_shard_get(struct rsk_shard *);
+/* Drops a reference; rails hold one each. The last one frees. Progress thread or owner. */
+void rsk_shard_put(struct rsk_shard *);
+/* After this fd_added is not called any more and no call of it is running. */
+void rsk_shard_orphan(struct rsk_shard *);
+
+/* Calls notify() of every rail with news. Any thread; one drains at a time, a second one
+ * returns 0 at once. No system call when nothing is there and the shard is not armed. Returns
+ * the number of rails that were notified. */
+int rsk_shard_drain(struct rsk_shard *);
+/* From now on news makes a descriptor fire once. Full fence. Returns true if there is news
+ * already: drain instead of sleeping. */
+bool rsk_shard_arm(struct rsk_shard *);
+void rsk_shard_disarm(struct rsk_shard *);
+
+/* The process's common shard, watched by the progress thread. NULL before rsk_loop_start(). */
+struct rsk_shard *rsk_shard_common(void);
+
+#endif

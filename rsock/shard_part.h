@@ -1,0 +1,32 @@
+/*
+ * shard_part.h - for the wires only: what a shard is made of. A part is one thing
+ * that can have news and a descriptor that tells of it: shm's dirty-bit page and
+ * eventfd for one peer uid, or a completion channel with its completion queues.
+ */
+#ifndef RSK_SHARD_PART_H
+#define RSK_SHARD_PART_H
+
+#include "rsock/shard.h"
+
+struct rsk_shard_part {
+    const struct rsk_wire *wire; /* with key: who made it */
+    uint64_t key;
+    int fd;                      /* fires when armed and news comes */
+    /* As rsk_shard_drain, for this part; the shard lets one thread in at a time. */
+    int (*drain)(struct rsk_shard_part *);
+    bool (*arm)(struct rsk_shard_part *);
+    void (*disarm)(struct rsk_shard_part *);
+    void (*free)(struct rsk_shard_part *);
+    struct rsk_shard_part *next; /* the shard's: parts are only ever added at the head */
+};
+
+/* The part of this wire and key, or NULL. Any thread. */
+struct rsk_shard_part *rsk_shard_find(struct rsk_shard *, const struct rsk_wire *, uint64_t key);
+/* Adds a part and reports its fd. Progress thread. If the shard is armed the part is armed. */
+void rsk_shard_add(struct rsk_shard *, struct rsk_shard_part *);
+/* Shuts other threads out of rsk_shard_drain while a rail leaves the part: after lock returns
+ * no notify of this shard is running. Not from inside notify. */
+void rsk_shard_lock(struct rsk_shard *);
+void rsk_shard_unlock(struct rsk_shard *);
+
+#endif
