@@ -1,0 +1,169 @@
+/*
+ * fb.h - a TCP connection that changes track while it runs, for the layer that
+ * intercepts calls. `struct fb_stream` stands for one open file description of an
+ * established (or connecting) TCP socket; its kernel socket is the anchor.
+ *
+ * Two levels. While both gates are 0 the half is plain: the caller does the kernel call
+ * itself between fb_rx_enter/fb_rx_leave (fb_tx_...), which only count. When a gate is up the
+ * caller uses fb_recvv/fb_sendv, which do everything, blocking included.
+ *
+ * Results are counts or -errno; errno is never touched. Reference counting: every pointer that a
+ * caller holds across a call is a reference (fb_get/fb_put); streams are type-stable memory (never
+ * unmapped), so a stale pointer may be looked at but not used.
+ */
+#ifndef FB_FB_H
+#define FB_FB_H
+
+#include "ipoib_fallback/pub.h"
+#include "rsock/wire.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+struct fb_stream;
+struct fb_link; /* everything that exists only once a rail is wanted */
+
+enum fb_role { FB_CONNECTED, FB_ACCEPTED };
+
+/* Called by fb_wake with the watcher's list locked: must not block, must not take a stream's tx or
+ * rx lock. Events: RSK_RX, RSK_TX, RSK_FAIL, and FB_EV_STATE: a half changed track, so what the
+ * kernel should report for this socket changed (fb_kernel_events). */
+struct fb_watcher {
+    struct fb_watcher *next, **prev;
+    void (*wake)(struct fb_watcher *, unsigned events);
+};
+enum { FB_EV_STATE = 16 };
+
+struct fb_stream {
+    /* 1: the half is not plain, use fb_recvv/fb_sendv. Written by the owner of the half's lock. */
+    _Atomic uint8_t rx_gate, tx_gate;
+    _Atomic uint8_t nonblock;  /* O_NONBLOCK of the description, kept by fcntl/ioctl/accept4 wrappers */
+    uint8_t role;
+    _Atomic uint32_t rx_in, tx_in; /* plain kernel calls in flight */
+    _Atomic uint32_t refs;
+    _Atomic uint32_t fds;      /* descriptors of this process that refer to it (dup) */
+    struct fb_pub *pub;        /* counters; never NULL */
+    struct fb_link *link;
+    _Atomic uint64_t ready_at; /* calls so far, for the boarding policy */
+    /* the rest is ipoib_fallback's own: stream.h */
+};
+
+/* ---- life ---- */
+
+/* Starts to track fd after connect() returned 0 or EINPROGRESS, or after accept(). fd is known to be
+ * a TCP socket. NULL: cannot be tracked (no memory); the descriptor is then simply plain libc's.
+ * The caller owns one reference and fds == 1. nonblock: O_NONBLOCK of fd if known, else -1. */
+struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock);
+void fb_get(struct fb_stream *);
+void fb_put(struct fb_stream *);
+/* A gone-by lookup: takes a reference unless the stream is being freed. */
+bool fb_tryget(struct fb_stream *);
+/* dup made another descriptor. */
+void fb_dup(struct fb_stream *, int newfd);
+/* One descriptor is about to be closed by the caller. When it is the last one, does what TCP's close
+ * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
+ * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */
+void fb_close(struct fb_stream *, int fd);
+/* shutdown(): leaves the directions concerned, then the kernel's shutdown. 0 or -errno. */
+int fb_shutdown(struct fb_stream *, int fd, int how);
+/* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
+ * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
+void fb_pin(struct fb_stream *, int reason, bool wait);
+/* All streams of the process; before fork, spawn, exec. shared: they are also pinned (RSN_SHARED). */
+void fb_leave_all(int reason, bool pin_shared);
+/* The process is ending: leave all within the linger limit, then be passive. */
+void fb_exit(void);
+/* In a forked child: every stream is forgotten; the caller clears its own tables. */
+void fb_after_fork_child(void);
+
+/* ---- plain halves ---- */
+
+static inline bool fb_rx_enter(struct fb_stream *s)
+{
+    /* seq_cst counter then gate; the guard does gate then counter: one of the two sees the other. */
+    atomic_fetch_add(&s->rx_in, 1);
+    if (__builtin_expect(atomic_load(&s->rx_gate) == 0, 1))
+        return true;
+    atomic_fetch_sub(&s->rx_in, 1);
+    return false;
+}
+static inline bool fb_tx_enter(struct fb_stream *s)
+{
+    atomic_fetch_add(&s->tx_in, 1);
+    if (__builtin_expect(atomic_load(&s->tx_gate) == 0, 1))
+        return true;
+    atomic_fetch_sub(&s->tx_in, 1);
+    return false;
+}
+/* The kernel call returned n (count or -errno) into v with these recv flags. Returns what the
+ * application gets, or FB_RETRY: the bytes were all frames, call fb_recvv instead. */
+#define FB_RETRY (-4096)
+ssize_t fb_rx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt, int flags);
+void fb_tx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt, int flags);
+/* The same for sendfile(2) and splice(2), whose bytes we do not see: counts, and the proof of the
+ * stream's contents restarts after them. */
+void fb_tx_leave_unseen(struct fb_stream *, ssize_t n);
+
+/* ---- any half ---- */
+
+/* recv/send family. flags: MSG_PEEK, MSG_DONTWAIT, MSG_WAITALL, MSG_NOSIGNAL, MSG_MORE(send) are served,
+ * any other makes the stream leave first. Blocking, SO_RCVTIMEO/SNDTIMEO and signals as recv(2)/send(2).
+ * -EPIPE is returned without SIGPIPE: the caller raises it unless MSG_NOSIGNAL. */
+ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
+ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
+/* FIONREAD and SIOCOUTQ as TCP counts them. */
+int fb_inq(struct fb_stream *, int fd);
+int fb_outq(struct fb_stream *, int fd);
+
+/* ---- readiness ---- */
+
+/* True if both halves are plain: poll the kernel and nothing else. */
+static inline bool fb_plain(const struct fb_stream *s)
+{
+    return !atomic_load_explicit(&s->rx_gate, memory_order_acquire) &&
+           !atomic_load_explicit(&s->tx_gate, memory_order_acquire);
+}
+/* Which of these POLL* bits the kernel's poll of the anchor can answer now (hints that fb_ready then
+ * verifies); the others come from wakes. ERR and HUP always come from the kernel too. */
+short fb_kernel_events(struct fb_stream *, short events);
+/* Which of these POLLIN|POLLOUT|POLLRDHUP|POLLHUP|POLLERR... hold now, asked of ring and kernel as one
+ * stream; exact. May do system calls, never blocks. */
+short fb_ready(struct fb_stream *, int fd, short events);
+/* Asks for wakes; fb_watch adds the watcher, fb_arm asks the rail to tell of POLLIN/POLLOUT once more
+ * (after each wake, before sleeping) and returns those that hold already. */
+void fb_watch(struct fb_stream *, struct fb_watcher *);
+void fb_unwatch(struct fb_stream *, struct fb_watcher *);
+short fb_arm(struct fb_stream *, int fd, short events);
+/* For pollers that spin: looks at ring state only, no system call, may say 0 wrongly. */
+short fb_peek_ready(struct fb_stream *, short events);
+/* The stream should board on this shard (an epoll instance's own). Takes no reference of the
+ * caller's. NULL: forget it. Only a hint for the next boarding. */
+void fb_prefer_shard(struct fb_stream *, struct rsk_shard *);
+
+/* ---- sleepers: threads that sleep in the kernel's poll or select on plain sockets ---- */
+
+struct fb_sleeper; /* one per thread */
+/* Publishes that this thread is about to sleep on these (exactly one of pfd and the sets is used),
+ * full fence. Test for rails after this call, then sleep, then fb_sleeper_end. */
+struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n);
+struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds);
+void fb_sleeper_end(struct fb_sleeper *);
+
+/* ---- settings of the socket that matter here; called by the wrappers after the kernel's success ---- */
+
+void fb_set_nonblock(struct fb_stream *, bool on);
+/* setsockopt succeeded: remembers RCVTIMEO, SNDTIMEO, LINGER, RCVLOWAT, CORK, NODELAY; pins for
+ * options that a rail cannot honour. */
+void fb_sockopt(struct fb_stream *, int fd, int level, int name);
+
+/* ---- listeners ---- */
+
+/* accept() on this listening socket has been called in this process. Cheap. Nothing is opened until
+ * an accepted connection proves worth a rail. */
+void fb_listening(int fd);
+
+/* Constructor: after cfg_init(). */
+void fb_init(void);
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * pl.h - what the intercepting functions share: the real functions, the
+ * descriptor table, and how results become errno.
+ */
+#ifndef PL_PL_H
+#define PL_PL_H
+
+#include "ipoib_fallback/fb.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* pl_real.read etc.: the next definition of each symbol of calls.def, found lazily because calls may
+ * come before our constructor. pl_ready() is called at the entry of every wrapper. */
+#include "preload/real.h"
+
+enum pl_kind { PL_STREAM = 1, PL_EPOLL = 2, PL_LISTENER = 3 };
+
+/* What a descriptor number stands for; type-stable, counted. Dups of one description share the
+ * stream (or epoll instance) but each number has a file of its own. */
+struct pl_file {
+    _Atomic uint32_t refs;
+    uint8_t kind;
+    int fd;
+    struct fb_stream *stream;  /* PL_STREAM */
+    struct pl_epoll *epoll;    /* PL_EPOLL */
+    struct pl_member *members; /* PL_STREAM: epoll registrations made with this number; pl_epoll.c's */
+};
+
+/* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free, async-signal-
+ * safe. */
+struct pl_file *pl_get(int fd);
+void pl_put(struct pl_file *);
+/* Makes fd stand for a new file; whatever the slot held before is dropped as if closed behind our back. */
+struct pl_file *pl_install(int fd, enum pl_kind kind, void *object);
+/* The number is going away (close, dup2 over it): takes it out of the table and returns it with the
+ * table's reference, or NULL. Readers see EBADF or plain libc from now on. */
+struct pl_file *pl_take(int fd);
+/* Everything is forgotten: forked child. */
+void pl_table_reset(void);
+/* Calls fn for every live file. */
+void pl_each(void (*fn)(struct pl_file *, void *), void *arg);
+
+/* Turns a count or -errno into the libc convention. errno is not touched on success. */
+static inline ssize_t pl_ret(ssize_t n)
+{
+    if (__builtin_expect(n >= 0, 1))
+        return n;
+    __extension__ extern int *__errno_location(void);
+    *__errno_location() = (int)-n;
+    return -1;
+}
+
+/* False in a vfork child, which runs in its parent's memory and must not touch any of this. One
+ * system call: only for rare calls (close, dup2, exec, exit). */
+bool pl_is_owner(void);
+
+/* ---- pl_epoll.c, for the wrappers of descriptors ---- */
+
+/* A number registered in epoll instances is closed, or replaced: members leave. Before the kernel's
+ * close. */
+void pl_epoll_forget_fd(struct pl_file *);
+void pl_epoll_free(struct pl_epoll *);
+/* epoll_create(1) gave fd. */
+void pl_epoll_created(int fd);
+
+#endif
