@@ -16,7 +16,7 @@
  * an absolute path. Returns the text, to be freed, or NULL with errno set.
  */
 char *lab_config_make(unsigned number, const struct lab_options *options,
-		      const struct lab_image *image, const char *scratch, const char *token,
-		      size_t *len) __attribute__((warn_unused_result));
+                      const struct lab_image *image, const char *scratch, const char *token,
+                      size_t *len) __attribute__((warn_unused_result));
 
 #endif

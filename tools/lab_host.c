@@ -28,257 +28,257 @@
 #define ARGS_MAX 96
 
 static const char *const channel_names[LAB_CHANNELS] = {
-	[LAB_CONSOLE] = "console", [LAB_CTL] = "ctl", [LAB_OUT] = "out",
-	[LAB_ERR] = "err",         [LAB_TTY] = "tty",
+    [LAB_CONSOLE] = "console", [LAB_CTL] = "ctl", [LAB_OUT] = "out",
+    [LAB_ERR] = "err",         [LAB_TTY] = "tty",
 };
 
 struct args {
-	char *v[ARGS_MAX];
-	unsigned n;
-	bool failed;
+    char *v[ARGS_MAX];
+    unsigned n;
+    bool failed;
 };
 
 static void __attribute__((format(printf, 2, 3))) add(struct args *a, const char *format, ...)
 {
-	va_list ap;
-	char *text;
-	int r;
+    va_list ap;
+    char *text;
+    int r;
 
-	va_start(ap, format);
-	r = vasprintf(&text, format, ap);
-	va_end(ap);
-	if (r < 0 || a->n + 1 >= ARGS_MAX) {
-		if (r >= 0)
-			free(text);
-		a->failed = true;
-		return;
-	}
-	a->v[a->n++] = text;
-	a->v[a->n] = NULL;
+    va_start(ap, format);
+    r = vasprintf(&text, format, ap);
+    va_end(ap);
+    if (r < 0 || a->n + 1 >= ARGS_MAX) {
+        if (r >= 0)
+            free(text);
+        a->failed = true;
+        return;
+    }
+    a->v[a->n++] = text;
+    a->v[a->n] = NULL;
 }
 
 static void args_free(struct args *a)
 {
-	for (unsigned i = 0; i < a->n; i++)
-		free(a->v[i]);
+    for (unsigned i = 0; i < a->n; i++)
+        free(a->v[i]);
 }
 
 /* QEMU ends a value at a comma unless it is doubled. */
 static char *escape_commas(const char *text)
 {
-	char *out = malloc(2 * strlen(text) + 1);
-	char *p = out;
+    char *out = malloc(2 * strlen(text) + 1);
+    char *p = out;
 
-	if (!out)
-		return NULL;
-	for (; *text; text++) {
-		*p++ = *text;
-		if (*text == ',')
-			*p++ = ',';
-	}
-	*p = 0;
-	return out;
+    if (!out)
+        return NULL;
+    for (; *text; text++) {
+        *p++ = *text;
+        if (*text == ',')
+            *p++ = ',';
+    }
+    *p = 0;
+    return out;
 }
 
 bool lab_have_kvm(void)
 {
-	char *line = NULL;
-	size_t size = 0;
-	bool flag = false;
-	FILE *f = fopen("/proc/cpuinfo", "re");
-	int fd;
+    char *line = NULL;
+    size_t size = 0;
+    bool flag = false;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    int fd;
 
-	/* /dev/kvm may exist where it cannot work; QEMU then hangs before the first byte. */
-	while (f && !flag && getline(&line, &size, f) > 0) {
-		if (strncmp(line, "flags", 5) != 0)
-			continue;
-		for (char *word = strtok(line, " \t\n"); word; word = strtok(NULL, " \t\n"))
-			flag = flag || strcmp(word, "vmx") == 0 || strcmp(word, "svm") == 0;
-		break;
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	if (!flag)
-		return false;
-	fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
+    /* /dev/kvm may exist where it cannot work; QEMU then hangs before the first byte. */
+    while (f && !flag && getline(&line, &size, f) > 0) {
+        if (strncmp(line, "flags", 5) != 0)
+            continue;
+        for (char *word = strtok(line, " \t\n"); word; word = strtok(NULL, " \t\n"))
+            flag = flag || strcmp(word, "vmx") == 0 || strcmp(word, "svm") == 0;
+        break;
+    }
+    free(line);
+    if (f)
+        fclose(f);
+    if (!flag)
+        return false;
+    fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    close(fd);
+    return true;
 }
 
 static void add_machine(struct args *a, const struct lab_options *options,
-			const struct lab_image *image)
+                        const struct lab_image *image)
 {
-	add(a, "qemu-system-x86_64");
-	add(a, "-nodefaults");
-	add(a, "-no-user-config");
-	add(a, "-no-reboot");
-	add(a, "-display");
-	add(a, "none");
-	add(a, "-sandbox");
-	add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
-	add(a, "-accel");
-	add(a, "%s", lab_have_kvm() ? "kvm" : "tcg,thread=multi");
-	add(a, "-cpu");
-	add(a, "max");
-	add(a, "-smp");
-	add(a, "2");
-	add(a, "-m");
-	add(a, "%uM", options->memory_mb);
-	add(a, "-kernel");
-	add(a, "%s", image->kernel);
-	add(a, "-initrd");
-	add(a, "%s", image->initrd);
-	add(a, "-append");
-	/* Without tsc=reliable reading the clock is a slow device access. */
-	add(a, "console=ttyS0 panic=-1 mitigations=off no_timer_check tsc=reliable%s",
-	    options->verbose ? "" : " quiet");
+    add(a, "qemu-system-x86_64");
+    add(a, "-nodefaults");
+    add(a, "-no-user-config");
+    add(a, "-no-reboot");
+    add(a, "-display");
+    add(a, "none");
+    add(a, "-sandbox");
+    add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+    add(a, "-accel");
+    add(a, "%s", lab_have_kvm() ? "kvm" : "tcg,thread=multi");
+    add(a, "-cpu");
+    add(a, "max");
+    add(a, "-smp");
+    add(a, "2");
+    add(a, "-m");
+    add(a, "%uM", options->memory_mb);
+    add(a, "-kernel");
+    add(a, "%s", image->kernel);
+    add(a, "-initrd");
+    add(a, "%s", image->initrd);
+    add(a, "-append");
+    /* Without tsc=reliable reading the clock is a slow device access. */
+    add(a, "console=ttyS0 panic=-1 mitigations=off no_timer_check tsc=reliable%s",
+        options->verbose ? "" : " quiet");
 }
 
 static void add_channels(struct args *a, const int *far)
 {
-	add(a, "-device");
-	add(a, "virtio-serial-pci");
-	for (int c = 0; c < LAB_CHANNELS; c++) {
-		if (far[c] < 0)
-			continue;
-		add(a, "-chardev");
-		add(a, "socket,id=%s,fd=%d", channel_names[c], far[c]);
-		if (c == LAB_CONSOLE) {
-			add(a, "-serial");
-			add(a, "chardev:%s", channel_names[c]);
-			continue;
-		}
-		add(a, "-device");
-		add(a, "%s,chardev=%s,name=%s", c == LAB_TTY ? "virtconsole" : "virtserialport",
-		    channel_names[c], channel_names[c]);
-	}
+    add(a, "-device");
+    add(a, "virtio-serial-pci");
+    for (int c = 0; c < LAB_CHANNELS; c++) {
+        if (far[c] < 0)
+            continue;
+        add(a, "-chardev");
+        add(a, "socket,id=%s,fd=%d", channel_names[c], far[c]);
+        if (c == LAB_CONSOLE) {
+            add(a, "-serial");
+            add(a, "chardev:%s", channel_names[c]);
+            continue;
+        }
+        add(a, "-device");
+        add(a, "%s,chardev=%s,name=%s", c == LAB_TTY ? "virtconsole" : "virtserialport",
+            channel_names[c], channel_names[c]);
+    }
 }
 
 static void add_files(struct args *a, const char *scratch)
 {
-	char *path = escape_commas(scratch);
+    char *path = escape_commas(scratch);
 
-	if (!path) {
-		a->failed = true;
-		return;
-	}
-	add(a, "-fsdev");
-	add(a, "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap");
-	add(a, "-device");
-	add(a, "virtio-9p-pci,fsdev=root,mount_tag=hostroot");
-	add(a, "-fsdev");
-	add(a, "local,id=scratch,path=%s,security_model=none,multidevs=remap", path);
-	add(a, "-device");
-	add(a, "virtio-9p-pci,fsdev=scratch,mount_tag=scratch");
-	free(path);
+    if (!path) {
+        a->failed = true;
+        return;
+    }
+    add(a, "-fsdev");
+    add(a, "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap");
+    add(a, "-device");
+    add(a, "virtio-9p-pci,fsdev=root,mount_tag=hostroot");
+    add(a, "-fsdev");
+    add(a, "local,id=scratch,path=%s,security_model=none,multidevs=remap", path);
+    add(a, "-device");
+    add(a, "virtio-9p-pci,fsdev=scratch,mount_tag=scratch");
+    free(path);
 }
 
 static void add_net(struct args *a, unsigned number, int net_fd)
 {
-	add(a, "-netdev");
-	if (net_fd >= 0)
-		add(a, "stream,id=net,server=off,addr.type=fd,addr.str=%d", net_fd);
-	else
-		add(a, "hubport,id=net,hubid=0");
-	add(a, "-device");
-	add(a, "virtio-net-pci,netdev=net,mac=52:54:00:00:00:%02x,host_mtu=9000,romfile=", number);
+    add(a, "-netdev");
+    if (net_fd >= 0)
+        add(a, "stream,id=net,server=off,addr.type=fd,addr.str=%d", net_fd);
+    else
+        add(a, "hubport,id=net,hubid=0");
+    add(a, "-device");
+    add(a, "virtio-net-pci,netdev=net,mac=52:54:00:00:00:%02x,host_mtu=9000,romfile=", number);
 }
 
-static void __attribute__((noreturn)) run_qemu(char *const *argv, const int *far, int net_fd,
-						pid_t parent)
+static void __attribute__((noreturn))
+run_qemu(char *const *argv, const int *far, int net_fd, pid_t parent)
 {
-	sigset_t none;
-	int null = open("/dev/null", O_RDWR);
+    sigset_t none;
+    int null = open("/dev/null", O_RDWR);
 
-	/* Not in the terminal's foreground group: Ctrl-C must reach us, who end it in order. */
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(127);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
-	for (int c = 0; c < LAB_CHANNELS; c++)
-		if (far[c] >= 0)
-			fcntl(far[c], F_SETFD, 0);
-	if (net_fd >= 0)
-		fcntl(net_fd, F_SETFD, 0);
-	if (null >= 0) {
-		dup2(null, STDIN_FILENO);
-		dup2(null, STDOUT_FILENO);
-	}
-	dup2(far[LAB_CONSOLE], STDERR_FILENO);
-	execvp(argv[0], argv);
-	dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
-	_exit(127);
+    /* Not in the terminal's foreground group: Ctrl-C must reach us, who end it in order. */
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    for (int c = 0; c < LAB_CHANNELS; c++)
+        if (far[c] >= 0)
+            fcntl(far[c], F_SETFD, 0);
+    if (net_fd >= 0)
+        fcntl(net_fd, F_SETFD, 0);
+    if (null >= 0) {
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+    }
+    dup2(far[LAB_CONSOLE], STDERR_FILENO);
+    execvp(argv[0], argv);
+    dprintf(STDERR_FILENO, "cannot run %s: %s\n", argv[0], strerror(errno));
+    _exit(127);
 }
 
 int lab_host_start(struct lab_qemu *qemu, unsigned number, const struct lab_options *options,
-		   const struct lab_image *image, const char *scratch, int net_fd)
+                   const struct lab_image *image, const char *scratch, int net_fd)
 {
-	struct args args = {0};
-	int far[LAB_CHANNELS];
-	pid_t parent = getpid();
-	int r = 0;
+    struct args args = {0};
+    int far[LAB_CHANNELS];
+    pid_t parent = getpid();
+    int r = 0;
 
-	qemu->pid = 0;
-	for (int c = 0; c < LAB_CHANNELS; c++)
-		qemu->fd[c] = far[c] = -1;
-	for (int c = 0; c < LAB_CHANNELS && r == 0; c++) {
-		int pair[2];
+    qemu->pid = 0;
+    for (int c = 0; c < LAB_CHANNELS; c++)
+        qemu->fd[c] = far[c] = -1;
+    for (int c = 0; c < LAB_CHANNELS && r == 0; c++) {
+        int pair[2];
 
-		if (c == LAB_TTY && !(options->shell && number == 1))
-			continue;
-		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
-			r = -errno;
-			break;
-		}
-		qemu->fd[c] = pair[0];
-		far[c] = pair[1];
-		if (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0)
-			r = -errno;
-	}
-	if (r < 0)
-		goto out;
-	add_machine(&args, options, image);
-	add_channels(&args, far);
-	add_files(&args, scratch);
-	add_net(&args, number, net_fd);
-	if (args.failed) {
-		r = -ENOMEM;
-		goto out;
-	}
-	qemu->pid = fork();
-	if (qemu->pid == 0)
-		run_qemu(args.v, far, net_fd, parent);
-	if (qemu->pid < 0) {
-		r = -errno;
-		qemu->pid = 0;
-	}
+        if (c == LAB_TTY && !(options->shell && number == 1))
+            continue;
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+            r = -errno;
+            break;
+        }
+        qemu->fd[c] = pair[0];
+        far[c] = pair[1];
+        if (fcntl(pair[0], F_SETFL, O_NONBLOCK) < 0)
+            r = -errno;
+    }
+    if (r < 0)
+        goto out;
+    add_machine(&args, options, image);
+    add_channels(&args, far);
+    add_files(&args, scratch);
+    add_net(&args, number, net_fd);
+    if (args.failed) {
+        r = -ENOMEM;
+        goto out;
+    }
+    qemu->pid = fork();
+    if (qemu->pid == 0)
+        run_qemu(args.v, far, net_fd, parent);
+    if (qemu->pid < 0) {
+        r = -errno;
+        qemu->pid = 0;
+    }
 out:
-	args_free(&args);
-	for (int c = 0; c < LAB_CHANNELS; c++)
-		if (far[c] >= 0)
-			close(far[c]);
-	if (r < 0)
-		lab_host_stop(qemu);
-	return r;
+    args_free(&args);
+    for (int c = 0; c < LAB_CHANNELS; c++)
+        if (far[c] >= 0)
+            close(far[c]);
+    if (r < 0)
+        lab_host_stop(qemu);
+    return r;
 }
 
 void lab_host_stop(struct lab_qemu *qemu)
 {
-	if (qemu->pid > 0) {
-		kill(qemu->pid, SIGKILL);
-		while (waitpid(qemu->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-		qemu->pid = 0;
-	}
-	for (int c = 0; c < LAB_CHANNELS; c++) {
-		if (qemu->fd[c] >= 0)
-			close(qemu->fd[c]);
-		qemu->fd[c] = -1;
-	}
+    if (qemu->pid > 0) {
+        kill(qemu->pid, SIGKILL);
+        while (waitpid(qemu->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        qemu->pid = 0;
+    }
+    for (int c = 0; c < LAB_CHANNELS; c++) {
+        if (qemu->fd[c] >= 0)
+            close(qemu->fd[c]);
+        qemu->fd[c] = -1;
+    }
 }

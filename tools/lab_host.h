@@ -10,17 +10,17 @@
 
 /* The byte streams between a host and us. */
 enum lab_channel {
-	LAB_CONSOLE, /* the kernel's, and QEMU's own messages */
-	LAB_CTL,     /* lines; see lab-guest */
-	LAB_OUT,
-	LAB_ERR,
-	LAB_TTY, /* only of a host that runs a shell */
-	LAB_CHANNELS
+    LAB_CONSOLE, /* the kernel's, and QEMU's own messages */
+    LAB_CTL,     /* lines; see lab-guest */
+    LAB_OUT,
+    LAB_ERR,
+    LAB_TTY, /* only of a host that runs a shell */
+    LAB_CHANNELS
 };
 
 struct lab_qemu {
-	pid_t pid;             /* 0: not running */
-	int fd[LAB_CHANNELS];  /* our ends, nonblocking; -1: closed */
+    pid_t pid;            /* 0: not running */
+    int fd[LAB_CHANNELS]; /* our ends, nonblocking; -1: closed */
 };
 
 /*
@@ -29,8 +29,8 @@ struct lab_qemu {
  * Returns 0 or -errno. A QEMU that cannot run shows itself by the end of LAB_CONSOLE.
  */
 int lab_host_start(struct lab_qemu *qemu, unsigned number, const struct lab_options *options,
-		   const struct lab_image *image, const char *scratch, int net_fd)
-	__attribute__((warn_unused_result));
+                   const struct lab_image *image, const char *scratch, int net_fd)
+    __attribute__((warn_unused_result));
 
 /* Ends the process at once, waits for it, and closes the channels. May be repeated. */
 void lab_host_stop(struct lab_qemu *qemu);

@@ -18,118 +18,118 @@
 
 static int reserve(struct lab_lines *lines, size_t need)
 {
-	size_t size = lines->size ? lines->size : 1024;
-	char *data;
+    size_t size = lines->size ? lines->size : 1024;
+    char *data;
 
-	if (need <= lines->size)
-		return 0;
-	while (size < need)
-		size *= 2;
-	data = realloc(lines->data, size);
-	if (!data)
-		return -ENOMEM;
-	lines->data = data;
-	lines->size = size;
-	return 0;
+    if (need <= lines->size)
+        return 0;
+    while (size < need)
+        size *= 2;
+    data = realloc(lines->data, size);
+    if (!data)
+        return -ENOMEM;
+    lines->data = data;
+    lines->size = size;
+    return 0;
 }
 
 int lab_lines_add(struct lab_lines *lines, const char *data, size_t len, lab_line_fn *fn, void *arg)
 {
-	while (len > 0) {
-		const char *newline = memchr(data, '\n', len);
-		size_t part = newline ? (size_t)(newline - data) : len;
-		bool whole = newline != NULL;
-		int r;
+    while (len > 0) {
+        const char *newline = memchr(data, '\n', len);
+        size_t part = newline ? (size_t)(newline - data) : len;
+        bool whole = newline != NULL;
+        int r;
 
-		if (part > LINE_MAX_BYTES - lines->len) {
-			part = LINE_MAX_BYTES - lines->len;
-			whole = false;
-		}
-		/* One more for the 0 byte that fn is promised. */
-		r = reserve(lines, lines->len + part + 1);
-		if (r < 0)
-			return r;
-		memcpy(lines->data + lines->len, data, part);
-		lines->len += part;
-		data += part + whole;
-		len -= part + whole;
-		if (whole || lines->len == LINE_MAX_BYTES) {
-			size_t line_len = lines->len;
+        if (part > LINE_MAX_BYTES - lines->len) {
+            part = LINE_MAX_BYTES - lines->len;
+            whole = false;
+        }
+        /* One more for the 0 byte that fn is promised. */
+        r = reserve(lines, lines->len + part + 1);
+        if (r < 0)
+            return r;
+        memcpy(lines->data + lines->len, data, part);
+        lines->len += part;
+        data += part + whole;
+        len -= part + whole;
+        if (whole || lines->len == LINE_MAX_BYTES) {
+            size_t line_len = lines->len;
 
-			lines->data[line_len] = 0;
-			lines->len = 0;
-			fn(arg, lines->data, line_len);
-		}
-	}
-	return 0;
+            lines->data[line_len] = 0;
+            lines->len = 0;
+            fn(arg, lines->data, line_len);
+        }
+    }
+    return 0;
 }
 
 bool lab_lines_strip(struct lab_lines *lines, const char *text)
 {
-	size_t len = strlen(text);
+    size_t len = strlen(text);
 
-	if (lines->len < len || memcmp(lines->data + lines->len - len, text, len) != 0)
-		return false;
-	lines->len -= len;
-	return true;
+    if (lines->len < len || memcmp(lines->data + lines->len - len, text, len) != 0)
+        return false;
+    lines->len -= len;
+    return true;
 }
 
 void lab_lines_end(struct lab_lines *lines, lab_line_fn *fn, void *arg)
 {
-	if (lines->len > 0) {
-		lines->data[lines->len] = 0;
-		fn(arg, lines->data, lines->len);
-	}
-	free(lines->data);
-	*lines = (struct lab_lines){0};
+    if (lines->len > 0) {
+        lines->data[lines->len] = 0;
+        fn(arg, lines->data, lines->len);
+    }
+    free(lines->data);
+    *lines = (struct lab_lines){0};
 }
 
 int lab_write(int fd, int cancel_fd, const char *data, size_t len)
 {
-	while (len > 0) {
-		struct pollfd pfd[2] = {{.fd = fd, .events = POLLOUT},
-					{.fd = cancel_fd, .events = POLLIN}};
-		size_t part = len;
-		ssize_t r;
+    while (len > 0) {
+        struct pollfd pfd[2] = {{.fd = fd, .events = POLLOUT}, {.fd = cancel_fd, .events = POLLIN}};
+        size_t part = len;
+        ssize_t r;
 
-		if (poll(pfd, 2, -1) < 0 && errno != EINTR)
-			return -errno;
-		if (pfd[1].revents)
-			return -EINTR;
-		if (!pfd[0].revents)
-			continue;
-		/* A pipe that polls writable takes this much without blocking. */
-		if (len > 4096 && cancel_fd >= 0)
-			part = 4096;
-		r = write(fd, data, part);
-		if (r < 0) {
-			if (errno == EINTR || errno == EAGAIN)
-				continue;
-			return -errno;
-		}
-		data += r;
-		len -= (size_t)r;
-	}
-	return 0;
+        if (poll(pfd, 2, -1) < 0 && errno != EINTR)
+            return -errno;
+        if (pfd[1].revents)
+            return -EINTR;
+        if (!pfd[0].revents)
+            continue;
+        /* A pipe that polls writable takes this much without blocking. */
+        if (len > 4096 && cancel_fd >= 0)
+            part = 4096;
+        r = write(fd, data, part);
+        if (r < 0) {
+            if (errno == EINTR || errno == EAGAIN)
+                continue;
+            return -errno;
+        }
+        data += r;
+        len -= (size_t)r;
+    }
+    return 0;
 }
 
 int lab_print(int fd, int cancel_fd, bool raw, unsigned host, const char *text, size_t len)
 {
-	char small[1024];
-	char prefix[32];
-	const char *end = raw ? "\r\n" : "\n";
-	size_t prefix_len = (size_t)snprintf(prefix, sizeof prefix, "host%u| ", host);
-	size_t total = prefix_len + len + strlen(end);
-	char *line = total <= sizeof small ? small : malloc(total);
-	int r;
+    char small[1024];
+    char prefix[32];
+    size_t prefix_len = (size_t)snprintf(prefix, sizeof prefix, "host%u| ", host);
+    size_t total = prefix_len + len + (raw ? 2 : 1);
+    char *line = total <= sizeof small ? small : malloc(total);
+    int r;
 
-	if (!line)
-		return -ENOMEM;
-	memcpy(line, prefix, prefix_len);
-	memcpy(line + prefix_len, text, len);
-	memcpy(line + prefix_len + len, end, strlen(end));
-	r = lab_write(fd, cancel_fd, line, total);
-	if (line != small)
-		free(line);
-	return r;
+    if (!line)
+        return -ENOMEM;
+    memcpy(line, prefix, prefix_len);
+    memcpy(line + prefix_len, text, len);
+    if (raw)
+        line[total - 2] = '\r';
+    line[total - 1] = '\n';
+    r = lab_write(fd, cancel_fd, line, total);
+    if (line != small)
+        free(line);
+    return r;
 }

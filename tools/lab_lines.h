@@ -9,8 +9,8 @@
 
 /* A stream's bytes since the last whole line. Zero-initialised before use. */
 struct lab_lines {
-	char *data;
-	size_t len, size;
+    char *data;
+    size_t len, size;
 };
 
 /* Gets each line without its newline; text is writable and is followed by a 0 byte. */
@@ -21,7 +21,7 @@ typedef void lab_line_fn(void *arg, char *text, size_t len);
  * cut. Returns 0 or -ENOMEM. Does not block unless fn does.
  */
 int lab_lines_add(struct lab_lines *lines, const char *data, size_t len, lab_line_fn *fn, void *arg)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 /* If the unfinished line ends with this text, removes the text and returns true. */
 bool lab_lines_strip(struct lab_lines *lines, const char *text);
@@ -35,10 +35,10 @@ void lab_lines_end(struct lab_lines *lines, lab_line_fn *fn, void *arg);
  * Returns 0, or -errno; -EINTR when cancelled.
  */
 int lab_print(int fd, int cancel_fd, bool raw, unsigned host, const char *text, size_t len)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 /* Writes bytes as they are, as lab_print() does. */
 int lab_write(int fd, int cancel_fd, const char *data, size_t len)
-	__attribute__((warn_unused_result));
+    __attribute__((warn_unused_result));
 
 #endif

@@ -13,6 +13,6 @@
  * signal, else 0. Returns the exit status.
  */
 int lab_run(const struct lab_options *options, const struct lab_image *image, const char *scratch,
-	    int *signal) __attribute__((warn_unused_result));
+            int *signal) __attribute__((warn_unused_result));
 
 #endif

@@ -14,62 +14,61 @@
 
 int64_t lab_now_ms(void)
 {
-	struct timespec t;
+    struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 void lab_say(struct lab_session *s, unsigned number, const char *format, ...)
 {
-	char text[512];
-	va_list ap;
+    char text[512];
+    va_list ap;
 
-	va_start(ap, format);
-	vsnprintf(text, sizeof text, format, ap);
-	va_end(ap);
-	if (number)
-		dprintf(STDERR_FILENO, "railsock lab: host %u: %s%s\n", number, text,
-			s->raw ? "\r" : "");
-	else
-		dprintf(STDERR_FILENO, "railsock lab: %s%s\n", text, s->raw ? "\r" : "");
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    if (number)
+        dprintf(STDERR_FILENO, "railsock lab: host %u: %s%s\n", number, text, s->raw ? "\r" : "");
+    else
+        dprintf(STDERR_FILENO, "railsock lab: %s%s\n", text, s->raw ? "\r" : "");
 }
 
 void lab_host_fail(struct lab_host *host, const char *why)
 {
-	if (!host->failure[0])
-		snprintf(host->failure, sizeof host->failure, "%s", why);
-	host->session->over = true;
+    if (!host->failure[0])
+        snprintf(host->failure, sizeof host->failure, "%s", why);
+    host->session->over = true;
 }
 
 static void report_console(struct lab_session *s, struct lab_host *host)
 {
-	unsigned first = host->tail_n > LAB_TAIL ? host->tail_n - LAB_TAIL : 0;
+    unsigned first = host->tail_n > LAB_TAIL ? host->tail_n - LAB_TAIL : 0;
 
-	if (s->options->verbose)
-		return;
-	for (unsigned i = first; i < host->tail_n; i++)
-		dprintf(STDERR_FILENO, "host%u console| %s\n", host->number,
-			host->tail[i % LAB_TAIL] ? host->tail[i % LAB_TAIL] : "");
+    if (s->options->verbose)
+        return;
+    for (unsigned i = first; i < host->tail_n; i++)
+        dprintf(STDERR_FILENO, "host%u console| %s\n", host->number,
+                host->tail[i % LAB_TAIL] ? host->tail[i % LAB_TAIL] : "");
 }
 
 int lab_session_report(struct lab_session *s)
 {
-	int status = s->status;
-	int worst = 0;
+    int status = s->status;
+    int worst = 0;
 
-	for (unsigned i = 0; i < s->options->hosts; i++) {
-		struct lab_host *host = &s->hosts[i];
+    for (unsigned i = 0; i < s->options->hosts; i++) {
+        struct lab_host *host = &s->hosts[i];
 
-		if (host->failure[0] && !s->signal) {
-			lab_say(s, host->number, "%s", host->failure);
-			report_console(s, host);
-			status = LAB_EXIT_FAILED;
-		}
-		if (host->status > worst)
-			worst = host->status;
-		for (unsigned k = 0; k < LAB_TAIL; k++)
-			free(host->tail[k]);
-	}
-	return status ? status : worst;
+        if (host->failure[0] && !s->signal) {
+            lab_say(s, host->number, "%s", host->failure);
+            report_console(s, host);
+            status = LAB_EXIT_FAILED;
+        }
+        if (host->status > worst)
+            worst = host->status;
+        for (unsigned k = 0; k < LAB_TAIL; k++)
+            free(host->tail[k]);
+    }
+    return status ? status : worst;
 }

@@ -13,11 +13,11 @@
 
 /* Zero-initialised before use. */
 struct lab_tty {
-	bool is_raw;
-	bool ended; /* no more input */
-	struct termios before;
-	char data[4096]; /* read, not yet taken by the host */
-	size_t len;
+    bool is_raw;
+    bool ended; /* no more input */
+    struct termios before;
+    char data[4096]; /* read, not yet taken by the host */
+    size_t len;
 };
 
 /* Puts stdin into raw mode if it is a terminal; returns whether it is now. */
