@@ -98,6 +98,10 @@ struct rsk_accept_ops {
 
 struct rsk_wire {
     const char *name; /* "shm", "verbs" */
+    uint8_t path;     /* what stat shows: 1 shm, 2 verbs */
+    /* What tx_put accepted is in the receiver's memory even if the sender's process dies: a killed
+     * peer ends the stream cleanly, as with TCP. False: it ends with ECONNRESET (I6). */
+    bool outlives_sender;
 
     /* ---- set-up: progress thread only; never blocks longer than a local system call ---- */
 

@@ -1,0 +1,50 @@
+/*
+ * lock.h - the library's mutex: one word, futex only when contended. Not recursive.
+ * Held for short stretches and never across a call that may block.
+ *
+ * All locks, in the order in which they may be taken, and what each protects:
+ *   registry   stream.c: which slots are in use, finding a stream by its addresses
+ *   tx         one per stream: the sending half (struct fb_tx) and the rail's tx_* calls
+ *   rx         one per stream: the receiving half (struct fb_rx) and the rail's rx_* calls.
+ *              tx before rx where both are needed; from rx, tx only by trying
+ *   ctl        one per stream: takes control messages off the rail into the mailbox
+ *   watchers   one per stream: the list of watchers, and `rail` against wakes
+ *   (below: an epoll instance's own lock, a wire's own locks)
+ * Who cannot get a lock by trying leaves a bit in tx_todo or rx_todo; who unlocks looks at them after
+ * the unlock and serves them, so no event is lost and nobody waits.
+ */
+#ifndef FB_LOCK_H
+#define FB_LOCK_H
+
+#include "rsock/sys.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct fb_lock {
+    _Atomic uint32_t word; /* 0 free, 1 held, 2 held with sleepers */
+};
+
+void fb_lock_slow(struct fb_lock *);
+
+static inline bool fb_trylock(struct fb_lock *l)
+{
+    uint32_t free = 0;
+
+    return atomic_compare_exchange_strong_explicit(&l->word, &free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static inline void fb_lock(struct fb_lock *l)
+{
+    if (!fb_trylock(l))
+        fb_lock_slow(l);
+}
+
+static inline void fb_unlock(struct fb_lock *l)
+{
+    if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
+        sys_futex(&l->word, FUTEX_WAKE_PRIVATE, 1, NULL);
+}
+
+#endif

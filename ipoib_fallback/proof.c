@@ -1,0 +1,157 @@
+/*
+ * proof.c - see proof.h. The digests are unkeyed (a fixed key): they are never
+ * sent. The proofs are keyed by both nonces, so an old one cannot be used again.
+ */
+#include "ipoib_fallback/proof.h"
+
+#include <string.h>
+
+#define WINDOW 256u
+
+static const uint8_t zero_key[16];
+
+static uint64_t checkpoint_at(unsigned i)
+{
+    return 16ull << (2 * i);
+}
+
+void fb_digest_init(struct fb_digest *d)
+{
+    memset(d, 0, sizeof(*d));
+    fb_sip_init(&d->sip, zero_key);
+    d->next = checkpoint_at(0);
+}
+
+/* The byte range [from, to) of the window before d->next, taken out of v which starts at `at`. */
+static void add_range(struct fb_digest *d, uint64_t at, const struct iovec *v, int cnt,
+                      uint64_t from, uint64_t to)
+{
+    for (int i = 0; i < cnt && at < to; i++) {
+        uint64_t len = v[i].iov_len, end = at + len;
+
+        if (end > from) {
+            uint64_t lo = from > at ? from - at : 0;
+            uint64_t hi = to < end ? to - at : len;
+
+            fb_sip_add(&d->sip, (const char *)v[i].iov_base + lo, (size_t)(hi - lo));
+        }
+        at = end;
+    }
+}
+
+static void reached(struct fb_digest *d)
+{
+    uint64_t start = d->next > WINDOW ? d->next - WINDOW : 0;
+    unsigned i = d->index;
+
+    if (i >= 8)
+        d->valid &= ~(1u << (i - 8));
+    if (d->unseen <= start) {
+        d->ring[i % 8] = fb_sip_end(&d->sip);
+        d->valid |= 1u << i;
+    }
+    /* The first windows all begin at byte 0 and share one running hash. */
+    if (d->next >= WINDOW)
+        fb_sip_init(&d->sip, zero_key);
+    d->index = (uint8_t)(i + 1);
+    if (d->index >= FB_CHECKPOINTS)
+        d->off = true;
+    else
+        d->next = checkpoint_at(d->index);
+}
+
+void fb_digest_add(struct fb_digest *d, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
+{
+    uint64_t end = at + n, from = at;
+
+    if (d->off)
+        return;
+    for (;;) {
+        uint64_t start = d->next > WINDOW ? d->next - WINDOW : 0;
+
+        if (end <= start)
+            return;
+        if (from < start)
+            from = start;
+        if (end < d->next) {
+            add_range(d, at, v, cnt, from, end);
+            return;
+        }
+        add_range(d, at, v, cnt, from, d->next);
+        from = d->next;
+        reached(d);
+        if (d->off)
+            return;
+    }
+}
+
+void fb_digest_unseen(struct fb_digest *d, uint64_t at, uint64_t n)
+{
+    d->unseen = at + n;
+    while (!d->off && at + n >= d->next)
+        reached(d);
+}
+
+int fb_checkpoint_common(uint32_t a, uint32_t b)
+{
+    uint32_t both = a & b;
+
+    return both ? 31 - __builtin_clz(both) : -1;
+}
+
+static bool take(struct fb_sip *s, const struct fb_digest *d, int at)
+{
+    int64_t which = at;
+
+    fb_sip_add(s, &which, sizeof(which));
+    if (at < 0)
+        return true;
+    if (at >= FB_CHECKPOINTS || !(d->valid & (1u << at)))
+        return false;
+    fb_sip_add(s, &d->ring[at % 8], sizeof(d->ring[0]));
+    return true;
+}
+
+bool fb_proof(const struct fb_proof_in *in, uint8_t out[16])
+{
+    if (in->up_at < 0 && in->down_at < 0)
+        return false;
+    for (int half = 0; half < 2; half++) {
+        struct fb_sip s;
+        uint64_t h;
+        uint8_t head[2] = {in->role, (uint8_t)half};
+
+        fb_sip_init(&s, half ? in->nonce1 : in->nonce0);
+        fb_sip_add(&s, half ? in->nonce0 : in->nonce1, 16);
+        fb_sip_add(&s, head, sizeof(head));
+        if (!take(&s, in->up, in->up_at) || !take(&s, in->down, in->down_at))
+            return false;
+        h = fb_sip_end(&s);
+        memcpy(out + 8 * half, &h, 8);
+    }
+    return true;
+}
+
+void fb_tag(const uint8_t nonce0[16], const uint8_t nonce1[16], const void *data, size_t n,
+            uint8_t out[16])
+{
+    for (int half = 0; half < 2; half++) {
+        struct fb_sip s;
+        uint64_t h;
+
+        fb_sip_init(&s, half ? nonce1 : nonce0);
+        fb_sip_add(&s, half ? nonce0 : nonce1, 16);
+        fb_sip_add(&s, data, n);
+        h = fb_sip_end(&s);
+        memcpy(out + 8 * half, &h, 8);
+    }
+}
+
+bool fb_same(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    uint8_t diff = 0;
+
+    for (size_t i = 0; i < n; i++)
+        diff |= (uint8_t)(a[i] ^ b[i]);
+    return diff == 0;
+}

@@ -1,0 +1,252 @@
+/*
+ * stream.h - a stream from the inside: struct fb_conn is what a struct fb_stream
+ * really is. For the files of this folder and its tests. See lock.h for who
+ * protects what.
+ */
+#ifndef FB_STREAM_H
+#define FB_STREAM_H
+
+#include "config/reason.h"
+#include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/lock.h"
+#include "ipoib_fallback/proof.h"
+#include "ipoib_fallback/proto.h"
+#include "ipoib_fallback/switch_fsm.h"
+
+#define FB_MUST_SEE 8
+
+/* The sending half. */
+struct fb_tx {
+    struct fb_lock lock;
+    _Atomic uint8_t state; /* enum fb_tx_state; changed by tx_to() only */
+    uint8_t c;           /* announced first byte of SWITCH */
+    uint8_t frame_at;    /* bytes of frame that TCP has taken */
+    uint8_t frame_flags; /* for RESUME */
+    bool want;           /* the peer is proved: the next send may try to board */
+    bool echoed;         /* ECHO has come: the rail is open */
+    bool owed;           /* L1 with F == E: written only with bytes, FIN, or on request */
+    bool later;          /* leave as soon as the frame is whole */
+    bool fin;            /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
+    bool fin_done;
+    bool on_rail;        /* this rail's sender half was started: it will not be again */
+    bool gone;           /* a frame could not be written: the anchor is in error */
+    uint16_t why;        /* reason of the leave */
+    int err;             /* what the anchor said to a frame; the next send returns it */
+    uint32_t att, tries;
+    uint64_t S, F, E, cur;
+    uint64_t not_before; /* monotonic ns: no attempt earlier */
+    uint8_t X[16];
+    struct fb_frame frame;
+};
+
+/* The receiving half. */
+struct fb_rx {
+    struct fb_lock lock;
+    _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
+    uint8_t c;
+    uint8_t frame_at;
+    bool frozen;   /* ring bytes are no longer read: V is R (hand-over) or final */
+    bool shut;     /* shutdown(SHUT_RD) was called */
+    bool peer_closed; /* the peer's CLOSED was seen */
+    uint16_t why;
+    int end;       /* 1: none; 0: end of stream after V; < 0: that error after V */
+    uint32_t att;
+    uint64_t S, V, F, E, skip;
+    struct fb_frame frame;
+    struct {
+        struct fb_sleeper *sleeper;
+        uint32_t seq;
+    } must_see[FB_MUST_SEE];
+    uint8_t must_see_n;
+};
+
+/* Messages that were taken off the rail and wait for the half that they are for. Under ctl. */
+struct fb_mail {
+    bool ann, ack, nak, echo, leave_req, nudge, hello_due;
+    uint16_t nak_reason;
+    uint32_t ann_att, ack_att, nak_att;
+    uint64_t ann_S, leave_R;
+    uint8_t ann_c, echo_X[16];
+    struct rsk_msg hello; /* HELLO, HELLO_ACK, PROVED, REFUSED, BYE: the progress thread's */
+};
+
+/* tx_todo, rx_todo: something waits to be done under that lock. */
+enum {
+    TODO_MAIL = 1,
+    TODO_FAIL = 2,   /* the rail has failed */
+    TODO_PEER = 4,   /* tx: the peer's RESUME came */
+    TODO_LEAVE = 8,  /* leave for leave_why */
+    TODO_PUSH = 16,  /* room may have come */
+    TODO_ANCHOR = 32 /* rx: the anchor has something */
+};
+
+/* How far the rendezvous is; progress thread only. */
+enum fb_rdv { RDV_NONE, RDV_ASKED, RDV_HELLO, RDV_PROVED };
+
+struct fb_conn {
+    struct fb_stream s; /* first: fb_stream * and fb_conn * are the same pointer */
+
+    struct fb_lock watch_lock;
+    struct fb_watcher *watchers;
+    uint32_t slot;
+    _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
+    _Atomic uint32_t flags;
+    struct fb_digest seen_tx, seen_rx;
+    _Atomic uint64_t ktx, krx; /* bytes that the kernel was given and gave: application's and frames' */
+
+    /* From here on only used once a rail is wanted. */
+    struct rsk_rail *_Atomic rail; /* set and cleared with tx, rx and watchers held */
+    struct rsk_shard *_Atomic prefer;
+    struct fb_lock ctl_lock;
+    struct fb_mail mail;
+    _Atomic uint32_t tx_todo, rx_todo;
+    _Atomic uint32_t anchor_bits; /* POLL* bits that the progress thread saw on the anchor */
+    _Atomic uint32_t anchor_news; /* frames or an end may be there; cleared before looking */
+    _Atomic uint32_t peekers;     /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
+    _Atomic uint32_t rx_futex, tx_futex; /* for waits that no rail serves */
+    _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
+    _Atomic uint32_t leave_why;
+    _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
+    uint32_t epoch;
+    uint8_t nonce0[16], nonce1[16];
+    struct fb_tx tx;
+    struct fb_rx rx;
+
+    /* Progress thread only. */
+    struct rsk_watch *watch;
+    struct rsk_timer *timer;
+    uint32_t watch_events;
+    int watch_fd;
+    enum fb_rdv rdv;
+    uint8_t hello_up, hello_down;
+    uint32_t rdv_tries;
+    uint64_t linger_until;
+    bool proved_once;
+
+    /* socket settings that matter on a rail; written by the wrappers */
+    _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
+    _Atomic int alt_fd[3]; /* other descriptors of the same description, -1 = none */
+    struct rsk_tuple tuple; /* connecting side's view; filled by fb_addresses() */
+};
+
+/* fb_conn.flags */
+enum {
+    CF_ASKED = 1,      /* the policy was satisfied once: the progress thread knows it */
+    CF_PINNED = 2,     /* never board again */
+    CF_SETTINGS = 4,   /* nonblock and time-outs have been read from the socket */
+    CF_LINKED = 8,     /* a rail was there at some time: ends need care */
+    CF_LINGER = 16,    /* closed by the application; fd is ours */
+    CF_CORKED = 32,
+    CF_SHARED = 64,    /* another process may hold the description */
+    CF_CLOSED = 128,   /* no application descriptor is left */
+    CF_ADDRESSES = 256,
+    CF_FREE_RAIL = 512, /* a teardown is posted */
+    CF_RCVLOWAT = 1024
+};
+
+static inline struct fb_conn *conn_of(struct fb_stream *s)
+{
+    return (struct fb_conn *)s;
+}
+
+static inline bool conn_flag(struct fb_conn *c, uint32_t f)
+{
+    return (atomic_load_explicit(&c->flags, memory_order_acquire) & f) != 0;
+}
+
+static inline bool conn_set(struct fb_conn *c, uint32_t f)
+{
+    return (atomic_fetch_or(&c->flags, f) & f) == 0;
+}
+
+/* ---- io.c: the anchor; tests put a simulated one in its place ---- */
+
+struct fb_io {
+    ssize_t (*recv)(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags);
+    ssize_t (*send)(int fd, const struct iovec *v, int cnt, int flags);
+    short (*poll)(int fd, short events);
+    /* bytes that the application's side gave the kernel and took from it, by the kernel's own count;
+     * false: not ESTABLISHED, or in motion */
+    bool (*counters)(int fd, uint64_t *sent, uint64_t *received);
+    int (*inq)(int fd);
+    uint64_t (*now)(void);
+};
+extern struct fb_io fb_io;
+
+/* ---- stream.c ---- */
+
+void conn_reason(struct fb_conn *, int reason);
+/* Reads addresses into tuple; false if they cannot be had. */
+bool conn_addresses(struct fb_conn *);
+/* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
+void conn_settings(struct fb_conn *);
+struct fb_conn *conn_find(const struct rsk_tuple *); /* accepted stream, with a reference */
+/* Calls fn with a reference for each live stream. */
+void conn_each(void (*fn)(struct fb_conn *, void *), void *arg);
+/* Called when the board policy may be satisfied. */
+void conn_consider(struct fb_conn *);
+
+/* ---- wake.c ---- */
+
+/* Wakes whoever waits for these events (RSK_*, FB_EV_STATE) on the stream. Any lock may be held
+ * except watchers. */
+void conn_wake(struct fb_conn *, unsigned events);
+/* rsk_rail.notify */
+void conn_notify(struct rsk_rail *, unsigned events);
+/* Takes control messages off the rail into the mailbox and marks what is to be done. Any lock of
+ * tx, rx may be held. Returns true if anything was taken. */
+bool conn_mail(struct fb_conn *);
+/* Serves tx_todo and rx_todo as far as the locks can be had. No lock held. */
+void conn_serve(struct fb_conn *);
+void conn_todo_tx(struct fb_conn *, uint32_t bits);
+void conn_todo_rx(struct fb_conn *, uint32_t bits);
+
+/* ---- tx.c: tx lock held unless said otherwise ---- */
+
+void tx_unlock(struct fb_conn *); /* unlocks, and serves what came meanwhile */
+/* Sends as much as can be had now. Count, -EAGAIN, or another -errno. *plain set: the caller shall do
+ * a plain kernel send itself (tx_in was raised), outside the lock. */
+ssize_t tx_try(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags, bool *plain);
+void tx_serve(struct fb_conn *);
+/* Begins to leave if on the rail. force: write the RESUME even if it could be owed. */
+void tx_leave(struct fb_conn *, int reason, bool force);
+/* Pushes a frame or residue on its way. True if the half is in T (or R) afterwards. */
+bool tx_push(struct fb_conn *);
+bool tx_can_send(struct fb_conn *, int fd);
+void tx_rail_gone(struct fb_conn *);
+
+/* ---- rx.c: rx lock held unless said otherwise ---- */
+
+void rx_unlock(struct fb_conn *);
+ssize_t rx_try(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
+void rx_serve(struct fb_conn *);
+/* Looks at the anchor for frames and ends as far as that is possible without an application buffer. */
+void rx_anchor(struct fb_conn *, int fd);
+/* 1: a read would not block. 0: it would. */
+int rx_readable(struct fb_conn *, int fd);
+/* The bytes that a plain receive brought while the guard went up. */
+ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
+/* Bytes that the application has not read: what makes TCP reset at close. */
+bool rx_unread(struct fb_conn *, int fd);
+/* Hand-over: reads no more from the ring; asks the sender to resume from here. */
+void rx_freeze(struct fb_conn *, int reason);
+
+/* ---- sleepers.c ---- */
+
+/* Scans the sleeping threads for this stream's descriptors. False: one of them cannot be woken by
+ * POLLIN, or there are too many. Fills rx.must_see. */
+bool sleepers_collect(struct fb_conn *);
+bool sleepers_gone(struct fb_conn *);
+
+/* ---- rdv.c, link.c: progress thread ---- */
+
+void rdv_ask(struct fb_conn *);       /* posts: begin the rendezvous, or become reachable */
+void link_hello(struct fb_conn *);    /* posted: a handshake message is in the mailbox */
+void link_release(struct fb_conn *);  /* posts: destroy the rail once neither half needs it */
+void link_watch(struct fb_conn *);    /* posts: watch the anchor as the states need it */
+bool link_up(struct fb_conn *, struct rsk_rail *);
+void link_linger(struct fb_conn *);   /* posts: the application is gone, finish and close fd */
+void link_refused(struct fb_conn *, int reason);
+void rdv_again(struct fb_conn *, int reason); /* after a rail ended: hold-down, then ask again */
+
+#endif
