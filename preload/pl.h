@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* pl_real.read etc.: the next definition of each symbol of calls.def, found lazily because calls may
  * come before our constructor. pl_ready() is called at the entry of every wrapper. */
@@ -25,13 +26,19 @@ struct pl_file {
     struct fb_stream *stream;  /* PL_STREAM */
     struct pl_epoll *epoll;    /* PL_EPOLL */
     struct pl_member *members; /* PL_STREAM: epoll registrations made with this number; pl_epoll.c's */
+    _Atomic uint8_t closing;   /* one thread is closing the number; a second close is EBADF */
+    uint32_t epoch, index;     /* pl_table.c's */
 };
 
 /* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free, async-signal-
  * safe. */
 struct pl_file *pl_get(int fd);
 void pl_put(struct pl_file *);
-/* Makes fd stand for a new file; whatever the slot held before is dropped as if closed behind our back. */
+/* Makes fd stand for a new file; whatever the slot held before is dropped as if closed behind our back.
+ * Takes over the caller's reference to object, given back with fb_put or pl_epoll_free once the number
+ * is closed and nobody looks at the file any more. NULL: the number cannot be kept (no memory, or
+ * beyond 16 million) and the object still belongs to the caller. The result is the table's reference:
+ * look, but not after a close. */
 struct pl_file *pl_install(int fd, enum pl_kind kind, void *object);
 /* The number is going away (close, dup2 over it): takes it out of the table and returns it with the
  * table's reference, or NULL. Readers see EBADF or plain libc from now on. */
@@ -60,6 +67,9 @@ bool pl_is_owner(void);
 /* A number registered in epoll instances is closed, or replaced: members leave. Before the kernel's
  * close. */
 void pl_epoll_forget_fd(struct pl_file *);
+/* Another number (dup) stands for the instance: one more pl_epoll_free will come. */
+void pl_epoll_get(struct pl_epoll *);
+/* A number that stood for the instance is gone; the last one frees it. */
 void pl_epoll_free(struct pl_epoll *);
 /* epoll_create(1) gave fd. */
 void pl_epoll_created(int fd);

@@ -1,0 +1,150 @@
+/*
+ * pl_real.c - finds the next definition of every intercepted symbol, all at the first
+ * need: calls come before our constructor (from constructors of other libraries) and
+ * from inside dlsym itself (which may allocate, and an allocator may read its
+ * configuration). Until the pointers are there, the calls that can happen in such a place are
+ * plain system calls.
+ *
+ * Any thread. No lock: threads that come at the same time each look up, and one publishes.
+ */
+#include "preload/real.h"
+
+#include "rsock/sys.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+static long result(long n)
+{
+    if (n >= 0)
+        return n;
+    errno = (int)-n;
+    return -1;
+}
+
+static ssize_t early_read(int fd, void *buf, size_t n)
+{
+    return result(sys_read(fd, buf, n));
+}
+
+static ssize_t early_write(int fd, const void *buf, size_t n)
+{
+    return result(sys_write(fd, buf, n));
+}
+
+static ssize_t early_readv(int fd, const struct iovec *v, int cnt)
+{
+    return result(SYS6(SYS_readv, fd, v, cnt, 0, 0, 0));
+}
+
+static ssize_t early_writev(int fd, const struct iovec *v, int cnt)
+{
+    return result(SYS6(SYS_writev, fd, v, cnt, 0, 0, 0));
+}
+
+static int early_close(int fd)
+{
+    return (int)result(sys_close(fd));
+}
+
+static int early_dup(int fd)
+{
+    return (int)result(SYS6(SYS_dup, fd, 0, 0, 0, 0, 0));
+}
+
+static int early_fcntl(int fd, int cmd, ...)
+{
+    va_list ap;
+    long arg;
+
+    va_start(ap, cmd);
+    arg = va_arg(ap, long);
+    va_end(ap);
+    return (int)result(sys_fcntl(fd, cmd, arg));
+}
+
+static int early_ioctl(int fd, unsigned long request, ...)
+{
+    va_list ap;
+    void *arg;
+
+    va_start(ap, request);
+    arg = va_arg(ap, void *);
+    va_end(ap);
+    return (int)result(sys_ioctl(fd, request, arg));
+}
+
+static int early_socket(int domain, int type, int protocol)
+{
+    return (int)result(sys_socket(domain, type, protocol));
+}
+
+static void early_exit(int status)
+{
+    for (;;)
+        SYS6(SYS_exit_group, status, 0, 0, 0, 0, 0);
+}
+
+/* Stands for a symbol that this libc does not have. */
+static long missing(void)
+{
+    errno = ENOSYS;
+    return -1;
+}
+
+#define EARLY                                                                                      \
+    {                                                                                              \
+        .read = early_read, .__read = early_read, .write = early_write, .__write = early_write,    \
+        .readv = early_readv, .writev = early_writev, .close = early_close,                        \
+        .__close = early_close, .dup = early_dup, .fcntl = early_fcntl, .fcntl64 = early_fcntl,    \
+        .__fcntl = early_fcntl, .ioctl = early_ioctl, .socket = early_socket,                      \
+        ._exit = early_exit, ._Exit = early_exit                                                   \
+    }
+
+struct pl_real pl_real = EARLY;
+_Atomic bool pl_resolved;
+
+/* This thread is inside dlsym, or publishing: a call from there gets the early functions. */
+static __thread bool resolving;
+
+static const struct {
+    const char *name;
+    size_t at;
+} symbols[] = {
+#define CALL(ret, name, params, args, class) {#name, offsetof(struct pl_real, name)},
+#include "preload/calls.def"
+#undef CALL
+};
+
+void pl_resolve(void)
+{
+    static _Atomic int publisher;
+    struct pl_real found = EARLY;
+    void *none = (void *)missing;
+    size_t i;
+    int saved = errno;
+
+    if (resolving)
+        return;
+    resolving = true;
+    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+        char *slot = (char *)&found + symbols[i].at;
+        void *symbol = dlsym(RTLD_NEXT, symbols[i].name);
+
+        if (symbol)
+            memcpy(slot, &symbol, sizeof(symbol));
+        else if (memcmp(slot, (void *[]){NULL}, sizeof(symbol)) == 0)
+            memcpy(slot, &none, sizeof(none));
+    }
+    if (atomic_exchange(&publisher, 1) == 0) {
+        pl_real = found;
+        /* Release: pairs with pl_ready. */
+        atomic_store_explicit(&pl_resolved, true, memory_order_release);
+    } else {
+        while (!atomic_load_explicit(&pl_resolved, memory_order_acquire))
+            sys_yield();
+    }
+    resolving = false;
+    errno = saved;
+}

@@ -1,0 +1,53 @@
+/*
+ * real.h - the next definitions of the symbols in calls.def: libc's, unless another
+ * library stands between us and it. pl_real may be used after pl_ready() in any
+ * wrapper, however early it is called.
+ */
+#ifndef PL_REAL_H
+#define PL_REAL_H
+
+#include <aio.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#if defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0
+#error "preload/ defines the functions that _FORTIFY_SOURCE turns into inlines"
+#endif
+
+/* What the application calls; everything else in the library is hidden. */
+#define PL_EXPORT __attribute__((visibility("default")))
+/* Another public name of a function in the same file. */
+#define PL_ALIAS(name, of) extern __typeof__(of) name __attribute__((alias(#of), visibility("default")))
+
+struct pl_real {
+#define CALL(ret, name, params, args, class) ret(*name) params;
+#include "preload/calls.def"
+#undef CALL
+};
+
+extern struct pl_real pl_real;
+extern _Atomic bool pl_resolved;
+
+void pl_resolve(void);
+
+/* First thing in every wrapper. Afterwards every pointer of pl_real can be called. */
+static inline void pl_ready(void)
+{
+    /* Acquire: pairs with the release in pl_resolve, after the pointers were written. */
+    if (__builtin_expect(!atomic_load_explicit(&pl_resolved, memory_order_acquire), 0))
+        pl_resolve();
+}
+
+#endif
