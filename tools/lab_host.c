@@ -132,8 +132,11 @@ static void add_machine(struct args *a, const struct lab_options *options,
     add(a, "-initrd");
     add(a, "%s", image->initrd);
     add(a, "-append");
-    /* Without tsc=reliable reading the clock is a slow device access. */
-    add(a, "console=ttyS0 panic=-1 mitigations=off no_timer_check tsc=reliable%s",
+    /*
+     * tsc=reliable: else reading the clock is a slow device access. oops=panic: a kernel
+     * that stumbled gives no result to trust, so the lab shall fail with what it said.
+     */
+    add(a, "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable%s",
         options->verbose ? "" : " quiet");
 }
 

@@ -15,7 +15,7 @@
 #include "lab_lines.h"
 #include "lab_tty.h"
 
-#define LAB_TAIL 30 /* lines of the console kept for a report */
+#define LAB_TAIL 80 /* lines of the console kept for a report */
 
 enum lab_state { LAB_BOOTING, LAB_READY, LAB_RUNNING, LAB_ENDED, LAB_DRAINED };
 enum lab_phase { LAB_PHASE_BOOT, LAB_PHASE_RUN, LAB_PHASE_END };

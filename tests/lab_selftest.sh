@@ -1,0 +1,234 @@
+#!/bin/bash
+# tests/lab_selftest.sh - whether `railsock lab` itself does what tests rely on.
+#
+# Prints a line for each case: ok NAME, not ok NAME: why, skip NAME: why. Most cases look
+# at the output of one lab, since a boot takes seconds. Tests nothing of railsock's data
+# path. RAILSOCK names another command than build/railsock.
+#
+# shellcheck disable=SC2317 # most functions are called by case_is or by a trap
+set -u
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+railsock=${RAILSOCK:-$top/build/railsock}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lab-selftest.XXXXXX") || exit 2
+# The labs' own temporary directories; none may be left in it.
+mkdir "$dir/tmp"
+export TMPDIR=$dir/tmp
+failed=0
+lab=0
+
+finish() {
+    [ "$lab" -eq 0 ] || kill -KILL "$lab" 2>/dev/null
+    rm -rf "$dir"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+skip_all() {
+    echo "skip lab: $1"
+    exit 0
+}
+
+# case_is NAME WHY COMMAND...: the case succeeds if COMMAND does.
+case_is() {
+    local name=$1 why=$2
+
+    shift 2
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name: $why"
+        failed=1
+    fi
+}
+
+# The output with this name, as indented comment, so that a failure can be understood.
+show() {
+    echo "# $1:"
+    sed 's/^/#   /' "$dir/$1.out" "$dir/$1.err"
+}
+
+# run_lab NAME ARGUMENT...: NAME.out, NAME.err, and $status.
+run_lab() {
+    local name=$1
+
+    shift
+    "$railsock" lab run "$@" >"$dir/$name.out" 2>"$dir/$name.err"
+    status=$?
+}
+
+has() { grep -qxF -- "$2" "$dir/$1"; }
+has_not() { ! grep -q -- "$2" "$dir/$1"; }
+has_like() { grep -qE -- "$2" "$dir/$1"; }
+is() { [ "$1" = "$2" ]; }
+
+# Whether all these processes are gone; zombies are, somebody else has to collect them.
+gone() {
+    local pid try state
+
+    for try in {1..50}; do
+        state=
+        for pid in "$@"; do
+            state+=$(sed 's/^.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null | tr -d ZX)
+        done
+        [ -n "$state" ] || return 0
+        [ "$try" -eq 50 ] || sleep 0.1
+    done
+    return 1
+}
+
+# Sets children to those of lab $1 that are QEMU; waits until there are $2 of them.
+find_children() {
+    local pid
+
+    for _ in {1..200}; do
+        children=()
+        while read -r pid; do
+            [[ $(readlink "/proc/$pid/exe" 2>/dev/null) != *qemu* ]] || children+=("$pid")
+        done < <(cat /proc/[0-9]*/stat 2>/dev/null |
+            awk -v lab="$1" '{ pid = $1; sub(/^.*\) /, ""); if ($2 == lab) print pid }')
+        [ ${#children[@]} -lt "$2" ] || return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+# What the hosts of the first lab run.
+cat >"$dir/three.sh" <<'GUEST'
+fail() { echo "FAIL $*"; }
+echo "host is $LAB_HOST of $LAB_HOSTS, $(hostname), in $PWD"
+echo 'to stderr' >&2
+echo 'opened again' >/dev/stderr
+printf '%s\n' "value: $LAB_SELFTEST"
+for n in 1 2 3; do
+    ping -c 2 -i 0.2 -w 10 -q "lab$n" >/dev/null && echo "ping $n"
+done
+ping -c 2 -i 0.2 -w 10 -q "$LAB_IP6_1" >/dev/null && echo 'ping v6'
+ping -c 1 -w 5 -M do -s 8900 -q lab1 >/dev/null && echo 'ping jumbo'
+echo "by $LAB_HOST" >"$LAB_SCRATCH/file.$LAB_HOST"
+lab-barrier files || fail barrier
+cat "$LAB_SCRATCH/file.$((LAB_HOST % 3 + 1))"
+for i in 1 2 3; do lab-barrier again || fail again; done
+if [ "$LAB_HOST" = 1 ]; then
+    rping -s -C 3 -a "$LAB_IP_1" >/dev/null 2>&1 &
+    ibv_rc_pingpong -e -g 1 -d rxe0 -n 20 >/dev/null &
+    on 2 sh -c 'echo "asked $1"; exit 9' sh 'a b'
+    echo "on: $?"
+fi
+lab-barrier servers
+if [ "$LAB_HOST" = 2 ]; then
+    sleep 1
+    rping -c -C 3 -a "$LAB_IP_1" >/dev/null 2>&1 && echo 'rping done'
+    ibv_rc_pingpong -e -g 1 -d rxe0 -n 20 lab1 >/dev/null && echo 'pingpong done'
+fi
+sh -c 'iptables -A INPUT -p udp --dport 4791 -j DROP && iptables -F &&
+    tc qdisc add dev eth0 root netem delay 1ms && tc qdisc del dev eth0 root' && echo 'filters'
+lab-barrier results
+if [ "$LAB_HOST" = 1 ]; then
+    (trap 'echo "server told to end"; exit' TERM; while :; do sleep 0.05; done) &
+    exit 3
+fi
+if [ "$LAB_HOST" = 2 ]; then
+    sleep 0.5
+    lab-barrier nobody
+    echo "barrier without host 1: $?"
+    exit 5
+fi
+seq 20000 | sed 's/^/n /'
+printf 'no newline'
+kill -KILL $$
+GUEST
+
+[ -x "$railsock" ] || skip_all "$railsock is not built"
+command -v qemu-system-x86_64 >/dev/null || skip_all 'no qemu-system-x86_64; run: tools/deps lab'
+"$railsock" lab image >"$dir/image.out" 2>"$dir/image.err" ||
+    skip_all "no image: $(tail -n 1 "$dir/image.err")"
+
+# ---- three hosts with rxe
+
+cd "$dir" || exit 2
+LAB_SELFTEST="it's \"\$x\" *" run_lab three --hosts 3 --timeout 120 --scratch "$dir/scratch" \
+    -- bash "$dir/three.sh"
+bad=$failed
+case_is status-worst "status $status, not 137" is "$status" 137
+case_is prefix-stdout 'a line is missing' has three.out "host2| host is 2 of 3, lab2, in $dir"
+case_is prefix-stderr 'a line is missing' has three.err 'host1| to stderr'
+case_is stderr-reopened 'a line is missing' has three.err 'host1| opened again'
+case_is no-line-without-prefix 'there is one' is "$(grep -cv '^host[123]| ' three.out)" 0
+case_is environment-quoted 'the value changed' has three.out "host3| value: it's \"\$x\" *"
+case_is long-output-complete 'lines are missing' \
+    is "$(grep -c '^host3| n [0-9]*$' three.out)" 20000
+case_is last-line-without-newline 'it is missing' has three.out 'host3| no newline'
+case_is ping-all 'some host does not reach another' is "$(grep -c '| ping [123]$' three.out)" 9
+case_is ping-v6 'no answer' has three.out 'host3| ping v6'
+case_is ping-jumbo 'no answer' has three.out 'host3| ping jumbo'
+case_is rping 'failed over rxe' has three.out 'host2| rping done'
+case_is rc-pingpong 'failed over rxe' has three.out 'host2| pingpong done'
+case_is filters 'iptables or tc failed' is "$(grep -c '| filters$' three.out)" 3
+case_is barrier 'failed' has_not three.out 'FAIL'
+case_is scratch-seen-by-others 'not what another wrote' has three.out 'host3| by 1'
+case_is scratch-comes-back 'a file is missing' is "$(cat scratch/file.*)" $'by 1\nby 2\nby 3'
+case_is on-runs 'the other host did not say so' has three.out 'host2| asked a b'
+case_is on-status 'not the status' has three.out 'host1| on: 9'
+case_is barrier-after-end 'not status 1' has three.out 'host2| barrier without host 1: 1'
+case_is others-live-until-end 'not ended in order' has three.out 'host1| server told to end'
+[ "$failed" -eq "$bad" ] || show three
+
+# ---- one host: no device, time limit
+
+bad=$failed
+run_lab none --hosts 1 --device none --timeout 2 -- \
+    sh -c 'ls /sys/class/infiniband /dev/infiniband 2>&1; echo here; sleep 100'
+case_is timeout-status "status $status, not 124" is "$status" 124
+case_is timeout-told 'not said' has none.err 'railsock lab: host 1: no end after 2 s'
+case_is timeout-keeps-output 'the output is missing' has none.out 'host1| here'
+case_is device-none 'there is a device' has_not none.out 'rxe0\|uverbs'
+[ "$failed" -eq "$bad" ] || show none
+
+# ---- one host: panic
+
+bad=$failed
+run_lab panic --hosts 1 --device none -- \
+    sh -c 'echo before; sleep 0.2; echo c >/proc/sysrq-trigger; sleep 10'
+case_is panic-status "status $status, not 125" is "$status" 125
+case_is panic-told 'not said' has panic.err 'railsock lab: host 1: kernel panic'
+case_is panic-console 'the console is not shown' has_like panic.err '^host1 console\| .*Kernel panic'
+case_is panic-keeps-output 'the output is missing' has panic.out 'host1| before'
+[ "$failed" -eq "$bad" ] || show panic
+
+# ---- ends by signals
+
+bad=$failed
+"$railsock" lab run --hosts 1 --device none -- sh -c 'echo up; sleep 100' >term.out 2>term.err &
+lab=$!
+for _ in {1..600}; do
+    grep -q up term.out && break
+    sleep 0.1
+done
+case_is sigterm-had-host 'no host was started' find_children "$lab" 1
+kill -TERM "$lab"
+wait "$lab" 2>/dev/null
+status=$?
+case_is sigterm-status "status $status, not 143" is "$status" 143
+case_is sigterm-leaves-nothing "of ${children[*]} one is left" gone "${children[@]}"
+case_is temporary-removed "left: $(ls tmp)" is "$(ls tmp)" ''
+[ "$failed" -eq "$bad" ] || show term
+
+"$railsock" lab run --hosts 2 -- true >kill.out 2>kill.err &
+lab=$!
+case_is sigkill-had-hosts 'no hosts were started' find_children "$lab" 2
+kill -KILL "$lab"
+wait "$lab" 2>/dev/null
+case_is sigkill-leaves-nothing "of ${children[*]} one is left" gone "${children[@]}"
+lab=0
+
+# ---- refusals
+
+run_lab siw --device siw -- true
+case_is siw-refused "status $status, not 2" is "$status" 2
+case_is siw-reason 'no reason given' has_like siw.err 'siw: not built yet'
+run_lab hosts --hosts 5 -- true
+case_is hosts-refused "status $status, not 2" is "$status" 2
+exit $failed
