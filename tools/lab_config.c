@@ -88,6 +88,8 @@ char *lab_config_make(unsigned number, const struct lab_options *options,
     assign(f, "lab_cwd", cwd);
     assign(f, "lab_token", token);
     assign(f, "lab_term", term ? term : "dumb");
+    /* A line editor would lose the end of input that comes while a command runs. */
+    assign(f, "lab_editing", isatty(STDIN_FILENO) ? "" : "--noediting");
     assign(f, "lab_mode", !options->shell ? "run" : number == 1 ? "shell" : "idle");
     put_environment(f, number, options, scratch);
     fputs("lab_command=(\n", f);

@@ -203,6 +203,8 @@ static int poll_timeout(const struct lab_session *s)
         if (panic && (!until || panic + PANIC_MS < until))
             until = panic + PANIC_MS;
     }
+    if (s->tty.ended && s->tty.len == 0 && (!until || s->tty.again_ms < until))
+        until = s->tty.again_ms;
     if (!until)
         return -1;
     return until <= now ? 0 : (int)(until - now);
@@ -257,7 +259,7 @@ static void session_loop(struct lab_session *s)
         }
         if (pfd[n - 1].revents)
             read_signal(s);
-        lab_tty_ready(&s->tty, s->hosts[0].qemu.fd[LAB_TTY], pfd + n);
+        lab_tty_ready(&s->tty, s->hosts[0].qemu.fd[LAB_TTY], pfd + n, lab_now_ms());
         for (unsigned i = 0; i < hosts && !s->over; i++)
             for (unsigned c = 0; c < LAB_CHANNELS; c++)
                 if (pfd[i * LAB_CHANNELS + c].revents)

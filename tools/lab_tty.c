@@ -40,7 +40,7 @@ void lab_tty_poll(const struct lab_tty *tty, bool active, int fd, struct pollfd 
         pfd[1].fd = fd;
 }
 
-void lab_tty_ready(struct lab_tty *tty, int fd, const struct pollfd *pfd)
+void lab_tty_ready(struct lab_tty *tty, int fd, const struct pollfd *pfd, int64_t now_ms)
 {
     if (pfd[0].revents) {
         ssize_t r = read(STDIN_FILENO, tty->data, sizeof tty->data);
@@ -49,9 +49,12 @@ void lab_tty_ready(struct lab_tty *tty, int fd, const struct pollfd *pfd)
             tty->len = (size_t)r;
         } else if (r == 0 || (errno != EINTR && errno != EAGAIN)) {
             tty->ended = true;
-            tty->data[0] = 4;
-            tty->len = 1;
         }
+    }
+    if (tty->ended && tty->len == 0 && now_ms >= tty->again_ms) {
+        tty->data[0] = 4;
+        tty->len = 1;
+        tty->again_ms = now_ms + 500;
     }
     if (tty->len > 0 && fd >= 0) {
         ssize_t r = send(fd, tty->data, tty->len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -61,7 +64,6 @@ void lab_tty_ready(struct lab_tty *tty, int fd, const struct pollfd *pfd)
             memmove(tty->data, tty->data + r, tty->len);
         } else if (r < 0 && errno != EAGAIN && errno != EINTR) {
             tty->len = 0;
-            tty->ended = true;
         }
     }
 }

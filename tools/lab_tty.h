@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <termios.h>
 
 #define LAB_TTY_FDS 2 /* how many poll entries it uses */
@@ -14,7 +15,8 @@
 /* Zero-initialised before use. */
 struct lab_tty {
     bool is_raw;
-    bool ended; /* no more input */
+    bool ended;       /* no more input */
+    int64_t again_ms; /* once ended: when to say so again */
     struct termios before;
     char data[4096]; /* read, not yet taken by the host */
     size_t len;
@@ -29,7 +31,10 @@ void lab_tty_restore(struct lab_tty *tty);
 /* Fills LAB_TTY_FDS entries; unused ones when not active. fd is the host's. */
 void lab_tty_poll(const struct lab_tty *tty, bool active, int fd, struct pollfd *pfd);
 
-/* Passes on what can be after poll(). The end of our input becomes a ^D. */
-void lab_tty_ready(struct lab_tty *tty, int fd, const struct pollfd *pfd);
+/*
+ * Passes on what can be after poll(); now_ms is lab_now_ms(). The end of our input becomes
+ * a ^D every half second, since each ends only one of the programs that read the terminal.
+ */
+void lab_tty_ready(struct lab_tty *tty, int fd, const struct pollfd *pfd, int64_t now_ms);
 
 #endif
