@@ -196,6 +196,16 @@ static void report(const struct setting *s, const char *value)
     cfg_raw_write(STDERR_FILENO, line, n);
 }
 
+const char *cfg_expected(const char *name, const char *value)
+{
+    struct cfg scratch = DEFAULTS;
+
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        if (strcmp(name, settings[i].name) == 0)
+            return settings[i].parse(value, &scratch) ? NULL : settings[i].expected;
+    return "no such setting";
+}
+
 void cfg_init(void)
 {
     int saved = errno;

@@ -5,6 +5,8 @@
 #ifndef RAILSOCK_COMMANDS_H
 #define RAILSOCK_COMMANDS_H
 
+int cmd_run(int argc, char **argv);
+int cmd_stat(int argc, char **argv);
 int cmd_lab(int argc, char **argv);
 
 #endif

@@ -170,6 +170,16 @@ TEST_CASE(env, broken_values)
     }
 }
 
+TEST_CASE(env, commands_can_ask_first)
+{
+    struct cfg before = cfg;
+
+    EXPECT(!cfg_expected("RAILSOCK_BOARD", "after=4"));
+    EXPECT_STREQ(cfg_expected("RAILSOCK_WIRE", "x"), "auto, shm or verbs");
+    EXPECT(cfg_expected("RAILSOCK_NONE", "x"));
+    EXPECT_EQ_INT(memcmp(&before, &cfg, sizeof(cfg)), 0);
+}
+
 TEST_CASE(env, a_hostile_value_stays_one_line)
 {
     char value[3000];

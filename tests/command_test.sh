@@ -1,0 +1,157 @@
+#!/bin/bash
+# tests/command_test.sh - `railsock run`: what the program gets, and what is said when the
+# library cannot reach it. Uses a library made here, so that it needs none of the real one.
+# shellcheck disable=SC2016 # what stands in single quotes is for the inner shell
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+railsock=$PWD/build/railsock
+dir=$(mktemp -d "${TMPDIR:-/tmp}/command_test.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+[ -x "$railsock" ] || { echo "not ok command: $railsock is not built"; exit 1; }
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+unset LD_PRELOAD
+
+# verdict NAME WORDS: reports; the condition is the status of the last command.
+verdict() {
+    # shellcheck disable=SC2319 # the caller's condition is what is asked
+    if [ "$?" -eq 0 ]; then echo "ok command.$1"; else echo "not ok command.$1: $2"; fi
+}
+
+echo 'int railsock_command_test;' >"$dir/lib.c"
+cc -shared -fPIC -o "$dir/one.so" "$dir/lib.c" && cp "$dir/one.so" "$dir/other.so" || exit 1
+export RAILSOCK_LIBRARY=$dir/one.so
+
+out=$("$railsock" --help) && [[ $out == *run* && $out == *stat* && $out == *lab* ]]
+verdict help "railsock --help: $out"
+[[ $("$railsock" --version) =~ ^railsock\ [0-9.]+$ ]]
+verdict version "wrong form"
+out=$("$railsock" nonsense 2>&1); [ $? -eq 2 ] && [[ $out == *'no command nonsense'* ]]
+verdict unknown_command "$out"
+for c in run stat lab; do
+    out=$("$railsock" $c --help 2>/dev/null) && [[ $out == "usage: railsock $c"* ]]
+    verdict "help_$c" "$out"
+done
+
+out=$("$railsock" run -- sh -c 'echo "$LD_PRELOAD|${RAILSOCK_MODE-unset}"')
+[ "$out" = "$dir/one.so|unset" ]
+verdict preload "$out"
+out=$(LD_PRELOAD="$dir/other.so" "$railsock" run -- sh -c 'echo "$LD_PRELOAD"')
+[ "$out" = "$dir/one.so:$dir/other.so" ]
+verdict preload_keeps_others "$out"
+out=$("$railsock" run -- "$railsock" run -- sh -c 'echo "$LD_PRELOAD"')
+[ "$out" = "$dir/one.so" ]
+verdict preload_once "$out"
+
+out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --log "info:$dir/log" \
+    -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
+[ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]
+verdict settings "$out"
+out=$(RAILSOCK_SPIN=7 RAILSOCK_MODE=rail "$railsock" run --tcp sh -c 'echo $RAILSOCK_SPIN $RAILSOCK_MODE')
+[ "$out" = '7 tcp' ]
+verdict settings_over_environment "$out"
+# Options of the program are the program's.
+out=$("$railsock" run sh -c 'echo "$0 $*"' --tcp --help)
+[ "$out" = '--tcp --help' ]
+verdict options_of_the_program "$out"
+
+for wrong in '--wire tcp' '--board sometimes' '--spin 20us' '--ring 1g' '--log loud' '--tcp --rail' \
+    '--unknown' ''; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" run $wrong ${wrong:+true} 2>&1)
+    [ $? -eq 2 ] && [ -n "$out" ]
+    verdict "refuses[$wrong]" "status $?, $out"
+done
+
+"$railsock" run -- sh -c 'exit 41'; [ $? -eq 41 ]
+verdict exit_status "not the program's"
+"$railsock" run -- sh -c 'echo $$' >"$dir/pid" &
+pid=$!
+wait $pid
+[ "$(cat "$dir/pid")" = $pid ]
+verdict same_pid "$(cat "$dir/pid") is not $pid"
+# In a pipe, so that the shell does not announce the death.
+{ "$railsock" run -- sh -c 'kill -TERM $$' | cat; status=${PIPESTATUS[0]}; } 2>/dev/null
+[ "$status" -eq 143 ]
+verdict signal "status $status"
+out=$("$railsock" run -- "$dir/none" 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
+verdict not_found "$out"
+out=$("$railsock" run -- "$dir" 2>&1); [ $? -eq 126 ] && [[ $out == *'ermission denied'* ]]
+verdict not_executable "$out"
+
+out=$(RAILSOCK_LIBRARY=$dir/none.so "$railsock" run true 2>&1)
+[ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*none.so* ]]
+verdict no_library "$out"
+mkdir "$dir/bin" "$dir/lib" "$dir/lib/railsock" "$dir/a b"
+cp "$railsock" "$dir/bin/"
+out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run true 2>&1)
+[ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
+verdict no_library_anywhere "$out"
+for place in lib lib/railsock bin; do
+    cp "$dir/one.so" "$dir/$place/librailsock.so"
+    # The places are tried from the last here to the first.
+    out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run -- sh -c 'echo $LD_PRELOAD' 2>&1)
+    [ "$out" = "$(readlink -f "$dir/$place/librailsock.so")" ]
+    verdict "library_in[$place]" "$out"
+done
+cp "$dir/one.so" "$dir/a b/one.so"
+out=$(RAILSOCK_LIBRARY="$dir/a b/one.so" "$railsock" run true 2>&1)
+[ $? -eq 125 ] && [[ $out == *space* ]]
+verdict library_with_a_space "$out"
+
+# Programs that the library cannot reach.
+warns() {
+    local name=$1 words=$2
+    shift 2
+    out=$("$railsock" run -- "$@" 2>&1 >/dev/null)
+    if [[ $out == "railsock run: warning: "*"$words"* ]]; then
+        echo "ok command.warns_$name"
+    else
+        echo "not ok command.warns_$name: $out"
+    fi
+}
+out=$("$railsock" run -- cat /dev/null 2>&1); [ -z "$out" ]
+verdict warns_nothing "$out"
+
+cat >"$dir/main.c" <<'END'
+#ifdef GO
+__attribute__((section(".note.go.buildid"), used, aligned(4))) static const struct {
+    int namesz, descsz, type;
+    char name[4], desc[4];
+} note = {4, 4, 4, "Go\0", "abc"};
+#endif
+int main(void) { return 0; }
+END
+if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
+    warns static 'statically linked: LD_PRELOAD has no effect' "$dir/static"
+    printf '#!%s\n' "$dir/static" >"$dir/script"
+    chmod +x "$dir/script"
+    warns static_interpreter 'statically linked' "$dir/script"
+    (PATH=$dir:$PATH; warns static_in_path 'statically linked' static)
+else
+    echo 'skip command.warns_static: no static libc'
+fi
+if cc -DGO -o "$dir/go" "$dir/main.c" 2>/dev/null; then
+    warns go 'a Go program' "$dir/go"
+else
+    echo 'skip command.warns_go: cannot be built'
+fi
+cp /bin/true "$dir/narrow"
+printf '\001' | dd of="$dir/narrow" bs=1 seek=4 conv=notrunc status=none
+warns 32_bit 'a 32-bit program' "$dir/narrow"
+if [ "$(id -u)" -eq 0 ]; then
+    cp /bin/true "$dir/setuid"
+    chown 65534 "$dir/setuid"
+    chmod 4755 "$dir/setuid"
+    warns setuid 'set-user-ID' "$dir/setuid"
+else
+    echo 'skip command.warns_setuid: needs root'
+fi
+# Whatever the file holds, looking at it does no harm.
+for size in 1 5 63 64 120; do
+    head -c "$size" /bin/true >"$dir/short"
+    chmod +x "$dir/short"
+    "$railsock" run -- "$dir/short" >/dev/null 2>&1
+    [ $? -lt 128 ]
+    verdict "short_file[$size]" "crashed"
+done

@@ -1,0 +1,393 @@
+/*
+ * stat_test.c - `railsock stat` on files made here: good ones, and every way in which one can
+ * be broken. The folder is a temporary one, the process is this one.
+ */
+#include "tests/shim/shim.h"
+#include "tools/stat_print.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SLOTS 600 /* more than are read at once */
+
+static char base[] = "/tmp/stat_test.XXXXXX", folder[64], file[96];
+static char complaint[256];
+static size_t complaints;
+
+static void complain(const char *path, const char *why)
+{
+    EXPECT_STREQ(path, file);
+    snprintf(complaint, sizeof(complaint), "%s", why);
+    complaints++;
+}
+
+static uint64_t own_start_time(void)
+{
+    char text[1024], *p;
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    p = strrchr(text, ')');
+    ASSERT(p);
+    for (int field = 2; field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return strtoull(p, NULL, 10);
+}
+
+/* What the case writes, wholly or in part. */
+static struct image {
+    _Alignas(64) char bytes[sizeof(struct fb_pub_file) + SLOTS * sizeof(struct fb_pub)];
+} image;
+
+static struct fb_pub_file *head(void)
+{
+    return (struct fb_pub_file *)image.bytes;
+}
+
+/* A folder with a good file's image of this process, with nslots slots, none in use. */
+static void begin(uint32_t nslots)
+{
+    strcpy(base + strlen(base) - 6, "XXXXXX");
+    ASSERT(mkdtemp(base));
+    snprintf(folder, sizeof(folder), "%s/railsock-%u", base, (unsigned)geteuid());
+    ASSERT(mkdir(folder, 0700) == 0);
+    snprintf(file, sizeof(file), "%s/%d", folder, (int)getpid());
+    memset(&image, 0, sizeof(image));
+    *head() = (struct fb_pub_file){
+        .magic = FB_PUB_MAGIC,
+        .version = FB_PUB_VERSION,
+        .pid = (uint32_t)getpid(),
+        .start_time = own_start_time(),
+        .program = "prog",
+        .nslots = nslots,
+    };
+    complaints = 0;
+    complaint[0] = '\0';
+}
+
+static void put(const char *path, size_t size)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    ASSERT(fd >= 0);
+    ASSERT(write(fd, image.bytes, size) == (ssize_t)size);
+    close(fd);
+}
+
+static void put_whole(void)
+{
+    put(file, sizeof(struct fb_pub_file) + head()->nslots * sizeof(struct fb_pub));
+}
+
+static void end(void)
+{
+    unlink(file);
+    EXPECT(rmdir(folder) == 0);
+    EXPECT(rmdir(base) == 0);
+}
+
+static void use_slot(unsigned i, int fd)
+{
+    struct fb_pub *s = &head()->slot[i];
+
+    s->gen = 5;
+    s->fd = fd;
+    s->local = (struct fb_pub_addr){.family = AF_INET, .port = 80};
+    inet_pton(AF_INET, "127.0.0.1", s->local.addr);
+    s->peer = (struct fb_pub_addr){.family = AF_INET6, .port = 40000};
+    inet_pton(AF_INET6, "fd00::7", s->peer.addr);
+    s->path_tx = s->path_rx = FB_PATH_SHM;
+    s->role = 1;
+    s->tx = 100;
+    s->rx = 200;
+    s->rail_tx = 90;
+    s->rail_rx = UINT64_MAX;
+    s->boarded_at = 1700000000123456789u;
+    s->switches = 2;
+}
+
+/* Reads the folder and expects that nothing of it is shown. */
+static void nothing(const char *why)
+{
+    struct stat_list list;
+
+    complaints = 0;
+    complaint[0] = '\0';
+    EXPECT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    EXPECT_EQ_INT(list.n, 0);
+    EXPECT_STREQ(complaint, why);
+    EXPECT_EQ_INT(complaints, *why ? 1 : 0);
+    stat_free(&list);
+}
+
+static char *json(const struct stat_list *list)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    ASSERT(f);
+    stat_print_json(f, list);
+    fclose(f);
+    return text;
+}
+
+TEST_CASE(stat, reads_connections)
+{
+    struct stat_list list;
+    const struct stat_process *p;
+
+    begin(SLOTS);
+    use_slot(0, 7);
+    use_slot(SLOTS - 1, 9);
+    head()->slot[3].gen = 4; /* not in use */
+    head()->closed = 3;
+    head()->closed_rail_rx = 77;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    EXPECT_EQ_INT(complaints, 0);
+    ASSERT_EQ_INT(list.n, 1);
+    p = &list.processes[0];
+    EXPECT_EQ_INT(p->pid, getpid());
+    EXPECT_STREQ(p->program, "prog");
+    EXPECT_EQ_U64(p->closed.connections, 3);
+    EXPECT_EQ_U64(p->closed.rail_rx, 77);
+    ASSERT_EQ_INT(p->nconns, 2);
+    EXPECT_EQ_INT(p->conns[0].fd, 7);
+    EXPECT_EQ_INT(p->conns[1].fd, 9);
+    EXPECT_EQ_U64(p->conns[1].rail_rx, UINT64_MAX);
+    EXPECT(p->conns[1].accepted);
+    stat_free(&list);
+    ASSERT_EQ_INT(stat_read(base, (uint32_t)getpid(), complain, &list), 0);
+    EXPECT_EQ_INT(list.n, 1);
+    stat_free(&list);
+    ASSERT_EQ_INT(stat_read(base, (uint32_t)getpid() + 1, complain, &list), 0);
+    EXPECT_EQ_INT(list.n, 0);
+    stat_free(&list);
+    end();
+}
+
+TEST_CASE(stat, json)
+{
+    struct stat_list list;
+    char *text, want[2048];
+
+    begin(2);
+    strcpy(head()->program, "a\"b\\c\n\xc3\xa4\xff\xed\xa0\x80");
+    use_slot(0, 7);
+    use_slot(1, 8);
+    head()->slot[1].path_tx = head()->slot[1].path_rx = 99; /* a value from nowhere */
+    head()->slot[1].reason = 11;
+    head()->slot[1].peer_reason = 60000;
+    head()->slot[1].boarded_at = 0;
+    head()->slot[1].peer.family = 0;
+    head()->closed_by_reason[1] = 4;
+    head()->closed_by_reason[63] = 5;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    text = json(&list);
+    snprintf(want, sizeof(want),
+             "{\"processes\":[{\"pid\":%d,\"program\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\\ufffd"
+             "\\ufffd\\ufffd\",\"uid\":%u,\"closed\":{\"connections\":0,\"boarded\":0,\"tx\":0,"
+             "\"rx\":0,\"rail_tx\":0,\"rail_rx\":0,\"reasons\":{\"new\":4,\"63\":5}},"
+             "\"connections\":["
+             "{\"fd\":7,\"local\":\"127.0.0.1:80\",\"peer\":\"[fd00::7]:40000\","
+             "\"role\":\"accepted\",\"path\":\"shm\",\"path_tx\":\"shm\",\"path_rx\":\"shm\","
+             "\"reason\":\"none\",\"reason_number\":0,\"peer_reason\":\"none\",\"tx\":100,"
+             "\"rx\":200,\"rail_tx\":90,\"rail_rx\":18446744073709551615,"
+             "\"boarded_at\":\"2023-11-14T22:13:20.123Z\",\"switches\":2,\"retries\":0},"
+             "{\"fd\":8,\"local\":\"127.0.0.1:80\",\"peer\":\"?\","
+             "\"role\":\"accepted\",\"path\":\"tcp\",\"path_tx\":\"tcp\",\"path_rx\":\"tcp\","
+             "\"reason\":\"rendezvous-timeout\",\"reason_number\":11,\"peer_reason\":\"unknown\","
+             "\"tx\":100,\"rx\":200,\"rail_tx\":90,\"rail_rx\":18446744073709551615,"
+             "\"boarded_at\":null,\"switches\":2,\"retries\":0}]}]}\n",
+             (int)getpid(), (unsigned)geteuid());
+    EXPECT_STREQ(text, want);
+    free(text);
+    stat_free(&list);
+    text = json(&list);
+    EXPECT_STREQ(text, "{\"processes\":[]}\n");
+    free(text);
+    end();
+}
+
+TEST_CASE(stat, table)
+{
+    struct stat_list list;
+    char *text = NULL, want[64];
+    size_t n;
+    FILE *f;
+
+    begin(1);
+    strcpy(head()->program, "a\033[31mb");
+    use_slot(0, 7);
+    head()->slot[0].path_rx = FB_PATH_TCP;
+    head()->slot[0].reason = 27;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    f = open_memstream(&text, &n);
+    ASSERT(f);
+    stat_print_table(f, &list);
+    fclose(f);
+    EXPECT(strstr(text, "PID") && strstr(text, "SWITCHES\n"));
+    snprintf(want, sizeof(want), "\n%*d  a?[31mb  127.0.0.1:80  [fd00::7]:40000  shm/tcp  no-ack ",
+             3, (int)getpid());
+    EXPECT(strstr(text, want));
+    free(text);
+    stat_free(&list);
+    end();
+}
+
+TEST_CASE(stat, a_name_that_fills_its_place)
+{
+    struct stat_list list;
+
+    begin(0);
+    memset(head()->program, 'x', sizeof(head()->program));
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    ASSERT_EQ_INT(list.n, 1);
+    EXPECT_EQ_INT(strlen(list.processes[0].program), sizeof(head()->program));
+    stat_free(&list);
+    end();
+}
+
+TEST_CASE(stat, broken_files)
+{
+    begin(2);
+    put(file, 0);
+    nothing("");
+    put(file, 40);
+    nothing("too short");
+    put(file, sizeof(struct fb_pub_file) - 1);
+    nothing("too short");
+    put(file, sizeof(struct fb_pub_file) + sizeof(struct fb_pub));
+    nothing("shorter than it says");
+    head()->nslots = UINT32_MAX;
+    put(file, sizeof(image.bytes));
+    nothing("shorter than it says");
+    head()->nslots = 2;
+    head()->magic = 0;
+    put_whole();
+    nothing("");
+    head()->magic = 0x6b636f736c696172ull ^ 1;
+    put_whole();
+    nothing("not railsock's");
+    head()->magic = FB_PUB_MAGIC;
+    head()->version++;
+    put_whole();
+    nothing("written by another version of railsock");
+    head()->version--;
+    head()->pid++;
+    put_whole();
+    nothing("names another process inside");
+    head()->pid--;
+    head()->start_time--;
+    put_whole();
+    nothing("");
+    EXPECT(access(file, F_OK) == 0);
+    end();
+}
+
+/* The size is checked before anything is read, or a sparse file would take all memory. */
+TEST_CASE(stat, a_huge_file)
+{
+    begin(UINT32_MAX);
+    put(file, sizeof(struct fb_pub_file));
+    ASSERT(truncate(file, (off_t)1 << 40) == 0);
+    nothing("shorter than it says");
+    end();
+}
+
+TEST_CASE(stat, things_that_are_no_files)
+{
+    char other[96];
+
+    begin(0);
+    snprintf(other, sizeof(other), "%s/target", base);
+    put(other, sizeof(struct fb_pub_file));
+    ASSERT(symlink(other, file) == 0);
+    nothing("");
+    unlink(file);
+    unlink(other);
+    ASSERT(mkfifo(file, 0600) == 0);
+    nothing("not a file of the user that the folder names");
+    unlink(file);
+    ASSERT(mkdir(file, 0700) == 0);
+    nothing("not a file of the user that the folder names");
+    rmdir(file);
+    /* Names that are no process number. */
+    snprintf(other, sizeof(other), "%s/0%d", folder, (int)getpid());
+    put(other, sizeof(struct fb_pub_file));
+    nothing("");
+    unlink(other);
+    snprintf(other, sizeof(other), "%s/4294967296", folder);
+    put(other, sizeof(struct fb_pub_file));
+    nothing("");
+    unlink(other);
+    end();
+}
+
+/* Anybody may make a folder in /dev/shm, with anybody's number in its name. */
+TEST_CASE(stat, a_folder_of_another_user)
+{
+    char false_folder[80], other[128];
+
+    begin(0);
+    snprintf(false_folder, sizeof(false_folder), "%s/railsock-%u", base, (unsigned)geteuid() + 1);
+    ASSERT(mkdir(false_folder, 0700) == 0);
+    snprintf(other, sizeof(other), "%s/%d", false_folder, (int)getpid());
+    put(other, sizeof(struct fb_pub_file));
+    nothing("");
+    unlink(other);
+    rmdir(false_folder);
+    ASSERT(symlink(folder, false_folder) == 0);
+    put_whole();
+    unlink(file);
+    nothing("");
+    unlink(false_folder);
+    end();
+}
+
+TEST_CASE(stat, files_of_the_dead_are_removed)
+{
+    char dead[96], zombie[96];
+    pid_t gone, waits;
+
+    begin(0);
+    gone = fork();
+    if (gone == 0)
+        _exit(0);
+    ASSERT(waitpid(gone, NULL, 0) == gone);
+    waits = fork();
+    if (waits == 0)
+        _exit(0);
+    /* Dead but not collected. */
+    ASSERT(waitid(P_PID, (id_t)waits, &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
+    snprintf(dead, sizeof(dead), "%s/%d", folder, (int)gone);
+    snprintf(zombie, sizeof(zombie), "%s/%d", folder, (int)waits);
+    put(dead, 3);
+    put(zombie, sizeof(struct fb_pub_file));
+    nothing("");
+    EXPECT(access(dead, F_OK) < 0);
+    EXPECT(access(zombie, F_OK) < 0);
+    waitpid(waits, NULL, 0);
+    end();
+}
+
+TEST_CASE(stat, no_folder_at_all)
+{
+    struct stat_list list;
+
+    EXPECT_EQ_INT(stat_read("/nonexistent", 0, complain, &list), -ENOENT);
+    stat_free(&list);
+}

@@ -1,0 +1,152 @@
+/*
+ * elf_look.c - reads the head of a program's file. Only hints come from here, so whatever
+ * is not understood counts as fine.
+ */
+#include "tools/elf_look.h"
+
+#include <ctype.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define HEAD_SIZE 4096
+#define SCRIPTS   5 /* as deep as the kernel follows #! lines */
+
+#if defined(__x86_64__)
+#define OWN_MACHINE EM_X86_64
+#else
+#define OWN_MACHINE EM_AARCH64
+#endif
+
+/* execvp's search. False: not found. */
+static bool search(const char *command, char path[PATH_MAX])
+{
+    const char *dirs = getenv("PATH");
+
+    if (strchr(command, '/'))
+        return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX;
+    for (const char *p = dirs ? dirs : "/bin:/usr/bin", *end; p; p = *end ? end + 1 : NULL) {
+        struct stat st;
+        int n;
+
+        end = strchrnul(p, ':');
+        n = snprintf(path, PATH_MAX, "%.*s%s%s", (int)(end - p), p, end > p ? "/" : "", command);
+        if (n < PATH_MAX && access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+            return true;
+    }
+    return false;
+}
+
+/* The interpreter of a `#!` line, in place. NULL: head is no such line. */
+static char *interpreter(char *head)
+{
+    char *p = head + 2, *end;
+
+    if (head[0] != '#' || head[1] != '!')
+        return NULL;
+    p += strspn(p, " \t");
+    end = p + strcspn(p, " \t\n");
+    *end = '\0';
+    return *p ? p : NULL;
+}
+
+/* Go's linker marks its programs with a note of this name, also when they are stripped. */
+static bool has_go_note(int fd, const Elf64_Phdr *ph)
+{
+    char notes[1024];
+    ssize_t n = pread(fd, notes, sizeof(notes), (off_t)ph->p_offset);
+
+    if (ph->p_filesz < sizeof(notes) && n > (ssize_t)ph->p_filesz)
+        n = (ssize_t)ph->p_filesz;
+    for (size_t at = 0; n > 0 && at + sizeof(Elf64_Nhdr) + 4 <= (size_t)n;) {
+        Elf64_Nhdr nh;
+
+        memcpy(&nh, notes + at, sizeof(nh));
+        if (nh.n_namesz == 4 && memcmp(notes + at + sizeof(nh), "Go\0", 4) == 0)
+            return true;
+        if (nh.n_namesz > sizeof(notes) || nh.n_descsz > sizeof(notes))
+            return false;
+        at += sizeof(nh) + ((nh.n_namesz + 3u) & ~3u) + ((nh.n_descsz + 3u) & ~3u);
+    }
+    return false;
+}
+
+static const char *look_elf(int fd, const char *head)
+{
+    const Elf64_Ehdr *eh = (const void *)head;
+    bool interp = false, go = false;
+
+    if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
+        return NULL;
+    if (eh->e_ident[EI_CLASS] != ELFCLASS64)
+        return "a 32-bit program, and the library is not: it runs on plain TCP";
+    if (eh->e_machine != OWN_MACHINE)
+        return "built for another machine, and the library is not: it runs on plain TCP";
+    for (unsigned i = 0; i < eh->e_phnum && eh->e_phentsize == sizeof(Elf64_Phdr); i++) {
+        Elf64_Phdr ph;
+
+        if (pread(fd, &ph, sizeof(ph), (off_t)(eh->e_phoff + i * sizeof(ph))) != sizeof(ph))
+            return NULL;
+        interp |= ph.p_type == PT_INTERP;
+        go |= ph.p_type == PT_NOTE && has_go_note(fd, &ph);
+    }
+    if (!interp)
+        return "statically linked: LD_PRELOAD has no effect; it runs on plain TCP";
+    if (go)
+        return "a Go program: it calls the kernel without libc, so it runs on plain TCP";
+    return NULL;
+}
+
+/* The dynamic linker of a program with more rights than its caller takes LD_PRELOAD only from
+ * system directories. Scripts are never set-user-ID. */
+static const char *look_rights(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return NULL;
+    if (((st.st_mode & S_ISUID) && st.st_uid != getuid()) ||
+        ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid()))
+        return "set-user-ID or set-group-ID: LD_PRELOAD has no effect; it runs on plain TCP";
+    if (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
+        return "a program with file capabilities: LD_PRELOAD has no effect; it runs on plain TCP";
+    return NULL;
+}
+
+const char *elf_look(const char *command)
+{
+    _Alignas(Elf64_Ehdr) char head[HEAD_SIZE + 1];
+    char path[PATH_MAX];
+    const char *why = NULL;
+
+    if (!search(command, path))
+        return NULL;
+    for (int depth = 0; depth < SCRIPTS; depth++) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        ssize_t n = fd < 0 ? -1 : read(fd, head, HEAD_SIZE);
+        char *next;
+
+        if (n < (ssize_t)sizeof(Elf64_Ehdr))
+            memset(head + (n > 0 ? n : 0), 0, sizeof(Elf64_Ehdr));
+        head[n > 0 ? n : 0] = '\0';
+        next = n > 2 ? interpreter(head) : NULL;
+        if (n > 0 && !next) {
+            why = look_elf(fd, head);
+            if (!why)
+                why = look_rights(fd);
+        }
+        if (fd >= 0)
+            close(fd);
+        if (!next)
+            break;
+        snprintf(path, sizeof(path), "%s", next);
+    }
+    return why;
+}

@@ -1,0 +1,14 @@
+/*
+ * elf_look.h - whether LD_PRELOAD can reach a program, told from its file.
+ */
+#ifndef TOOLS_ELF_LOOK_H
+#define TOOLS_ELF_LOOK_H
+
+/*
+ * Finds command as execvp would, follows `#!` lines, and reads the file of the program that
+ * will really run. Returns why the library has no effect on it, in words to follow "NAME is ",
+ * or NULL if nothing speaks against it or the file cannot be read. The result is static text.
+ */
+const char *elf_look(const char *command);
+
+#endif

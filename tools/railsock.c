@@ -1,0 +1,48 @@
+/*
+ * railsock.c - the command: a table of subcommands.
+ */
+#include "tools/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define VERSION "0.1"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} commands[] = {
+    {"run", cmd_run, "run a program with the library, its TCP connections may board a rail"},
+    {"stat", cmd_stat, "show the connections of such programs: path, reason, bytes"},
+    {"lab", cmd_lab, "boot small virtual hosts with a software RDMA device"},
+};
+
+static void usage(FILE *f)
+{
+    fputs("usage: railsock COMMAND [ARGUMENT...]\n\n", f);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        fprintf(f, "  %-6s%s\n", commands[i].name, commands[i].what);
+    fputs("\n`railsock COMMAND --help` says more; `railsock --version` tells the version.\n", f);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        puts("railsock " VERSION);
+        return 0;
+    }
+    if (*name)
+        fprintf(stderr, "railsock: there is no command %s\n", name);
+    usage(stderr);
+    return 2;
+}

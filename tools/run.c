@@ -1,0 +1,218 @@
+/*
+ * run.c - `railsock run`: puts the settings and the library into the environment and
+ * becomes the program, so that the pid, the signals and the exit status are the program's.
+ */
+#include "tools/commands.h"
+
+#include "config/env.h"
+#include "tools/elf_look.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY "librailsock.so"
+
+/* As env(1) and the shells have them. */
+enum { EXIT_USAGE = 2, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+static void usage(FILE *f)
+{
+    fputs("usage: railsock run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
+          "\n"
+          "Runs COMMAND with the library. Its TCP connections to other such programs may board\n"
+          "a rail; all others stay as they are. `railsock stat` shows which and why.\n"
+          "\n"
+          "  --tcp              load the library but stay on TCP, for comparison\n"
+          "  --rail             board at the first call\n"
+          "  --wire NAME        auto, shm (same host) or verbs (RDMA)\n"
+          "  --board POLICY     eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
+          "  --spin US          spin at most this long before a wait sleeps (20)\n"
+          "  --ring BYTES       size of each ring: 4k to 64m, or 0 for the wire's own\n"
+          "  --log LEVEL[:FILE] error, warn, info or debug\n"
+          "\n"
+          "Each sets RAILSOCK_* of its name (--tcp and --rail: RAILSOCK_MODE), which may also be\n"
+          "set by hand. RAILSOCK_LIBRARY names the library if it is not where it belongs.\n",
+          f);
+}
+
+/* Checks a value as the library would and sets the variable. */
+static bool set(const char *option, const char *name, const char *value)
+{
+    const char *expected = cfg_expected(name, value);
+
+    if (expected) {
+        fprintf(stderr, "railsock run: %s %s: expected %s\n", option, value, expected);
+        return false;
+    }
+    if (setenv(name, value, 1) < 0) {
+        perror("railsock run");
+        return false;
+    }
+    return true;
+}
+
+static bool parse_options(int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"tcp", no_argument, NULL, 'T'},
+        {"rail", no_argument, NULL, 'R'},
+        {"wire", required_argument, NULL, 'w'},
+        {"board", required_argument, NULL, 'b'},
+        {"spin", required_argument, NULL, 's'},
+        {"ring", required_argument, NULL, 'r'},
+        {"log", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    bool right = true, tcp = false, rail = false;
+    int c;
+
+    optind = 0;
+    while (right && (c = getopt_long(argc, argv, "+", table, NULL)) != -1) {
+        switch (c) {
+        case 'T':
+            tcp = true;
+            right = set("--tcp", "RAILSOCK_MODE", "tcp");
+            break;
+        case 'R':
+            rail = true;
+            right = set("--rail", "RAILSOCK_MODE", "rail");
+            break;
+        case 'w':
+            right = set("--wire", "RAILSOCK_WIRE", optarg);
+            break;
+        case 'b':
+            right = set("--board", "RAILSOCK_BOARD", optarg);
+            break;
+        case 's':
+            right = set("--spin", "RAILSOCK_SPIN", optarg);
+            break;
+        case 'r':
+            right = set("--ring", "RAILSOCK_RING", optarg);
+            break;
+        case 'l':
+            right = set("--log", "RAILSOCK_LOG", optarg);
+            break;
+        case 'h':
+            usage(stdout);
+            exit(0);
+        default:
+            return false;
+        }
+    }
+    if (right && tcp && rail) {
+        fprintf(stderr, "railsock run: --tcp and --rail exclude each other\n");
+        return false;
+    }
+    return right;
+}
+
+/* Whether the file is there, as an absolute path. */
+static bool found(const char *file, char path[PATH_MAX])
+{
+    struct stat st;
+
+    return realpath(file, path) && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+           access(path, R_OK) == 0;
+}
+
+/* The library's absolute path. False after saying why. */
+static bool find_library(char path[PATH_MAX])
+{
+    static const char *const places[] = {"", "../lib/railsock/", "../lib/"};
+    const char *named = getenv("RAILSOCK_LIBRARY");
+    char self[PATH_MAX], file[PATH_MAX + 32];
+    ssize_t n;
+
+    if (named && *named) {
+        if (found(named, path))
+            return true;
+        fprintf(stderr, "railsock run: RAILSOCK_LIBRARY=%s: %s\n", named,
+                errno ? strerror(errno) : "not a file");
+        return false;
+    }
+    n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0) {
+        fprintf(stderr, "railsock run: /proc/self/exe: %s\n", strerror(errno));
+        return false;
+    }
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(file, sizeof(file), "%s/%s%s", self, places[i], LIBRARY);
+        if (found(file, path))
+            return true;
+    }
+    fprintf(stderr,
+            "railsock run: %s is not in %s, nor in its ../lib/railsock or ../lib; build it, or "
+            "name it in RAILSOCK_LIBRARY\n",
+            LIBRARY, self);
+    return false;
+}
+
+/* Puts the library first and keeps what is there. False after saying why. */
+static bool preload(const char *library)
+{
+    const char *old = getenv("LD_PRELOAD");
+    size_t n = strlen(library);
+    char *value;
+    bool ok;
+
+    if (strpbrk(library, ": \t\n")) {
+        fprintf(stderr,
+                "railsock run: %s: LD_PRELOAD cannot hold a path with a space or a colon; "
+                "install the library elsewhere\n",
+                library);
+        return false;
+    }
+    for (const char *p = old; p && *p; p += strcspn(p, ": ")) {
+        p += strspn(p, ": ");
+        if (strcspn(p, ": ") == n && strncmp(p, library, n) == 0)
+            return true;
+    }
+    if (asprintf(&value, "%s%s%s", library, old && *old ? ":" : "", old ? old : "") < 0) {
+        perror("railsock run");
+        return false;
+    }
+    ok = setenv("LD_PRELOAD", value, 1) == 0;
+    if (!ok)
+        perror("railsock run");
+    free(value);
+    return ok;
+}
+
+int cmd_run(int argc, char **argv)
+{
+    char library[PATH_MAX];
+    const char *why;
+    char **command;
+    int err;
+
+    if (!parse_options(argc, argv)) {
+        fputs("Try `railsock run --help`.\n", stderr);
+        return EXIT_USAGE;
+    }
+    command = argv + optind;
+    if (!*command) {
+        fputs("railsock run: no command\n", stderr);
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    errno = 0;
+    if (!find_library(library) || !preload(library))
+        return EXIT_FAILED;
+    why = elf_look(*command);
+    if (why)
+        fprintf(stderr, "railsock run: warning: %s is %s\n", *command, why);
+    execvp(*command, command);
+    err = errno;
+    fprintf(stderr, "railsock run: %s: %s\n", *command, strerror(err));
+    return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}

@@ -1,0 +1,133 @@
+/*
+ * stat_json.c - `railsock stat --json`. The keys are described in tools/README.md.
+ */
+#include "tools/stat_print.h"
+
+#include "config/reason.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+/* The length of the valid UTF-8 sequence at s, or 0. */
+static size_t utf8_len(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+    if (s[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    /* Over-long forms, surrogates, and what lies above U+10FFFF. */
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    return n;
+}
+
+static void put_string(FILE *f, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    fputc('"', f);
+    while (*s) {
+        size_t n = utf8_len(s);
+
+        if (*s == '"' || *s == '\\')
+            fprintf(f, "\\%c", *s);
+        else if (*s < ' ' || *s == 0x7f)
+            fprintf(f, "\\u%04x", *s);
+        else if (n)
+            fwrite(s, 1, n, f);
+        else
+            fputs("\\ufffd", f); /* a byte that is no text */
+        s += n ? n : 1;
+    }
+    fputc('"', f);
+}
+
+static void put_key_string(FILE *f, const char *key, const char *text)
+{
+    fprintf(f, ",\"%s\":", key);
+    put_string(f, text);
+}
+
+static void put_time(FILE *f, uint64_t ns)
+{
+    time_t s = (time_t)(ns / 1000000000);
+    char text[40];
+    struct tm tm;
+
+    if (!ns || !gmtime_r(&s, &tm) || !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm))
+        fputs("null", f);
+    else
+        fprintf(f, "\"%s.%03uZ\"", text, (unsigned)(ns / 1000000 % 1000));
+}
+
+static void put_connection(FILE *f, const struct stat_conn *c)
+{
+    char addr[STAT_ADDR_SIZE];
+
+    fprintf(f, "{\"fd\":%d", c->fd);
+    stat_addr(&c->local, addr);
+    put_key_string(f, "local", addr);
+    stat_addr(&c->peer, addr);
+    put_key_string(f, "peer", addr);
+    put_key_string(f, "role", c->accepted ? "accepted" : "connected");
+    put_key_string(f, "path", stat_path_name(c->path_tx ? c->path_tx : c->path_rx));
+    put_key_string(f, "path_tx", stat_path_name(c->path_tx));
+    put_key_string(f, "path_rx", stat_path_name(c->path_rx));
+    put_key_string(f, "reason", cfg_reason_name((int)c->reason));
+    fprintf(f, ",\"reason_number\":%u", c->reason);
+    put_key_string(f, "peer_reason", cfg_reason_name((int)c->peer_reason));
+    fprintf(f,
+            ",\"tx\":%" PRIu64 ",\"rx\":%" PRIu64 ",\"rail_tx\":%" PRIu64 ",\"rail_rx\":%" PRIu64,
+            c->tx, c->rx, c->rail_tx, c->rail_rx);
+    fputs(",\"boarded_at\":", f);
+    put_time(f, c->boarded_at);
+    fprintf(f, ",\"switches\":%" PRIu32 ",\"retries\":%" PRIu32 "}", c->switches, c->retries);
+}
+
+static void put_closed(FILE *f, const struct stat_closed *c)
+{
+    const char *comma = "";
+
+    fprintf(f,
+            "{\"connections\":%" PRIu64 ",\"boarded\":%" PRIu64 ",\"tx\":%" PRIu64
+            ",\"rx\":%" PRIu64 ",\"rail_tx\":%" PRIu64 ",\"rail_rx\":%" PRIu64 ",\"reasons\":{",
+            c->connections, c->boarded, c->tx, c->rx, c->rail_tx, c->rail_rx);
+    for (size_t i = 0; i < sizeof(c->by_reason) / sizeof(c->by_reason[0]); i++) {
+        const char *name = cfg_reason_name((int)i);
+
+        if (!c->by_reason[i])
+            continue;
+        if (strcmp(name, "unknown") == 0)
+            fprintf(f, "%s\"%zu\":%" PRIu64, comma, i, c->by_reason[i]);
+        else
+            fprintf(f, "%s\"%s\":%" PRIu64, comma, name, c->by_reason[i]);
+        comma = ",";
+    }
+    fputs("}}", f);
+}
+
+void stat_print_json(FILE *f, const struct stat_list *list)
+{
+    fputs("{\"processes\":[", f);
+    for (size_t i = 0; i < list->n; i++) {
+        const struct stat_process *p = &list->processes[i];
+
+        fprintf(f, "%s{\"pid\":%" PRIu32, i ? "," : "", p->pid);
+        put_key_string(f, "program", p->program);
+        fprintf(f, ",\"uid\":%u,\"closed\":", (unsigned)p->uid);
+        put_closed(f, &p->closed);
+        fputs(",\"connections\":[", f);
+        for (size_t j = 0; j < p->nconns; j++) {
+            if (j)
+                fputc(',', f);
+            put_connection(f, &p->conns[j]);
+        }
+        fputs("]}", f);
+    }
+    fputs("]}\n", f);
+}

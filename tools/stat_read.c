@@ -1,0 +1,278 @@
+/*
+ * stat_read.c - finds, checks and copies the files that processes show. They belong to other
+ * processes, which write while we read and may be hostile to whoever reads as root: nothing
+ * is mapped (truncation would be SIGBUS), every number is bounded, links are not followed.
+ */
+#include "tools/stat_read.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DIR_PREFIX "railsock-"
+#define MAX_SLOTS  (1u << 20)
+#define CHUNK      256u /* slots read at once */
+
+/* A decimal number without sign or leading zero, as we name our files. */
+static bool number(const char *text, uint32_t *value)
+{
+    unsigned long v;
+    char *end;
+
+    if (!isdigit((unsigned char)*text) || (*text == '0' && text[1]))
+        return false;
+    errno = 0;
+    v = strtoul(text, &end, 10);
+    if (errno || *end || v > UINT32_MAX)
+        return false;
+    *value = (uint32_t)v;
+    return true;
+}
+
+/* Field 22 of /proc/PID/stat. 0: there is no such process, or it is a zombie. */
+static uint64_t start_time(uint32_t pid)
+{
+    char path[32], text[1024], *p;
+    unsigned long long value = 0;
+    char state;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    /* The name before it may hold anything, also parentheses. */
+    p = strrchr(text, ')');
+    if (!p ||
+        sscanf(p + 1,
+               " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+               &state, &value) != 2)
+        return 0;
+    return state == 'Z' || state == 'X' ? 0 : value;
+}
+
+/* ---- one file */
+
+static enum fb_path path_of(uint8_t value)
+{
+    return value <= FB_PATH_VERBS ? (enum fb_path)value : FB_PATH_TCP;
+}
+
+static void take_slot(struct stat_conn *c, const struct fb_pub *s)
+{
+    *c = (struct stat_conn){
+        .fd = s->fd,
+        .local = s->local,
+        .peer = s->peer,
+        .reason = s->reason,
+        .peer_reason = s->peer_reason,
+        .path_tx = path_of(s->path_tx),
+        .path_rx = path_of(s->path_rx),
+        .accepted = s->role != 0,
+        .tx = s->tx,
+        .rx = s->rx,
+        .rail_tx = s->rail_tx,
+        .rail_rx = s->rail_rx,
+        .boarded_at = s->boarded_at,
+        .switches = s->switches,
+        .retries = s->retries,
+    };
+}
+
+/* Slots [first, first + n) of the file. False: out of memory, or the file has become shorter. */
+static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n)
+{
+    static struct fb_pub before[CHUNK], after[CHUNK];
+    off_t at = (off_t)(sizeof(struct fb_pub_file) + first * sizeof(struct fb_pub));
+    size_t size = n * sizeof(struct fb_pub);
+    struct stat_conn *more;
+
+    /* Equal and odd in two readings: what was read first, in between, is of one connection. */
+    if (pread(fd, before, size, at) != (ssize_t)size || pread(fd, after, size, at) != (ssize_t)size)
+        return false;
+    more = reallocarray(p->conns, p->nconns + n, sizeof(*more));
+    if (!more)
+        return false;
+    p->conns = more;
+    for (uint32_t i = 0; i < n; i++)
+        if ((before[i].gen & 1) && before[i].gen == after[i].gen)
+            take_slot(&p->conns[p->nconns++], &before[i]);
+    return true;
+}
+
+static void take_head(struct stat_process *p, const struct fb_pub_file *f)
+{
+    p->pid = f->pid;
+    memcpy(p->program, f->program, sizeof(f->program));
+    p->closed = (struct stat_closed){
+        .connections = f->closed,
+        .boarded = f->closed_boarded,
+        .tx = f->closed_tx,
+        .rx = f->closed_rx,
+        .rail_tx = f->closed_rail_tx,
+        .rail_rx = f->closed_rail_rx,
+    };
+    for (size_t i = 0; i < sizeof(p->closed.by_reason) / sizeof(p->closed.by_reason[0]); i++)
+        p->closed.by_reason[i] = f->closed_by_reason[i];
+}
+
+/* Reads one open file. NULL: *p is filled. Else why not, in words; "" needs no words. */
+static const char *read_file(int fd, uint32_t pid, uid_t uid, struct stat_process *p)
+{
+    static struct fb_pub_file f;
+    struct stat st;
+    uint64_t start;
+    uint32_t slots;
+
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != uid)
+        return "not a file of the user that the folder names";
+    if (pread(fd, &f, sizeof(f), 0) != sizeof(f))
+        return st.st_size ? "too short" : ""; /* 0: is just being made */
+    if (f.magic != FB_PUB_MAGIC)
+        return f.magic ? "not railsock's" : "";
+    if (f.version != FB_PUB_VERSION)
+        return "written by another version of railsock";
+    if (f.pid != pid)
+        return "names another process inside";
+    start = start_time(pid);
+    if (!start || start != f.start_time)
+        return ""; /* a file of an earlier process with this pid */
+    if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
+        return "shorter than it says";
+    take_head(p, &f);
+    p->uid = uid;
+    for (uint32_t at = 0; at < f.nslots; at += slots) {
+        slots = f.nslots - at < CHUNK ? f.nslots - at : CHUNK;
+        if (!read_slots(fd, p, at, slots))
+            return "could not be read";
+    }
+    return NULL;
+}
+
+/* ---- one user's folder */
+
+/* Removes the file of a dead process. Not one that has been made meanwhile by a new process of
+ * the same number: the file must still be the one that we looked at. */
+static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
+{
+    struct stat seen, now;
+
+    if (fstat(fd, &seen) == 0 && seen.st_uid == geteuid() &&
+        fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino &&
+        start_time(pid) == 0)
+        unlinkat(dir, name, 0);
+}
+
+static int add_file(int dir, const char *name, uint32_t pid, uid_t uid, const char *folder,
+                    void (*complain)(const char *, const char *), struct stat_list *list)
+{
+    struct stat_process *p, *more;
+    const char *why;
+    char *path;
+    int fd;
+
+    fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return 0;
+    if (start_time(pid) == 0) {
+        remove_stale(dir, name, fd, pid);
+        close(fd);
+        return 0;
+    }
+    more = reallocarray(list->processes, list->n + 1, sizeof(*more));
+    if (!more) {
+        close(fd);
+        return -ENOMEM;
+    }
+    list->processes = more;
+    p = &list->processes[list->n];
+    memset(p, 0, sizeof(*p));
+    why = read_file(fd, pid, uid, p);
+    close(fd);
+    if (!why) {
+        list->n++;
+        return 0;
+    }
+    free(p->conns);
+    if (*why && complain && asprintf(&path, "%s/%s", folder, name) >= 0) {
+        complain(path, why);
+        free(path);
+    }
+    return 0;
+}
+
+static int add_folder(const char *folder, uid_t uid, uint32_t only,
+                      void (*complain)(const char *, const char *), struct stat_list *list)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct dirent *e;
+    struct stat st;
+    uint32_t pid;
+    int err = 0;
+    DIR *d;
+
+    if (fd < 0)
+        return 0;
+    /* Anybody may make a folder of that name in /dev/shm. */
+    if (fstat(fd, &st) < 0 || st.st_uid != uid || !(d = fdopendir(fd))) {
+        close(fd);
+        return 0;
+    }
+    while (!err && (e = readdir(d)))
+        if (number(e->d_name, &pid) && pid && (!only || pid == only))
+            err = add_file(fd, e->d_name, pid, uid, folder, complain, list);
+    closedir(d);
+    return err;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    const struct stat_process *x = a, *y = b;
+
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, const char *),
+              struct stat_list *list)
+{
+    struct dirent *e;
+    char folder[PATH_MAX];
+    uint32_t uid;
+    int err = 0;
+    DIR *d;
+
+    *list = (struct stat_list){0};
+    d = opendir(base);
+    if (!d)
+        return -errno;
+    while (!err && (e = readdir(d))) {
+        if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) != 0 ||
+            !number(e->d_name + strlen(DIR_PREFIX), &uid))
+            continue;
+        if (snprintf(folder, sizeof(folder), "%s/%s", base, e->d_name) < (int)sizeof(folder))
+            err = add_folder(folder, uid, pid, complain, list);
+    }
+    closedir(d);
+    if (list->n)
+        qsort(list->processes, list->n, sizeof(*list->processes), by_pid);
+    return err;
+}
+
+void stat_free(struct stat_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->processes[i].conns);
+    free(list->processes);
+    *list = (struct stat_list){0};
+}
