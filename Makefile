@@ -1,0 +1,267 @@
+# railsock: build, tests, checks. `make help` lists the targets.
+#
+# To add a source, append one line to its layer's list. To add a unit test, append its name
+# to UNIT_TESTS and give it a NAME_SRC that lists exactly what it links.
+#
+#   SAN=address|undefined|thread   builds that sanitizer's variant, in build/<SAN>/
+#   WERROR=1                       makes warnings errors; so does CI
+#   V=1                            shows whole commands
+#   BUILD=DIR                      builds there instead of in build/
+
+CONFIG_SRC := \
+	config/env.c \
+	config/log.c \
+	config/reason.c \
+
+# bison grammars of the config layer; config/gram.y gives gram.c and gram.h in build/<variant>/.
+CONFIG_GRAMMAR :=
+
+RSOCK_SRC :=
+
+FB_SRC :=
+
+# The table of intercepted symbols is preload/calls.def.
+PRELOAD_SRC :=
+
+# build/railsock is linked once tools/railsock.c, which has main(), is here.
+TOOL_SRC := \
+	tools/railsock.c \
+	tools/elf_look.c \
+	tools/run.c \
+	tools/stat.c \
+	tools/stat_json.c \
+	tools/stat_read.c \
+	tools/stat_table.c \
+	tools/lab.c \
+	tools/lab_barrier.c \
+	tools/lab_config.c \
+	tools/lab_ctl.c \
+	tools/lab_host.c \
+	tools/lab_hub.c \
+	tools/lab_image.c \
+	tools/lab_lines.c \
+	tools/lab_run.c \
+	tools/lab_session.c \
+	tools/lab_tty.c \
+
+# Scripts that the command runs, installed under share/railsock/.
+TOOL_SHARE := \
+	tools/lab-guest \
+	tools/lab-image \
+
+# Each NAME here is built from NAME_SRC, run by tests/run where tests/LIST says so.
+UNIT_TESTS := \
+	shim_test \
+	env_test \
+	reason_test \
+	stat_test \
+
+shim_test_SRC := \
+	tests/unit/shim_test.c \
+
+env_test_SRC := \
+	tests/unit/env_test.c \
+	config/env.c \
+	config/log.c \
+
+reason_test_SRC := \
+	tests/unit/reason_test.c \
+	config/reason.c \
+
+stat_test_SRC := \
+	tests/unit/stat_test.c \
+	tools/stat_json.c \
+	tools/stat_read.c \
+	tools/stat_table.c \
+	config/reason.c \
+
+# The progress thread, and the shm wire with all that it stands on.
+LOOP_TEST_SRC := \
+	config/env.c \
+	config/log.c \
+
+SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) config/reason.c
+
+# ---- variant and flags
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+SAN ?=
+VARIANTS := plain address undefined thread
+VARIANT := $(or $(SAN),plain)
+ifeq ($(filter $(VARIANT),$(VARIANTS)),)
+$(error SAN=$(SAN): must be address, undefined or thread)
+endif
+BUILD ?= build
+B := $(BUILD)/$(VARIANT)
+
+CC ?= cc
+CXX ?= c++
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS := $(shell nproc)
+
+# _GNU_SOURCE is empty so that a file may also define it itself.
+CPPFLAGS_ALL := -I. -I$(B) -D_GNU_SOURCE= $(CPPFLAGS)
+COMMON_FLAGS := -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec -fexceptions \
+	-Wall -Wextra -Wshadow -Wconversion
+ifneq ($(SAN),)
+COMMON_FLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer
+endif
+ifeq ($(SAN),undefined)
+# Else it only prints, and the test passes.
+COMMON_FLAGS += -fno-sanitize-recover=undefined
+endif
+CFLAGS_ALL := -std=gnu11 $(COMMON_FLAGS) $(CFLAGS)
+CXXFLAGS_ALL := -std=gnu++17 $(COMMON_FLAGS) $(CXXFLAGS)
+LDFLAGS_ALL := $(COMMON_FLAGS) $(LDFLAGS)
+# Not part of FLAGS_FILE: `make` and `make test` share their objects.
+WERROR_FLAG := $(if $(or $(CI),$(filter 1,$(WERROR))),-Werror)
+# -z defs: whatever else the library needs has to be opened at run time.
+SO_LDFLAGS := -shared -Wl,-soname,librailsock.so -Wl,-z,defs -Wl,--as-needed
+SO_LIBS := -ldl -lpthread
+VERSION_SCRIPT := -Wl,--version-script=$(B)/preload.map
+
+# ---- products
+
+# The objects of sources and grammars.
+objs = $(patsubst %.c,$(B)/%.o,$(filter %.c,$(1))) \
+	$(patsubst %.cc,$(B)/%.o,$(filter %.cc,$(1))) \
+	$(patsubst %.y,$(B)/%.o,$(notdir $(filter %.y,$(1))))
+
+CONFIG_OBJ := $(call objs,$(CONFIG_SRC) $(CONFIG_GRAMMAR))
+SO_OBJ := $(CONFIG_OBJ) $(call objs,$(RSOCK_SRC) $(FB_SRC) $(PRELOAD_SRC))
+TOOL_OBJ := $(call objs,$(TOOL_SRC)) $(CONFIG_OBJ)
+SHIM_OBJ := $(call objs,tests/shim/main.cc)
+GRAMMAR_H := $(patsubst %.y,$(B)/%.h,$(notdir $(CONFIG_GRAMMAR)))
+TEST_BIN := $(addprefix $(B)/tests/,$(UNIT_TESTS))
+
+# A product whose first source is not here yet is left out; the objects are built anyway.
+HAVE_SO := $(PRELOAD_SRC)
+HAVE_TOOL := $(filter tools/railsock.c,$(TOOL_SRC))
+PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.PHONY: all tests help demo test lint format install model torture fuzz bench clean FORCE
+
+# Hard links: through a symbolic link the command would look for its files beside build/plain/.
+ifeq ($(VARIANT),plain)
+TOP_PRODUCTS := $(patsubst $(B)/%,$(BUILD)/%,$(PRODUCTS))
+$(TOP_PRODUCTS): $(BUILD)/%: $(B)/%
+	$(call run,ln,ln -f $< $@)
+endif
+all: $(SO_OBJ) $(TOOL_OBJ) $(PRODUCTS) $(TOP_PRODUCTS)
+
+tests: $(TEST_BIN)
+
+# ---- rules
+
+# run,WORD,COMMAND: shows WORD and the product, or the whole command.
+ifeq ($(V),1)
+run = $(2)
+else
+run = @printf '%-8s%s\n' $(1) $@; $(2)
+endif
+
+FLAGS_TEXT := $(CC) $(CXX) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CXXFLAGS_ALL) $(LDFLAGS_ALL)
+FLAGS_FILE := $(B)/flags
+
+# Rewritten only when the flags differ, so that only then everything is rebuilt.
+$(FLAGS_FILE): FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_TEXT)' | cmp -s - $@ || echo '$(FLAGS_TEXT)' >$@
+
+$(B)/%.o: %.c $(FLAGS_FILE) | $(GRAMMAR_H)
+	@mkdir -p $(@D)
+	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)
+
+$(B)/%.o: $(B)/%.c $(FLAGS_FILE) | $(GRAMMAR_H)
+	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)
+
+$(B)/%.o: %.cc $(FLAGS_FILE)
+	@mkdir -p $(@D)
+	$(call run,c++,$(CXX) -I. $(CPPFLAGS) $(CXXFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)
+
+$(B)/%.c $(B)/%.h &: config/%.y
+	@mkdir -p $(@D)
+	$(call run,bison,bison -Wall $(if $(WERROR_FLAG),-Werror) --defines=$(B)/$*.h -o $(B)/$*.c $<)
+
+# The preprocessor reads the table as the compiler does: comments, #if and long lines work.
+$(B)/preload.map: preload/calls.def
+	@mkdir -p $(@D)
+	@printf '%-8s%s\n' map $@
+	@$(CC) -E -P -undef -x c '-DCALL(ret, name, params, args, class)=@ name @' $< | tr '@' '\n' | \
+	    awk 'BEGIN { print "{ global:" } \
+	        NF == 1 && $$1 ~ /^[A-Za-z_][A-Za-z_0-9]*$$/ { print "    " $$1 ";"; n++ } \
+	        END { print "  local: *; };"; exit !n }' >$@
+
+$(B)/librailsock.so: $(SO_OBJ) $(B)/preload.map
+	$(call run,link,$(CC) $(LDFLAGS_ALL) $(SO_LDFLAGS) $(VERSION_SCRIPT) -o $@ $(SO_OBJ) $(SO_LIBS))
+
+$(B)/railsock: $(TOOL_OBJ)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
+
+# NAME_LIBS, if given, are linked in addition.
+define unit_test
+$$(B)/tests/$(1): $$(call objs,$$($(1)_SRC)) $$(SHIM_OBJ)
+	@mkdir -p $$(@D)
+	$$(call run,link,$$(CXX) $$(LDFLAGS_ALL) -o $$@ $$^ $$($(1)_LIBS) -lgtest -lpthread)
+endef
+$(foreach t,$(UNIT_TESTS),$(eval $(call unit_test,$(t))))
+
+# Every object that anything above names.
+-include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) \
+	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
+
+# ---- what people and CI call
+
+# A recursive make on every core, unless the caller said how many.
+SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
+# For a target that is a script of its own.
+script = @if [ -f $(1) ] && [ -x $(1) ]; then exec $(1); else \
+	echo 'make $@: $(1) is missing, so there is nothing to run' >&2; exit 1; fi
+
+help:
+	@echo 'all      build/librailsock.so and build/railsock (SAN=address|undefined|thread)'
+	@echo 'demo     what it does, shown on virtual hosts'
+	@echo 'test     every test, unit tests also under the sanitizers; FILTER=TEXT for some'
+	@echo 'tests    the unit tests, built but not run'
+	@echo 'lint     format and static checks; `make format` mends the format'
+	@echo 'model    the model checker on tests/model'
+	@echo 'torture fuzz bench   what tests/NAME or tests/NAME/run does'
+	@echo 'install  PREFIX=/usr/local DESTDIR='
+	@echo 'clean    removes build/'
+
+demo:
+	tools/deps build test lab
+	+$(SUBMAKE) SAN= all
+	$(call script,tools/demo)
+
+test:
+	tools/deps build test lab
+	+$(SUBMAKE) WERROR=1 SAN= all tests
+	+set -e; for san in $(filter-out plain,$(VARIANTS)); do \
+	    $(SUBMAKE) WERROR=1 SAN=$$san tests; done
+	RAILSOCK_TEST_VARIANTS='$(VARIANTS)' tests/run -b $(BUILD) $(FILTER)
+
+lint: $(GRAMMAR_H)
+	tools/deps lint
+	tools/lint $(CPPFLAGS_ALL) -std=gnu11
+
+format:
+	git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format -i
+
+model torture fuzz bench:
+	$(call script,$(or $(wildcard tests/$@/run),tests/$@))
+
+install: all
+	@[ -n '$(strip $(PRODUCTS))' ] || { echo 'make install: nothing is built yet' >&2; exit 1; }
+	$(if $(HAVE_SO),install -D -m 755 $(B)/librailsock.so $(DESTDIR)$(PREFIX)/lib/librailsock.so)
+	$(if $(HAVE_TOOL),install -D -m 755 $(B)/railsock $(DESTDIR)$(PREFIX)/bin/railsock)
+	$(if $(HAVE_TOOL),install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/railsock $(TOOL_SHARE))
+
+clean:
+	rm -rf $(BUILD)
