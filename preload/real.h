@@ -29,7 +29,13 @@
 /* What the application calls; everything else in the library is hidden. */
 #define PL_EXPORT __attribute__((visibility("default")))
 /* Another public name of a function in the same file. */
-#define PL_ALIAS(name, of) extern __typeof__(of) name __attribute__((alias(#of), visibility("default")))
+#ifdef __clang__
+#define PL_COPY(of)
+#else
+#define PL_COPY(of) copy(of),
+#endif
+#define PL_ALIAS(name, of) \
+    extern __typeof__(of) name __attribute__((PL_COPY(of) alias(#of), visibility("default")))
 
 struct pl_real {
 #define CALL(ret, name, params, args, class) ret(*name) params;

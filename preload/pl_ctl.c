@@ -1,0 +1,173 @@
+/*
+ * pl_ctl.c - fcntl, ioctl and socket options. The kernel's call is made on the anchor
+ * first; then the stream hears of what concerns it. What only the kernel can do
+ * (signals on readiness) makes the stream leave before the call.
+ *
+ * Called by the application on any thread.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+/* ---- fcntl ---- */
+
+static int stream_fcntl(struct pl_file *f, int cmd, long arg)
+{
+    int ret;
+
+    switch (cmd) {
+    case F_SETFL:
+        if (arg & O_ASYNC)
+            fb_pin(f->stream, RSN_OPTION, true);
+        ret = pl_real.fcntl(f->fd, cmd, arg);
+        if (ret == 0)
+            fb_set_nonblock(f->stream, arg & O_NONBLOCK);
+        return ret;
+    case F_SETSIG:
+    case F_SETOWN:
+    case F_SETOWN_EX:
+    case F_NOTIFY:
+        fb_pin(f->stream, RSN_OPTION, true);
+        break;
+    default:
+        break;
+    }
+    return pl_real.fcntl(f->fd, cmd, arg);
+}
+
+static int dup_fcntl(struct pl_file *f, int fd, int cmd, long arg)
+{
+    int newfd = pl_real.fcntl(fd, cmd, arg);
+
+    if (newfd < 0)
+        return newfd;
+    pl_drop_stale(newfd);
+    if (f && pl_is_owner())
+        pl_dup_file(f, newfd);
+    return newfd;
+}
+
+PL_EXPORT int fcntl(int fd, int cmd, ...)
+{
+    va_list ap;
+    long arg;
+
+    /* Whatever the command takes, or nothing: libc reads it the same way. */
+    va_start(ap, cmd);
+    arg = va_arg(ap, long);
+    va_end(ap);
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+
+    if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+        return dup_fcntl(f, fd, cmd, arg);
+    if (f && f->kind == PL_STREAM)
+        return stream_fcntl(f, cmd, arg);
+    return pl_real.fcntl(fd, cmd, arg);
+}
+
+PL_ALIAS(fcntl64, fcntl);
+PL_ALIAS(__fcntl, fcntl);
+
+/* ---- ioctl ---- */
+
+/* FIONREAD and SIOCOUTQ. Frames must not be counted: no guard while the kernel counts. */
+static int queued(struct pl_file *f, unsigned long request, int *arg)
+{
+    struct fb_stream *s = f->stream;
+    int n;
+
+    atomic_fetch_add(&s->rx_odd, 1);
+    if (fb_plain(s) || !arg) {
+        n = pl_real.ioctl(f->fd, request, arg);
+        atomic_fetch_sub(&s->rx_odd, 1);
+        return n;
+    }
+    atomic_fetch_sub(&s->rx_odd, 1);
+    n = request == FIONREAD ? fb_inq(s, f->fd) : fb_outq(s, f->fd);
+    if (n < 0)
+        return (int)pl_ret(n);
+    *arg = n;
+    return 0;
+}
+
+static int stream_ioctl(struct pl_file *f, unsigned long request, void *arg)
+{
+    int ret;
+
+    switch (request) {
+    case FIONREAD:
+    case SIOCOUTQ:
+        return queued(f, request, arg);
+    case FIONBIO:
+        ret = pl_real.ioctl(f->fd, request, arg);
+        if (ret == 0)
+            fb_set_nonblock(f->stream, *(int *)arg != 0);
+        return ret;
+    case FIOASYNC:
+    case FIOSETOWN:
+    case SIOCSPGRP:
+        fb_pin(f->stream, RSN_OPTION, true);
+        break;
+    case SIOCATMARK:
+        fb_pin(f->stream, RSN_OOB, true);
+        break;
+    case SIOCOUTQNSD:
+        fb_pin(f->stream, RSN_CALL, true);
+        break;
+    default:
+        break;
+    }
+    return pl_real.ioctl(f->fd, request, arg);
+}
+
+PL_EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+    va_list ap;
+    void *arg;
+
+    va_start(ap, request);
+    arg = va_arg(ap, void *);
+    va_end(ap);
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    return f ? stream_ioctl(f, request, arg) : pl_real.ioctl(fd, request, arg);
+}
+
+PL_EXPORT int sockatmark(int fd)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        fb_pin(f->stream, RSN_OOB, true);
+    return pl_real.sockatmark(fd);
+}
+
+/* ---- options ---- */
+
+/* The anchor holds the options, so its answers are right on a rail, too; TCP_INFO tells of the
+ * anchor alone. */
+PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+    pl_ready();
+    return pl_real.getsockopt(fd, level, name, value, len);
+}
+
+PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+    int ret;
+
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    ret = pl_real.setsockopt(fd, level, name, value, len);
+    if (ret == 0 && f)
+        fb_sockopt(f->stream, fd, level, name);
+    return ret;
+}

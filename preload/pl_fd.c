@@ -1,0 +1,198 @@
+/*
+ * pl_fd.c - close, dup and their family: which number stands for which stream.
+ *
+ * A number that goes away does so in this order: its stream does what close means for
+ * it (while the number can still be looked up, so that calls of other threads meet the
+ * stream and not the anchor), the slot is emptied, and then the kernel closes. The
+ * other way round somebody else could already have been given the number.
+ *
+ * In a vfork child, which runs in its parent's memory, all of this is the kernel's alone.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/close_range.h>
+
+/* The file's number was claimed by the caller: nobody else closes it meanwhile. */
+static void closing(struct pl_file *f)
+{
+    struct pl_file *taken;
+
+    if (f->kind != PL_LISTENER)
+        pl_epoll_forget_fd(f);
+    if (f->kind == PL_STREAM)
+        fb_close(f->stream, f->fd);
+    taken = pl_take(f->fd);
+    if (taken)
+        pl_put(taken);
+}
+
+int pl_closing(int fd)
+{
+    PL_HELD f = pl_get(fd);
+
+    if (!f || !pl_is_owner())
+        return 0;
+    if (atomic_exchange(&f->closing, 1))
+        return -EBADF;
+    closing(f);
+    return 0;
+}
+
+void pl_dup_file(struct pl_file *f, int newfd)
+{
+    bool kept;
+
+    switch (f->kind) {
+    case PL_STREAM:
+        fb_get(f->stream);
+        kept = pl_install(newfd, PL_STREAM, f->stream) != NULL;
+        if (kept)
+            fb_dup(f->stream, newfd);
+        /* Stdio's internal calls are not seen on 0, 1 and 2, and no call on a number that could not
+         * be noted. */
+        if (!kept || newfd <= 2)
+            fb_pin(f->stream, newfd <= 2 ? RSN_STDIO_FD : RSN_NO_MEMORY, true);
+        if (!kept)
+            fb_put(f->stream);
+        break;
+    case PL_EPOLL:
+        pl_epoll_get(f->epoll);
+        if (!pl_install(newfd, PL_EPOLL, f->epoll))
+            pl_epoll_free(f->epoll);
+        break;
+    default:
+        pl_install(newfd, PL_LISTENER, NULL);
+    }
+}
+
+static void untrack_number(struct pl_file *f, void *stream)
+{
+    if (f->kind == PL_STREAM && f->stream == stream && !atomic_exchange(&f->closing, 1))
+        closing(f);
+}
+
+void pl_untrack(struct fb_stream *s)
+{
+    pl_each(untrack_number, s);
+}
+
+/* ---- close ---- */
+
+PL_EXPORT int close(int fd)
+{
+    int err;
+
+    pl_ready();
+    err = pl_closing(fd);
+    return err ? (int)pl_ret(err) : pl_real.close(fd);
+}
+
+PL_ALIAS(__close, close);
+
+struct range {
+    unsigned int first, last;
+    bool unshare;
+};
+
+static void close_in_range(struct pl_file *f, void *arg)
+{
+    const struct range *r = arg;
+
+    if ((unsigned int)f->fd < r->first || (unsigned int)f->fd > r->last)
+        return;
+    /* The threads that keep the old descriptor table go on with the socket. */
+    if (r->unshare && f->kind == PL_STREAM)
+        fb_pin(f->stream, RSN_SHARED, true);
+    if (!atomic_exchange(&f->closing, 1))
+        closing(f);
+}
+
+static void range_closing(unsigned int first, unsigned int last, bool unshare)
+{
+    struct range r = {first, last, unshare};
+
+    if (pl_is_owner())
+        pl_each(close_in_range, &r);
+}
+
+PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
+{
+    const unsigned int known = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
+
+    pl_ready();
+    if (first <= last && !((unsigned int)flags & (~known | CLOSE_RANGE_CLOEXEC)))
+        range_closing(first, last, (unsigned int)flags & CLOSE_RANGE_UNSHARE);
+    return pl_real.close_range(first, last, flags);
+}
+
+PL_EXPORT void closefrom(int first)
+{
+    pl_ready();
+    range_closing(first < 0 ? 0 : (unsigned int)first, UINT_MAX, false);
+    pl_real.closefrom(first);
+}
+
+/* ---- dup ---- */
+
+PL_EXPORT int dup(int fd)
+{
+    int newfd;
+
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+    newfd = pl_real.dup(fd);
+    if (newfd >= 0) {
+        pl_drop_stale(newfd);
+        if (f && pl_is_owner())
+            pl_dup_file(f, newfd);
+    }
+    return newfd;
+}
+
+/* The slot of `to` is ready for the kernel to replace it. -EBADF: another thread is closing it. */
+static int replacing(int fd, int to)
+{
+    PL_HELD f = pl_get(to);
+
+    /* An fd that is not open is the kernel's error, and `to` stays what it is. */
+    if (!f || sys_fcntl(fd, F_GETFD, 0) < 0)
+        return 0;
+    return pl_closing(to);
+}
+
+static int replaced(struct pl_file *f, int newfd)
+{
+    if (newfd >= 0 && f && pl_is_owner())
+        pl_dup_file(f, newfd);
+    return newfd;
+}
+
+PL_EXPORT int dup2(int fd, int to)
+{
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+
+    if (fd == to)
+        return pl_real.dup2(fd, to);
+    /* What another thread is closing at this moment, dup2 may well follow. */
+    (void)replacing(fd, to);
+    return replaced(f, pl_real.dup2(fd, to));
+}
+
+PL_ALIAS(__dup2, dup2);
+
+PL_EXPORT int dup3(int fd, int to, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+
+    if (fd == to || (flags & ~O_CLOEXEC))
+        return pl_real.dup3(fd, to, flags);
+    (void)replacing(fd, to);
+    return replaced(f, pl_real.dup3(fd, to, flags));
+}

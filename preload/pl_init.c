@@ -1,0 +1,32 @@
+/*
+ * pl_init.c - where the library wakes up: at load, or at the first connection when some
+ * other library's constructor makes one before that.
+ */
+#include "preload/pl_own.h"
+
+#include "config/env.h"
+#include "rsock/sys.h"
+
+static _Atomic int state; /* 0: nothing yet, 1: under way, 2: done */
+
+bool pl_started(void)
+{
+    int none = 0;
+
+    if (__builtin_expect(atomic_load_explicit(&state, memory_order_acquire) == 2, 1))
+        return true;
+    /* Under way: a connection made from inside it, or by another thread meanwhile, is plain TCP. */
+    if (!atomic_compare_exchange_strong(&state, &none, 1))
+        return false;
+    pl_process_init();
+    cfg_init();
+    fb_init();
+    atomic_store_explicit(&state, 2, memory_order_release);
+    return true;
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+    pl_ready();
+    (void)pl_started();
+}

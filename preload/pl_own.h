@@ -1,0 +1,81 @@
+/*
+ * pl_own.h - what the files of this folder share beyond pl.h: a reference that ends
+ * with its scope, the bookkeeping around new and closing descriptors, and what comes
+ * before a fork, spawn or exec.
+ */
+#ifndef PL_OWN_H
+#define PL_OWN_H
+
+#include "preload/pl.h"
+
+static inline void pl_held_end(struct pl_file **f)
+{
+    if (*f)
+        pl_put(*f);
+}
+
+/* A reference that is given back at the end of the scope, also when the thread is cancelled in a
+ * call (forced unwinding runs cleanups). */
+#define PL_HELD __attribute__((cleanup(pl_held_end))) struct pl_file *
+
+/* As pl_get, streams only. */
+static inline struct pl_file *pl_get_stream(int fd)
+{
+    struct pl_file *f = pl_get(fd);
+
+    if (f && __builtin_expect(f->kind != PL_STREAM, 0)) {
+        pl_put(f);
+        return NULL;
+    }
+    return f;
+}
+
+/* ---- pl_table.c ---- */
+
+/* 0 in a forked child that nobody told of the fork: pl_get then calls pl_child. */
+extern _Atomic uint32_t *pl_alive;
+
+/* ---- pl_iov.c ---- */
+
+enum { PL_RW_MAX = 0x7ffff000 }; /* the kernel's MAX_RW_COUNT */
+/* Makes an iovec fit for a rail as the kernel's import_iovec does: at most PL_RW_MAX bytes, by
+ * taking fewer elements, or a part of the first in *one. 0, or -errno: -EFAULT for NULL buffers,
+ * -EINVAL for lengths, `too_many` for more than IOV_MAX elements. *total is what is left. */
+int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total);
+
+/* ---- pl_fd.c ---- */
+
+/* The kernel gave the number fd to something new: what we still had for it was closed where we
+ * could not see it. */
+void pl_drop_stale(int fd);
+/* fd is about to be closed. 0, or -EBADF when another thread is closing it at this moment. */
+int pl_closing(int fd);
+/* newfd is another number for what f stands for. */
+void pl_dup_file(struct pl_file *f, int newfd);
+/* All numbers of the stream become plain libc's; the socket itself stays open. */
+void pl_untrack(struct fb_stream *);
+
+/* ---- pl_sock.c ---- */
+
+/* fd is a connected or connecting TCP socket: track it. Returns the file with a reference of the
+ * caller's, or NULL. */
+struct pl_file *pl_track(int fd, enum fb_role role, int nonblock);
+/* SO_PROTOCOL says TCP. */
+bool pl_is_tcp(int fd);
+
+/* ---- pl_process.c ---- */
+
+/* The constructor's part. */
+void pl_process_init(void);
+/* In a forked child: everything inherited becomes plain libc's. Idempotent. */
+void pl_child(void);
+/* Boarded streams leave; those that the new program will hold (no FD_CLOEXEC) stay on TCP. */
+void pl_before_spawn(void);
+
+/* ---- pl_init.c ---- */
+
+/* True when connections can be tracked: settings read, engine initialised. Does that at the first
+ * call, which may come before our constructor. */
+bool pl_started(void);
+
+#endif

@@ -1,0 +1,223 @@
+/*
+ * pl_process.c - who owns the tables, and what happens when the process multiplies.
+ *
+ * Rails belong to the process that made them. Before a fork every boarded stream leaves
+ * and, because two processes hold it from now on, stays on TCP; in the child everything
+ * inherited is plain libc's, and what the child itself accepts or connects is its own.
+ * The child never touches an inherited lock: tables are replaced, not cleaned up.
+ *
+ * A forked child is told of it by the wrapper of fork, by pthread_atfork for forks inside
+ * libc, and, after clone or other system calls, by a page that the kernel wipes on fork and
+ * that pl_get looks at. A vfork child (posix_spawn's too) runs in its parent's memory; only
+ * its pid tells it from its parent, and everything it calls goes straight to libc.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "preload/pl_wait.h"
+#include "rsock/loop.h"
+#include "rsock/sys.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Set when the constructor, or the first wrapper of a rare call, runs. */
+static _Atomic int owner;
+
+void pl_process_init(void)
+{
+    long page;
+
+    atomic_store(&owner, sys_getpid());
+    page = SYS6(SYS_mmap, NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page > 0 && SYS6(SYS_madvise, page, 4096, MADV_WIPEONFORK, 0, 0, 0) == 0) {
+        _Atomic uint32_t *alive = (_Atomic uint32_t *)page;
+
+        atomic_store(alive, 1);
+        pl_alive = alive;
+    }
+    /* No prepare handler: a fork that our wrapper does not see leaves the streams where they are. */
+    pthread_atfork(NULL, NULL, pl_child);
+}
+
+void pl_child(void)
+{
+    int pid = sys_getpid();
+
+    if (atomic_exchange(&owner, pid) == pid && atomic_load(pl_alive))
+        return;
+    pl_table_reset();
+    atomic_store(pl_alive, 1);
+    rsk_loop_after_fork_child();
+    fb_after_fork_child();
+    pl_wait_after_fork_child();
+}
+
+bool pl_is_owner(void)
+{
+    int pid = sys_getpid();
+    int none = 0;
+
+    if (!atomic_load_explicit(pl_alive, memory_order_relaxed))
+        pl_child();
+    /* Before the constructor. */
+    if (atomic_compare_exchange_strong(&owner, &none, pid))
+        return true;
+    return none == pid;
+}
+
+/* ---- fork ---- */
+
+static pid_t forking(pid_t (*real)(void))
+{
+    pid_t pid;
+
+    if (!pl_is_owner())
+        return real();
+    fb_leave_all(RSN_FORKED, true);
+    pid = real();
+    if (pid == 0)
+        pl_child();
+    return pid;
+}
+
+PL_EXPORT pid_t fork(void)
+{
+    pl_ready();
+    return forking(pl_real.fork);
+}
+
+PL_ALIAS(__fork, fork);
+
+PL_EXPORT pid_t _Fork(void)
+{
+    pl_ready();
+    return forking(pl_real._Fork);
+}
+
+/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back. */
+PL_EXPORT int daemon(int nochdir, int noclose)
+{
+    pl_ready();
+    if (pl_is_owner())
+        fb_leave_all(RSN_FORKED, true);
+    return pl_real.daemon(nochdir, noclose);
+}
+
+PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const struct winsize *ws)
+{
+    int pid;
+
+    pl_ready();
+    if (pl_is_owner())
+        fb_leave_all(RSN_FORKED, true);
+    pid = pl_real.forkpty(amaster, name, tio, ws);
+    if (pid > 0)
+        pl_drop_stale(*amaster);
+    return pid;
+}
+
+/* ---- spawn ---- */
+
+/* A program that will hold the socket may use it at any time. */
+static void pin_inherited(struct pl_file *f, void *unused)
+{
+    (void)unused;
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        fb_pin(f->stream, RSN_SHARED, true);
+}
+
+void pl_before_spawn(void)
+{
+    if (!pl_is_owner())
+        return;
+    pl_each(pin_inherited, NULL);
+    fb_leave_all(RSN_FORKED, false);
+}
+
+/* Called by pl_vfork.c. */
+void *pl_before_vfork(void);
+void *pl_before_vfork(void)
+{
+    pl_ready();
+    pl_before_spawn();
+    return (void *)pl_real.vfork;
+}
+
+PL_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path,
+                          const posix_spawn_file_actions_t *restrict acts,
+                          const posix_spawnattr_t *restrict attr, char *const argv[restrict],
+                          char *const envp[restrict])
+{
+    pl_ready();
+    pl_before_spawn();
+    return pl_real.posix_spawn(pid, path, acts, attr, argv, envp);
+}
+
+PL_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file,
+                           const posix_spawn_file_actions_t *restrict acts,
+                           const posix_spawnattr_t *restrict attr, char *const argv[restrict],
+                           char *const envp[restrict])
+{
+    pl_ready();
+    pl_before_spawn();
+    return pl_real.posix_spawnp(pid, file, acts, attr, argv, envp);
+}
+
+PL_EXPORT int system(const char *command)
+{
+    pl_ready();
+    /* NULL only asks for a shell. */
+    if (command)
+        pl_before_spawn();
+    return pl_real.system(command);
+}
+
+PL_EXPORT FILE *popen(const char *command, const char *mode)
+{
+    FILE *file;
+
+    pl_ready();
+    pl_before_spawn();
+    file = pl_real.popen(command, mode);
+    if (file)
+        pl_drop_stale(fileno_unlocked(file));
+    return file;
+}
+
+/* ---- exit ---- */
+
+static void ending(void)
+{
+    if (pl_is_owner())
+        fb_exit();
+}
+
+/* exit() and the end of main; runs after the program's own handlers, but destructors of other
+ * libraries may still write, so nothing is torn down. */
+__attribute__((destructor)) static void at_exit(void)
+{
+    ending();
+}
+
+PL_EXPORT void _exit(int status)
+{
+    pl_ready();
+    ending();
+    pl_real._exit(status);
+    __builtin_unreachable();
+}
+
+PL_EXPORT void _Exit(int status)
+{
+    _exit(status);
+}
+
+PL_EXPORT void quick_exit(int status)
+{
+    pl_ready();
+    ending();
+    pl_real.quick_exit(status);
+    __builtin_unreachable();
+}

@@ -1,0 +1,292 @@
+/*
+ * pl_recv.c - read, recv and their family. Each call becomes an iovec and flags. While
+ * the stream's receiving half is plain, the application's own call goes to the kernel
+ * between fb_rx_enter and fb_rx_leave; otherwise fb_recvv does it all.
+ *
+ * Called by the application on any thread, also in signal handlers. A cancelled thread
+ * unwinds through here: references and counts are given back by cleanups.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+
+/* A receive that is inside the kernel. */
+struct in_kernel {
+    struct fb_stream *s;
+    int fd;
+    bool odd; /* see enter() */
+};
+
+/* The thread was cancelled inside the kernel call, which then took no bytes. */
+static void cancelled(struct in_kernel *k)
+{
+    if (!k->s)
+        return;
+    if (k->odd)
+        atomic_fetch_sub(&k->s->rx_odd, 1);
+    (void)fb_rx_leave(k->s, k->fd, -EINTR, NULL, 0, 0);
+}
+
+/* A thread asleep in recv(MSG_WAITALL) is not woken by the switch's frame (HARD-CASES 1): rx_odd,
+ * raised before fb_rx_enter, keeps the guard away while it is there. */
+static inline bool enter(struct in_kernel *k, struct fb_stream *s, int fd, int flags)
+{
+    k->odd = flags & MSG_WAITALL;
+    if (k->odd)
+        atomic_fetch_add(&s->rx_odd, 1);
+    if (fb_rx_enter(s)) {
+        k->s = s;
+        k->fd = fd;
+        return true;
+    }
+    if (k->odd)
+        atomic_fetch_sub(&s->rx_odd, 1);
+    return false;
+}
+
+static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *v, int cnt,
+                            int flags)
+{
+    struct fb_stream *s = k->s;
+
+    k->s = NULL;
+    n = fb_rx_leave(s, k->fd, n < 0 ? -errno : n, v, cnt, flags);
+    if (k->odd)
+        atomic_fetch_sub(&s->rx_odd, 1);
+    return n;
+}
+
+/* Flags of recv that change nothing for a stream, or that the wrapper itself looks after. */
+#define RX_IGNORED (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE)
+
+__attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt,
+                                              int flags, int too_many)
+{
+    struct iovec one;
+    size_t total;
+    int err;
+
+    /* A call that may never enter the kernel is a cancellation point all the same. */
+    pthread_testcancel();
+    err = pl_iov_fit(&v, &cnt, &one, too_many, &total);
+    if (err)
+        return err;
+    return fb_recvv(f->stream, f->fd, v, cnt, flags & ~RX_IGNORED);
+}
+
+/* As rail, for read and readv: they return 0 at once when there is no room, recv waits. */
+__attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const struct iovec *v,
+                                                   int cnt, int flags)
+{
+    struct iovec one;
+    size_t total;
+    int err;
+
+    pthread_testcancel();
+    err = pl_iov_fit(&v, &cnt, &one, -EINVAL, &total);
+    if (err || total == 0)
+        return err;
+    return fb_recvv(f->stream, f->fd, v, cnt, flags);
+}
+
+/* `kernel` is the call for a plain half, `on_rail` the one for any other. */
+#define RECEIVE(f, v, cnt, flags, kernel, on_rail)                                  \
+    ({                                                                              \
+        ssize_t got_ = FB_RETRY;                                                    \
+        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {NULL, 0, false}; \
+        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd, flags), 1)) {         \
+            got_ = (kernel);                                                        \
+            got_ = leave(&k_, got_, v, cnt, flags);                                 \
+        }                                                                           \
+        if (__builtin_expect(got_ == FB_RETRY, 0))                                  \
+            got_ = (on_rail);                                                       \
+        pl_ret(got_);                                                               \
+    })
+
+/*
+ * Receives that see something else than the stream's next bytes, or drop them unseen. True: the
+ * call is the kernel's, and where it concerns the stream it has left and stays on TCP. The error
+ * queue does not touch the stream.
+ */
+static bool kernels_own(struct pl_file *f, int flags)
+{
+    if (__builtin_expect(!(flags & (MSG_OOB | MSG_TRUNC | MSG_ERRQUEUE)), 1))
+        return false;
+    if (flags & MSG_ERRQUEUE)
+        return true;
+    fb_pin(f->stream, (flags & MSG_OOB) ? RSN_OOB : RSN_CALL, true);
+    return true;
+}
+
+static int vector_len(size_t n)
+{
+    return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+/* ---- read ---- */
+
+PL_EXPORT ssize_t read(int fd, void *buf, size_t n)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    struct iovec v = {buf, n};
+
+    if (!f)
+        return pl_real.read(fd, buf, n);
+    return RECEIVE(f, &v, 1, 0, pl_real.read(fd, buf, n), rail_read(f, &v, 1, 0));
+}
+
+PL_ALIAS(__read, read);
+
+PL_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t room)
+{
+    pl_ready();
+    /* Too little room: libc reports it and aborts. */
+    return n > room ? pl_real.__read_chk(fd, buf, n, room) : read(fd, buf, n);
+}
+
+PL_EXPORT ssize_t readv(int fd, const struct iovec *v, int cnt)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    if (!f)
+        return pl_real.readv(fd, v, cnt);
+    return RECEIVE(f, v, cnt, 0, pl_real.readv(fd, v, cnt), rail_read(f, v, cnt, 0));
+}
+
+/* On a socket only offset -1 is no error. Flags are rare enough to stay the kernel's. */
+PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    if (!f || off != -1)
+        return pl_real.preadv2(fd, v, cnt, off, flags);
+    if (flags)
+        fb_pin(f->stream, RSN_CALL, true);
+    return RECEIVE(f, v, cnt, 0, pl_real.preadv2(fd, v, cnt, off, flags),
+                   flags ? -EOPNOTSUPP : rail_read(f, v, cnt, 0));
+}
+
+PL_EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int cnt, off64_t off, int flags)
+{
+    return preadv2(fd, v, cnt, off, flags);
+}
+
+/* ---- recv ---- */
+
+PL_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    struct iovec v = {buf, n};
+
+    if (!f || kernels_own(f, flags))
+        return pl_real.recv(fd, buf, n, flags);
+    return RECEIVE(f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
+                   rail(f, &v, 1, flags, -EMSGSIZE));
+}
+
+PL_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
+PL_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags)
+{
+    pl_ready();
+    return n > room ? pl_real.__recv_chk(fd, buf, n, room, flags) : recv(fd, buf, n, flags);
+}
+
+/* TCP gives no source address: the kernel sets its length to 0, and refuses a negative one after
+ * it has taken the bytes. */
+static ssize_t rail_from(struct pl_file *f, const struct iovec *v, int flags, const void *addr,
+                         socklen_t *len)
+{
+    ssize_t n = rail(f, v, 1, flags, -EMSGSIZE);
+
+    if (n < 0 || !addr)
+        return n;
+    if (!len)
+        return -EFAULT;
+    if ((int)*len < 0)
+        return -EINVAL;
+    *len = 0;
+    return n;
+}
+
+PL_EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
+                           socklen_t *len)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    struct iovec v = {buf, n};
+
+    if (!f || kernels_own(f, flags))
+        return pl_real.recvfrom(fd, buf, n, flags, addr, len);
+    return RECEIVE(f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
+                   rail_from(f, &v, flags, addr.__sockaddr__, len));
+}
+
+PL_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags,
+                                 __SOCKADDR_ARG addr, socklen_t *len);
+PL_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags,
+                                 __SOCKADDR_ARG addr, socklen_t *len)
+{
+    pl_ready();
+    return n > room ? pl_real.__recvfrom_chk(fd, buf, n, room, flags, addr, len)
+                    : recvfrom(fd, buf, n, flags, addr, len);
+}
+
+static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
+{
+    ssize_t n = rail(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags, -EMSGSIZE);
+
+    if (n < 0)
+        return n;
+    /* As TCP: no address (and no length of it where none was asked for), no control data. */
+    if (msg->msg_name)
+        msg->msg_namelen = 0;
+    msg->msg_controllen = 0;
+    msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+    return n;
+}
+
+PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    if (!f || !msg || kernels_own(f, flags))
+        return pl_real.recvmsg(fd, msg, flags);
+    return RECEIVE(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags,
+                   pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
+}
+
+/*
+ * One message is recvmsg. With more the kernel keeps an error that comes after the first for the
+ * next call, which we could only imitate, and frames do not wake a thread asleep in it: programs
+ * that do this on a stream socket have it on TCP.
+ */
+PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
+                       struct timespec *timeout)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    ssize_t n;
+
+    if (!f || !msgs || cnt == 0)
+        return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
+    if (cnt > 1 || timeout) {
+        if (!kernels_own(f, flags))
+            fb_pin(f->stream, RSN_CALL, true);
+        return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
+    }
+    n = recvmsg(fd, &msgs->msg_hdr, flags & ~MSG_WAITFORONE);
+    if (n < 0)
+        return -1;
+    msgs->msg_len = (unsigned int)n;
+    return 1;
+}

@@ -1,0 +1,292 @@
+/*
+ * pl_send.c - write, send and their family; see pl_recv.c for the pattern. SIGPIPE on
+ * a rail is raised here for the calling thread, as the kernel does.
+ *
+ * Called by the application on any thread, also in signal handlers.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+struct in_kernel {
+    struct fb_stream *s;
+    int fd;
+};
+
+static void cancelled(struct in_kernel *k)
+{
+    if (k->s)
+        fb_tx_leave(k->s, k->fd, -EINTR, NULL, 0, 0);
+}
+
+static inline bool enter(struct in_kernel *k, struct fb_stream *s, int fd)
+{
+    if (!fb_tx_enter(s))
+        return false;
+    k->s = s;
+    k->fd = fd;
+    return true;
+}
+
+static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *v, int cnt,
+                            int flags)
+{
+    struct fb_stream *s = k->s;
+
+    if (n < 0)
+        n = -errno;
+    k->s = NULL;
+    fb_tx_leave(s, k->fd, n, v, cnt, flags);
+    return n;
+}
+
+__attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt,
+                                              int flags, int too_many)
+{
+    struct iovec one;
+    size_t total;
+    ssize_t n;
+
+    pthread_testcancel();
+    n = pl_iov_fit(&v, &cnt, &one, too_many, &total);
+    if (n)
+        return n;
+    if (total == 0) {
+        /* Nothing to carry: the kernel's answer, which is an error on an ended stream. */
+        struct msghdr none = {0};
+
+        n = sys_sendmsg(f->fd, &none, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
+    } else {
+        n = fb_sendv(f->stream, f->fd, v, cnt, flags);
+    }
+    if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
+        SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+    return n;
+}
+
+#define SEND(f, v, cnt, flags, kernel, on_rail)                              \
+    ({                                                                       \
+        ssize_t sent_;                                                       \
+        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {NULL, 0}; \
+        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd), 1)) {         \
+            sent_ = (kernel);                                                \
+            sent_ = leave(&k_, sent_, v, cnt, flags);                        \
+        } else {                                                             \
+            sent_ = (on_rail);                                               \
+        }                                                                    \
+        pl_ret(sent_);                                                       \
+    })
+
+/* Sends that a rail cannot carry: the stream leaves and stays on TCP. */
+static void pin_for(struct pl_file *f, int flags, bool control)
+{
+    if (__builtin_expect(!(flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) && !control, 1))
+        return;
+    fb_pin(f->stream, (flags & MSG_OOB) ? RSN_OOB : RSN_CALL, true);
+}
+
+/* TCP fast open connects and sends in one call: seen, and left on TCP. */
+static void track_fastopen(int fd, ssize_t n)
+{
+    int err = errno;
+
+    if (n < 0 && err != EINPROGRESS)
+        return;
+    if (pl_is_tcp(fd)) {
+        PL_HELD f = pl_track(fd, FB_CONNECTED, -1);
+
+        if (f)
+            fb_pin(f->stream, RSN_CALL, false);
+    }
+    errno = err;
+}
+
+/* ---- write ---- */
+
+PL_EXPORT ssize_t write(int fd, const void *buf, size_t n)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    struct iovec v = {(void *)buf, n};
+
+    if (!f)
+        return pl_real.write(fd, buf, n);
+    return SEND(f, &v, 1, 0, pl_real.write(fd, buf, n), rail(f, &v, 1, 0, -EINVAL));
+}
+
+PL_ALIAS(__write, write);
+
+PL_EXPORT ssize_t writev(int fd, const struct iovec *v, int cnt)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    if (!f)
+        return pl_real.writev(fd, v, cnt);
+    return SEND(f, v, cnt, 0, pl_real.writev(fd, v, cnt), rail(f, v, cnt, 0, -EINVAL));
+}
+
+/* See preadv2. */
+PL_EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int cnt, off_t off, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    if (!f || off != -1)
+        return pl_real.pwritev2(fd, v, cnt, off, flags);
+    if (flags)
+        fb_pin(f->stream, RSN_CALL, true);
+    return SEND(f, v, cnt, 0, pl_real.pwritev2(fd, v, cnt, off, flags),
+                flags ? -EOPNOTSUPP : rail(f, v, cnt, 0, -EINVAL));
+}
+
+PL_EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int cnt, off64_t off, int flags)
+{
+    return pwritev2(fd, v, cnt, off, flags);
+}
+
+/* ---- send ---- */
+
+PL_EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    struct iovec v = {(void *)buf, n};
+
+    if (!f)
+        return pl_real.send(fd, buf, n, flags);
+    pin_for(f, flags, false);
+    return SEND(f, &v, 1, flags, pl_real.send(fd, buf, n, flags), rail(f, &v, 1, flags, -EMSGSIZE));
+}
+
+PL_ALIAS(__send, send);
+
+/* A connected TCP socket ignores the address, once it could be read and has a possible length. */
+static ssize_t rail_to(struct pl_file *f, const struct iovec *v, int flags, const void *addr,
+                       socklen_t len)
+{
+    if (addr && len > sizeof(struct sockaddr_storage))
+        return -EINVAL;
+    return rail(f, v, 1, flags, -EMSGSIZE);
+}
+
+PL_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_SOCKADDR_ARG addr,
+                         socklen_t len)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    struct iovec v = {(void *)buf, n};
+    ssize_t sent;
+
+    if (!f) {
+        sent = pl_real.sendto(fd, buf, n, flags, addr, len);
+        if (__builtin_expect(flags & MSG_FASTOPEN, 0))
+            track_fastopen(fd, sent);
+        return sent;
+    }
+    pin_for(f, flags, false);
+    return SEND(f, &v, 1, flags, pl_real.sendto(fd, buf, n, flags, addr, len),
+                rail_to(f, &v, flags, addr.__sockaddr__, len));
+}
+
+static int vector_len(size_t n)
+{
+    return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+static ssize_t rail_msg(struct pl_file *f, const struct msghdr *msg, int flags)
+{
+    if (msg->msg_name && msg->msg_namelen > INT_MAX)
+        return -EINVAL;
+    return rail(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags, -EMSGSIZE);
+}
+
+/* Streams whose descriptors go to another process with SCM_RIGHTS leave and stay on TCP. */
+static void pin_passed(const struct msghdr *msg)
+{
+    struct cmsghdr *c;
+    size_t i, n;
+    int fd;
+
+    for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
+            continue;
+        n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(fd);
+        for (i = 0; i < n; i++) {
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+            PL_HELD f = pl_get_stream(fd);
+
+            if (f)
+                fb_pin(f->stream, RSN_SHARED, true);
+        }
+    }
+}
+
+PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    ssize_t sent;
+
+    if (!f || !msg) {
+        if (msg && msg->msg_control && msg->msg_controllen)
+            pin_passed(msg);
+        sent = pl_real.sendmsg(fd, msg, flags);
+        if (__builtin_expect(flags & MSG_FASTOPEN, 0))
+            track_fastopen(fd, sent);
+        return sent;
+    }
+    pin_for(f, flags, msg->msg_controllen != 0);
+    return SEND(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags,
+                pl_real.sendmsg(fd, msg, flags), rail_msg(f, msg, flags));
+}
+
+/* The kernel's loop: stops at an error, which counts only when nothing was sent, and at a message
+ * that was sent in part. */
+static int each_message(struct mmsghdr *msgs, unsigned int cnt, int fd, int flags)
+{
+    unsigned int i;
+    size_t want, j;
+    ssize_t n;
+    int saved = errno;
+
+    if (cnt > IOV_MAX)
+        cnt = IOV_MAX;
+    for (i = 0; i < cnt; i++) {
+        n = sendmsg(fd, &msgs[i].msg_hdr, flags);
+        if (n < 0)
+            break;
+        msgs[i].msg_len = (unsigned int)n;
+        for (want = j = 0; j < msgs[i].msg_hdr.msg_iovlen; j++)
+            want += msgs[i].msg_hdr.msg_iov[j].iov_len;
+        if ((size_t)n < want) {
+            i++;
+            break;
+        }
+    }
+    if (i == 0 && cnt)
+        return -1;
+    errno = saved;
+    return (int)i;
+}
+
+PL_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags)
+{
+    unsigned int i;
+
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    if (f && msgs)
+        return each_message(msgs, cnt, fd, flags);
+    for (i = 0; msgs && i < cnt; i++)
+        if (msgs[i].msg_hdr.msg_control && msgs[i].msg_hdr.msg_controllen)
+            pin_passed(&msgs[i].msg_hdr);
+    return pl_real.sendmmsg(fd, msgs, cnt, flags);
+}

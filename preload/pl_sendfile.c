@@ -1,0 +1,102 @@
+/*
+ * pl_sendfile.c - sendfile and splice. While the sending half is plain, sendfile is the
+ * kernel's. On a rail the file is read piece by piece and sent, with the file's position
+ * moved by what was sent, as sendfile(2) does. splice carries bytes past us in either
+ * direction, so its streams leave first.
+ *
+ * Called by the application on any thread.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <sys/sendfile.h>
+
+enum { PIECE = 16384 }; /* on the stack */
+
+/* The input is something that can be read at an offset: a file, or a device like one. */
+static bool seekable(int in)
+{
+    return SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0) >= 0;
+}
+
+/*
+ * Returns the bytes sent, or -errno with none sent. -ENOTSUP: the kernel has to judge these
+ * arguments.
+ */
+__attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t *off, size_t n)
+{
+    char piece[PIECE];
+    off64_t pos;
+    size_t sent = 0;
+    ssize_t got, put = 0;
+
+    if (n > PL_RW_MAX)
+        n = PL_RW_MAX;
+    pos = off ? *off : SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0);
+    while (sent < n) {
+        struct iovec v = {piece, n - sent < PIECE ? n - sent : PIECE};
+
+        got = SYS6(SYS_pread64, in, piece, v.iov_len, pos, 0, 0);
+        if (got < 0 && sent == 0)
+            return -ENOTSUP;
+        if (got <= 0)
+            break;
+        v.iov_len = (size_t)got;
+        put = fb_sendv(f->stream, f->fd, &v, 1, 0);
+        if (put <= 0)
+            break;
+        sent += (size_t)put;
+        pos += put;
+        if (put < got)
+            break;
+    }
+    if (sent > 0 && off)
+        *off = pos;
+    else if (sent > 0)
+        SYS6(SYS_lseek, in, pos, SEEK_SET, 0, 0, 0);
+    if (sent > 0)
+        return (ssize_t)sent;
+    if (put == -EPIPE)
+        SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+    return put;
+}
+
+PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(out);
+    ssize_t sent;
+
+    if (!f)
+        return pl_real.sendfile64(out, in, off, n);
+    if (!fb_tx_enter(f->stream)) {
+        sent = n > 0 && seekable(in) ? rail(f, in, off, n) : -ENOTSUP;
+        if (sent != -ENOTSUP)
+            return pl_ret(sent);
+        fb_pin(f->stream, RSN_CALL, true);
+        return pl_real.sendfile64(out, in, off, n);
+    }
+    /* Not a cancellation point. */
+    sent = pl_real.sendfile64(out, in, off, n);
+    fb_tx_leave_unseen(f->stream, sent < 0 ? -errno : sent);
+    return sent;
+}
+
+PL_ALIAS(sendfile, sendfile64);
+
+PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t n,
+                         unsigned int flags)
+{
+    pl_ready();
+    PL_HELD from = pl_get_stream(in);
+    PL_HELD to = pl_get_stream(out);
+
+    if (from)
+        fb_pin(from->stream, RSN_CALL, true);
+    if (to)
+        fb_pin(to->stream, RSN_CALL, true);
+    return pl_real.splice(in, inoff, out, outoff, n, flags);
+}

@@ -1,0 +1,168 @@
+/*
+ * pl_sock.c - where connections begin: socket, connect, listen, accept; and shutdown.
+ * A connected or accepted TCP socket becomes a stream; nothing waits for a rail (I7).
+ *
+ * Numbers 0, 1 and 2 are tracked like others, so that closing and dup are counted and
+ * `railsock stat` shows them, but stay on TCP: stdio writes to them behind our back.
+ *
+ * Called by the application on any thread.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+bool pl_is_tcp(int fd)
+{
+    int protocol = 0;
+    socklen_t len = sizeof(protocol);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+           protocol == IPPROTO_TCP;
+}
+
+struct pl_file *pl_track(int fd, enum fb_role role, int nonblock)
+{
+    struct fb_stream *s;
+
+    if (!pl_started() || !pl_is_owner())
+        return NULL;
+    s = fb_track(fd, role, nonblock);
+    if (!s)
+        return NULL;
+    if (!pl_install(fd, PL_STREAM, s)) {
+        fb_put(s);
+        return NULL;
+    }
+    if (fd <= 2)
+        fb_pin(s, RSN_STDIO_FD, false);
+    /* Somebody may have closed it already. */
+    return pl_get_stream(fd);
+}
+
+PL_EXPORT int socket(int domain, int type, int protocol)
+{
+    int fd;
+
+    pl_ready();
+    fd = pl_real.socket(domain, type, protocol);
+    if (fd >= 0)
+        pl_drop_stale(fd);
+    return fd;
+}
+
+/* ---- connect ---- */
+
+static void unconnect(struct pl_file *f)
+{
+    struct fb_stream *s = f->stream;
+
+    fb_get(s);
+    pl_untrack(s);
+    fb_put(s);
+}
+
+PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+    const struct sockaddr *to = addr.__sockaddr__;
+    int ret, err;
+
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+    if (!to || len < sizeof(to->sa_family))
+        return pl_real.connect(fd, addr, len);
+    if (f && f->kind == PL_STREAM && to->sa_family == AF_UNSPEC) {
+        /* Disconnects: what the streams holds ends in a reset, and the socket can connect anew. */
+        fb_pin(f->stream, RSN_ENDING, true);
+        ret = pl_real.connect(fd, addr, len);
+        if (ret == 0)
+            unconnect(f);
+        return ret;
+    }
+    ret = pl_real.connect(fd, addr, len);
+    /* A number that is known already: the second connect() of a non-blocking socket, or an error. */
+    if (f || (to->sa_family != AF_INET && to->sa_family != AF_INET6))
+        return ret;
+    err = errno;
+    if ((ret == 0 || err == EINPROGRESS) && pl_is_tcp(fd)) {
+        PL_HELD tracked = pl_track(fd, FB_CONNECTED, -1);
+
+        (void)tracked;
+    }
+    errno = err;
+    return ret;
+}
+
+PL_ALIAS(__connect, connect);
+
+/* ---- listen, accept ---- */
+
+PL_EXPORT int listen(int fd, int backlog)
+{
+    int ret;
+
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+    ret = pl_real.listen(fd, backlog);
+    if (ret == 0 && !f && pl_is_tcp(fd) && pl_is_owner())
+        pl_install(fd, PL_LISTENER, NULL);
+    return ret;
+}
+
+/* Whether what this socket accepts is TCP; asks the kernel at the first accept on a socket that
+ * somebody else made a listener. */
+static bool accepts_tcp(int listener)
+{
+    PL_HELD f = pl_get(listener);
+
+    if (f && f->kind == PL_LISTENER)
+        return true;
+    if (!pl_is_tcp(listener))
+        return false;
+    if (pl_is_owner())
+        pl_install(listener, PL_LISTENER, NULL);
+    return true;
+}
+
+static int accepted(int listener, int fd, int nonblock)
+{
+    if (fd < 0)
+        return fd;
+    pl_drop_stale(fd);
+    if (accepts_tcp(listener)) {
+        PL_HELD f = pl_track(fd, FB_ACCEPTED, nonblock);
+
+        if (f)
+            fb_listening(listener);
+    }
+    return fd;
+}
+
+PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
+{
+    pl_ready();
+    /* Linux's accepted sockets do not inherit O_NONBLOCK. */
+    return accepted(fd, pl_real.accept(fd, addr, len), 0);
+}
+
+PL_EXPORT int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
+{
+    pl_ready();
+    return accepted(fd, pl_real.accept4(fd, addr, len, flags), (flags & SOCK_NONBLOCK) != 0);
+}
+
+/* ---- shutdown ---- */
+
+PL_EXPORT int shutdown(int fd, int how)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+
+    /* An unknown `how` is the kernel's to refuse. */
+    if (!f || how < SHUT_RD || how > SHUT_RDWR)
+        return pl_real.shutdown(fd, how);
+    return (int)pl_ret(fb_shutdown(f->stream, fd, how));
+}

@@ -1,0 +1,153 @@
+/*
+ * pl_stdio.c - descriptors that are given to stdio or aio. libc then reads and writes
+ * them by internal names that nobody can intercept, so their streams leave and stay on
+ * TCP. fclose and freopen close numbers in the same way: we forget them before.
+ *
+ * Called by the application on any thread.
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+
+#include <errno.h>
+
+static void pin(int fd, int reason)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        fb_pin(f->stream, reason, true);
+}
+
+/* ---- stdio ---- */
+
+PL_EXPORT FILE *fdopen(int fd, const char *mode)
+{
+    pl_ready();
+    pin(fd, RSN_FDOPEN);
+    return pl_real.fdopen(fd, mode);
+}
+
+static void file_closing(FILE *file)
+{
+    int saved = errno;
+    int fd = file ? fileno_unlocked(file) : -1;
+
+    /* Flushing comes after this and is the kernel's: the stream is plain since fdopen. */
+    if (fd >= 0)
+        (void)pl_closing(fd);
+    errno = saved;
+}
+
+PL_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, FILE *restrict file)
+{
+    pl_ready();
+    file_closing(file);
+    return pl_real.freopen(path, mode, file);
+}
+
+PL_EXPORT FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict file)
+{
+    pl_ready();
+    file_closing(file);
+    return pl_real.freopen64(path, mode, file);
+}
+
+PL_EXPORT int fclose(FILE *file)
+{
+    pl_ready();
+    file_closing(file);
+    return pl_real.fclose(file);
+}
+
+PL_EXPORT int vdprintf(int fd, const char *restrict fmt, va_list ap)
+{
+    pl_ready();
+    pin(fd, RSN_FDOPEN);
+    return pl_real.vdprintf(fd, fmt, ap);
+}
+
+PL_EXPORT int dprintf(int fd, const char *restrict fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vdprintf(fd, fmt, ap);
+    va_end(ap);
+    return n;
+}
+
+PL_EXPORT int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap);
+PL_EXPORT int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+{
+    pl_ready();
+    pin(fd, RSN_FDOPEN);
+    return pl_real.__vdprintf_chk(fd, flag, fmt, ap);
+}
+
+PL_EXPORT int __dprintf_chk(int fd, int flag, const char *fmt, ...);
+PL_EXPORT int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = __vdprintf_chk(fd, flag, fmt, ap);
+    va_end(ap);
+    return n;
+}
+
+/* ---- aio ---- */
+
+PL_EXPORT int aio_read(struct aiocb *cb)
+{
+    pl_ready();
+    pin(cb->aio_fildes, RSN_CALL);
+    return pl_real.aio_read(cb);
+}
+
+PL_EXPORT int aio_read64(struct aiocb64 *cb)
+{
+    pl_ready();
+    pin(cb->aio_fildes, RSN_CALL);
+    return pl_real.aio_read64(cb);
+}
+
+PL_EXPORT int aio_write(struct aiocb *cb)
+{
+    pl_ready();
+    pin(cb->aio_fildes, RSN_CALL);
+    return pl_real.aio_write(cb);
+}
+
+PL_EXPORT int aio_write64(struct aiocb64 *cb)
+{
+    pl_ready();
+    pin(cb->aio_fildes, RSN_CALL);
+    return pl_real.aio_write64(cb);
+}
+
+PL_EXPORT int lio_listio(int mode, struct aiocb *const list[restrict], int n,
+                         struct sigevent *restrict sev)
+{
+    int i;
+
+    pl_ready();
+    for (i = 0; i < n; i++)
+        if (list[i])
+            pin(list[i]->aio_fildes, RSN_CALL);
+    return pl_real.lio_listio(mode, list, n, sev);
+}
+
+PL_EXPORT int lio_listio64(int mode, struct aiocb64 *const list[restrict], int n,
+                           struct sigevent *restrict sev)
+{
+    int i;
+
+    pl_ready();
+    for (i = 0; i < n; i++)
+        if (list[i])
+            pin(list[i]->aio_fildes, RSN_CALL);
+    return pl_real.lio_listio64(mode, list, n, sev);
+}

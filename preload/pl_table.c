@@ -1,0 +1,262 @@
+/*
+ * pl_table.c - which descriptors are ours: a two-level table from number to pl_file.
+ * A look-up takes no lock, allocates nothing and is async-signal-safe; for a number that
+ * is not ours it is two loads.
+ *
+ * Memory comes from mmap in chunks of slots and slabs of files and is never given back: a
+ * look-up may hold a pointer to a file that has just been freed. It tries for a reference,
+ * which a free file refuses, and then looks again whether the slot still holds the same
+ * file. Free files are a stack of indices with a counter in the head against ABA.
+ *
+ * Called by every wrapper, on any thread.
+ */
+#include "preload/pl_own.h"
+
+#include "rsock/sys.h"
+
+#include <sys/mman.h>
+
+enum {
+    CHUNK = 1024, /* slots, 8 KiB */
+    ROOT = 16384, /* chunks: 16 million numbers */
+    SLAB = 256,   /* files, 16 KiB */
+    SLABS = 65536,
+};
+
+typedef _Atomic(struct pl_file *) slot;
+
+static _Atomic(slot *) root[ROOT];
+static _Atomic uint32_t chunks; /* one more than the highest chunk in use */
+static _Atomic(struct pl_file *) slabs[SLABS];
+static _Atomic uint32_t nslabs;
+/* Low half: index + 1 of the first free file, 0 = none. High half: counts pops. */
+static _Atomic uint64_t free_files;
+/* Files of an older epoch were inherited through fork: their slabs are forgotten. */
+static _Atomic uint32_t epoch;
+
+static _Atomic uint32_t always_alive = 1;
+_Atomic uint32_t *pl_alive = &always_alive;
+
+static void *map(size_t size)
+{
+    long p = SYS6(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p < 0 && p > -4096 ? NULL : (void *)p;
+}
+
+/* ---- files ---- */
+
+static struct pl_file *file_at(uint32_t index)
+{
+    return atomic_load(&slabs[index / SLAB]) + index % SLAB;
+}
+
+/* Puts the chain first..last, linked by next, on the free stack. */
+static void push(struct pl_file *first, struct pl_file *last)
+{
+    uint64_t head = atomic_load(&free_files);
+
+    do
+        atomic_store(&last->next, (uint32_t)head);
+    while (!atomic_compare_exchange_weak(&free_files, &head,
+                                         (head & ~(uint64_t)UINT32_MAX) | (first->index + 1)));
+}
+
+static bool add_slab(void)
+{
+    struct pl_file *slab = map(SLAB * sizeof(*slab));
+    uint32_t n, i;
+
+    if (!slab)
+        return false;
+    n = atomic_fetch_add(&nslabs, 1);
+    if (n >= SLABS) {
+        atomic_fetch_sub(&nslabs, 1);
+        SYS6(SYS_munmap, slab, SLAB * sizeof(*slab), 0, 0, 0, 0);
+        return false;
+    }
+    for (i = 0; i < SLAB; i++) {
+        slab[i].index = n * SLAB + i;
+        slab[i].epoch = atomic_load(&epoch);
+        atomic_init(&slab[i].next, slab[i].index + 2);
+    }
+    atomic_store(&slabs[n], slab);
+    push(&slab[0], &slab[SLAB - 1]);
+    return true;
+}
+
+static struct pl_file *file_new(void)
+{
+    uint64_t head = atomic_load(&free_files);
+    struct pl_file *f;
+
+    for (;;) {
+        if ((uint32_t)head == 0) {
+            if (!add_slab())
+                return NULL;
+            head = atomic_load(&free_files);
+            continue;
+        }
+        f = file_at((uint32_t)head - 1);
+        if (atomic_compare_exchange_weak(&free_files, &head,
+                                         ((head >> 32) + 1) << 32 | atomic_load(&f->next)))
+            return f;
+    }
+}
+
+static void file_free(struct pl_file *f)
+{
+    if (f->kind == PL_STREAM)
+        fb_put(f->stream);
+    else if (f->kind == PL_EPOLL)
+        pl_epoll_free(f->epoll);
+    push(f, f);
+}
+
+void pl_put(struct pl_file *f)
+{
+    /* A frame that a signal handler interrupted, and which then went on in a forked child. */
+    if (__builtin_expect(f->epoch != atomic_load_explicit(&epoch, memory_order_relaxed), 0))
+        return;
+    if (atomic_fetch_sub(&f->refs, 1) == 1)
+        file_free(f);
+}
+
+/* ---- slots ---- */
+
+static slot *slot_of(int fd, bool make)
+{
+    unsigned n = (unsigned)fd;
+    slot *chunk, *mine;
+    uint32_t top;
+
+    if (__builtin_expect(n >= (unsigned)ROOT * CHUNK, 0))
+        return NULL;
+    chunk = atomic_load_explicit(&root[n / CHUNK], memory_order_acquire);
+    if (!chunk && make) {
+        mine = map(CHUNK * sizeof(slot));
+        if (!mine)
+            return NULL;
+        if (atomic_compare_exchange_strong(&root[n / CHUNK], &chunk, mine))
+            chunk = mine;
+        else
+            SYS6(SYS_munmap, mine, CHUNK * sizeof(slot), 0, 0, 0, 0);
+        top = atomic_load(&chunks);
+        while (top < n / CHUNK + 1 && !atomic_compare_exchange_weak(&chunks, &top, n / CHUNK + 1))
+            ;
+    }
+    return chunk ? &chunk[n % CHUNK] : NULL;
+}
+
+static struct pl_file *hold(slot *at)
+{
+    struct pl_file *f;
+    uint32_t refs;
+
+    while ((f = atomic_load_explicit(at, memory_order_acquire))) {
+        refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
+        while (refs && !atomic_compare_exchange_weak(&f->refs, &refs, refs + 1))
+            ;
+        if (!refs)
+            continue; /* left the slot since we looked */
+        if (atomic_load_explicit(at, memory_order_acquire) == f)
+            return f;
+        pl_put(f);
+    }
+    return NULL;
+}
+
+struct pl_file *pl_get(int fd)
+{
+    slot *at = slot_of(fd, false);
+
+    if (!at || !atomic_load_explicit(at, memory_order_relaxed))
+        return NULL;
+    if (__builtin_expect(!atomic_load_explicit(pl_alive, memory_order_relaxed), 0)) {
+        pl_child();
+        return pl_get(fd);
+    }
+    return hold(at);
+}
+
+static void lost(struct pl_file *f)
+{
+    pl_epoll_forget_fd(f);
+    if (f->kind == PL_STREAM)
+        atomic_fetch_sub(&f->stream->fds, 1);
+    pl_put(f);
+}
+
+struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
+{
+    slot *at = slot_of(fd, true);
+    struct pl_file *f, *old;
+
+    if (!at || !(f = file_new()))
+        return NULL;
+    f->kind = (uint8_t)kind;
+    f->fd = fd;
+    f->stream = kind == PL_STREAM ? object : NULL;
+    f->epoll = kind == PL_EPOLL ? object : NULL;
+    f->members = NULL;
+    atomic_store_explicit(&f->closing, 0, memory_order_relaxed);
+    /* Whoever still has the pointer from the file's earlier life may hold it from here on, and finds
+     * that it is not in the slot that he looked at, or that it is and complete. */
+    atomic_store_explicit(&f->refs, 1, memory_order_release);
+    old = atomic_exchange(at, f);
+    if (old)
+        lost(old);
+    return f;
+}
+
+struct pl_file *pl_take(int fd)
+{
+    slot *at = slot_of(fd, false);
+
+    return at ? atomic_exchange(at, NULL) : NULL;
+}
+
+void pl_drop_stale(int fd)
+{
+    struct pl_file *f;
+    PL_HELD held = pl_get(fd);
+
+    if (!held || !pl_is_owner())
+        return;
+    f = pl_take(fd);
+    if (f)
+        lost(f);
+}
+
+void pl_each(void (*fn)(struct pl_file *, void *), void *arg)
+{
+    uint32_t top = atomic_load(&chunks);
+    uint32_t c, i;
+    slot *chunk;
+
+    for (c = 0; c < top; c++) {
+        chunk = atomic_load_explicit(&root[c], memory_order_acquire);
+        for (i = 0; chunk && i < CHUNK; i++) {
+            PL_HELD f = hold(&chunk[i]);
+
+            if (f)
+                fn(f, arg);
+        }
+    }
+}
+
+/* The memory of before stays mapped, untouched and shared with the parent: frames below us may
+ * still hold files, and clearing would copy pages. */
+void pl_table_reset(void)
+{
+    uint32_t i;
+
+    atomic_fetch_add(&epoch, 1);
+    for (i = 0; i < atomic_load(&chunks) && i < ROOT; i++)
+        atomic_store(&root[i], NULL);
+    for (i = 0; i < atomic_load(&nslabs) && i < SLABS; i++)
+        atomic_store(&slabs[i], NULL);
+    atomic_store(&chunks, 0);
+    atomic_store(&nslabs, 0);
+    atomic_store(&free_files, 0);
+}
