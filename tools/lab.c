@@ -171,6 +171,7 @@ static int run(int argc, char **argv)
     struct lab_image image = {0};
     char *scratch = NULL;
     int status = LAB_EXIT_FAILED;
+    sigset_t caught, before;
     int signo = 0;
 
     o.shell = strcmp(argv[0], "shell") == 0;
@@ -185,14 +186,23 @@ static int run(int argc, char **argv)
     }
     if (!lab_image_have_qemu() || lab_image_get(&image) < 0)
         return LAB_EXIT_FAILED;
+    sigemptyset(&caught);
+    sigaddset(&caught, SIGINT);
+    sigaddset(&caught, SIGTERM);
+    sigaddset(&caught, SIGHUP);
+    if (o.shell)
+        sigaddset(&caught, SIGWINCH);
+    /* Until the directory is removed: whoever ends us may send a second signal. */
+    sigprocmask(SIG_BLOCK, &caught, &before);
     scratch = scratch_open(o.scratch);
     if (scratch) {
-        status = lab_run(&o, &image, scratch, &signo);
+        status = lab_run(&o, &image, scratch, &caught, &signo);
         if (!o.scratch)
             nftw(scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     }
     free(scratch);
     lab_image_free(&image);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (signo) {
         /* Whoever started us shall see how we ended. */
         signal(signo, SIG_DFL);

@@ -352,10 +352,9 @@ static void session_init(struct lab_session *s)
 }
 
 int lab_run(const struct lab_options *options, const struct lab_image *image, const char *scratch,
-            int *signal_out)
+            const sigset_t *caught, int *signal_out)
 {
     struct lab_session *s = calloc(1, sizeof *s);
-    sigset_t caught, before;
     int status, r;
 
     *signal_out = 0;
@@ -366,14 +365,7 @@ int lab_run(const struct lab_options *options, const struct lab_image *image, co
     s->scratch = scratch;
     session_init(s);
     signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&caught);
-    sigaddset(&caught, SIGINT);
-    sigaddset(&caught, SIGTERM);
-    sigaddset(&caught, SIGHUP);
-    if (options->shell)
-        sigaddset(&caught, SIGWINCH);
-    sigprocmask(SIG_BLOCK, &caught, &before);
-    s->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    s->signal_fd = signalfd(-1, caught, SFD_CLOEXEC | SFD_NONBLOCK);
     r = s->signal_fd < 0 ? -errno : session_start(s);
     if (r < 0) {
         lab_say(s, 0, "cannot start: %s", strerror(-r));
@@ -391,7 +383,6 @@ int lab_run(const struct lab_options *options, const struct lab_image *image, co
     *signal_out = s->signal;
     if (s->signal_fd >= 0)
         close(s->signal_fd);
-    sigprocmask(SIG_SETMASK, &before, NULL);
     free(s);
     return status;
 }
