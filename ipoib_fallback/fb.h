@@ -161,13 +161,4 @@ void fb_set_nonblock(struct fb_stream *, bool on);
  * options that a rail cannot honour. */
 void fb_sockopt(struct fb_stream *, int fd, int level, int name);
 
-/* ---- listeners ---- */
-
-/* accept() on this listening socket has been called in this process. Cheap. Nothing is opened until
- * an accepted connection proves worth a rail. */
-void fb_listening(int fd);
-
-/* Constructor: after cfg_init(). */
-void fb_init(void);
-
 #endif

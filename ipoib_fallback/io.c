@@ -72,8 +72,24 @@ static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
         b.tcpi_state != 1 || a.tcpi_bytes_received != b.tcpi_bytes_received)
         return false;
     *sent = b.tcpi_bytes_sent - b.tcpi_bytes_retrans + b.tcpi_notsent_bytes;
-    *received = b.tcpi_bytes_received - (uint64_t)unread;
+    *received = b.tcpi_bytes_received - (unsigned long long)unread;
     return true;
+}
+
+static bool anchor_nodelay(int fd, bool on)
+{
+    int had = 1, want = on;
+    socklen_t len = sizeof(had);
+
+    sys_getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &had, &len);
+    if (had != want)
+        sys_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &want, sizeof(want));
+    return had != 0;
+}
+
+static void anchor_shutdown(int fd)
+{
+    sys_shutdown(fd, SHUT_WR);
 }
 
 struct fb_io fb_io = {
@@ -82,5 +98,7 @@ struct fb_io fb_io = {
     .poll = anchor_poll,
     .counters = anchor_counters,
     .inq = anchor_inq,
+    .nodelay = anchor_nodelay,
+    .shutdown = anchor_shutdown,
     .now = sys_now,
 };

@@ -102,13 +102,15 @@ int fb_checkpoint_common(uint32_t a, uint32_t b)
 static bool take(struct fb_sip *s, const struct fb_digest *d, int at)
 {
     int64_t which = at;
+    uint64_t digest;
 
     fb_sip_add(s, &which, sizeof(which));
     if (at < 0)
         return true;
     if (at >= FB_CHECKPOINTS || !(d->valid & (1u << at)))
         return false;
-    fb_sip_add(s, &d->ring[at % 8], sizeof(d->ring[0]));
+    digest = d->ring[at % 8];
+    fb_sip_add(s, &digest, sizeof(digest));
     return true;
 }
 

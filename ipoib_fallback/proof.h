@@ -14,6 +14,7 @@
 
 #include "ipoib_fallback/siphash.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/uio.h>
 
@@ -23,10 +24,10 @@ struct fb_digest {
     struct fb_sip sip;
     uint64_t next;    /* byte number of the next checkpoint */
     uint64_t unseen;  /* bytes before this number did not all pass us */
-    uint32_t valid;   /* bit i: checkpoint i is in ring[i % 8] */
+    _Atomic uint32_t valid; /* bit i: checkpoint i is in ring[i % 8] */
     uint8_t index;    /* of the next checkpoint */
     bool off;
-    uint64_t ring[8];
+    _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
 
 void fb_digest_init(struct fb_digest *);

@@ -46,7 +46,9 @@ struct fb_rx {
     uint8_t c;
     uint8_t frame_at;
     bool frozen;   /* ring bytes are no longer read: V is R (hand-over) or final */
+    bool handed;   /* sk after a hand-over: plain as soon as the overlap is gone */
     bool shut;     /* shutdown(SHUT_RD) was called */
+    bool on_rail;  /* this rail's receiver half was started */
     bool peer_closed; /* the peer's CLOSED was seen */
     uint16_t why;
     int end;       /* 1: none; 0: end of stream after V; < 0: that error after V */
@@ -104,6 +106,7 @@ struct fb_conn {
     _Atomic uint32_t anchor_news; /* frames or an end may be there; cleared before looking */
     _Atomic uint32_t peekers;     /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
     _Atomic uint32_t rx_futex, tx_futex; /* for waits that no rail serves */
+    _Atomic uint32_t changes; /* counts conn_wake calls */
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
@@ -121,6 +124,8 @@ struct fb_conn {
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
     uint64_t linger_until;
+    uint64_t linger_pause;
+    uint32_t holds; /* failures so far: the next boarding is held down for longer */
     bool proved_once;
 
     /* socket settings that matter on a rail; written by the wrappers */
@@ -140,8 +145,11 @@ enum {
     CF_SHARED = 64,    /* another process may hold the description */
     CF_CLOSED = 128,   /* no application descriptor is left */
     CF_ADDRESSES = 256,
-    CF_FREE_RAIL = 512, /* a teardown is posted */
-    CF_RCVLOWAT = 1024
+    CF_RCVLOWAT = 1024,
+    CF_SERVE = 2048,   /* these jobs are posted already */
+    CF_WATCH = 4096,
+    CF_RELEASE = 8192,
+    CF_LINGER_JOB = 16384
 };
 
 static inline struct fb_conn *conn_of(struct fb_stream *s)
@@ -169,6 +177,8 @@ struct fb_io {
      * false: not ESTABLISHED, or in motion */
     bool (*counters)(int fd, uint64_t *sent, uint64_t *received);
     int (*inq)(int fd);
+    bool (*nodelay)(int fd, bool on); /* returns what it was */
+    void (*shutdown)(int fd);         /* of the writing half */
     uint64_t (*now)(void);
 };
 extern struct fb_io fb_io;
@@ -176,6 +186,8 @@ extern struct fb_io fb_io;
 /* ---- stream.c ---- */
 
 void conn_reason(struct fb_conn *, int reason);
+/* A half was started on a rail: what stat shows. */
+void conn_boarded(struct fb_conn *);
 /* Reads addresses into tuple; false if they cannot be had. */
 bool conn_addresses(struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
@@ -185,6 +197,8 @@ struct fb_conn *conn_find(const struct rsk_tuple *); /* accepted stream, with a 
 void conn_each(void (*fn)(struct fb_conn *, void *), void *arg);
 /* Called when the board policy may be satisfied. */
 void conn_consider(struct fb_conn *);
+
+void fb_registry_forget(void); /* forked child */
 
 /* ---- wake.c ---- */
 
@@ -213,7 +227,7 @@ void tx_leave(struct fb_conn *, int reason, bool force);
 /* Pushes a frame or residue on its way. True if the half is in T (or R) afterwards. */
 bool tx_push(struct fb_conn *);
 bool tx_can_send(struct fb_conn *, int fd);
-void tx_rail_gone(struct fb_conn *);
+
 
 /* ---- rx.c: rx lock held unless said otherwise ---- */
 
@@ -224,6 +238,8 @@ void rx_serve(struct fb_conn *);
 void rx_anchor(struct fb_conn *, int fd);
 /* 1: a read would not block. 0: it would. */
 int rx_readable(struct fb_conn *, int fd);
+/* Bytes of a plain receive that ended while the gate was up but no switch was announced. */
+void rx_count_plain(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* The bytes that a plain receive brought while the guard went up. */
 ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* Bytes that the application has not read: what makes TCP reset at close. */
@@ -244,9 +260,18 @@ void rdv_ask(struct fb_conn *);       /* posts: begin the rendezvous, or become 
 void link_hello(struct fb_conn *);    /* posted: a handshake message is in the mailbox */
 void link_release(struct fb_conn *);  /* posts: destroy the rail once neither half needs it */
 void link_watch(struct fb_conn *);    /* posts: watch the anchor as the states need it */
-bool link_up(struct fb_conn *, struct rsk_rail *);
 void link_linger(struct fb_conn *);   /* posts: the application is gone, finish and close fd */
-void link_refused(struct fb_conn *, int reason);
-void rdv_again(struct fb_conn *, int reason); /* after a rail ended: hold-down, then ask again */
+void link_serve(struct fb_conn *);    /* posts: conn_mail and conn_serve */
+bool link_up(struct fb_conn *, struct rsk_rail *); /* progress thread: takes the rail, or false */
+void link_end(struct fb_conn *, int reason);       /* progress thread: the rail ends */
+/* One timer per stream; fn begins with link_timer_fired and ends with fb_put. Progress thread. */
+void link_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
+void link_timer_fired(struct fb_conn *);
+void link_no_timer(struct fb_conn *);
+/* Runs fn(c) on the progress thread with a reference that fn drops. Any thread. */
+void link_post(struct fb_conn *, void (*fn)(void *));
+/* True while a closed stream still has something to say or to wait for. */
+bool conn_lingers(struct fb_conn *);
+void rdv_again(struct fb_conn *, int reason); /* progress thread: a rail or an attempt ended */
 
 #endif

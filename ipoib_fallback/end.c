@@ -1,0 +1,299 @@
+/*
+ * end.c - ends of streams, and leaving on the process's account: close, shutdown,
+ * pin, fork, exit. Every end is the kernel's own: the stream leaves the rail first,
+ * so that FIN and RST mean what they mean in TCP.
+ */
+#include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/stream.h"
+
+#include "config/log.h"
+
+#include <errno.h>
+
+#define WAIT_NS 5000000000ull /* a hand-over waits for the peer's library at most this long */
+#define EXIT_NS 2000000000ull /* a process that ends waits for its residue at most this long */
+
+static void set_linger(int fd, int on, int seconds)
+{
+    struct linger l = {on, seconds};
+
+    sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
+static bool aborts(int fd)
+{
+    struct linger l = {0, 0};
+    socklen_t len = sizeof(l);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger == 0;
+}
+
+void fb_dup(struct fb_stream *s, int newfd)
+{
+    struct fb_conn *c = conn_of(s);
+
+    atomic_fetch_add(&s->fds, 1);
+    for (int i = 0; i < 3; i++) {
+        int none = -1;
+
+        if (atomic_compare_exchange_strong(&c->alt_fd[i], &none, newfd))
+            return;
+    }
+    /* More numbers than are kept apart: none of ours could be sure to be open. */
+    fb_pin(s, RSN_CALL, true);
+}
+
+static bool is_plain(struct fb_conn *c)
+{
+    return c->tx.state == TX_T && c->rx.state == RX_t;
+}
+
+/* One of several numbers goes: the library's own calls use another one from now on. */
+static void one_less(struct fb_conn *c, int fd)
+{
+    int other = -1;
+
+    fb_lock(&c->tx.lock);
+    fb_lock(&c->rx.lock);
+    for (int i = 0; i < 3; i++) {
+        if (c->alt_fd[i] == fd)
+            c->alt_fd[i] = -1;
+        else if (c->alt_fd[i] >= 0)
+            other = i;
+    }
+    if (c->fd == fd && other >= 0) {
+        c->fd = c->alt_fd[other];
+        c->alt_fd[other] = -1;
+        c->s.pub->fd = c->fd;
+    }
+    rx_unlock(c);
+    tx_unlock(c);
+    if (conn_flag(c, CF_LINKED))
+        link_watch(c);
+}
+
+void fb_close(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    bool reset = false;
+    int kept = -1;
+
+    if (atomic_fetch_sub(&s->fds, 1) > 1) {
+        one_less(c, fd);
+        return;
+    }
+    conn_set(c, CF_CLOSED);
+    if (!conn_flag(c, CF_ASKED) || (conn_flag(c, CF_PINNED) && !conn_flag(c, CF_LINKED)))
+        return;
+    fb_lock(&c->tx.lock);
+    fb_lock(&c->rx.lock);
+    if (is_plain(c) && !c->rail) {
+        c->fd = -1;
+    } else if (rx_unread(c, fd) || aborts(fd)) {
+        /* As TCP: unread bytes at close reset the connection, unsent ones are lost. */
+        set_linger(fd, 1, 0);
+        reset = true;
+        c->fd = -1;
+    } else {
+        kept = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+        if (kept < 0)
+            kept = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        c->fd = kept;
+        if (kept >= 0)
+            conn_set(c, CF_LINGER);
+        c->tx.frame_flags = FF_FIN | (conn_flag(c, CF_SHARED) ? 0 : FF_CLOSED);
+        if (!c->tx.fin) {
+            c->tx.fin = true;
+            c->tx.want = false;
+            if (c->tx.state == TX_T) {
+                c->tx.fin_done = true;
+                if (!conn_flag(c, CF_SHARED))
+                    sys_shutdown(fd, SHUT_WR);
+            }
+        }
+        if (c->tx.state != TX_T)
+            tx_leave(c, RSN_ENDING, true);
+    }
+    rx_unlock(c);
+    tx_unlock(c);
+    if (reset)
+        log_debug("stream %u: closed with unread bytes", c->slot);
+    link_linger(c);
+}
+
+int fb_shutdown(struct fb_stream *s, int fd, int how)
+{
+    struct fb_conn *c = conn_of(s);
+    int r = 0;
+
+    if (fb_plain(s) && !conn_flag(c, CF_LINKED))
+        return sys_shutdown(fd, how);
+    if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+        return -EINVAL;
+    if (how != SHUT_RD) {
+        fb_lock(&c->tx.lock);
+        if (!c->tx.fin) {
+            if (c->tx.state == TX_T) {
+                c->tx.fin = c->tx.fin_done = true;
+                c->tx.want = false;
+                r = sys_shutdown(fd, SHUT_WR);
+            } else {
+                c->tx.frame_flags |= FF_FIN;
+                c->tx.fin = true;
+                tx_leave(c, RSN_ENDING, true);
+            }
+        }
+        tx_unlock(c);
+        link_watch(c);
+    }
+    if (how != SHUT_WR) {
+        fb_lock(&c->rx.lock);
+        c->rx.shut = true;
+        rx_unlock(c);
+        r = sys_shutdown(fd, SHUT_RD);
+        conn_wake(c, RSK_RX);
+    }
+    return r;
+}
+
+static void leave(struct fb_conn *c, int reason)
+{
+    atomic_store(&c->leave_why, (uint32_t)reason);
+    conn_todo_tx(c, TODO_LEAVE);
+    conn_todo_rx(c, TODO_LEAVE);
+    conn_serve(c);
+}
+
+static bool settle(struct fb_conn *c, uint64_t until)
+{
+    for (;;) {
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        struct timespec ts = {0, 500000};
+
+        conn_mail(c);
+        if (c->fd >= 0) {
+            fb_lock(&c->rx.lock);
+            atomic_store(&c->anchor_news, 1);
+            rx_anchor(c, c->fd);
+            rx_unlock(c);
+        }
+        conn_todo_tx(c, TODO_PUSH);
+        conn_serve(c);
+        if (is_plain(c) || c->fd < 0)
+            return true;
+        /* The peer has ended: nothing more will come, and the kernel tells the application. */
+        if (c->rx.end != 1 && c->tx.state == TX_T)
+            return true;
+        if (sys_now() >= until)
+            return false;
+        sys_ppoll(&p, c->rx.state == RX_t ? 0 : 1, &ts, NULL);
+    }
+}
+
+void fb_pin(struct fb_stream *s, int reason, bool wait)
+{
+    struct fb_conn *c = conn_of(s);
+
+    conn_set(c, CF_PINNED);
+    if (!conn_flag(c, CF_LINKED) || (is_plain(c) && !c->tx.want)) {
+        conn_reason(c, reason);
+        return;
+    }
+    leave(c, reason);
+    if (wait && !settle(c, sys_now() + WAIT_NS))
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
+                 cfg_reason_name(reason));
+    conn_reason(c, reason);
+    link_release(c);
+}
+
+struct everyone {
+    int reason;
+    bool pin_shared;
+    uint64_t until;
+};
+
+static void leave_first(struct fb_conn *c, void *arg)
+{
+    struct everyone *e = arg;
+
+    if (e->pin_shared) {
+        conn_set(c, CF_PINNED | CF_SHARED);
+        if (!conn_flag(c, CF_LINKED) && c->s.pub->reason == RSN_NEW)
+            conn_reason(c, RSN_SHARED);
+    }
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED))
+        leave(c, e->reason);
+}
+
+static void leave_wait(struct fb_conn *c, void *arg)
+{
+    struct everyone *e = arg;
+
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) && !settle(c, e->until))
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
+                 cfg_reason_name(e->reason));
+}
+
+void fb_leave_all(int reason, bool pin_shared)
+{
+    struct everyone e = {reason, pin_shared, 0};
+
+    conn_each(leave_first, &e);
+    e.until = sys_now() + WAIT_NS;
+    conn_each(leave_wait, &e);
+}
+
+static void end_first(struct fb_conn *c, void *arg)
+{
+    (void)arg;
+    conn_set(c, CF_PINNED);
+    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED))
+        return;
+    fb_lock(&c->tx.lock);
+    if (c->tx.state != TX_T) {
+        c->tx.frame_flags |= FF_FIN | (conn_flag(c, CF_SHARED) ? 0 : FF_CLOSED);
+        tx_leave(c, RSN_ENDING, true);
+    }
+    tx_unlock(c);
+}
+
+/* The residue must be in the kernel, and the peer's frames out of it: a socket that the kernel closes
+ * with unread bytes is reset, and a reset can cost the peer our last bytes. */
+static void end_wait(struct fb_conn *c, void *arg)
+{
+    uint64_t until = *(uint64_t *)arg;
+
+    if (!conn_flag(c, CF_LINKED))
+        return;
+    while (c->fd >= 0 && sys_now() < until) {
+        bool done;
+
+        fb_lock(&c->tx.lock);
+        done = tx_push(c) || c->tx.state == TX_T;
+        tx_unlock(c);
+        fb_lock(&c->rx.lock);
+        atomic_store(&c->anchor_news, 1);
+        rx_anchor(c, c->fd);
+        rx_unlock(c);
+        if (done && (!conn_flag(c, CF_LINGER)))
+            return;
+        if (done && !conn_lingers(c))
+            return;
+        {
+            struct timespec ts = {0, 200000};
+            struct pollfd p = {.fd = c->fd, .events = done ? POLLIN : POLLIN | POLLOUT};
+
+            sys_ppoll(&p, done ? 0 : 1, &ts, NULL);
+        }
+    }
+}
+
+void fb_exit(void)
+{
+    uint64_t until = sys_now() + EXIT_NS;
+
+    conn_each(end_first, NULL);
+    conn_each(end_wait, &until);
+    fb_pub_remove();
+}

@@ -1,0 +1,158 @@
+/*
+ * linger.c - after the application has closed: the residue goes into TCP, then FIN,
+ * and the peer's frames are taken out of the socket so that the kernel's close does
+ * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
+ * ours has arrived), at the peer's end, or after a minute. Progress thread.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/log.h"
+#include "rsock/loop.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <string.h>
+
+#define LINGER_NS 60000000000ull /* the kernel's tcp_fin_timeout */
+#define PAUSE_FIRST 500000ull
+#define PAUSE_MOST 100000000ull
+
+/* tcp_states.h, which is the kernel's own */
+enum { TCPS_ESTABLISHED = 1, TCPS_FIN_WAIT1 = 4, TCPS_CLOSE_WAIT = 8, TCPS_LAST_ACK = 9, TCPS_CLOSING = 11 };
+
+static bool kernel_waits(int fd)
+{
+    struct tcp_info ti;
+    socklen_t len = sizeof(ti);
+
+    memset(&ti, 0, sizeof(ti));
+    if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
+        return false;
+    switch (ti.tcpi_state) {
+    case TCPS_ESTABLISHED:
+    case TCPS_FIN_WAIT1:
+    case TCPS_CLOSE_WAIT:
+    case TCPS_LAST_ACK:
+    case TCPS_CLOSING:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool conn_lingers(struct fb_conn *c)
+{
+    int fd = c->fd;
+
+    return fd >= 0 && (c->tx.state != TX_T || (c->rx.end == 1 && kernel_waits(fd)));
+}
+
+/* Takes what lies in the socket: frames are ours, application bytes mean that the peer writes to a
+ * closed socket. Returns false when the connection must be reset, as TCP would. */
+static bool strip(struct fb_conn *c, bool *ended)
+{
+    char scratch[512];
+    struct iovec v = {scratch, sizeof(scratch)};
+    ssize_t n;
+
+    *ended = false;
+    fb_lock(&c->rx.lock);
+    if (c->rx.state == RX_r || c->rx.state == RX_q2) {
+        atomic_store(&c->anchor_news, 1);
+        if (!c->rail)
+            rx_anchor(c, c->fd);
+    }
+    n = rx_try(c, c->fd, &v, 1, 0);
+    rx_unlock(c);
+    if (n == -EAGAIN)
+        return true;
+    *ended = n <= 0;
+    return n <= 0;
+}
+
+static void finish(struct fb_conn *c, bool reset)
+{
+    int fd;
+
+    if (c->watch) {
+        rsk_unwatch(c->watch);
+        c->watch = NULL;
+        fb_put(&c->s);
+    }
+    fb_lock(&c->tx.lock);
+    fb_lock(&c->rx.lock);
+    fd = c->fd;
+    c->fd = -1;
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_LINGER);
+    rx_unlock(c);
+    tx_unlock(c);
+    if (fd >= 0 && reset) {
+        struct linger l = {1, 0};
+
+        sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+    }
+    if (fd >= 0)
+        sys_close(fd);
+    log_debug("stream %u: closed%s", c->slot, reset ? " with a reset" : "");
+    link_no_timer(c);
+    if (c->rail)
+        link_release(c);
+}
+
+static void linger_step(struct fb_conn *c);
+
+static void linger_timer(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    link_timer_fired(c);
+    linger_step(c);
+    fb_put(&c->s);
+}
+
+static void linger_step(struct fb_conn *c)
+{
+    bool ended = false, drained;
+
+    if (!conn_flag(c, CF_LINGER) || c->fd < 0) {
+        /* Reset or plain at close: nothing to wait for. */
+        finish(c, false);
+        return;
+    }
+    if (!c->linger_until) {
+        c->linger_until = sys_now() + LINGER_NS;
+        c->linger_pause = PAUSE_FIRST;
+    }
+    conn_mail(c);
+    fb_lock(&c->tx.lock);
+    drained = tx_push(c) || c->tx.state == TX_T;
+    tx_unlock(c);
+    if (!strip(c, &ended)) {
+        finish(c, true);
+        return;
+    }
+    if ((drained && (ended || !kernel_waits(c->fd))) || sys_now() > c->linger_until) {
+        finish(c, !drained);
+        return;
+    }
+    link_watch(c);
+    link_timer(c, c->linger_pause, linger_timer);
+    if (c->linger_pause < PAUSE_MOST)
+        c->linger_pause *= 2;
+}
+
+static void linger_job(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_LINGER_JOB);
+    if (conn_flag(c, CF_CLOSED))
+        linger_step(c);
+    fb_put(&c->s);
+}
+
+void link_linger(struct fb_conn *c)
+{
+    if (conn_set(c, CF_LINGER_JOB))
+        link_post(c, linger_job);
+}

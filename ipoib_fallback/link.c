@@ -1,0 +1,263 @@
+/*
+ * link.c - a rail's life beside its stream: watching the anchor while it must be
+ * watched, serving what other threads may not, giving the rail back. Everything here
+ * runs on the progress thread; other threads post.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/log.h"
+#include "rsock/loop.h"
+
+void link_post(struct fb_conn *c, void (*fn)(void *))
+{
+    fb_get(&c->s);
+    if (rsk_loop_post(fn, c) < 0)
+        fb_put(&c->s);
+}
+
+void link_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
+{
+    if (c->timer) {
+        rsk_timer_cancel(c->timer);
+        c->timer = NULL;
+    } else {
+        fb_get(&c->s);
+    }
+    c->timer = rsk_timer_add(ns, fn, c);
+    if (!c->timer)
+        fb_put(&c->s);
+}
+
+void link_timer_fired(struct fb_conn *c)
+{
+    c->timer = NULL;
+}
+
+void link_no_timer(struct fb_conn *c)
+{
+    if (c->timer) {
+        rsk_timer_cancel(c->timer);
+        c->timer = NULL;
+        fb_put(&c->s);
+    }
+}
+
+/* ---- serving for threads that must not ---- */
+
+static void serve_job(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_SERVE);
+    conn_mail(c);
+    conn_serve(c);
+    link_watch(c);
+    fb_put(&c->s);
+}
+
+void link_serve(struct fb_conn *c)
+{
+    if (conn_set(c, CF_SERVE))
+        link_post(c, serve_job);
+}
+
+/* ---- the anchor ---- */
+
+static bool anchor_needed(struct fb_conn *c)
+{
+    switch ((enum fb_rx_state)c->rx.state) {
+    case RX_r:
+    case RX_q2:
+    case RX_sk:
+    case RX_f2:
+        return true;
+    default:
+        break;
+    }
+    switch ((enum fb_tx_state)c->tx.state) {
+    case TX_W2:
+    case TX_L1:
+    case TX_L2:
+    case TX_L3:
+        return true;
+    default:
+        return conn_flag(c, CF_LINGER);
+    }
+}
+
+static void anchor_event(void *arg, uint32_t events)
+{
+    struct fb_conn *c = arg;
+    unsigned wake = 0;
+
+    fb_get(&c->s);
+    if (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP))
+        atomic_fetch_or(&c->anchor_bits, events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP));
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
+        atomic_store(&c->anchor_news, 1);
+        conn_todo_rx(c, TODO_ANCHOR);
+        wake |= RSK_RX;
+    }
+    if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
+        conn_todo_tx(c, TODO_PUSH);
+        wake |= RSK_TX;
+    }
+    conn_serve(c);
+    conn_wake(c, wake);
+    if (conn_flag(c, CF_LINGER))
+        link_linger(c);
+    fb_put(&c->s);
+}
+
+static void look_again(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    link_timer_fired(c);
+    conn_todo_rx(c, TODO_ANCHOR);
+    conn_serve(c);
+    fb_put(&c->s);
+}
+
+static void watch_job(void *arg)
+{
+    struct fb_conn *c = arg;
+    bool needed;
+    int fd;
+
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_WATCH);
+    needed = anchor_needed(c);
+    fd = c->fd;
+    if (c->watch && (!needed || c->watch_fd != fd)) {
+        rsk_unwatch(c->watch);
+        c->watch = NULL;
+        fb_put(&c->s);
+    }
+    if (needed && !c->watch && fd >= 0) {
+        /* Edge-triggered, and an edge for what is there already: nothing is missed. */
+        fb_get(&c->s);
+        c->watch_fd = fd;
+        c->watch = rsk_watch_fd(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, true, anchor_event, c);
+        if (!c->watch)
+            fb_put(&c->s);
+    }
+    if (!needed && c->rx.state == RX_gS && c->rdv == RDV_PROVED && c->rx.must_see_n)
+        link_timer(c, 1000000, look_again);
+    fb_put(&c->s);
+}
+
+void link_watch(struct fb_conn *c)
+{
+    if (conn_set(c, CF_WATCH))
+        link_post(c, watch_job);
+}
+
+/* ---- giving the rail back ---- */
+
+static void destroy_when_unused(void *arg)
+{
+    struct rsk_rail *rail = arg;
+
+    /* Waiters that look at the rail without a lock leave soon: they were woken. */
+    if (atomic_load(&rail->refs) && rsk_timer_add(200000, destroy_when_unused, rail))
+        return;
+    rail->wire->destroy(rail);
+}
+
+static void detach(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->rail;
+
+    fb_lock(&c->watch_lock);
+    c->rail = NULL;
+    fb_unlock(&c->watch_lock);
+    rail->owner = NULL;
+}
+
+/* Is the ring's memory still wanted by this half? tx and rx lock held. */
+static bool tx_done(struct fb_conn *c)
+{
+    return c->tx.state == TX_T || c->tx.state == TX_FX || (c->tx.state == TX_L1 && c->tx.owed);
+}
+
+static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
+{
+    switch ((enum fb_rx_state)c->rx.state) {
+    case RX_r:
+    case RX_q2:
+        if (rail->failed && c->rx.end == 1 && !c->rx.frozen)
+            c->rx.V = rail->wire->rx_freeze(rail);
+        return c->s.pub->rx >= c->rx.V && (rail->failed || c->rx.end != 1 || c->rx.frozen);
+    case RX_sk:
+        return c->s.pub->rx >= c->rx.V;
+    default:
+        return true;
+    }
+}
+
+static void release_job(void *arg)
+{
+    struct fb_conn *c = arg;
+    struct rsk_rail *rail;
+    bool end = false, failed = false, was_on;
+
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_RELEASE);
+    fb_lock(&c->tx.lock);
+    fb_lock(&c->rx.lock);
+    rail = c->rail;
+    was_on = c->tx.on_rail || c->rx.on_rail;
+    if (rail) {
+        failed = rail->failed != 0;
+        end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->rdv == RDV_NONE ||
+              (was_on && c->tx.state != TX_R && c->rx.state != RX_r);
+        end = end && (c->fd < 0 || (tx_done(c) && rx_done(c, rail)));
+        if (end) {
+            detach(c);
+            c->tx.want = false;
+            if (c->tx.state == TX_T)
+                atomic_store(&c->s.tx_gate, c->tx.fin && !c->tx.fin_done);
+            c->rdv = RDV_NONE;
+        }
+    }
+    rx_unlock(c);
+    tx_unlock(c);
+    if (end) {
+        conn_wake(c, RSK_FAIL | FB_EV_STATE);
+        log_info("stream %u: the rail is given back%s", c->slot, failed ? " (it had failed)" : "");
+        if (!failed) {
+            struct rsk_msg m = {.type = FM_BYE, .epoch = c->epoch};
+
+            rail->wire->ctl_send(rail, &m);
+        }
+        rail->wire->kill(rail, RSN_PEER_LEFT);
+        destroy_when_unused(rail);
+        if (c->timer)
+            link_no_timer(c);
+        if (!conn_flag(c, CF_CLOSED | CF_PINNED))
+            rdv_again(c, failed ? RSN_RAIL_FAILED : RSN_PEER_LEFT);
+        fb_put(&c->s); /* the rail's */
+    }
+    fb_put(&c->s);
+}
+
+void link_release(struct fb_conn *c)
+{
+    if (c->rail && conn_set(c, CF_RELEASE))
+        link_post(c, release_job);
+}
+
+void link_end(struct fb_conn *c, int reason)
+{
+    struct rsk_rail *rail = c->rail;
+
+    if (!rail)
+        return;
+    conn_reason(c, reason);
+    c->rdv = RDV_NONE;
+    if (!rail->failed)
+        rail->wire->kill(rail, reason);
+    conn_todo_tx(c, TODO_FAIL);
+    conn_todo_rx(c, TODO_FAIL);
+    conn_serve(c);
+    link_release(c);
+}

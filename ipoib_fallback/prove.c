@@ -1,0 +1,207 @@
+/*
+ * prove.c - a new rail is taken over and both ends prove that they share the TCP
+ * stream (DESIGN section 6), before anything is announced or written. Progress
+ * thread.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/log.h"
+#include "rsock/loop.h"
+
+#include <string.h>
+
+#define HELLO_NS 3000000000ull
+
+static bool proof(struct fb_conn *c, uint8_t role, uint8_t out[16])
+{
+    bool conn = c->s.role == FB_CONNECTED;
+    struct fb_proof_in in = {.nonce0 = c->nonce0,
+                             .nonce1 = c->nonce1,
+                             .up = conn ? &c->seen_tx : &c->seen_rx,
+                             .down = conn ? &c->seen_rx : &c->seen_tx,
+                             .up_at = c->hello_up - 1,
+                             .down_at = c->hello_down - 1,
+                             .role = role};
+
+    return fb_proof(&in, out);
+}
+
+static void refuse(struct fb_conn *c, int reason)
+{
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m = {.type = FM_REFUSED, .reason = (uint16_t)reason, .epoch = c->epoch};
+
+    rail->wire->ctl_send(rail, &m);
+    log_info("stream %u: the rail is refused: %s", c->slot, cfg_reason_name(reason));
+    link_end(c, reason);
+}
+
+static void proved(struct fb_conn *c)
+{
+    link_no_timer(c);
+    c->rdv = RDV_PROVED;
+    c->rdv_tries = 0;
+    conn_reason(c, RSN_NONE);
+    log_info("stream %u: the peer is proved", c->slot);
+    fb_lock(&c->tx.lock);
+    if (!conn_flag(c, CF_PINNED | CF_CLOSED) && !c->tx.fin) {
+        c->tx.want = true;
+        atomic_store(&c->s.tx_gate, 1);
+    }
+    tx_unlock(c);
+}
+
+static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
+{
+    struct rsk_msg out = {.type = FM_HELLO_ACK, .word = FB_FEATURES, .epoch = m->epoch};
+    struct rsk_rail *rail = c->rail;
+
+    c->epoch = m->epoch;
+    memcpy(c->nonce0, m->data, 16);
+    if (sys_getrandom(c->nonce1, 16) != 16) {
+        refuse(c, RSN_NO_MEMORY);
+        return;
+    }
+    c->hello_up = (uint8_t)(fb_checkpoint_common((uint32_t)m->a, c->seen_rx.valid) + 1);
+    c->hello_down = (uint8_t)(fb_checkpoint_common((uint32_t)m->b, c->seen_tx.valid) + 1);
+    out.a = c->hello_up;
+    out.b = c->hello_down;
+    memcpy(out.data, c->nonce1, 16);
+    if (!proof(c, 1, out.data + 16)) {
+        refuse(c, RSN_NOT_YET); /* too little has passed for a proof */
+        return;
+    }
+    if (rail->wire->ctl_send(rail, &out) < 0)
+        link_end(c, RSN_RAIL_FAILED);
+}
+
+static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
+{
+    struct rsk_msg out = {.type = FM_PROVED, .epoch = c->epoch};
+    struct rsk_rail *rail = c->rail;
+    uint8_t want[16];
+
+    memcpy(c->nonce1, m->data, 16);
+    c->hello_up = (uint8_t)m->a;
+    c->hello_down = (uint8_t)m->b;
+    if (m->a > FB_CHECKPOINTS || m->b > FB_CHECKPOINTS || !proof(c, 1, want) ||
+        !fb_same(want, m->data + 16, 16)) {
+        refuse(c, RSN_PROOF);
+        return;
+    }
+    proof(c, 0, out.data);
+    if (rail->wire->ctl_send(rail, &out) < 0)
+        link_end(c, RSN_RAIL_FAILED);
+    else
+        proved(c);
+}
+
+static void hello_job(void *arg)
+{
+    struct fb_conn *c = arg;
+    struct rsk_msg m;
+    uint8_t want[16];
+    bool due;
+
+    fb_lock(&c->ctl_lock);
+    due = c->mail.hello_due;
+    m = c->mail.hello;
+    c->mail.hello_due = false;
+    fb_unlock(&c->ctl_lock);
+    if (!due || !c->rail) {
+        fb_put(&c->s);
+        return;
+    }
+    switch (m.type) {
+    case FM_HELLO:
+        if (c->s.role == FB_ACCEPTED && c->rdv == RDV_HELLO)
+            from_connecting(c, &m);
+        break;
+    case FM_HELLO_ACK:
+        if (c->s.role == FB_CONNECTED && c->rdv == RDV_HELLO && m.epoch == c->epoch)
+            from_accepting(c, &m);
+        break;
+    case FM_PROVED:
+        if (c->s.role != FB_ACCEPTED || c->rdv != RDV_HELLO || m.epoch != c->epoch)
+            break;
+        if (proof(c, 0, want) && fb_same(want, m.data, 16))
+            proved(c);
+        else
+            refuse(c, RSN_PROOF);
+        break;
+    case FM_REFUSED:
+        atomic_store(&c->s.pub->peer_reason, m.reason);
+        link_end(c, m.reason < 64 && m.reason ? m.reason : RSN_PEER_REFUSED);
+        break;
+    default: /* FM_BYE: the other end has given the rail back */
+        link_end(c, RSN_PEER_LEFT);
+        break;
+    }
+    fb_put(&c->s);
+}
+
+void link_hello(struct fb_conn *c)
+{
+    link_post(c, hello_job);
+}
+
+static void hello_late(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    link_timer_fired(c);
+    if (c->rdv == RDV_HELLO)
+        link_end(c, RSN_RDV_TIMEOUT);
+    fb_put(&c->s);
+}
+
+/* A new epoch begins only with both halves plain; what the last one left in the halves goes. */
+bool link_up(struct fb_conn *c, struct rsk_rail *rail)
+{
+    bool ok = false;
+
+    fb_lock(&c->tx.lock);
+    fb_lock(&c->rx.lock);
+    if (!c->rail && c->tx.state == TX_T && (c->rx.state == RX_t || c->rx.state == RX_gS) &&
+        c->rx.end == 1 && !conn_flag(c, CF_PINNED | CF_CLOSED) && !c->tx.fin) {
+        fb_get(&c->s); /* the rail's, until release */
+        conn_settings(c);
+        conn_set(c, CF_LINKED);
+        c->tx.on_rail = c->rx.on_rail = c->tx.later = c->tx.owed = c->tx.echoed = false;
+        c->tx.tries = 0;
+        c->tx.not_before = 0;
+        c->rx.frozen = c->rx.handed = false;
+        atomic_store(&c->tx_todo, 0);
+        atomic_store(&c->rx_todo, 0);
+        atomic_store(&c->anchor_bits, 0);
+        fb_lock(&c->ctl_lock);
+        memset(&c->mail, 0, sizeof(c->mail));
+        fb_unlock(&c->ctl_lock);
+        rail->notify = conn_notify;
+        rail->owner = c;
+        fb_lock(&c->watch_lock);
+        c->rail = rail;
+        fb_unlock(&c->watch_lock);
+        c->rdv = RDV_HELLO;
+        ok = true;
+    }
+    rx_unlock(c);
+    tx_unlock(c);
+    if (!ok)
+        return false;
+    link_timer(c, HELLO_NS, hello_late);
+    if (c->s.role == FB_CONNECTED) {
+        struct rsk_msg m = {.type = FM_HELLO, .word = FB_FEATURES};
+
+        m.epoch = ++c->epoch;
+        m.a = c->seen_tx.valid;
+        m.b = c->seen_rx.valid;
+        if (sys_getrandom(c->nonce0, 16) == 16)
+            memcpy(m.data, c->nonce0, 16);
+        if (rail->wire->ctl_send(rail, &m) < 0)
+            link_end(c, RSN_RAIL_FAILED);
+    }
+    /* A message may have come before notify was set. */
+    link_serve(c);
+    return true;
+}

@@ -1,0 +1,146 @@
+/*
+ * pubfile.c - see pubfile.h. The file is sparse and is given its blocks before it is
+ * touched, because a write into a hole of a full tmpfs is SIGBUS.
+ */
+#include "ipoib_fallback/pubfile.h"
+
+#include "config/log.h"
+#include "rsock/sys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define WHOLE (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
+
+static struct fb_pub_file *file;
+static int file_fd = -1;
+static char file_path[64];
+
+static size_t read_small(const char *path, char *buf, size_t size)
+{
+    int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    ssize_t n = fd < 0 ? 0 : sys_read(fd, buf, size - 1);
+
+    if (fd >= 0)
+        sys_close(fd);
+    buf[n > 0 ? n : 0] = 0;
+    return n > 0 ? (size_t)n : 0;
+}
+
+static void describe(struct fb_pub_file *f)
+{
+    char stat[512], *p;
+    size_t n = read_small("/proc/self/comm", f->program, sizeof(f->program));
+
+    while (n > 0 && f->program[n - 1] == '\n')
+        f->program[--n] = 0;
+    read_small("/proc/self/stat", stat, sizeof(stat));
+    p = strrchr(stat, ')'); /* the name may hold spaces; fields are counted after it */
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    f->start_time = p ? strtoull(p + 1, NULL, 10) : 0;
+    f->pid = (uint32_t)sys_getpid();
+    f->version = FB_PUB_VERSION;
+    f->magic = FB_PUB_MAGIC;
+}
+
+/* The directory must be ours alone: another user may have made one of that name before. */
+static int open_file(void)
+{
+    char dir[48];
+    unsigned uid = sys_geteuid();
+    int dirfd, fd;
+    struct stat st;
+
+    snprintf(dir, sizeof(dir), FB_PUB_DIR, uid);
+    snprintf(file_path, sizeof(file_path), "%s/%d", dir, sys_getpid());
+    SYS6(SYS_mkdirat, AT_FDCWD, dir, 0700, 0, 0, 0);
+    dirfd = sys_open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (dirfd < 0)
+        return dirfd;
+    fd = -1;
+    if (fstat(dirfd, &st) == 0 && st.st_uid == uid && (st.st_mode & 0777) == 0700) {
+        const char *name = strrchr(file_path, '/') + 1;
+
+        SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
+        fd = (int)SYS6(SYS_openat, dirfd, name,
+                       O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
+    }
+    sys_close(dirfd);
+    return sys_hide_fd(fd);
+}
+
+bool fb_pub_grow(uint32_t n)
+{
+    size_t need = sizeof(struct fb_pub_file) + (size_t)n * sizeof(struct fb_pub);
+
+    if (!file) {
+        void *p = MAP_FAILED;
+
+        file_fd = open_file();
+        if (file_fd >= 0 && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
+            p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
+        if (p != MAP_FAILED && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0) {
+            munmap(p, WHOLE);
+            p = MAP_FAILED;
+        }
+        if (p == MAP_FAILED) {
+            if (file_fd >= 0) {
+                sys_close(file_fd);
+                sys_unlink(file_path);
+            }
+            file_fd = -1;
+            log_warn("%s cannot be made: railsock stat does not show this process", file_path);
+            p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (p == MAP_FAILED)
+                return false;
+        }
+        file = p;
+        describe(file);
+    } else if (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0) {
+        return false;
+    }
+    file->nslots = n;
+    return true;
+}
+
+struct fb_pub *fb_pub_slot(uint32_t slot)
+{
+    return &file->slot[slot];
+}
+
+void fb_pub_closed(const struct fb_pub *p)
+{
+    unsigned reason = p->reason;
+
+    atomic_fetch_add(&file->closed, 1);
+    if (p->boarded_at)
+        atomic_fetch_add(&file->closed_boarded, 1);
+    else if (reason < 64)
+        atomic_fetch_add(&file->closed_by_reason[reason], 1);
+    atomic_fetch_add(&file->closed_tx, p->tx);
+    atomic_fetch_add(&file->closed_rx, p->rx);
+    atomic_fetch_add(&file->closed_rail_tx, p->rail_tx);
+    atomic_fetch_add(&file->closed_rail_rx, p->rail_rx);
+}
+
+void fb_pub_remove(void)
+{
+    if (file_fd >= 0)
+        sys_unlink(file_path);
+}
+
+void fb_pub_forget(void)
+{
+    if (file) {
+        munmap(file, WHOLE);
+        if (file_fd >= 0)
+            sys_close(file_fd);
+    }
+    file = NULL;
+    file_fd = -1;
+}

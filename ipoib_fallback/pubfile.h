@@ -1,0 +1,25 @@
+/*
+ * pubfile.h - the file that shows this process's connections (pub.h), made when the
+ * first connection is tracked.
+ */
+#ifndef FB_PUBFILE_H
+#define FB_PUBFILE_H
+
+#include "ipoib_fallback/pub.h"
+
+#include <stdbool.h>
+
+#define FB_MAX_STREAMS (256u * 1024)
+
+/* Room for slots [0, n). False: no memory. Where the file cannot be had (no /dev/shm, a chroot, no
+ * space) the memory is anonymous and stat does not see it. Under the registry lock. */
+bool fb_pub_grow(uint32_t n);
+struct fb_pub *fb_pub_slot(uint32_t slot);
+/* Adds the connection to the sums of closed ones. */
+void fb_pub_closed(const struct fb_pub *);
+/* Removes the file: the process ends. */
+void fb_pub_remove(void);
+/* Forked child: the next grow makes a file of its own. */
+void fb_pub_forget(void);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * rdv.c - the rendezvous: when a stream is worth a rail, the accepting end makes
+ * itself reachable and the connecting end asks, first by shared memory, then by
+ * RDMA. Answers that mean "not now" are asked again later and later; peers that do not
+ * answer at all are remembered. Progress thread, except rdv_ask.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/env.h"
+#include "config/log.h"
+#include "rsock/loop.h"
+#include "rsock/shard.h"
+
+#include <string.h>
+
+#define RETRY_FIRST 5000000ull
+#define RETRY_MOST 60000000000ull
+#define HOLD_FIRST 1000000000ull
+
+/* Peers whose RDMA side gave no answer: each question costs seconds of waiting for packets. */
+#define SILENT 64
+static struct silent {
+    uint8_t family, addr[16];
+    uint64_t until, pause;
+} silent_peers[SILENT];
+
+static struct silent *silent_slot(const struct rsk_tuple *t)
+{
+    uint32_t h = t->family;
+
+    for (unsigned i = 0; i < sizeof(t->dst); i++)
+        h = h * 31 + t->dst[i];
+    return &silent_peers[h % SILENT];
+}
+
+static bool is_silent(const struct rsk_tuple *t)
+{
+    struct silent *s = silent_slot(t);
+
+    return s->family == t->family && memcmp(s->addr, t->dst, 16) == 0 && sys_now() < s->until;
+}
+
+static void note_answer(const struct rsk_tuple *t, int reason)
+{
+    struct silent *s = silent_slot(t);
+    bool same = s->family == t->family && memcmp(s->addr, t->dst, 16) == 0;
+
+    if (reason != RSN_RDV_TIMEOUT && reason != RSN_NO_PEER_LIB) {
+        if (same)
+            s->family = 0;
+        return;
+    }
+    if (!same) {
+        s->family = t->family;
+        memcpy(s->addr, t->dst, 16);
+        s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
+    } else if (s->pause < RETRY_MOST) {
+        s->pause *= 2;
+    }
+    s->until = sys_now() + s->pause;
+}
+
+static void attempt(struct fb_conn *c);
+
+static void retry_timer(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    link_timer_fired(c);
+    attempt(c);
+    fb_put(&c->s);
+}
+
+/* Does it make sense to ask again? */
+static bool passing(int reason)
+{
+    switch (reason) {
+    case RSN_NOT_YET:
+    case RSN_NOT_MINE:
+    case RSN_NO_PEER_LIB:
+    case RSN_RDV_TIMEOUT:
+    case RSN_RAIL_FAILED:
+    case RSN_DEVICE_GONE:
+    case RSN_BUDGET:
+    case RSN_NO_MEMORY:
+    case RSN_PEER_LEFT:
+    case RSN_NOT_ESTABLISHED:
+    case RSN_PEER_REFUSED:
+    case RSN_LIMIT_FD:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void rdv_again(struct fb_conn *c, int reason)
+{
+    uint64_t pause = RETRY_FIRST;
+
+    conn_reason(c, reason);
+    if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
+        return;
+    for (uint32_t i = 0; i < c->rdv_tries && pause < RETRY_MOST; i++)
+        pause *= 3;
+    c->rdv_tries++;
+    if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT) {
+        /* Hold-down: a rail that fails again and again must not cost more than it gives. */
+        pause = HOLD_FIRST << (c->holds < 6 ? c->holds : 6);
+        c->holds++;
+    }
+    atomic_fetch_add(&c->s.pub->retries, 1);
+    link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
+}
+
+static void got_rail(struct fb_conn *c, struct rsk_rail *rail)
+{
+    if (link_up(c, rail))
+        return;
+    rail->wire->kill(rail, RSN_ENDING);
+    rail->wire->destroy(rail);
+    rdv_again(c, RSN_NOT_YET);
+}
+
+static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
+{
+    struct fb_conn *c = owner;
+
+    c->rdv = RDV_NONE;
+    note_answer(&c->tuple, reason);
+    log_info("stream %u: verbs rendezvous: %s", c->slot, cfg_reason_name(reason));
+    if (rail)
+        got_rail(c, rail);
+    else
+        rdv_again(c, reason);
+    fb_put(&c->s);
+}
+
+static struct rsk_shard *shard_for(struct fb_conn *c)
+{
+    struct rsk_shard *s = atomic_load(&c->prefer);
+
+    return s ? s : rsk_shard_common();
+}
+
+static void ask_verbs(struct fb_conn *c)
+{
+    int reason;
+
+    if (is_silent(&c->tuple)) {
+        rdv_again(c, RSN_RDV_TIMEOUT);
+        return;
+    }
+    reason = rsk_verbs_wire.usable();
+    if (reason) {
+        rdv_again(c, reason);
+        return;
+    }
+    c->rdv = RDV_ASKED;
+    fb_get(&c->s);
+    if (rsk_verbs_wire.connect(&c->tuple, shard_for(c), cfg.ring, c, verbs_done) < 0) {
+        c->rdv = RDV_NONE;
+        rdv_again(c, RSN_NO_MEMORY);
+        fb_put(&c->s);
+    }
+}
+
+static void shm_done(void *owner, struct rsk_rail *rail, int reason)
+{
+    struct fb_conn *c = owner;
+
+    c->rdv = RDV_NONE;
+    log_info("stream %u: shm rendezvous: %s", c->slot, cfg_reason_name(reason));
+    if (rail)
+        got_rail(c, rail);
+    else if (reason == RSN_OTHER_HOST && cfg.wire != CFG_WIRE_SHM)
+        ask_verbs(c);
+    else
+        rdv_again(c, reason);
+    fb_put(&c->s);
+}
+
+static void ask_shm(struct fb_conn *c)
+{
+    c->rdv = RDV_ASKED;
+    fb_get(&c->s);
+    if (rsk_shm_wire.connect(&c->tuple, shard_for(c), cfg.ring, c, shm_done) < 0) {
+        c->rdv = RDV_NONE;
+        rdv_again(c, RSN_NO_MEMORY);
+        fb_put(&c->s);
+    }
+}
+
+static void attempt(struct fb_conn *c)
+{
+    if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED))
+        return;
+    if (c->tx.state != TX_T || c->rx.state != RX_t) {
+        /* Still on the way back from the last rail; an owed frame goes with the next bytes. */
+        rdv_again(c, RSN_PEER_LEFT);
+        return;
+    }
+    if (cfg.wire == CFG_WIRE_VERBS)
+        ask_verbs(c);
+    else
+        ask_shm(c);
+}
+
+/* ---- the accepting end ---- */
+
+static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner)
+{
+    struct fb_conn *c = conn_find(t);
+    int reason = 0;
+
+    if (!c)
+        return RSN_NOT_MINE;
+    if (conn_flag(c, CF_PINNED))
+        reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
+    else if (!conn_flag(c, CF_ASKED) || c->rail || c->rdv != RDV_NONE || c->tx.state != TX_T ||
+             (c->rx.state != RX_t && c->rx.state != RX_gS) || c->rx.end != 1)
+        reason = RSN_NOT_YET;
+    if (reason) {
+        fb_put(&c->s);
+        return reason;
+    }
+    c->rdv = RDV_ASKED;
+    *shard = shard_for(c);
+    *ring = cfg.ring;
+    *owner = c;
+    return 0;
+}
+
+static void accepted(void *owner, struct rsk_rail *rail)
+{
+    struct fb_conn *c = owner;
+
+    c->rdv = RDV_NONE;
+    if (!link_up(c, rail)) {
+        rail->wire->kill(rail, RSN_ENDING);
+        rail->wire->destroy(rail);
+    }
+    fb_put(&c->s);
+}
+
+static void refused(void *owner, int reason)
+{
+    struct fb_conn *c = owner;
+
+    c->rdv = RDV_NONE;
+    conn_reason(c, reason);
+    fb_put(&c->s);
+}
+
+static const struct rsk_accept_ops accept_ops = {find, accepted, refused};
+
+static void be_reachable(struct fb_conn *c)
+{
+    int family = c->tuple.family, r = 0;
+    uint16_t port = c->tuple.dst_port;
+
+    if (cfg.wire != CFG_WIRE_VERBS)
+        r = rsk_shm_wire.listen(family, port, &accept_ops);
+    if (r < 0)
+        log_warn("port %u: no shared-memory rendezvous: error %d", port, -r);
+    if (cfg.wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
+        r = rsk_verbs_wire.listen(family, port, &accept_ops);
+        if (r < 0)
+            log_warn("port %u: no RDMA rendezvous: error %d", port, -r);
+    }
+    if (c->s.pub->reason == RSN_NEW)
+        conn_reason(c, RSN_WAIT_PEER);
+}
+
+static void begin_job(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
+        if (!conn_addresses(c)) {
+            conn_reason(c, RSN_NOT_ESTABLISHED);
+        } else if (c->tuple.src_port == c->tuple.dst_port &&
+                   memcmp(c->tuple.src, c->tuple.dst, 16) == 0) {
+            conn_set(c, CF_PINNED);
+            conn_reason(c, RSN_SELF_CONNECT);
+        } else {
+            conn_settings(c);
+            if (c->s.role == FB_ACCEPTED)
+                be_reachable(c);
+            else
+                attempt(c);
+        }
+    }
+    fb_put(&c->s);
+}
+
+void rdv_ask(struct fb_conn *c)
+{
+    int r = rsk_loop_start(cfg.uring);
+
+    if (r < 0) {
+        log_warn("the progress thread cannot be started: error %d", -r);
+        conn_reason(c, RSN_NO_MEMORY);
+        return;
+    }
+    link_post(c, begin_job);
+}

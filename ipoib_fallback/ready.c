@@ -1,0 +1,128 @@
+/*
+ * ready.c - readiness of a stream as poll(2) defines it for TCP, asked of ring and
+ * anchor as one stream. Exact: what it says holds when it returns, unless another
+ * thread reads or writes meanwhile. No system call for a half on the rail.
+ */
+#include "ipoib_fallback/stream.h"
+
+#define IN_BITS (POLLIN | POLLRDNORM)
+#define OUT_BITS (POLLOUT | POLLWRNORM)
+
+short fb_kernel_events(struct fb_stream *s, short events)
+{
+    struct fb_conn *c = conn_of(s);
+
+    switch ((enum fb_rx_state)c->rx.state) {
+    case RX_r:
+    case RX_q2:
+    case RX_sk:
+        events &= (short)~(IN_BITS | POLLRDBAND);
+        break;
+    default:
+        break;
+    }
+    switch ((enum fb_tx_state)c->tx.state) {
+    case TX_T:
+    case TX_FX:
+    case TX_W1:
+        break;
+    case TX_L1:
+        if (c->tx.owed)
+            break;
+        /* fall through */
+    default:
+        events &= (short)~(OUT_BITS | POLLWRBAND);
+    }
+    return events;
+}
+
+short fb_ready(struct fb_stream *s, int fd, short events)
+{
+    struct fb_conn *c = conn_of(s);
+    short got = 0, ask = (short)(events & ~(IN_BITS | OUT_BITS));
+    bool rail_rx = c->rx.state == RX_r, rail_tx = c->tx.state == TX_R;
+
+    if (events & IN_BITS) {
+        fb_lock(&c->rx.lock);
+        if (rx_readable(c, fd))
+            got |= events & IN_BITS;
+        rail_rx = c->rx.state == RX_r;
+        rx_unlock(c);
+    }
+    if (events & OUT_BITS) {
+        fb_lock(&c->tx.lock);
+        if (atomic_load_explicit(&c->tx_todo, memory_order_acquire))
+            tx_serve(c);
+        if (tx_can_send(c, fd))
+            got |= events & OUT_BITS;
+        rail_tx = c->tx.state == TX_R;
+        tx_unlock(c);
+    }
+    /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them. */
+    if ((!rail_rx && !rail_tx) || atomic_load_explicit(&c->anchor_bits, memory_order_acquire))
+        got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
+    return got;
+}
+
+short fb_peek_ready(struct fb_stream *s, short events)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    unsigned bits = 0;
+    short got = 0;
+
+    fb_lock(&c->watch_lock);
+    rail = c->rail;
+    if (rail)
+        rsk_rail_get(rail);
+    fb_unlock(&c->watch_lock);
+    if (!rail)
+        return 0;
+    bits = rail->wire->poll(rail);
+    rsk_rail_put(rail);
+    if (bits & RSK_CTL) {
+        conn_mail(c);
+        conn_serve(c);
+    }
+    if ((bits & (RSK_RX | RSK_FAIL)) && c->rx.state == RX_r)
+        got |= events & IN_BITS;
+    if ((bits & (RSK_TX | RSK_FAIL)) && c->tx.state == TX_R)
+        got |= events & OUT_BITS;
+    if (atomic_load_explicit(&c->anchor_news, memory_order_relaxed) && c->rx.state == RX_r)
+        got |= events & IN_BITS;
+    return got;
+}
+
+short fb_arm(struct fb_stream *s, int fd, short events)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    unsigned want = 0;
+
+    fb_lock(&c->watch_lock);
+    rail = c->rail;
+    if (rail)
+        rsk_rail_get(rail);
+    fb_unlock(&c->watch_lock);
+    if (rail) {
+        if ((events & IN_BITS) && c->rx.state == RX_r)
+            want |= RSK_RX;
+        if ((events & OUT_BITS) && c->tx.state == TX_R)
+            want |= RSK_TX;
+        if (want)
+            want = rail->wire->arm(rail, want, RSK_BY_SHARD);
+        if (rail->failed)
+            want |= RSK_FAIL;
+        rsk_rail_put(rail);
+        /* The usual case by far: the ring is empty (or full) and the anchor silent. */
+        if (!want && c->rx.state == RX_r && (!(events & OUT_BITS) || c->tx.state == TX_R) &&
+            !atomic_load(&c->anchor_news) && !atomic_load(&c->anchor_bits))
+            return 0;
+    }
+    return fb_ready(s, fd, events);
+}
+
+void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
+{
+    atomic_store(&conn_of(s)->prefer, shard);
+}

@@ -1,0 +1,402 @@
+/*
+ * rx.c - the receiving half of a stream: runs the receiver's table of switch_fsm.h
+ * and reads kernel, ring and kernel as one stream without the frames between. All
+ * functions are called with the rx lock held and none blocks.
+ *
+ * Does not write to the anchor or the tx half; what that half should do is left in tx_todo.
+ */
+#include "ipoib_fallback/rx.h"
+
+#include "config/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
+{
+    uint64_t at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+
+    fb_digest_add(&c->seen_rx, at, v, cnt, n);
+    atomic_store_explicit(&c->s.pub->rx, at + n, memory_order_relaxed);
+}
+
+void rx_count_plain(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
+{
+    c->krx += n;
+    rx_count(c, v, cnt, n);
+}
+
+/* Application bytes from the kernel, at most limit of them. */
+static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
+                           int flags)
+{
+    ssize_t n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
+
+    if (n > 0 && !(flags & MSG_PEEK)) {
+        c->krx += (uint64_t)n;
+        rx_count(c, v, cnt, (size_t)n);
+    }
+    return n;
+}
+
+static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt,
+                         uint64_t limit, int flags)
+{
+    struct iovec have[2];
+    size_t total = rail->wire->rx_peek(rail, have), done = 0, at = 0;
+    int from = 0;
+
+    if (total > limit)
+        total = (size_t)limit;
+    for (int i = 0; i < cnt && done < total; i++) {
+        size_t off = 0;
+
+        while (off < v[i].iov_len && done < total) {
+            size_t n = v[i].iov_len - off;
+
+            if (at == have[from].iov_len) {
+                from++;
+                at = 0;
+                continue;
+            }
+            if (n > have[from].iov_len - at)
+                n = have[from].iov_len - at;
+            if (n > total - done)
+                n = total - done;
+            memcpy((char *)v[i].iov_base + off, (const char *)have[from].iov_base + at, n);
+            off += n;
+            at += n;
+            done += n;
+        }
+    }
+    if (done && !(flags & MSG_PEEK)) {
+        struct fb_pub *pub = c->s.pub;
+
+        rail->wire->rx_consume(rail, done);
+        atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);
+        atomic_store_explicit(&pub->rail_rx, pub->rail_rx + done, memory_order_relaxed);
+    }
+    return (ssize_t)done;
+}
+
+/* Discards the overlap: bytes of TCP that the ring has shown already. */
+static void skip(struct fb_conn *c, int fd)
+{
+    struct fb_rx *rx = &c->rx;
+    char scratch[4096];
+
+    while (rx->skip > 0) {
+        struct iovec v = {scratch, sizeof(scratch)};
+        ssize_t n = fb_io.recv(fd, &v, 1, rx->skip, MSG_DONTWAIT);
+
+        if (n > 0) {
+            c->krx += (uint64_t)n;
+            rx->skip -= (uint64_t)n;
+            continue;
+        }
+        if (n == -EAGAIN || n == -EINTR)
+            return;
+        /* FIN or an error: clean only if nothing beyond V was ever accepted. */
+        rx->end = n == 0 ? (rx->V == rx->E ? 0 : -ECONNRESET) : (int)n;
+        rx->skip = 0;
+        return;
+    }
+}
+
+void rx_anchor(struct fb_conn *c, int fd)
+{
+    struct fb_rx *rx = &c->rx;
+
+    for (;;) {
+        struct rsk_rail *rail = c->rail;
+        struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
+        ssize_t n;
+
+        switch ((enum fb_rx_state)rx->state) {
+        case RX_gS:
+        case RX_f2:
+            if (c->s.pub->rx < rx->S || c->s.rx_in || rx_switch(c, fd) == 0)
+                return;
+            continue;
+        case RX_sk:
+            skip(c, fd);
+            if (rx->skip == 0 && rx->end == 1 && c->s.pub->rx == rx->V &&
+                (rx->handed || rx->V == rx->E))
+                rx_caught_up(c);
+            return;
+        case RX_t:
+            return;
+        default:
+            break;
+        }
+        if (rx->end != 1)
+            return;
+        atomic_store(&c->anchor_news, 0); /* before looking: later news sets it again */
+        n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
+        if (n == -EAGAIN || n == -EINTR)
+            return;
+        if (n > 0) {
+            c->krx += (uint64_t)n;
+            rx->frame_at = (uint8_t)(rx->frame_at + n);
+            if (rx->frame_at < FB_FRAME)
+                rx_to(c, RE_PART);
+            else
+                rx_take_frame(c);
+            continue;
+        }
+        /* The end before a RESUME. What the sender put on the rail and arrived is delivered. */
+        rx->V = rail ? rail->wire->rx_freeze(rail) : rx->V;
+        if (rx->frozen)
+            rx->V = c->s.pub->rx;
+        if (n < 0)
+            rx->end = (int)n;
+        else
+            rx->end = rail && rail->wire->outlives_sender && rx->frame_at == 0 && !rx->frozen
+                          ? 0
+                          : -ECONNRESET;
+        log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left", c->slot,
+                 n, (unsigned long long)(rx->V - c->s.pub->rx));
+        conn_wake(c, RSK_RX);
+        return;
+    }
+}
+
+ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_rx *rx = &c->rx;
+
+    for (;;) {
+        struct rsk_rail *rail = c->rail;
+        uint64_t at;
+        ssize_t n;
+
+        if (atomic_load_explicit(&c->rx_todo, memory_order_acquire))
+            rx_serve(c);
+        at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+        switch ((enum fb_rx_state)rx->state) {
+        case RX_t:
+            return kernel_read(c, fd, v, cnt, UINT64_MAX, flags);
+        case RX_gS:
+        case RX_f2:
+            if (rx->end != 1)
+                return rx->end;
+            if (atomic_load(&c->s.rx_in))
+                return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
+            if (at < rx->S)
+                return kernel_read(c, fd, v, cnt, rx->S - at, flags);
+            if (rx_switch(c, fd) == 0)
+                return -EAGAIN;
+            continue;
+        case RX_r:
+        case RX_q2:
+            if (rail && !rx->frozen) {
+                uint64_t limit = rx->end != 1 ? rx->V - at : UINT64_MAX;
+
+                n = ring_read(c, rail, v, cnt, limit, flags);
+                if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
+                    link_release(c);
+                if (n > 0)
+                    return n;
+            }
+            if (rx->end != 1)
+                return rx->end;
+            if (atomic_load(&c->anchor_news)) {
+                rx_anchor(c, fd);
+                continue;
+            }
+            return rx->shut ? 0 : -EAGAIN;
+        case RX_sk:
+            if (at < rx->V && rail) {
+                n = ring_read(c, rail, v, cnt, rx->V - at, flags);
+                if (n > 0)
+                    return n;
+            }
+            if (at < rx->V)
+                return rx_broken(c, "bytes that had arrived are not in the ring any more");
+            skip(c, fd);
+            if (rx->end != 1)
+                return rx->end;
+            if (rx->skip > 0)
+                return rx->shut ? 0 : -EAGAIN;
+            if (at == rx->E || rx->handed) {
+                rx_caught_up(c);
+                continue;
+            }
+            n = kernel_read(c, fd, v, cnt, rx->E - at, flags);
+            if (n == 0) {
+                rx->end = -ECONNRESET;
+                return rx->end;
+            }
+            if (n > 0 && c->s.pub->rx == rx->E)
+                rx_caught_up(c);
+            return n;
+        default:
+            return -EINVAL;
+        }
+    }
+}
+
+int rx_readable(struct fb_conn *c, int fd)
+{
+    struct fb_rx *rx = &c->rx;
+
+    for (;;) {
+        struct rsk_rail *rail = c->rail;
+        struct iovec have[2];
+        uint64_t at;
+
+        if (atomic_load_explicit(&c->rx_todo, memory_order_acquire))
+            rx_serve(c);
+        at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+        switch ((enum fb_rx_state)rx->state) {
+        case RX_gS:
+        case RX_f2:
+            if (rx->end != 1)
+                return 1;
+            if (atomic_load(&c->s.rx_in))
+                return 0;
+            if (at == rx->S) {
+                if (rx_switch(c, fd) == 0)
+                    return 0;
+                continue;
+            }
+            break;
+        case RX_r:
+        case RX_q2:
+            if (rail && !rx->frozen && rail->wire->rx_peek(rail, have) > 0 &&
+                (rx->end == 1 || at < rx->V))
+                return 1;
+            if (rx->end != 1 || rx->shut)
+                return 1;
+            if (atomic_load(&c->anchor_news)) {
+                rx_anchor(c, fd);
+                continue;
+            }
+            return 0;
+        case RX_sk:
+            if (at < rx->V || rx->shut)
+                return 1;
+            skip(c, fd);
+            if (rx->end != 1)
+                return 1;
+            if (rx->skip > 0)
+                return 0;
+            if (at == rx->E) {
+                rx_caught_up(c);
+                continue;
+            }
+            break;
+        default:
+            break;
+        }
+        return (fb_io.poll(fd, POLLIN) & (POLLIN | POLLERR | POLLHUP)) != 0;
+    }
+}
+
+/* What a plain receive that was under way when the guard went up has brought: application bytes up to
+ * S, perhaps SWITCH, RESUME, and application bytes again. The frames are taken out in place. In this
+ * buffer nothing can have been skipped: the ring was empty, because ECHO goes out only now. */
+ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
+{
+    struct fb_rx *rx = &c->rx;
+    size_t left = n, out = 0, woff = 0;
+    int w = 0;
+
+    for (int i = 0; i < cnt && left > 0; i++) {
+        char *p = v[i].iov_base;
+        size_t have = v[i].iov_len < left ? v[i].iov_len : left;
+
+        left -= have;
+        while (have > 0) {
+            uint64_t at = c->s.pub->rx;
+            size_t take = have;
+            bool frame = false;
+
+            switch ((enum fb_rx_state)rx->state) {
+            case RX_gS:
+                if (at < rx->S)
+                    take = rx->S - at < have ? (size_t)(rx->S - at) : have;
+                else if ((uint8_t)*p != rx->c)
+                    rx_to(c, RE_NOTC);
+                else
+                    frame = true;
+                break;
+            case RX_sk:
+                if (at == rx->E) {
+                    rx_caught_up(c);
+                    continue;
+                }
+                take = rx->E - at < have ? (size_t)(rx->E - at) : have;
+                break;
+            case RX_t:
+                break;
+            default:
+                frame = true;
+            }
+            if (frame) {
+                size_t want = FB_FRAME - rx->frame_at;
+
+                if (rx->end != 1)
+                    return out ? (ssize_t)out : rx->end;
+                if (take > want)
+                    take = want;
+                memcpy((char *)&rx->frame + rx->frame_at, p, take);
+                rx->frame_at = (uint8_t)(rx->frame_at + take);
+                c->krx += take;
+                if (rx->frame_at < FB_FRAME)
+                    rx_to(c, RE_PART);
+                else
+                    rx_take_frame(c);
+            } else {
+                struct iovec one = {p, take};
+                size_t done = 0;
+
+                rx_count(c, &one, 1, take);
+                c->krx += take;
+                while (done < take) { /* close the gap that a frame left */
+                    size_t room = v[w].iov_len - woff;
+                    size_t m = take - done < room ? take - done : room;
+
+                    if (m && (char *)v[w].iov_base + woff != p + done)
+                        memmove((char *)v[w].iov_base + woff, p + done, m);
+                    woff += m;
+                    done += m;
+                    if (woff == v[w].iov_len) {
+                        w++;
+                        woff = 0;
+                    }
+                }
+                out += take;
+            }
+            p += take;
+            have -= take;
+        }
+    }
+    if (rx->state == RX_sk && c->s.pub->rx == rx->E && rx->skip == 0)
+        rx_caught_up(c);
+    if (out == 0)
+        return rx->end != 1 ? rx->end : FB_RETRY;
+    return (ssize_t)out;
+}
+
+bool rx_unread(struct fb_conn *c, int fd)
+{
+    struct fb_rx *rx = &c->rx;
+    struct rsk_rail *rail = c->rail;
+    struct iovec have[2];
+    int inq = fb_io.inq(fd);
+
+    switch ((enum fb_rx_state)rx->state) {
+    case RX_t:
+        return inq > 0;
+    case RX_gS:
+        return inq > 0 && c->s.pub->rx < rx->S;
+    case RX_r:
+    case RX_q2:
+        return rail && !rx->frozen && rail->wire->rx_peek(rail, have) > 0;
+    case RX_sk:
+        return c->s.pub->rx < rx->V || (inq > 0 && (uint64_t)inq > rx->skip && c->s.pub->rx < rx->E);
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,26 @@
+/*
+ * rx.h - between rx.c and rx_frame.c: the receiving half's own parts. The rx lock
+ * is held in all of them.
+ */
+#ifndef FB_RX_H
+#define FB_RX_H
+
+#include "ipoib_fallback/stream.h"
+
+/* The only place that changes the state; returns the table's actions. */
+uint8_t rx_to(struct fb_conn *, enum fb_rx_event);
+/* The stream cannot be trusted any more: ECONNRESET after what was delivered. Returns -ECONNRESET. */
+int rx_broken(struct fb_conn *, const char *what);
+/* At S, or inside the SWITCH frame. 1: the state changed; 0: nothing to read yet; an error ends the
+ * stream (rx.end is set and 1 returned). */
+int rx_switch(struct fb_conn *, int fd);
+/* A whole frame lies in rx.frame: checks it and takes the step. 0 or -ECONNRESET. */
+int rx_take_frame(struct fb_conn *);
+/* n bytes of app data from the kernel went by. */
+void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
+/* sk: rx == E and nothing to skip: the half is plain. */
+void rx_caught_up(struct fb_conn *);
+/* ANN: may the guard go up? 0 or a reason number. */
+int rx_guard(struct fb_conn *);
+
+#endif

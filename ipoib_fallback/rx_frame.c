@@ -1,0 +1,295 @@
+/*
+ * rx_frame.c - the receiving half's frames and guard: when SWITCH may be taken out
+ * of TCP, what a frame must be, what an announcement needs. The rx lock is held.
+ */
+#include "ipoib_fallback/rx.h"
+
+#include "config/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void rx_gate_set(struct fb_conn *c)
+{
+    atomic_store(&c->s.rx_gate, c->rx.state != RX_t);
+}
+
+uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
+{
+    struct fb_step step = fb_rx_step(c->rx.state, event);
+
+    if (step.next < 0) {
+        log_error("stream %u: receiver: %s cannot happen in %s", c->slot, fb_rx_event_name(event),
+                  fb_rx_state_name(c->rx.state));
+        return 0;
+    }
+    if ((enum fb_rx_state)step.next != c->rx.state) {
+        log_debug("stream %u: receiver %s -> %s on %s", c->slot, fb_rx_state_name(c->rx.state),
+                  fb_rx_state_name((enum fb_rx_state)step.next), fb_rx_event_name(event));
+        c->rx.state = (uint8_t)step.next;
+        rx_gate_set(c);
+        conn_wake(c, RSK_RX | FB_EV_STATE);
+    }
+    return step.actions;
+}
+
+int rx_broken(struct fb_conn *c, const char *what)
+{
+    log_error("stream %u: %s: the connection is reset", c->slot, what);
+    c->rx.end = -ECONNRESET;
+    c->rx.V = c->s.pub->rx;
+    c->rx.skip = 0;
+    conn_reason(c, RSN_PEER_PROTOCOL);
+    conn_wake(c, RSK_RX);
+    return -ECONNRESET;
+}
+
+static bool frame_ours(struct fb_conn *c, uint8_t type)
+{
+    struct fb_frame *f = &c->rx.frame;
+    uint8_t tag[16];
+
+    if (f->type != type || f->version != FB_PROTO_VERSION || f->epoch != c->epoch)
+        return false;
+    if (!fb_same(f->N, c->s.role == FB_CONNECTED ? c->nonce0 : c->nonce1, 16))
+        return false;
+    fb_tag(c->nonce0, c->nonce1, f, FB_FRAME_TAGGED, tag);
+    return fb_same(tag, f->tag, 16);
+}
+
+static int take_switch(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->rx;
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m = {.type = FM_ECHO, .epoch = c->epoch};
+
+    if (!frame_ours(c, FF_SWITCH) || rx->frame.u.sw.S != rx->S)
+        return rx_broken(c, "the bytes at an announced switch are not the frame");
+    rx->V = rx->S;
+    rx->frozen = rx->handed = false;
+    rx->on_rail = true;
+    if (rail) {
+        rail->wire->rx_start(rail, rx->S);
+        atomic_store(&c->s.pub->path_rx, rail->wire->path);
+        log_info("stream %u: receiving on %s from byte %llu", c->slot, rail->where,
+                 (unsigned long long)rx->S);
+    }
+    atomic_fetch_add(&c->s.pub->switches, 1);
+    conn_boarded(c);
+    /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
+    atomic_store(&c->anchor_news, 1);
+    rx_to(c, RE_WHOLE);
+    if (rail && !rail->failed) {
+        memcpy(m.data, rx->frame.u.sw.X, 16);
+        if (rail->wire->ctl_send(rail, &m) < 0)
+            conn_todo_tx(c, TODO_FAIL);
+    }
+    link_watch(c);
+    return 0;
+}
+
+static int take_resume(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->rx;
+    struct rsk_rail *rail = c->rail;
+    uint64_t F = rx->frame.u.re.F, E = rx->frame.u.re.E, at = c->s.pub->rx;
+
+    if (!frame_ours(c, FF_RESUME))
+        return rx_broken(c, "bytes on the anchor of a boarded stream are not a frame");
+    /* Handed over: whoever reads the socket next has the stream from R on in TCP alone. */
+    rx->handed = rx->frozen;
+    if (rx->frozen)
+        rx->V = at;
+    else if (rail)
+        rx->V = rail->wire->rx_freeze(rail);
+    if (F > at || F > rx->V || rx->V > E)
+        return rx_broken(c, "a RESUME frame contradicts what has arrived");
+    rx->F = F;
+    rx->E = E;
+    rx->skip = rx->V - F;
+    rx->frozen = false;
+    if (rx->frame.flags & FF_CLOSED)
+        rx->peer_closed = true;
+    atomic_store(&c->s.pub->path_rx, FB_PATH_TCP);
+    atomic_fetch_add(&c->s.pub->switches, 1);
+    log_info("stream %u: the sender left the rail: F %llu, V %llu, E %llu, read %llu", c->slot,
+             (unsigned long long)F, (unsigned long long)rx->V, (unsigned long long)E,
+             (unsigned long long)at);
+    rx_to(c, RE_WHOLE);
+    if (rx->peer_closed)
+        atomic_fetch_or(&c->flags, CF_PINNED);
+    conn_todo_tx(c, TODO_PEER);
+    return 0;
+}
+
+int rx_take_frame(struct fb_conn *c)
+{
+    c->rx.frame_at = 0;
+    if (c->rx.state == RX_gS || c->rx.state == RX_f2)
+        return take_switch(c);
+    return take_resume(c);
+}
+
+int rx_switch(struct fb_conn *c, int fd)
+{
+    struct fb_rx *rx = &c->rx;
+
+    if (rx->state == RX_gS) {
+        uint8_t b;
+        struct iovec v = {&b, 1};
+        ssize_t n = fb_io.recv(fd, &v, 1, 1, MSG_PEEK | MSG_DONTWAIT);
+
+        if (n == -EAGAIN || n == -EINTR)
+            return 0;
+        if (n <= 0) {
+            rx->end = (int)n;
+            return 1;
+        }
+        if (b != rx->c) {
+            rx_to(c, RE_NOTC);
+            return 1;
+        }
+        /* Threads that went to sleep in the kernel before the guard are woken by these very bytes:
+         * they stay in the queue until each of them has been awake (HARD-CASES 1). */
+        if (atomic_load(&c->peekers) || !sleepers_gone(c)) {
+            link_watch(c);
+            return 0;
+        }
+    }
+    for (;;) {
+        struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
+        ssize_t n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
+
+        if (n == -EAGAIN || n == -EINTR)
+            return 0;
+        if (n <= 0) {
+            /* Nothing beyond S was accepted by a sender that did not finish the frame. */
+            rx->end = (int)n;
+            return 1;
+        }
+        c->krx += (uint64_t)n;
+        rx->frame_at = (uint8_t)(rx->frame_at + n);
+        if (rx->frame_at == FB_FRAME) {
+            rx_take_frame(c);
+            return 1;
+        }
+        rx_to(c, RE_PART);
+    }
+}
+
+void rx_caught_up(struct fb_conn *c)
+{
+    rx_to(c, RE_CAUGHT);
+    link_release(c);
+    link_watch(c);
+}
+
+/* The gate goes up first, then the calls in flight are counted; a caller counts first, then looks at
+ * the gate (fb_rx_enter): one of the two sees the other. */
+int rx_guard(struct fb_conn *c)
+{
+    uint64_t sent, received;
+    uint32_t in;
+    int reason = 0;
+
+    if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_RCVLOWAT) || c->rx.end != 1 || c->rx.peer_closed)
+        return RSN_GUARD_REFUSED;
+    atomic_store(&c->s.rx_gate, 1);
+    in = atomic_load(&c->s.rx_in);
+    if (in > 1 || atomic_load(&c->s.rx_odd) || !sleepers_collect(c) ||
+        (in == 1 && c->rx.must_see_n > 0)) {
+        reason = RSN_GUARD_REFUSED;
+    } else if (!fb_io.counters(c->fd, &sent, &received)) {
+        reason = RSN_NOT_ESTABLISHED;
+    } else if (received != c->krx && in == 0) {
+        log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
+                 (unsigned long long)received, (unsigned long long)c->krx);
+        reason = RSN_BYPASSED;
+    } else if (received < c->krx) {
+        reason = RSN_BYPASSED;
+    }
+    if (reason)
+        rx_gate_set(c);
+    return reason;
+}
+
+void rx_serve(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->rx;
+    uint32_t todo = atomic_exchange(&c->rx_todo, 0);
+    struct rsk_rail *rail = c->rail;
+
+    if (todo & TODO_MAIL) {
+        struct rsk_msg m = {.epoch = c->epoch};
+        bool ann;
+        uint64_t S;
+        uint8_t first;
+
+        fb_lock(&c->ctl_lock);
+        ann = c->mail.ann;
+        c->mail.ann = false;
+        S = c->mail.ann_S;
+        m.att = c->mail.ann_att;
+        first = c->mail.ann_c;
+        fb_unlock(&c->ctl_lock);
+        if (ann && rail) {
+            int reason = RSN_GUARD_REFUSED;
+
+            if (rx->state == RX_t)
+                reason = rx_guard(c);
+            else if (rx->state == RX_gS)
+                reason = 0;
+            if (reason == 0 && c->s.pub->rx > S)
+                reason = RSN_PEER_PROTOCOL;
+            if (reason == 0) {
+                rx->S = S;
+                rx->c = first;
+                rx->att = m.att;
+                rx_to(c, RE_ANN);
+                m.type = FM_ACK;
+            } else {
+                if (rx->state == RX_t)
+                    rx_gate_set(c);
+                m.type = FM_NAK;
+                m.reason = (uint16_t)reason;
+                log_info("stream %u: an announcement is refused: %s", c->slot,
+                         cfg_reason_name(reason));
+            }
+            rail->wire->ctl_send(rail, &m);
+        }
+    }
+    if (todo & TODO_LEAVE)
+        rx_freeze(c, (int)c->leave_why);
+    if ((todo & TODO_FAIL) && (rx->state == RX_r || rx->state == RX_q2))
+        link_release(c);
+    if (todo & TODO_ANCHOR)
+        rx_anchor(c, c->fd);
+}
+
+void rx_freeze(struct fb_conn *c, int reason)
+{
+    struct fb_rx *rx = &c->rx;
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = c->epoch, .reason = (uint16_t)reason};
+
+    if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 1)
+        return;
+    rx->frozen = true;
+    rx->V = c->s.pub->rx;
+    m.a = rx->V;
+    if (rail) {
+        rail->wire->rx_freeze(rail);
+        if (!rail->failed)
+            rail->wire->ctl_send(rail, &m);
+    }
+}
+
+void rx_unlock(struct fb_conn *c)
+{
+    for (;;) {
+        fb_unlock(&c->rx.lock);
+        if (atomic_load(&c->rx_todo) == 0 || !fb_trylock(&c->rx.lock))
+            return;
+        rx_serve(c);
+    }
+}

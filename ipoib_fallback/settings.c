@@ -1,0 +1,79 @@
+/*
+ * settings.c - the settings of a socket that matter to a stream, and what a forked child
+ * forgets.
+ */
+#include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/stream.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+void fb_set_nonblock(struct fb_stream *s, bool on)
+{
+    atomic_store(&s->nonblock, on);
+}
+
+static int option(int fd, int level, int name)
+{
+    int v = 0;
+    socklen_t len = sizeof(v);
+
+    return sys_getsockopt(fd, level, name, &v, &len) == 0 ? v : 0;
+}
+
+void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
+{
+    struct fb_conn *c = conn_of(s);
+
+    if (level == SOL_SOCKET) {
+        switch (name) {
+        case SO_RCVTIMEO:
+        case SO_SNDTIMEO:
+            atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS); /* read again before the next wait */
+            break;
+        case SO_RCVLOWAT:
+            if (option(fd, level, name) != 1)
+                fb_pin(s, RSN_OPTION, true);
+            break;
+        case SO_ATTACH_FILTER:
+        case SO_ATTACH_BPF:
+        case SO_ATTACH_REUSEPORT_CBPF:
+        case SO_ATTACH_REUSEPORT_EBPF:
+        case SO_PEEK_OFF:
+        case SO_OOBINLINE:
+        case SO_ZEROCOPY:
+        case SO_TIMESTAMPING:
+            fb_pin(s, RSN_OPTION, true);
+            break;
+        default:
+            break;
+        }
+        return;
+    }
+    if (level != IPPROTO_TCP)
+        return;
+    switch (name) {
+    case TCP_CORK:
+    case 0: /* asked by the plain path after MSG_MORE ended */
+        if (name == TCP_CORK && option(fd, level, TCP_CORK))
+            conn_set(c, CF_CORKED);
+        else
+            atomic_fetch_and(&c->flags, ~(uint32_t)CF_CORKED);
+        break;
+    case TCP_ULP:
+    case TCP_REPAIR:
+    case TCP_INQ:
+        fb_pin(s, RSN_OPTION, true);
+        break;
+    default:
+        break;
+    }
+}
+
+void fb_after_fork_child(void)
+{
+    fb_registry_forget();
+    fb_pub_forget();
+}

@@ -1,0 +1,175 @@
+/*
+ * sleepers.c - which threads sleep in the kernel's poll or select on which plain
+ * sockets: one published record per thread, read only when a stream is about to
+ * board. A record is odd while its thread sleeps.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+
+struct fb_sleeper {
+    struct fb_lock lock; /* against the memory of pfd and sets going away while it is scanned */
+    _Atomic uint32_t used, seq;
+    const struct pollfd *pfd;
+    nfds_t n;
+    const fd_set *reads, *writes;
+    int nfds;
+};
+
+#define PER_BLOCK 64
+struct block {
+    struct block *next;
+    struct fb_sleeper s[PER_BLOCK];
+};
+
+static struct block *_Atomic blocks; /* only ever added to */
+static __thread struct fb_sleeper *mine;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void thread_ended(void *arg)
+{
+    struct fb_sleeper *s = arg;
+
+    atomic_store(&s->used, 0);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&key, thread_ended);
+}
+
+static struct fb_sleeper *claim(void)
+{
+    struct block *b;
+
+    pthread_once(&once, make_key);
+    for (;;) {
+        for (b = atomic_load(&blocks); b; b = b->next)
+            for (int i = 0; i < PER_BLOCK; i++) {
+                uint32_t free = 0;
+
+                if (atomic_compare_exchange_strong(&b->s[i].used, &free, 1)) {
+                    pthread_setspecific(key, &b->s[i]);
+                    return &b->s[i];
+                }
+            }
+        b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (b == MAP_FAILED)
+            return NULL;
+        b->next = atomic_load(&blocks);
+        while (!atomic_compare_exchange_weak(&blocks, &b->next, b))
+            ;
+    }
+}
+
+static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void *r, const void *w,
+                                  int nfds)
+{
+    struct fb_sleeper *s = mine;
+
+    if (!s) {
+        s = mine = claim();
+        if (!s)
+            return NULL;
+    }
+    /* A signal handler that polls while this thread sleeps in an outer poll: the outer record stays. */
+    if (atomic_load_explicit(&s->seq, memory_order_relaxed) & 1)
+        return NULL;
+    fb_lock(&s->lock);
+    s->pfd = pfd;
+    s->n = n;
+    s->reads = r;
+    s->writes = w;
+    s->nfds = nfds;
+    atomic_fetch_add(&s->seq, 1); /* full fence: before the caller's test for rails (sleepers_collect) */
+    fb_unlock(&s->lock);
+    return s;
+}
+
+struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n)
+{
+    return publish(pfd, n, NULL, NULL, 0);
+}
+
+struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds)
+{
+    return publish(NULL, 0, readfds, writefds, nfds);
+}
+
+void fb_sleeper_end(struct fb_sleeper *s)
+{
+    if (!s)
+        return;
+    fb_lock(&s->lock);
+    atomic_fetch_add(&s->seq, 1);
+    fb_unlock(&s->lock);
+}
+
+static bool ours(struct fb_conn *c, int fd)
+{
+    return fd >= 0 && (fd == c->fd || fd == c->alt_fd[0] || fd == c->alt_fd[1] || fd == c->alt_fd[2]);
+}
+
+/* 0: does not sleep on it; 1: POLLIN will wake it; -1: it sleeps on it without POLLIN */
+static int sleeps_on(struct fb_sleeper *s, struct fb_conn *c)
+{
+    int r = 0;
+
+    for (nfds_t i = 0; i < s->n; i++)
+        if (ours(c, s->pfd[i].fd))
+            r = s->pfd[i].events & (POLLIN | POLLRDNORM) ? 1 : -1;
+    for (int fd = 0; fd < s->nfds && fd < FD_SETSIZE; fd++) {
+        if (!ours(c, fd))
+            continue;
+        if (s->reads && FD_ISSET(fd, s->reads))
+            r = 1;
+        else if (s->writes && FD_ISSET(fd, s->writes) && r == 0)
+            r = -1;
+    }
+    return r;
+}
+
+bool sleepers_collect(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->rx;
+
+    rx->must_see_n = 0;
+    for (struct block *b = atomic_load(&blocks); b; b = b->next)
+        for (int i = 0; i < PER_BLOCK; i++) {
+            struct fb_sleeper *s = &b->s[i];
+            int r = 0;
+
+            if (!atomic_load(&s->used) || !(atomic_load(&s->seq) & 1))
+                continue;
+            fb_lock(&s->lock);
+            if (atomic_load(&s->seq) & 1)
+                r = sleeps_on(s, c);
+            if (r > 0 && rx->must_see_n < FB_MUST_SEE) {
+                rx->must_see[rx->must_see_n].sleeper = s;
+                rx->must_see[rx->must_see_n++].seq = atomic_load(&s->seq);
+            } else if (r != 0) {
+                r = -1;
+            }
+            fb_unlock(&s->lock);
+            if (r < 0)
+                return false;
+        }
+    return true;
+}
+
+bool sleepers_gone(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->rx;
+
+    while (rx->must_see_n > 0) {
+        int i = rx->must_see_n - 1;
+
+        if (atomic_load(&rx->must_see[i].sleeper->seq) == rx->must_see[i].seq)
+            return false;
+        rx->must_see_n--;
+    }
+    return true;
+}

@@ -1,0 +1,24 @@
+/*
+ * tx.h - between tx.c and tx_board.c: the sending half's own parts. The tx lock is
+ * held in all of them.
+ */
+#ifndef FB_TX_H
+#define FB_TX_H
+
+#include "ipoib_fallback/stream.h"
+
+/* The only place that changes the state; returns the table's actions. */
+uint8_t tx_to(struct fb_conn *, enum fb_tx_event);
+/* The peer is proved and this half may board (or may not any more). */
+void tx_want(struct fb_conn *, bool want);
+/* ECHO came with the right X. */
+void tx_echo(struct fb_conn *);
+/* Writes SWITCH. 1: the half is on the rail (or has left it again); 0: no room; < 0: error. */
+int tx_write_switch(struct fb_conn *);
+/* Is now a moment at which boarding may be tried with a byte in hand? */
+bool tx_may_board(struct fb_conn *, int fd, int flags);
+/* Tries to board before the first byte of v. 0: look at the state again. > 0: that many bytes went
+ * plainly instead. < 0: -errno. */
+ssize_t tx_board(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
+
+#endif

@@ -1,0 +1,194 @@
+/*
+ * tx_board.c - a boarding attempt, inside a send with at least one byte in hand:
+ * fix S, announce it with a first byte c that the application's next byte is not,
+ * wait a short while for the receiver's library to confirm, write SWITCH. Without
+ * the confirmation a plain byte goes instead, which tells the receiver at S that
+ * there was no switch; a late confirmation carries an old `att` and is ignored.
+ */
+#include "ipoib_fallback/tx.h"
+
+#include "config/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define WAIT_FIRST 500000u     /* ns; doubles with each attempt that found no answer */
+#define WAIT_MOST 16000000u
+#define PAUSE_FIRST 1000000u   /* ns before the next attempt; doubles likewise */
+#define PAUSE_MOST 1000000000u
+
+bool tx_may_board(struct fb_conn *c, int fd, int flags)
+{
+    struct rsk_rail *rail = c->rail;
+    uint64_t sent, received;
+
+    if (!rail || rail->failed || c->tx.on_rail || (flags & MSG_MORE) || conn_flag(c, CF_CORKED))
+        return false;
+    if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->tx.not_before)
+        return false;
+    if (!(fb_io.poll(fd, POLLOUT) & POLLOUT))
+        return false;
+    if (!fb_io.counters(fd, &sent, &received))
+        return false;
+    if (sent != c->ktx) {
+        log_info("stream %u: the kernel has sent %llu bytes, we %llu", c->slot,
+                 (unsigned long long)sent, (unsigned long long)c->ktx);
+        conn_set(c, CF_PINNED);
+        conn_reason(c, RSN_BYPASSED);
+        tx_want(c, false);
+        return false;
+    }
+    return true;
+}
+
+static int announce(struct fb_conn *c, uint8_t first)
+{
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m = {.type = FM_ANN, .epoch = c->epoch};
+
+    c->tx.S = c->s.pub->tx;
+    c->tx.c = (uint8_t)~first;
+    c->tx.att++;
+    c->tx.echoed = false;
+    c->tx.frame_at = 0;
+    if (sys_getrandom(c->tx.X, sizeof(c->tx.X)) != (int)sizeof(c->tx.X))
+        return -EAGAIN;
+    m.att = c->tx.att;
+    m.a = c->tx.S;
+    m.b = c->tx.c;
+    return rail->wire->ctl_send(rail, &m);
+}
+
+enum answer { ANSWER_ACK, ANSWER_NAK, ANSWER_NONE };
+
+static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
+{
+    enum answer a = ANSWER_NONE;
+
+    fb_lock(&c->ctl_lock);
+    if (c->mail.ack && c->mail.ack_att == c->tx.att)
+        a = ANSWER_ACK;
+    else if (c->mail.nak && c->mail.nak_att == c->tx.att) {
+        a = ANSWER_NAK;
+        *reason = c->mail.nak_reason;
+    }
+    fb_unlock(&c->ctl_lock);
+    return a;
+}
+
+/* The tx lock stays held: no other send of this stream may pass, and the receiver's answer depends on
+ * its library alone. The rx half is served by trying, since the peer may be asking us at this moment. */
+static enum answer await(struct fb_conn *c, uint16_t *reason)
+{
+    struct rsk_rail *rail = c->rail;
+    uint64_t budget = (uint64_t)WAIT_FIRST << (c->tx.tries < 5 ? c->tx.tries : 5);
+    uint64_t begin = fb_io.now(), now = begin;
+    enum answer a;
+
+    if (budget > WAIT_MOST)
+        budget = WAIT_MOST;
+    *reason = RSN_NO_ACK;
+    for (;;) {
+        if (rail->wire->poll(rail) & (RSK_CTL | RSK_FAIL))
+            conn_mail(c);
+        a = look_for_answer(c, reason);
+        if (a != ANSWER_NONE || rail->failed)
+            return a;
+        if (atomic_load(&c->rx_todo) && fb_trylock(&c->rx.lock)) {
+            rx_serve(c);
+            rx_unlock(c);
+        }
+        if (now - begin >= budget)
+            return ANSWER_NONE;
+        if (now - begin > 20000)
+            sys_yield(); /* the peer's progress thread may need this very CPU */
+        else
+            sys_pause_cpu();
+        now = fb_io.now();
+    }
+}
+
+static void put_off(struct fb_conn *c, uint16_t reason)
+{
+    uint64_t pause = (uint64_t)PAUSE_FIRST << (c->tx.tries < 10 ? c->tx.tries : 10);
+
+    c->tx.tries++;
+    c->tx.not_before = fb_io.now() + (pause < PAUSE_MOST ? pause : PAUSE_MOST);
+    atomic_fetch_add(&c->s.pub->retries, 1);
+    conn_reason(c, reason);
+}
+
+/* A byte other than c at S: the receiver sees that there was no switch. */
+static ssize_t plain_instead(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+{
+    ssize_t n = fb_io.send(fd, v, cnt, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+
+    if (n <= 0)
+        return n == 0 ? -EAGAIN : n;
+    tx_to(c, TE_GIVEUP);
+    fb_digest_add(&c->seen_tx, c->s.pub->tx, v, cnt, (uint64_t)n);
+    c->s.pub->tx += (uint64_t)n;
+    c->ktx += (uint64_t)n;
+    return n;
+}
+
+ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct rsk_rail *rail = c->rail;
+    uint8_t first = 0;
+    uint16_t reason = RSN_RAIL_FAILED;
+    bool alive = rail && !rail->failed;
+
+    for (int i = 0; i < cnt; i++)
+        if (v[i].iov_len) {
+            first = *(const uint8_t *)v[i].iov_base;
+            break;
+        }
+    if (c->tx.state == TX_W1) {
+        int r = tx_write_switch(c);
+
+        if (r < 0)
+            return r;
+        return r == 0 ? -EAGAIN : 0;
+    }
+    if (alive && (c->tx.state == TX_T || c->tx.c == first)) {
+        if (announce(c, first) < 0) {
+            /* Nothing was announced: in T it is simply not the time. */
+            if (c->tx.state == TX_T) {
+                put_off(c, RSN_NO_ACK);
+                return 0;
+            }
+            alive = false;
+        } else {
+            tx_to(c, TE_BOARD);
+        }
+    }
+    if (alive) {
+        switch (await(c, &reason)) {
+        case ANSWER_ACK: {
+            int r;
+
+            tx_to(c, TE_ACK);
+            r = tx_write_switch(c);
+            if (r > 0)
+                return 0;
+            if (r < 0)
+                return r;
+            if (c->tx.state != TX_W1)
+                return -EAGAIN; /* partly written: it must be finished */
+            break;
+        }
+        case ANSWER_NAK:
+        case ANSWER_NONE:
+            break;
+        }
+    }
+    put_off(c, reason);
+    if (c->tx.c == first) {
+        /* Announced before, the kernel refused a byte after it had said POLLOUT, the rail failed, and
+         * the next byte is c: nothing that can be written now would be understood. */
+        log_error("stream %u: cannot undo an announced switch", c->slot);
+        return -ECONNRESET;
+    }
+    return plain_instead(c, fd, v, cnt, flags);
+}

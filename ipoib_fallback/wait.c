@@ -1,0 +1,401 @@
+/*
+ * wait.c - blocking receive and send on a half that is not plain. A thread waits
+ * where the bytes will come from: on the ring by spinning a little and then on a futex
+ * word (the peer's process wakes it itself on shm), on the anchor in the
+ * kernel's own recv(MSG_PEEK). Both restart or give EINTR after a signal exactly as
+ * recv(2) and send(2) do, because the kernel decides it. No lock is held while asleep.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/env.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+#define PIECES 16
+
+enum where { ON_WORD, ON_ANCHOR, ON_NOTHING };
+
+struct wait {
+    enum where where;
+    _Atomic uint32_t *word;
+    uint32_t val;
+    struct rsk_rail *rail; /* referenced */
+    unsigned event;
+    uint32_t changes; /* conn_wake has run since: look again */
+    bool spun;
+    uint64_t deadline; /* monotonic ns; 0 = none */
+};
+
+/* A moving window over the application's vector. */
+struct cursor {
+    const struct iovec *v;
+    int cnt;
+    size_t off, left;
+};
+
+static size_t total_of(const struct iovec *v, int cnt)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < cnt; i++)
+        n += v[i].iov_len;
+    return n;
+}
+
+static int window(const struct cursor *u, struct iovec part[PIECES])
+{
+    size_t off = u->off;
+    int n = 0;
+
+    for (int i = 0; i < u->cnt && n < PIECES; i++) {
+        if (u->v[i].iov_len > off) {
+            part[n].iov_base = (char *)u->v[i].iov_base + off;
+            part[n++].iov_len = u->v[i].iov_len - off;
+        }
+        off = 0;
+    }
+    return n;
+}
+
+static void advance(struct cursor *u, size_t n)
+{
+    u->left -= n;
+    while (n > 0) {
+        size_t have = u->v->iov_len - u->off;
+
+        if (n < have) {
+            u->off += n;
+            return;
+        }
+        n -= have;
+        u->v++;
+        u->cnt--;
+        u->off = 0;
+    }
+}
+
+/* Spins while it pays: the budget doubles after a success, halves after a failure, and a tenth of the
+ * configured one is always tried so that it can find out again. */
+static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
+{
+    uint32_t most = cfg.spin_ns, b = atomic_load_explicit(budget, memory_order_relaxed);
+    uint64_t begin, now;
+    unsigned bits;
+
+    if (most == 0)
+        return false;
+    if (b == 0)
+        b = most;
+    begin = now = sys_now();
+    for (unsigned i = 0;; i++) {
+        bits = w->rail->wire->poll(w->rail);
+        if (bits & RSK_CTL) {
+            conn_mail(c);
+            conn_serve(c);
+        }
+        if ((bits & (w->event | RSK_FAIL)) || atomic_load(w->word) != w->val) {
+            atomic_store_explicit(budget, b < most / 2 ? b * 2 : most, memory_order_relaxed);
+            return true;
+        }
+        sys_pause_cpu();
+        if ((i & 15) == 15) {
+            now = sys_now();
+            if (now - begin >= b)
+                break;
+        }
+    }
+    atomic_store_explicit(budget, b / 2 > most / 10 + 1 ? b / 2 : most / 10 + 1, memory_order_relaxed);
+    return false;
+}
+
+/* Sleeps. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
+static int sleep_on_word(struct wait *w)
+{
+    struct timespec ts, *limit = NULL;
+    int r;
+
+    if (w->deadline) {
+        uint64_t now = sys_now(), left;
+
+        if (now >= w->deadline)
+            return -EAGAIN;
+        left = w->deadline - now;
+        ts.tv_sec = (time_t)(left / 1000000000u);
+        ts.tv_nsec = (long)(left % 1000000000u);
+        limit = &ts;
+    }
+    r = sys_futex(w->word, FUTEX_WAIT, w->val, limit);
+    if (r == -ETIMEDOUT)
+        return -EAGAIN;
+    return r == -EINTR ? r : 0;
+}
+
+/* rx lock held. What a thread that found nothing waits on. The word is read before the last look (arm
+ * looks again after its fence), every waker changes the word after what it tells of. */
+static void rx_prepare(struct fb_conn *c, struct wait *w)
+{
+    struct rsk_rail *rail = c->rail;
+
+    w->rail = NULL;
+    w->changes = atomic_load(&c->changes);
+    w->event = RSK_RX;
+    w->word = &c->rx_futex;
+    switch ((enum fb_rx_state)c->rx.state) {
+    case RX_r:
+    case RX_q2:
+        w->where = ON_WORD;
+        if (rail && !rail->failed && !c->rx.frozen) {
+            w->word = rail->rx_word;
+            w->rail = rail;
+            rsk_rail_get(rail);
+        }
+        w->val = atomic_load(w->word);
+        break;
+    default:
+        if (atomic_load(&c->s.rx_in)) {
+            w->where = ON_WORD;
+            w->val = atomic_load(w->word);
+        } else {
+            w->where = ON_ANCHOR;
+            atomic_fetch_add(&c->peekers, 1);
+        }
+    }
+}
+
+static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
+{
+    int r = 0;
+
+    if (w->where == ON_ANCHOR) {
+        char b;
+        ssize_t n = sys_recv(fd, &b, 1, MSG_PEEK);
+
+        atomic_fetch_sub(&c->peekers, 1);
+        if (n >= 0)
+            sys_yield(); /* a frame may have to wait for another thread that is just waking up */
+        return n == -EINTR || n == -EAGAIN ? (int)n : 0;
+    }
+    if (w->rail && !w->spun) {
+        w->spun = true;
+        spin(c, w, &c->spin_rx);
+    } else {
+        atomic_fetch_add(&c->rx_waiters, 1);
+        /* conn_wake counts, then looks for waiters; we are a waiter, then look at the count. */
+        if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->anchor_news) &&
+            !atomic_load(&c->rx_todo) &&
+            (!w->rail ||
+             (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
+            r = sleep_on_word(w);
+        atomic_fetch_sub(&c->rx_waiters, 1);
+        w->spun = false;
+    }
+    if (w->rail)
+        rsk_rail_put(w->rail);
+    return r;
+}
+
+ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct cursor u = {v, cnt, 0, total_of(v, cnt)};
+    struct wait w = {0};
+    ssize_t done = 0;
+    bool nonblock;
+
+    if (u.left == 0)
+        return 0;
+    if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
+        (flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL))
+        fb_pin(s, RSN_CALL, true);
+    conn_settings(c);
+    nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    for (;;) {
+        struct iovec part[PIECES];
+        int n = window(&u, part), r;
+        ssize_t got;
+
+        fb_lock(&c->rx.lock);
+        if (c->rx.state == RX_t && atomic_load(&c->rx_todo) == 0) {
+            rx_unlock(c);
+            if (!fb_rx_enter(s))
+                continue;
+            got = fb_io.recv(fd, part, n, UINT64_MAX, (flags & ~MSG_WAITALL));
+            got = fb_rx_leave(s, fd, got, part, n, flags);
+            if (got == FB_RETRY)
+                continue;
+        } else {
+            got = rx_try(c, fd, part, n, flags);
+            if (got == -EAGAIN && !nonblock) {
+                if (!w.deadline && c->rcv_timeout)
+                    w.deadline = sys_now() + c->rcv_timeout;
+                rx_prepare(c, &w);
+                rx_unlock(c);
+                r = rx_wait(c, fd, &w);
+                if (r < 0)
+                    return done ? done : r;
+                continue;
+            }
+            rx_unlock(c);
+        }
+        if (got <= 0)
+            return done ? done : got;
+        done += got;
+        advance(&u, (size_t)got);
+        if (!(flags & MSG_WAITALL) || u.left == 0)
+            return done;
+    }
+}
+
+static void tx_prepare(struct fb_conn *c, struct wait *w)
+{
+    struct rsk_rail *rail = c->rail;
+
+    w->rail = NULL;
+    w->changes = atomic_load(&c->changes);
+    w->event = RSK_TX;
+    w->where = ON_WORD;
+    w->word = &c->tx_futex;
+    if (c->tx.state == TX_R && rail && !rail->failed) {
+        w->word = rail->tx_word;
+        w->rail = rail;
+        rsk_rail_get(rail);
+    }
+    w->val = atomic_load(w->word);
+}
+
+static int tx_wait(struct fb_conn *c, struct wait *w)
+{
+    int r = 0;
+
+    if (w->rail && !w->spun) {
+        w->spun = true;
+        spin(c, w, &c->spin_tx);
+    } else {
+        atomic_fetch_add(&c->tx_waiters, 1);
+        if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
+            (!w->rail ||
+             (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
+            r = sleep_on_word(w);
+        atomic_fetch_sub(&c->tx_waiters, 1);
+        w->spun = false;
+    }
+    if (w->rail)
+        rsk_rail_put(w->rail);
+    return r;
+}
+
+/* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It
+ * would wait in the kernel anyway, so it waits here until there is some, for a moment. */
+static void make_room(struct fb_conn *c, int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    struct timespec ts = {0, 5000000};
+
+    if (c->tx.want && c->tx.state == TX_T && fb_io.now() >= c->tx.not_before)
+        sys_ppoll(&p, 1, &ts, NULL);
+}
+
+ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct cursor u = {v, cnt, 0, total_of(v, cnt)};
+    struct wait w = {0};
+    ssize_t done = 0;
+    bool nonblock;
+
+    if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE))
+        fb_pin(s, RSN_CALL, true);
+    conn_settings(c);
+    nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    if (u.left == 0)
+        return fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL);
+    if (!nonblock)
+        make_room(c, fd);
+    for (;;) {
+        struct iovec part[PIECES];
+        int n = window(&u, part), r;
+        ssize_t got;
+        bool plain;
+
+        fb_lock(&c->tx.lock);
+        got = tx_try(c, fd, part, n, flags, &plain);
+        if (got == -EAGAIN && !nonblock) {
+            if (!w.deadline && c->snd_timeout)
+                w.deadline = sys_now() + c->snd_timeout;
+            tx_prepare(c, &w);
+            tx_unlock(c);
+            r = tx_wait(c, &w);
+            if (r < 0)
+                return done ? done : r;
+            continue;
+        }
+        tx_unlock(c);
+        if (plain) {
+            got = fb_io.send(fd, part, n, flags | MSG_NOSIGNAL);
+            fb_tx_leave(s, fd, got, part, n, flags);
+        }
+        if (got < 0)
+            return done ? done : got;
+        done += got;
+        advance(&u, (size_t)got);
+        if (u.left == 0)
+            return done;
+        if (nonblock && plain)
+            return done;
+    }
+}
+
+int fb_inq(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    struct iovec have[2];
+    int n = fb_io.inq(fd);
+
+    fb_lock(&c->rx.lock);
+    rail = c->rail;
+    switch ((enum fb_rx_state)c->rx.state) {
+    case RX_r:
+    case RX_q2:
+        n = rail && !c->rx.frozen ? (int)rail->wire->rx_peek(rail, have) : 0;
+        break;
+    case RX_gS:
+    case RX_f2:
+        if (n > 0 && (uint64_t)n > c->rx.S - c->s.pub->rx)
+            n = (int)(c->rx.S - c->s.pub->rx);
+        break;
+    case RX_sk: {
+        uint64_t at = c->s.pub->rx, kernel = n > 0 ? (uint64_t)n : 0, end;
+
+        kernel = kernel > c->rx.skip ? kernel - c->rx.skip : 0;
+        end = c->rx.V + kernel < c->rx.E ? c->rx.V + kernel : c->rx.E;
+        if (at > c->rx.V)
+            end = at + kernel < c->rx.E ? at + kernel : c->rx.E;
+        n = (int)(end - at);
+        break;
+    }
+    default:
+        break;
+    }
+    rx_unlock(c);
+    return n;
+}
+
+int fb_outq(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    int n = 0;
+
+    sys_ioctl(fd, SIOCOUTQ, &n);
+    fb_lock(&c->tx.lock);
+    rail = c->rail;
+    if (c->tx.state == TX_R && rail)
+        n += (int)(c->s.pub->tx - rail->wire->tx_freed(rail));
+    else if (c->tx.state >= TX_L1)
+        n += (int)(c->tx.E - (c->tx.state == TX_L3 ? c->tx.cur : c->tx.F));
+    tx_unlock(c);
+    return n;
+}

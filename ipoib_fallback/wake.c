@@ -1,0 +1,188 @@
+/*
+ * wake.c - who is told what: news from a rail or the progress thread goes to
+ * blocked threads (futex words), pollers and epoll instances (watchers); control
+ * messages go into the mailbox and become work for the halves. Any thread.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include <limits.h>
+#include <string.h>
+
+static void wake_word(_Atomic uint32_t *word)
+{
+    atomic_fetch_add(word, 1);
+    sys_futex(word, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+void conn_wake(struct fb_conn *c, unsigned events)
+{
+    struct rsk_rail *rail;
+    bool rx, tx;
+
+    atomic_fetch_add(&c->changes, 1);
+    rx = (events & (RSK_RX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->rx_waiters);
+    tx = (events & (RSK_TX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->tx_waiters);
+    if (rx)
+        wake_word(&c->rx_futex);
+    if (tx)
+        wake_word(&c->tx_futex);
+    fb_lock(&c->watch_lock);
+    rail = c->rail;
+    if (rail && rx)
+        wake_word(rail->rx_word);
+    if (rail && tx)
+        wake_word(rail->tx_word);
+    for (struct fb_watcher *w = c->watchers, *next; w; w = next) {
+        next = w->next;
+        w->wake(w, events);
+    }
+    fb_unlock(&c->watch_lock);
+}
+
+/* From a drain, which may hold one of our locks further up its stack: only flags, words and posts. */
+void conn_notify(struct rsk_rail *rail, unsigned events)
+{
+    struct fb_conn *c = rail->owner;
+
+    if (!c)
+        return;
+    if (events & RSK_FAIL) {
+        atomic_fetch_or(&c->tx_todo, TODO_FAIL);
+        atomic_fetch_or(&c->rx_todo, TODO_FAIL);
+    }
+    if (events & RSK_TX)
+        atomic_fetch_or(&c->tx_todo, TODO_PUSH);
+    if (events & (RSK_CTL | RSK_FAIL))
+        link_serve(c);
+    conn_wake(c, events);
+}
+
+bool conn_mail(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m;
+    uint32_t tx = 0, rx = 0;
+    bool hello = false;
+
+    if (!rail || !fb_trylock(&c->ctl_lock))
+        return false;
+    while (rail->wire->ctl_recv(rail, &m) == 1) {
+        struct fb_mail *mail = &c->mail;
+
+        if (m.epoch != c->epoch && m.type > FM_REFUSED)
+            continue;
+        switch (m.type) {
+        case FM_ANN:
+            mail->ann = true;
+            mail->ann_att = m.att;
+            mail->ann_S = m.a;
+            mail->ann_c = (uint8_t)m.b;
+            rx |= TODO_MAIL;
+            break;
+        case FM_ACK:
+            mail->ack = true;
+            mail->ack_att = m.att;
+            break;
+        case FM_NAK:
+            mail->nak = true;
+            mail->nak_att = m.att;
+            mail->nak_reason = m.reason;
+            break;
+        case FM_ECHO:
+            mail->echo = true;
+            memcpy(mail->echo_X, m.data, 16);
+            tx |= TODO_MAIL;
+            break;
+        case FM_LEAVE_REQ:
+            mail->leave_req = true;
+            mail->leave_R = m.a;
+            tx |= TODO_MAIL;
+            break;
+        case FM_NUDGE_REQ:
+            mail->nudge = true;
+            tx |= TODO_MAIL;
+            break;
+        case FM_OWED:
+            break; /* the frame comes with the next bytes; nothing to do until then */
+        case FM_HELLO:
+        case FM_HELLO_ACK:
+        case FM_PROVED:
+        case FM_REFUSED:
+        case FM_BYE:
+            mail->hello = m;
+            mail->hello_due = true;
+            hello = true;
+            break;
+        default:
+            break; /* from a later version */
+        }
+    }
+    fb_unlock(&c->ctl_lock);
+    if (tx)
+        atomic_fetch_or(&c->tx_todo, tx);
+    if (rx)
+        atomic_fetch_or(&c->rx_todo, rx);
+    if (hello)
+        link_hello(c);
+    return tx || rx || hello;
+}
+
+void conn_todo_tx(struct fb_conn *c, uint32_t bits)
+{
+    atomic_fetch_or(&c->tx_todo, bits);
+}
+
+void conn_todo_rx(struct fb_conn *c, uint32_t bits)
+{
+    atomic_fetch_or(&c->rx_todo, bits);
+}
+
+/* A half that is busy serves its bits itself when it unlocks (lock.h). Serving one half can leave work
+ * for the other: hence the loop, which is short because no bit makes itself again. */
+void conn_serve(struct fb_conn *c)
+{
+    for (int i = 0; i < 4; i++) {
+        bool any = false;
+
+        if (atomic_load(&c->rx_todo) && fb_trylock(&c->rx.lock)) {
+            rx_serve(c);
+            rx_unlock(c);
+            any = true;
+        }
+        if (atomic_load(&c->tx_todo) && fb_trylock(&c->tx.lock)) {
+            tx_serve(c);
+            tx_unlock(c);
+            any = true;
+        }
+        if (!any)
+            return;
+    }
+}
+
+void fb_watch(struct fb_stream *s, struct fb_watcher *w)
+{
+    struct fb_conn *c = conn_of(s);
+
+    fb_lock(&c->watch_lock);
+    w->next = c->watchers;
+    w->prev = &c->watchers;
+    if (w->next)
+        w->next->prev = &w->next;
+    c->watchers = w;
+    fb_unlock(&c->watch_lock);
+}
+
+void fb_unwatch(struct fb_stream *s, struct fb_watcher *w)
+{
+    struct fb_conn *c = conn_of(s);
+
+    fb_lock(&c->watch_lock);
+    if (w->prev) {
+        *w->prev = w->next;
+        if (w->next)
+            w->next->prev = w->prev;
+        w->prev = NULL;
+        w->next = NULL;
+    }
+    fb_unlock(&c->watch_lock);
+}
