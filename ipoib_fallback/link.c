@@ -234,7 +234,8 @@ static void release_job(void *arg)
         if (c->timer)
             link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
-            rdv_again(c, failed ? RSN_RAIL_FAILED : RSN_PEER_LEFT);
+            rdv_again(c, c->end_reason ? c->end_reason : failed ? RSN_RAIL_FAILED : RSN_PEER_LEFT);
+        c->end_reason = 0;
         fb_put(&c->s); /* the rail's */
     }
     fb_put(&c->s);
@@ -254,6 +255,7 @@ void link_end(struct fb_conn *c, int reason)
         return;
     conn_reason(c, reason);
     c->rdv = RDV_NONE;
+    c->end_reason = reason;
     if (!rail->failed)
         rail->wire->kill(rail, reason);
     conn_todo_tx(c, TODO_FAIL);

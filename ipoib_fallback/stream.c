@@ -267,7 +267,9 @@ static void count_call(struct fb_conn *c)
         conn_addresses(c);
     if (__builtin_expect(conn_flag(c, CF_ASKED), 0))
         return;
-    if (calls >= cfg.board_calls || c->s.pub->rx + c->s.pub->tx >= cfg.board_bytes)
+    /* Before a checkpoint has passed nothing could be proved. */
+    if ((calls >= cfg.board_calls || c->s.pub->rx + c->s.pub->tx >= cfg.board_bytes) &&
+        (c->seen_tx.valid | c->seen_rx.valid))
         conn_consider(c);
 }
 

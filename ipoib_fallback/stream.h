@@ -123,6 +123,7 @@ struct fb_conn {
     enum fb_rdv rdv;
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
+    int end_reason; /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;
     uint32_t holds; /* failures so far: the next boarding is held down for longer */
