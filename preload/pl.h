@@ -66,14 +66,31 @@ bool pl_is_owner(void);
 
 /* ---- pl_epoll.c, for the wrappers of descriptors ---- */
 
-/* A number registered in epoll instances is closed, or replaced: members leave. Before the kernel's
- * close. */
+/* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
+ * Before fb_close and the kernel's close. */
 void pl_epoll_forget_fd(struct pl_file *);
+/* A number has become a tracked stream (connect, accept): it may have been registered before. After
+ * pl_install. */
+void pl_epoll_stream_tracked(struct pl_file *);
 /* Another number (dup) stands for the instance: one more pl_epoll_free will come. */
 void pl_epoll_get(struct pl_epoll *);
 /* A number that stood for the instance is gone; the last one frees it. */
 void pl_epoll_free(struct pl_epoll *);
 /* epoll_create(1) gave fd. */
 void pl_epoll_created(int fd);
+/* Another process will hold the instance (the number survives an exec or spawn, goes over a socket):
+ * the kernel alone serves it from now on. Its streams leave first, by fb_leave_all or fb_pin. Other kinds
+ * are ignored. */
+void pl_epoll_cross(struct pl_file *);
+/* The same for all instances: before fork, after fb_leave_all. */
+void pl_epoll_cross_all(void);
+
+/* ---- pl_wait.c, for whoever intercepts signal handlers ---- */
+
+/* Handlers that this thread has run; to be bumped before the application's handler is called. A wait
+ * that spins returns EINTR when it has changed. */
+extern _Thread_local volatile uint32_t pl_signals_seen;
+/* In a forked child, after pl_table_reset: instances, and what waits had, belong to the parent. */
+void pl_epoll_after_fork_child(void);
 
 #endif

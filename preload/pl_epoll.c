@@ -1,0 +1,320 @@
+/*
+ * pl_epoll.c - epoll_create and epoll_ctl, and what the wrappers of descriptors tell us. The
+ * kernel decides about every epoll_ctl: its result is the application's. We keep the same list
+ * beside it, of all descriptors, because one that is registered before connect() becomes a tracked
+ * stream later.
+ *
+ * Any application thread. Locks: pl_epoll.h.
+ */
+#include "preload/pl_epoll.h"
+
+#include <errno.h>
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+static struct pl_member *find(struct pl_epoll *ep, int fd)
+{
+    struct pl_member *m;
+
+    fb_lock(&ep->lock);
+    m = pl_member_find(ep, fd);
+    fb_unlock(&ep->lock);
+    return m; /* stays: ctl is held */
+}
+
+static void insert(struct pl_epoll *ep, struct pl_member *m)
+{
+    fb_lock(&ep->lock);
+    pl_member_insert(ep, m);
+    fb_unlock(&ep->lock);
+}
+
+/* ---- epoll_ctl, ctl held. Each returns the kernel's result; errno is the kernel's. */
+
+static struct pl_member *new_member(struct pl_epoll *ep, int fd, const struct epoll_event *ev)
+{
+    struct pl_member *m = pl_member_new(ep, fd);
+
+    if (!m)
+        return NULL;
+    m->events = ev->events;
+    m->data = ev->data.u64;
+    insert(ep, m);
+    return m;
+}
+
+/* target: what fd is, with a reference that is given away. */
+static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
+               struct pl_file *target)
+{
+    struct pl_member *m, *old = find(ep, fd);
+    struct epoll_event kernel = *ev;
+    struct pl_reg reg;
+    int r;
+
+    if (old) {
+        /* Either there still, and the kernel says so; or it went without our seeing it. */
+        r = pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &kernel);
+        if (r < 0)
+            goto out;
+        pl_reg_detach(old, true);
+    }
+    m = new_member(ep, fd, ev);
+    if (m) {
+        reg = pl_reg_wanted(m);
+        /* Events on the rail come from the ready list, once it is bound. */
+        if (target && target->kind == PL_STREAM && !fb_plain(target->stream)) {
+            atomic_store(&ep->touched, true);
+            reg = (struct pl_reg){.events = EPOLLET, .data = pl_cookie_data(ep, m->cookie)};
+        }
+        if (!old) {
+            kernel.events = reg.events;
+            kernel.data.u64 = reg.data;
+        }
+        m->kevents = kernel.events;
+        m->kdata = kernel.data.u64;
+    }
+    if (!old) {
+        r = pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &kernel);
+        if (r < 0) {
+            if (m)
+                pl_reg_detach(m, true);
+            goto out;
+        }
+    }
+    r = 0;
+    if (!m) {
+        if (target && target->kind == PL_STREAM)
+            fb_pin(target->stream, RSN_NO_MEMORY, false);
+        goto out;
+    }
+    if (target) {
+        pl_reg_bind(m, target, epfd);
+        target = NULL;
+    }
+    pl_reg_update(m, epfd);
+out:
+    if (target)
+        pl_put(target);
+    return r;
+}
+
+static void late_bind(struct pl_member *m, int epfd, int fd)
+{
+    struct pl_file *f = m->file ? NULL : pl_get(fd);
+
+    if (f)
+        pl_reg_bind(m, f, epfd);
+}
+
+static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
+{
+    struct pl_member *m = find(ep, fd);
+    struct epoll_event kernel = *ev;
+    uint32_t events, armed;
+    struct pl_reg reg;
+    uint64_t data;
+    int r;
+
+    if (!m || ev->events & EPOLLEXCLUSIVE)
+        return pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, ev);
+    late_bind(m, epfd, fd);
+    /* Before the kernel's call: another thread may get the event before it returns. */
+    fb_lock(&ep->lock);
+    events = m->events;
+    data = m->data;
+    m->events = ev->events;
+    m->data = ev->data.u64;
+    m->stash = 0;
+    armed = atomic_exchange(&m->armed, 1);
+    fb_unlock(&ep->lock);
+    reg = pl_reg_wanted(m);
+    pl_reg_before(m, reg);
+    kernel.events = reg.events;
+    kernel.data.u64 = reg.data;
+    r = pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &kernel);
+    if (r == 0) {
+        pl_reg_after(m, reg);
+        return 0;
+    }
+    fb_lock(&ep->lock);
+    m->events = events;
+    m->data = data;
+    atomic_store(&m->armed, armed);
+    fb_unlock(&ep->lock);
+    if (errno == ENOENT || errno == EBADF)
+        pl_reg_detach(m, true); /* closed behind our back */
+    return r;
+}
+
+static int del(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
+{
+    int r = pl_real.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, ev);
+    struct pl_member *m = find(ep, fd);
+
+    if (m && (r == 0 || errno == ENOENT || errno == EBADF))
+        pl_reg_detach(m, r != 0);
+    return r;
+}
+
+static int do_ctl(struct pl_epoll *ep, int epfd, int op, int fd, struct epoll_event *ev)
+{
+    struct pl_file *target = NULL;
+    int r, saved = errno, failed;
+
+    if (op == EPOLL_CTL_ADD) {
+        target = pl_get(fd);
+        /* What cannot be served on a rail has left before it is registered. */
+        if (target && target->kind == PL_STREAM && !fb_plain(target->stream) &&
+            (ev->events & EPOLLEXCLUSIVE || atomic_load(&ep->pinned)))
+            fb_pin(target->stream, RSN_EPOLL, true);
+    }
+    fb_lock(&ep->ctl);
+    /* Data that looks like ours: ours changes. */
+    if (op != EPOLL_CTL_DEL && ev->data.u64 >> 32 == atomic_load(&ep->tag))
+        pl_reg_retag(ep);
+    if (op == EPOLL_CTL_ADD)
+        r = add(ep, epfd, fd, ev, target);
+    else
+        r = op == EPOLL_CTL_MOD ? mod(ep, epfd, fd, ev) : del(ep, epfd, fd, ev);
+    failed = errno;
+    fb_unlock(&ep->ctl);
+    errno = r < 0 ? failed : saved;
+    return r;
+}
+
+PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+    struct pl_file *f;
+    int r;
+
+    pl_ready();
+    f = pl_get(epfd);
+    if (!f)
+        return pl_real.epoll_ctl(epfd, op, fd, ev);
+    if (f->kind != PL_EPOLL ||
+        (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) ||
+        (!ev && op != EPOLL_CTL_DEL))
+        r = pl_real.epoll_ctl(epfd, op, fd, ev);
+    else
+        r = do_ctl(f->epoll, epfd, op, fd, ev);
+    pl_put(f);
+    return r;
+}
+
+PL_EXPORT int epoll_create(int size)
+{
+    int fd;
+
+    pl_ready();
+    fd = pl_real.epoll_create(size);
+    if (fd >= 0)
+        pl_epoll_created(fd);
+    return fd;
+}
+
+PL_EXPORT int epoll_create1(int flags)
+{
+    int fd;
+
+    pl_ready();
+    fd = pl_real.epoll_create1(flags);
+    if (fd >= 0)
+        pl_epoll_created(fd);
+    return fd;
+}
+
+/* ---- told by the wrappers of descriptors */
+
+/* Is the number really registered, with this file behind it? Asked without changing anything. */
+static bool registered(int epfd, int fd)
+{
+    struct epoll_event ev = {.events = EPOLLET};
+
+    if (sys_epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) == -EEXIST)
+        return true;
+    sys_epoll_ctl(epfd, EPOLL_CTL_DEL, fd, NULL);
+    return false;
+}
+
+/* A number of the instance, or -1. */
+static int number_of(struct pl_epoll *ep)
+{
+    struct pl_file *f;
+    int fd = -1;
+
+    if (ep->kfd >= 0)
+        return ep->kfd;
+    f = pl_get(ep->number);
+    if (f && f->kind == PL_EPOLL && f->epoll == ep)
+        fd = ep->number;
+    if (f)
+        pl_put(f);
+    return fd;
+}
+
+static void bind_in(struct pl_epoll *ep, void *arg)
+{
+    struct pl_file *f = arg;
+    struct pl_member *m;
+    int epfd;
+
+    if (!atomic_load_explicit(&ep->nmembers, memory_order_relaxed))
+        return;
+    fb_lock(&ep->ctl);
+    m = find(ep, f->fd);
+    if (m && !m->file) {
+        epfd = number_of(ep);
+        if (epfd < 0) {
+            fb_pin(f->stream, RSN_EPOLL, false);
+        } else if (!registered(epfd, f->fd)) {
+            pl_reg_detach(m, true);
+        } else {
+            late_bind(m, epfd, f->fd);
+            pl_reg_update(m, epfd);
+        }
+    }
+    fb_unlock(&ep->ctl);
+}
+
+void pl_epoll_stream_tracked(struct pl_file *f)
+{
+    if (f && pl_epoll_useful())
+        pl_epoll_each(bind_in, f);
+}
+
+/* A duplicate keeps the kernel's registration alive, under a number that nobody can modify any
+ * more: it gets what the application asked, for good. ctl held. */
+static void leave_behind(struct pl_member *m, int epfd)
+{
+    struct epoll_event ev = {.events = m->events};
+
+    ev.data.u64 = m->data;
+    if (m->events & EPOLLONESHOT && !atomic_load(&m->armed))
+        sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
+    else if (m->kevents != ev.events || m->kdata != ev.data.u64)
+        sys_epoll_ctl(epfd, EPOLL_CTL_MOD, m->fd, &ev);
+}
+
+void pl_epoll_forget_fd(struct pl_file *f)
+{
+    struct pl_member *m;
+
+    while (pl_member_some(f, &m, 1) == 1) {
+        struct pl_epoll *ep = m->ep;
+        bool dup = m->stream && atomic_load(&m->stream->fds) > 1;
+
+        if (dup && !fb_plain(m->stream))
+            fb_pin(m->stream, RSN_EPOLL, true);
+        fb_lock(&ep->ctl);
+        if (!m->dead) {
+            if (dup && ep->kfd >= 0)
+                leave_behind(m, ep->kfd);
+            pl_reg_detach(m, true);
+        }
+        fb_unlock(&ep->ctl);
+        pl_member_put(m);
+        pl_epoll_free(ep);
+    }
+}

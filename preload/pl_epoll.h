@@ -1,0 +1,226 @@
+/*
+ * pl_epoll.h - what the files pl_epoll*.c share, and what poll needs to know of an epoll instance.
+ *
+ * An instance keeps a list of what the application registered (struct pl_member). While a member's
+ * stream is plain, the kernel's registration is the application's own. Once a half is on a rail
+ * the member is *hot*: the kernel's registration becomes EPOLLET with the few events that the
+ * kernel can still tell, as hints, under our own data (a cookie); and readiness comes from the
+ * ready list, whose members are asked with fb_ready before anything is reported.
+ *
+ * Locks, in the order in which they may be taken:
+ *   ctl       one per instance. The interest list and the kernel's registrations: epoll_ctl, and
+ *             whoever brings a registration up to date. Held across epoll_ctl(2) and across
+ *             fb_watch, fb_unwatch, fb_kernel_events, never across a wait. Without it two
+ *             threads could leave the kernel with the older of two registrations.
+ *   (the engine's: tx or rx, then a stream's watcher list)
+ *   lock      one per instance, a leaf: ready, hot and dirty lists, the hash, and the fields of a
+ *             member that are marked with it. No fb_* function is called under it but fb_plain.
+ *   links     64 of them by descriptor: pl_file.members. A leaf.
+ *   pool      free members. A leaf.
+ *   nest      pl_epoll.parents. A leaf.
+ *   registry  the list of instances. A leaf: no other lock is taken under it.
+ * wake(), which the engine calls with the watcher list locked, takes none of them: it pushes the
+ * member on the inbox, a stack without lock, and may write the instance's eventfd.
+ */
+#ifndef PL_EPOLL_H
+#define PL_EPOLL_H
+
+#include "ipoib_fallback/lock.h"
+#include "preload/pl.h"
+#include "preload/pl_wait.h"
+#include "rsock/shard.h"
+
+#include <sys/epoll.h>
+
+struct pl_link {
+    struct pl_link *next, *prev; /* next == NULL: on no list */
+};
+
+struct pl_member {
+    struct fb_watcher watcher; /* first: wake() gets it */
+    struct pl_file *file;      /* reference; NULL: not a tracked stream (yet) */
+    struct fb_stream *stream;  /* reference */
+    struct pl_epoll *inner;    /* a nested instance; the reference is file's */
+    _Atomic uint32_t refs;
+    _Atomic uint32_t pending; /* what wake() has been told and nobody has looked at */
+    _Atomic uint32_t inboxed;
+    struct pl_member *inbox_next;
+    struct pl_link ready, hot_link, dirty; /* lock */
+    struct pl_member *hash_next;           /* lock; also the pool's free list */
+    struct pl_member *file_next;           /* links */
+    int fd;
+    uint32_t events;        /* lock: as the application registered them */
+    uint64_t data;          /* lock */
+    uint32_t stash;         /* lock: events fetched from the kernel and not yet reported */
+    uint32_t kevents;       /* ctl: what the kernel has */
+    uint64_t kdata;         /* ctl */
+    uint64_t flip;          /* lock: ep->flips when it became hot */
+    _Atomic uint32_t armed; /* EPOLLONESHOT: 0 once it has been reported */
+    bool hot;               /* lock and ctl to write */
+    bool dead;              /* lock */
+    struct pl_link parent;  /* nest: on inner->parents */
+    _Atomic bool inner_armed;
+    /* From here on kept when the member is used again: others may look at any time. */
+    uint32_t cookie;       /* low half of the data in the kernel: index and generation */
+    _Atomic uint32_t live; /* lock to write: the cookie while it is on the interest list */
+    struct pl_epoll *_Atomic ep;
+};
+
+#define PL_BUCKETS   16
+#define PL_SHARD_FDS 16
+
+struct pl_epoll {
+    struct pl_link registry;
+    _Atomic uint32_t refs; /* numbers that stand for it, and who works on it */
+    struct fb_lock ctl, lock;
+    /* Read by every epoll_wait. */
+    _Atomic bool touched; /* the kernel may report data of ours: look at what it returns */
+    _Atomic bool woven;   /* our descriptors are in the kernel's instance */
+    _Atomic bool pinned;  /* it is served by the kernel alone, and its members with it */
+    _Atomic uint32_t hot; /* hot members */
+    struct pl_member *_Atomic inbox;
+    _Atomic uint32_t nready; /* length of ready; written under lock */
+    _Atomic uint32_t asleep; /* threads in the kernel, or about to be: wake() must write efd */
+    _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
+    _Atomic uint64_t flips;  /* how many times a member became hot */
+    _Atomic uint32_t tag;    /* high half of our data in the kernel */
+    _Atomic uint32_t calls;
+    _Atomic uint64_t kernel_at;     /* when the kernel was asked last */
+    bool exact;                     /* ctl: every registration has a cookie (nested or polled) */
+    bool updating;                  /* lock: settle is at work, a member may be on its way to hot */
+    struct pl_share *_Atomic share; /* its shard is drained by the progress thread, too */
+    int kfd, efd;                   /* hidden: the instance itself, the eventfd; -1 */
+    struct rsk_shard *shard;        /* ctl to write; never changes once set */
+    struct pl_link parents;         /* nest: members of other instances that stand for this one */
+    int shard_fd[PL_SHARD_FDS];     /* lock */
+    int nshard_fd;
+    struct pl_link ready, hot_list, dirty; /* lock */
+    struct pl_member **bucket;             /* lock */
+    uint32_t buckets;
+    _Atomic uint32_t nmembers; /* written under lock */
+    int number;                /* of the application's, from epoll_create */
+    struct pl_member *first_bucket[PL_BUCKETS];
+};
+
+#define PL_EV_BITS     0x27ffu /* events that poll knows as well */
+#define PL_COOKIE_WAKE 0xffffffffu
+
+static inline uint64_t pl_cookie_data(const struct pl_epoll *ep, uint32_t cookie)
+{
+    return (uint64_t)atomic_load_explicit(&ep->tag, memory_order_relaxed) << 32 | cookie;
+}
+
+/* No member is hot, nothing is waiting: the kernel alone answers. */
+static inline bool pl_epoll_quiet(const struct pl_epoll *ep)
+{
+    return !atomic_load(&ep->hot) && !atomic_load(&ep->inbox) && !atomic_load(&ep->nready);
+}
+
+/* ---- pl_epoll_pool.c ---- */
+
+struct pl_member *pl_member_new(struct pl_epoll *, int fd);
+/* The member of a cookie if it is of this instance and alive; lock held. */
+struct pl_member *pl_member_of(struct pl_epoll *, uint32_t cookie);
+static inline void pl_member_get(struct pl_member *m)
+{
+    atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+}
+void pl_member_put(struct pl_member *);
+/* The interest list; lock held. */
+struct pl_member *pl_member_find(struct pl_epoll *, int fd);
+void pl_member_insert(struct pl_epoll *, struct pl_member *);
+void pl_member_remove(struct pl_epoll *, struct pl_member *);
+void pl_member_each(struct pl_epoll *, void (*fn)(struct pl_member *, void *), void *arg);
+/* pl_file.members. */
+void pl_member_link(struct pl_file *, struct pl_member *);
+void pl_member_unlink(struct pl_file *, struct pl_member *);
+/* Up to max of them, each with a reference, and one to its instance. */
+int pl_member_some(struct pl_file *, struct pl_member **, int max);
+void pl_pool_after_fork_child(void);
+struct pl_epoll *pl_epoll_alloc(void); /* zeroed */
+void pl_epoll_release(struct pl_epoll *);
+
+void pl_link_add(struct pl_link *head, struct pl_link *);
+void pl_link_del(struct pl_link *);
+
+/* ---- pl_epoll_ready.c ---- */
+
+void pl_member_wake(struct fb_watcher *, unsigned events);
+/* Puts it on the ready list to be tested; lock held. */
+void pl_ready_add(struct pl_member *);
+void pl_ready_del(struct pl_member *);
+/* Empties the inbox; lock held. */
+void pl_ready_absorb(struct pl_epoll *);
+/* Absorbs, and brings the registrations up to date of those whose streams changed track. */
+void pl_ready_settle(struct pl_epoll *);
+/* Tests what is on the ready list and fills out with what holds; at most max. out NULL: only
+ * whether there is any (1); takes nothing off then that is ready. */
+int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
+/* Wakes one thread that sleeps in the kernel on this instance. */
+void pl_ready_kick(struct pl_epoll *);
+/* rsk_shard_drain by a thread that collects afterwards: its own wakes need no eventfd. */
+int pl_ready_drain(struct pl_epoll *);
+
+/* ---- pl_epoll_reg.c ---- */
+
+/* What the kernel's registration should be now. */
+struct pl_reg {
+    uint32_t events;
+    uint64_t data;
+    bool hot;
+};
+struct pl_reg pl_reg_wanted(struct pl_member *); /* ctl held */
+/* Around the kernel's call. ctl held. Hot begins before it and ends after it, so that an event of
+ * the older registration is known for what it is. */
+void pl_reg_before(struct pl_member *, struct pl_reg);
+void pl_reg_after(struct pl_member *, struct pl_reg);
+/* Brings the kernel's registration up to date; epfd: a number of the instance. ctl held. */
+void pl_reg_update(struct pl_member *, int epfd);
+/* The member was made by ADD, or its descriptor became a tracked stream: watch it. ctl held. */
+void pl_reg_bind(struct pl_member *, struct pl_file *, int epfd);
+/* The opposite of insert and bind, drops the reference. closing: the number is going away. */
+void pl_reg_detach(struct pl_member *, bool closing); /* ctl held */
+void pl_reg_update_all(struct pl_epoll *, int epfd);  /* ctl held */
+/* Every registration gets a cookie, for good. ctl held. */
+void pl_reg_all_cookies(struct pl_epoll *);
+/* A new tag; the kernel gets it for everything of ours. ctl held. */
+void pl_reg_retag(struct pl_epoll *);
+
+/* ---- pl_epoll_life.c ---- */
+
+/* Its eventfd and shard join the kernel's instance. False: no descriptors. ctl held. */
+bool pl_epoll_touch(struct pl_epoll *, int epfd);
+/* The kernel alone serves it from now on, for this reason. */
+void pl_epoll_pin(struct pl_epoll *, int reason);
+/* Lets the progress thread drain the shard as well, for good: rails on it belong to streams that
+ * somebody waits for elsewhere. */
+void pl_epoll_share(struct pl_epoll *);
+/* Calls fn with a reference for each instance. */
+void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg);
+/* Can streams board at all in this process? */
+bool pl_epoll_useful(void);
+
+/* ---- pl_epoll_nest.c: an instance inside poll, or inside another instance ---- */
+
+/* The kernel's poll of its descriptor does not say the truth (our own descriptors are in it). */
+static inline bool pl_epoll_special(const struct pl_epoll *ep)
+{
+    return atomic_load_explicit(&ep->woven, memory_order_acquire) &&
+           !atomic_load_explicit(&ep->pinned, memory_order_acquire);
+}
+/* Would epoll_wait report something? */
+bool pl_epoll_readable(struct pl_epoll *);
+/* From here to part the instance's descriptor becomes readable by whatever happens: arm before each
+ * sleep; true: look again. armed is the caller's, false at first. */
+void pl_epoll_join(struct pl_epoll *);
+bool pl_epoll_arm(struct pl_epoll *, _Atomic bool *armed);
+void pl_epoll_part(struct pl_epoll *, _Atomic bool *armed);
+/* m stands for a nested instance from now on; and no more. m's instance's ctl held. */
+void pl_nest(struct pl_member *m, struct pl_epoll *inner);
+void pl_unnest(struct pl_member *m);
+/* The inner instance has got descriptors of ours: those that it is nested in must serve it. */
+void pl_nest_woven(struct pl_epoll *inner);
+/* A poll waits for this stream, whose rail may be on the shard of an instance where nobody waits. */
+void pl_epoll_stream_polled(struct pl_file *);
+
+#endif

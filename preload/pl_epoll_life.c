@@ -1,0 +1,321 @@
+/*
+ * pl_epoll_life.c - an instance from epoll_create to the last close, and at fork.
+ *
+ * Nothing is opened before a tracked stream is registered. Then the instance gets three things of
+ * its own: a second number for the kernel's instance (the application's may be closed and
+ * used again while a state change of a stream has to be registered), an eventfd that is
+ * written and never read (EPOLLET: each write is one wake-up of one thread), and a shard on which
+ * its streams board.
+ */
+#include "preload/pl_epoll.h"
+
+#include <stdlib.h>
+
+#include "config/env.h"
+#include "config/reason.h"
+#include "rsock/loop.h"
+#include "rsock/own.h"
+#include "rsock/sys.h"
+
+static struct fb_lock registry_lock;
+static struct pl_link registry = {&registry, &registry};
+
+bool pl_epoll_useful(void)
+{
+    return cfg.mode != CFG_TCP && !cfg.board_never;
+}
+
+void pl_epoll_created(int fd)
+{
+    struct pl_epoll *ep;
+    uint32_t tag = 0;
+
+    if (!pl_epoll_useful())
+        return;
+    ep = pl_epoll_alloc();
+    if (!ep)
+        return;
+    sys_getrandom(&tag, sizeof tag);
+    atomic_init(&ep->tag, tag ? tag : 1);
+    atomic_init(&ep->refs, 1);
+    ep->kfd = ep->efd = -1;
+    ep->number = fd;
+    fb_lock(&registry_lock);
+    pl_link_add(&registry, &ep->registry);
+    fb_unlock(&registry_lock);
+    if (!pl_install(fd, PL_EPOLL, ep))
+        pl_epoll_free(ep);
+}
+
+void pl_epoll_get(struct pl_epoll *ep)
+{
+    atomic_fetch_add_explicit(&ep->refs, 1, memory_order_relaxed);
+}
+
+static bool tryget(struct pl_epoll *ep)
+{
+    uint32_t refs = atomic_load_explicit(&ep->refs, memory_order_relaxed);
+
+    while (refs)
+        if (atomic_compare_exchange_weak(&ep->refs, &refs, refs + 1))
+            return true;
+    return false;
+}
+
+void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg)
+{
+    struct pl_epoll *ep, *held = NULL;
+
+    fb_lock(&registry_lock);
+    for (struct pl_link *l = registry.next; l != &registry; l = l->next) {
+        ep = (struct pl_epoll *)l; /* its first member */
+        if (!tryget(ep))
+            continue;
+        fb_unlock(&registry_lock);
+        if (held)
+            pl_epoll_free(held);
+        fn(ep, arg);
+        held = ep; /* keeps its place on the list until we have gone on */
+        fb_lock(&registry_lock);
+    }
+    fb_unlock(&registry_lock);
+    if (held)
+        pl_epoll_free(held);
+}
+
+/* ---- its descriptors */
+
+static void weave(struct pl_epoll *ep, int fd)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+
+    ev.data.u64 = pl_cookie_data(ep, PL_COOKIE_WAKE);
+    sys_epoll_ctl(ep->kfd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void share_fd(struct pl_share *share, int fd);
+
+/* The shard has one more descriptor. Any thread. */
+static void shard_fd_added(void *arg, int fd)
+{
+    struct pl_epoll *ep = arg;
+    struct pl_share *share;
+    bool known = false;
+
+    fb_lock(&ep->lock);
+    if (ep->nshard_fd < PL_SHARD_FDS) {
+        ep->shard_fd[ep->nshard_fd++] = fd;
+        known = true;
+    }
+    fb_unlock(&ep->lock);
+    weave(ep, fd);
+    share = atomic_load(&ep->share);
+    if (share && known)
+        share_fd(share, fd);
+}
+
+bool pl_epoll_touch(struct pl_epoll *ep, int epfd)
+{
+    int kfd, efd;
+
+    if (ep->shard)
+        return true;
+    if (ep->kfd < 0) {
+        kfd = rsk_own_fd(sys_fcntl(epfd, F_DUPFD_CLOEXEC, 3));
+        efd = kfd < 0 ? kfd : rsk_own_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
+        if (efd < 0) {
+            rsk_own_close(kfd);
+            return false;
+        }
+        ep->kfd = kfd;
+        ep->efd = efd;
+        atomic_store(&ep->touched, true);
+        weave(ep, efd);
+    }
+    ep->shard = rsk_shard_new(shard_fd_added, ep);
+    if (!ep->shard)
+        return false;
+    atomic_store(&ep->woven, true);
+    pl_nest_woven(ep);
+    return true;
+}
+
+static void unweave(struct pl_epoll *ep)
+{
+    fb_lock(&ep->lock);
+    if (ep->efd >= 0)
+        sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, ep->efd, NULL);
+    for (int i = 0; i < ep->nshard_fd; i++)
+        sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, ep->shard_fd[i], NULL);
+    fb_unlock(&ep->lock);
+}
+
+/* ---- a shard that the progress thread drains as well */
+
+struct pl_share {
+    struct rsk_shard *shard;               /* reference */
+    struct rsk_watch *watch[PL_SHARD_FDS]; /* progress thread */
+    int n;
+    bool armed;
+};
+
+struct share_job {
+    struct pl_share *share;
+    int fd;
+};
+
+static void share_drain(void *arg, uint32_t events)
+{
+    struct pl_share *share = arg;
+
+    (void)events;
+    do
+        rsk_shard_drain(share->shard);
+    while (rsk_shard_arm(share->shard) && (rsk_shard_disarm(share->shard), true));
+    /* One count of arming stays; the one before goes. */
+    if (share->armed)
+        rsk_shard_disarm(share->shard);
+    share->armed = true;
+}
+
+static void share_watch(void *arg)
+{
+    struct share_job *job = arg;
+    struct pl_share *share = job->share;
+    struct rsk_watch *w;
+
+    if (share->n < PL_SHARD_FDS) {
+        w = rsk_watch_fd(job->fd, EPOLLIN | EPOLLET, true, share_drain, share);
+        if (w)
+            share->watch[share->n++] = w;
+    }
+    free(job);
+    share_drain(share, 0);
+}
+
+static void share_fd(struct pl_share *share, int fd)
+{
+    struct share_job *job = malloc(sizeof *job);
+
+    if (!job)
+        return;
+    job->share = share;
+    job->fd = fd;
+    if (rsk_loop_post(share_watch, job) < 0)
+        free(job);
+}
+
+/*
+ * Never undone: a rail on this shard cannot be moved to another one, and nobody tells when the
+ * last one is gone. It costs what the shard costs, and only instances that gave away a stream
+ * on a rail, or whose streams are also waited for with poll, have it.
+ */
+void pl_epoll_share(struct pl_epoll *ep)
+{
+    struct pl_share *share, *none = NULL;
+    int fds[PL_SHARD_FDS], n;
+
+    /* Without a progress thread there is no rail. */
+    if (!ep->shard || atomic_load(&ep->share) || !rsk_loop_running())
+        return;
+    share = calloc(1, sizeof *share);
+    if (!share)
+        return;
+    share->shard = rsk_shard_get(ep->shard);
+    if (!atomic_compare_exchange_strong(&ep->share, &none, share)) {
+        rsk_shard_put(share->shard);
+        free(share);
+        return;
+    }
+    fb_lock(&ep->lock);
+    n = ep->nshard_fd;
+    for (int i = 0; i < n; i++)
+        fds[i] = ep->shard_fd[i];
+    fb_unlock(&ep->lock);
+    for (int i = 0; i < n; i++)
+        share_fd(share, fds[i]);
+}
+
+/* ---- the end */
+
+static void detach_one(struct pl_member *m, void *arg)
+{
+    (void)arg;
+    pl_reg_detach(m, false);
+}
+
+void pl_epoll_free(struct pl_epoll *ep)
+{
+    if (atomic_fetch_sub_explicit(&ep->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    fb_lock(&ep->ctl);
+    pl_member_each(ep, detach_one, NULL);
+    fb_unlock(&ep->ctl);
+    fb_lock(&registry_lock);
+    pl_link_del(&ep->registry);
+    fb_unlock(&registry_lock);
+    if (ep->shard) {
+        rsk_shard_orphan(ep->shard); /* shard_fd_added is not called any more */
+        rsk_shard_put(ep->shard);
+    }
+    rsk_own_close(ep->efd);
+    rsk_own_close(ep->kfd);
+    pl_epoll_release(ep);
+}
+
+/* ---- served by the kernel alone */
+
+static void pin_member(struct pl_member *m, void *arg)
+{
+    if (m->stream)
+        fb_pin(m->stream, *(int *)arg, false);
+}
+
+void pl_epoll_pin(struct pl_epoll *ep, int reason)
+{
+    fb_lock(&ep->ctl);
+    atomic_store(&ep->pinned, true);
+    pl_member_each(ep, pin_member, &reason);
+    fb_unlock(&ep->ctl);
+}
+
+/* Another process will hold the instance: it must not see our data, nor take our wake-ups. */
+static void cross(struct pl_epoll *ep, void *arg)
+{
+    (void)arg;
+    if (!atomic_load(&ep->touched))
+        return;
+    pl_epoll_pin(ep, RSN_EPOLL);
+    pl_ready_settle(ep);
+    fb_lock(&ep->ctl);
+    if (ep->kfd >= 0) {
+        /* A one-shot that fires right now is armed once too often by this: one more event. */
+        pl_reg_update_all(ep, ep->kfd);
+        /* Streams still on their way to TCP need it to wake their waiters; the other process
+         * then lives with a spurious event. */
+        if (!atomic_load(&ep->hot))
+            unweave(ep);
+    }
+    fb_unlock(&ep->ctl);
+}
+
+void pl_epoll_cross(struct pl_file *f)
+{
+    if (f->kind == PL_EPOLL)
+        cross(f->epoll, NULL);
+}
+
+void pl_epoll_cross_all(void)
+{
+    pl_epoll_each(cross, NULL);
+}
+
+void pl_epoll_after_fork_child(void)
+{
+    /* The descriptors are closed by rsk_own_after_fork_child. Locks may be held by threads that do
+     * not exist here; whatever they protect is forgotten. */
+    registry_lock = (struct fb_lock){0};
+    registry.next = registry.prev = &registry;
+    pl_pool_after_fork_child();
+    pl_wait_after_fork_child();
+}

@@ -1,0 +1,148 @@
+/*
+ * pl_epoll_nest.c - an instance whose descriptor is itself polled, or registered in another one.
+ *
+ * The kernel says "readable" for our eventfd's edge, too, and knows nothing of members on rails. So
+ * the question is answered by looking: at the ready list, and at the kernel's events by fetching
+ * them. What cannot be fetched twice (edges, one-shots) is stashed with its member and is
+ * reported by the next epoll_wait; for that each registration needs a cookie ("exact").
+ *
+ * Any application thread. nest is a leaf lock; pl_member_wake takes none.
+ */
+#include "preload/pl_epoll.h"
+
+#include "rsock/sys.h"
+
+static struct fb_lock nest;
+
+void pl_epoll_join(struct pl_epoll *ep)
+{
+    atomic_fetch_add(&ep->asleep, 1);
+}
+
+bool pl_epoll_arm(struct pl_epoll *ep, _Atomic bool *armed)
+{
+    struct rsk_shard *shard = atomic_load(&ep->woven) ? ep->shard : NULL;
+    bool news = false;
+
+    if (shard) {
+        /* Armed again, as each news uses it up; the count of before goes. */
+        news = rsk_shard_arm(shard);
+        if (atomic_exchange(armed, true))
+            rsk_shard_disarm(shard);
+    }
+    return news || atomic_load(&ep->inbox);
+}
+
+void pl_epoll_part(struct pl_epoll *ep, _Atomic bool *armed)
+{
+    if (atomic_exchange(armed, false))
+        rsk_shard_disarm(ep->shard);
+    if (atomic_fetch_sub(&ep->asleep, 1) > 1 && !pl_epoll_quiet(ep))
+        pl_ready_kick(ep); /* we may have taken the wake-up of one that sleeps in epoll_wait */
+}
+
+/* One event of the kernel's. True: epoll_wait would report it. */
+static bool fetched(struct pl_epoll *ep, const struct epoll_event *ev)
+{
+    struct pl_member *m;
+    bool holds = false;
+
+    if (ev->data.u64 >> 32 != atomic_load(&ep->tag))
+        return true; /* not on our list: level-triggered, we trust */
+    if ((uint32_t)ev->data.u64 == PL_COOKIE_WAKE)
+        return false;
+    fb_lock(&ep->lock);
+    m = pl_member_of(ep, (uint32_t)ev->data.u64);
+    if (m && m->hot) {
+        pl_ready_add(m);
+    } else if (m && m->events & (EPOLLET | EPOLLONESHOT)) {
+        m->stash |= ev->events;
+        pl_ready_add(m);
+        holds = true;
+    } else if (m) {
+        holds = true; /* level: the kernel will say it again */
+    }
+    fb_unlock(&ep->lock);
+    return holds;
+}
+
+bool pl_epoll_readable(struct pl_epoll *ep)
+{
+    struct epoll_event ev[16];
+
+    fb_lock(&ep->ctl);
+    pl_reg_all_cookies(ep);
+    fb_unlock(&ep->ctl);
+    pl_ready_drain(ep);
+    for (;;) {
+        bool holds = false;
+        int n;
+
+        if (pl_ready_collect(ep, NULL, 1) > 0)
+            return true;
+        n = sys_epoll_wait(ep->kfd, ev, 16, 0);
+        if (n <= 0)
+            return false;
+        for (int i = 0; i < n; i++)
+            holds |= fetched(ep, &ev[i]);
+        if (holds)
+            return true;
+    }
+}
+
+/* ---- members that stand for an instance */
+
+void pl_nest(struct pl_member *m, struct pl_epoll *inner)
+{
+    m->inner = inner;
+    pl_epoll_join(inner);
+    fb_lock(&nest);
+    pl_link_add(&inner->parents, &m->parent);
+    fb_unlock(&nest);
+}
+
+void pl_unnest(struct pl_member *m)
+{
+    fb_lock(&nest);
+    pl_link_del(&m->parent);
+    fb_unlock(&nest);
+    pl_epoll_part(m->inner, &m->inner_armed);
+}
+
+void pl_nest_woven(struct pl_epoll *inner)
+{
+    fb_lock(&nest);
+    for (struct pl_link *l = inner->parents.next; l != &inner->parents; l = l->next) {
+        struct pl_member *m = (struct pl_member *)((char *)l - offsetof(struct pl_member, parent));
+
+        pl_member_wake(&m->watcher, FB_EV_STATE);
+    }
+    fb_unlock(&nest);
+}
+
+/* ---- a stream that is waited for outside of its instance */
+
+static void share_all(struct pl_file *f)
+{
+    struct pl_member *m[8];
+    int n = pl_member_some(f, m, 8);
+
+    for (int i = 0; i < n; i++) {
+        pl_epoll_share(m[i]->ep);
+        pl_epoll_free(m[i]->ep);
+        pl_member_put(m[i]);
+    }
+}
+
+static void share_dup(struct pl_file *f, void *stream)
+{
+    if (f->kind == PL_STREAM && f->stream == stream)
+        share_all(f);
+}
+
+void pl_epoll_stream_polled(struct pl_file *f)
+{
+    share_all(f);
+    if (atomic_load_explicit(&f->stream->fds, memory_order_relaxed) > 1)
+        pl_each(share_dup, f->stream);
+}

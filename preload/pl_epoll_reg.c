@@ -1,0 +1,244 @@
+/*
+ * pl_epoll_reg.c - what the kernel has registered for a member, and what it should have:
+ *
+ *   plain      what the application asked, under the application's data; under a cookie if it is a
+ *              one-shot (delivery is claimed here, so the armed state lives with us) or if the
+ *              instance is nested or polled ("exact")
+ *   hot        EPOLLET with what the kernel can still tell, under a cookie: hints that put the
+ *              member on the ready list
+ *   fired      a one-shot that was reported while plain: untouched, MOD would arm it again
+ *
+ * All under the instance's ctl lock; see pl_epoll.h.
+ */
+#include "preload/pl_epoll.h"
+
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+/* Bits that say how to report, not what. */
+#define KEEP_FLAGS ((uint32_t)EPOLLWAKEUP)
+
+static bool is_served(const struct pl_member *m)
+{
+    if (m->inner)
+        return pl_epoll_special(m->inner);
+    return m->stream && !fb_plain(m->stream);
+}
+
+static uint32_t hints(struct pl_member *m)
+{
+    short asked = (short)(m->events & PL_EV_BITS);
+
+    if (m->inner)
+        return (uint32_t)asked;
+    return (uint16_t)fb_kernel_events(m->stream, asked);
+}
+
+struct pl_reg pl_reg_wanted(struct pl_member *m)
+{
+    struct pl_epoll *ep = m->ep;
+    bool one_shot = m->events & EPOLLONESHOT;
+    bool cookie = (one_shot || ep->exact) && !(m->events & EPOLLEXCLUSIVE) &&
+                  !atomic_load_explicit(&ep->pinned, memory_order_relaxed);
+
+    if (is_served(m))
+        return (struct pl_reg){
+            .events = (hints(m) & PL_EV_BITS) | EPOLLET | (m->events & KEEP_FLAGS),
+            .data = pl_cookie_data(ep, m->cookie),
+            .hot = true,
+        };
+    if (one_shot && !atomic_load(&m->armed))
+        return (struct pl_reg){m->kevents, m->kdata, m->hot};
+    if (cookie)
+        atomic_store(&ep->touched, true);
+    return (struct pl_reg){
+        .events = m->events,
+        .data = cookie ? pl_cookie_data(ep, m->cookie) : m->data,
+    };
+}
+
+void pl_reg_before(struct pl_member *m, struct pl_reg reg)
+{
+    struct pl_epoll *ep = m->ep;
+
+    if (!reg.hot || m->hot)
+        return;
+    fb_lock(&ep->lock);
+    m->hot = true;
+    m->flip = atomic_fetch_add(&ep->flips, 1) + 1;
+    pl_link_add(&ep->hot_list, &m->hot_link);
+    atomic_fetch_add(&ep->hot, 1);
+    fb_unlock(&ep->lock);
+}
+
+static void cool(struct pl_member *m)
+{
+    if (!m->hot)
+        return;
+    m->hot = false;
+    pl_link_del(&m->hot_link);
+    atomic_fetch_sub(&m->ep->hot, 1);
+}
+
+void pl_reg_after(struct pl_member *m, struct pl_reg reg)
+{
+    struct pl_epoll *ep = m->ep;
+
+    m->kevents = reg.events;
+    m->kdata = reg.data;
+    if (!reg.hot && !m->hot)
+        return;
+    fb_lock(&ep->lock);
+    if (reg.hot)
+        pl_ready_add(m); /* something may hold that no news will tell of */
+    else
+        cool(m);
+    fb_unlock(&ep->lock);
+    if (reg.hot && atomic_load(&ep->asleep))
+        pl_ready_kick(ep);
+}
+
+static int kernel_mod(struct pl_member *m, int epfd, uint32_t events, uint64_t data)
+{
+    struct epoll_event ev = {.events = events, .data.u64 = data};
+
+    return sys_epoll_ctl(epfd, EPOLL_CTL_MOD, m->fd, &ev);
+}
+
+void pl_reg_update(struct pl_member *m, int epfd)
+{
+    struct pl_reg reg;
+
+    if (m->dead)
+        return;
+    reg = pl_reg_wanted(m);
+    pl_reg_before(m, reg);
+    /* An error: closed behind our back, the number is no member any more. Nothing to repair. */
+    if (reg.events != m->kevents || reg.data != m->kdata)
+        (void)kernel_mod(m, epfd, reg.events, reg.data);
+    pl_reg_after(m, reg);
+}
+
+/* ---- members come and go */
+
+static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
+{
+    struct pl_epoll *ep = m->ep;
+    struct fb_stream *s = f->stream;
+    bool elsewhere = f->members != NULL;
+
+    /* EXCLUSIVE cannot be modified. */
+    if (m->events & EPOLLEXCLUSIVE || atomic_load(&ep->pinned)) {
+        fb_pin(s, RSN_EPOLL, false);
+        pl_put(f);
+        return;
+    }
+    if (!pl_epoll_touch(ep, epfd)) {
+        fb_pin(s, RSN_LIMIT_FD, false);
+        pl_put(f);
+        return;
+    }
+    fb_get(s);
+    m->stream = s;
+    m->file = f;
+    pl_member_link(f, m);
+    fb_watch(s, &m->watcher);
+    /* In two instances: the first one's shard is drained for the second by the progress thread. */
+    if (!elsewhere)
+        fb_prefer_shard(s, ep->shard);
+    else
+        pl_epoll_stream_polled(f);
+}
+
+void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
+{
+    if (f->kind == PL_STREAM) {
+        bind_stream(m, f, epfd);
+    } else if (f->kind == PL_EPOLL) {
+        m->file = f;
+        pl_member_link(f, m);
+        pl_nest(m, f->epoll);
+    } else {
+        pl_put(f);
+    }
+}
+
+void pl_reg_detach(struct pl_member *m, bool closing)
+{
+    struct pl_epoll *ep = m->ep;
+    bool was_hot;
+
+    if (m->file)
+        pl_member_unlink(m->file, m);
+    /* After these two wake() is not called any more. */
+    if (m->stream)
+        fb_unwatch(m->stream, &m->watcher);
+    if (m->inner)
+        pl_unnest(m);
+    fb_lock(&ep->lock);
+    pl_ready_absorb(ep); /* it may be on the inbox */
+    was_hot = m->hot;
+    cool(m);
+    pl_ready_del(m);
+    pl_link_del(&m->dirty);
+    pl_member_remove(ep, m);
+    m->dead = true;
+    fb_unlock(&ep->lock);
+    if (m->stream)
+        fb_prefer_shard(m->stream, NULL);
+    if (m->stream && was_hot && !closing)
+        pl_epoll_share(ep); /* its rail may stay on our shard */
+    pl_member_put(m);
+}
+
+/* ---- all at once */
+
+static void update_one(struct pl_member *m, void *arg)
+{
+    pl_reg_update(m, *(int *)arg);
+}
+
+void pl_reg_update_all(struct pl_epoll *ep, int epfd)
+{
+    /* ctl is held: nobody else changes the list, and lock is only taken inside. */
+    pl_member_each(ep, update_one, &epfd);
+}
+
+void pl_reg_all_cookies(struct pl_epoll *ep)
+{
+    if (ep->exact)
+        return;
+    ep->exact = true;
+    atomic_store(&ep->touched, true);
+    pl_reg_update_all(ep, ep->kfd);
+}
+
+static void retag_one(struct pl_member *m, void *arg)
+{
+    uint32_t old = *(uint32_t *)arg;
+
+    if (m->kdata >> 32 != old || (uint32_t)m->kdata != m->cookie)
+        return;
+    /* A one-shot that has fired is silent until MOD, and MOD gives it the new tag. */
+    if (!(m->events & EPOLLONESHOT) || m->hot || atomic_load(&m->armed))
+        (void)kernel_mod(m, m->ep->kfd, m->kevents, pl_cookie_data(m->ep, m->cookie));
+    m->kdata = pl_cookie_data(m->ep, m->cookie);
+}
+
+void pl_reg_retag(struct pl_epoll *ep)
+{
+    uint32_t old = atomic_load(&ep->tag);
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+
+    atomic_store(&ep->tag, old + 0x9e3779b9u ? old + 0x9e3779b9u : 1);
+    ev.data.u64 = pl_cookie_data(ep, PL_COOKIE_WAKE);
+    if (ep->kfd < 0)
+        return;
+    fb_lock(&ep->lock);
+    if (ep->efd >= 0)
+        sys_epoll_ctl(ep->kfd, EPOLL_CTL_MOD, ep->efd, &ev);
+    for (int i = 0; i < ep->nshard_fd; i++)
+        sys_epoll_ctl(ep->kfd, EPOLL_CTL_MOD, ep->shard_fd[i], &ev);
+    fb_unlock(&ep->lock);
+    pl_member_each(ep, retag_one, &old);
+}

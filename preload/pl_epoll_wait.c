@@ -1,0 +1,442 @@
+/*
+ * pl_epoll_wait.c - epoll_wait, epoll_pwait, epoll_pwait2. An instance without hot members goes
+ * to libc, and what comes back is looked at only if data of ours may be in it. With hot members:
+ * drain the shard, collect the ready list, ask the kernel without waiting; then spin; then sleep in
+ * the kernel's epoll_wait, where the shard's descriptors and our eventfd are, too.
+ *
+ * What is not exact costs a loop, never an entry of the application's array: our own events are
+ * taken out before it is returned. EINTR is returned as it comes, as epoll_wait always does.
+ *
+ * Any application thread; locks: pl_epoll.h, none held in a sleep.
+ */
+#include "preload/pl_epoll.h"
+
+#include <errno.h>
+
+#include "config/env.h"
+#include "rsock/sys.h"
+
+/* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every
+ * so many calls and nanoseconds; and the other way round every 16th call they come first. */
+enum { KERNEL_CALLS = 16 };
+#define KERNEL_NS 50000u
+/* Between two looks at the kernel while spinning. */
+#define SPIN_KERNEL_NS 4000u
+
+enum how { WAIT, PWAIT, PWAIT2 };
+
+struct call {
+    int epfd;
+    struct epoll_event *out;
+    int max;
+    enum how how;
+    int ms;
+    const struct timespec *ts;
+    const sigset_t *mask;
+};
+
+static int real_call(const struct call *c)
+{
+    switch (c->how) {
+    case WAIT:
+        return pl_real.epoll_wait(c->epfd, c->out, c->max, c->ms);
+    case PWAIT:
+        return pl_real.epoll_pwait(c->epfd, c->out, c->max, c->ms, c->mask);
+    case PWAIT2:
+        break;
+    }
+    return pl_real.epoll_pwait2(c->epfd, c->out, c->max, c->ts, c->mask);
+}
+
+/* The same with the time that remains. */
+static int real_rest(const struct call *c, uint64_t deadline)
+{
+    struct timespec ts;
+
+    if (c->how == PWAIT2)
+        return pl_real.epoll_pwait2(c->epfd, c->out, c->max, pl_remaining(deadline, &ts), c->mask);
+    return pl_real.epoll_pwait(c->epfd, c->out, c->max, pl_remaining_ms(deadline), c->mask);
+}
+
+static bool at_once(const struct call *c)
+{
+    return c->how == PWAIT2 ? c->ts && !c->ts->tv_sec && !c->ts->tv_nsec : c->ms == 0;
+}
+
+/* ---- what the kernel returned */
+
+static bool other_has(struct pl_epoll *ep, uint64_t data)
+{
+    for (uint32_t i = 0; i < ep->buckets; i++)
+        for (const struct pl_member *m = ep->bucket[i]; m; m = m->hash_next)
+            if (!m->hot && m->data == data)
+                return true;
+    return false;
+}
+
+/* An event of a registration that was the application's own when it was fetched, of a member that
+ * has become hot since: it may be nothing but our SWITCH frame. lock held. */
+static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
+{
+    /* The latest are at the tail. */
+    for (struct pl_link *l = ep->hot_list.prev; l != &ep->hot_list; l = l->prev) {
+        struct pl_member *m =
+            (struct pl_member *)((char *)l - offsetof(struct pl_member, hot_link));
+
+        if (m->flip <= since)
+            return false;
+        if (m->data != data)
+            continue;
+        pl_ready_add(m);
+        return !other_has(ep, data);
+    }
+    return false;
+}
+
+/* One event under a cookie. True: the application gets it. lock held. */
+static bool claimed(struct pl_epoll *ep, struct epoll_event *ev)
+{
+    struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
+    uint32_t armed = 1;
+
+    if (!m)
+        return false;
+    /* On a rail by now: only a hint. */
+    if (m->hot || (m->stream && !fb_plain(m->stream))) {
+        pl_ready_add(m);
+        return false;
+    }
+    if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
+        return false;
+    ev->data.u64 = m->data;
+    return true;
+}
+
+/* Takes out what is ours. `since`: ep->flips before the kernel was asked. Returns what is left;
+ * *ours: there was something, so look at the ready list. */
+static int filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool *ours)
+{
+    uint32_t tag = atomic_load(&ep->tag);
+    bool flipped;
+    int left = 0;
+
+    if (!atomic_load(&ep->touched))
+        return n;
+    /* Members that became hot while we were in the kernel must be known before we judge. */
+    pl_ready_settle(ep);
+    flipped = atomic_load(&ep->flips) != since;
+    for (int i = 0; i < n; i++) {
+        bool keep = true;
+
+        if (ev[i].data.u64 >> 32 == tag) {
+            *ours = true;
+            if ((uint32_t)ev[i].data.u64 == PL_COOKIE_WAKE)
+                continue;
+            fb_lock(&ep->lock);
+            keep = claimed(ep, &ev[i]);
+            fb_unlock(&ep->lock);
+        } else if (flipped) {
+            fb_lock(&ep->lock);
+            keep = !outdated(ep, ev[i].data.u64, since);
+            fb_unlock(&ep->lock);
+            *ours |= !keep;
+        }
+        if (keep)
+            ev[left++] = ev[i];
+    }
+    return left;
+}
+
+/* ---- one look at everything */
+
+/* Events of the kernel's, without waiting. Count or -errno. */
+static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, bool *ours)
+{
+    for (;;) {
+        uint64_t since = atomic_load(&ep->flips);
+        int n = sys_epoll_wait(c->epfd, c->out + have, c->max - have, 0), left;
+
+        if (n <= 0)
+            return n;
+        left = filter(ep, c->out + have, n, since, ours);
+        /* Only ours, and the array was full of them: there may be more behind. */
+        if (left || n < c->max - have)
+            return left;
+    }
+}
+
+static int look(struct pl_epoll *ep, const struct call *c)
+{
+    uint32_t calls = atomic_fetch_add_explicit(&ep->calls, 1, memory_order_relaxed);
+    bool ours = false, asked = false;
+    int n = 0, k;
+    uint64_t now;
+
+    pl_ready_drain(ep);
+    if (calls % KERNEL_CALLS == 0) {
+        n = look_kernel(ep, c, 0, &ours);
+        if (n < 0)
+            return n;
+        asked = true;
+    }
+    n += pl_ready_collect(ep, c->out + n, c->max - n);
+    if (asked || n == c->max)
+        return n;
+    now = sys_now();
+    if (n > 0 && now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS)
+        return n;
+    atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
+    k = look_kernel(ep, c, n, &ours);
+    if (k < 0)
+        return n ? n : k;
+    /* Hints: only if there is nothing else, or a member could be reported twice. */
+    if (n + k == 0 && ours)
+        return pl_ready_collect(ep, c->out, c->max);
+    return n + k;
+}
+
+/* Spins as long as it may pay. 0: it did not; else a count or -errno. */
+static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until, uint32_t signals)
+{
+    uint64_t now = sys_now(), kernel_at = now + SPIN_KERNEL_NS;
+
+    while (now < until) {
+        int n = 0;
+
+        pl_ready_drain(ep);
+        if (atomic_load_explicit(&ep->inbox, memory_order_relaxed))
+            n = pl_ready_collect(ep, c->out, c->max);
+        if (!n && now >= kernel_at) {
+            bool ours = false;
+
+            n = look_kernel(ep, c, 0, &ours);
+            if (!n && ours)
+                n = pl_ready_collect(ep, c->out, c->max);
+            kernel_at = now + SPIN_KERNEL_NS;
+        }
+        if (n)
+            return n;
+        if (pl_signals_seen != signals)
+            return -EINTR;
+        sys_pause_cpu();
+        now = sys_now();
+    }
+    return 0;
+}
+
+/* ---- sleeping */
+
+struct sleep {
+    struct pl_block block; /* first: a handler may longjmp out of the sleep */
+    struct pl_epoll *ep;   /* reference */
+    bool counted;
+    bool armed;
+};
+
+static void end_sleep(struct sleep *s)
+{
+    if (s->armed)
+        rsk_shard_disarm(s->ep->shard);
+    if (s->counted)
+        atomic_fetch_sub(&s->ep->asleep, 1);
+    s->armed = s->counted = false;
+}
+
+static void undo(struct pl_block *b)
+{
+    struct sleep *s = (struct sleep *)b;
+
+    end_sleep(s);
+    pl_epoll_free(s->ep);
+}
+
+static void put_sleep(struct sleep **s)
+{
+    if (*s)
+        pl_block_put(&(*s)->block);
+}
+
+/* Others sleep, and we return to our caller with the shard's news used up: arm it for them, and if
+ * anything is ready, wake one, who will do the same. */
+static void pass_baton(struct pl_epoll *ep)
+{
+    if (!atomic_load(&ep->asleep))
+        return;
+    if (ep->shard && atomic_load(&ep->woven)) {
+        if (rsk_shard_arm(ep->shard))
+            pl_ready_drain(ep);
+        rsk_shard_disarm(ep->shard);
+    }
+    if (atomic_load(&ep->inbox) || atomic_load(&ep->nready))
+        pl_ready_kick(ep);
+}
+
+/* Sleeps in the kernel. Count, 0 when it is time to look again, or -errno. */
+static int rest(struct sleep *s, const struct call *c, uint64_t deadline)
+{
+    struct pl_epoll *ep = s->ep;
+    uint64_t since;
+    bool ours = false;
+    int n;
+
+    atomic_fetch_add(&ep->asleep, 1); /* before the last look: see pl_epoll_ready.c */
+    s->counted = true;
+    if (atomic_load(&ep->woven)) {
+        s->armed = true;
+        if (rsk_shard_arm(ep->shard))
+            pl_ready_drain(ep);
+    }
+    since = atomic_load(&ep->flips);
+    n = pl_ready_collect(ep, c->out, c->max);
+    if (n == 0) {
+        n = real_rest(c, deadline);
+        if (n < 0)
+            n = -errno;
+        end_sleep(s);
+        if (n > 0)
+            n = filter(ep, c->out, n, since, &ours);
+        if (n >= 0 && n < c->max)
+            n += pl_ready_collect(ep, c->out + n, c->max - n);
+    }
+    end_sleep(s);
+    return n;
+}
+
+/* For an instance with hot members, or after the kernel returned nothing but ours. */
+__attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct call *c,
+                                           uint64_t deadline)
+{
+    struct sleep *s __attribute__((cleanup(put_sleep))) =
+        (struct sleep *)pl_block_get(sizeof *s, __builtin_frame_address(0), NULL);
+    uint32_t signals = pl_signals_seen;
+    uint64_t began = 0;
+    int n, saved = errno;
+
+    if (!s)
+        return -ENOMEM;
+    pl_epoll_get(ep);
+    s->ep = ep;
+    s->counted = s->armed = false;
+    s->block.undo = undo;
+    for (;;) {
+        uint64_t now;
+
+        n = look(ep, c);
+        if (n != 0)
+            break;
+        now = sys_now();
+        if (now >= deadline)
+            break;
+        if (pl_signals_seen != signals) {
+            n = -EINTR;
+            break;
+        }
+        if (!began) {
+            began = now;
+            now += atomic_load(&ep->hot) ? pl_spin_budget() : 0;
+            n = spin(ep, c, now < deadline ? now : deadline, signals);
+            if (n != 0)
+                break;
+        }
+        n = rest(s, c, deadline);
+        if (n != 0)
+            break;
+    }
+    if (began && n > 0 && atomic_load(&ep->hot))
+        pl_spin_result(sys_now() - began);
+    pass_baton(ep);
+    errno = saved;
+    return n;
+}
+
+/* ---- the calls */
+
+struct counted {
+    struct pl_epoll *ep;
+    bool sleeps;
+};
+
+static void uncount(struct counted *c)
+{
+    if (c->sleeps)
+        atomic_fetch_sub(&c->ep->asleep, 1);
+}
+
+/* The kernel alone, unless the instance is not quiet: then *served is set. */
+static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
+{
+    /* Also in an instance that has never seen a stream: another thread may add one meanwhile. */
+    struct counted counted __attribute__((cleanup(uncount))) = {ep, !at_once(c)};
+
+    if (counted.sleeps)
+        atomic_fetch_add(&ep->asleep, 1);
+    if (!pl_epoll_quiet(ep)) {
+        *served = true;
+        return 0;
+    }
+    return real_call(c);
+}
+
+static int do_wait(struct pl_epoll *ep, const struct call *c)
+{
+    uint64_t since = atomic_load(&ep->flips), deadline;
+    bool served = false, ours = false;
+    int n;
+
+    /* A call that the kernel refuses, it shall refuse. */
+    if (c->max <= 0 || !c->out || (c->how == PWAIT2 && c->ts && !pl_ts_valid(c->ts)))
+        return real_call(c);
+    deadline = c->how == PWAIT2 ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
+    n = plain_wait(ep, c, &served);
+    if (!served) {
+        if (n < 0)
+            return n;
+        if (n > 0)
+            n = filter(ep, c->out, n, since, &ours);
+        if (n > 0) {
+            if (ours)
+                pass_baton(ep);
+            return n;
+        }
+        if (!ours && pl_epoll_quiet(ep))
+            return 0;
+    }
+    return (int)pl_ret(serve(ep, c, deadline));
+}
+
+static void put_file(struct pl_file **f)
+{
+    if (*f)
+        pl_put(*f);
+}
+
+static int wait_call(const struct call *c)
+{
+    struct pl_file *f __attribute__((cleanup(put_file))) = NULL;
+
+    pl_ready();
+    f = pl_get(c->epfd);
+    if (!f || f->kind != PL_EPOLL)
+        return real_call(c);
+    return do_wait(f->epoll, c);
+}
+
+PL_EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)
+{
+    return wait_call(
+        &(struct call){.epfd = epfd, .out = ev, .max = max, .how = WAIT, .ms = timeout});
+}
+
+PL_EXPORT int epoll_pwait(int epfd, struct epoll_event *ev, int max, int timeout,
+                          const sigset_t *mask)
+{
+    return wait_call(&(struct call){
+        .epfd = epfd, .out = ev, .max = max, .how = PWAIT, .ms = timeout, .mask = mask});
+}
+
+PL_EXPORT int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
+                           const struct timespec *timeout, const sigset_t *mask)
+{
+    return wait_call(&(struct call){
+        .epfd = epfd, .out = ev, .max = max, .how = PWAIT2, .ts = timeout, .mask = mask});
+}

@@ -1,0 +1,156 @@
+/*
+ * pl_poll.c - poll and ppoll. A set without tracked streams goes to libc as it is; a set of plain
+ * streams too, after the sleeper is published, so that boarding knows which threads must see the
+ * SWITCH frame (HARD-CASES 1). Only a set with a stream on a rail, or an epoll instance, is served
+ * here: pl_poll_serve.c.
+ *
+ * Any application thread. No locks.
+ */
+#include "preload/pl_poll.h"
+
+#include <errno.h>
+#include <limits.h>
+
+static enum pl_need need_of_set(const struct pollfd *fds, nfds_t n)
+{
+    enum pl_need most = PL_KERNEL;
+
+    for (nfds_t i = 0; i < n && most != PL_SERVE; i++) {
+        enum pl_need need = fds[i].fd < 0 ? PL_KERNEL : pl_need_of(fds[i].fd);
+
+        if (need > most)
+            most = need;
+    }
+    return most;
+}
+
+int pl_poll_verify(struct pollfd *fds, nfds_t n, int count)
+{
+    int left = count;
+
+    for (nfds_t i = 0; i < n && count > 0; i++) {
+        struct pl_file *f;
+
+        if (fds[i].fd < 0 || !fds[i].revents)
+            continue;
+        count--;
+        f = pl_get(fds[i].fd);
+        if (!f)
+            continue;
+        if (f->kind == PL_STREAM && !fb_plain(f->stream)) {
+            short asked = (short)(fds[i].events | POLLERR | POLLHUP);
+
+            fds[i].revents = fb_ready(f->stream, f->fd, asked);
+            if (!fds[i].revents)
+                left--;
+        }
+        pl_put(f);
+    }
+    return left;
+}
+
+/* The call as the application made it: poll has a time in milliseconds, ppoll a timespec. */
+struct call {
+    struct pollfd *fds;
+    nfds_t n;
+    bool is_ppoll;
+    int ms;
+    const struct timespec *ts;
+    const sigset_t *mask;
+};
+
+static int real_call(const struct call *c)
+{
+    return c->is_ppoll ? pl_real.ppoll(c->fds, c->n, c->ts, c->mask)
+                       : pl_real.poll(c->fds, c->n, c->ms);
+}
+
+static bool at_once(const struct call *c)
+{
+    return c->is_ppoll ? c->ts && !c->ts->tv_sec && !c->ts->tv_nsec : c->ms == 0;
+}
+
+static void end_sleeper(struct fb_sleeper **s)
+{
+    if (*s)
+        fb_sleeper_end(*s);
+}
+
+/* Sets *served when the set has to be served after all: it changed before we slept. */
+static int sleep_published(const struct call *c, bool *served)
+{
+    struct fb_sleeper *sleeper __attribute__((cleanup(end_sleeper))) =
+        fb_sleeper_poll(c->fds, c->n);
+
+    if (need_of_set(c->fds, c->n) == PL_SERVE) {
+        *served = true;
+        return 0;
+    }
+    return real_call(c);
+}
+
+static int do_poll(const struct call *c)
+{
+    enum pl_need need;
+    uint64_t deadline;
+    bool served = false;
+    int count = 0;
+
+    /* A set that the kernel refuses, it shall refuse: never walk it. */
+    if (!c->fds || c->n > INT_MAX || (c->is_ppoll && c->ts && !pl_ts_valid(c->ts)))
+        return real_call(c);
+    need = need_of_set(c->fds, c->n);
+    if (need == PL_KERNEL)
+        return real_call(c);
+    /* ppoll writes nothing back, but the time goes on from here. */
+    deadline = c->is_ppoll ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
+    if (need == PL_PUBLISH) {
+        if (at_once(c))
+            count = real_call(c);
+        else
+            count = sleep_published(c, &served);
+        if (!served) {
+            if (count > 0)
+                count = pl_poll_verify(c->fds, c->n, count);
+            else if (count < 0 || need_of_set(c->fds, c->n) != PL_SERVE)
+                return count;
+            if (count > 0)
+                return count;
+        }
+    }
+    return (int)pl_ret(pl_poll_serve(c->fds, c->n, deadline, c->mask));
+}
+
+PL_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+    pl_ready();
+    return do_poll(&(struct call){.fds = fds, .n = n, .ms = timeout});
+}
+PL_ALIAS(__poll, poll);
+
+PL_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+                    const sigset_t *mask)
+{
+    pl_ready();
+    return do_poll(
+        &(struct call){.fds = fds, .n = n, .is_ppoll = true, .ts = timeout, .mask = mask});
+}
+
+/* The fortified forms: a set larger than its array ends the program, and that is libc's to say. */
+PL_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t room)
+{
+    pl_ready();
+    if (room / sizeof *fds < n)
+        return pl_real.__poll_chk(fds, n, timeout, room);
+    return do_poll(&(struct call){.fds = fds, .n = n, .ms = timeout});
+}
+
+PL_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+                          const sigset_t *mask, size_t room)
+{
+    pl_ready();
+    if (room / sizeof *fds < n)
+        return pl_real.__ppoll_chk(fds, n, timeout, mask, room);
+    return do_poll(
+        &(struct call){.fds = fds, .n = n, .is_ppoll = true, .ts = timeout, .mask = mask});
+}

@@ -1,0 +1,40 @@
+/*
+ * pl_poll.h - poll for sets that the kernel alone cannot answer; poll and select call it.
+ */
+#ifndef PL_POLL_H
+#define PL_POLL_H
+
+#include "preload/pl.h"
+#include "preload/pl_wait.h"
+
+/* What a set of descriptors needs. */
+enum pl_need {
+    PL_KERNEL,  /* nothing of ours in it */
+    PL_PUBLISH, /* plain streams: a thread that sleeps on them must be known (fb_sleeper_*) */
+    PL_SERVE,   /* a stream on a rail, or an epoll instance: pl_poll_serve */
+};
+
+static inline enum pl_need pl_need_of(int fd)
+{
+    struct pl_file *f = pl_get(fd);
+    enum pl_need need = PL_KERNEL;
+
+    if (!f)
+        return PL_KERNEL;
+    if (f->kind == PL_STREAM)
+        need = fb_plain(f->stream) ? PL_PUBLISH : PL_SERVE;
+    else if (f->kind == PL_EPOLL)
+        need = PL_SERVE;
+    pl_put(f);
+    return need;
+}
+
+/* poll(2) on any set, sleeping at most until deadline, with mask while it sleeps (NULL: as it is).
+ * Count or -errno. Fills fds[].revents. A cancellation point. */
+int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline, const sigset_t *mask);
+
+/* The kernel has answered for a set that was plain when it was asked: corrects fds[].revents of
+ * streams that are not plain any more. Returns the count that is left. */
+int pl_poll_verify(struct pollfd *fds, nfds_t n, int count);
+
+#endif

@@ -1,0 +1,385 @@
+/*
+ * pl_poll_serve.c - poll for a set with streams on rails: exact readiness from the engine, the
+ * kernel for the rest; then spin, then sleep in the kernel's ppoll on the kernel's part of the set
+ * and an eventfd of this thread that the streams' watchers write.
+ *
+ * Any application thread. The wait lives in a block (pl_wait.h), because watchers point to it and a
+ * signal handler may longjmp away. Locks: none of its own. The engine calls wake() with a
+ * stream's watcher list locked; wake() only sets a word and writes an eventfd. No fb_* function is
+ * called from there.
+ */
+#include "preload/pl_poll.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "config/env.h"
+#include "preload/pl_epoll.h"
+#include "rsock/shard.h"
+#include "rsock/sys.h"
+
+/* Nobody tells us when an anchor's error goes away: look again after this. */
+#define MUTED_NS 10000000u
+/* The engine's two answers differ: do not spin on that. */
+#define UNSURE_NS 1000000u
+/* Between two looks at the kernel while spinning. */
+#define KERNEL_NS 4000u
+
+struct entry {
+    struct fb_watcher watcher; /* first: wake() gets it */
+    struct poll_wait *wait;
+    struct pl_file *file; /* reference; NULL: the kernel's alone */
+    bool hot;             /* not plain at the last look */
+    bool watched;
+    bool hinted;        /* the kernel has reported something that must be verified */
+    bool muted;         /* and it was nothing: a level that would wake us at once, leave it out */
+    bool joined;        /* an epoll instance that knows of us */
+    _Atomic bool armed; /* and its shard */
+};
+
+struct poll_wait {
+    struct pl_block block; /* first */
+    _Atomic uint32_t woken;
+    int efd; /* or -errno */
+    nfds_t n;
+    unsigned unsure;
+    struct pollfd *kernel; /* n + 1; the last is efd */
+    struct fb_sleeper *sleeper;
+    struct entry entry[];
+};
+
+static void wake(struct fb_watcher *watcher, unsigned events)
+{
+    struct entry *e = (struct entry *)watcher;
+    uint64_t one = 1;
+
+    (void)events;
+    /* Pairs with the store in rest(): the sleeper clears it before it arms. */
+    if (atomic_exchange(&e->wait->woken, 1) == 0 && e->wait->efd >= 0)
+        sys_write(e->wait->efd, &one, sizeof one);
+}
+
+static void release(struct entry *e)
+{
+    struct pl_file *f = e->file;
+
+    if (!f)
+        return;
+    if (e->watched)
+        fb_unwatch(f->stream, &e->watcher);
+    if (e->joined)
+        pl_epoll_part(f->epoll, &e->armed);
+    e->watched = e->joined = e->hot = false;
+    e->file = NULL;
+    pl_put(f);
+}
+
+static void undo(struct pl_block *b)
+{
+    struct poll_wait *w = (struct poll_wait *)b;
+
+    if (w->sleeper)
+        fb_sleeper_end(w->sleeper);
+    w->sleeper = NULL;
+    for (nfds_t i = 0; i < w->n; i++)
+        release(&w->entry[i]);
+    w->n = 0;
+}
+
+static void put_wait(struct poll_wait **w)
+{
+    if (*w)
+        pl_block_put(&(*w)->block);
+}
+
+static struct poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void *frame)
+{
+    size_t entries = sizeof(struct poll_wait) + n * sizeof(struct entry);
+    size_t size = entries + (n + 1) * sizeof(struct pollfd);
+    struct poll_wait *w = (struct poll_wait *)pl_block_get(size, frame, NULL);
+
+    if (!w)
+        return NULL;
+    atomic_store_explicit(&w->woken, 0, memory_order_relaxed);
+    w->efd = pl_thread_fd();
+    w->unsure = 0;
+    w->sleeper = NULL;
+    w->kernel = (struct pollfd *)((char *)w + entries);
+    w->n = 0;
+    w->block.undo = undo;
+    for (nfds_t i = 0; i < n; i++) {
+        struct entry *e = &w->entry[i];
+
+        memset(e, 0, sizeof *e);
+        e->watcher.wake = wake;
+        e->wait = w;
+        w->n = i + 1;
+        if (fds[i].fd < 0)
+            continue;
+        e->file = pl_get(fds[i].fd);
+        if (e->file && e->file->kind == PL_LISTENER)
+            release(e);
+    }
+    return w;
+}
+
+static short asked(const struct pollfd *p)
+{
+    return (short)(p->events | POLLERR | POLLHUP);
+}
+
+/* What we know ourselves about one descriptor; sets what the kernel shall be asked. */
+static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *k)
+{
+    struct pl_file *f = e->file;
+    short r;
+
+    *k = (struct pollfd){.fd = p->fd, .events = p->events};
+    if (f && atomic_load_explicit(&f->closing, memory_order_relaxed)) {
+        release(e); /* closed under us: the kernel says what that is */
+        f = NULL;
+    }
+    if (!f)
+        return 0;
+    if (f->kind == PL_EPOLL) {
+        e->hot = pl_epoll_special(f->epoll);
+        if (!e->hot)
+            return 0;
+        k->fd = -1;
+        r = pl_epoll_readable(f->epoll) ? (short)(p->events & (POLLIN | POLLRDNORM)) : 0;
+        return r;
+    }
+    e->hot = !fb_plain(f->stream);
+    if (!e->hot)
+        return 0;
+    k->fd = -1;
+    r = fb_ready(f->stream, f->fd, asked(p));
+    /* Said by the kernel, denied by the engine. */
+    e->muted |= e->hinted && !r;
+    e->hinted = false;
+    return r;
+}
+
+/* One look at everything. Count or -errno; revents are final when it is not 0. */
+static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
+{
+    static const struct timespec zero;
+    int count = 0, said = 0;
+    bool others = mask != NULL;
+
+    for (nfds_t i = 0; i < w->n; i++) {
+        fds[i].revents = own_events(&w->entry[i], &fds[i], &w->kernel[i]);
+        if (fds[i].revents)
+            count++;
+        others |= w->kernel[i].fd >= 0;
+    }
+    if (!others)
+        return count;
+    /* With the caller's mask only if we have nothing: ppoll runs handlers when it finds nothing. */
+    said = sys_ppoll(w->kernel, w->n, &zero, count ? NULL : mask);
+    if (said < 0)
+        return count ? count : said;
+    for (nfds_t i = 0; i < w->n && said > 0; i++) {
+        struct entry *e = &w->entry[i];
+
+        if (!w->kernel[i].revents)
+            continue;
+        said--;
+        fds[i].revents = w->kernel[i].revents;
+        if (e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
+            fds[i].revents = fb_ready(e->file->stream, e->file->fd, asked(&fds[i]));
+        if (fds[i].revents)
+            count++;
+    }
+    return count;
+}
+
+/* Spins as long as it may pay. 0: it did not; 1: look again; or -errno. */
+static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until, uint32_t signals)
+{
+    static const struct timespec zero;
+    struct rsk_shard *common = rsk_shard_common();
+    uint64_t now = sys_now(), kernel_at = now + KERNEL_NS;
+    bool others = false;
+
+    for (nfds_t i = 0; i < w->n; i++)
+        others |= w->kernel[i].fd >= 0;
+    while (now < until) {
+        if (common)
+            rsk_shard_drain(common);
+        for (nfds_t i = 0; i < w->n; i++) {
+            struct entry *e = &w->entry[i];
+
+            if (e->hot && e->file->kind == PL_STREAM &&
+                fb_peek_ready(e->file->stream, fds[i].events))
+                return 1;
+        }
+        if (atomic_load_explicit(&w->woken, memory_order_relaxed) || pl_signals_seen != signals)
+            return 1;
+        if (others && now >= kernel_at) {
+            int n = sys_ppoll(w->kernel, w->n, &zero, NULL);
+
+            if (n != 0)
+                return n < 0 ? n : 1;
+            kernel_at = now + KERNEL_NS;
+        }
+        sys_pause_cpu();
+        now = sys_now();
+    }
+    return 0;
+}
+
+/* Asks for wakes. True: something holds already, or changed. */
+static bool arm(struct poll_wait *w, const struct pollfd *fds)
+{
+    bool holds = false;
+
+    for (nfds_t i = 0; i < w->n; i++) {
+        struct entry *e = &w->entry[i];
+
+        if (!e->file)
+            continue;
+        if (e->file->kind == PL_EPOLL) {
+            if (!e->joined)
+                pl_epoll_join(e->file->epoll);
+            e->joined = true;
+            holds |= pl_epoll_arm(e->file->epoll, &e->armed) ||
+                     e->hot != pl_epoll_special(e->file->epoll);
+            continue;
+        }
+        /* Plain ones too: the engine tells when they board. */
+        if (!e->watched)
+            fb_watch(e->file->stream, &e->watcher);
+        e->watched = true;
+        if (e->hot) {
+            pl_epoll_stream_polled(e->file);
+            holds |= fb_arm(e->file->stream, e->file->fd, asked(&fds[i])) != 0;
+        }
+        holds |= e->hot == fb_plain(e->file->stream);
+    }
+    return holds;
+}
+
+/* The kernel's part of the set for a sleep. Returns how long it may last at most. */
+static uint64_t kernel_set(struct poll_wait *w, const struct pollfd *fds)
+{
+    uint64_t longest = w->efd < 0 || w->unsure > 3 ? UNSURE_NS : PL_FOREVER;
+
+    for (nfds_t i = 0; i < w->n; i++) {
+        struct entry *e = &w->entry[i];
+        struct pollfd *k = &w->kernel[i];
+
+        *k = (struct pollfd){.fd = fds[i].fd, .events = fds[i].events};
+        if (!e->hot || e->file->kind != PL_STREAM)
+            continue;
+        k->events = fb_kernel_events(e->file->stream, fds[i].events);
+        if (e->muted) {
+            k->fd = -1;
+            if (longest > MUTED_NS)
+                longest = MUTED_NS;
+        }
+    }
+    w->kernel[w->n] = (struct pollfd){.fd = w->efd, .events = POLLIN};
+    return longest;
+}
+
+static bool still_plain(const struct poll_wait *w)
+{
+    for (nfds_t i = 0; i < w->n; i++) {
+        const struct entry *e = &w->entry[i];
+
+        if (e->file && e->file->kind == PL_STREAM && !e->hot && !fb_plain(e->file->stream))
+            return false;
+    }
+    return true;
+}
+
+/* Sleeps until something may have happened. 0 or -errno. */
+static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline,
+                const sigset_t *mask)
+{
+    struct timespec ts;
+    uint64_t longest, box;
+    int n;
+
+    atomic_store(&w->woken, 0); /* before arming: see wake() */
+    if (!arm(w, fds))
+        w->unsure = 0;
+    else if (++w->unsure <= 3)
+        return 0;
+    longest = kernel_set(w, fds);
+    if (longest != PL_FOREVER) {
+        uint64_t limit = sys_now() + longest;
+
+        deadline = deadline < limit ? deadline : limit;
+    }
+    w->sleeper = fb_sleeper_poll(w->kernel, w->n);
+    if (still_plain(w))
+        n = pl_real.ppoll(w->kernel, w->n + (w->efd >= 0), pl_remaining(deadline, &ts), mask);
+    else
+        n = 0;
+    if (w->sleeper)
+        fb_sleeper_end(w->sleeper);
+    w->sleeper = NULL;
+    if (n < 0)
+        return -errno;
+    if (w->efd >= 0 && w->kernel[w->n].revents)
+        sys_read(w->efd, &box, sizeof box);
+    for (nfds_t i = 0; i < w->n; i++) {
+        struct entry *e = &w->entry[i];
+
+        /* A limited sleep is over, or somebody woke us: the muted ones get another chance. */
+        e->muted &= n != 0 && !atomic_load_explicit(&w->woken, memory_order_relaxed);
+        e->hinted = e->hot && n > 0 && w->kernel[i].fd >= 0 && w->kernel[i].revents;
+    }
+    return 0;
+}
+
+static bool any_hot(const struct poll_wait *w)
+{
+    for (nfds_t i = 0; i < w->n; i++)
+        if (w->entry[i].hot && w->entry[i].file->kind == PL_STREAM)
+            return true;
+    return false;
+}
+
+/* Its own frame must lie below its caller's: pl_select.c has a block too. */
+__attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
+                                            const sigset_t *mask)
+{
+    struct poll_wait *w __attribute__((cleanup(put_wait))) =
+        get_wait(fds, n, __builtin_frame_address(0));
+    uint32_t signals = pl_signals_seen;
+    uint64_t began = 0;
+    int saved = errno, count;
+
+    if (!w)
+        return -ENOMEM;
+    for (;;) {
+        uint64_t now, until;
+
+        count = look(w, fds, mask);
+        if (count != 0)
+            break;
+        now = sys_now();
+        if (now >= deadline)
+            break;
+        /* A handler ran and nothing is ready: the kernel's poll would have said EINTR. */
+        count = pl_signals_seen != signals ? -EINTR : 0;
+        if (!began && !count) {
+            began = now;
+            until = now + (any_hot(w) ? pl_spin_budget() : 0);
+            count = spin(w, fds, until < deadline ? until : deadline, signals);
+            if (count > 0)
+                continue;
+        }
+        if (!count)
+            count = rest(w, fds, deadline, mask);
+        if (count < 0)
+            break;
+    }
+    if (began && count > 0)
+        pl_spin_result(sys_now() - began);
+    errno = saved;
+    return count;
+}

@@ -1,0 +1,321 @@
+/*
+ * pl_wait.c - deadlines, spinning, and a thread's blocks and eventfd (pl_wait.h).
+ *
+ * Everything here is the calling thread's own; no locks. A signal handler may call poll in the
+ * middle of pl_block_get: `busy` makes it take a mapping of its own then.
+ */
+#include "preload/pl_wait.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "config/env.h"
+#include "rsock/own.h"
+#include "rsock/sys.h"
+
+_Thread_local volatile uint32_t pl_signals_seen;
+
+#define NS_PER_S  1000000000u
+#define NS_PER_MS 1000000u
+
+/* ---- time */
+
+static uint64_t after(uint64_t s, uint64_t ns)
+{
+    uint64_t now = sys_now();
+
+    /* Far beyond any uptime, and far from overflow. */
+    if (s > (PL_FOREVER / NS_PER_S) / 2)
+        return PL_FOREVER;
+    return now + s * NS_PER_S + ns;
+}
+
+uint64_t pl_deadline_ms(int timeout)
+{
+    if (timeout < 0)
+        return PL_FOREVER;
+    return after((uint64_t)timeout / 1000, (uint64_t)(timeout % 1000) * NS_PER_MS);
+}
+
+uint64_t pl_deadline_ts(const struct timespec *timeout)
+{
+    if (!timeout)
+        return PL_FOREVER;
+    return after((uint64_t)timeout->tv_sec, (uint64_t)timeout->tv_nsec);
+}
+
+struct timespec *pl_remaining(uint64_t deadline, struct timespec *ts)
+{
+    uint64_t now, left;
+
+    if (deadline == PL_FOREVER)
+        return NULL;
+    now = sys_now();
+    left = now < deadline ? deadline - now : 0;
+    ts->tv_sec = (time_t)(left / NS_PER_S);
+    ts->tv_nsec = (long)(left % NS_PER_S);
+    return ts;
+}
+
+bool pl_expired(uint64_t deadline)
+{
+    return deadline != PL_FOREVER && sys_now() >= deadline;
+}
+
+int pl_remaining_ms(uint64_t deadline)
+{
+    uint64_t now, ms;
+
+    if (deadline == PL_FOREVER)
+        return -1;
+    now = sys_now();
+    if (now >= deadline)
+        return 0;
+    ms = (deadline - now + NS_PER_MS - 1) / NS_PER_MS;
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+/* ---- spinning */
+
+/* Sixteenths of cfg.spin_ns, 1 to 16: a thread whose spinning does not pay still tries a little,
+ * or it would never find out that it pays again. */
+static _Thread_local uint8_t spin_share;
+
+static bool one_cpu(void)
+{
+    static _Atomic uint8_t known; /* 1 no, 2 yes */
+    uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!k) {
+        unsigned long mask[128] = {0};
+        long n = SYS6(SYS_sched_getaffinity, 0, sizeof mask, mask, 0, 0, 0);
+        int cpus = 0;
+
+        for (size_t i = 0; n > 0 && i < sizeof mask / sizeof mask[0]; i++)
+            cpus += __builtin_popcountl(mask[i]);
+        k = cpus == 1 ? 2 : 1;
+        atomic_store_explicit(&known, k, memory_order_relaxed);
+    }
+    return k == 2;
+}
+
+uint64_t pl_spin_budget(void)
+{
+    if (!cfg.spin_ns || one_cpu())
+        return 0;
+    if (!spin_share)
+        spin_share = 8;
+    return (uint64_t)cfg.spin_ns * spin_share / 16;
+}
+
+void pl_spin_result(uint64_t ns)
+{
+    if (ns <= cfg.spin_ns)
+        spin_share = spin_share < 8 ? (uint8_t)(spin_share * 2 + !spin_share) : 16;
+    else if (spin_share > 1)
+        spin_share = spin_share / 2;
+}
+
+/* ---- blocks */
+
+enum { BLOCK_MIN = 16384, KEEP_MAX = 1 << 20, KEEP = 3 };
+
+static _Thread_local struct pl_thread {
+    struct pl_block *waits; /* innermost first */
+    struct pl_block *spare;
+    int spares;
+    int efd;    /* number + 1 */
+    bool busy;  /* the lists are being changed */
+    bool keyed; /* the destructor will run */
+} self;
+
+static pthread_key_t key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static bool key_made;
+
+static void unmap(struct pl_block *b)
+{
+    SYS6(SYS_munmap, b, b->size, 0, 0, 0, 0);
+}
+
+static void undo(struct pl_block *b)
+{
+    void (*fn)(struct pl_block *) = b->undo;
+
+    b->undo = NULL;
+    if (fn)
+        fn(b);
+}
+
+/* The thread ends. A wait of its own cannot be in progress, only dead ones. */
+static void thread_end(void *arg)
+{
+    struct pl_block *b;
+
+    (void)arg;
+    while ((b = self.waits) != NULL) {
+        self.waits = b->outer;
+        undo(b);
+        unmap(b);
+    }
+    while ((b = self.spare) != NULL) {
+        self.spare = b->outer;
+        unmap(b);
+    }
+    if (self.efd)
+        rsk_own_close(self.efd - 1);
+    /* A destructor of somebody else's may poll after this: then it begins anew. */
+    self = (struct pl_thread){0};
+}
+
+static void make_key(void)
+{
+    key_made = pthread_key_create(&key, thread_end) == 0;
+}
+
+static void at_thread_end(void)
+{
+    if (self.keyed)
+        return;
+    pthread_once(&key_once, make_key);
+    self.keyed = true;
+    if (key_made)
+        pthread_setspecific(key, &self);
+}
+
+static bool on_signal_stack(void)
+{
+    stack_t ss;
+
+    return SYS6(SYS_sigaltstack, NULL, &ss, 0, 0, 0, 0) == 0 && (ss.ss_flags & SS_ONSTACK);
+}
+
+static void keep(struct pl_block *b)
+{
+    if (b->size > KEEP_MAX || self.spares >= KEEP) {
+        unmap(b);
+        return;
+    }
+    b->outer = self.spare;
+    self.spare = b;
+    self.spares++;
+}
+
+/*
+ * A wait whose frame is not above ours (stacks grow down) has been left by longjmp. On an
+ * alternate signal stack the comparison would mean nothing.
+ */
+static void reclaim(const void *frame)
+{
+    struct pl_block *b;
+
+    if (!self.waits || (uintptr_t)self.waits->frame > (uintptr_t)frame || on_signal_stack())
+        return;
+    while ((b = self.waits) != NULL && (uintptr_t)b->frame <= (uintptr_t)frame) {
+        self.waits = b->outer;
+        undo(b);
+        keep(b);
+    }
+}
+
+static struct pl_block *map_block(size_t size)
+{
+    long page = 4096, at;
+    struct pl_block *b;
+
+    size = (size + (size_t)page - 1) & ~((size_t)page - 1);
+    if (size < BLOCK_MIN)
+        size = BLOCK_MIN;
+    at = SYS6(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at < 0 && at > -4096)
+        return NULL;
+    b = (struct pl_block *)at;
+    b->size = size;
+    return b;
+}
+
+struct pl_block *pl_block_get(size_t size, const void *frame, void (*fn)(struct pl_block *))
+{
+    struct pl_block *b = NULL, **p;
+    bool listed = !self.busy;
+
+    if (listed) {
+        self.busy = true;
+        atomic_signal_fence(memory_order_seq_cst);
+        at_thread_end();
+        reclaim(frame);
+        for (p = &self.spare; *p; p = &(*p)->outer) {
+            if ((*p)->size < size)
+                continue;
+            b = *p;
+            *p = b->outer;
+            self.spares--;
+            break;
+        }
+    }
+    if (!b)
+        b = map_block(size);
+    if (b) {
+        b->frame = frame;
+        b->undo = fn;
+        b->listed = listed;
+        if (listed) {
+            b->outer = self.waits;
+            self.waits = b;
+        }
+    }
+    if (listed) {
+        atomic_signal_fence(memory_order_seq_cst);
+        self.busy = false;
+    }
+    return b;
+}
+
+void pl_block_put(struct pl_block *b)
+{
+    struct pl_block **p;
+
+    undo(b);
+    if (!b->listed || self.busy) {
+        /* Not on the list, or a handler in the middle of a change: the list keeps it as a dead wait. */
+        if (!b->listed)
+            unmap(b);
+        return;
+    }
+    self.busy = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    for (p = &self.waits; *p && *p != b; p = &(*p)->outer)
+        ;
+    if (*p) {
+        *p = b->outer;
+        keep(b);
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    self.busy = false;
+}
+
+/* ---- the thread's eventfd */
+
+int pl_thread_fd(void)
+{
+    if (!self.efd) {
+        int fd = rsk_own_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
+
+        if (fd < 0)
+            return fd;
+        at_thread_end();
+        self.efd = fd + 1;
+    }
+    return self.efd - 1;
+}
+
+void pl_wait_after_fork_child(void)
+{
+    /* rsk_own_after_fork_child closes the eventfd. Streams are forgotten: nothing to undo. */
+    for (struct pl_block *b = self.waits; b; b = b->outer)
+        b->undo = NULL;
+    self.efd = 0;
+    self.busy = false;
+}
