@@ -16,7 +16,14 @@ CONFIG_SRC := \
 # bison grammars of the config layer; config/gram.y gives gram.c and gram.h in build/<variant>/.
 CONFIG_GRAMMAR :=
 
-RSOCK_SRC :=
+RSOCK_SRC := \
+	rsock/own.c \
+	rsock/loop.c \
+	rsock/loop_epoll.c \
+	rsock/loop_timer.c \
+	rsock/loop_uring.c \
+	rsock/shard.c \
+
 
 FB_SRC :=
 
@@ -55,6 +62,7 @@ UNIT_TESTS := \
 	env_test \
 	reason_test \
 	stat_test \
+	loop_test \
 
 shim_test_SRC := \
 	tests/unit/shim_test.c \
@@ -79,8 +87,16 @@ stat_test_SRC := \
 LOOP_TEST_SRC := \
 	config/env.c \
 	config/log.c \
+	rsock/loop.c \
+	rsock/loop_epoll.c \
+	rsock/loop_timer.c \
+	rsock/loop_uring.c \
+	rsock/own.c \
+	rsock/shard.c \
 
 SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) config/reason.c
+
+loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
 
 # ---- variant and flags
 

@@ -16,6 +16,8 @@ struct rsk_shard_part {
     int (*drain)(struct rsk_shard_part *);
     bool (*arm)(struct rsk_shard_part *);
     void (*disarm)(struct rsk_shard_part *);
+    /* Makes fd fire. NULL where disarm does nothing, so that an arming cannot be lost by it. */
+    void (*fire)(struct rsk_shard_part *);
     void (*free)(struct rsk_shard_part *);
     struct rsk_shard_part *next; /* the shard's: parts are only ever added at the head */
 };

@@ -1,0 +1,427 @@
+/*
+ * loop.c - the progress thread: posted jobs, timers, watches, and the common shard, on
+ * one of two backends (loop_uring.c, loop_epoll.c).
+ *
+ * The life lock orders start, stop and the fork child's reset; the thread never takes it.
+ * Posting takes no lock: a stack that the thread takes whole. Everything else belongs to
+ * the thread alone.
+ */
+#include "rsock/loop.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+
+#include "config/log.h"
+#include "rsock/loop_backend.h"
+#include "rsock/loop_timer.h"
+#include "rsock/own.h"
+#include "rsock/shard.h"
+#include "rsock/sys.h"
+
+enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8, COMMON_FDS = 256 };
+
+struct job {
+    void (*fn)(void *arg);
+    void *arg;
+    struct job *next;
+};
+
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t thread;
+static atomic_bool running, stopping;
+static const struct loop_backend *backend;
+static _Thread_local bool is_self;
+
+static int wake_fd = -1, anchor_ep = -1;
+static struct rsk_watch *wake_watch, *anchor_watch, *dead;
+static struct job *_Atomic jobs;
+
+static struct rsk_shard *_Atomic common;
+/* The common shard's descriptors, kept so that a restarted thread watches them again. */
+static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
+static int common_fds[COMMON_FDS], n_common_fds;
+static struct rsk_watch *common_watches; /* linked by next_dead; the thread's */
+
+static void (*fork_hooks[FORK_HOOKS])(void);
+static int n_fork_hooks;
+
+/* ---- jobs */
+
+static int push_job(void (*fn)(void *arg), void *arg)
+{
+    const uint64_t one = 1;
+    struct job *j = malloc(sizeof *j), *top;
+
+    if (!j)
+        return -ENOMEM;
+    j->fn = fn;
+    j->arg = arg;
+    top = atomic_load_explicit(&jobs, memory_order_relaxed);
+    do
+        j->next = top;
+    while (!atomic_compare_exchange_weak_explicit(&jobs, &top, j, memory_order_release,
+                                                  memory_order_relaxed));
+    /* Whoever finds the stack empty wakes; the eventfd stays readable until the thread reads
+     * it, and the thread takes the stack after that, so no job is left behind. */
+    if (!top)
+        sys_write(wake_fd, &one, sizeof one);
+    return 0;
+}
+
+int rsk_loop_post(void (*fn)(void *arg), void *arg)
+{
+    if (!atomic_load_explicit(&running, memory_order_acquire))
+        return -ESRCH;
+    return push_job(fn, arg);
+}
+
+static void run_jobs(void)
+{
+    struct job *j = atomic_exchange_explicit(&jobs, NULL, memory_order_acquire), *first = NULL;
+
+    while (j) {
+        struct job *next = j->next;
+
+        j->next = first;
+        first = j;
+        j = next;
+    }
+    while (first) {
+        struct job *next = first->next;
+
+        first->fn(first->arg);
+        free(first);
+        first = next;
+    }
+}
+
+static void on_wake(void *arg, uint32_t events)
+{
+    uint64_t n;
+
+    (void)arg, (void)events;
+    sys_read(wake_fd, &n, sizeof n);
+}
+
+/* ---- watches */
+
+struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
+                               void (*fn)(void *arg, uint32_t events), void *arg)
+{
+    struct rsk_watch *w = calloc(1, sizeof *w);
+    struct epoll_event ev = {.events = events};
+    int err;
+
+    if (!w)
+        return NULL;
+    w->fd = fd;
+    w->events = events;
+    w->anchor = anchor;
+    w->fn = fn;
+    w->arg = arg;
+    ev.data.ptr = w;
+    err = anchor ? sys_epoll_ctl(anchor_ep, EPOLL_CTL_ADD, fd, &ev) : backend->add(w);
+    if (err < 0) {
+        log_debug("cannot watch descriptor %d: error %d", fd, -err);
+        free(w);
+        return NULL;
+    }
+    return w;
+}
+
+void rsk_unwatch(struct rsk_watch *w)
+{
+    struct epoll_event ev = {0};
+
+    if (!w || w->dead)
+        return;
+    if (w->anchor)
+        sys_epoll_ctl(anchor_ep, EPOLL_CTL_DEL, w->fd, &ev);
+    else
+        backend->del(w);
+    /* Events of it may lie in a batch that is being gone through. */
+    w->dead = true;
+    w->next_dead = dead;
+    dead = w;
+}
+
+static void bury(void)
+{
+    struct rsk_watch **at = &dead, *w;
+
+    while ((w = *at)) {
+        if (w->pending) {
+            at = &w->next_dead;
+            continue;
+        }
+        *at = w->next_dead;
+        free(w);
+    }
+}
+
+static void on_anchors(void *arg, uint32_t events)
+{
+    struct epoll_event ev[BATCH];
+    int n = sys_epoll_wait(anchor_ep, ev, BATCH, 0);
+
+    (void)arg, (void)events;
+    for (int i = 0; i < n; i++)
+        loop_event(ev[i].data.ptr, ev[i].events);
+}
+
+/* ---- the common shard */
+
+static void on_common(void *arg, uint32_t events)
+{
+    (void)arg, (void)events; /* the thread drains after every wait */
+}
+
+static void watch_common(void *arg)
+{
+    /* An anchor watch because those can be edge-triggered: nobody ever reads these. Not
+     * unwatched while the thread runs: parts are never removed. */
+    struct rsk_watch *w =
+        rsk_watch_fd((int)(intptr_t)arg, EPOLLIN | EPOLLET, true, on_common, NULL);
+
+    if (!w)
+        return;
+    w->next_dead = common_watches;
+    common_watches = w;
+}
+
+static void common_fd_added(void *arg, int fd)
+{
+    (void)arg;
+    pthread_mutex_lock(&fds_lock);
+    if (n_common_fds < COMMON_FDS)
+        common_fds[n_common_fds++] = fd;
+    pthread_mutex_unlock(&fds_lock);
+    if (is_self)
+        watch_common((void *)(intptr_t)fd);
+    else
+        rsk_loop_post(watch_common, (void *)(intptr_t)fd);
+}
+
+struct rsk_shard *rsk_shard_common(void)
+{
+    return atomic_load_explicit(&common, memory_order_acquire);
+}
+
+/* ---- the thread */
+
+static void wait_for_news(struct rsk_shard *shard)
+{
+    uint64_t ns = timers_next();
+    bool armed = false;
+
+    if (atomic_load_explicit(&jobs, memory_order_relaxed))
+        ns = 0;
+    if (ns) {
+        armed = true;
+        if (rsk_shard_arm(shard))
+            ns = 0;
+    }
+    backend->wait(ns);
+    if (armed)
+        rsk_shard_disarm(shard);
+    bury();
+}
+
+static void *run(void *arg)
+{
+    struct rsk_shard *shard = rsk_shard_common();
+
+    (void)arg;
+    is_self = true;
+    SYS6(SYS_prctl, PR_SET_NAME, "railsock", 0, 0, 0, 0);
+    wake_watch = rsk_watch_fd(wake_fd, POLLIN, false, on_wake, NULL);
+    anchor_watch = rsk_watch_fd(anchor_ep, POLLIN, false, on_anchors, NULL);
+    pthread_mutex_lock(&fds_lock);
+    for (int i = 0; i < n_common_fds; i++)
+        watch_common((void *)(intptr_t)common_fds[i]);
+    pthread_mutex_unlock(&fds_lock);
+    for (;;) {
+        run_jobs();
+        timers_run();
+        rsk_shard_drain(shard);
+        if (atomic_load_explicit(&stopping, memory_order_acquire) &&
+            !atomic_load_explicit(&jobs, memory_order_relaxed))
+            return NULL;
+        wait_for_news(shard);
+    }
+}
+
+static int spawn(void)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int err = pthread_attr_init(&attr);
+
+    if (err)
+        return -err;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_setstacksize(&attr, STACK);
+    err = pthread_create(&thread, &attr, run, NULL);
+    /* Much thread-local memory in the program comes off the stack: EINVAL if it does not fit. */
+    if (err == EINVAL)
+        err = pthread_create(&thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return -err;
+}
+
+static int open_backend(bool use_uring)
+{
+    int err;
+
+    if (use_uring) {
+        backend = &loop_uring;
+        err = backend->open();
+        if (!err)
+            return 0;
+        log_info("io_uring is not to be had (error %d): the progress thread uses epoll", -err);
+    }
+    backend = &loop_epoll;
+    return backend->open();
+}
+
+static void close_fds(void)
+{
+    rsk_own_close(wake_fd);
+    rsk_own_close(anchor_ep);
+    wake_fd = anchor_ep = -1;
+}
+
+static int start_locked(bool use_uring)
+{
+    struct rsk_shard *shard;
+    int err;
+
+    if (atomic_load(&running))
+        return 0;
+    if (!rsk_shard_common()) {
+        shard = rsk_shard_new(common_fd_added, NULL);
+        if (!shard)
+            return -ENOMEM;
+        atomic_store_explicit(&common, shard, memory_order_release);
+    }
+    wake_fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    anchor_ep = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
+    err = wake_fd < 0 ? wake_fd : anchor_ep < 0 ? anchor_ep : open_backend(use_uring);
+    if (err) {
+        close_fds();
+        return err;
+    }
+    atomic_store(&stopping, false);
+    err = spawn();
+    if (err) {
+        backend->close();
+        close_fds();
+        return err;
+    }
+    atomic_store_explicit(&running, true, memory_order_release);
+    return 0;
+}
+
+int rsk_loop_start(bool use_uring)
+{
+    int err;
+
+    if (atomic_load_explicit(&running, memory_order_acquire))
+        return 0;
+    pthread_mutex_lock(&life);
+    err = start_locked(use_uring);
+    pthread_mutex_unlock(&life);
+    return err;
+}
+
+bool rsk_loop_running(void)
+{
+    return atomic_load_explicit(&running, memory_order_acquire);
+}
+
+bool rsk_loop_is_self(void)
+{
+    return is_self;
+}
+
+const char *rsk_loop_backend(void)
+{
+    return backend ? backend->name : "none";
+}
+
+static void set_stopping(void *arg)
+{
+    (void)arg;
+    atomic_store_explicit(&stopping, true, memory_order_release);
+}
+
+static void free_list(struct rsk_watch **list)
+{
+    for (struct rsk_watch *w = *list, *next; w; w = next) {
+        next = w->next_dead;
+        free(w);
+    }
+    *list = NULL;
+}
+
+void rsk_loop_stop(void)
+{
+    pthread_mutex_lock(&life);
+    if (atomic_load(&running)) {
+        /* First no new jobs, then the last one: what was posted before still runs. */
+        atomic_store(&running, false);
+        while (push_job(set_stopping, NULL))
+            sys_yield();
+        pthread_join(thread, NULL);
+        /* A poster that saw `running` may have come after the last look: as if it had not. */
+        for (struct job *j = atomic_exchange(&jobs, NULL), *next; j; j = next) {
+            next = j->next;
+            free(j);
+        }
+        backend->close();
+        timers_clear();
+        free(wake_watch);
+        free(anchor_watch);
+        free_list(&dead);
+        free_list(&common_watches);
+        close_fds();
+    }
+    pthread_mutex_unlock(&life);
+}
+
+/* ---- fork */
+
+void rsk_at_fork_child(void (*fn)(void))
+{
+    if (n_fork_hooks < FORK_HOOKS)
+        fork_hooks[n_fork_hooks++] = fn;
+}
+
+void rsk_loop_after_fork_child(void)
+{
+    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+    /* Memory stays where it is: the allocator may have been caught mid-step. */
+    rsk_own_after_fork_child();
+    life = fresh;
+    fds_lock = fresh;
+    atomic_store(&running, false);
+    atomic_store(&stopping, false);
+    atomic_store(&jobs, NULL);
+    atomic_store(&common, NULL);
+    is_self = false;
+    wake_fd = anchor_ep = -1;
+    wake_watch = anchor_watch = dead = common_watches = NULL;
+    n_common_fds = 0;
+    timers_forget();
+    for (int i = 0; i < n_fork_hooks; i++)
+        fork_hooks[i]();
+}

@@ -1,0 +1,45 @@
+/*
+ * loop_backend.h - what loop.c asks of io_uring or epoll. One backend is open at a
+ * time; all but open and close run on the progress thread.
+ */
+#ifndef RSK_LOOP_BACKEND_H
+#define RSK_LOOP_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rsk_watch {
+    int fd;
+    uint32_t events;
+    bool anchor;
+    bool dead;    /* unwatched; freed once no event of it can be under way */
+    bool pending; /* io_uring: a poll is in the kernel, its completion will name this watch */
+    void (*fn)(void *arg, uint32_t events);
+    void *arg;
+    struct rsk_watch *next_dead;
+};
+
+#define LOOP_FOREVER UINT64_MAX
+
+struct loop_backend {
+    const char *name;
+    /* Takes what it needs from the kernel. 0 or -errno. On the starting thread, because
+     * dlopen on the progress thread would wait for a starter that is inside dlopen itself. */
+    int (*open)(void);
+    int (*add)(struct rsk_watch *);
+    void (*del)(struct rsk_watch *);
+    /* Sleeps at most ns nanoseconds and calls loop_event for what happened. */
+    void (*wait)(uint64_t ns);
+    void (*close)(void);
+};
+
+extern const struct loop_backend loop_epoll, loop_uring;
+
+/* Calls the watch's function, unless it is dead. */
+static inline void loop_event(struct rsk_watch *w, uint32_t events)
+{
+    if (!w->dead)
+        w->fn(w->arg, events);
+}
+
+#endif

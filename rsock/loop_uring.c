@@ -1,0 +1,186 @@
+/*
+ * loop_uring.c - the progress thread's waiting with io_uring. liburing is opened when the
+ * first thread starts, never linked: that would cost every exec of every program. Its inline
+ * parts are compiled in; the few calls that enter the kernel are looked up.
+ *
+ * Each watch is a one-shot poll that is put back after its callback. The kernel tests
+ * readiness when a poll is added, so this is level-triggered, which multishot is not.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <liburing.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "rsock/loop_backend.h"
+#include "rsock/own.h"
+#include "rsock/sys.h"
+
+enum { ENTRIES = 256, BATCH = 64 };
+
+static struct {
+    void *lib;
+    int (*queue_init)(unsigned, struct io_uring *, struct io_uring_params *);
+    void (*queue_exit)(struct io_uring *);
+    int (*dontfork)(struct io_uring *);
+    int (*submit)(struct io_uring *);
+    int (*wait)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
+                sigset_t *);
+} lu;
+
+static struct io_uring ring;
+
+static int lu_load(void)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } syms[] = {
+        {"io_uring_queue_init_params", &lu.queue_init}, {"io_uring_queue_exit", &lu.queue_exit},
+        {"io_uring_ring_dontfork", &lu.dontfork},       {"io_uring_submit", &lu.submit},
+        {"io_uring_submit_and_wait_timeout", &lu.wait},
+    };
+
+    if (lu.lib)
+        return 0;
+    lu.lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!lu.lib)
+        return -ENOENT;
+    for (size_t i = 0; i < sizeof syms / sizeof *syms; i++) {
+        void *sym = dlsym(lu.lib, syms[i].name);
+
+        if (!sym) {
+            dlclose(lu.lib);
+            lu.lib = NULL;
+            return -ENOENT;
+        }
+        memcpy(syms[i].to, &sym, sizeof sym);
+    }
+    return 0;
+}
+
+static int uring_open(void)
+{
+    struct io_uring_params p = {0};
+    int err = lu_load(), fd;
+
+    if (err)
+        return err;
+    err = lu.queue_init(ENTRIES, &ring, &p);
+    if (err < 0)
+        return err;
+    /* A child's copy of the queues would be writable by both. */
+    lu.dontfork(&ring);
+    fd = rsk_own_fd(sys_fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 3));
+    if (fd < 0) {
+        lu.queue_exit(&ring);
+        return fd;
+    }
+    sys_close(ring.ring_fd);
+    ring.ring_fd = ring.enter_ring_fd = fd;
+    return 0;
+}
+
+static struct io_uring_sqe *sqe_get(void)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+
+    if (!sqe) {
+        lu.submit(&ring);
+        sqe = io_uring_get_sqe(&ring);
+    }
+    return sqe;
+}
+
+static int uring_add(struct rsk_watch *w)
+{
+    struct io_uring_sqe *sqe = sqe_get();
+
+    if (!sqe)
+        return -EBUSY;
+    io_uring_prep_poll_add(sqe, w->fd, w->events);
+    io_uring_sqe_set_data(sqe, w);
+    w->pending = true;
+    return 0;
+}
+
+static void uring_del(struct rsk_watch *w)
+{
+    struct io_uring_sqe *sqe;
+
+    if (!w->pending)
+        return;
+    sqe = sqe_get();
+    if (!sqe)
+        return; /* the poll stays until the descriptor has news; the dead watch ignores it */
+    io_uring_prep_poll_remove(sqe, (__u64)(uintptr_t)w);
+    io_uring_sqe_set_data(sqe, NULL);
+    /* At once: a poll in the kernel holds the file, and the caller is about to close it. */
+    lu.submit(&ring);
+}
+
+static unsigned take(struct rsk_watch **w, int *res)
+{
+    struct io_uring_cqe *cqe;
+    unsigned head, n = 0, seen = 0;
+
+    io_uring_for_each_cqe(&ring, head, cqe)
+    {
+        if (n == BATCH)
+            break;
+        seen++;
+        if (!cqe->user_data || cqe->user_data == LIBURING_UDATA_TIMEOUT)
+            continue;
+        w[n] = io_uring_cqe_get_data(cqe);
+        res[n++] = cqe->res;
+    }
+    io_uring_cq_advance(&ring, seen);
+    return n;
+}
+
+static void uring_pause(uint64_t ns)
+{
+    struct __kernel_timespec ts = {.tv_sec = (int64_t)(ns / 1000000000u),
+                                   .tv_nsec = (long long)(ns % 1000000000u)};
+    struct io_uring_cqe *cqe = NULL;
+    struct rsk_watch *w[BATCH];
+    int res[BATCH];
+    unsigned n;
+    int err = lu.wait(&ring, &cqe, 1, ns == LOOP_FOREVER ? NULL : &ts, NULL);
+
+    if (err < 0 && err != -ETIME && err != -EINTR && err != -EAGAIN && err != -EBUSY) {
+        /* A seccomp filter that came later, say: do not spin on it. */
+        const struct timespec ms = {0, 1000000};
+
+        log_debug("io_uring wait: error %d", -err);
+        sys_ppoll(NULL, 0, &ms, NULL);
+    }
+    while ((n = take(w, res)))
+        for (unsigned i = 0; i < n; i++) {
+            w[i]->pending = false;
+            if (w[i]->dead)
+                continue;
+            loop_event(w[i], res[i] < 0 ? (uint32_t)POLLERR : (uint32_t)res[i]);
+            if (!w[i]->dead)
+                uring_add(w[i]);
+        }
+}
+
+static void uring_close(void)
+{
+    int fd = sys_fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 3);
+
+    /* queue_exit closes the number that we have noted; it must be un-noted first. */
+    rsk_own_close(ring.ring_fd);
+    ring.ring_fd = ring.enter_ring_fd = fd;
+    lu.queue_exit(&ring);
+}
+
+const struct loop_backend loop_uring = {
+    .name = "io_uring",
+    .open = uring_open,
+    .add = uring_add,
+    .del = uring_del,
+    .wait = uring_pause,
+    .close = uring_close,
+};

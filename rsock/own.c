@@ -1,0 +1,132 @@
+/*
+ * own.c - notes of the library's descriptors (a bitmap by number) and shared mappings (a
+ * list). Written by any thread, read without locks by a forked child, which is a copy of
+ * some moment: each change is ordered so that every moment is safe to walk.
+ */
+#include "rsock/own.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "rsock/sys.h"
+
+enum { CHUNK_WORDS = 64, CHUNK_FDS = CHUNK_WORDS * 64, CHUNKS = 1024 };
+
+struct chunk {
+    _Atomic uint64_t word[CHUNK_WORDS];
+};
+
+static struct chunk *_Atomic chunks[CHUNKS];
+static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rsk_own_map *_Atomic maps;
+
+static struct chunk *chunk_of(int fd)
+{
+    size_t i = (size_t)fd / CHUNK_FDS;
+    struct chunk *c, *mine;
+
+    if (i >= CHUNKS)
+        return NULL;
+    c = atomic_load_explicit(&chunks[i], memory_order_acquire);
+    if (c)
+        return c;
+    mine = calloc(1, sizeof *mine);
+    if (!mine)
+        return NULL;
+    if (atomic_compare_exchange_strong(&chunks[i], &c, mine))
+        return mine;
+    free(mine);
+    return c;
+}
+
+int rsk_own_fd(int fd)
+{
+    struct chunk *c;
+
+    fd = sys_hide_fd(fd);
+    if (fd < 0)
+        return fd;
+    c = chunk_of(fd);
+    if (!c) {
+        sys_close(fd);
+        return -ENOMEM;
+    }
+    atomic_fetch_or(&c->word[fd % CHUNK_FDS / 64], 1ull << (fd % 64));
+    return fd;
+}
+
+void rsk_own_close(int fd)
+{
+    struct chunk *c;
+
+    if (fd < 0)
+        return;
+    c = chunk_of(fd);
+    /* Forgotten before it is closed: the other way round a fork in between would make the
+     * child close a descriptor of the application's that has got the number meanwhile. */
+    if (c)
+        atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
+    sys_close(fd);
+}
+
+void rsk_own_map(struct rsk_own_map *m, void *addr, size_t len)
+{
+    struct rsk_own_map *head;
+
+    m->addr = addr;
+    m->len = len;
+    m->prev = NULL;
+    pthread_mutex_lock(&map_lock);
+    head = atomic_load_explicit(&maps, memory_order_relaxed);
+    atomic_store_explicit(&m->next, head, memory_order_relaxed);
+    if (head)
+        head->prev = m;
+    atomic_store_explicit(&maps, m, memory_order_release);
+    pthread_mutex_unlock(&map_lock);
+}
+
+void rsk_own_unmap(struct rsk_own_map *m)
+{
+    struct rsk_own_map *next;
+
+    if (!m->addr)
+        return;
+    pthread_mutex_lock(&map_lock);
+    next = atomic_load_explicit(&m->next, memory_order_relaxed);
+    /* Unlinked before it is unmapped, for the same reason as in rsk_own_close. */
+    atomic_store_explicit(m->prev ? &m->prev->next : &maps, next, memory_order_release);
+    if (next)
+        next->prev = m->prev;
+    pthread_mutex_unlock(&map_lock);
+    munmap(m->addr, m->len);
+    m->addr = NULL;
+}
+
+void rsk_own_after_fork_child(void)
+{
+    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    struct rsk_own_map *m = atomic_exchange(&maps, NULL);
+
+    map_lock = fresh; /* its holder, if any, does not exist here */
+    while (m) {
+        struct rsk_own_map *next = atomic_load_explicit(&m->next, memory_order_relaxed);
+
+        SYS6(SYS_munmap, m->addr, m->len, 0, 0, 0, 0);
+        m->addr = NULL;
+        m = next;
+    }
+    for (int i = 0; i < CHUNKS; i++) {
+        struct chunk *c = atomic_load_explicit(&chunks[i], memory_order_acquire);
+
+        for (int w = 0; c && w < CHUNK_WORDS; w++) {
+            uint64_t bits = atomic_exchange(&c->word[w], 0);
+
+            for (; bits; bits &= bits - 1)
+                sys_close(i * CHUNK_FDS + w * 64 + __builtin_ctzll(bits));
+        }
+    }
+}

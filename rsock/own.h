@@ -1,0 +1,32 @@
+/*
+ * own.h - what a forked child must give up: the library's descriptors and shared
+ * mappings. Descriptors are kept out of the application's way (512 and up, close on
+ * exec) and noted here; mappings likewise. A child walks the notes without a lock.
+ */
+#ifndef RSK_OWN_H
+#define RSK_OWN_H
+
+#include <stddef.h>
+
+/* Hides fd (sys_hide_fd) and notes it. Takes a negative fd as an error and hands it back.
+ * Returns the new number or -errno; on error fd is closed. Any thread. */
+int rsk_own_fd(int fd);
+/* Forgets and closes; a negative fd is ignored. Any thread. */
+void rsk_own_close(int fd);
+
+/* Embedded in what owns the mapping. */
+struct rsk_own_map {
+    void *addr;
+    size_t len;
+    struct rsk_own_map *_Atomic next;
+    struct rsk_own_map *prev;
+};
+
+/* Notes a mapping; undone by rsk_own_unmap, which also unmaps. Any thread. */
+void rsk_own_map(struct rsk_own_map *, void *addr, size_t len);
+void rsk_own_unmap(struct rsk_own_map *);
+
+/* In a forked child: closes and unmaps everything noted. Takes no lock, calls no malloc. */
+void rsk_own_after_fork_child(void);
+
+#endif
