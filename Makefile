@@ -23,6 +23,14 @@ RSOCK_SRC := \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \
 	rsock/shard.c \
+	rsock/shm_accept.c \
+	rsock/shm_bell.c \
+	rsock/shm_diag.c \
+	rsock/shm_map.c \
+	rsock/shm_msg.c \
+	rsock/shm_rdv.c \
+	rsock/shm_ring.c \
+	rsock/shm_wire.c \
 
 
 FB_SRC :=
@@ -63,6 +71,9 @@ UNIT_TESTS := \
 	reason_test \
 	stat_test \
 	loop_test \
+	shard_test \
+	shm_ring_test \
+	shm_rdv_test \
 
 shim_test_SRC := \
 	tests/unit/shim_test.c \
@@ -97,6 +108,9 @@ LOOP_TEST_SRC := \
 SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) config/reason.c
 
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
+shard_test_SRC := tests/unit/shard_test.c $(SHM_TEST_SRC)
+shm_ring_test_SRC := tests/unit/shm_ring_test.c $(SHM_TEST_SRC)
+shm_rdv_test_SRC := tests/unit/shm_rdv_test.c $(SHM_TEST_SRC)
 
 # ---- variant and flags
 

@@ -1,0 +1,273 @@
+/*
+ * shm_accept.c - the asked side of the shm rendezvous. One listening abstract socket for
+ * each port; each connection to it is one request with a deadline. Whoever connects is a
+ * stranger: it must own the other end of the very connection it asks for, and whatever it
+ * sends is checked before use.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/loop.h"
+#include "rsock/own.h"
+#include "rsock/shard.h"
+#include "rsock/shm_bell.h"
+#include "rsock/shm_diag.h"
+#include "rsock/shm_wire.h"
+#include "rsock/sys.h"
+
+enum { BACKLOG = 128, MAX_ASKED = 64 };
+
+struct listener {
+    uint16_t port;
+    uint32_t uid; /* ours when it was bound: a name of another user's is not found */
+    int fd;
+    struct rsk_watch *watch;
+    const struct rsk_accept_ops *ops;
+    struct listener *next;
+};
+
+struct asked {
+    const struct rsk_accept_ops *ops;
+    uint16_t port;
+    int sock;
+    struct rsk_watch *watch;
+    struct rsk_timer *timer;
+    struct shm_cred cred;
+    bool replied; /* the owner is referenced; waiting for the confirmation */
+    struct shm_rail *rail;
+    void *owner;
+};
+
+static struct listener *listeners;
+static int n_asked; /* bounds what strangers can make us hold */
+
+static void end(struct asked *a, int reason)
+{
+    rsk_unwatch(a->watch);
+    rsk_timer_cancel(a->timer);
+    rsk_own_close(a->sock);
+    n_asked--;
+    if (reason) {
+        shm_destroy(a->rail ? &a->rail->base : NULL);
+        if (a->replied)
+            a->ops->refused(a->owner, reason);
+    }
+    free(a);
+}
+
+static void on_deadline(void *arg)
+{
+    struct asked *a = arg;
+
+    a->timer = NULL;
+    end(a, RSN_RDV_TIMEOUT);
+}
+
+/* ---- the request */
+
+static int check(const struct asked *a, const struct shm_request *q, ssize_t n,
+                 const struct shm_fds *fds)
+{
+    uint32_t uid;
+    int reason;
+
+    if (n < (ssize_t)sizeof q->head || q->head.magic != SHM_MAGIC)
+        return RSN_PEER_PROTOCOL;
+    if (q->head.version != SHM_VERSION)
+        return RSN_VERSION;
+    if (n != sizeof *q || q->head.len != sizeof *q || fds->n < 3)
+        return RSN_PEER_PROTOCOL;
+    if ((q->tuple.family != AF_INET && q->tuple.family != AF_INET6) || q->tuple.dst_port != a->port)
+        return RSN_PEER_PROTOCOL;
+    if (!shm_memfd_good(fds->fd[0], q->ring))
+        return RSN_PEER_PROTOCOL;
+    reason = shm_diag_owner(&q->tuple, SHM_END_SRC, &uid);
+    if (reason)
+        return reason == RSN_OTHER_HOST ? RSN_UID : reason;
+    return uid == a->cred.uid ? 0 : RSN_UID;
+}
+
+static int build(struct asked *a, const struct shm_request *q, struct shm_fds *fds,
+                 struct rsk_shard *shard)
+{
+    int reason;
+
+    a->rail = shm_rail_new(fds->fd[0], q->ring, false);
+    if (!a->rail)
+        return RSN_NO_MEMORY;
+    reason = shm_rail_my_bells(a->rail, shard, a->cred.uid);
+    if (!reason)
+        reason = shm_rail_peer_bells(a->rail, fds, 1, q->data_slot, q->ctl_slot, a->cred);
+    return reason;
+}
+
+static void on_request(struct asked *a)
+{
+    struct shm_reply p = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof p}};
+    struct rsk_shard *shard = NULL;
+    struct shm_request q = {0};
+    struct shm_fds fds, mine = {.n = 0};
+    ssize_t n = shm_msg_recv(a->sock, &q, sizeof q, &fds);
+    size_t ring; /* their wish only: the memfd is there already (README, "shm wire") */
+    int reason;
+
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    if (n == 0) {
+        end(a, RSN_NO_PEER_LIB);
+        return;
+    }
+    reason = check(a, &q, n, &fds);
+    if (!reason)
+        reason = a->ops->find(&q.tuple, &shard, &ring, &a->owner);
+    if (!reason) {
+        a->replied = true; /* from here on the owner hears of the end */
+        reason = build(a, &q, &fds, shard);
+    }
+    shm_fds_close(&fds);
+    if (!reason)
+        shm_rail_offer(a->rail, &mine, &p.data_slot, &p.ctl_slot);
+    p.head.reason = (uint32_t)reason;
+    if (shm_msg_send(a->sock, &p, sizeof p, &mine) && !reason)
+        reason = RSN_NO_PEER_LIB;
+    if (reason) {
+        log_debug("shm request for port %u refused: %s", a->port, cfg_reason_name(reason));
+        end(a, reason);
+    }
+}
+
+/* ---- the confirmation */
+
+static void give(void *arg, struct rsk_rail *rail)
+{
+    struct asked *a = arg;
+
+    a->ops->accepted(a->owner, rail);
+}
+
+static void on_confirm(struct asked *a)
+{
+    uint8_t byte = 0;
+    struct shm_fds fds;
+    ssize_t n = shm_msg_recv(a->sock, &byte, 1, &fds);
+
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    shm_fds_close(&fds);
+    if (n != 1 || byte != SHM_CONFIRM) {
+        end(a, n == 0 ? RSN_NO_PEER_LIB : RSN_PEER_PROTOCOL);
+        return;
+    }
+    shm_rail_give(a->rail, give, a);
+    end(a, 0);
+}
+
+static void on_asked(void *arg, uint32_t events)
+{
+    struct asked *a = arg;
+
+    (void)events;
+    if (a->replied)
+        on_confirm(a);
+    else
+        on_request(a);
+}
+
+/* ---- listening */
+
+static bool take(struct listener *l)
+{
+    int fd = sys_accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct asked *a;
+
+    fd = rsk_own_fd(fd);
+    if (fd < 0)
+        return fd == -ECONNABORTED || fd == -EINTR;
+    a = n_asked < MAX_ASKED ? calloc(1, sizeof *a) : NULL;
+    if (!a) {
+        rsk_own_close(fd);
+        return true;
+    }
+    n_asked++;
+    a->ops = l->ops;
+    a->port = l->port;
+    a->sock = fd;
+    a->timer = rsk_timer_add(SHM_DEADLINE_NS, on_deadline, a);
+    a->watch = rsk_watch_fd(fd, POLLIN, false, on_asked, a);
+    if (!a->timer || !a->watch || !shm_peer_cred(fd, &a->cred))
+        end(a, RSN_NO_MEMORY);
+    return true;
+}
+
+static void on_listener(void *arg, uint32_t events)
+{
+    (void)events;
+    while (take(arg))
+        ;
+}
+
+static int bind_name(struct listener *l)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = shm_rdv_name(&ss, l->uid, l->port, (uint32_t)sys_getpid());
+    int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int err;
+
+    if (fd < 0)
+        return fd;
+    err = sys_bind(fd, &ss, len);
+    if (!err)
+        err = sys_listen(fd, BACKLOG);
+    l->watch = err ? NULL : rsk_watch_fd(fd, POLLIN, false, on_listener, l);
+    if (!l->watch) {
+        rsk_own_close(fd);
+        return err ? err : -ENOMEM;
+    }
+    l->fd = fd;
+    return 0;
+}
+
+int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
+{
+    const uint32_t uid = sys_geteuid();
+    struct listener *l;
+    int err;
+
+    (void)family; /* one name serves both */
+    for (l = listeners; l; l = l->next)
+        if (l->port == port)
+            break;
+    if (l && l->uid == uid && l->fd >= 0) {
+        l->ops = ops;
+        return 0;
+    }
+    if (!l) {
+        l = calloc(1, sizeof *l);
+        if (!l)
+            return -ENOMEM;
+        l->port = port;
+        l->fd = -1;
+        l->next = listeners;
+        listeners = l;
+    }
+    /* The process has another user by now: those who look for it do so under that one. */
+    rsk_unwatch(l->watch);
+    l->watch = NULL;
+    rsk_own_close(l->fd);
+    l->fd = -1;
+    l->uid = uid;
+    l->ops = ops;
+    err = bind_name(l);
+    if (err)
+        log_debug("no shm rendezvous on port %u: error %d", port, -err);
+    return err;
+}
+
+void shm_accept_after_fork_child(void)
+{
+    listeners = NULL;
+    n_asked = 0;
+}

@@ -1,0 +1,344 @@
+/*
+ * shm_bell.c - dirty-bit page and eventfd.
+ *
+ * The writer: set the bit, set its word's summary bit, full fence, look at `armed`; only if
+ * it was set (and this writer is the one that clears it) write the eventfd.
+ * The sleeper: set `armed`, full fence, look at the summary. So either the writer sees armed
+ * or the sleeper sees the summary, and nobody sleeps through news.
+ *
+ * The reader clears the summary word before the words under it. A writer between its two
+ * steps then leaves a summary bit without a dirty bit, or is found by it the next time.
+ * The page is writable by the peers: indices are bounded by its layout, a bit whose slot is
+ * free is ignored, and all that a bad peer can do is wake us or miss its own news.
+ */
+#include "rsock/shm_bell.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "rsock/fence.h"
+#include "rsock/own.h"
+#include "rsock/shard_part.h"
+#include "rsock/sys.h"
+#include "rsock/wire.h"
+
+enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536 };
+
+struct page {
+    _Atomic uint32_t armed __attribute__((aligned(64)));
+    _Atomic uint64_t summary __attribute__((aligned(64)));
+    _Atomic uint64_t dirty[WORDS] __attribute__((aligned(64)));
+};
+
+typedef _Atomic(struct rsk_rail *) rail_ptr;
+
+struct shm_bell {
+    struct rsk_shard_part part;
+    struct rsk_shard *shard;
+    struct page *page;
+    int page_fd;
+    struct rsk_own_map map;
+    uint64_t used[WORDS];
+    _Atomic(rail_ptr *) rails[WORDS]; /* 64 each, made on need, kept */
+};
+
+struct shm_peer_bell {
+    struct page *page;
+    struct rsk_own_map map;
+    int event;
+    /* Who and which: a page handed on by a third process must not displace its owner's. */
+    uint32_t uid, pid;
+    dev_t dev;
+    ino_t ino;
+    uint32_t refs;
+    struct shm_peer_bell *next;
+};
+
+static struct shm_peer_bell *peer_bells;
+
+/* The length is that of the largest pages, of which the first 4 KiB are used. */
+static struct page *page_map(int fd, struct rsk_own_map *map)
+{
+    void *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    rsk_own_map(map, p, PAGE);
+    return p;
+}
+
+static void mark(struct page *p, uint32_t slot)
+{
+    /* Release: whoever takes the bit sees the cursor that it tells of. */
+    atomic_fetch_or_explicit(&p->dirty[slot / 64], 1ull << (slot % 64), memory_order_release);
+    atomic_fetch_or_explicit(&p->summary, 1ull << (slot / 64), memory_order_release);
+}
+
+static void ring(struct page *p, uint32_t slot, int event)
+{
+    const uint64_t one = 1;
+
+    mark(p, slot);
+    rsk_fence(); /* pairs with the one in bell_arm */
+    if (atomic_load_explicit(&p->armed, memory_order_relaxed) &&
+        atomic_exchange_explicit(&p->armed, 0, memory_order_acq_rel))
+        sys_write(event, &one, sizeof one);
+}
+
+/* ---- the part */
+
+static struct shm_bell *bell_of(struct rsk_shard_part *p)
+{
+    return (struct shm_bell *)p;
+}
+
+static int drain_word(struct shm_bell *b, uint32_t w)
+{
+    rail_ptr *rails = atomic_load_explicit(&b->rails[w], memory_order_acquire);
+    uint64_t bits;
+    int n = 0;
+
+    if (!atomic_load_explicit(&b->page->dirty[w], memory_order_relaxed))
+        return 0;
+    bits = atomic_exchange_explicit(&b->page->dirty[w], 0, memory_order_acq_rel);
+    for (; bits && rails; bits &= bits - 1) {
+        struct rsk_rail *r =
+            atomic_load_explicit(&rails[__builtin_ctzll(bits)], memory_order_acquire);
+        unsigned events = r ? r->wire->poll(r) : 0;
+
+        if (!events || !r->notify)
+            continue;
+        r->notify(r, events);
+        n++;
+    }
+    return n;
+}
+
+static int bell_drain(struct rsk_shard_part *p)
+{
+    struct shm_bell *b = bell_of(p);
+    uint64_t words;
+    int n = 0;
+
+    if (!atomic_load_explicit(&b->page->summary, memory_order_relaxed))
+        return 0;
+    words = atomic_exchange_explicit(&b->page->summary, 0, memory_order_acq_rel);
+    for (; words; words &= words - 1)
+        n += drain_word(b, (uint32_t)__builtin_ctzll(words));
+    return n;
+}
+
+static bool bell_arm(struct rsk_shard_part *p)
+{
+    struct page *page = bell_of(p)->page;
+
+    atomic_store_explicit(&page->armed, 1, memory_order_relaxed);
+    rsk_fence(); /* pairs with the one in ring */
+    return atomic_load_explicit(&page->summary, memory_order_relaxed) != 0;
+}
+
+static void bell_disarm(struct rsk_shard_part *p)
+{
+    struct page *page = bell_of(p)->page;
+
+    /* Usually whoever woke us has cleared it: no store into a line that others read. */
+    if (atomic_load_explicit(&page->armed, memory_order_relaxed))
+        atomic_store_explicit(&page->armed, 0, memory_order_relaxed);
+}
+
+static void bell_fire(struct rsk_shard_part *p)
+{
+    const uint64_t one = 1;
+
+    sys_write(p->fd, &one, sizeof one);
+}
+
+static void bell_free(struct rsk_shard_part *p)
+{
+    struct shm_bell *b = bell_of(p);
+
+    rsk_own_unmap(&b->map);
+    rsk_own_close(b->page_fd);
+    rsk_own_close(b->part.fd);
+    for (uint32_t w = 0; w < WORDS; w++)
+        free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
+    free(b);
+}
+
+/* ---- ours */
+
+struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
+{
+    struct rsk_shard_part *p = rsk_shard_find(shard, &rsk_shm_wire, uid);
+    struct shm_bell *b;
+
+    if (p)
+        return bell_of(p);
+    b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
+    b->part.fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    b->page = b->page_fd >= 0 ? page_map(b->page_fd, &b->map) : NULL;
+    b->shard = shard;
+    b->part.wire = &rsk_shm_wire;
+    b->part.key = uid;
+    b->part.drain = bell_drain;
+    b->part.arm = bell_arm;
+    b->part.disarm = bell_disarm;
+    b->part.fire = bell_fire;
+    b->part.free = bell_free;
+    if (!b->page || b->part.fd < 0) {
+        bell_free(&b->part);
+        return NULL;
+    }
+    rsk_shard_add(shard, &b->part);
+    return b;
+}
+
+void shm_bell_fds(const struct shm_bell *b, int *page, int *event)
+{
+    *page = b->page_fd;
+    *event = b->part.fd;
+}
+
+int shm_bell_reserve(struct shm_bell *b)
+{
+    for (uint32_t w = 0; w < WORDS; w++)
+        if (~b->used[w]) {
+            uint32_t i = (uint32_t)__builtin_ctzll(~b->used[w]);
+
+            b->used[w] |= 1ull << i;
+            return (int)(w * 64 + i);
+        }
+    return -ENOSPC;
+}
+
+int shm_bell_set(struct shm_bell *b, uint32_t slot, struct rsk_rail *rail)
+{
+    rail_ptr *rails = atomic_load_explicit(&b->rails[slot / 64], memory_order_relaxed);
+
+    if (!rails) {
+        rails = calloc(64, sizeof *rails);
+        if (!rails)
+            return -ENOMEM;
+        atomic_store_explicit(&b->rails[slot / 64], rails, memory_order_release);
+    }
+    atomic_store_explicit(&rails[slot % 64], rail, memory_order_release);
+    return 0;
+}
+
+void shm_bell_release(struct shm_bell *b, uint32_t slot)
+{
+    rail_ptr *rails = atomic_load_explicit(&b->rails[slot / 64], memory_order_relaxed);
+
+    if (rails) {
+        rsk_shard_lock(b->shard);
+        atomic_store_explicit(&rails[slot % 64], NULL, memory_order_relaxed);
+        rsk_shard_unlock(b->shard);
+    }
+    b->used[slot / 64] &= ~(1ull << (slot % 64));
+}
+
+void shm_bell_ring(struct shm_bell *b, uint32_t slot)
+{
+    ring(b->page, slot, b->part.fd);
+}
+
+/* ---- the peer's */
+
+/* Writing to a descriptor that a stranger chose may block for ever, or write into a file of
+ * ours: only an eventfd will do, and a non-blocking one. */
+static bool is_eventfd(int fd)
+{
+    char path[40], link[40];
+    long n;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link, 0, 0);
+    return n == (long)strlen("anon_inode:[eventfd]") &&
+           memcmp(link, "anon_inode:[eventfd]", (size_t)n) == 0 &&
+           (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+}
+
+static struct shm_peer_bell *known(const struct stat *st, uint32_t uid, uint32_t pid)
+{
+    struct shm_peer_bell *b;
+
+    for (b = peer_bells; b; b = b->next)
+        if (b->ino == st->st_ino && b->dev == st->st_dev && b->uid == uid && b->pid == pid)
+            return shm_peer_bell_again(b);
+    return NULL;
+}
+
+struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint32_t pid)
+{
+    struct shm_peer_bell *b = NULL;
+    struct stat st;
+
+    if (!shm_sealed_good(page, PAGE) || !is_eventfd(event) ||
+        SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
+        goto out;
+    b = known(&st, uid, pid);
+    if (b)
+        goto out;
+    b = calloc(1, sizeof *b);
+    if (!b)
+        goto out;
+    b->page = page_map(page, &b->map);
+    if (!b->page) {
+        free(b);
+        b = NULL;
+        goto out;
+    }
+    b->event = event;
+    event = -1;
+    b->uid = uid;
+    b->pid = pid;
+    b->dev = st.st_dev;
+    b->ino = st.st_ino;
+    b->refs = 1;
+    b->next = peer_bells;
+    peer_bells = b;
+out:
+    rsk_own_close(page);
+    rsk_own_close(event);
+    return b;
+}
+
+struct shm_peer_bell *shm_peer_bell_again(struct shm_peer_bell *b)
+{
+    b->refs++;
+    return b;
+}
+
+void shm_peer_bell_put(struct shm_peer_bell *b)
+{
+    struct shm_peer_bell **at = &peer_bells;
+
+    if (!b || --b->refs)
+        return;
+    while (*at != b)
+        at = &(*at)->next;
+    *at = b->next;
+    rsk_own_unmap(&b->map);
+    rsk_own_close(b->event);
+    free(b);
+}
+
+void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
+{
+    if (b)
+        ring(b->page, slot, b->event);
+}
+
+void shm_bell_after_fork_child(void)
+{
+    peer_bells = NULL;
+}

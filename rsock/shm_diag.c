@@ -1,0 +1,127 @@
+/*
+ * shm_diag.c - one exact NETLINK_SOCK_DIAG look-up (sock_diag(7)). The kernel answers within
+ * the send, so the receive that follows does not wait.
+ */
+#include "rsock/shm_diag.h"
+
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/tcp.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/sys.h"
+
+enum { TCP_STATE_NEW_SYN_RECV = 12 }; /* linux/net/tcp_states.h, not exported by glibc */
+
+struct question {
+    struct nlmsghdr h;
+    struct inet_diag_req_v2 r;
+};
+
+static int ask(const struct question *q, struct inet_diag_msg *out)
+{
+    union {
+        struct nlmsghdr h;
+        char room[2048];
+    } a;
+    const struct nlmsgerr *e;
+    int fd = sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    ssize_t n;
+
+    if (fd < 0)
+        return fd;
+    n = sys_send(fd, q, sizeof *q, MSG_NOSIGNAL);
+    if (n >= 0)
+        n = sys_recv(fd, &a, sizeof a, 0);
+    sys_close(fd);
+    if (n < 0)
+        return (int)n;
+    if (!NLMSG_OK(&a.h, (size_t)n))
+        return -EPROTO;
+    if (a.h.nlmsg_type == NLMSG_ERROR && a.h.nlmsg_len >= NLMSG_LENGTH(sizeof *e)) {
+        e = NLMSG_DATA(&a.h);
+        return e->error ? e->error : -EPROTO;
+    }
+    if (a.h.nlmsg_type != SOCK_DIAG_BY_FAMILY || a.h.nlmsg_len < NLMSG_LENGTH(sizeof *out))
+        return -EPROTO;
+    memcpy(out, NLMSG_DATA(&a.h), sizeof *out);
+    return 0;
+}
+
+static void put_address(__be32 to[4], const struct rsk_tuple *t, const uint8_t *from, bool mapped)
+{
+    if (!mapped) {
+        memcpy(to, from, t->family == AF_INET ? 4 : 16);
+        return;
+    }
+    to[2] = htonl(0xffff);
+    memcpy(&to[3], from, 4);
+}
+
+static int look_up(const struct rsk_tuple *t, enum shm_end end, bool mapped,
+                   struct inet_diag_msg *out)
+{
+    const bool src = end == SHM_END_SRC;
+    struct question q = {0};
+
+    q.h.nlmsg_len = sizeof q;
+    q.h.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+    q.h.nlmsg_flags = NLM_F_REQUEST;
+    q.r.sdiag_family = mapped ? AF_INET6 : t->family;
+    q.r.sdiag_protocol = IPPROTO_TCP;
+    q.r.id.idiag_sport = htons(src ? t->src_port : t->dst_port);
+    q.r.id.idiag_dport = htons(src ? t->dst_port : t->src_port);
+    put_address(q.r.id.idiag_src, t, src ? t->src : t->dst, mapped);
+    put_address(q.r.id.idiag_dst, t, src ? t->dst : t->src, mapped);
+    q.r.id.idiag_cookie[0] = q.r.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+    return ask(&q, out);
+}
+
+int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid)
+{
+    struct inet_diag_msg m;
+    int err = look_up(t, end, false, &m);
+
+    /* A dual-stack socket is found by its IPv4 addresses on the kernels that were read; by the
+     * mapped ones everywhere else. */
+    if (err && t->family == AF_INET)
+        err = look_up(t, end, true, &m);
+    if (err) {
+        if (err != -ENOENT)
+            log_debug("inet_diag: error %d", -err);
+        return RSN_OTHER_HOST;
+    }
+    switch (m.idiag_state) {
+    case TCP_ESTABLISHED:
+    case TCP_CLOSE_WAIT:
+    case TCP_FIN_WAIT1:
+    case TCP_FIN_WAIT2:
+        break;
+    case TCP_SYN_RECV:
+    case TCP_STATE_NEW_SYN_RECV:
+        return RSN_NOT_YET;
+    case TCP_LISTEN: /* what the look-up falls back to when there is no such connection */
+        return RSN_OTHER_HOST;
+    default:
+        return RSN_NOT_ESTABLISHED;
+    }
+    /* In the backlog it has no owner yet; uid 0 then means nothing. */
+    if (!m.idiag_inode)
+        return RSN_NOT_YET;
+    *uid = m.idiag_uid;
+    return 0;
+}
+
+bool shm_diag_usable(void)
+{
+    int fd = sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+    if (fd < 0)
+        return false;
+    sys_close(fd);
+    return true;
+}

@@ -1,0 +1,21 @@
+/*
+ * shm_diag.h - who owns an end of a TCP connection on this host: the kernel's inet_diag,
+ * asked for exactly one socket in this network namespace.
+ */
+#ifndef RSK_SHM_DIAG_H
+#define RSK_SHM_DIAG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsock/wire.h"
+
+enum shm_end { SHM_END_SRC, SHM_END_DST };
+
+/* The user that owns the socket at this end of t. 0 or a reason: OTHER_HOST (no such socket
+ * here), NOT_YET (not accepted by anybody yet), NOT_ESTABLISHED. A local system call; any thread. */
+int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid);
+/* Can it be asked at all? */
+bool shm_diag_usable(void);
+
+#endif

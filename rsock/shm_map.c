@@ -1,0 +1,135 @@
+/*
+ * shm_map.c - the memory of a shm rail: the sealed memfd and its mapping, with each ring
+ * twice back to back, so that no piece of it ever splits at the wrap. Progress thread.
+ */
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "config/log.h"
+#include "rsock/shm_bell.h"
+#include "rsock/shm_ring.h"
+#include "rsock/sys.h"
+
+enum {
+    RING_DEFAULT = 256 * 1024,
+    RING_MAX = 64 * 1024 * 1024,
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL
+};
+
+uint32_t shm_ring_size(size_t wish)
+{
+    uint32_t size = 65536;
+
+    if (!wish)
+        return RING_DEFAULT;
+    if (wish < size) {
+        size = (uint32_t)sysconf(_SC_PAGESIZE);
+        if (size < 4096)
+            size = 4096;
+    }
+    while (size < wish && size < RING_MAX)
+        size *= 2;
+    return size;
+}
+
+int shm_sealed_memfd(const char *name, size_t len)
+{
+    int fd = sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+
+    if (fd < 0)
+        return fd;
+    err = sys_ftruncate(fd, (off_t)len);
+    if (!err)
+        err = sys_fcntl(fd, F_ADD_SEALS, SEALS);
+    if (err < 0) {
+        sys_close(fd);
+        return err;
+    }
+    return fd;
+}
+
+bool shm_sealed_good(int fd, size_t len)
+{
+    struct statfs fs;
+    struct stat st;
+    int seals = sys_fcntl(fd, F_GET_SEALS, 0);
+
+    /* A file that can shrink under us is SIGBUS; one on a file system of the peer's making
+     * (FUSE) can let any access to it wait for ever. */
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return false;
+    if (SYS6(SYS_fstatfs, fd, &fs, 0, 0, 0, 0) || fs.f_type != TMPFS_MAGIC)
+        return false;
+    return !SYS6(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH, 0, 0) && S_ISREG(st.st_mode) &&
+           st.st_size == (off_t)len;
+}
+
+int shm_memfd_new(uint32_t ring)
+{
+    return shm_sealed_memfd("railsock-ring", SHM_HEADER + 2 * (size_t)ring);
+}
+
+bool shm_memfd_good(int fd, uint32_t ring)
+{
+    if (ring < (uint32_t)sysconf(_SC_PAGESIZE) || ring > RING_MAX || (ring & (ring - 1)))
+        return false;
+    return shm_sealed_good(fd, SHM_HEADER + 2 * (size_t)ring);
+}
+
+static bool map_at(uint8_t *at, int fd, size_t off, size_t len)
+{
+    return mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)off) == at;
+}
+
+struct shm_rail *shm_rail_new(int memfd, uint32_t ring, bool initiator)
+{
+    /* header, ring 0 twice, ring 1 twice, staging: one range, so one unmap in a forked child */
+    const size_t len = SHM_HEADER + 5 * (size_t)ring;
+    struct shm_rail *r = aligned_alloc(SHM_LINE, sizeof *r);
+    struct shm_header *h;
+    uint8_t *p;
+
+    if (!r)
+        return NULL;
+    memset(r, 0, sizeof *r);
+    p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        goto no_memory;
+    if (!map_at(p, memfd, 0, SHM_HEADER))
+        goto no_map;
+    for (size_t i = 0; i < 4; i++)
+        if (!map_at(p + SHM_HEADER + i * ring, memfd, SHM_HEADER + i / 2 * ring, ring))
+            goto no_map;
+    rsk_own_map(&r->map, p, len);
+    h = (struct shm_header *)(void *)p;
+    r->out = &h->dir[initiator ? 0 : 1];
+    r->in = &h->dir[initiator ? 1 : 0];
+    r->out_data = p + SHM_HEADER + (initiator ? 0 : 2 * (size_t)ring);
+    r->in_data = p + SHM_HEADER + (initiator ? 2 * (size_t)ring : 0);
+    r->staging = p + SHM_HEADER + 4 * (size_t)ring;
+    r->rx_step = ring / 4;
+    r->base.wire = &rsk_shm_wire;
+    r->base.tx_size = r->base.rx_size = ring;
+    r->base.rx_word = &r->in->words.rx_word;
+    r->base.tx_word = &r->out->words.tx_word;
+    snprintf(r->base.where, sizeof r->base.where, "shm");
+    return r;
+
+no_map:
+    munmap(p, len);
+no_memory:
+    free(r);
+    return NULL;
+}
+
+void shm_rail_free(struct shm_rail *r)
+{
+    rsk_own_unmap(&r->map);
+    free(r);
+}

@@ -1,0 +1,284 @@
+/*
+ * shm_rdv.c - the asking side of the shm rendezvous: who owns the other end of the TCP
+ * connection, which of that user's processes may be the one, and asking them in turn.
+ *
+ * There is no file and no table to find processes by: each has an abstract unix socket whose
+ * name says user, port and pid (shm_rdv_name), the kernel lists them, and forgets them with
+ * their process. Names can be squatted, so a candidate counts only if the kernel says that it
+ * runs as the user who owns the other end.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/loop.h"
+#include "rsock/own.h"
+#include "rsock/shard.h"
+#include "rsock/shm_bell.h"
+#include "rsock/shm_diag.h"
+#include "rsock/shm_wire.h"
+#include "rsock/sys.h"
+
+enum { CANDIDATES = 256 };
+
+struct asking {
+    struct rsk_tuple tuple;
+    struct rsk_shard *shard;
+    uint32_t ring;
+    void *owner;
+    void (*done)(void *owner, struct rsk_rail *rail, int reason);
+
+    struct rsk_timer *timer;
+    uint32_t uid; /* of the other end's owner */
+    uint32_t pids[CANDIDATES];
+    int n_pids, at;
+    int reason; /* why the candidates so far were not it */
+
+    struct shm_rail *rail;
+    int memfd, sock;
+    struct rsk_watch *watch;
+    struct shm_cred cred;
+};
+
+/* ---- candidates */
+
+/* "0000...: refs protocol flags type state inode @railsock.UID.PORT.PID": the pid, or 0. Sockets
+ * that were accepted bear the same name; 00010000 marks the one that listens. */
+static uint32_t pid_of_line(const char *line, const char *want)
+{
+    const char *name = strstr(line, want);
+    char *end;
+    unsigned long pid;
+
+    if (!name || !strstr(line, " 00010000 "))
+        return 0;
+    pid = strtoul(name + strlen(want), &end, 10);
+    return *end ? 0 : (uint32_t)pid;
+}
+
+static void find_candidates(struct asking *a)
+{
+    char want[64], buf[8192];
+    size_t have = 0;
+    ssize_t n;
+    int fd = sys_open("/proc/net/unix", O_RDONLY | O_CLOEXEC, 0);
+
+    if (fd < 0)
+        return;
+    snprintf(want, sizeof want, " @railsock.%u.%u.", a->uid, a->tuple.dst_port);
+    while ((n = sys_read(fd, buf + have, sizeof buf - 1 - have)) > 0) {
+        char *line = buf, *eol;
+
+        have += (size_t)n;
+        buf[have] = 0;
+        /* Names may contain any byte; a NUL within one ends our view of that buffer only. */
+        while ((eol = memchr(line, '\n', have - (size_t)(line - buf)))) {
+            uint32_t pid;
+
+            *eol = 0;
+            pid = pid_of_line(line, want);
+            if (pid && a->n_pids < CANDIDATES)
+                a->pids[a->n_pids++] = pid;
+            line = eol + 1;
+        }
+        have -= (size_t)(line - buf);
+        if (have == sizeof buf - 1)
+            have = 0; /* a line as long as that is no name of ours */
+        memmove(buf, line, have);
+    }
+    sys_close(fd);
+}
+
+/* ---- asking one */
+
+static void hang_up(struct asking *a)
+{
+    rsk_unwatch(a->watch);
+    a->watch = NULL;
+    rsk_own_close(a->sock);
+    a->sock = -1;
+}
+
+static void give(void *arg, struct rsk_rail *rail)
+{
+    struct asking *a = arg;
+
+    a->done(a->owner, rail, 0);
+}
+
+static void finish(struct asking *a, int reason)
+{
+    hang_up(a);
+    rsk_timer_cancel(a->timer);
+    rsk_own_close(a->memfd);
+    if (reason) {
+        log_debug("shm rendezvous for port %u: %s", a->tuple.dst_port, cfg_reason_name(reason));
+        shm_destroy(a->rail ? &a->rail->base : NULL);
+        a->done(a->owner, NULL, reason);
+    } else {
+        shm_rail_give(a->rail, give, a);
+    }
+    rsk_shard_put(a->shard);
+    free(a);
+}
+
+static int dial(struct asking *a, uint32_t pid)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = shm_rdv_name(&ss, a->uid, a->tuple.dst_port, pid);
+    int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+    if (fd < 0)
+        return RSN_LIMIT_FD;
+    a->sock = fd;
+    if (sys_connect(fd, &ss, len))
+        return RSN_NO_PEER_LIB;
+    if (!shm_peer_cred(fd, &a->cred) || a->cred.uid != a->uid)
+        return RSN_UID;
+    return 0;
+}
+
+static int ask(struct asking *a)
+{
+    struct shm_request q = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof q},
+                            .ring = a->ring,
+                            .uid = sys_geteuid(),
+                            .tuple = a->tuple};
+    struct shm_fds fds = {.fd = {a->memfd}, .n = 1};
+
+    shm_rail_offer(a->rail, &fds, &q.data_slot, &q.ctl_slot);
+    return shm_msg_send(a->sock, &q, sizeof q, &fds) ? RSN_NO_PEER_LIB : 0;
+}
+
+static void on_reply(void *arg, uint32_t events);
+
+static void ask_next(struct asking *a)
+{
+    while (a->at < a->n_pids) {
+        int reason = dial(a, a->pids[a->at++]);
+
+        if (!reason)
+            reason = ask(a);
+        if (!reason) {
+            a->watch = rsk_watch_fd(a->sock, POLLIN, false, on_reply, a);
+            if (a->watch)
+                return;
+            reason = RSN_NO_MEMORY;
+        }
+        hang_up(a);
+        a->reason = reason;
+    }
+    finish(a, a->reason);
+}
+
+static int understand(struct asking *a, const struct shm_reply *p, ssize_t n, struct shm_fds *fds)
+{
+    const uint8_t confirm = SHM_CONFIRM;
+    int reason;
+
+    if (n < (ssize_t)sizeof p->head || p->head.magic != SHM_MAGIC)
+        return n > 0 || n == -EPROTO ? RSN_PEER_PROTOCOL : RSN_NO_PEER_LIB;
+    if (p->head.version != SHM_VERSION)
+        return RSN_VERSION;
+    if (p->head.reason) {
+        reason = (int)p->head.reason;
+        return strcmp(cfg_reason_name(reason), "unknown") == 0 ? RSN_PEER_REFUSED : reason;
+    }
+    if (n != sizeof *p)
+        return RSN_PEER_PROTOCOL;
+    reason = shm_rail_peer_bells(a->rail, fds, 0, p->data_slot, p->ctl_slot, a->cred);
+    if (!reason && shm_msg_send(a->sock, &confirm, 1, NULL))
+        reason = RSN_NO_PEER_LIB;
+    return reason;
+}
+
+static void on_reply(void *arg, uint32_t events)
+{
+    struct asking *a = arg;
+    struct shm_reply p;
+    struct shm_fds fds;
+    ssize_t n = shm_msg_recv(a->sock, &p, sizeof p, &fds);
+    int reason;
+
+    (void)events;
+    if (n == -EAGAIN || n == -EINTR)
+        return;
+    reason = understand(a, &p, n, &fds);
+    shm_fds_close(&fds);
+    /* One that hung up or does not own the connection says nothing about the others. (A dead
+     * process's socket may outlive it by a moment: its io_uring is torn down in the background.) */
+    if (reason == RSN_NOT_MINE || (reason == RSN_NO_PEER_LIB && n <= 0)) {
+        hang_up(a);
+        a->reason = reason;
+        ask_next(a);
+        return;
+    }
+    finish(a, reason);
+}
+
+/* ---- the whole */
+
+static void on_deadline(void *arg)
+{
+    struct asking *a = arg;
+
+    a->timer = NULL;
+    finish(a, RSN_RDV_TIMEOUT);
+}
+
+static int prepare(struct asking *a)
+{
+    int reason = shm_diag_owner(&a->tuple, SHM_END_DST, &a->uid);
+
+    if (reason)
+        return reason;
+    a->reason = RSN_NO_PEER_LIB;
+    find_candidates(a);
+    if (!a->n_pids)
+        return RSN_NO_PEER_LIB;
+    a->memfd = rsk_own_fd(shm_memfd_new(a->ring));
+    if (a->memfd < 0)
+        return RSN_LIMIT_FD;
+    a->rail = shm_rail_new(a->memfd, a->ring, true);
+    if (!a->rail)
+        return RSN_NO_MEMORY;
+    return shm_rail_my_bells(a->rail, a->shard, a->uid);
+}
+
+static void begin(void *arg)
+{
+    struct asking *a = arg;
+    int reason;
+
+    a->timer = rsk_timer_add(SHM_DEADLINE_NS, on_deadline, a);
+    reason = a->timer ? prepare(a) : RSN_NO_MEMORY;
+    if (reason)
+        finish(a, reason);
+    else
+        ask_next(a);
+}
+
+int shm_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
+                void (*done)(void *owner, struct rsk_rail *rail, int reason))
+{
+    struct asking *a = calloc(1, sizeof *a);
+
+    if (!a)
+        return -ENOMEM;
+    a->tuple = *t;
+    a->ring = shm_ring_size(ring);
+    a->owner = owner;
+    a->done = done;
+    a->memfd = a->sock = -1;
+    /* Not within the call: done() comes later, always. */
+    a->timer = rsk_timer_add(0, begin, a);
+    if (!a->timer) {
+        free(a);
+        return -ENOMEM;
+    }
+    a->shard = shard ? rsk_shard_get(shard) : NULL;
+    return 0;
+}

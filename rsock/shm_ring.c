@@ -1,0 +1,432 @@
+/*
+ * shm_ring.c - the operations on a shm rail's memory. No system call but to wake, no lock,
+ * no malloc; which threads may call what is said in wire.h.
+ *
+ * Bytes:   producer  copy, store tail (release), fence P, load want_rx, wake if set
+ *          sleeper   set want_rx, fence A, load tail, sleep if nothing
+ * Credit:  consumer  store consumed (release), fence C, load want_tx, wake if set
+ *          sleeper   set want_tx, fence A, load consumed, sleep if no room
+ * P pairs with A, and C with A: one of the two sides sees the other's store.
+ *
+ * `consumed` is stored at every consume, into a line that the producer reads only when its
+ * cached credit is short; but fence C is made only every rx_step bytes (a quarter of what the
+ * producer may keep). That loses no wake-up: a producer that sleeps has its full allowance
+ * outstanding, so at least three quarters of it are still to be consumed after the last fence
+ * C that it was not seen by, and consuming them makes the next one. It is woken when at least
+ * a quarter is free, or the consumer does not read, which is when TCP would not wake it either.
+ */
+#include "rsock/shm_ring.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/fence.h"
+#include "rsock/shm_bell.h"
+#include "rsock/sys.h"
+
+/* Shorthands: what is said about ordering at each use is what counts. */
+#define RELAXED     memory_order_relaxed
+#define get(p)      atomic_load_explicit((p), RELAXED)
+#define set(p, v)   atomic_store_explicit((p), (v), RELAXED)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+static void wake_word(_Atomic uint32_t *word)
+{
+    /* Changed first: a thread that is about to sleep on the old value does not. */
+    atomic_fetch_add_explicit(word, 1, memory_order_release);
+    sys_futex(word, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+void shm_fail(struct shm_rail *r, int reason)
+{
+    uint32_t none = 0;
+
+    if (!atomic_compare_exchange_strong(&r->base.failed, &none, (uint32_t)reason))
+        return;
+    log_info("shm rail failed: %s", cfg_reason_name(reason));
+    rsk_fence();
+    wake_word(r->base.rx_word);
+    wake_word(r->base.tx_word);
+    if (r->my_data.bell)
+        shm_bell_ring(r->my_data.bell, r->my_data.index);
+    if (r->my_ctl.bell && r->my_ctl.bell != r->my_data.bell)
+        shm_bell_ring(r->my_ctl.bell, r->my_ctl.index);
+}
+
+void shm_kill(struct rsk_rail *rail, int reason)
+{
+    uint32_t none = 0;
+
+    atomic_compare_exchange_strong(&rail->failed, &none, (uint32_t)reason);
+}
+
+/* The peer sleeps, or did: takes its wish and fulfils it. */
+static __attribute__((noinline)) void wake_peer(struct shm_rail *r, _Atomic uint32_t *want,
+                                                _Atomic uint32_t *word)
+{
+    uint32_t how = atomic_exchange_explicit(want, 0, memory_order_acq_rel);
+
+    if (how & RSK_BY_FUTEX)
+        wake_word(word);
+    if (how & RSK_BY_SHARD)
+        shm_peer_ring(r->peer_data.bell, r->peer_data.index);
+}
+
+/* ---- sender half */
+
+void shm_tx_start(struct rsk_rail *rail, uint64_t S)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint32_t cap = rail->tx_size;
+
+    if (rail->tx_limit && rail->tx_limit < cap)
+        cap = rail->tx_limit;
+    r->tx_base = S;
+    set(&r->tx, S);
+    set(&r->freed, S);
+    /* The receiver's rx_start may come later: until then the word is a left-over, not credit. */
+    r->tx_stale = get(&r->out->consumer.consumed);
+    set(&r->out->producer.credit_step, cap / 4 ? cap / 4 : 1);
+    atomic_store_explicit(&r->tx_open, false, RELAXED);
+    set(&r->tx_cap, cap);
+}
+
+/* Takes the published consumption over. Acquire: bytes below it may be overwritten, pairs
+ * with the release in shm_rx_consume. */
+static uint64_t credit(struct shm_rail *r, uint64_t tx)
+{
+    uint64_t freed = get(&r->freed);
+    uint64_t c = atomic_load_explicit(&r->out->consumer.consumed, memory_order_acquire);
+
+    if (c - freed <= tx - freed) {
+        set(&r->freed, c);
+        return c;
+    }
+    if (c != r->tx_stale)
+        shm_fail(r, RSN_PEER_PROTOCOL);
+    return freed;
+}
+
+size_t shm_tx_space(struct rsk_rail *rail, struct iovec v[2])
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t tx = get(&r->tx), used = tx - get(&r->freed);
+    uint32_t cap = get(&r->tx_cap);
+
+    v[1].iov_len = 0;
+    if (get(&r->tx_open)) {
+        v[0].iov_base = r->out_data + (tx & (rail->tx_size - 1));
+        /* The consumer's line is fetched only when the cached credit runs low. */
+        if (unlikely(used > cap / 2))
+            used = tx - credit(r, tx);
+    } else {
+        v[0].iov_base = r->staging + (tx - r->tx_base);
+    }
+    v[0].iov_len = used < cap && !get(&rail->failed) ? cap - used : 0;
+    return v[0].iov_len;
+}
+
+static inline void own_line(void *p)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(char *)p));
+#else
+    __builtin_prefetch(p, 1);
+#endif
+}
+
+static inline void publish(struct shm_rail *r, uint64_t tx)
+{
+    /* Release: the bytes are there when the cursor says so; pairs with shm_rx_peek. */
+    atomic_store_explicit(&r->out->producer.tail, tx, memory_order_release);
+    rsk_fence(); /* P */
+    if (unlikely(get(&r->out->sleeper.want_rx)))
+        wake_peer(r, &r->out->sleeper.want_rx, &r->out->words.rx_word);
+    /* The line that the next bytes go to was last read by the peer: have it back by then. */
+    own_line(r->out_data + (tx & (r->base.tx_size - 1)));
+}
+
+int shm_tx_put(struct rsk_rail *rail, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t tx = get(&r->tx) + n;
+
+    if (unlikely(get(&rail->failed) || !get(&r->tx_cap)))
+        return -EPIPE;
+    set(&r->tx, tx);
+    if (get(&r->tx_open))
+        publish(r, tx);
+    return 0;
+}
+
+int shm_tx_open(struct rsk_rail *rail)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t tx = get(&r->tx);
+    size_t n = tx - r->tx_base;
+
+    if (get(&rail->failed) || !get(&r->tx_cap))
+        return -EPIPE;
+    if (get(&r->tx_open))
+        return 0;
+    /* Nothing is outstanding, so it fits; the second mapping takes what passes the end. */
+    memcpy(r->out_data + (r->tx_base & (rail->tx_size - 1)), r->staging, n);
+    atomic_store_explicit(&r->tx_open, true, memory_order_release);
+    publish(r, tx);
+    if (n)
+        SYS6(SYS_madvise, r->staging, rail->tx_size, MADV_DONTNEED, 0, 0, 0);
+    return 0;
+}
+
+ssize_t shm_tx_push(struct rsk_rail *rail)
+{
+    struct shm_rail *r = shm_of(rail);
+
+    if (get(&rail->failed))
+        return -EPIPE;
+    return get(&r->tx_open) ? 0 : (ssize_t)(get(&r->tx) - r->tx_base);
+}
+
+uint64_t shm_tx_freed(struct rsk_rail *rail)
+{
+    struct shm_rail *r = shm_of(rail);
+
+    return get(&r->tx_open) ? credit(r, get(&r->tx)) : get(&r->freed);
+}
+
+size_t shm_tx_kept(struct rsk_rail *rail, uint64_t from, uint64_t to, struct iovec v[2])
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t tx = get(&r->tx), freed = get(&r->freed);
+
+    v[0].iov_base = NULL;
+    v[0].iov_len = v[1].iov_len = 0;
+    if (from - freed > tx - freed || to - from > tx - from)
+        return 0;
+    v[0].iov_base = get(&r->tx_open) ? r->out_data + (from & (rail->tx_size - 1))
+                                     : r->staging + (from - r->tx_base);
+    v[0].iov_len = to - from;
+    return to - from;
+}
+
+void shm_tx_stop(struct rsk_rail *rail)
+{
+    set(&shm_of(rail)->tx_cap, 0);
+}
+
+/* ---- receiver half */
+
+void shm_rx_start(struct rsk_rail *rail, uint64_t S)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t tail = get(&r->in->producer.tail);
+
+    /* The sender's tx_open may come later, or be over: a tail that can be right is right. */
+    set(&r->rx_stale, tail - S <= rail->rx_size ? S : tail);
+    set(&r->rx, S);
+    set(&r->arrived, S);
+    r->rx_told = S;
+    r->rx_step = rail->rx_size / 4;
+    atomic_store_explicit(&r->in->consumer.consumed, S, memory_order_release);
+    atomic_store_explicit(&r->rx_live, true, memory_order_release);
+}
+
+/* Looks for bytes beyond `arrived`. */
+static uint64_t look(struct shm_rail *r, uint64_t rx, uint64_t arrived)
+{
+    uint64_t tail = atomic_load_explicit(&r->in->producer.tail, memory_order_acquire);
+    uint32_t step;
+
+    if (tail == arrived)
+        return arrived;
+    if (tail - arrived > r->base.rx_size - (arrived - rx)) {
+        if (tail != get(&r->rx_stale)) {
+            set(&r->rx_live, false);
+            shm_fail(r, RSN_PEER_PROTOCOL);
+        }
+        return arrived;
+    }
+    set(&r->arrived, tail);
+    /* In the same line, so free. Out of bounds it would hurt only the sender itself. */
+    step = get(&r->in->producer.credit_step);
+    if (step - 1 < r->base.rx_size / 4)
+        r->rx_step = step;
+    return tail;
+}
+
+size_t shm_rx_peek(struct rsk_rail *rail, struct iovec v[2])
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t rx = get(&r->rx), arrived = get(&r->arrived);
+
+    if (get(&r->rx_live))
+        arrived = look(r, rx, arrived);
+    v[0].iov_base = r->in_data + (rx & (rail->rx_size - 1));
+    v[0].iov_len = arrived - rx;
+    v[1].iov_len = 0;
+    return arrived - rx;
+}
+
+void shm_rx_consume(struct rsk_rail *rail, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t rx = get(&r->rx) + n;
+
+    set(&r->rx, rx);
+    /* Release: our reads of the bytes are done before they can be overwritten. */
+    atomic_store_explicit(&r->in->consumer.consumed, rx, memory_order_release);
+    if (rx - r->rx_told < r->rx_step)
+        return;
+    r->rx_told = rx;
+    rsk_fence(); /* C */
+    if (unlikely(get(&r->in->producer.want_tx)))
+        wake_peer(r, &r->in->producer.want_tx, &r->in->words.tx_word);
+}
+
+uint64_t shm_rx_freeze(struct rsk_rail *rail)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t arrived = get(&r->arrived);
+
+    if (get(&r->rx_live))
+        arrived = look(r, get(&r->rx), arrived);
+    set(&r->rx_live, false);
+    return arrived;
+}
+
+/* ---- control messages */
+
+enum { MSG_WORDS = sizeof(struct rsk_msg) / 8 };
+
+int shm_ctl_send(struct rsk_rail *rail, const struct rsk_msg *m)
+{
+    struct shm_rail *r = shm_of(rail);
+    struct shm_dir *d = r->out;
+    uint64_t word[MSG_WORDS];
+    uint64_t n = atomic_load_explicit(&r->ctl_out, memory_order_acquire), head;
+
+    for (;;) {
+        if (get(&rail->failed))
+            return -EPIPE;
+        /* Acquire: the slot's last message has been read; pairs with shm_ctl_recv. */
+        head = atomic_load_explicit(&d->ctl.head, memory_order_acquire);
+        if (n - head == SHM_CTL_SLOTS)
+            return -EAGAIN;
+        if (n - head > SHM_CTL_SLOTS) {
+            /* Ahead of us: other threads have sent meanwhile, or the peer lies. */
+            uint64_t now = atomic_load_explicit(&r->ctl_out, memory_order_acquire);
+
+            if (n == now) {
+                shm_fail(r, RSN_PEER_PROTOCOL);
+                return -EPIPE;
+            }
+            n = now;
+        } else if (atomic_compare_exchange_weak_explicit(
+                       &r->ctl_out, &n, n + 1, memory_order_acq_rel, memory_order_acquire)) {
+            break;
+        }
+    }
+    /* Word by word: a peer that lies about its head can make two threads fill one slot. */
+    memcpy(word, m, sizeof word);
+    for (size_t i = 0; i < MSG_WORDS; i++)
+        set(&d->slot[n % SHM_CTL_SLOTS][i], word[i]);
+    atomic_store_explicit(&d->seq[n % SHM_CTL_SLOTS], (uint32_t)(n + 1), memory_order_release);
+    shm_peer_ring(r->peer_ctl.bell, r->peer_ctl.index);
+    return 0;
+}
+
+/* 1: message n is in its slot; 0: not yet; -1: the sequence is neither old nor new. */
+static int ctl_ready(const struct shm_rail *r, uint64_t n)
+{
+    uint32_t seq = atomic_load_explicit(&r->in->seq[n % SHM_CTL_SLOTS], memory_order_acquire);
+
+    if (seq == (uint32_t)(n + 1))
+        return 1;
+    return seq == (n < SHM_CTL_SLOTS ? 0 : (uint32_t)(n + 1 - SHM_CTL_SLOTS)) ? 0 : -1;
+}
+
+int shm_ctl_recv(struct rsk_rail *rail, struct rsk_msg *m)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t n = get(&r->ctl_in);
+    uint64_t word[MSG_WORDS];
+    int ready = ctl_ready(r, n);
+
+    if (ready < 0)
+        shm_fail(r, RSN_PEER_PROTOCOL);
+    if (ready <= 0)
+        return 0;
+    for (size_t i = 0; i < MSG_WORDS; i++)
+        word[i] = get(&r->in->slot[n % SHM_CTL_SLOTS][i]);
+    memcpy(m, word, sizeof word);
+    set(&r->ctl_in, n + 1);
+    atomic_store_explicit(&r->in->ctl.head, n + 1, memory_order_release);
+    return 1;
+}
+
+/* ---- waiting */
+
+static bool can_send(struct shm_rail *r)
+{
+    uint64_t tx, freed, c;
+    uint32_t cap;
+
+    do {
+        /* Without the tx lock, so in this order (freed <= tx <= later c), and once more when
+         * the holder of the lock has moved them meanwhile. */
+        freed = atomic_load_explicit(&r->freed, memory_order_acquire);
+        tx = atomic_load_explicit(&r->tx, memory_order_acquire);
+        cap = get(&r->tx_cap);
+        c = freed;
+        if (atomic_load_explicit(&r->tx_open, memory_order_acquire))
+            c = atomic_load_explicit(&r->out->consumer.consumed, memory_order_acquire);
+        if (c - freed <= tx - freed)
+            return tx - c < cap;
+    } while (freed != get(&r->freed) || tx != get(&r->tx));
+    return tx - freed < cap; /* a left-over from before rx_start, or a lie */
+}
+
+static bool can_receive(struct shm_rail *r)
+{
+    uint64_t rx = get(&r->rx);
+    uint64_t tail;
+
+    if (!atomic_load_explicit(&r->rx_live, memory_order_acquire))
+        return get(&r->arrived) != rx;
+    tail = get(&r->in->producer.tail);
+    return tail != rx && tail != get(&r->rx_stale);
+}
+
+unsigned shm_poll(struct rsk_rail *rail)
+{
+    struct shm_rail *r = shm_of(rail);
+    unsigned events = 0;
+
+    if (can_receive(r))
+        events |= RSK_RX;
+    if (get(&rail->failed))
+        events |= RSK_FAIL;
+    else if (can_send(r))
+        events |= RSK_TX;
+    if (ctl_ready(r, get(&r->ctl_in)))
+        events |= RSK_CTL;
+    return events;
+}
+
+unsigned shm_arm(struct rsk_rail *rail, unsigned events, unsigned how)
+{
+    struct shm_rail *r = shm_of(rail);
+
+    /* Not undone when news is found: another thread may have armed for the same and sleep.
+     * The peer then wakes once for nothing. */
+    if (events & RSK_RX)
+        atomic_fetch_or_explicit(&r->in->sleeper.want_rx, how, memory_order_relaxed);
+    if (events & RSK_TX)
+        atomic_fetch_or_explicit(&r->out->producer.want_tx, how, memory_order_relaxed);
+    rsk_fence(); /* A */
+    return shm_poll(rail) & (events | RSK_FAIL);
+}

@@ -1,0 +1,253 @@
+/*
+ * shard_test.c - shards under threads: nobody sleeps through news, a rail that leaves is
+ * left alone, an added part is armed.
+ */
+#include "tests/shim/shim.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+#include "rsock/shard_part.h"
+#include "rsock/shm_bell.h"
+#include "rsock/shm_ring.h"
+#include "rsock/sys.h"
+
+static int bell_fd;
+
+static void fd_added(void *arg, int fd)
+{
+    int ep = *(int *)arg;
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
+
+    bell_fd = fd;
+    if (ep >= 0)
+        ASSERT_EQ_INT(sys_epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev), 0);
+}
+
+/* A rail of which only the news matters. */
+static _Atomic unsigned news;
+static _Atomic int notified;
+
+static unsigned fake_poll(struct rsk_rail *r)
+{
+    (void)r;
+    return RSK_CTL;
+}
+
+static void fake_notify(struct rsk_rail *r, unsigned events)
+{
+    (void)r, (void)events;
+    atomic_exchange(&news, 0);
+    atomic_fetch_add(&notified, 1);
+}
+
+static const struct rsk_wire fake_wire = {.name = "fake", .poll = fake_poll};
+static struct rsk_rail fake = {.wire = &fake_wire, .notify = fake_notify};
+
+TEST_CASE(shard, one_bell_for_each_uid)
+{
+    int none = -1;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+    struct shm_bell *a, *b;
+
+    ASSERT(s != NULL);
+    a = shm_bell_of(s, 1);
+    b = shm_bell_of(s, 2);
+    EXPECT(a && b && a != b);
+    EXPECT(shm_bell_of(s, 1) == a);
+    EXPECT(rsk_shard_find(s, &rsk_shm_wire, 2) == (struct rsk_shard_part *)b);
+    EXPECT(rsk_shard_find(s, &rsk_shm_wire, 3) == NULL);
+    EXPECT(rsk_shard_find(s, &rsk_verbs_wire, 2) == NULL);
+    rsk_shard_orphan(s);
+    bell_fd = -1;
+    EXPECT(shm_bell_of(s, 3) != NULL);
+    EXPECT_EQ_INT(bell_fd, -1);
+    rsk_shard_put(s);
+}
+
+const struct rsk_wire rsk_verbs_wire = {.name = "not in this test"};
+
+TEST_CASE(shard, news_reaches_the_right_slot)
+{
+    int none = -1;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+    struct shm_bell *b = shm_bell_of(s, 0);
+    int slot = -1;
+
+    ASSERT(b != NULL);
+    for (int i = 0; i < 200; i++)
+        slot = shm_bell_reserve(b);
+    EXPECT_EQ_INT(slot, 199);
+    EXPECT_EQ_INT(rsk_shard_drain(s), 0);
+    EXPECT_EQ_INT(shm_bell_set(b, 199, &fake), 0);
+    shm_bell_ring(b, 199);
+    shm_bell_ring(b, 198); /* nobody's: ignored */
+    shm_bell_ring(b, 4095);
+    notified = 0;
+    EXPECT_EQ_INT(rsk_shard_drain(s), 1);
+    EXPECT_EQ_INT(rsk_shard_drain(s), 0);
+    EXPECT_EQ_INT(notified, 1);
+    shm_bell_ring(b, 199);
+    shm_bell_release(b, 199);
+    EXPECT_EQ_INT(rsk_shard_drain(s), 0);
+    EXPECT_EQ_INT(shm_bell_reserve(b), 199);
+    rsk_shard_put(s);
+}
+
+TEST_CASE(shard, the_descriptor_fires_once_and_only_when_armed)
+{
+    int ep = sys_epoll_create1(EPOLL_CLOEXEC);
+    struct rsk_shard *s = rsk_shard_new(fd_added, &ep);
+    struct shm_bell *b = shm_bell_of(s, 0);
+    struct epoll_event ev;
+    int slot = shm_bell_reserve(b);
+
+    shm_bell_set(b, (uint32_t)slot, &fake);
+    shm_bell_ring(b, (uint32_t)slot);
+    EXPECT_EQ_INT(sys_epoll_wait(ep, &ev, 1, 0), 0);
+    EXPECT(rsk_shard_arm(s)); /* there is news already */
+    rsk_shard_disarm(s);
+    rsk_shard_drain(s);
+    EXPECT(!rsk_shard_arm(s));
+    EXPECT(!rsk_shard_arm(s)); /* two sleepers */
+    rsk_shard_disarm(s);       /* one of them goes: still armed */
+    shm_bell_ring(b, (uint32_t)slot);
+    EXPECT_EQ_INT(sys_epoll_wait(ep, &ev, 1, 0), 1);
+    shm_bell_ring(b, (uint32_t)slot);
+    EXPECT_EQ_INT(sys_epoll_wait(ep, &ev, 1, 0), 0);
+    rsk_shard_disarm(s);
+    rsk_shard_drain(s);
+    /* A part that comes while somebody sleeps is armed. */
+    EXPECT(!rsk_shard_arm(s));
+    b = shm_bell_of(s, 77);
+    shm_bell_ring(b, 0);
+    EXPECT_EQ_INT(sys_epoll_wait(ep, &ev, 1, 0), 1);
+    rsk_shard_disarm(s);
+    rsk_shard_put(s);
+    sys_close(ep);
+}
+
+/* ---- stress */
+
+enum { ROUNDS = 20000 };
+
+struct stress {
+    struct rsk_shard *s;
+    struct shm_bell *b;
+    uint32_t slot;
+    _Atomic bool over;
+};
+
+static void *ringer(void *arg)
+{
+    struct stress *t = arg;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t until = sys_now() + 5000000000u;
+
+        atomic_store(&news, 1);
+        shm_bell_ring(t->b, t->slot);
+        while (atomic_load(&news)) {
+            if (sys_now() > until) {
+                FAILF("round %d: nobody came", i);
+                atomic_store(&t->over, true);
+                return NULL;
+            }
+            sys_yield();
+        }
+    }
+    atomic_store(&t->over, true);
+    /* Both sleepers must see the end. */
+    for (int i = 0; i < 20; i++) {
+        shm_bell_ring(t->b, t->slot);
+        usleep(1000);
+    }
+    return NULL;
+}
+
+static void *sleeper(void *arg)
+{
+    struct stress *t = arg;
+    int ep = sys_epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+
+    sys_epoll_ctl(ep, EPOLL_CTL_ADD, bell_fd, &ev);
+    while (!atomic_load(&t->over)) {
+        rsk_shard_drain(t->s);
+        if (!rsk_shard_arm(t->s))
+            sys_epoll_wait(ep, &ev, 1, 1000);
+        rsk_shard_disarm(t->s);
+    }
+    sys_close(ep);
+    return NULL;
+}
+
+static void stress(int sleepers)
+{
+    int none = -1;
+    struct stress t = {.s = rsk_shard_new(fd_added, &none)};
+    pthread_t th[4], r;
+
+    t.b = shm_bell_of(t.s, 0);
+    t.slot = (uint32_t)shm_bell_reserve(t.b);
+    shm_bell_set(t.b, t.slot, &fake);
+    for (int i = 0; i < sleepers; i++)
+        pthread_create(&th[i], NULL, sleeper, &t);
+    pthread_create(&r, NULL, ringer, &t);
+    pthread_join(r, NULL);
+    for (int i = 0; i < sleepers; i++)
+        pthread_join(th[i], NULL);
+    rsk_shard_put(t.s);
+}
+
+TEST_CASE(shard, one_sleeper_misses_nothing)
+{
+    stress(1);
+}
+
+TEST_CASE(shard, two_sleepers_miss_nothing)
+{
+    stress(2);
+}
+
+/* ---- leaving while others drain */
+
+static void *drainer(void *arg)
+{
+    struct stress *t = arg;
+
+    while (!atomic_load(&t->over)) {
+        shm_bell_ring(t->b, t->slot);
+        rsk_shard_drain(t->s);
+    }
+    return NULL;
+}
+
+TEST_CASE(shard, no_notify_after_release)
+{
+    int none = -1;
+    struct stress t = {.s = rsk_shard_new(fd_added, &none)};
+    pthread_t th[2];
+
+    t.b = shm_bell_of(t.s, 0);
+    t.slot = (uint32_t)shm_bell_reserve(t.b);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&th[i], NULL, drainer, &t);
+    for (int i = 0; i < 2000; i++) {
+        struct rsk_rail *r = malloc(sizeof *r);
+
+        *r = fake;
+        shm_bell_set(t.b, t.slot, r);
+        if (i % 16 == 0)
+            sys_yield();
+        shm_bell_release(t.b, t.slot);
+        free(r); /* the address sanitizer watches */
+        shm_bell_reserve(t.b);
+    }
+    atomic_store(&t.over, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(th[i], NULL);
+    rsk_shard_put(t.s);
+}
