@@ -1,0 +1,450 @@
+/*
+ * verbs_cm.c - librdmacm's event channel, and the connecting side of the rendezvous.
+ *
+ *   resolve address -> resolve route -> REQ(tuple) -> REP(descriptors) -> hello -> done()
+ *
+ * Everything runs on the progress thread and nothing waits: the channel is non-blocking and its
+ * descriptor is watched. Events are acknowledged before they are acted on, because
+ * rdma_destroy_id(3) waits for unacknowledged ones.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/verbs_int.h"
+
+enum { RESOLVE_MS = 1000, MAX_REDIRECTS = 2 };
+static const uint64_t DEADLINE_NS = UINT64_C(3000000000);
+
+/* The IB specification's reject codes (12.6.7.2); no user header has them. */
+enum { REJ_INVALID_SERVICE_ID = 8, REJ_CONSUMER_DEFINED = 28 };
+
+static struct rdma_event_channel *channel;
+static struct rsk_watch *channel_watch;
+static uint32_t requests;
+
+static void on_channel(void *arg, uint32_t events);
+
+int vb_cm_open(void)
+{
+    if (channel)
+        return 0;
+    if (vb_dl_open() < 0 || vb_dev_forked())
+        return RSN_NO_VERBS;
+    if (vb_kick_open() < 0)
+        return RSN_LIMIT_FD;
+    channel = vdl.create_event_channel();
+    if (!channel)
+        return RSN_NO_VERBS;
+    channel->fd = rsk_own_fd(channel->fd);
+    if (channel->fd >= 0) {
+        sys_fcntl(channel->fd, F_SETFL, sys_fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
+        channel_watch = rsk_watch_fd(channel->fd, EPOLLIN, true, on_channel, NULL);
+        if (channel_watch)
+            return 0;
+        rsk_own_close(channel->fd);
+    }
+    channel = NULL; /* leaked: rdma_destroy_event_channel would close a number of somebody's */
+    return RSN_LIMIT_FD;
+}
+
+void vb_cm_forget(void)
+{
+    channel = NULL;
+    channel_watch = NULL;
+}
+
+struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner)
+{
+    struct rdma_cm_id *id;
+
+    return vdl.create_id(channel, &id, owner, RDMA_PS_TCP) == 0 ? id : NULL;
+}
+
+socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *ss)
+{
+    memset(ss, 0, sizeof *ss);
+    if (family == AF_INET6) {
+        struct sockaddr_in6 *a = (struct sockaddr_in6 *)ss;
+
+        a->sin6_family = AF_INET6;
+        a->sin6_port = htons(port);
+        if (addr)
+            memcpy(&a->sin6_addr, addr, 16);
+        return sizeof *a;
+    }
+    struct sockaddr_in *a = (struct sockaddr_in *)ss;
+
+    a->sin_family = AF_INET;
+    a->sin_port = htons(port);
+    if (addr)
+        memcpy(&a->sin_addr, addr, 4);
+    return sizeof *a;
+}
+
+/* ---- what both sides set */
+
+void vb_conn_param(struct rdma_conn_param *p, const void *private_data, size_t len)
+{
+    *p = (struct rdma_conn_param){
+        .private_data = private_data,
+        .private_data_len = (uint8_t)len,
+        /* Never used, but rxe does not take 0 well. */
+        .responder_resources = 1,
+        .initiator_depth = 1,
+        /* With 7 rxe tries for ever. */
+        .retry_count = 6,
+        /* The field says what the *peer* of the message does, so both sides set it. 0 in tests:
+         * a message without a posted receive then fails the rail instead of slowing it. */
+        .rnr_retry_count = getenv("RAILSOCK_TEST_RNR0") ? 0 : 7,
+    };
+}
+
+void vb_tune_id(struct rdma_cm_id *id)
+{
+    uint8_t timeout = 14; /* 4.096 us * 2^14 = 67 ms (rdma_set_option(3)) */
+
+    vdl.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
+}
+
+void vb_tune_qp(struct vb_rail *r)
+{
+    /* librdmacm leaves 0, which stands for 655 ms; 12 is 0.64 ms (ibv_modify_qp(3)). */
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .min_rnr_timer = 12};
+
+    if (vdl.modify_qp(r->qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER))
+        log_debug("verbs: min_rnr_timer: error %d", errno);
+}
+
+/* ---- the set-up's end, either side */
+
+static void on_deadline(void *arg)
+{
+    struct vb_rail *r = arg;
+
+    r->deadline = NULL;
+    vb_setup_failed(r, RSN_RDV_TIMEOUT);
+}
+
+void vb_setup_deadline(struct vb_rail *r)
+{
+    r->deadline = rsk_timer_add(DEADLINE_NS, on_deadline, r);
+}
+
+void vb_setup_failed(struct vb_rail *r, int reason)
+{
+    void *caller = r->caller;
+    void (*done)(void *, struct rsk_rail *, int) = r->done;
+    const struct rsk_accept_ops *ops = r->ops;
+
+    log_debug("verbs: no rail: %s", cfg_reason_name(reason));
+    vb_rail_free(r);
+    if (done)
+        done(caller, NULL, reason);
+    else if (ops)
+        ops->refused(caller, reason);
+}
+
+void vb_setup_done(struct vb_rail *r)
+{
+    unsigned news;
+
+    if (r->deadline)
+        rsk_timer_cancel(r->deadline);
+    r->deadline = NULL;
+    r->state = VB_UP;
+    log_debug("verbs: rail %u is up on %s, rings %u and %u", r->index, r->base.where,
+              r->base.tx_size, r->base.rx_size);
+    if (r->done)
+        r->done(r->caller, &r->base, 0);
+    else
+        r->ops->accepted(r->caller, &r->base);
+    /* The peer may have sent before there was a notify(). */
+    news = vb_look(r) & (RSK_RX | RSK_CTL | RSK_FAIL);
+    if (news && r->base.notify)
+        r->base.notify(&r->base, news);
+}
+
+void vb_setup_step(struct vb_rail *r)
+{
+    struct vb_desc d;
+    uint32_t failed = atomic_load(&r->base.failed);
+    int reason;
+
+    if (failed) {
+        vb_setup_failed(r, (int)failed);
+        return;
+    }
+    if (r->state != VB_ACCEPTED || !r->established || !atomic_load(&r->hello_in))
+        return;
+    memcpy(&d, r->ring + r->off_hello, sizeof d);
+    reason = vb_rail_peer(r, &d);
+    if (!reason && 1u << d.h.ring_log2 != r->base.tx_size)
+        reason = RSN_PEER_PROTOCOL;
+    if (reason)
+        vb_setup_failed(r, reason);
+    else
+        vb_setup_done(r);
+}
+
+/* ---- the connecting side */
+
+static int errno_reason(int err)
+{
+    switch (err) {
+    case ETIMEDOUT:
+        return RSN_RDV_TIMEOUT;
+    case EMFILE:
+    case ENFILE:
+        return RSN_LIMIT_FD;
+    case ENOMEM:
+        return RSN_NO_MEMORY;
+    case EACCES:
+    case EPERM:
+        return RSN_NO_VERBS;
+    default:
+        return RSN_NO_RDMA_ON_ROUTE;
+    }
+}
+
+static int start(struct vb_rail *r, uint16_t port)
+{
+    struct sockaddr_storage src, dst;
+
+    r->state = VB_RESOLVING;
+    r->cm_owner = (struct vb_cm_owner){VB_OF_RAIL, r};
+    r->id = vb_cm_id(&r->cm_owner);
+    if (!r->id)
+        return errno_reason(errno);
+    vb_sockaddr(r->tuple.family, r->tuple.src, 0, &src);
+    vb_sockaddr(r->tuple.family, r->tuple.dst, port, &dst);
+    /* Bound to the TCP connection's own address: no other device can be chosen. */
+    if (vdl.resolve_addr(r->id, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS) < 0)
+        return errno_reason(errno);
+    return 0;
+}
+
+static int on_addr(struct vb_rail *r)
+{
+    if (r->id->verbs->device->transport_type != IBV_TRANSPORT_IB) {
+        log_info("verbs: the device on the route is iWARP, which railsock does not use yet");
+        return RSN_NO_RDMA_ON_ROUTE;
+    }
+    r->dev = vb_dev_get(r->id);
+    if (!r->dev)
+        return RSN_NO_MEMORY;
+    return vdl.resolve_route(r->id, RESOLVE_MS) < 0 ? errno_reason(errno) : 0;
+}
+
+static int on_route(struct vb_rail *r)
+{
+    struct vb_req req = {.src_port = r->tuple.src_port, .dst_port = r->tuple.dst_port};
+    struct rdma_conn_param param;
+    int reason = vb_rail_open(r);
+
+    if (reason)
+        return reason;
+    vb_header(r, &req.h, sizeof req);
+    memcpy(req.src, r->tuple.src, sizeof req.src);
+    memcpy(req.dst, r->tuple.dst, sizeof req.dst);
+    vb_conn_param(&param, &req, sizeof req);
+    vb_tune_id(r->id);
+    r->state = VB_ASKED;
+    return vdl.connect(r->id, &param) < 0 ? errno_reason(errno) : 0;
+}
+
+static int on_reply(struct vb_rail *r, const void *data, size_t len)
+{
+    struct vb_desc d;
+    int reason;
+
+    if (len < sizeof d)
+        return RSN_PEER_REFUSED;
+    memcpy(&d, data, sizeof d);
+    reason = vb_rail_peer(r, &d);
+    if (!reason)
+        reason = vb_rail_open_out(r, d.h.ring_log2);
+    if (reason)
+        return reason;
+    vb_tune_qp(r);
+    vb_rail_describe(r, &d);
+    return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
+}
+
+static void on_reject(struct vb_rail *r, int status, const void *data, size_t len)
+{
+    struct vb_rej rej;
+    int reason = RSN_PEER_REFUSED;
+
+    if (status == REJ_INVALID_SERVICE_ID) {
+        reason = RSN_NO_PEER_LIB;
+    } else if (status == REJ_CONSUMER_DEFINED && len >= sizeof rej) {
+        memcpy(&rej, data, sizeof rej);
+        if (rej.h.magic == VB_MAGIC && rej.h.len >= sizeof rej) {
+            reason = rej.reason ? rej.reason : RSN_PEER_REFUSED;
+            if (rej.redirect && r->redirects++ < MAX_REDIRECTS) {
+                vb_rail_close(r);
+                rsk_own_unmap(&r->map_in);
+                reason = start(r, rej.redirect);
+                if (!reason)
+                    return;
+            }
+        }
+    }
+    vb_setup_failed(r, reason);
+}
+
+static void on_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int status,
+                          const void *data, size_t len)
+{
+    int reason = 0;
+
+    switch (type) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        reason = on_addr(r);
+        break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        reason = on_route(r);
+        break;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        reason = errno_reason(status < 0 ? -status : ENODEV);
+        break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        r->established = true;
+        if (r->initiator) {
+            reason = on_reply(r, data, len);
+            if (!reason)
+                vb_setup_done(r);
+        } else {
+            vb_setup_step(r);
+            return;
+        }
+        break;
+    case RDMA_CM_EVENT_REJECTED:
+        if (r->state != VB_UP) {
+            on_reject(r, status, data, len);
+            return;
+        }
+        reason = RSN_RAIL_FAILED;
+        break;
+    case RDMA_CM_EVENT_UNREACHABLE:
+        reason = RSN_RDV_TIMEOUT;
+        break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        if (r->dev) {
+            vb_dev_gone(r->dev); /* ends this rail, and may free it */
+            return;
+        }
+        reason = RSN_DEVICE_GONE;
+        break;
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_DISCONNECTED:
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+        reason = RSN_RAIL_FAILED;
+        break;
+    default: /* TIMEWAIT_EXIT */
+        break;
+    }
+    if (!reason)
+        return;
+    if (r->state == VB_UP)
+        vb_rail_fail(r, reason);
+    else
+        vb_setup_failed(r, reason);
+}
+
+static void on_channel(void *arg, uint32_t events)
+{
+    struct rdma_cm_event *ev;
+
+    (void)arg, (void)events;
+    for (;;) {
+        uint8_t data[256];
+        struct rdma_cm_id *id;
+        struct vb_cm_owner *owner;
+        enum rdma_cm_event_type type;
+        size_t len;
+        int status;
+
+        vb_dev_resync();
+        if (!channel || vdl.get_cm_event(channel, &ev) < 0)
+            return;
+        id = ev->id;
+        owner = id->context;
+        type = ev->event;
+        status = ev->status;
+        len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
+        if (len)
+            memcpy(data, ev->param.conn.private_data, len);
+        log_debug("verbs: %s, status %d",
+                  type == RDMA_CM_EVENT_CONNECT_REQUEST ? "request" : "cm event",
+                  status ? status : (int)type);
+        vdl.ack_cm_event(ev);
+        switch (owner->kind) {
+        case VB_OF_RAIL:
+            on_rail_event(owner->it, type, status, data, len);
+            break;
+        case VB_OF_LISTENER:
+            if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+                vb_request(owner->it, id, data, len);
+            break;
+        case VB_OF_DEV:
+            if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+                vb_dev_gone(owner->it);
+            break;
+        }
+    }
+}
+
+static bool loopback(const struct rsk_tuple *t)
+{
+    static const uint8_t one[16] = {[15] = 1};
+
+    /* The rdma_cm would take any device for these, whatever route TCP has; link-local addresses
+     * need a scope that the tuple does not carry. */
+    return t->family == AF_INET ? t->src[0] == 127 || t->dst[0] == 127
+                                : memcmp(t->src, one, 16) == 0 || memcmp(t->dst, one, 16) == 0 ||
+                                      (t->dst[0] == 0xfe && (t->dst[1] & 0xc0) == 0x80);
+}
+
+/* done() is called later, never from within connect(). */
+static void fail_later(void *arg)
+{
+    struct vb_rail *r = arg;
+
+    vb_setup_failed(r, (int)r->request);
+}
+
+int vb_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
+               void (*done)(void *, struct rsk_rail *, int))
+{
+    int reason = vb_cm_open();
+    struct vb_rail *r;
+
+    if (reason)
+        return reason == RSN_LIMIT_FD ? -EMFILE : -ENODEV;
+    vb_dev_resync();
+    r = vb_rail_new(shard, ring);
+    if (!r)
+        return -ENOMEM;
+    r->tuple = *t;
+    r->initiator = true;
+    r->caller = owner;
+    r->done = done;
+    r->request = ++requests;
+    reason = loopback(t) ? RSN_NO_RDMA_ON_ROUTE : start(r, t->dst_port);
+    if (!reason) {
+        vb_setup_deadline(r);
+        return 0;
+    }
+    r->request = (uint32_t)reason;
+    if (rsk_loop_post(fail_later, r) < 0) {
+        vb_rail_free(r);
+        return -ENOMEM;
+    }
+    return 0;
+}

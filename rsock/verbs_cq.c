@@ -1,0 +1,447 @@
+/*
+ * verbs_cq.c - the shard part of the verbs wire: a completion channel with a chain of CQs.
+ *
+ * A rail's QP uses one CQ for both queues and reserves room for all its work requests there: a
+ * flush completes every one of them, and an overflow would end all QPs of that CQ. When none
+ * has room the next CQ is opened.
+ *
+ * drain and the functions that it calls run on any thread, one at a time (the shard's drain
+ * lock). arm may run at the same time: it polls too, under the part's lock, and leaves what it
+ * finds for the next drain.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/fence.h"
+#include "rsock/verbs_int.h"
+
+enum { BATCH = 16, ROUNDS = 16 };
+_Static_assert(sizeof((struct vb_cq *)0)->stash / sizeof(struct ibv_wc) == BATCH, "stash");
+
+struct vb_part *vb_parts;
+
+/* ---- news */
+
+static void wake(_Atomic uint32_t *word)
+{
+    atomic_fetch_add(word, 1);
+    sys_futex(word, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+void vb_tell(struct vb_rail *r, unsigned news)
+{
+    unsigned bits = (news & RSK_FAIL ? RSK_RX | RSK_TX : news) & (RSK_RX | RSK_TX), old;
+
+    /* Pairs with vb_arm: it sets want, then looks; we have stored the news, now look at want. */
+    rsk_fence();
+    if (bits & atomic_load_explicit(&r->want, memory_order_relaxed)) {
+        old = atomic_fetch_and(&r->want, ~bits);
+        if (old && !(old & ~bits) && r->part)
+            atomic_fetch_sub(&r->part->sleepers, 1);
+        if (old & bits & RSK_RX)
+            wake(&r->rx_word);
+        if (old & bits & RSK_TX)
+            wake(&r->tx_word);
+    }
+    if (news && r->base.notify)
+        r->base.notify(&r->base, news);
+}
+
+static void completed(struct vb_rail *r, const struct ibv_wc *wc)
+{
+    int reason = 0;
+
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (!atomic_load_explicit(&r->base.failed, memory_order_relaxed))
+            log_info("verbs: rail %u on %s: %s", r->index, r->base.where,
+                     vdl.wc_status_str(wc->status));
+        vb_rail_fail(r, RSN_RAIL_FAILED);
+        return;
+    }
+    switch (wc->wr_id >> 60) {
+    case VB_WR_SEND:
+        /* seq_cst: pairs with have_slots. */
+        atomic_store(&r->sq_done, (uint32_t)wc->wr_id);
+        if (atomic_load(&r->sq_short) && atomic_exchange(&r->sq_short, false))
+            r->news |= RSK_TX;
+        break;
+    case VB_WR_HELLO:
+        atomic_store(&r->hello_in, true);
+        vb_kick();
+        break;
+    default:
+        reason = wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM ? vb_receive(r, ntohl(wc->imm_data))
+                                                         : RSN_PEER_PROTOCOL;
+    }
+    if (reason)
+        vb_rail_fail(r, reason);
+}
+
+/* Completions of rails that have ended are passed over: the generation differs. */
+static struct vb_rail *rail_of(const struct vb_part *p, uint64_t wr_id)
+{
+    unsigned index = (unsigned)(wr_id >> 32 & 0xffff);
+    struct vb_rail *r;
+
+    if (index >= VB_MAX_RAILS)
+        return NULL;
+    r = atomic_load_explicit(&vb_rails[index], memory_order_acquire);
+    return r && r->part == p && (r->gen & 0xfff) == (wr_id >> 48 & 0xfff) ? r : NULL;
+}
+
+static void settle(struct vb_rail *r)
+{
+    unsigned news = r->news, n = r->to_repost;
+
+    r->news = r->to_repost = 0;
+    if (n && r->qp && !atomic_load_explicit(&r->base.failed, memory_order_relaxed)) {
+        if (vb_post_receives(r, n))
+            vb_rail_fail(r, RSN_RAIL_FAILED);
+        else
+            atomic_fetch_add(&r->reposted, n);
+        if (atomic_load_explicit(&r->reposted, memory_order_relaxed) -
+                atomic_load_explicit(&r->pub_messages, memory_order_relaxed) >=
+            VB_MESSAGES / 4)
+            atomic_fetch_or(&r->due, VB_DUE_CREDIT);
+    }
+    vb_due(r, 0);
+    if (news)
+        vb_tell(r, news);
+}
+
+/* ---- draining */
+
+static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc)
+{
+    int n;
+
+    vb_lock(&p->lock);
+    n = c->stashed;
+    if (n) {
+        for (int i = 0; i < n; i++)
+            wc[i] = c->stash[i];
+        c->stashed = 0;
+    } else {
+        n = ibv_poll_cq(c->cq, BATCH, wc);
+    }
+    vb_unlock(&p->lock);
+    return n;
+}
+
+/* True: look again, something came before the arming. */
+static bool read_events(struct vb_part *p)
+{
+    struct ibv_cq *cq;
+    void *context;
+    unsigned n = 0;
+
+    atomic_store(&p->event_due, false);
+    while (vdl.get_cq_event(p->channel, &cq, &context) == 0) {
+        /* At once: ibv_destroy_cq waits for what is not acknowledged. */
+        vdl.ack_cq_events(cq, 1);
+        n++;
+    }
+    if (n == 0) {
+        atomic_store(&p->event_due, true);
+        return false;
+    }
+    /* A futex sleeper of another rail had this armed for itself, and may have nobody but the
+     * progress thread, which learns of news by the next event only. */
+    if (atomic_load(&p->sleepers))
+        return vb_part_arm(p);
+    /* Now that CQ is not armed, and whoever else watches the descriptor may not have seen it
+     * readable. Unless its timer runs anyway the progress thread has to start it. */
+    if (!atomic_load(&p->minding)) {
+        if (rsk_loop_is_self()) {
+            if (!p->common)
+                vb_mind_start(p);
+        } else if (!atomic_exchange(&p->mind_wanted, true)) {
+            vb_kick();
+        }
+    }
+    return false;
+}
+
+/* Of the common shard the progress thread is the keeper: it drains and arms around each of its
+ * sleeps. While application threads drain it themselves, arming would cost an event, a read and
+ * a wake-up per message; the timer looks after them then. */
+static void look_after_common(struct vb_part *p)
+{
+    uint32_t drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
+
+    p->skip_arm = drains != p->loop_drains && !atomic_load(&p->sleepers);
+    p->loop_drains = drains;
+    if (p->skip_arm)
+        vb_mind_start(p);
+}
+
+/* Takes what is there and dispatches it. Returns the completions, adds to *rails. */
+static int drain_once(struct vb_part *p, int *rails)
+{
+    unsigned n_cq = atomic_load_explicit(&p->n_cq, memory_order_acquire);
+    struct vb_rail *list = NULL, *r;
+    struct ibv_wc wc[BATCH];
+    int found = 0;
+
+    for (unsigned i = 0; i < n_cq; i++) {
+        for (int round = 0; round < ROUNDS; round++) {
+            int n = take(p, p->cq[i], wc);
+
+            if (n <= 0)
+                break;
+            found += n;
+            for (int k = 0; k < n; k++) {
+                r = rail_of(p, wc[k].wr_id);
+                if (!r)
+                    continue;
+                if (!r->listed) {
+                    r->listed = true;
+                    r->next_news = list;
+                    list = r;
+                }
+                completed(r, &wc[k]);
+            }
+        }
+    }
+    while ((r = list)) {
+        list = r->next_news;
+        r->listed = false;
+        settle(r);
+        (*rails)++;
+    }
+    return found;
+}
+
+static int part_drain(struct rsk_shard_part *base)
+{
+    struct vb_part *p = (struct vb_part *)base;
+    bool self = rsk_loop_is_self();
+    int rails = 0;
+
+    if (!p->channel)
+        return 0;
+    if (!self)
+        atomic_store_explicit(&p->drains,
+                              atomic_load_explicit(&p->drains, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    else if (p->common)
+        look_after_common(p);
+    /* The channel is only worth a system call when it can have something. */
+    while ((drain_once(p, &rails) || self) &&
+           atomic_load_explicit(&p->event_due, memory_order_relaxed) && read_events(p))
+        ;
+    return rails;
+}
+
+/* ---- arming */
+
+/* The part's lock and the count keep vb_part_close from ending a CQ under our hands. */
+void vb_arm_cq(struct vb_part *p, struct vb_cq *c)
+{
+    atomic_store(&p->event_due, true);
+    vb_lock(&p->lock);
+    if (atomic_load_explicit(&p->n_cq, memory_order_acquire))
+        ibv_req_notify_cq(c->cq, 0);
+    vb_unlock(&p->lock);
+}
+
+bool vb_part_peek(struct vb_part *p)
+{
+    bool found = false;
+
+    vb_lock(&p->lock);
+    for (unsigned i = 0; i < atomic_load_explicit(&p->n_cq, memory_order_acquire); i++) {
+        struct vb_cq *c = p->cq[i];
+
+        if (c->stashed <= 0) {
+            int n = ibv_poll_cq(c->cq, BATCH, c->stash);
+
+            c->stashed = n > 0 ? n : 0;
+        }
+        found |= c->stashed > 0;
+    }
+    vb_unlock(&p->lock);
+    return found;
+}
+
+bool vb_part_arm(struct vb_part *p)
+{
+    atomic_store(&p->event_due, true);
+    vb_lock(&p->lock);
+    for (unsigned i = 0; i < atomic_load_explicit(&p->n_cq, memory_order_acquire); i++)
+        ibv_req_notify_cq(p->cq[i]->cq, 0);
+    vb_unlock(&p->lock);
+    return vb_part_peek(p);
+}
+
+static bool part_arm(struct rsk_shard_part *base)
+{
+    struct vb_part *p = (struct vb_part *)base;
+
+    if (p->common && p->skip_arm && rsk_loop_is_self())
+        return vb_part_peek(p);
+    return vb_part_arm(p);
+}
+
+static void part_disarm(struct rsk_shard_part *base)
+{
+    (void)base; /* a CQ cannot be; it fires once more at most */
+}
+
+/* ---- making and ending */
+
+static void free_part(void *arg)
+{
+    struct vb_part *p = arg, **at = &vb_parts;
+
+    vb_part_close(p);
+    while (*at && *at != p)
+        at = &(*at)->next;
+    if (*at)
+        *at = p->next;
+    rsk_own_close(p->base.fd);
+    free(p);
+}
+
+static void part_free(struct rsk_shard_part *base)
+{
+    struct vb_part *p = (struct vb_part *)base;
+    bool self = rsk_loop_is_self();
+
+    if (!self)
+        vb_lock(&p->life);
+    p->shard = NULL;
+    if (!self)
+        vb_unlock(&p->life);
+    if (self || rsk_loop_post(free_part, p) < 0)
+        free_part(p);
+}
+
+/* A number that is closed by the libraries must not stay noted as ours. */
+static int disown(int fd)
+{
+    int other = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+
+    if (other < 0)
+        other = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    rsk_own_close(fd);
+    return other;
+}
+
+void vb_part_close(struct vb_part *p)
+{
+    struct rsk_shard *shard = p->shard;
+    unsigned n;
+
+    vb_mind_end(p);
+    if (shard)
+        rsk_shard_lock(shard);
+    n = atomic_exchange(&p->n_cq, 0);
+    vb_lock(&p->lock); /* an arm that saw the old number has left */
+    vb_unlock(&p->lock);
+    for (unsigned i = 0; i < n; i++) {
+        vdl.destroy_cq(p->cq[i]->cq);
+        free(p->cq[i]);
+        p->cq[i] = NULL;
+    }
+    if (p->channel) {
+        p->channel->fd = disown(p->channel->fd);
+        vdl.destroy_comp_channel(p->channel);
+        p->channel = NULL;
+    }
+    if (shard)
+        rsk_shard_unlock(shard);
+    if (p->dev)
+        vb_dev_put(p->dev);
+    p->dev = NULL;
+}
+
+struct vb_part *vb_part_get(struct rsk_shard *shard, struct vb_dev *dev, int *reason)
+{
+    struct rsk_shard_part *found = rsk_shard_find(shard, &rsk_verbs_wire, dev->key);
+    struct epoll_event ev = {.events = EPOLLIN};
+    struct vb_part *p;
+
+    if (found)
+        return (struct vb_part *)found;
+    *reason = RSN_LIMIT_FD;
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->base = (struct rsk_shard_part){.wire = &rsk_verbs_wire,
+                                      .key = dev->key,
+                                      .drain = part_drain,
+                                      .arm = part_arm,
+                                      .disarm = part_disarm,
+                                      .free = part_free};
+    p->shard = shard;
+    p->common = shard == rsk_shard_common();
+    p->channel = vdl.create_comp_channel(dev->ctx);
+    p->base.fd = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
+    if (!p->channel || p->base.fd < 0)
+        goto fail;
+    p->channel->fd = rsk_own_fd(p->channel->fd);
+    if (p->channel->fd < 0 ||
+        sys_fcntl(p->channel->fd, F_SETFL, sys_fcntl(p->channel->fd, F_GETFL, 0) | O_NONBLOCK) <
+            0 ||
+        sys_epoll_ctl(p->base.fd, EPOLL_CTL_ADD, p->channel->fd, &ev) < 0)
+        goto fail;
+    p->dev = dev;
+    dev->users++;
+    p->next = vb_parts;
+    vb_parts = p;
+    rsk_shard_add(shard, &p->base);
+    vb_mind_start(p);
+    return p;
+fail:
+    if (p->channel) {
+        if (p->channel->fd >= 0)
+            p->channel->fd = disown(p->channel->fd);
+        vdl.destroy_comp_channel(p->channel);
+    }
+    rsk_own_close(p->base.fd);
+    free(p);
+    return NULL;
+}
+
+struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
+{
+    unsigned n = atomic_load_explicit(&p->n_cq, memory_order_relaxed);
+    int size = 1024 << (2 * (n < 2 ? n : 2));
+    struct vb_cq *c;
+
+    for (unsigned i = 0; i < n; i++)
+        if (p->cq[i]->used + VB_SQ + VB_RQ <= p->cq[i]->size) {
+            p->cq[i]->used += VB_SQ + VB_RQ;
+            return p->cq[i];
+        }
+    *reason = n == VB_MAX_CQ || !p->channel ? RSN_BUDGET : RSN_NO_MEMORY;
+    if (n == VB_MAX_CQ || !p->channel)
+        return NULL;
+    c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->cq = vdl.create_cq(p->dev->ctx, size < p->dev->max_cqe ? size : p->dev->max_cqe, p,
+                          p->channel, 0);
+    if (!c->cq) {
+        log_info("verbs: completion queue on %s: error %d", p->dev->name, errno);
+        free(c);
+        return NULL;
+    }
+    c->size = (uint32_t)c->cq->cqe;
+    c->used = VB_SQ + VB_RQ;
+    p->cq[n] = c;
+    atomic_store_explicit(&p->n_cq, n + 1, memory_order_release);
+    return c;
+}
+
+void vb_cq_release(struct vb_part *p, struct vb_cq *c)
+{
+    /* Under the shard's lock, so this is a drain like any other. */
+    part_drain(&p->base);
+    c->used -= VB_SQ + VB_RQ;
+}

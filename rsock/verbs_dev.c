@@ -1,0 +1,301 @@
+/*
+ * verbs_dev.c - opened RDMA devices, their removal, and what a forked child has to undo.
+ *
+ * A context belongs to librdmacm, which opens one per device and closes it late or never: its
+ * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"),
+ * and `rdma link delete` waits until every descriptor of the device is closed. So when a device
+ * goes we end every object on it and then put /dev/null in the place of the context's
+ * descriptors; librdmacm closes those when it notices.
+ *
+ * Progress thread only, except the fork hook.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/verbs_int.h"
+
+static struct vb_dev *devs;
+static uint64_t next_key;
+static bool stale;
+
+static void on_async(void *arg, uint32_t events)
+{
+    struct vb_dev *dev = arg;
+    struct ibv_async_event ev;
+    enum ibv_event_type type;
+    const struct ibv_qp *qp;
+
+    (void)events;
+    while (!dev->gone && vdl.get_async_event(dev->ctx, &ev) == 0) {
+        type = ev.event_type;
+        qp = NULL;
+        switch (type) {
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+        case IBV_EVENT_PATH_MIG_ERR:
+        case IBV_EVENT_COMM_EST:
+            qp = ev.element.qp;
+            break;
+        default:
+            break;
+        }
+        /* ibv_destroy_qp waits for unacknowledged events of the QP: acknowledge first. */
+        vdl.ack_async_event(&ev);
+        if (type != IBV_EVENT_COMM_EST)
+            log_info("verbs: %s: %s", dev->name, vdl.event_type_str(type));
+        for (unsigned i = 0; i < vb_rails_high; i++) {
+            struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+            if (!r || r->dev != dev)
+                continue;
+            /* IB spec 12.9.8.2: a message before the RTU stands for it; rdma_notify(3). */
+            if (type == IBV_EVENT_COMM_EST && qp && r->qp == qp && r->id)
+                vdl.notify(r->id, IBV_EVENT_COMM_EST);
+            else if (type == IBV_EVENT_PORT_ERR ||
+                     (type != IBV_EVENT_COMM_EST && qp && r->qp == qp))
+                vb_rail_fail(r, RSN_RAIL_FAILED);
+        }
+        if (type == IBV_EVENT_DEVICE_FATAL) {
+            vb_dev_gone(dev);
+            return;
+        }
+    }
+}
+
+struct vb_dev *vb_dev_find(const struct ibv_context *ctx)
+{
+    struct vb_dev *dev = devs;
+
+    while (dev && (dev->ctx != ctx || dev->gone))
+        dev = dev->next;
+    return dev;
+}
+
+/* An id of a removed device gets an event; without one that is bound to it nobody would tell. */
+static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
+{
+    struct sockaddr_storage addr;
+
+    dev->cm_owner = (struct vb_cm_owner){VB_OF_DEV, dev};
+    dev->sentinel = vb_cm_id(&dev->cm_owner);
+    if (!dev->sentinel)
+        return;
+    memcpy(&addr, &like->route.addr.src_storage, sizeof addr);
+    ((struct sockaddr_in *)&addr)->sin_port = 0; /* sin6_port lies at the same place */
+    if (vdl.bind_addr(dev->sentinel, (struct sockaddr *)&addr) < 0 ||
+        dev->sentinel->verbs != dev->ctx) {
+        log_debug("verbs: no sentinel on %s: error %d", dev->name, errno);
+        vdl.destroy_id(dev->sentinel);
+        dev->sentinel = NULL;
+        return;
+    }
+    dev->users++;
+}
+
+struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
+{
+    struct ibv_device_attr attr;
+    struct vb_dev *dev = vb_dev_find(id->verbs);
+
+    if (dev) {
+        dev->users++;
+        return dev;
+    }
+    dev = calloc(1, sizeof *dev);
+    if (!dev || vdl.query_device(id->verbs, &attr)) {
+        free(dev);
+        return NULL;
+    }
+    dev->ctx = id->verbs;
+    dev->key = ++next_key;
+    dev->max_cqe = attr.max_cqe;
+    snprintf(dev->name, sizeof dev->name, "%.15s", vdl.get_device_name(dev->ctx->device));
+    /* Out of the application's way, and noted for a forked child. */
+    dev->ctx->cmd_fd = rsk_own_fd(dev->ctx->cmd_fd);
+    dev->ctx->async_fd = rsk_own_fd(dev->ctx->async_fd);
+    sys_fcntl(dev->ctx->async_fd, F_SETFL, sys_fcntl(dev->ctx->async_fd, F_GETFL, 0) | O_NONBLOCK);
+    dev->async = rsk_watch_fd(dev->ctx->async_fd, EPOLLIN, true, on_async, dev);
+    dev->users = 1;
+    dev->next = devs;
+    devs = dev;
+    add_sentinel(dev, id);
+    return dev;
+}
+
+static int null_fd(void)
+{
+    int fd = sys_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+    int high = fd < 0 ? fd : sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+
+    if (high < 0)
+        return fd;
+    sys_close(fd);
+    return high;
+}
+
+void vb_dev_put(struct vb_dev *dev)
+{
+    struct vb_dev **at = &devs;
+    int fd;
+
+    if (--dev->users || !dev->gone)
+        return;
+    while (*at != dev)
+        at = &(*at)->next;
+    *at = dev->next;
+    if (dev->async)
+        rsk_unwatch(dev->async);
+    fd = dev->ctx->cmd_fd;
+    dev->ctx->cmd_fd = null_fd();
+    rsk_own_close(fd);
+    fd = dev->ctx->async_fd;
+    dev->ctx->async_fd = null_fd();
+    rsk_own_close(fd);
+    stale = true;
+    log_info("verbs: %s is closed", dev->name);
+    free(dev);
+}
+
+void vb_dev_gone(struct vb_dev *dev)
+{
+    if (dev->gone)
+        return;
+    log_info("verbs: %s is being removed", dev->name);
+    dev->gone = true;
+    dev->users++; /* ours, until everything is through */
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r || r->dev != dev)
+            continue;
+        if (r->state != VB_UP) {
+            vb_setup_failed(r, RSN_DEVICE_GONE);
+            continue;
+        }
+        vb_rail_fail(r, RSN_DEVICE_GONE);
+        vb_rail_close(r); /* not left to the layer above: the kernel is waiting */
+    }
+    for (struct vb_part *p = vb_parts; p; p = p->next)
+        if (p->dev == dev)
+            vb_part_close(p);
+    if (dev->sentinel) {
+        vdl.destroy_id(dev->sentinel);
+        dev->sentinel = NULL;
+        dev->users--;
+    }
+    vb_dev_put(dev);
+}
+
+void vb_dev_resync(void)
+{
+    struct ibv_context **list;
+
+    if (!stale)
+        return;
+    /* A device that comes back may have the old one's index and GUID, and librdmacm would take
+     * its dead context for it. */
+    list = vdl.get_devices(NULL);
+    if (!list)
+        return;
+    stale = false;
+    vdl.free_devices(list);
+}
+
+/* ---- fork */
+
+static bool forked;
+
+bool vb_dev_forked(void)
+{
+    return forked;
+}
+
+/* Reads a line of /proc/self/maps without stdio; false at the end. */
+static bool next_line(int fd, char *buf, size_t size, size_t *have, char **line)
+{
+    char *end;
+    ssize_t n;
+    size_t used = *line ? strlen(*line) + 1 : 0;
+
+    memmove(buf, buf + used, *have - used);
+    *have -= used;
+    while (!(end = memchr(buf, '\n', *have))) {
+        n = *have < size ? sys_read(fd, buf + *have, size - *have) : 0;
+        if (n <= 0)
+            return false;
+        *have += (size_t)n;
+    }
+    *end = 0;
+    *line = buf;
+    return true;
+}
+
+static unsigned long hex(const char **s)
+{
+    unsigned long v = 0;
+
+    for (;; (*s)++) {
+        if (**s >= '0' && **s <= '9')
+            v = v * 16 + (unsigned long)(**s - '0');
+        else if (**s >= 'a' && **s <= 'f')
+            v = v * 16 + (unsigned long)(**s - 'a') + 10;
+        else
+            return v;
+    }
+}
+
+/* The providers' mappings of queues hold the device open, and with it the parent's QPs after
+ * its death. Nothing in a child may use them. */
+static void unmap_queues(void)
+{
+    char buf[4096], *line = NULL;
+    size_t have = 0;
+    int fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+
+    if (fd < 0)
+        return;
+    while (next_line(fd, buf, sizeof buf, &have, &line)) {
+        const char *s = line;
+        unsigned long from, to;
+
+        if (!strstr(line, " /dev/infiniband/uverbs"))
+            continue;
+        from = hex(&s);
+        s++;
+        to = hex(&s);
+        SYS6(SYS_munmap, from, to - from, 0, 0, 0, 0);
+    }
+    sys_close(fd);
+}
+
+static void in_child(void)
+{
+    struct vb_dev *dev;
+
+    if (devs)
+        unmap_queues();
+    /* librdmacm's contexts are of no use here, and it cannot be made to forget them: their
+     * numbers must not name somebody else's descriptors. */
+    for (dev = devs; dev; dev = dev->next) {
+        dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
+        forked = true;
+    }
+    devs = NULL;
+    vb_parts = NULL;
+    for (unsigned i = 0; i < vb_rails_high; i++)
+        atomic_store(&vb_rails[i], NULL);
+    vb_rails_high = 0;
+    vb_kick_forget();
+    vb_listen_forget();
+    vb_cm_forget();
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+    rsk_at_fork_child(in_child);
+}

@@ -1,0 +1,58 @@
+/*
+ * verbs_dl.c - opens librdmacm and libibverbs and fills vdl.
+ */
+#include "rsock/verbs_dl.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "config/log.h"
+
+struct vb_dl vdl;
+
+static const struct {
+    bool cma;
+    const char *version, *symbol;
+    size_t at;
+} symbols[] = {
+#define ibv false
+#define cma true
+#define V(lib, version, symbol, field, ret, params) \
+    {lib, version, symbol, offsetof(struct vb_dl, field)},
+    RSK_VERBS_SYMBOLS(V)
+#undef V
+#undef ibv
+#undef cma
+};
+
+int vb_dl_open(void)
+{
+    static int result = 1;
+    void *lib[2];
+
+    if (result <= 0)
+        return result;
+    result = -ENOENT;
+    lib[0] = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+    lib[1] = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!lib[0] || !lib[1]) {
+        log_info("verbs: %s cannot be loaded", lib[0] ? "librdmacm.so.1" : "libibverbs.so.1");
+        return result;
+    }
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *p = dlvsym(lib[symbols[i].cma], symbols[i].symbol, symbols[i].version);
+
+        if (!p) {
+            log_info("verbs: no symbol %s@%s", symbols[i].symbol, symbols[i].version);
+            return result;
+        }
+        memcpy((char *)&vdl + symbols[i].at, &p, sizeof p);
+    }
+    /* ibv_fork_init(3): providers keep queues in private memory; before Linux 5.12 a fork
+     * would detach them from the adapter. Fails harmlessly when the program used verbs first. */
+    vdl.fork_init();
+    return result = 0;
+}

@@ -1,0 +1,352 @@
+/*
+ * verbs_int.h - what the parts of the verbs wire share: the rail, the shard part, the
+ * device. For verbs_*.c only.
+ *
+ *   verbs_dl    the libraries' functions          verbs_cm    rendezvous, connecting side
+ *   verbs_dev   devices, their removal, fork      verbs_post  sending and what it needs
+ *   verbs_rail  memory and QP of one rail         verbs_recv  receiving
+ *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
+ *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
+ *
+ * Locks, outermost first, none held across a call that blocks:
+ *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
+ *   vb_rail.lock                posting to a QP; the credit and message counters
+ *   vb_part.lock                polling a part's CQs
+ * The last two are leaves: nothing is taken under them. They spin, and must not be wanted by a
+ * signal handler that interrupted their holder: handlers are deferred while the library works.
+ */
+#ifndef RSK_VERBS_INT_H
+#define RSK_VERBS_INT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsock/loop.h"
+#include "rsock/own.h"
+#include "rsock/shard_part.h"
+#include "rsock/sys.h"
+#include "rsock/verbs_dl.h"
+#include "rsock/verbs_proto.h"
+#include "rsock/wire.h"
+
+enum {
+    VB_MAX_RAILS = 4096,
+    VB_SQ = 128,             /* send queue entries of a rail */
+    VB_SQ_RESERVE = 8,       /* of them never used for data */
+    VB_RQ = VB_MESSAGES + 1, /* and one for the initiator's descriptors */
+    VB_INLINE = 256,         /* asked for; a device that cannot gets less */
+    VB_MAX_CQ = 16,
+    VB_RING_DEFAULT = 64 * 1024,
+    VB_RING_MIN_LOG2 = 12,
+    VB_RING_MAX_LOG2 = 26,
+    VB_SIGNAL_EVERY = 16,
+};
+
+struct vb_lock {
+    _Atomic uint32_t held;
+};
+
+static inline void vb_lock(struct vb_lock *l)
+{
+    for (unsigned spins = 0; atomic_exchange_explicit(&l->held, 1, memory_order_acquire); spins++) {
+        /* The holder may have lost its CPU: give it ours. */
+        if (spins < 100)
+            sys_pause_cpu();
+        else
+            sys_yield();
+    }
+}
+
+static inline void vb_unlock(struct vb_lock *l)
+{
+    atomic_store_explicit(&l->held, 0, memory_order_release);
+}
+
+/* What rdma_cm_id.context points to. */
+struct vb_cm_owner {
+    enum { VB_OF_RAIL, VB_OF_LISTENER, VB_OF_DEV } kind;
+    void *it;
+};
+
+/* One opened RDMA device. The context is librdmacm's. Progress thread only. */
+struct vb_dev {
+    struct ibv_context *ctx;
+    uint64_t key; /* never reused, as a device that comes back is another one */
+    struct rsk_watch *async;
+    struct rdma_cm_id *sentinel; /* hears of the removal when no rail's id does */
+    struct vb_cm_owner cm_owner;
+    unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
+    bool gone;
+    int max_cqe;
+    char name[16];
+    struct vb_dev *next;
+};
+
+struct vb_cq {
+    struct ibv_cq *cq;
+    uint32_t size, used;
+    struct ibv_wc stash[16]; /* polled by arm, dispatched by the next drain; part lock */
+    int stashed;
+};
+
+struct vb_part {
+    struct rsk_shard_part base; /* fd: an epoll instance, so that the channel can go first */
+    struct rsk_shard *shard;    /* no reference: the shard owns the part */
+    struct vb_dev *dev;         /* NULL once the device has gone */
+    struct ibv_comp_channel *channel;
+    struct vb_lock lock;
+    _Atomic unsigned n_cq;
+    struct vb_cq *cq[VB_MAX_CQ];
+    _Atomic bool event_due; /* a CQ was armed since the channel was last read empty */
+    /* verbs_mind.c */
+    _Atomic bool minding;      /* its timer runs; when not, every CQ is armed */
+    _Atomic bool mind_wanted;  /* set with a kick by a drain that consumed the arming */
+    _Atomic uint32_t drains;   /* by threads other than the progress thread */
+    _Atomic uint32_t sleepers; /* rails with futex wants: nobody else drains for them */
+    uint32_t seen_drains, loop_drains;
+    bool common, skip_arm; /* progress thread */
+    struct vb_lock life;   /* the shard's last put against a callback that uses the shard */
+    struct rsk_watch *watch;
+    struct rsk_timer *timer;
+    struct vb_part *next; /* all parts; progress thread */
+};
+
+enum vb_state {
+    VB_RESOLVING, /* initiator: address, then route */
+    VB_ASKED,     /* initiator: REQ sent */
+    VB_ACCEPTED,  /* acceptor: REP sent, ESTABLISHED and descriptors outstanding */
+    VB_UP,
+};
+
+enum { /* vb_rail.due */
+       VB_DUE_CREDIT = 1,
+       VB_DUE_WAKE_BYTES = 2,
+       VB_DUE_WAKE_MESSAGES = 4,
+       VB_DUE_WAIT_BYTES = 8,
+       VB_DUE_WAIT_MESSAGES = 16,
+};
+
+struct vb_rail {
+    struct rsk_rail base;
+    _Atomic uint32_t rx_word, tx_word;
+    _Atomic uint32_t want; /* RSK_RX, RSK_TX: somebody sleeps on the word */
+    uint32_t index, gen;
+    struct vb_part *part;
+    struct vb_cq *cq;
+    struct ibv_qp *qp; /* NULL: no QP any more; under lock */
+    struct vb_lock lock;
+
+    /* ---- sender: tx lock of the layer above, unless it says otherwise */
+    _Atomic uint64_t tx, posted, freed;
+    uint64_t tx_window; /* bytes kept at most */
+    uint32_t max_message;
+    _Atomic bool tx_on, open, stopped;
+    uint8_t *staging;
+    uint64_t r_ring, r_ctl, r_credit; /* the peer's memory */
+    uint32_t r_rkey;
+    struct vb_credit *credit_in; /* the peer writes it at any time: each word loaded once */
+
+    /* ---- posting, under lock */
+    uint32_t sq_posted, sq_unsignalled;
+    _Atomic uint32_t sq_done;             /* written by the drain */
+    _Atomic bool sq_short;                /* a post found no slot: completions are news */
+    uint64_t sent;                        /* messages with an immediate */
+    uint64_t data_sent;                   /* DATA messages */
+    uint64_t peer_messages, peer_control; /* last valid values of credit_in */
+    uint64_t ctl_sent;
+    uint64_t wait_seen; /* what the last WAIT for bytes said of the peer's consumption */
+    _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
+    _Atomic unsigned due;     /* what could not be posted yet: any thread */
+    _Atomic unsigned waiting; /* VB_NEED_*: WAIT is out, WAKE has not come */
+    uint8_t *ctl_out;
+    struct vb_credit *credit_out; /* VB_CREDIT_OUT of them */
+    uint32_t max_inline, lkey_out;
+
+    /* ---- receiver */
+    _Atomic uint64_t arrived; /* V, with VB_FROZEN: drain, rx_freeze */
+    _Atomic uint64_t consumed;
+    _Atomic bool rx_on;
+    uint8_t *ring;
+    _Atomic unsigned peer_needs;   /* VB_NEED_BYTES: WAIT was seen */
+    _Atomic uint64_t peer_wake_at; /* position from which that WAIT is worth an answer */
+    _Atomic uint64_t reposted;
+    _Atomic uint64_t ctl_arrived, ctl_taken;
+    uint8_t *ctl_in;
+    uint64_t data_seen; /* DATA messages; drain only */
+
+    /* ---- drain only */
+    unsigned news, to_repost;
+    bool listed;
+    struct vb_rail *next_news;
+
+    /* ---- set-up and end: progress thread */
+    enum vb_state state;
+    struct vb_dev *dev;
+    struct rdma_cm_id *id;
+    struct vb_cm_owner cm_owner;
+    struct ibv_pd *pd;
+    struct ibv_mr *mr_in, *mr_out;
+    struct rsk_own_map map_in, map_out;
+    size_t off_ctl, off_credit, off_hello;
+    struct rsk_timer *deadline;
+    struct rsk_tuple tuple;
+    uint32_t request;
+    unsigned redirects;
+    bool initiator, established;
+    _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
+    _Atomic bool down;     /* the progress thread shall move the QP to ERR */
+    void *caller;          /* owner of connect() or find() */
+    void (*done)(void *owner, struct rsk_rail *, int reason);
+    const struct rsk_accept_ops *ops;
+};
+
+#define VB_FROZEN (UINT64_C(1) << 63)
+enum { VB_CREDIT_OUT = 16 };
+
+static inline struct vb_rail *vb_of(struct rsk_rail *r)
+{
+    return (struct vb_rail *)r;
+}
+
+/* wr_id: kind, generation and index of the rail, and for sends the queue position after it. */
+enum { VB_WR_SEND = 1, VB_WR_RECV, VB_WR_HELLO };
+
+static inline uint64_t vb_wr_id(const struct vb_rail *r, unsigned kind, uint32_t position)
+{
+    return (uint64_t)kind << 60 | (uint64_t)(r->gen & 0xfff) << 48 |
+           (uint64_t)(r->index & 0xffff) << 32 | position;
+}
+
+/* ---- verbs_rail.c */
+
+extern struct vb_rail *_Atomic vb_rails[VB_MAX_RAILS];
+extern unsigned vb_rails_high; /* indices in use are below; progress thread */
+
+/* A rail without memory, QP or id, in the table. NULL: budget. */
+struct vb_rail *vb_rail_new(struct rsk_shard *, size_t ring);
+/* PD, receiving memory, QP and its receive work requests, on r->id's device. 0 or a reason. */
+int vb_rail_open(struct vb_rail *);
+/* Sending memory, once the peer's ring size is known. 0 or a reason. */
+int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);
+/* The peer's descriptors. 0, or RSN_PEER_PROTOCOL. */
+int vb_rail_peer(struct vb_rail *, const struct vb_desc *);
+void vb_rail_describe(const struct vb_rail *, struct vb_desc *);
+/* Ends every verbs and CM object of the rail; its memory stays readable. */
+void vb_rail_close(struct vb_rail *);
+/* And frees the rest. */
+void vb_rail_free(struct vb_rail *);
+/* Fails the rail, once; tells notify(), sleepers and the progress thread. Any thread, no lock
+ * of this wire's held. */
+void vb_rail_fail(struct vb_rail *, int reason);
+/* Progress thread: the QP goes to ERR. */
+void vb_rail_down(struct vb_rail *);
+void vb_header(const struct vb_rail *, struct vb_hdr *, size_t len);
+
+/* ---- verbs_post.c */
+
+void vb_tx_start(struct rsk_rail *, uint64_t S);
+size_t vb_tx_space(struct rsk_rail *, struct iovec v[2]);
+int vb_tx_put(struct rsk_rail *, size_t n);
+int vb_tx_open(struct rsk_rail *);
+ssize_t vb_tx_push(struct rsk_rail *);
+uint64_t vb_tx_freed(struct rsk_rail *);
+size_t vb_tx_kept(struct rsk_rail *, uint64_t from, uint64_t to, struct iovec v[2]);
+void vb_tx_stop(struct rsk_rail *);
+int vb_ctl_send(struct rsk_rail *, const struct rsk_msg *);
+/* Bytes that could be accepted now, by the newest credit; any thread. */
+size_t vb_tx_room(struct vb_rail *);
+/* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
+void vb_due(struct vb_rail *, unsigned due);
+/* The initiator's first SEND. 0 or -errno. */
+int vb_post_hello(struct vb_rail *, const struct vb_desc *);
+
+/* ---- verbs_recv.c */
+
+void vb_rx_start(struct rsk_rail *, uint64_t S);
+size_t vb_rx_peek(struct rsk_rail *, struct iovec v[2]);
+void vb_rx_consume(struct rsk_rail *, size_t n);
+uint64_t vb_rx_freeze(struct rsk_rail *);
+int vb_ctl_recv(struct rsk_rail *, struct rsk_msg *);
+/* n receive work requests with nothing in them. 0 or -errno. */
+int vb_post_receives(struct vb_rail *, unsigned n);
+/* One message has arrived: the drain. Returns 0 or a reason to fail the rail. */
+int vb_receive(struct vb_rail *, uint32_t imm);
+
+/* ---- verbs_cq.c */
+
+/* The shard's part for this device, made if need be. NULL with a reason. */
+struct vb_part *vb_part_get(struct rsk_shard *, struct vb_dev *, int *reason);
+/* Room for one more rail. NULL with a reason. Progress thread. */
+struct vb_cq *vb_cq_reserve(struct vb_part *, int *reason);
+/* After the QP has gone: takes its last completions out and gives the room back. */
+void vb_cq_release(struct vb_part *, struct vb_cq *);
+void vb_arm_cq(struct vb_part *, struct vb_cq *);
+bool vb_part_arm(struct vb_part *);
+/* Looks into the CQs; what is found is kept for the next drain. */
+bool vb_part_peek(struct vb_part *);
+/* Ends channel and CQs; the part stays in its shard, without news. */
+void vb_part_close(struct vb_part *);
+extern struct vb_part *vb_parts;
+/* Wakes and tells the layer above; the drain, or whoever failed the rail. */
+void vb_tell(struct vb_rail *, unsigned news);
+
+/* ---- verbs_mind.c */
+
+void vb_mind_start(struct vb_part *); /* progress thread */
+void vb_mind_end(struct vb_part *);
+/* Asks the progress thread to look at what the flags of parts and rails say. Any thread. */
+void vb_kick(void);
+int vb_kick_open(void);
+void vb_kick_forget(void);
+
+/* ---- verbs_dev.c */
+
+/* The device of a CM id, counted; NULL when out of memory. */
+struct vb_dev *vb_dev_get(struct rdma_cm_id *);
+void vb_dev_put(struct vb_dev *);
+void vb_dev_gone(struct vb_dev *);
+struct vb_dev *vb_dev_find(const struct ibv_context *);
+/* After a removal librdmacm keeps a dead context until it looks at the list of devices again. */
+void vb_dev_resync(void);
+/* A device was open when this process was forked off: librdmacm is of no use any more. */
+bool vb_dev_forked(void);
+
+/* ---- verbs_cm.c */
+
+int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
+               void (*done)(void *, struct rsk_rail *, int));
+/* Ends a set-up that failed and frees the rail. */
+void vb_setup_failed(struct vb_rail *, int reason);
+/* Descriptors have come, or the rail failed before it was up. */
+void vb_setup_step(struct vb_rail *);
+/* The rail is up: hands it to the layer above, with the news that came too early for it. */
+void vb_setup_done(struct vb_rail *);
+/* Bounds the set-up to 3 s. */
+void vb_setup_deadline(struct vb_rail *);
+/* Conn parameters of either side. */
+void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t len);
+/* QP attributes that the rdma_cm leaves bad. */
+void vb_tune_qp(struct vb_rail *);
+/* Before the QP goes to RTS. */
+void vb_tune_id(struct rdma_cm_id *);
+/* 0 or a reason. Opens the event channel at the first call. */
+int vb_cm_open(void);
+/* A new id on the channel; NULL with errno. */
+struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *);
+void vb_cm_forget(void);
+socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
+
+/* ---- verbs_listen.c */
+
+int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+struct vb_listener;
+/* private_data is a copy; id is ours from now on. */
+void vb_request(struct vb_listener *, struct rdma_cm_id *id, const void *private_data, size_t len);
+void vb_listen_forget(void);
+
+/* ---- verbs_wire.c */
+
+unsigned vb_look(struct vb_rail *);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * verbs_listen.c - the accepting side of the rendezvous.
+ *
+ *   REQ(tuple) -> find() -> REP(descriptors) -> ESTABLISHED and the initiator's hello -> accepted()
+ *
+ * The RDMA port is the TCP port. Only one process can have it: another one takes whatever port
+ * is free and is found by redirection (verbs.h). Progress thread.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/verbs.h"
+#include "rsock/verbs_int.h"
+
+enum { BACKLOG = 128 };
+
+struct vb_listener {
+    struct vb_cm_owner cm_owner;
+    int family;
+    uint16_t port, rdma_port;
+    const struct rsk_accept_ops *ops;
+    struct rdma_cm_id *id;
+    struct vb_listener *next;
+};
+
+static struct vb_listener *listeners;
+static uint16_t (*redirect)(const struct rsk_tuple *);
+
+void rsk_verbs_set_redirect(uint16_t (*ask)(const struct rsk_tuple *t))
+{
+    redirect = ask;
+}
+
+static struct vb_listener *find(int family, uint16_t port)
+{
+    struct vb_listener *l = listeners;
+
+    while (l && (l->family != family || l->port != port))
+        l = l->next;
+    return l;
+}
+
+int rsk_verbs_local_port(int family, uint16_t port)
+{
+    struct vb_listener *l = find(family, port);
+
+    return l ? l->rdma_port : 0;
+}
+
+void vb_listen_forget(void)
+{
+    listeners = NULL;
+}
+
+static int bind_id(struct vb_listener *l, uint16_t port)
+{
+    struct sockaddr_storage any;
+    int one = 1;
+
+    l->id = vb_cm_id(&l->cm_owner);
+    if (!l->id)
+        return -errno;
+    vb_sockaddr(l->family, NULL, port, &any);
+    /* As Linux's own sockets do by IPV6_V6ONLY: the IPv4 port is another listener's. */
+    if (l->family == AF_INET6)
+        vdl.set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof one);
+    /* bind is looked at: rdma_listen after a failed one succeeds, on some other port. */
+    if (vdl.bind_addr(l->id, (struct sockaddr *)&any) < 0 || vdl.listen(l->id, BACKLOG) < 0) {
+        int err = -errno;
+
+        vdl.destroy_id(l->id);
+        l->id = NULL;
+        return err;
+    }
+    return 0;
+}
+
+int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
+{
+    struct vb_listener *l = find(family, port);
+    int err;
+
+    if (l) {
+        l->ops = ops;
+        return 0;
+    }
+    if (vb_cm_open())
+        return -ENODEV;
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return -ENOMEM;
+    *l = (struct vb_listener){.family = family, .port = port, .ops = ops};
+    l->cm_owner = (struct vb_cm_owner){VB_OF_LISTENER, l};
+    err = bind_id(l, port);
+    if (err == -EADDRINUSE)
+        err = bind_id(l, 0);
+    if (err) {
+        log_info("verbs: cannot listen on port %u: error %d", port, -err);
+        free(l);
+        return err;
+    }
+    l->rdma_port = ntohs(vdl.get_src_port(l->id));
+    l->next = listeners;
+    listeners = l;
+    log_debug("verbs: port %u is reachable at RDMA port %u", port, l->rdma_port);
+    return 0;
+}
+
+/* ---- a request */
+
+static void reject(struct rdma_cm_id *id, uint32_t request, int reason, uint16_t port)
+{
+    struct vb_rej rej = {
+        .h = {.magic = VB_MAGIC, .version = VB_VERSION, .len = sizeof rej, .request = request},
+        .reason = (uint16_t)reason,
+        .redirect = port,
+    };
+
+    log_debug("verbs: request refused: %s", cfg_reason_name(reason));
+    vdl.reject(id, &rej, sizeof rej);
+    vdl.destroy_id(id);
+}
+
+/* Whether the route that the rdma_cm found is the one of the TCP connection: else NAT or a
+ * peer that names somebody else's. */
+static bool same_addresses(struct rdma_cm_id *id, const struct rsk_tuple *t)
+{
+    const struct sockaddr *peer = rdma_get_peer_addr(id), *own = rdma_get_local_addr(id);
+
+    if (peer->sa_family != t->family || own->sa_family != t->family)
+        return false;
+    if (t->family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *)peer)->sin_addr, t->src, 4) == 0 &&
+               memcmp(&((const struct sockaddr_in *)own)->sin_addr, t->dst, 4) == 0;
+    return memcmp(&((const struct sockaddr_in6 *)peer)->sin6_addr, t->src, 16) == 0 &&
+           memcmp(&((const struct sockaddr_in6 *)own)->sin6_addr, t->dst, 16) == 0;
+}
+
+/* 0 or a reason. */
+static int parse(const struct vb_listener *l, struct rdma_cm_id *id, const void *data, size_t len,
+                 struct vb_req *req, struct rsk_tuple *t)
+{
+    memset(req, 0, sizeof *req);
+    if (len < sizeof *req)
+        return RSN_PEER_PROTOCOL;
+    memcpy(req, data, sizeof *req);
+    if (req->h.magic != VB_MAGIC)
+        return RSN_PEER_PROTOCOL;
+    if (req->h.version != VB_VERSION)
+        return RSN_VERSION;
+    if (req->h.len < sizeof *req || req->h.ring_log2 < VB_RING_MIN_LOG2 ||
+        req->h.ring_log2 > VB_RING_MAX_LOG2 ||
+        (req->h.family != AF_INET && req->h.family != AF_INET6))
+        return RSN_PEER_PROTOCOL;
+    *t = (struct rsk_tuple){
+        .family = req->h.family, .src_port = req->src_port, .dst_port = req->dst_port};
+    memcpy(t->src, req->src, t->family == AF_INET ? 4 : 16);
+    memcpy(t->dst, req->dst, t->family == AF_INET ? 4 : 16);
+    if (id->verbs->device->transport_type != IBV_TRANSPORT_IB)
+        return RSN_NO_RDMA_ON_ROUTE;
+    if (!same_addresses(id, t))
+        return RSN_PROOF;
+    return t->dst_port == l->port ? 0 : RSN_NOT_MINE;
+}
+
+/* 0 or a reason; the id is the rail's. */
+static int answer(struct vb_rail *r, unsigned ring_log2)
+{
+    struct rdma_conn_param param;
+    struct vb_desc d;
+    int reason;
+
+    r->dev = vb_dev_get(r->id);
+    if (!r->dev)
+        return RSN_NO_MEMORY;
+    reason = vb_rail_open(r);
+    if (!reason)
+        reason = vb_rail_open_out(r, ring_log2);
+    if (reason)
+        return reason;
+    vb_rail_describe(r, &d);
+    vb_conn_param(&param, &d, sizeof d);
+    vb_tune_id(r->id);
+    r->state = VB_ACCEPTED;
+    if (vdl.accept(r->id, &param) < 0) {
+        log_info("verbs: accept on %s: error %d", r->dev->name, errno);
+        return RSN_RAIL_FAILED;
+    }
+    vb_tune_qp(r);
+    return 0;
+}
+
+void vb_request(struct vb_listener *l, struct rdma_cm_id *id, const void *data, size_t len)
+{
+    struct rsk_shard *shard = NULL;
+    struct rsk_tuple t;
+    struct vb_req req;
+    struct vb_rail *r;
+    size_t ring = 0;
+    void *owner = NULL;
+    int reason = parse(l, id, data, len, &req, &t);
+
+    if (!reason)
+        reason = l->ops->find(&t, &shard, &ring, &owner);
+    if (reason) {
+        reject(id, req.h.request, reason, reason == RSN_NOT_MINE && redirect ? redirect(&t) : 0);
+        return;
+    }
+    r = vb_rail_new(shard, ring);
+    if (!r) {
+        reject(id, req.h.request, RSN_BUDGET, 0);
+        l->ops->refused(owner, RSN_BUDGET);
+        return;
+    }
+    r->tuple = t;
+    r->request = req.h.request;
+    r->caller = owner;
+    r->ops = l->ops;
+    r->id = id;
+    r->cm_owner = (struct vb_cm_owner){VB_OF_RAIL, r};
+    id->context = &r->cm_owner;
+    reason = answer(r, req.h.ring_log2);
+    if (!reason) {
+        vb_setup_deadline(r);
+        return;
+    }
+    /* The peer hears it from the reject, so that comes before the id goes with the rail. */
+    if (r->state != VB_ACCEPTED) {
+        struct vb_rej rej = {
+            .h = {.magic = VB_MAGIC,
+                  .version = VB_VERSION,
+                  .len = sizeof rej,
+                  .request = r->request},
+            .reason = (uint16_t)reason,
+        };
+
+        vdl.reject(id, &rej, sizeof rej);
+    }
+    vb_setup_failed(r, reason);
+}

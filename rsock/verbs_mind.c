@@ -1,0 +1,165 @@
+/*
+ * verbs_mind.c - the progress thread looks after parts that nobody drains.
+ *
+ * While a part's timer does not run ("not minded") every CQ of it is armed, so the next
+ * completion makes its descriptor fire, which this thread watches as well. Whoever consumes
+ * that event without being this thread asks for the timer. The timer leaves a part alone that
+ * an application thread has drained since the last look; else it drains, has unposted bytes
+ * posted, arms, and stops. So an application that computes holds nothing up for more than 20 ms,
+ * and an idle part costs nothing.
+ *
+ * The common shard's descriptor is watched by the loop itself.
+ */
+#include <errno.h>
+#include <sys/eventfd.h>
+
+#include "rsock/verbs_int.h"
+
+static const uint64_t LOOK_NS = 20 * 1000000, SOON_NS = 1000000;
+
+static int kick_fd = -1;
+
+static void on_timer(void *arg);
+
+static void again(struct vb_part *p, uint64_t ns)
+{
+    atomic_store(&p->minding, true);
+    if (!p->timer)
+        p->timer = rsk_timer_add(ns, on_timer, p);
+}
+
+/* Bytes that wait for message credit: have the peer say when there is some, and the layer above
+ * post, for only it may take the tx lock. */
+static void push_unposted(struct vb_part *p)
+{
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r || r->part != p || r->state != VB_UP ||
+            atomic_load_explicit(&r->base.failed, memory_order_relaxed))
+            continue;
+        vb_due(r, 0);
+        if (!atomic_load(&r->open) || atomic_load(&r->stopped) ||
+            atomic_load(&r->posted) == atomic_load(&r->tx))
+            continue;
+        vb_due(r, VB_DUE_WAIT_MESSAGES);
+        vb_tell(r, RSK_TX);
+    }
+}
+
+static void on_timer(void *arg)
+{
+    struct vb_part *p = arg;
+    uint32_t drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
+    bool found;
+
+    p->timer = NULL;
+    vb_lock(&p->life);
+    if (!p->shard || !p->channel)
+        goto out;
+    if (drains != p->seen_drains) {
+        p->seen_drains = drains;
+        again(p, LOOK_NS);
+        goto out;
+    }
+    /* First "not minded", then arm: a drain that consumes this arming sees it and asks. */
+    atomic_store(&p->minding, false);
+    found = rsk_shard_drain(p->shard) > 0;
+    push_unposted(p);
+    if (vb_part_arm(p))
+        again(p, 0);
+    else if (found)
+        again(p, LOOK_NS);
+out:
+    vb_unlock(&p->life);
+}
+
+static void on_fd(void *arg, uint32_t events)
+{
+    struct vb_part *p = arg;
+
+    (void)events;
+    vb_lock(&p->life);
+    if (p->shard && p->channel) {
+        /* Nobody but this thread wakes a futex sleeper of a shard that its owner left alone;
+         * else the owner has a moment to come first. */
+        if (atomic_load(&p->sleepers))
+            rsk_shard_drain(p->shard);
+        else if (!atomic_load(&p->minding)) {
+            p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
+            again(p, SOON_NS);
+        }
+    }
+    vb_unlock(&p->life);
+}
+
+void vb_mind_start(struct vb_part *p)
+{
+    if (!p->watch && !p->common && p->channel)
+        p->watch = rsk_watch_fd(p->base.fd, EPOLLIN | EPOLLET, true, on_fd, p);
+    if (atomic_load(&p->minding) || !p->channel)
+        return;
+    p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
+    again(p, LOOK_NS);
+}
+
+void vb_mind_end(struct vb_part *p)
+{
+    if (p->watch)
+        rsk_unwatch(p->watch);
+    if (p->timer)
+        rsk_timer_cancel(p->timer);
+    p->watch = NULL;
+    p->timer = NULL;
+    atomic_store(&p->minding, false);
+}
+
+/* ---- the kick */
+
+static void on_kick(void *arg, uint32_t events)
+{
+    uint64_t n;
+
+    (void)arg, (void)events;
+    sys_read(kick_fd, &n, sizeof n);
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r)
+            continue;
+        if (atomic_load(&r->down))
+            vb_rail_down(r);
+        if (r->state != VB_UP)
+            vb_setup_step(r);
+    }
+    for (struct vb_part *p = vb_parts; p; p = p->next)
+        if (atomic_exchange(&p->mind_wanted, false))
+            vb_mind_start(p);
+}
+
+int vb_kick_open(void)
+{
+    if (kick_fd >= 0)
+        return 0;
+    kick_fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (kick_fd < 0)
+        return kick_fd;
+    if (!rsk_watch_fd(kick_fd, EPOLLIN, false, on_kick, NULL)) {
+        rsk_own_close(kick_fd);
+        kick_fd = -1;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void vb_kick(void)
+{
+    const uint64_t one = 1;
+
+    sys_write(kick_fd, &one, sizeof one);
+}
+
+void vb_kick_forget(void)
+{
+    kick_fd = -1;
+}

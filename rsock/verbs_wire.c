@@ -1,0 +1,150 @@
+/*
+ * verbs_wire.c - the table of operations, whether there is any RDMA at all, and the waiting.
+ */
+#include <string.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/fence.h"
+#include "rsock/verbs_int.h"
+
+struct dirent64 {
+    uint64_t ino;
+    int64_t off;
+    uint16_t reclen;
+    uint8_t type;
+    char name[];
+};
+
+/* Whether the kernel shows any RDMA device. */
+static bool any_device(void)
+{
+    _Alignas(8) char buf[1024];
+    int fd = sys_open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    bool any = false;
+    long n;
+
+    if (fd < 0)
+        return false;
+    while (!any && (n = SYS6(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0)) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64 *d = (const void *)(buf + at);
+
+            any |= d->name[0] != '.';
+            at += d->reclen;
+        }
+    sys_close(fd);
+    return any;
+}
+
+static int usable(void)
+{
+    if (vb_dev_forked())
+        return RSN_NO_VERBS;
+    if (!any_device())
+        return RSN_NO_RDMA_ON_ROUTE;
+    return vb_dl_open() < 0 ? RSN_NO_VERBS : 0;
+}
+
+static void destroy(struct rsk_rail *rail)
+{
+    vb_rail_free(vb_of(rail));
+}
+
+/* ---- waiting */
+
+unsigned vb_look(struct vb_rail *r)
+{
+    unsigned bits = 0;
+
+    if ((atomic_load_explicit(&r->arrived, memory_order_acquire) & ~VB_FROZEN) !=
+        atomic_load_explicit(&r->consumed, memory_order_relaxed))
+        bits |= RSK_RX;
+    if (vb_tx_room(r) > 0)
+        bits |= RSK_TX;
+    if (atomic_load_explicit(&r->ctl_arrived, memory_order_acquire) !=
+        atomic_load_explicit(&r->ctl_taken, memory_order_relaxed))
+        bits |= RSK_CTL;
+    if (atomic_load_explicit(&r->base.failed, memory_order_acquire))
+        bits |= RSK_FAIL;
+    return bits;
+}
+
+static unsigned poll_rail(struct rsk_rail *rail)
+{
+    rsk_shard_drain(rail->shard);
+    return vb_look(vb_of(rail));
+}
+
+/* Sets or takes back what a futex sleeper wants; keeps the part's count of such rails. */
+static void want(struct vb_rail *r, unsigned events)
+{
+    if (atomic_fetch_or(&r->want, events) == 0)
+        atomic_fetch_add(&r->part->sleepers, 1);
+}
+
+static void unwant(struct vb_rail *r, unsigned events)
+{
+    unsigned old = atomic_fetch_and(&r->want, ~events);
+
+    if (old && !(old & ~events))
+        atomic_fetch_sub(&r->part->sleepers, 1);
+}
+
+static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
+{
+    struct vb_rail *r = vb_of(rail);
+    unsigned bits;
+
+    if (how & RSK_BY_FUTEX)
+        want(r, events);
+    rsk_fence(); /* pairs with vb_tell */
+    bits = vb_look(r) & (events | RSK_FAIL);
+    if (!bits && events & RSK_TX && atomic_load_explicit(&r->open, memory_order_relaxed))
+        vb_due(r, VB_DUE_WAIT_BYTES);
+    /* The CQ of this rail tells the progress thread, which drains for futex sleepers; RSK_BY_SHARD
+     * is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it. */
+    while (!bits) {
+        if (how & RSK_BY_FUTEX && r->cq)
+            vb_arm_cq(r->part, r->cq);
+        if (!vb_part_peek(r->part)) {
+            bits = vb_look(r) & (events | RSK_FAIL);
+            break;
+        }
+        rsk_shard_drain(rail->shard);
+        bits = vb_look(r) & (events | RSK_FAIL);
+    }
+    if (bits && how & RSK_BY_FUTEX)
+        unwant(r, events);
+    return bits & (events | RSK_FAIL);
+}
+
+static void kill_rail(struct rsk_rail *rail, int reason)
+{
+    vb_rail_fail(vb_of(rail), reason);
+}
+
+const struct rsk_wire rsk_verbs_wire = {
+    .name = "verbs",
+    .usable = usable,
+    .listen = vb_listen,
+    .connect = vb_connect,
+    .destroy = destroy,
+    .tx_start = vb_tx_start,
+    .tx_space = vb_tx_space,
+    .tx_put = vb_tx_put,
+    .tx_open = vb_tx_open,
+    .tx_push = vb_tx_push,
+    .tx_freed = vb_tx_freed,
+    .tx_kept = vb_tx_kept,
+    .tx_stop = vb_tx_stop,
+    .rx_start = vb_rx_start,
+    .rx_peek = vb_rx_peek,
+    .rx_consume = vb_rx_consume,
+    .rx_freeze = vb_rx_freeze,
+    .ctl_send = vb_ctl_send,
+    .ctl_recv = vb_ctl_recv,
+    .poll = poll_rail,
+    .arm = arm,
+    .kill = kill_rail,
+};
