@@ -31,6 +31,16 @@ RSOCK_SRC := \
 	rsock/shm_rdv.c \
 	rsock/shm_ring.c \
 	rsock/shm_wire.c \
+	rsock/verbs_cm.c \
+	rsock/verbs_cq.c \
+	rsock/verbs_dev.c \
+	rsock/verbs_dl.c \
+	rsock/verbs_listen.c \
+	rsock/verbs_mind.c \
+	rsock/verbs_post.c \
+	rsock/verbs_rail.c \
+	rsock/verbs_recv.c \
+	rsock/verbs_wire.c \
 
 
 FB_SRC :=
