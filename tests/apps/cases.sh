@@ -1,0 +1,247 @@
+# shellcheck shell=bash
+#
+# tests/apps/cases.sh - the cases: one unmodified program each, the bytes checked. Sourced by
+# driver.sh, after lib.sh, whose head says what a case is. Amounts are chosen so that a case
+# takes about a second natively; $scale divides them on a translated machine.
+#
+# shellcheck disable=SC2016 # single quotes are for the client's shell
+# shellcheck disable=SC2154,SC2034 # variables from and for lib.sh
+
+# ---- redis
+
+redis_server() {
+    server redis-server --bind "$ip" --port "$port" --protected-mode no --save '' \
+        --appendonly no --dir "$work" --daemonize no
+}
+
+# redis-benchmark ends with 0 even when it was answered with errors, which it prints.
+redis_benchmark() {
+    redis_server || return
+    client redis-benchmark -h "$ip" -p "$port" --csv "$@" || return
+    ! grep -qiE 'error|refused|reset' "$out" "$err" || fail "redis-benchmark: $(grep -iE 'error|refused|reset' "$out" "$err" | head -n 1)"
+    grep -qE '^"GET","[0-9.]+"' "$out" || fail "no result: $(tail -n 1 "$out")"
+}
+
+redis_1() { redis_benchmark -c 1 -n $((20000 / scale)) -t set,get; }
+redis_50() { redis_benchmark -c 50 -n $((60000 / scale)) -t set,get; }
+redis_pipeline() { redis_benchmark -c 50 -P 16 -n $((200000 / scale)) -t set,get; }
+redis_large() { redis_benchmark -c 8 -d 100000 -n $((2000 / scale)) -t set,get; }
+
+# Binary values there and back, byte for byte; a long answer; many commands in one stream.
+redis_cli() {
+    redis_server || return
+    client_sh '
+        cli() { $RUN redis-cli -h '"$ip"' -p '"$port"' "$@"; }
+        for size in 1 1000 100000 '$((10000000 / scale))'; do
+            head -c $size '"$data_part"' | cli -x set key$size >/dev/null || exit 10
+            cli --raw get key$size | head -c -1 | cmp - <(head -c $size '"$data_part"') || exit 11
+        done
+        seq '$((20000 / scale))' | sed "s/.*/RPUSH list &/" | cli >/dev/null || exit 12
+        cli --raw lrange list 0 -1 | cmp - <(seq '$((20000 / scale))') || exit 13'
+}
+
+# ---- memcached
+
+memcached_values() {
+    server memcached -u root -l "$ip" -p "$port" -U 0 -t 4 -m 256 || return
+    client "$python" "$apps/memcached_client.py" "$ip" "$port" 8 $((200 / scale + 20)) ||
+        fail "$(cat "$out")"
+}
+
+# ---- nginx
+
+nginx_server() { # DAEMON SENDFILE
+    mkdir -p "$work/tmp" "$work/www"
+    ln -s "$data" "$work/www/big"
+    head -c 3000 "$data" >"$work/www/small"
+    cat >"$work/nginx.conf" <<END
+worker_processes 2;
+daemon $1;
+pid $work/nginx.pid;
+error_log $work/server.err;
+user root;
+events { worker_connections 512; }
+http {
+    access_log off;
+    sendfile $2;
+    tcp_nopush off;
+    keepalive_requests 1000000;
+    client_body_temp_path $work/tmp/a;
+    proxy_temp_path $work/tmp/b;
+    fastcgi_temp_path $work/tmp/c;
+    uwsgi_temp_path $work/tmp/d;
+    scgi_temp_path $work/tmp/e;
+    server {
+        listen $ip:$port;
+        root $work/www;
+    }
+}
+END
+    nginx_start "$1"
+}
+
+nginx_start() {
+    if [ "$1" = off ]; then
+        server nginx -e "$work/server.err" -p "$work" -c "$work/nginx.conf"
+        return
+    fi
+    launch "$SERVER"
+    "${prefix[@]}" nginx -e "$work/server.err" -p "$work" -c "$work/nginx.conf" \
+        >"$work/server.out" 2>&1 || { fail "nginx: $(tail -n 1 "$work/server.err")"; return; }
+    wait_until 10 test -s "$work/nginx.pid" || { fail 'nginx wrote no pid file'; return; }
+    servers=("$(cat "$work/nginx.pid")")
+    wait_until 10 listening || fail 'nginx does not listen'
+}
+
+# The big file several times on one connection, between small ones.
+nginx_files() { # DAEMON SENDFILE TIMES
+    nginx_server "$1" "$2" || return
+    client_sh '
+        url=http://'"$ip:$port"' big= all=
+        for ((i = 0; i < '"$3"'; i++)); do
+            big+=" $url/small $url/big"
+            all+=" <(head -c 3000 '"$data"') '"$data"'"
+        done
+        $RUN curl -sS --fail $big | cmp - <(eval cat $all)' || fail "$(tail -n 1 "$err")"
+}
+
+nginx_wrk() {
+    nginx_server off on || return
+    client wrk -t 2 -c 16 -d $((1 + (scale > 1)))s "http://$ip:$port/small" || return
+    grep -q 'Requests/sec: *[1-9]' "$out" || fail "wrk: $(tail -n 3 "$out" | tr '\n' ' ')"
+    ! grep -E 'Socket errors|Non-2xx' "$out" >&2 || fail "wrk: $(grep -E 'Socket errors|Non-2xx' "$out")"
+}
+
+# ---- iperf3
+
+# What was sent has arrived, all but what is under way when the time is up.
+iperf3_run() {
+    server iperf3 -s -B "$ip" -p "$port" || return
+    client iperf3 -c "$ip" -p "$port" -t 1 -J "$@" || { fail "iperf3: $(grep error "$out")"; return; }
+    "$python" - "$out" <<'END' || fail 'iperf3: what was received is not what was sent'
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert "error" not in r, r["error"]
+for suffix in ("", "_bidir_reverse"):
+    if "sum_sent" + suffix in r["end"]:
+        sent, received = (r["end"][s + suffix]["bytes"] for s in ("sum_sent", "sum_received"))
+        assert 0 < received <= sent and sent - received < max(sent / 2, 64 << 20), (sent, received)
+END
+}
+
+# ---- sockperf
+
+sockperf_pingpong() {
+    server sockperf server --tcp -i "$ip" -p "$port" || return
+    client sockperf ping-pong --tcp -i "$ip" -p "$port" -m 64 -t $((1 + (scale > 1))) \
+        --data-integrity || { fail "$(grep -i error "$out")"; return; }
+    grep -q 'Summary: Latency is' "$out" || fail "no result: $(tail -n 1 "$out")"
+    grep -q '# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0' "$out" ||
+        fail "$(grep dropped "$out")"
+}
+
+# ---- python
+
+python_echo() { # asyncio|threads CONNECTIONS
+    server "$python" "$apps/echo_server.py" "$1" "$ip" "$port" || return
+    client "$python" "$apps/echo_client.py" "$ip" "$port" "$2" $((100 / scale + 20)) \
+        $(((8 << 20) / scale)) || fail "$(head -n 2 "$out")"
+}
+
+# ---- curl
+
+curl_upload() {
+    server "$python" "$apps/http_sink.py" "$ip" "$port" || return
+    client_sh '
+        url=http://'"$ip:$port"'/
+        $RUN curl -sS --fail --data-binary @'"$data_part"' $url --next \
+            -sS --fail --data-binary @'"$data_part"' $url --next -sS --fail $url |
+            cmp - <(cat '"$data_part $data_part"'; echo 2)' || fail "$(tail -n 1 "$err")"
+}
+
+# ---- nc
+
+size_is() {
+    [ "$(stat -c %s "$1")" -ge "$2" ]
+}
+
+# With -k the server outlives the connection, so that it can be asked. A listening nc closes as
+# soon as its peer has ended its direction, so the client does that only when it has everything.
+nc_files() { # ANSWER: what the server sends
+    server_in=$1
+    server nc -lkN "$ip" "$port" || return
+    client_sh '
+        got=$(mktemp) || exit 1
+        trap "rm -f $got" EXIT
+        {
+            cat '"$data_part"'
+            for ((i = 0; i < 400; i++)); do
+                [ $(stat -c %s $got) -lt $(stat -c %s '"$1"') ] || break
+                sleep 0.05
+            done
+        } | $RUN nc -N '"$ip $port"' >$got
+        cmp $got '"$1" || fail "to the client: $(tail -n 1 "$err")"
+    wait_until 10 size_is "$work/server.out" "$(stat -c %s "$data_part")"
+    cmp "$work/server.out" "$data_part" >&2 || fail 'to the server: bytes differ'
+}
+
+# ---- all
+
+all_cases() {
+    local times=3 answer=$data
+
+    [ "$scale" -eq 1 ] || times=1 answer=$data_part
+    if need redis redis-benchmark; then
+        BOARD=eager run_case redis_1_client_eager 90 redis_1
+        run_case redis_1_client 50 redis_1
+        run_case redis_50_clients 50 redis_50
+        run_case redis_pipeline_16 50 redis_pipeline
+        run_case redis_100_kb 50 redis_large
+        run_case redis_cli 1 redis_cli
+    fi
+    if need memcached memcached; then
+        run_case memcached 50 memcached_values
+    fi
+    if need nginx nginx; then
+        run_case nginx_64_mib 50 nginx_files off on "$times"
+        run_case nginx_daemon 50 nginx_files on off "$times"
+        run_case nginx_wrk 50 nginx_wrk
+    fi
+    if need iperf3 iperf3; then
+        run_case iperf3 50 iperf3_run
+        run_case iperf3_reverse 50 iperf3_run -R
+        run_case iperf3_both_ways 50 iperf3_run --bidir
+        run_case iperf3_8_streams 50 iperf3_run -P 8
+    fi
+    if need sockperf sockperf; then
+        run_case sockperf 50 sockperf_pingpong
+    fi
+    run_case python_asyncio 50 python_echo asyncio 4
+    run_case python_threads 50 python_echo threads 4
+    BOARD=eager run_case python_asyncio_eager 50 python_echo asyncio 8
+    if need curl curl; then
+        run_case curl_upload 10 curl_upload
+    fi
+    if need nc nc; then
+        # A stream that flows one way only has nothing to prove itself by: it stays on TCP.
+        run_case nc_one_way 0 nc_files /dev/null
+        run_case nc_both_ways 1 nc_files "$answer"
+    fi
+}
+
+# The smaller set with the library on one side only: plain TCP, no byte more or less.
+one_sided_cases() {
+    run_case redis 0 redis_pipeline
+    run_case redis_cli 0 redis_cli
+    run_case python_asyncio 0 python_echo asyncio 4
+    run_case nc_both_ways 0 nc_files "$data_part"
+    [ "$scale" -eq 1 ] || return 0
+    run_case memcached 0 memcached_values
+    run_case nginx_64_mib 0 nginx_files off on 1
+    run_case nginx_wrk 0 nginx_wrk
+    run_case iperf3 0 iperf3_run
+    run_case iperf3_reverse 0 iperf3_run -R
+    run_case sockperf 0 sockperf_pingpong
+    run_case python_threads 0 python_echo threads 4
+    run_case curl_upload 0 curl_upload
+}
