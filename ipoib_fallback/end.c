@@ -13,21 +13,6 @@
 #define WAIT_NS 5000000000ull /* a hand-over waits for the peer's library at most this long */
 #define EXIT_NS 2000000000ull /* a process that ends waits for its residue at most this long */
 
-static void set_linger(int fd, int on, int seconds)
-{
-    struct linger l = {on, seconds};
-
-    sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-}
-
-static bool aborts(int fd)
-{
-    struct linger l = {0, 0};
-    socklen_t len = sizeof(l);
-
-    return sys_getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger == 0;
-}
-
 void fb_dup(struct fb_stream *s, int newfd)
 {
     struct fb_conn *c = conn_of(s);
@@ -89,15 +74,13 @@ void fb_close(struct fb_stream *s, int fd)
     fb_lock(&c->rx.lock);
     if (is_plain(c) && !c->rail) {
         c->fd = -1;
-    } else if (rx_unread(c, fd) || aborts(fd)) {
+    } else if (rx_unread(c, fd) || fb_io.aborts(fd)) {
         /* As TCP: unread bytes at close reset the connection, unsent ones are lost. */
-        set_linger(fd, 1, 0);
+        fb_io.abort(fd);
         reset = true;
         c->fd = -1;
     } else {
-        kept = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
-        if (kept < 0)
-            kept = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        kept = fb_io.keep(fd);
         c->fd = kept;
         if (kept >= 0)
             conn_set(c, CF_LINGER);
@@ -108,7 +91,7 @@ void fb_close(struct fb_stream *s, int fd)
             if (c->tx.state == TX_T) {
                 c->tx.fin_done = true;
                 if (!conn_flag(c, CF_SHARED))
-                    sys_shutdown(fd, SHUT_WR);
+                    fb_io.shutdown(fd, SHUT_WR);
             }
         }
         if (c->tx.state != TX_T)
@@ -127,7 +110,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     int r = 0;
 
     if (fb_plain(s) && !conn_flag(c, CF_LINKED))
-        return sys_shutdown(fd, how);
+        return fb_io.shutdown(fd, how);
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
         return -EINVAL;
     if (how != SHUT_RD) {
@@ -136,7 +119,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
             if (c->tx.state == TX_T) {
                 c->tx.fin = c->tx.fin_done = true;
                 c->tx.want = false;
-                r = sys_shutdown(fd, SHUT_WR);
+                r = fb_io.shutdown(fd, SHUT_WR);
             } else {
                 c->tx.frame_flags |= FF_FIN;
                 c->tx.fin = true;
@@ -150,7 +133,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         fb_lock(&c->rx.lock);
         c->rx.shut = true;
         rx_unlock(c);
-        r = sys_shutdown(fd, SHUT_RD);
+        r = fb_io.shutdown(fd, SHUT_RD);
         conn_wake(c, RSK_RX);
     }
     return r;
@@ -167,9 +150,6 @@ static void leave(struct fb_conn *c, int reason)
 static bool settle(struct fb_conn *c, uint64_t until)
 {
     for (;;) {
-        struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        struct timespec ts = {0, 500000};
-
         conn_mail(c);
         if (c->fd >= 0) {
             fb_lock(&c->rx.lock);
@@ -184,9 +164,9 @@ static bool settle(struct fb_conn *c, uint64_t until)
         /* The peer has ended: nothing more will come, and the kernel tells the application. */
         if (c->rx.end != 1 && c->tx.state == TX_T)
             return true;
-        if (sys_now() >= until)
+        if (fb_io.now() >= until)
             return false;
-        sys_ppoll(&p, c->rx.state == RX_t ? 0 : 1, &ts, NULL);
+        fb_io.wait(c->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
     }
 }
 
@@ -200,7 +180,7 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
         return;
     }
     leave(c, reason);
-    if (wait && !settle(c, sys_now() + WAIT_NS))
+    if (wait && !settle(c, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);
@@ -240,7 +220,7 @@ void fb_leave_all(int reason, bool pin_shared)
     struct everyone e = {reason, pin_shared, 0};
 
     conn_each(leave_first, &e);
-    e.until = sys_now() + WAIT_NS;
+    e.until = fb_io.now() + WAIT_NS;
     conn_each(leave_wait, &e);
 }
 
@@ -266,7 +246,7 @@ static void end_wait(struct fb_conn *c, void *arg)
 
     if (!conn_flag(c, CF_LINKED))
         return;
-    while (c->fd >= 0 && sys_now() < until) {
+    while (c->fd >= 0 && fb_io.now() < until) {
         bool done;
 
         fb_lock(&c->tx.lock);
@@ -280,18 +260,13 @@ static void end_wait(struct fb_conn *c, void *arg)
             return;
         if (done && !conn_lingers(c))
             return;
-        {
-            struct timespec ts = {0, 200000};
-            struct pollfd p = {.fd = c->fd, .events = done ? POLLIN : POLLIN | POLLOUT};
-
-            sys_ppoll(&p, done ? 0 : 1, &ts, NULL);
-        }
+        fb_io.wait(done ? -1 : c->fd, POLLIN | POLLOUT, 200000);
     }
 }
 
 void fb_exit(void)
 {
-    uint64_t until = sys_now() + EXIT_NS;
+    uint64_t until = fb_io.now() + EXIT_NS;
 
     conn_each(end_first, NULL);
     conn_each(end_wait, &until);

@@ -13,6 +13,9 @@
 
 #define PIECES 16
 
+/* tcp_states.h, which is the kernel's own */
+enum { TCPS_ESTABLISHED = 1, TCPS_FIN_WAIT1 = 4, TCPS_CLOSE_WAIT = 8, TCPS_LAST_ACK = 9, TCPS_CLOSING = 11 };
+
 static ssize_t anchor_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
 {
     struct iovec part[PIECES];
@@ -64,12 +67,12 @@ static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
 
     memset(&a, 0, sizeof(a));
     memset(&b, 0, sizeof(b));
-    if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &a, &len) < 0 || a.tcpi_state != 1)
+    if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &a, &len) < 0 || a.tcpi_state != TCPS_ESTABLISHED)
         return false;
     unread = anchor_inq(fd);
     len = sizeof(b);
     if (unread < 0 || sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &b, &len) < 0 ||
-        b.tcpi_state != 1 || a.tcpi_bytes_received != b.tcpi_bytes_received)
+        b.tcpi_state != TCPS_ESTABLISHED || a.tcpi_bytes_received != b.tcpi_bytes_received)
         return false;
     *sent = b.tcpi_bytes_sent - b.tcpi_bytes_retrans + b.tcpi_notsent_bytes;
     *received = b.tcpi_bytes_received - (unsigned long long)unread;
@@ -87,9 +90,64 @@ static bool anchor_nodelay(int fd, bool on)
     return had != 0;
 }
 
-static void anchor_shutdown(int fd)
+static int anchor_shutdown(int fd, int how)
 {
-    sys_shutdown(fd, SHUT_WR);
+    return sys_shutdown(fd, how);
+}
+
+static bool anchor_aborts(int fd)
+{
+    struct linger l = {0, 0};
+    socklen_t len = sizeof(l);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger == 0;
+}
+
+static void anchor_abort(int fd)
+{
+    struct linger l = {1, 0};
+
+    sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
+static int anchor_keep(int fd)
+{
+    int kept = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+
+    return kept < 0 ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : kept;
+}
+
+static void anchor_close(int fd)
+{
+    sys_close(fd);
+}
+
+static bool anchor_waits(int fd)
+{
+    struct tcp_info ti;
+    socklen_t len = sizeof(ti);
+
+    memset(&ti, 0, sizeof(ti));
+    if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
+        return false;
+    switch (ti.tcpi_state) {
+    case TCPS_ESTABLISHED:
+    case TCPS_FIN_WAIT1:
+    case TCPS_CLOSE_WAIT:
+    case TCPS_LAST_ACK:
+    case TCPS_CLOSING:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void anchor_wait(int fd, short events, uint64_t ns)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    struct timespec ts = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    sys_ppoll(&p, fd < 0 ? 0 : 1, &ts, NULL);
 }
 
 struct fb_io fb_io = {
@@ -100,5 +158,11 @@ struct fb_io fb_io = {
     .inq = anchor_inq,
     .nodelay = anchor_nodelay,
     .shutdown = anchor_shutdown,
+    .aborts = anchor_aborts,
+    .abort = anchor_abort,
+    .keep = anchor_keep,
+    .close = anchor_close,
+    .waits = anchor_waits,
+    .wait = anchor_wait,
     .now = sys_now,
 };

@@ -10,41 +10,17 @@
 #include "rsock/loop.h"
 
 #include <errno.h>
-#include <linux/tcp.h>
 #include <string.h>
 
 #define LINGER_NS 60000000000ull /* the kernel's tcp_fin_timeout */
 #define PAUSE_FIRST 500000ull
 #define PAUSE_MOST 100000000ull
 
-/* tcp_states.h, which is the kernel's own */
-enum { TCPS_ESTABLISHED = 1, TCPS_FIN_WAIT1 = 4, TCPS_CLOSE_WAIT = 8, TCPS_LAST_ACK = 9, TCPS_CLOSING = 11 };
-
-static bool kernel_waits(int fd)
-{
-    struct tcp_info ti;
-    socklen_t len = sizeof(ti);
-
-    memset(&ti, 0, sizeof(ti));
-    if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0)
-        return false;
-    switch (ti.tcpi_state) {
-    case TCPS_ESTABLISHED:
-    case TCPS_FIN_WAIT1:
-    case TCPS_CLOSE_WAIT:
-    case TCPS_LAST_ACK:
-    case TCPS_CLOSING:
-        return true;
-    default:
-        return false;
-    }
-}
-
 bool conn_lingers(struct fb_conn *c)
 {
     int fd = c->fd;
 
-    return fd >= 0 && (c->tx.state != TX_T || (c->rx.end == 1 && kernel_waits(fd)));
+    return fd >= 0 && (c->tx.state != TX_T || (c->rx.end == 1 && fb_io.waits(fd)));
 }
 
 /* Takes what lies in the socket: frames are ours, application bytes mean that the peer writes to a
@@ -86,13 +62,10 @@ static void finish(struct fb_conn *c, bool reset)
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_LINGER);
     rx_unlock(c);
     tx_unlock(c);
-    if (fd >= 0 && reset) {
-        struct linger l = {1, 0};
-
-        sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
-    }
+    if (fd >= 0 && reset)
+        fb_io.abort(fd);
     if (fd >= 0)
-        sys_close(fd);
+        fb_io.close(fd);
     log_debug("stream %u: closed%s", c->slot, reset ? " with a reset" : "");
     link_no_timer(c);
     if (c->rail)
@@ -120,7 +93,7 @@ static void linger_step(struct fb_conn *c)
         return;
     }
     if (!c->linger_until) {
-        c->linger_until = sys_now() + LINGER_NS;
+        c->linger_until = fb_io.now() + LINGER_NS;
         c->linger_pause = PAUSE_FIRST;
     }
     conn_mail(c);
@@ -131,7 +104,7 @@ static void linger_step(struct fb_conn *c)
         finish(c, true);
         return;
     }
-    if ((drained && (ended || !kernel_waits(c->fd))) || sys_now() > c->linger_until) {
+    if ((drained && (ended || !fb_io.waits(c->fd))) || fb_io.now() > c->linger_until) {
         finish(c, !drained);
         return;
     }

@@ -179,7 +179,13 @@ struct fb_io {
     bool (*counters)(int fd, uint64_t *sent, uint64_t *received);
     int (*inq)(int fd);
     bool (*nodelay)(int fd, bool on); /* returns what it was */
-    void (*shutdown)(int fd);         /* of the writing half */
+    int (*shutdown)(int fd, int how);
+    bool (*aborts)(int fd);           /* the application wants its close to reset: SO_LINGER{1,0} */
+    void (*abort)(int fd);            /* the next close shall reset */
+    int (*keep)(int fd);              /* another descriptor of the socket, or -errno */
+    void (*close)(int fd);
+    bool (*waits)(int fd);            /* the kernel has not delivered everything, or more may come */
+    void (*wait)(int fd, short events, uint64_t ns); /* fd -1: only the time */
     uint64_t (*now)(void);
 };
 extern struct fb_io fb_io;

@@ -192,7 +192,7 @@ static void now_plain(struct fb_conn *c)
     atomic_fetch_add(&c->s.pub->switches, 1);
     if (tx->fin && !tx->fin_done) {
         tx->fin_done = true;
-        fb_io.shutdown(c->fd);
+        fb_io.shutdown(c->fd, SHUT_WR);
         tx_gate_set(c);
     }
     conn_wake(c, RSK_TX | FB_EV_STATE);
