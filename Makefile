@@ -42,11 +42,58 @@ RSOCK_SRC := \
 	rsock/verbs_recv.c \
 	rsock/verbs_wire.c \
 
+FB_SRC := \
+	ipoib_fallback/end.c \
+	ipoib_fallback/settings.c \
+	ipoib_fallback/io.c \
+	ipoib_fallback/linger.c \
+	ipoib_fallback/link.c \
+	ipoib_fallback/lock.c \
+	ipoib_fallback/proof.c \
+	ipoib_fallback/prove.c \
+	ipoib_fallback/pubfile.c \
+	ipoib_fallback/rdv.c \
+	ipoib_fallback/ready.c \
+	ipoib_fallback/rx.c \
+	ipoib_fallback/rx_frame.c \
+	ipoib_fallback/siphash.c \
+	ipoib_fallback/sleepers.c \
+	ipoib_fallback/stream.c \
+	ipoib_fallback/switch_fsm.c \
+	ipoib_fallback/tx.c \
+	ipoib_fallback/tx_board.c \
+	ipoib_fallback/wait.c \
+	ipoib_fallback/wake.c \
 
-FB_SRC :=
 
 # The table of intercepted symbols is preload/calls.def.
-PRELOAD_SRC :=
+PRELOAD_SRC := \
+	preload/pl_ctl.c \
+	preload/pl_epoll.c \
+	preload/pl_epoll_life.c \
+	preload/pl_epoll_nest.c \
+	preload/pl_epoll_pool.c \
+	preload/pl_epoll_ready.c \
+	preload/pl_epoll_reg.c \
+	preload/pl_epoll_wait.c \
+	preload/pl_exec.c \
+	preload/pl_fd.c \
+	preload/pl_init.c \
+	preload/pl_iov.c \
+	preload/pl_poll.c \
+	preload/pl_poll_serve.c \
+	preload/pl_process.c \
+	preload/pl_real.c \
+	preload/pl_recv.c \
+	preload/pl_select.c \
+	preload/pl_send.c \
+	preload/pl_sendfile.c \
+	preload/pl_sock.c \
+	preload/pl_stdio.c \
+	preload/pl_table.c \
+	preload/pl_vfork.c \
+	preload/pl_wait.c \
+
 
 # build/railsock is linked once tools/railsock.c, which has main(), is here.
 TOOL_SRC := \
@@ -84,6 +131,34 @@ UNIT_TESTS := \
 	shard_test \
 	shm_ring_test \
 	shm_rdv_test \
+	stream_test \
+	epoll_test \
+
+# Readiness over a fake engine.
+epoll_test_SRC := \
+	tests/unit/epoll_test.c \
+	tests/unit/epoll_fake.c \
+	preload/pl_epoll.c \
+	preload/pl_epoll_life.c \
+	preload/pl_epoll_nest.c \
+	preload/pl_epoll_pool.c \
+	preload/pl_epoll_ready.c \
+	preload/pl_epoll_reg.c \
+	preload/pl_epoll_wait.c \
+	preload/pl_poll.c \
+	preload/pl_poll_serve.c \
+	preload/pl_real.c \
+	preload/pl_select.c \
+	preload/pl_table.c \
+	preload/pl_wait.c \
+	ipoib_fallback/lock.c \
+	rsock/own.c \
+
+stream_test_SRC := \
+	tests/unit/stream_test.c \
+	$(FB_SRC) \
+	$(RSOCK_SRC) \
+	$(CONFIG_SRC) \
 
 shim_test_SRC := \
 	tests/unit/shim_test.c \
