@@ -11,11 +11,13 @@
 #include "preload/pl_own.h"
 
 #include "config/reason.h"
+#include "rsock/loop.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/close_range.h>
+#include <sys/stat.h>
 
 /* The file's number was claimed by the caller: nobody else closes it meanwhile. */
 static void closing(struct pl_file *f)
@@ -120,14 +122,31 @@ static void range_closing(unsigned int first, unsigned int last, bool unshare)
         pl_each(close_in_range, &r);
 }
 
+/* True if the process has no thread but this one and, perhaps, our progress thread. */
+static bool alone(void)
+{
+    struct stat st;
+
+    /* A directory's links: itself, its entry, and one per thread. */
+    return SYS6(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0, 0, 0) == 0 &&
+           st.st_nlink <= (rsk_loop_running() ? 4 : 3);
+}
+
 PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
 {
     const unsigned int known = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
+    unsigned int how = (unsigned int)flags;
 
     pl_ready();
-    if (first <= last && !((unsigned int)flags & (~known | CLOSE_RANGE_CLOEXEC)))
-        range_closing(first, last, (unsigned int)flags & CLOSE_RANGE_UNSHARE);
-    return pl_real.close_range(first, last, flags);
+    if (first > last || (how & ~known))
+        return pl_real.close_range(first, last, flags);
+    /* The application has only one descriptor table as long as the progress thread keeps none of
+     * what it closes. */
+    if ((how & CLOSE_RANGE_UNSHARE) && alone())
+        how &= ~CLOSE_RANGE_UNSHARE;
+    if (!(how & CLOSE_RANGE_CLOEXEC))
+        range_closing(first, last, how & CLOSE_RANGE_UNSHARE);
+    return pl_real.close_range(first, last, (int)how);
 }
 
 PL_EXPORT void closefrom(int first)

@@ -20,7 +20,6 @@ bool pl_started(void)
         return false;
     pl_process_init();
     cfg_init();
-    fb_init();
     atomic_store_explicit(&state, 2, memory_order_release);
     return true;
 }

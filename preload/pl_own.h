@@ -57,9 +57,9 @@ void pl_untrack(struct fb_stream *);
 
 /* ---- pl_sock.c ---- */
 
-/* fd is a connected or connecting TCP socket: track it. Returns the file with a reference of the
- * caller's, or NULL. */
-struct pl_file *pl_track(int fd, enum fb_role role, int nonblock);
+/* fd is a connected or connecting TCP socket: track it. The result, which may be NULL, belongs to the
+ * table: look only before the number can be closed. */
+struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock);
 /* SO_PROTOCOL says TCP. */
 bool pl_is_tcp(int fd);
 
@@ -74,7 +74,7 @@ void pl_before_spawn(void);
 
 /* ---- pl_init.c ---- */
 
-/* True when connections can be tracked: settings read, engine initialised. Does that at the first
+/* True when connections can be tracked: settings read. Does that at the first
  * call, which may come before our constructor. */
 bool pl_started(void);
 

@@ -14,7 +14,6 @@
 #include "preload/pl_own.h"
 
 #include "config/reason.h"
-#include "preload/pl_wait.h"
 #include "rsock/loop.h"
 #include "rsock/sys.h"
 
@@ -51,7 +50,7 @@ void pl_child(void)
     atomic_store(pl_alive, 1);
     rsk_loop_after_fork_child();
     fb_after_fork_child();
-    pl_wait_after_fork_child();
+    pl_epoll_after_fork_child();
 }
 
 bool pl_is_owner(void)
@@ -132,8 +131,9 @@ void pl_before_spawn(void)
 {
     if (!pl_is_owner())
         return;
-    pl_each(pin_inherited, NULL);
+    /* All at once, then what stays: pinning one by one would wait for each peer in turn. */
     fb_leave_all(RSN_FORKED, false);
+    pl_each(pin_inherited, NULL);
 }
 
 /* Called by pl_vfork.c. */

@@ -98,8 +98,8 @@ static long missing(void)
         .read = early_read, .__read = early_read, .write = early_write, .__write = early_write,    \
         .readv = early_readv, .writev = early_writev, .close = early_close,                        \
         .__close = early_close, .dup = early_dup, .fcntl = early_fcntl, .fcntl64 = early_fcntl,    \
-        .__fcntl = early_fcntl, .ioctl = early_ioctl, .socket = early_socket,                      \
-        ._exit = early_exit, ._Exit = early_exit                                                   \
+        .__fcntl = early_fcntl, .ioctl = early_ioctl, .socket = early_socket, ._exit = early_exit, \
+        ._Exit = early_exit                                                                        \
     }
 
 struct pl_real pl_real = EARLY;

@@ -61,6 +61,16 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
+static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int flags)
+{
+    ssize_t n = fb_recvv(f->stream, f->fd, v, cnt, flags);
+
+    /* What interrupted the sleep may have been a request to cancel. */
+    if (n == -EINTR)
+        pthread_testcancel();
+    return n;
+}
+
 /* Flags of recv that change nothing for a stream, or that the wrapper itself looks after. */
 #define RX_IGNORED (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE)
 
@@ -76,7 +86,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
     err = pl_iov_fit(&v, &cnt, &one, too_many, &total);
     if (err)
         return err;
-    return fb_recvv(f->stream, f->fd, v, cnt, flags & ~RX_IGNORED);
+    return receive(f, v, cnt, flags & ~RX_IGNORED);
 }
 
 /* As rail, for read and readv: they return 0 at once when there is no room, recv waits. */
@@ -91,7 +101,7 @@ __attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const stru
     err = pl_iov_fit(&v, &cnt, &one, -EINVAL, &total);
     if (err || total == 0)
         return err;
-    return fb_recvv(f->stream, f->fd, v, cnt, flags);
+    return receive(f, v, cnt, flags);
 }
 
 /* `kernel` is the call for a plain half, `on_rail` the one for any other. */

@@ -66,6 +66,8 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
     } else {
         n = fb_sendv(f->stream, f->fd, v, cnt, flags);
     }
+    if (n == -EINTR)
+        pthread_testcancel();
     if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
         SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
     return n;
@@ -99,8 +101,8 @@ static void track_fastopen(int fd, ssize_t n)
 
     if (n < 0 && err != EINPROGRESS)
         return;
-    if (pl_is_tcp(fd)) {
-        PL_HELD f = pl_track(fd, FB_CONNECTED, -1);
+    if (pl_is_tcp(fd) && pl_track(fd, FB_CONNECTED, -1)) {
+        PL_HELD f = pl_get_stream(fd);
 
         if (f)
             fb_pin(f->stream, RSN_CALL, false);

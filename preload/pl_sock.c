@@ -24,7 +24,7 @@ bool pl_is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
-struct pl_file *pl_track(int fd, enum fb_role role, int nonblock)
+struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_stream *s;
 
@@ -33,14 +33,12 @@ struct pl_file *pl_track(int fd, enum fb_role role, int nonblock)
     s = fb_track(fd, role, nonblock);
     if (!s)
         return NULL;
-    if (!pl_install(fd, PL_STREAM, s)) {
-        fb_put(s);
-        return NULL;
-    }
     if (fd <= 2)
         fb_pin(s, RSN_STDIO_FD, false);
-    /* Somebody may have closed it already. */
-    return pl_get_stream(fd);
+    if (pl_install(fd, PL_STREAM, s))
+        return s;
+    fb_put(s);
+    return NULL;
 }
 
 PL_EXPORT int socket(int domain, int type, int protocol)
@@ -87,11 +85,8 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     if (f || (to->sa_family != AF_INET && to->sa_family != AF_INET6))
         return ret;
     err = errno;
-    if ((ret == 0 || err == EINPROGRESS) && pl_is_tcp(fd)) {
-        PL_HELD tracked = pl_track(fd, FB_CONNECTED, -1);
-
-        (void)tracked;
-    }
+    if ((ret == 0 || err == EINPROGRESS) && pl_is_tcp(fd))
+        pl_track(fd, FB_CONNECTED, -1);
     errno = err;
     return ret;
 }
@@ -132,12 +127,8 @@ static int accepted(int listener, int fd, int nonblock)
     if (fd < 0)
         return fd;
     pl_drop_stale(fd);
-    if (accepts_tcp(listener)) {
-        PL_HELD f = pl_track(fd, FB_ACCEPTED, nonblock);
-
-        if (f)
-            fb_listening(listener);
-    }
+    if (accepts_tcp(listener))
+        pl_track(fd, FB_ACCEPTED, nonblock);
     return fd;
 }
 
