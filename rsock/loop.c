@@ -167,7 +167,7 @@ static void bury(void)
 
 static void on_anchors(void *arg, uint32_t events)
 {
-    struct epoll_event ev[BATCH];
+    struct epoll_event ev[BATCH] = {0};
     int n = sys_epoll_wait(anchor_ep, ev, BATCH, 0);
 
     (void)arg, (void)events;

@@ -35,10 +35,11 @@ struct loop_backend {
 
 extern const struct loop_backend loop_epoll, loop_uring;
 
-/* Calls the watch's function, unless it is dead. */
+/* Calls the watch's function, unless it is dead. (The static analysis does not know that the
+ * kernel fills in events, hence the test for NULL.) */
 static inline void loop_event(struct rsk_watch *w, uint32_t events)
 {
-    if (!w->dead)
+    if (w && !w->dead)
         w->fn(w->arg, events);
 }
 

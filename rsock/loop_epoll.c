@@ -37,7 +37,7 @@ static void epoll_del(struct rsk_watch *w)
 
 static void epoll_pause(uint64_t ns)
 {
-    struct epoll_event ev[BATCH];
+    struct epoll_event ev[BATCH] = {0};
     int ms = -1, n;
 
     /* Rounded up: a timer must not be found not yet due again and again. */

@@ -27,7 +27,7 @@ static int ask(const struct question *q, struct inet_diag_msg *out)
     union {
         struct nlmsghdr h;
         char room[2048];
-    } a;
+    } a = {0};
     const struct nlmsgerr *e;
     int fd = sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
     ssize_t n;

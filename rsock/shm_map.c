@@ -56,8 +56,8 @@ int shm_sealed_memfd(const char *name, size_t len)
 
 bool shm_sealed_good(int fd, size_t len)
 {
-    struct statfs fs;
-    struct stat st;
+    struct statfs fs = {0};
+    struct stat st = {0};
     int seals = sys_fcntl(fd, F_GET_SEALS, 0);
 
     /* A file that can shrink under us is SIGBUS; one on a file system of the peer's making

@@ -41,7 +41,7 @@ int shm_msg_send(int sock, const void *msg, size_t len, const struct shm_fds *fd
 ssize_t shm_msg_recv(int sock, void *msg, size_t len, struct shm_fds *fds)
 {
     struct iovec v = {.iov_base = msg, .iov_len = len};
-    union control control;
+    union control control = {0};
     struct msghdr m = {
         .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t n = sys_recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

@@ -130,15 +130,6 @@ size_t shm_tx_space(struct rsk_rail *rail, struct iovec v[2])
     return v[0].iov_len;
 }
 
-static inline void own_line(void *p)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("prefetchw %0" : : "m"(*(char *)p));
-#else
-    __builtin_prefetch(p, 1);
-#endif
-}
-
 static inline void publish(struct shm_rail *r, uint64_t tx)
 {
     /* Release: the bytes are there when the cursor says so; pairs with shm_rx_peek. */
@@ -146,8 +137,6 @@ static inline void publish(struct shm_rail *r, uint64_t tx)
     rsk_fence(); /* P */
     if (unlikely(get(&r->out->sleeper.want_rx)))
         wake_peer(r, &r->out->sleeper.want_rx, &r->out->words.rx_word);
-    /* The line that the next bytes go to was last read by the peer: have it back by then. */
-    own_line(r->out_data + (tx & (r->base.tx_size - 1)));
 }
 
 int shm_tx_put(struct rsk_rail *rail, size_t n)

@@ -81,7 +81,7 @@ struct shm_rail {
     struct shm_peer_slot peer_data, peer_ctl; /* the peer's shards */
     struct shm_slot my_data, my_ctl;          /* ours; one and the same slot if one bell */
     struct rsk_shard *ctl_shard;
-    struct shm_rail **alive; /* the rendezvous that is inside a callback with us, or NULL */
+    bool giving, doomed; /* inside shm_rail_give; destroyed meanwhile, so give frees it */
     struct rsk_own_map map;
 
     /* Written under the tx lock; poll() of any thread reads them. */

@@ -17,7 +17,7 @@
 
 bool shm_peer_cred(int sock, struct shm_cred *cred)
 {
-    struct ucred uc;
+    struct ucred uc = {0};
     socklen_t len = sizeof uc;
 
     if (sys_getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &uc, &len) || len != sizeof uc)
@@ -107,13 +107,13 @@ int shm_rail_peer_bells(struct shm_rail *r, struct shm_fds *fds, int first, uint
 
 void shm_rail_give(struct shm_rail *r, void (*give)(void *arg, struct rsk_rail *), void *arg)
 {
-    struct shm_rail *alive = r;
-
-    r->alive = &alive;
+    r->giving = true;
     give(arg, &r->base);
-    if (!alive)
-        return; /* destroyed already */
-    r->alive = NULL;
+    r->giving = false;
+    if (r->doomed) {
+        shm_destroy(&r->base);
+        return;
+    }
     /*
      * Only now, so that whoever drains finds notify() set. What the peer told meanwhile was
      * ignored as news of a free slot: tell ourselves, that the next drain looks at everything.
@@ -132,8 +132,10 @@ void shm_destroy(struct rsk_rail *rail)
 
     if (!rail)
         return;
-    if (r->alive)
-        *r->alive = NULL;
+    if (r->giving) {
+        r->doomed = true;
+        return;
+    }
     if (r->my_data.bell)
         shm_bell_release(r->my_data.bell, r->my_data.index);
     if (r->my_ctl.bell && r->my_ctl.bell != r->my_data.bell)

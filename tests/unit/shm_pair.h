@@ -5,6 +5,7 @@
 #ifndef TESTS_SHM_PAIR_H
 #define TESTS_SHM_PAIR_H
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsock/shard.h"
@@ -19,13 +20,13 @@ struct shm_pair {
 static inline struct shm_pair shm_pair_new(uint32_t ring)
 {
     int fd = shm_memfd_new(ring);
-    struct shm_pair p = {NULL, NULL};
+    struct shm_pair p;
 
-    if (fd < 0)
-        return p;
     p.a = (struct rsk_rail *)shm_rail_new(fd, ring, true);
     p.b = (struct rsk_rail *)shm_rail_new(fd, ring, false);
     sys_close(fd);
+    if (!p.a || !p.b)
+        abort();
     return p;
 }
 

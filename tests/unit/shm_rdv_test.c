@@ -37,8 +37,9 @@ struct tcp {
 
 static bool tcp_new(struct tcp *c, int family)
 {
-    struct sockaddr_in6 a6 = {.sin6_family = AF_INET6}, local6;
-    struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}, local4;
+    struct sockaddr_in6 a6 = {.sin6_family = AF_INET6}, local6 = {0};
+    struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}},
+                       local4 = {0};
     socklen_t len = sizeof a6, len4 = sizeof local4, len6 = sizeof local6;
 
     memset(c, 0, sizeof *c);
@@ -87,6 +88,7 @@ struct end {
 };
 
 static struct end asker, asked;
+static bool drop_at_once;
 static _Atomic int find_reason;
 static struct rsk_shard *find_shard;
 
@@ -101,6 +103,10 @@ static void notify(struct rsk_rail *r, unsigned events)
 static void hear(struct end *e, struct rsk_rail *rail, int reason)
 {
     EXPECT(rsk_loop_is_self());
+    if (rail && drop_at_once) {
+        w->destroy(rail);
+        rail = NULL;
+    }
     e->rail = rail;
     e->reason = reason;
     if (rail) {
@@ -402,6 +408,25 @@ TEST_CASE(shm_rdv, nothing_is_left_behind)
     tcp_free(&c);
 }
 
+TEST_CASE(shm_rdv, destroyed_as_soon_as_it_is_handed_over)
+{
+    struct tcp c;
+    struct job j;
+
+    begin();
+    ASSERT(tcp_new(&c, AF_INET));
+    j.t = &c.t;
+    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    drop_at_once = true;
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ_INT(try_connect(&c.t, NULL), 0);
+        EXPECT(soon(&asked.heard));
+    }
+    settle();
+    drop_at_once = false;
+    tcp_free(&c);
+}
+
 TEST_CASE(shm_rdv, two_descriptors_for_many_rails)
 {
     struct rsk_rail *rails[2][20];
@@ -464,7 +489,8 @@ TEST_CASE(shm_rdv, refusals_have_their_reasons)
 TEST_CASE(shm_rdv, not_accepted_yet)
 {
     struct tcp c, d;
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}, local;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}},
+                       local = {0};
     socklen_t len = sizeof local;
     int fd;
 
@@ -733,7 +759,8 @@ TEST_CASE(shm_rdv_processes, one_that_hangs_costs_the_deadline)
 
 TEST_CASE(shm_rdv_processes, across_users)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}}, local;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}},
+                       local = {0};
     socklen_t len = sizeof local;
     struct child ch;
     struct tcp c;
