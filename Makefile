@@ -133,10 +133,10 @@ UNIT_TESTS := \
 	shm_rdv_test \
 	stream_test \
 	epoll_test \
+	poll_test \
 
-# Readiness over a fake engine.
-epoll_test_SRC := \
-	tests/unit/epoll_test.c \
+# poll, select and epoll over a fake engine.
+READINESS_SRC := \
 	tests/unit/epoll_fake.c \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
@@ -153,6 +153,10 @@ epoll_test_SRC := \
 	preload/pl_wait.c \
 	ipoib_fallback/lock.c \
 	rsock/own.c \
+
+epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
+
+poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
 
 stream_test_SRC := \
 	tests/unit/stream_test.c \

@@ -80,6 +80,7 @@ struct pl_epoll {
     _Atomic uint32_t hot; /* hot members */
     struct pl_member *_Atomic inbox;
     _Atomic uint32_t nready; /* length of ready; written under lock */
+    _Atomic uint32_t ndirty; /* length of dirty; the same */
     _Atomic uint32_t asleep; /* threads in the kernel, or about to be: wake() must write efd */
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
     _Atomic uint64_t flips;  /* how many times a member became hot */
@@ -113,7 +114,8 @@ static inline uint64_t pl_cookie_data(const struct pl_epoll *ep, uint32_t cookie
 /* No member is hot, nothing is waiting: the kernel alone answers. */
 static inline bool pl_epoll_quiet(const struct pl_epoll *ep)
 {
-    return !atomic_load(&ep->hot) && !atomic_load(&ep->inbox) && !atomic_load(&ep->nready);
+    return !atomic_load(&ep->hot) && !atomic_load(&ep->inbox) && !atomic_load(&ep->nready) &&
+           !atomic_load(&ep->ndirty);
 }
 
 /* ---- pl_epoll_pool.c ---- */
@@ -149,6 +151,7 @@ void pl_member_wake(struct fb_watcher *, unsigned events);
 /* Puts it on the ready list to be tested; lock held. */
 void pl_ready_add(struct pl_member *);
 void pl_ready_del(struct pl_member *);
+void pl_dirty_del(struct pl_member *);
 /* Empties the inbox; lock held. */
 void pl_ready_absorb(struct pl_epoll *);
 /* Absorbs, and brings the registrations up to date of those whose streams changed track. */

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "rsock/sys.h"
-
 /* A cookie is 22 bits of index and 10 of generation; the last one is PL_COOKIE_WAKE. */
 enum { INDEX_BITS = 22, CHUNK = 256, CHUNKS = (1 << INDEX_BITS) / CHUNK - 1 };
 #define INDEX_MASK ((1u << INDEX_BITS) - 1)
@@ -25,10 +23,9 @@ static uint32_t nchunks;               /* pool */
 
 static void *map(size_t size)
 {
-    long at =
-        SYS6(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    return at < 0 && at > -4096 ? NULL : (void *)at;
+    return at == MAP_FAILED ? NULL : at;
 }
 
 /* ---- lists */
@@ -162,7 +159,7 @@ static void grow(struct pl_epoll *ep)
             *s = m;
         }
     if (from != ep->first_bucket)
-        SYS6(SYS_munmap, from, old * sizeof *from, 0, 0, 0, 0);
+        munmap(from, old * sizeof *from);
 }
 
 void pl_member_insert(struct pl_epoll *ep, struct pl_member *m)
@@ -287,7 +284,7 @@ struct pl_epoll *pl_epoll_alloc(void)
 void pl_epoll_release(struct pl_epoll *ep)
 {
     if (ep->bucket != ep->first_bucket)
-        SYS6(SYS_munmap, ep->bucket, ep->buckets * sizeof *ep->bucket, 0, 0, 0, 0);
+        munmap(ep->bucket, ep->buckets * sizeof *ep->bucket);
     ep->bucket = NULL;
     fb_lock(&pool);
     ep->registry.next = (struct pl_link *)free_epolls;

@@ -81,6 +81,25 @@ void pl_ready_del(struct pl_member *m)
     atomic_fetch_sub(&m->ep->nready, 1);
 }
 
+/* Its stream has changed track, its registration has not. */
+static void dirty_add(struct pl_member *m)
+{
+    struct pl_epoll *ep = m->ep;
+
+    if (m->dirty.next)
+        return;
+    pl_link_add(&ep->dirty, &m->dirty);
+    atomic_fetch_add(&ep->ndirty, 1);
+}
+
+void pl_dirty_del(struct pl_member *m)
+{
+    if (!m->dirty.next)
+        return;
+    pl_link_del(&m->dirty);
+    atomic_fetch_sub(&m->ep->ndirty, 1);
+}
+
 static struct pl_member *of_ready(struct pl_link *l)
 {
     return (struct pl_member *)((char *)l - offsetof(struct pl_member, ready));
@@ -113,8 +132,8 @@ void pl_ready_absorb(struct pl_epoll *ep)
         pending = atomic_exchange(&m->pending, 0);
         if (m->dead)
             continue;
-        if (pending & FB_EV_STATE && !m->dirty.next)
-            pl_link_add(&ep->dirty, &m->dirty);
+        if (pending & FB_EV_STATE)
+            dirty_add(m);
         if (m->hot)
             pl_ready_add(m);
     }
@@ -138,7 +157,7 @@ void pl_ready_settle(struct pl_epoll *ep)
         fb_lock(&ep->lock);
         m = ep->dirty.next == &ep->dirty ? NULL : of_dirty(ep->dirty.next);
         if (m)
-            pl_link_del(&m->dirty);
+            pl_dirty_del(m);
         ep->updating = m != NULL;
         fb_unlock(&ep->lock);
         if (!m)

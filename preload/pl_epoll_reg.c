@@ -155,6 +155,12 @@ void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
     if (f->kind == PL_STREAM) {
         bind_stream(m, f, epfd);
     } else if (f->kind == PL_EPOLL) {
+        /* Also before the inner one has a stream: then it must be able to wake our waiters. */
+        if (!pl_epoll_touch(m->ep, epfd)) {
+            pl_epoll_pin(f->epoll, RSN_LIMIT_FD);
+            pl_put(f);
+            return;
+        }
         m->file = f;
         pl_member_link(f, m);
         pl_nest(m, f->epoll);
@@ -180,7 +186,7 @@ void pl_reg_detach(struct pl_member *m, bool closing)
     was_hot = m->hot;
     cool(m);
     pl_ready_del(m);
-    pl_link_del(&m->dirty);
+    pl_dirty_del(m);
     pl_member_remove(ep, m);
     m->dead = true;
     fb_unlock(&ep->lock);

@@ -267,7 +267,7 @@ static void pass_baton(struct pl_epoll *ep)
             pl_ready_drain(ep);
         rsk_shard_disarm(ep->shard);
     }
-    if (atomic_load(&ep->inbox) || atomic_load(&ep->nready))
+    if (atomic_load(&ep->inbox) || atomic_load(&ep->nready) || atomic_load(&ep->ndirty))
         pl_ready_kick(ep);
 }
 

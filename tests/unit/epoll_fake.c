@@ -1,0 +1,446 @@
+/*
+ * epoll_fake.c - the engine, the shards and the progress thread as far as poll, select and epoll
+ * need them (epoll_fake.h).
+ */
+#include "tests/unit/epoll_fake.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/env.h"
+#include "preload/pl_own.h"
+#include "rsock/loop.h"
+#include "rsock/shard.h"
+#include "rsock/sys.h"
+
+struct cfg cfg = {.mode = CFG_AUTO, .spin_ns = 20000};
+_Atomic int fake_sleepers;
+
+#define IN_BITS  (POLLIN | POLLRDNORM)
+#define OUT_BITS (POLLOUT | POLLWRNORM)
+
+/* ---- shards: a list of streams with news, and an eventfd */
+
+struct rsk_shard {
+    pthread_mutex_t lock, drain;
+    struct fake *first; /* lock */
+    _Atomic int armed, ready, refs;
+    int fd;
+};
+
+struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg)
+{
+    struct rsk_shard *h = calloc(1, sizeof *h);
+
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->drain, NULL);
+    h->fd = sys_hide_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
+    atomic_store(&h->refs, 1);
+    fd_added(arg, h->fd);
+    return h;
+}
+
+struct rsk_shard *rsk_shard_get(struct rsk_shard *h)
+{
+    atomic_fetch_add(&h->refs, 1);
+    return h;
+}
+
+void rsk_shard_put(struct rsk_shard *h)
+{
+    if (atomic_fetch_sub(&h->refs, 1) != 1)
+        return;
+    sys_close(h->fd);
+    free(h);
+}
+
+void rsk_shard_orphan(struct rsk_shard *h)
+{
+    (void)h;
+}
+
+struct rsk_shard *rsk_shard_common(void)
+{
+    return NULL;
+}
+
+static void wake(struct fake *f, unsigned events)
+{
+    pthread_mutex_lock(&f->lock);
+    for (struct fb_watcher *w = f->watchers, *next; w; w = next) {
+        next = w->next;
+        w->wake(w, events);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+static struct fake *pop(struct rsk_shard *h)
+{
+    struct fake *f;
+
+    pthread_mutex_lock(&h->lock);
+    f = h->first;
+    if (f)
+        h->first = atomic_load(&f->dirty_next);
+    pthread_mutex_unlock(&h->lock);
+    return f;
+}
+
+int rsk_shard_drain(struct rsk_shard *h)
+{
+    struct fake *f;
+    int n = 0;
+
+    if (pthread_mutex_trylock(&h->drain) != 0)
+        return 0;
+    while ((f = pop(h)) != NULL) {
+        atomic_store(&f->dirty, 0);
+        wake(f, RSK_RX | RSK_TX);
+        n++;
+    }
+    pthread_mutex_unlock(&h->drain);
+    return n;
+}
+
+bool rsk_shard_arm(struct rsk_shard *h)
+{
+    bool news;
+
+    atomic_fetch_add(&h->armed, 1);
+    atomic_store(&h->ready, 1);
+    pthread_mutex_lock(&h->lock);
+    news = h->first != NULL;
+    pthread_mutex_unlock(&h->lock);
+    return news;
+}
+
+void rsk_shard_disarm(struct rsk_shard *h)
+{
+    if (atomic_fetch_sub(&h->armed, 1) == 1)
+        atomic_store(&h->ready, atomic_load(&h->armed) > 0);
+}
+
+static void news(struct fake *f)
+{
+    struct rsk_shard *h = atomic_load(&f->shard);
+    uint64_t one = 1;
+
+    if (!h || f->by_thread) {
+        wake(f, RSK_RX | RSK_TX);
+        return;
+    }
+    if (atomic_exchange(&f->dirty, 1))
+        return;
+    pthread_mutex_lock(&h->lock);
+    atomic_store(&f->dirty_next, h->first);
+    h->first = f;
+    pthread_mutex_unlock(&h->lock);
+    if (atomic_exchange(&h->ready, 0))
+        sys_write(h->fd, &one, sizeof one);
+}
+
+/* ---- the progress thread: does everything at once */
+
+bool rsk_loop_running(void)
+{
+    return true;
+}
+
+int rsk_loop_post(void (*fn)(void *arg), void *arg)
+{
+    fn(arg);
+    return 0;
+}
+
+/* A thread for each, for good: tests share few shards. */
+struct rsk_watch {
+    struct rsk_watch *older;
+    int fd;
+    void (*fn)(void *arg, uint32_t events);
+    void *arg;
+};
+
+static struct rsk_watch *watches;
+
+static void *watcher(void *arg)
+{
+    struct rsk_watch *w = arg;
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    uint64_t box;
+
+    for (;;) {
+        sys_ppoll(&p, 1, NULL, NULL);
+        sys_read(w->fd, &box, sizeof box); /* as an edge */
+        w->fn(w->arg, EPOLLIN);
+    }
+    return NULL;
+}
+
+struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
+                               void (*fn)(void *arg, uint32_t events), void *arg)
+{
+    struct rsk_watch *w = malloc(sizeof *w);
+    pthread_t t;
+
+    (void)events;
+    (void)anchor;
+    *w = (struct rsk_watch){watches, sys_fcntl(fd, F_DUPFD_CLOEXEC, 512), fn, arg};
+    watches = w;
+    pthread_create(&t, NULL, watcher, w);
+    pthread_detach(t);
+    return w;
+}
+
+/* ---- streams */
+
+void fb_get(struct fb_stream *s)
+{
+    atomic_fetch_add(&s->refs, 1);
+}
+
+void fb_put(struct fb_stream *s)
+{
+    atomic_fetch_sub(&s->refs, 1);
+}
+
+void fb_pin(struct fb_stream *s, int reason, bool wait)
+{
+    struct fake *f = (struct fake *)s;
+
+    (void)wait;
+    atomic_store(&f->pinned, reason);
+    if (!fb_plain(s))
+        fake_leave(f);
+}
+
+void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *h)
+{
+    struct fake *f = (struct fake *)s;
+
+    /* Where its rail is stays where it is. */
+    if (fb_plain(s))
+        atomic_store(&f->shard, h);
+}
+
+void fb_watch(struct fb_stream *s, struct fb_watcher *w)
+{
+    struct fake *f = (struct fake *)s;
+
+    pthread_mutex_lock(&f->lock);
+    w->next = f->watchers;
+    w->prev = &f->watchers;
+    if (w->next)
+        w->next->prev = &w->next;
+    f->watchers = w;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fb_unwatch(struct fb_stream *s, struct fb_watcher *w)
+{
+    struct fake *f = (struct fake *)s;
+
+    pthread_mutex_lock(&f->lock);
+    *w->prev = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    pthread_mutex_unlock(&f->lock);
+}
+
+short fb_kernel_events(struct fb_stream *s, short events)
+{
+    if (atomic_load(&s->rx_gate))
+        events &= (short)~IN_BITS;
+    if (atomic_load(&s->tx_gate))
+        events &= (short)~OUT_BITS;
+    return events;
+}
+
+static short rail_ready(struct fake *f, short events)
+{
+    short r = 0;
+
+    if (atomic_load(&f->s.rx_gate) && atomic_load(&f->bytes) > 0)
+        r |= events & IN_BITS;
+    if (atomic_load(&f->s.tx_gate) && !atomic_load(&f->full))
+        r |= events & OUT_BITS;
+    return r;
+}
+
+short fb_ready(struct fb_stream *s, int fd, short events)
+{
+    static const struct timespec zero;
+    struct fake *f = (struct fake *)s;
+    struct pollfd p = {.fd = fd, .events = fb_kernel_events(s, events)};
+    short r;
+
+    atomic_fetch_add(&f->readies, 1);
+    r = rail_ready(f, events);
+    if (sys_ppoll(&p, 1, &zero, NULL) > 0)
+        r |= p.revents;
+    if (atomic_load(&f->hup))
+        r |= (short)((events & (POLLRDHUP | IN_BITS)) | POLLHUP);
+    return r;
+}
+
+short fb_peek_ready(struct fb_stream *s, short events)
+{
+    return rail_ready((struct fake *)s, events);
+}
+
+short fb_arm(struct fb_stream *s, int fd, short events)
+{
+    struct fake *f = (struct fake *)s;
+
+    (void)fd;
+    atomic_fetch_add(&f->arms, 1);
+    atomic_fetch_or(&f->armed, (uint32_t)events & (IN_BITS | OUT_BITS));
+    return rail_ready(f, events);
+}
+
+struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n)
+{
+    (void)pfd;
+    (void)n;
+    atomic_fetch_add(&fake_sleepers, 1);
+    return (struct fb_sleeper *)&fake_sleepers;
+}
+
+struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds)
+{
+    (void)nfds;
+    (void)readfds;
+    (void)writefds;
+    return fb_sleeper_poll(NULL, 0);
+}
+
+void fb_sleeper_end(struct fb_sleeper *sleeper)
+{
+    (void)sleeper;
+    atomic_fetch_sub(&fake_sleepers, 1);
+}
+
+void pl_child(void)
+{
+}
+
+bool pl_is_owner(void)
+{
+    return true;
+}
+
+/* ---- what a test does with them */
+
+static struct fake *newest;
+
+struct fake *fake_untracked(void)
+{
+    struct fake *f = calloc(1, sizeof *f);
+    int pair[2];
+
+    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair);
+    f->older = newest;
+    newest = f;
+    f->fd = pair[0];
+    f->peer = pair[1];
+    pthread_mutex_init(&f->lock, NULL);
+    atomic_store(&f->s.refs, 1);
+    atomic_store(&f->s.fds, 1);
+    return f;
+}
+
+void fake_track(struct fake *f)
+{
+    pl_epoll_stream_tracked(pl_install(f->fd, PL_STREAM, &f->s));
+}
+
+struct fake *fake_new(void)
+{
+    struct fake *f = fake_untracked();
+
+    fake_track(f);
+    return f;
+}
+
+void fake_board(struct fake *f)
+{
+    atomic_store(&f->s.rx_gate, 1);
+    atomic_store(&f->s.tx_gate, 1);
+    wake(f, FB_EV_STATE);
+}
+
+void fake_leave(struct fake *f)
+{
+    atomic_store(&f->s.rx_gate, 0);
+    atomic_store(&f->s.tx_gate, 0);
+    wake(f, RSK_RX | RSK_TX | FB_EV_STATE);
+}
+
+static void tell(struct fake *f, uint32_t bits)
+{
+    if (atomic_fetch_and(&f->armed, ~bits) & bits)
+        news(f);
+}
+
+void fake_arrive(struct fake *f, int n)
+{
+    atomic_fetch_add(&f->bytes, n);
+    tell(f, IN_BITS);
+}
+
+int fake_read(struct fake *f, int n)
+{
+    int have = atomic_load(&f->bytes), take;
+
+    do
+        take = have < n ? have : n;
+    while (!atomic_compare_exchange_weak(&f->bytes, &have, have - take));
+    return take;
+}
+
+void fake_room(struct fake *f, bool room)
+{
+    atomic_store(&f->full, !room);
+    if (room)
+        tell(f, OUT_BITS);
+}
+
+bool fake_watched(struct fake *f)
+{
+    bool any;
+
+    pthread_mutex_lock(&f->lock);
+    any = f->watchers != NULL;
+    pthread_mutex_unlock(&f->lock);
+    return any;
+}
+
+void fake_hangup(struct fake *f)
+{
+    atomic_store(&f->hup, 1);
+    wake(f, RSK_FAIL);
+}
+
+void fake_close(struct fake *f)
+{
+    struct pl_file *file = pl_get(f->fd), *taken;
+
+    if (file) {
+        pl_epoll_forget_fd(file);
+        taken = pl_take(f->fd);
+        if (taken)
+            pl_put(taken);
+        pl_put(file);
+    }
+    sys_close(f->fd);
+    sys_close(f->peer);
+    /* f itself stays: streams are type-stable. */
+}
+
+void fake_ms(int ms)
+{
+    struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+    SYS6(SYS_nanosleep, &ts, NULL, 0, 0, 0, 0);
+}

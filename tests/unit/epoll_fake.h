@@ -1,0 +1,56 @@
+/*
+ * epoll_fake.h - a stand-in for the engine below preload/: streams whose state a test sets. The
+ * anchor is one end of a socket pair; on the "rail" there are only counters. Arming is one-shot and
+ * news of an unarmed stream is swallowed, so that code that forgets to arm hangs.
+ */
+#ifndef TESTS_EPOLL_FAKE_H
+#define TESTS_EPOLL_FAKE_H
+
+#include "preload/pl.h"
+
+#include <pthread.h>
+
+struct fake {
+    struct fb_stream s; /* first */
+    int fd, peer;       /* the anchor, and the other end of it */
+    _Atomic int bytes;  /* arrived on the rail */
+    _Atomic int full;   /* not 0: the rail's sender has no room */
+    _Atomic int hup;    /* not 0: POLLHUP and POLLRDHUP hold */
+    _Atomic uint32_t armed;
+    _Atomic int pinned; /* reason */
+    _Atomic int arms, readies;
+    struct rsk_shard *_Atomic shard; /* preferred; used for its news while on the rail */
+    bool by_thread; /* news comes from the caller of fake_arrive, not over the shard */
+    pthread_mutex_t lock;
+    struct fb_watcher *watchers;
+    struct fake *_Atomic dirty_next;
+    _Atomic int dirty;
+    struct fake *older; /* all of them: none is ever freed, as streams are not */
+};
+
+/* A stream that is tracked under its descriptor, plain. */
+struct fake *fake_new(void);
+/* The same, without the table knowing: fake_track does that later. */
+struct fake *fake_untracked(void);
+void fake_track(struct fake *);
+/* Both halves go on the rail, or back. */
+void fake_board(struct fake *);
+void fake_leave(struct fake *);
+/* n bytes arrive on the rail. */
+void fake_arrive(struct fake *, int n);
+/* The application reads up to n bytes on the rail; how many there were. */
+int fake_read(struct fake *, int n);
+void fake_room(struct fake *, bool room);
+void fake_hangup(struct fake *);
+/* What the wrapper of close does. */
+void fake_close(struct fake *);
+
+/* Does anybody watch it? */
+bool fake_watched(struct fake *);
+
+/* Waiters of the fake's sleepers: how many threads sleep published. */
+extern _Atomic int fake_sleepers;
+/* Sleeps this long. */
+void fake_ms(int ms);
+
+#endif

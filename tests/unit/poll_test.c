@@ -1,0 +1,598 @@
+/*
+ * poll_test.c - poll and select over streams that are on a rail, or get on or off it while threads
+ * wait: preload/pl_poll*.c and pl_select.c over a fake engine (epoll_fake.h). Where the kernel
+ * defines the answer the same set is asked of libc, too.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/epoll_fake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "preload/pl_poll.h"
+#include "rsock/sys.h"
+
+static uint64_t cpu(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* revents, 0 for a time-out, or -errno. */
+static int one(struct fake *f, short events, int ms)
+{
+    struct pollfd p = {.fd = f->fd, .events = events, .revents = -1};
+    int n = poll(&p, 1, ms);
+
+    if (n < 0)
+        return -errno;
+    EXPECT_EQ_INT(n, p.revents != 0);
+    return p.revents;
+}
+
+struct sleeper {
+    pthread_t thread;
+    struct pollfd p[3];
+    int ms, n;
+    nfds_t count;
+    uint64_t took, cpu;
+    _Atomic bool done;
+};
+
+static void *sleep_once(void *arg)
+{
+    struct sleeper *s = arg;
+    uint64_t begin = sys_now(), used = cpu();
+
+    s->n = poll(s->p, s->count, s->ms);
+    s->took = sys_now() - begin;
+    s->cpu = cpu() - used;
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+static void start(struct sleeper *s, int ms, nfds_t count, struct fake *a, int other)
+{
+    memset(s, 0, sizeof *s);
+    s->ms = ms;
+    s->count = count;
+    s->p[0] = (struct pollfd){.fd = a->fd, .events = POLLIN};
+    s->p[1] = (struct pollfd){.fd = other, .events = POLLIN};
+    s->p[2] = (struct pollfd){.fd = -1, .events = POLLIN};
+    ASSERT_EQ_INT(pthread_create(&s->thread, NULL, sleep_once, s), 0);
+}
+
+TEST_CASE(poll, plain_streams_are_the_kernels)
+{
+    struct fake *f = fake_new();
+    struct sleeper s;
+
+    EXPECT_EQ_INT(one(f, POLLIN | POLLOUT, 0), POLLOUT);
+    EXPECT_EQ_INT(one(f, POLLIN, 5), 0);
+    start(&s, 5000, 1, f, -1);
+    fake_ms(10);
+    EXPECT_EQ_INT(atomic_load(&fake_sleepers), 1);
+    EXPECT_EQ_INT(write(f->peer, "x", 1), 1);
+    pthread_join(s.thread, NULL);
+    EXPECT_EQ_INT(s.n, 1);
+    EXPECT_EQ_INT(atomic_load(&fake_sleepers), 0);
+    fake_close(f);
+    EXPECT_EQ_INT(one(f, POLLIN, 0), POLLNVAL);
+}
+
+TEST_CASE(poll, rail)
+{
+    struct fake *f = fake_new();
+
+    fake_board(f);
+    EXPECT_EQ_INT(one(f, POLLIN, 0), 0);
+    EXPECT_EQ_INT(one(f, POLLIN | POLLOUT, 0), POLLOUT);
+    fake_arrive(f, 1);
+    errno = 77;
+    EXPECT_EQ_INT(one(f, POLLIN, -1), POLLIN);
+    EXPECT_EQ_INT(errno, 77);
+    EXPECT_EQ_INT(one(f, 0, 0), 0);
+    fake_hangup(f);
+    EXPECT_EQ_INT(one(f, 0, 100), POLLHUP);
+    fake_close(f);
+}
+
+TEST_CASE(poll, set_of_everything)
+{
+    struct fake *f = fake_new(), *g = fake_new();
+    int fd = eventfd(1, EFD_NONBLOCK);
+    struct pollfd p[5] = {
+        {.fd = f->fd, .events = POLLIN}, {.fd = -5, .events = POLLIN},
+        {.fd = fd, .events = POLLIN},    {.fd = g->fd, .events = POLLOUT},
+        {.fd = 4000, .events = POLLIN},
+    };
+
+    fake_board(f);
+    EXPECT_EQ_INT(poll(p, 5, 1000), 3);
+    EXPECT_EQ_INT(p[0].revents, 0);
+    EXPECT_EQ_INT(p[1].revents, 0);
+    EXPECT_EQ_INT(p[2].revents, POLLIN);
+    EXPECT_EQ_INT(p[3].revents, POLLOUT);
+    EXPECT_EQ_INT(p[4].revents, POLLNVAL);
+    fake_arrive(f, 1);
+    EXPECT_EQ_INT(poll(p, 5, 1000), 4);
+    EXPECT_EQ_INT(p[0].revents, POLLIN);
+    /* None is listened to: the events of before are gone. */
+    for (int i = 0; i < 5; i++)
+        p[i].fd = -1;
+    EXPECT_EQ_INT(poll(p, 5, 0), 0);
+    EXPECT_EQ_INT(p[0].revents, 0);
+    fake_close(f);
+    fake_close(g);
+    close(fd);
+}
+
+TEST_CASE(poll, large_set)
+{
+    enum { N = 900 };
+    static struct pollfd p[N];
+    struct fake *f = fake_new();
+
+    for (int i = 0; i < N; i++)
+        p[i] = (struct pollfd){.fd = -1};
+    p[N - 1] = (struct pollfd){.fd = f->fd, .events = POLLIN};
+    fake_board(f);
+    EXPECT_EQ_INT(poll(p, N, 2), 0);
+    fake_arrive(f, 1);
+    EXPECT_EQ_INT(poll(p, N, 1000), 1);
+    EXPECT_EQ_INT(p[N - 1].revents, POLLIN);
+    fake_close(f);
+}
+
+TEST_CASE(poll, sleepers_are_woken)
+{
+    struct fake *f = fake_new();
+    int fd = eventfd(0, EFD_NONBLOCK);
+    uint64_t box = 1;
+
+    fake_board(f);
+    for (int i = 0; i < 60; i++) {
+        struct sleeper s;
+
+        start(&s, 5000, 3, f, fd);
+        fake_ms(i % 3);
+        if (i & 1)
+            fake_arrive(f, 1);
+        else
+            EXPECT_EQ_INT(write(fd, &box, sizeof box), sizeof box);
+        pthread_join(s.thread, NULL);
+        ASSERT_EQ_INT(s.n, 1);
+        EXPECT_EQ_INT(s.p[i & 1 ? 0 : 1].revents, POLLIN);
+        fake_read(f, 1);
+        (void)!read(fd, &box, sizeof box);
+    }
+    fake_close(f);
+    close(fd);
+}
+
+TEST_CASE(poll, boards_and_leaves_while_a_thread_sleeps)
+{
+    for (int mixed = 0; mixed < 2; mixed++) {
+        struct fake *f = fake_new(), *g = fake_new();
+        struct sleeper s;
+
+        if (mixed)
+            fake_board(g);
+        start(&s, 5000, 2, f, mixed ? g->fd : -1);
+        fake_ms(5);
+        fake_board(f);
+        EXPECT_EQ_INT(write(f->peer, "frame", 5), 5);
+        fake_ms(5);
+        EXPECT(!atomic_load(&s.done));
+        fake_arrive(f, 1);
+        pthread_join(s.thread, NULL);
+        EXPECT_EQ_INT(s.n, 1);
+        EXPECT_EQ_INT(s.p[0].revents, POLLIN);
+        fake_read(f, 1);
+        {
+            char frame[8];
+
+            EXPECT_EQ_INT(read(f->fd, frame, sizeof frame), 5);
+        }
+        start(&s, 5000, 2, f, mixed ? g->fd : -1);
+        fake_ms(5);
+        fake_leave(f);
+        fake_ms(5);
+        EXPECT_EQ_INT(write(f->peer, "bytes", 5), 5);
+        pthread_join(s.thread, NULL);
+        EXPECT_EQ_INT(s.n, 1);
+        EXPECT_EQ_INT(s.p[0].revents, POLLIN);
+        fake_close(f);
+        fake_close(g);
+    }
+}
+
+TEST_CASE(poll, time_is_kept_and_costs_no_cpu)
+{
+    struct fake *f = fake_new();
+    struct timespec ts = {0, 20000000};
+    struct pollfd p = {.fd = f->fd, .events = POLLIN};
+    struct sleeper s;
+    uint64_t begin;
+
+    fake_board(f);
+    start(&s, 80, 1, f, -1);
+    for (int i = 0; i < 10; i++) {
+        fake_ms(3);
+        fake_board(f);
+    }
+    pthread_join(s.thread, NULL);
+    EXPECT_EQ_INT(s.n, 0);
+    EXPECT(s.took >= 80000000 && s.took < 300000000);
+    EXPECT(s.cpu < 20000000);
+    begin = sys_now();
+    EXPECT_EQ_INT(ppoll(&p, 1, &ts, NULL), 0);
+    EXPECT(sys_now() - begin >= 20000000);
+    EXPECT_EQ_INT(ts.tv_nsec, 20000000);
+    ts.tv_nsec = -1;
+    EXPECT_EQ_INT(ppoll(&p, 1, &ts, NULL), -1);
+    EXPECT_EQ_INT(errno, EINVAL);
+    fake_close(f);
+}
+
+/* The anchor's level that the engine says is nothing: no spinning on it. */
+TEST_CASE(poll, hint_that_stays_costs_no_cpu)
+{
+    struct fake *f = fake_new();
+    struct sleeper s;
+
+    fake_board(f);
+    sys_close(f->peer);
+    f->peer = -1;
+    start(&s, 100, 1, f, -1);
+    s.p[0].events = 0;
+    pthread_join(s.thread, NULL);
+    /* The kernel says POLLHUP, and so does this engine: it does ask the kernel for errors. */
+    EXPECT_EQ_INT(s.n, 1);
+    fake_close(f);
+}
+
+static sigjmp_buf out;
+
+static void jump(int sig)
+{
+    (void)sig;
+    siglongjmp(out, 1);
+}
+
+static void nothing(int sig)
+{
+    (void)sig;
+}
+
+static void catch (void (*fn)(int))
+{
+    struct sigaction sa = {.sa_handler = fn, .sa_flags = SA_RESTART};
+
+    sigaction(SIGALRM, &sa, NULL);
+}
+
+static void alarm_in(int ms)
+{
+    struct itimerval it = {.it_value = {.tv_usec = ms * 1000}};
+
+    setitimer(ITIMER_REAL, &it, NULL);
+}
+
+TEST_CASE(poll, signals_interrupt)
+{
+    struct fake *f = fake_new();
+    struct pollfd p = {.fd = f->fd, .events = POLLIN};
+    sigset_t block, empty;
+
+    catch (nothing);
+    fake_board(f);
+    alarm_in(10);
+    EXPECT_EQ_INT(one(f, POLLIN, 5000), -EINTR);
+    /* Blocked outside, let in by ppoll. */
+    sigemptyset(&empty);
+    sigemptyset(&block);
+    sigaddset(&block, SIGALRM);
+    sigprocmask(SIG_BLOCK, &block, NULL);
+    raise(SIGALRM);
+    EXPECT_EQ_INT(one(f, POLLIN, 5), 0);
+    EXPECT_EQ_INT(ppoll(&p, 1, NULL, &empty), -1);
+    EXPECT_EQ_INT(errno, EINTR);
+    sigprocmask(SIG_UNBLOCK, &block, NULL);
+    fake_close(f);
+}
+
+TEST_CASE(poll, handler_jumps_out_of_the_wait)
+{
+    struct fake *f = fake_new();
+
+    catch (jump);
+    fake_board(f);
+    for (int i = 0; i < 20; i++) {
+        if (sigsetjmp(out, 1) == 0) {
+            alarm_in(3);
+            one(f, POLLIN, 5000);
+            FAILF("was not interrupted");
+        }
+        /* Its watcher is still there, in memory of its own; and the next wait undoes it. */
+        fake_arrive(f, 1);
+        fake_room(f, true);
+        EXPECT_EQ_INT(one(f, POLLIN, 1000), POLLIN);
+        EXPECT(!fake_watched(f));
+        fake_read(f, 1);
+        EXPECT_EQ_INT(one(f, POLLIN, 1), 0);
+        EXPECT(!fake_watched(f));
+    }
+    fake_close(f);
+}
+
+static void *sleep_for_ever(void *arg)
+{
+    one(arg, POLLIN, -1);
+    return NULL;
+}
+
+TEST_CASE(poll, cancelled)
+{
+    struct fake *f = fake_new();
+    pthread_t t;
+    void *result;
+
+    fake_board(f);
+    pthread_create(&t, NULL, sleep_for_ever, f);
+    fake_ms(10);
+    EXPECT(fake_watched(f));
+    pthread_cancel(t);
+    pthread_join(t, &result);
+    EXPECT(result == PTHREAD_CANCELED);
+    EXPECT(!fake_watched(f));
+    fake_close(f);
+}
+
+TEST_CASE(poll, stream_in_an_epoll_instance)
+{
+    struct fake *f = fake_new();
+    int ep = epoll_create1(0);
+    struct epoll_event ev = {.events = EPOLLIN};
+    struct sleeper s;
+
+    epoll_ctl(ep, EPOLL_CTL_ADD, f->fd, &ev);
+    fake_board(f);
+    for (int i = 0; i < 5; i++) {
+        start(&s, 5000, 1, f, -1);
+        fake_ms(5);
+        fake_arrive(f, 1);
+        pthread_join(s.thread, NULL);
+        EXPECT_EQ_INT(s.n, 1);
+        fake_read(f, 1);
+    }
+    fake_close(f);
+    pl_put(pl_take(ep));
+    sys_close(ep);
+}
+
+/* ---- select */
+
+struct sets {
+    fd_set r, w, x;
+};
+
+static struct sets sets_of(int r, int w, int x)
+{
+    struct sets s;
+
+    FD_ZERO(&s.r);
+    FD_ZERO(&s.w);
+    FD_ZERO(&s.x);
+    if (r >= 0)
+        FD_SET(r, &s.r);
+    if (w >= 0)
+        FD_SET(w, &s.w);
+    if (x >= 0)
+        FD_SET(x, &s.x);
+    return s;
+}
+
+TEST_CASE(select, rail)
+{
+    struct fake *f = fake_new();
+    struct timeval tv = {1, 0};
+    struct sets s;
+
+    fake_board(f);
+    s = sets_of(f->fd, f->fd, f->fd);
+    EXPECT_EQ_INT(select(f->fd + 1, &s.r, &s.w, &s.x, &tv), 1);
+    EXPECT(!FD_ISSET(f->fd, &s.r) && FD_ISSET(f->fd, &s.w) && !FD_ISSET(f->fd, &s.x));
+    EXPECT(tv.tv_sec == 0 && tv.tv_usec > 900000);
+    fake_arrive(f, 1);
+    s = sets_of(f->fd, f->fd, -1);
+    EXPECT_EQ_INT(select(f->fd + 1, &s.r, &s.w, NULL, NULL), 2);
+    EXPECT(FD_ISSET(f->fd, &s.r) && FD_ISSET(f->fd, &s.w));
+    /* Below nfds only. */
+    s = sets_of(f->fd, -1, -1);
+    tv = (struct timeval){0, 0};
+    EXPECT_EQ_INT(select(f->fd, &s.r, NULL, NULL, &tv), 0);
+    fake_close(f);
+}
+
+TEST_CASE(select, time_is_kept_and_written_back)
+{
+    struct fake *f = fake_new();
+    struct timeval tv = {0, 30000};
+    struct timespec ts = {0, 30000000};
+    struct sets s = sets_of(f->fd, -1, -1);
+    uint64_t begin = sys_now();
+
+    fake_board(f);
+    EXPECT_EQ_INT(select(f->fd + 1, &s.r, NULL, NULL, &tv), 0);
+    EXPECT(sys_now() - begin >= 30000000);
+    EXPECT(!FD_ISSET(f->fd, &s.r));
+    EXPECT(tv.tv_sec == 0 && tv.tv_usec == 0);
+    s = sets_of(f->fd, -1, -1);
+    EXPECT_EQ_INT(pselect(f->fd + 1, &s.r, NULL, NULL, &ts, NULL), 0);
+    EXPECT_EQ_INT(ts.tv_nsec, 30000000);
+    fake_close(f);
+    /* No set at all: a way to sleep. */
+    begin = sys_now();
+    tv = (struct timeval){0, 10000};
+    EXPECT_EQ_INT(select(0, NULL, NULL, NULL, &tv), 0);
+    EXPECT(sys_now() - begin >= 10000000);
+}
+
+TEST_CASE(select, errors)
+{
+    struct fake *f = fake_new();
+    struct timeval tv = {0, -1};
+    struct sets s = sets_of(f->fd, 900, -1);
+
+    fake_board(f);
+    EXPECT_EQ_INT(select(901, &s.r, &s.w, NULL, NULL), -1);
+    EXPECT_EQ_INT(errno, EBADF);
+    EXPECT(FD_ISSET(f->fd, &s.r) && FD_ISSET(900, &s.w)); /* as they were */
+    s = sets_of(f->fd, -1, -1);
+    EXPECT_EQ_INT(select(f->fd + 1, &s.r, NULL, NULL, &tv), -1);
+    EXPECT_EQ_INT(errno, EINVAL);
+    EXPECT_EQ_INT(select(-1, &s.r, NULL, NULL, NULL), -1);
+    EXPECT_EQ_INT(errno, EINVAL);
+    fake_close(f);
+}
+
+struct chooser {
+    pthread_t thread;
+    struct fake *f;
+    int n;
+    bool set;
+    _Atomic bool done;
+};
+
+static void *choose_once(void *arg)
+{
+    struct chooser *c = arg;
+    struct sets s = sets_of(c->f->fd, -1, -1);
+    struct timeval tv = {5, 0};
+
+    c->n = select(c->f->fd + 1, &s.r, NULL, NULL, &tv);
+    c->set = FD_ISSET(c->f->fd, &s.r);
+    atomic_store(&c->done, true);
+    return NULL;
+}
+
+TEST_CASE(select, boards_while_a_thread_sleeps)
+{
+    for (int i = 0; i < 20; i++) {
+        struct chooser c = {.f = fake_new()};
+
+        pthread_create(&c.thread, NULL, choose_once, &c);
+        fake_ms(i % 4);
+        fake_board(c.f);
+        EXPECT_EQ_INT(write(c.f->peer, "frame", 5), 5);
+        fake_ms(2);
+        EXPECT(!atomic_load(&c.done));
+        fake_arrive(c.f, 1);
+        pthread_join(c.thread, NULL);
+        EXPECT_EQ_INT(c.n, 1);
+        EXPECT(c.set);
+        fake_close(c.f);
+    }
+}
+
+/* ---- no lost wake-up */
+
+struct reader {
+    struct fake *f[2];
+    _Atomic int got[2];
+    _Atomic bool stop;
+    bool by_select;
+};
+
+static void *reader(void *arg)
+{
+    struct reader *r = arg;
+
+    while (!atomic_load(&r->stop)) {
+        struct pollfd p[2] = {{.fd = r->f[0]->fd, .events = POLLIN},
+                              {.fd = r->f[1]->fd, .events = POLLIN}};
+        int most = p[0].fd > p[1].fd ? p[0].fd : p[1].fd;
+
+        if (r->by_select) {
+            struct sets s = sets_of(p[0].fd, -1, -1);
+            struct timeval tv = {0, 200000};
+
+            FD_SET(p[1].fd, &s.r);
+            select(most + 1, &s.r, NULL, NULL, &tv);
+        } else {
+            poll(p, 2, 200);
+        }
+        for (int i = 0; i < 2; i++) {
+            char c[16];
+            ssize_t n;
+
+            while ((n = fake_read(r->f[i], 100)) > 0 || (n = read(p[i].fd, c, sizeof c)) > 0)
+                atomic_fetch_add(&r->got[i], (int)n);
+        }
+    }
+    return NULL;
+}
+
+static void stress(bool by_select)
+{
+    static struct reader r;
+    int sent[2] = {0}, lag = 0;
+    unsigned seed = (unsigned)test_seed();
+    uint64_t end = sys_now() + 1500000000;
+    pthread_t t;
+
+    memset(&r, 0, sizeof r);
+    r.by_select = by_select;
+    for (int i = 0; i < 2; i++)
+        r.f[i] = fake_new();
+    pthread_create(&t, NULL, reader, &r);
+    while (sys_now() < end && lag < 3) {
+        int i = (int)(rand_r(&seed) % 2);
+        uint64_t limit = sys_now() + 150000000;
+
+        if (rand_r(&seed) % 8 == 0) {
+            if (fb_plain(&r.f[i]->s)) {
+                fake_board(r.f[i]);
+                /* The switch frame, which the engine leaves until sleepers have seen it. */
+                EXPECT_EQ_INT(write(r.f[i]->peer, "f", 1), 1);
+                sent[i]++;
+            } else {
+                fake_leave(r.f[i]);
+            }
+        }
+        if (!fb_plain(&r.f[i]->s))
+            fake_arrive(r.f[i], 1);
+        else
+            EXPECT_EQ_INT(write(r.f[i]->peer, "x", 1), 1);
+        sent[i]++;
+        while (atomic_load(&r.got[i]) < sent[i] && sys_now() < limit)
+            sys_yield();
+        if (!EXPECT_EQ_INT(atomic_load(&r.got[i]), sent[i]))
+            lag++;
+    }
+    atomic_store(&r.stop, true);
+    pthread_join(t, NULL);
+    for (int i = 0; i < 2; i++)
+        fake_close(r.f[i]);
+}
+
+TEST_CASE(poll, stress)
+{
+    stress(false);
+}
+
+TEST_CASE(select, stress)
+{
+    stress(true);
+}
