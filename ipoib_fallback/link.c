@@ -168,9 +168,11 @@ static void detach(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->rail;
 
+    fb_lock(&c->ctl_lock); /* conn_mail reads from the rail under it, without a reference */
     fb_lock(&c->watch_lock);
     c->rail = NULL;
     fb_unlock(&c->watch_lock);
+    fb_unlock(&c->ctl_lock);
     rail->owner = NULL;
 }
 
@@ -223,6 +225,9 @@ static void release_job(void *arg)
     tx_unlock(c);
     if (end) {
         conn_wake(c, RSK_FAIL | FB_EV_STATE);
+        /* conn_wake does not find the rail any more, but threads may sleep on its words. */
+        conn_wake_word(rail->rx_word);
+        conn_wake_word(rail->tx_word);
         log_info("stream %u: the rail is given back%s", c->slot, failed ? " (it had failed)" : "");
         if (!failed) {
             struct rsk_msg m = {.type = FM_BYE, .epoch = c->epoch};
@@ -256,8 +261,13 @@ void link_end(struct fb_conn *c, int reason)
     conn_reason(c, reason);
     c->rdv = RDV_NONE;
     c->end_reason = reason;
-    if (!rail->failed)
+    if (!rail->failed) {
+        struct rsk_msg m = {.type = FM_BYE, .epoch = c->epoch, .reason = (uint16_t)reason};
+
+        /* The other end may be on the rail already, and on shm nothing else tells it. */
+        rail->wire->ctl_send(rail, &m);
         rail->wire->kill(rail, reason);
+    }
     conn_todo_tx(c, TODO_FAIL);
     conn_todo_rx(c, TODO_FAIL);
     conn_serve(c);

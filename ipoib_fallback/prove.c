@@ -176,12 +176,12 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         atomic_store(&c->anchor_bits, 0);
         fb_lock(&c->ctl_lock);
         memset(&c->mail, 0, sizeof(c->mail));
-        fb_unlock(&c->ctl_lock);
         rail->notify = conn_notify;
         rail->owner = c;
         fb_lock(&c->watch_lock);
         c->rail = rail;
         fb_unlock(&c->watch_lock);
+        fb_unlock(&c->ctl_lock);
         c->rdv = RDV_HELLO;
         ok = true;
     }

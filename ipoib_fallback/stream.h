@@ -97,7 +97,7 @@ struct fb_conn {
     _Atomic uint64_t ktx, krx; /* bytes that the kernel was given and gave: application's and frames' */
 
     /* From here on only used once a rail is wanted. */
-    struct rsk_rail *_Atomic rail; /* set and cleared with tx, rx and watchers held */
+    struct rsk_rail *_Atomic rail; /* set and cleared with tx, rx, ctl and watchers held */
     struct rsk_shard *_Atomic prefer;
     struct fb_lock ctl_lock;
     struct fb_mail mail;
@@ -212,6 +212,8 @@ void fb_registry_forget(void); /* forked child */
 /* Wakes whoever waits for these events (RSK_*, FB_EV_STATE) on the stream. Any lock may be held
  * except watchers. */
 void conn_wake(struct fb_conn *, unsigned events);
+/* Changes a futex word and wakes who sleeps on it. */
+void conn_wake_word(_Atomic uint32_t *word);
 /* rsk_rail.notify */
 void conn_notify(struct rsk_rail *, unsigned events);
 /* Takes control messages off the rail into the mailbox and marks what is to be done. Any lock of

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
-static void wake_word(_Atomic uint32_t *word)
+void conn_wake_word(_Atomic uint32_t *word)
 {
     atomic_fetch_add(word, 1);
     sys_futex(word, FUTEX_WAKE, INT_MAX, NULL);
@@ -23,15 +23,15 @@ void conn_wake(struct fb_conn *c, unsigned events)
     rx = (events & (RSK_RX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->rx_waiters);
     tx = (events & (RSK_TX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->tx_waiters);
     if (rx)
-        wake_word(&c->rx_futex);
+        conn_wake_word(&c->rx_futex);
     if (tx)
-        wake_word(&c->tx_futex);
+        conn_wake_word(&c->tx_futex);
     fb_lock(&c->watch_lock);
     rail = c->rail;
     if (rail && rx)
-        wake_word(rail->rx_word);
+        conn_wake_word(rail->rx_word);
     if (rail && tx)
-        wake_word(rail->tx_word);
+        conn_wake_word(rail->tx_word);
     for (struct fb_watcher *w = c->watchers, *next; w; w = next) {
         next = w->next;
         w->wake(w, events);
@@ -59,14 +59,17 @@ void conn_notify(struct rsk_rail *rail, unsigned events)
 
 bool conn_mail(struct fb_conn *c)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail;
     struct rsk_msg m;
     uint32_t tx = 0, rx = 0;
     bool hello = false;
 
-    if (!rail || !fb_trylock(&c->ctl_lock))
+    if (!c->rail)
         return false;
-    while (rail->wire->ctl_recv(rail, &m) == 1) {
+    /* Not by trying: a message that comes while the holder has just found nothing would be nobody's. */
+    fb_lock(&c->ctl_lock);
+    rail = c->rail; /* stays while ctl is held */
+    while (rail && rail->wire->ctl_recv(rail, &m) == 1) {
         struct fb_mail *mail = &c->mail;
 
         if (m.epoch != c->epoch && m.type > FM_REFUSED)
@@ -109,7 +112,8 @@ bool conn_mail(struct fb_conn *c)
         case FM_PROVED:
         case FM_REFUSED:
         case FM_BYE:
-            mail->hello = m;
+            if (!mail->hello_due || mail->hello.type != FM_REFUSED) /* BYE follows it; keep the reason */
+                mail->hello = m;
             mail->hello_due = true;
             hello = true;
             break;
