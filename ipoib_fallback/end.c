@@ -40,6 +40,7 @@ static void one_less(struct fb_conn *c, int fd)
 
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
+    link_drop(c, fd);
     for (int i = 0; i < 3; i++) {
         if (c->alt_fd[i] == fd)
             c->alt_fd[i] = -1;
@@ -72,6 +73,7 @@ void fb_close(struct fb_stream *s, int fd)
         return;
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
+    link_drop(c, fd);
     if (is_plain(c) && !c->rail) {
         c->fd = -1;
     } else if (rx_unread(c, fd) || fb_io.aborts(fd)) {

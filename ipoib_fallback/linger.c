@@ -50,13 +50,9 @@ static void finish(struct fb_conn *c, bool reset)
 {
     int fd;
 
-    if (c->watch) {
-        rsk_unwatch(c->watch);
-        c->watch = NULL;
-        fb_put(&c->s);
-    }
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
+    link_unwatch(c);
     fd = c->fd;
     c->fd = -1;
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_LINGER);

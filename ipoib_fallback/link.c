@@ -119,6 +119,23 @@ static void look_again(void *arg)
     fb_put(&c->s);
 }
 
+void link_unwatch(struct fb_conn *c)
+{
+    if (!c->watch)
+        return;
+    rsk_unwatch(c->watch);
+    c->watch = NULL;
+    fb_put(&c->s);
+}
+
+void link_drop(struct fb_conn *c, int fd)
+{
+    if (c->watch && c->watch_fd == fd) {
+        rsk_watch_drop(c->watch);
+        c->watch_fd = -1;
+    }
+}
+
 static void watch_job(void *arg)
 {
     struct fb_conn *c = arg;
@@ -126,13 +143,12 @@ static void watch_job(void *arg)
     int fd;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_WATCH);
+    /* Under the lock that the number changes under: what is watched is what it names. */
+    fb_lock(&c->rx.lock);
     needed = anchor_needed(c);
     fd = c->fd;
-    if (c->watch && (!needed || c->watch_fd != fd)) {
-        rsk_unwatch(c->watch);
-        c->watch = NULL;
-        fb_put(&c->s);
-    }
+    if (c->watch && (!needed || c->watch_fd != fd))
+        link_unwatch(c);
     if (needed && !c->watch && fd >= 0) {
         /* Edge-triggered, and an edge for what is there already: nothing is missed. */
         fb_get(&c->s);
@@ -141,6 +157,7 @@ static void watch_job(void *arg)
         if (!c->watch)
             fb_put(&c->s);
     }
+    rx_unlock(c);
     if (!needed && c->rx.state == RX_gS && c->rdv == RDV_PROVED && c->rx.must_see_n)
         link_timer(c, 1000000, look_again);
     fb_put(&c->s);

@@ -115,11 +115,11 @@ struct fb_conn {
     struct fb_tx tx;
     struct fb_rx rx;
 
+    struct rsk_watch *watch; /* progress thread, rx lock held */
+    int watch_fd;            /* rx lock held; -1: the kernel has forgotten the watch */
+
     /* Progress thread only. */
-    struct rsk_watch *watch;
     struct rsk_timer *timer;
-    uint32_t watch_events;
-    int watch_fd;
     enum fb_rdv rdv;
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
@@ -269,6 +269,10 @@ void rdv_ask(struct fb_conn *);       /* posts: begin the rendezvous, or become 
 void link_hello(struct fb_conn *);    /* posted: a handshake message is in the mailbox */
 void link_release(struct fb_conn *);  /* posts: destroy the rail once neither half needs it */
 void link_watch(struct fb_conn *);    /* posts: watch the anchor as the states need it */
+/* rx lock held. Ends the watch: progress thread. */
+void link_unwatch(struct fb_conn *);
+/* rx lock held, any thread: fd, one of the anchor's numbers, is about to be closed. */
+void link_drop(struct fb_conn *, int fd);
 void link_linger(struct fb_conn *);   /* posts: the application is gone, finish and close fd */
 void link_serve(struct fb_conn *);    /* posts: conn_mail and conn_serve */
 bool link_up(struct fb_conn *, struct rsk_rail *); /* progress thread: takes the rail, or false */

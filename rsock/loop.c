@@ -141,14 +141,22 @@ void rsk_unwatch(struct rsk_watch *w)
 
     if (!w || w->dead)
         return;
-    if (w->anchor)
-        sys_epoll_ctl(anchor_ep, EPOLL_CTL_DEL, w->fd, &ev);
-    else
+    if (!w->anchor)
         backend->del(w);
+    else if (!atomic_load(&w->dropped))
+        sys_epoll_ctl(anchor_ep, EPOLL_CTL_DEL, w->fd, &ev);
     /* Events of it may lie in a batch that is being gone through. */
     w->dead = true;
     w->next_dead = dead;
     dead = w;
+}
+
+void rsk_watch_drop(struct rsk_watch *w)
+{
+    struct epoll_event ev = {0};
+
+    if (w && !atomic_exchange(&w->dropped, true))
+        sys_epoll_ctl(anchor_ep, EPOLL_CTL_DEL, w->fd, &ev);
 }
 
 static void bury(void)

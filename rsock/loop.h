@@ -33,6 +33,11 @@ int rsk_loop_post(void (*fn)(void *arg), void *arg);
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *arg, uint32_t events),
                                void *arg);
 void rsk_unwatch(struct rsk_watch *);
+/* Any thread, on an anchor's watch that nobody unwatches at the same time: its number is about to be
+ * closed or to mean something else. The kernel forgets the watch, which it could not be told to do
+ * afterwards if the socket lives on under another number; fn may still be called for an event that
+ * was under way. rsk_unwatch must follow. */
+void rsk_watch_drop(struct rsk_watch *);
 
 /* Calls fn once after ns nanoseconds. Cancel before it fired, not after. */
 struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *arg), void *arg);

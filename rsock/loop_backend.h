@@ -5,6 +5,7 @@
 #ifndef RSK_LOOP_BACKEND_H
 #define RSK_LOOP_BACKEND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ struct rsk_watch {
     int fd;
     uint32_t events;
     bool anchor;
+    _Atomic bool dropped; /* the kernel does not know it any more (rsk_watch_drop) */
     bool dead;    /* unwatched; freed once no event of it can be under way */
     bool pending; /* io_uring: a poll is in the kernel, its completion will name this watch */
     void (*fn)(void *arg, uint32_t events);
