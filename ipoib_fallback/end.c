@@ -47,9 +47,10 @@ static void one_less(struct fb_conn *c, int fd)
         else if (c->alt_fd[i] >= 0)
             other = i;
     }
-    if (c->fd == fd && other >= 0) {
-        c->fd = c->alt_fd[other];
-        c->alt_fd[other] = -1;
+    if (c->fd == fd) {
+        c->fd = other >= 0 ? c->alt_fd[other] : -1; /* -1: the stream is pinned (fb_dup) */
+        if (other >= 0)
+            c->alt_fd[other] = -1;
         c->s.pub->fd = c->fd;
     }
     rx_unlock(c);
@@ -103,6 +104,7 @@ void fb_close(struct fb_stream *s, int fd)
     tx_unlock(c);
     if (reset)
         log_debug("stream %u: closed with unread bytes", c->slot);
+    conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE); /* calls in flight end: their number is gone */
     link_linger(c);
 }
 

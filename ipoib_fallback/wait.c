@@ -24,6 +24,7 @@ struct wait {
     struct rsk_rail *rail; /* referenced */
     unsigned event;
     uint32_t changes; /* conn_wake has run since: look again */
+    bool frames;      /* what comes on the anchor is looked at before the next byte is read */
     bool spun;
     uint64_t deadline; /* monotonic ns; 0 = none */
 };
@@ -142,10 +143,12 @@ static void rx_prepare(struct fb_conn *c, struct wait *w)
     w->changes = atomic_load(&c->changes);
     w->event = RSK_RX;
     w->word = &c->rx_futex;
+    w->frames = false;
     switch ((enum fb_rx_state)c->rx.state) {
     case RX_r:
     case RX_q2:
         w->where = ON_WORD;
+        w->frames = true;
         if (rail && !rail->failed && !c->rx.frozen) {
             w->word = rail->rx_word;
             w->rail = rail;
@@ -154,7 +157,8 @@ static void rx_prepare(struct fb_conn *c, struct wait *w)
         w->val = atomic_load(w->word);
         break;
     default:
-        if (atomic_load(&c->s.rx_in)) {
+        /* In t the kernel wakes each of several receivers; nobody else tells them. */
+        if (c->rx.state != RX_t && atomic_load(&c->s.rx_in)) {
             w->where = ON_WORD;
             w->val = atomic_load(w->word);
         } else {
@@ -162,6 +166,18 @@ static void rx_prepare(struct fb_conn *c, struct wait *w)
             atomic_fetch_add(&c->peekers, 1);
         }
     }
+}
+
+/* While a call sleeps another thread may close the number it came with, which then means another
+ * file: false if no number of the stream's is left. */
+static bool still_open(struct fb_conn *c, int *fd)
+{
+    if (conn_flag(c, CF_CLOSED))
+        return false;
+    if (c->fd >= 0 && *fd != c->fd && *fd != c->alt_fd[0] && *fd != c->alt_fd[1] &&
+        *fd != c->alt_fd[2])
+        *fd = c->fd;
+    return true;
 }
 
 static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
@@ -183,8 +199,8 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
     } else {
         atomic_fetch_add(&c->rx_waiters, 1);
         /* conn_wake counts, then looks for waiters; we are a waiter, then look at the count. */
-        if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->anchor_news) &&
-            !atomic_load(&c->rx_todo) &&
+        if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->rx_todo) &&
+            !(w->frames && atomic_load(&c->anchor_news)) &&
             (!w->rail ||
              (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(w);
@@ -216,6 +232,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         int n = window(&u, part), r;
         ssize_t got;
 
+        if (!still_open(c, &fd))
+            return done ? done : -EBADF;
         fb_lock(&c->rx.lock);
         if (c->rx.state == RX_t && atomic_load(&c->rx_todo) == 0) {
             rx_unlock(c);
@@ -319,6 +337,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         ssize_t got;
         bool plain;
 
+        if (!still_open(c, &fd))
+            return done ? done : -EBADF;
         fb_lock(&c->tx.lock);
         got = tx_try(c, fd, part, n, flags, &plain);
         if (got == -EAGAIN && !nonblock) {
