@@ -61,6 +61,14 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them. */
     if ((!rail_rx && !rail_tx) || atomic_load_explicit(&c->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
+    /* TCP never reports an end without POLLIN: what the end is, the frames before it say. */
+    if ((got & (POLLHUP | POLLERR | POLLRDHUP)) && (events & IN_BITS) && !(got & IN_BITS)) {
+        fb_lock(&c->rx.lock);
+        atomic_store(&c->anchor_news, 1);
+        if (rx_readable(c, fd))
+            got |= events & IN_BITS;
+        rx_unlock(c);
+    }
     return got;
 }
 

@@ -156,7 +156,11 @@ void rx_anchor(struct fb_conn *c, int fd)
                           : -ECONNRESET;
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left", c->slot,
                  n, (unsigned long long)(rx->V - c->s.pub->rx));
-        conn_wake(c, RSK_RX);
+        /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no
+         * failure of the rail would tell, and a full ring would stay full. */
+        conn_todo_tx(c, TODO_PEER);
+        link_serve(c);
+        conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE);
         return;
     }
 }

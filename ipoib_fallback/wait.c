@@ -362,7 +362,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         advance(&u, (size_t)got);
         if (u.left == 0)
             return done;
-        if (nonblock && plain)
+        if (plain) /* a blocking one ended early for a signal or an error, which the next call tells */
             return done;
     }
 }
