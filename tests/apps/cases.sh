@@ -223,7 +223,7 @@ all_cases() {
         run_case curl_upload 10 curl_upload
     fi
     if need nc nc; then
-        # A stream that flows one way only has nothing to prove itself by: it stays on TCP.
+        # A listening nc without input ends its direction at once: such a stream stays on TCP.
         run_case nc_one_way 0 nc_files /dev/null
         run_case nc_both_ways 1 nc_files "$answer"
     fi

@@ -178,7 +178,7 @@ judge_share() {
 
     share=''
     [ "$SERVER" = on ] || return 0
-    result=$("$railsock" stat --json | "$python" "$apps/share.py" "${servers[@]}") ||
+    result=$("$railsock" stat --json | "$python" "$top/tools/share.py" "${servers[@]}") ||
         { fail "railsock stat shows nothing of the server: $result"; return; }
     read -r share bytes <<<"$result"
     if [ "$1" -eq 0 ]; then

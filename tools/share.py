@@ -23,21 +23,31 @@ def below(pid, roots):
     return False
 
 
-def main():
-    roots = {int(pid) for pid in sys.argv[1:]}
-    shown = [p for p in json.load(sys.stdin)["processes"] if below(p["pid"], roots)]
+def add_up(stat, roots):
+    """stat is the parsed JSON. Returns the bytes (all, over a rail), or None without a process."""
+    shown = [p for p in stat["processes"] if below(p["pid"], roots)]
     total = rail = 0
     for process in shown:
         for c in [process["closed"], *process["connections"]]:
             total += c["tx"] + c["rx"]
             rail += c["rail_tx"] + c["rail_rx"]
+    return (total, rail) if shown else None
+
+
+def percent(total, rail):
+    """With one place, rounded down: only all is 100.0, and only nothing is 0.0."""
+    return max(rail * 1000 // total / 10, 0.1) if rail else 0.0
+
+
+def main():
+    roots = {int(pid) for pid in sys.argv[1:]}
+    total, rail = add_up(json.load(sys.stdin), roots) or (0, 0)
     if not total:
-        print("no bytes in" if shown else "no process of", *sorted(roots))
+        print("no bytes of process", *sorted(roots))
         return 1
-    # Rounded down: what is shown as 100 is all, and only nothing at all is 0.0.
-    percent = int(rail * 1000 / total) / 10
-    print(max(percent, 0.1) if rail else 0.0, total)
+    print(percent(total, rail), total)
     return 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
