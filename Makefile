@@ -134,6 +134,7 @@ UNIT_TESTS := \
 	stream_test \
 	epoll_test \
 	poll_test \
+	table_test \
 
 # poll, select and epoll over a fake engine.
 READINESS_SRC := \
@@ -163,6 +164,10 @@ stream_test_SRC := \
 	$(FB_SRC) \
 	$(RSOCK_SRC) \
 	$(CONFIG_SRC) \
+
+table_test_SRC := \
+	tests/unit/table_test.c \
+	preload/pl_table.c \
 
 shim_test_SRC := \
 	tests/unit/shim_test.c \

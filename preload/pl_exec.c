@@ -8,8 +8,6 @@
  */
 #include "preload/pl_own.h"
 
-#include <alloca.h>
-#include <errno.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -67,32 +65,27 @@ static long list_length(const char *first, va_list ap)
     return n;
 }
 
-static void list_copy(char **argv, const char *first, long n, va_list ap)
+static void list_copy(char **argv, const char *first, long n, va_list *ap)
 {
     long i;
 
     argv[0] = (char *)first;
     for (i = 1; i <= n; i++)
-        argv[i] = va_arg(ap, char *);
+        argv[i] = va_arg(*ap, char *);
 }
 
-/* Sets argv to the list of the caller's variable arguments after `first`, and leaves ap behind
- * its NULL. */
-#define LIST(argv, first, ap)                               \
-    do {                                                    \
-        long n_;                                            \
-        va_start(ap, first);                                \
-        n_ = list_length(first, ap);                        \
-        va_end(ap);                                         \
-        (argv) = alloca(((size_t)n_ + 1) * sizeof(char *)); \
-        va_start(ap, first);                                \
-        list_copy(argv, first, n_, ap);                     \
-    } while (0)
+/* Makes argv from the variable arguments after `first`, and leaves ap behind their NULL. */
+#define LIST(argv, first, ap)         \
+    va_start(ap, first);              \
+    long n_ = list_length(first, ap); \
+    char *(argv)[n_ + 1];             \
+    va_end(ap);                       \
+    va_start(ap, first);              \
+    list_copy(argv, first, n_, &ap)
 
 PL_EXPORT int execl(const char *path, const char *arg, ...)
 {
     va_list ap;
-    char **argv;
 
     LIST(argv, arg, ap);
     va_end(ap);
@@ -102,7 +95,6 @@ PL_EXPORT int execl(const char *path, const char *arg, ...)
 PL_EXPORT int execlp(const char *file, const char *arg, ...)
 {
     va_list ap;
-    char **argv;
 
     LIST(argv, arg, ap);
     va_end(ap);
@@ -112,7 +104,7 @@ PL_EXPORT int execlp(const char *file, const char *arg, ...)
 PL_EXPORT int execle(const char *path, const char *arg, ...)
 {
     va_list ap;
-    char **argv, **envp;
+    char **envp;
 
     LIST(argv, arg, ap);
     envp = va_arg(ap, char **);

@@ -125,7 +125,7 @@ static void range_closing(unsigned int first, unsigned int last, bool unshare)
 /* True if the process has no thread but this one and, perhaps, our progress thread. */
 static bool alone(void)
 {
-    struct stat st;
+    struct stat st = {0};
 
     /* A directory's links: itself, its entry, and one per thread. */
     return SYS6(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0, 0, 0) == 0 &&

@@ -1,0 +1,107 @@
+/*
+ * cancel.c - threads that are cancelled while they sleep in a call, and at the entry of one
+ * that need not sleep. The connection goes on afterwards.
+ */
+#include "pair.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+static int c, s;
+
+static void cleanup(void *what)
+{
+    printf("cancelled in %s\n", (const char *)what);
+}
+
+static void *reading(void *unused)
+{
+    char buf[16];
+    ssize_t n;
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "read");
+    n = read(s, buf, sizeof(buf));
+    printf("read %zd\n", n);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *receiving(void *unused)
+{
+    char buf[16];
+    ssize_t n;
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "recv");
+    n = recv(s, buf, sizeof(buf), MSG_WAITALL);
+    printf("recv %zd\n", n);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *filling(void *unused)
+{
+    static char much[1 << 20];
+    int i;
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "write");
+    for (i = 0; i < 100; i++)
+        if (write(c, much, sizeof(much)) < 0)
+            break;
+    puts("everything was written");
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void cancelled(void *(*fn)(void *))
+{
+    pthread_t t;
+    void *result;
+
+    pthread_create(&t, NULL, fn, NULL);
+    usleep(50000);
+    pthread_cancel(t);
+    pthread_join(t, &result);
+    printf("cancelled: %d\n", result == PTHREAD_CANCELED);
+}
+
+static void *at_once(void *unused)
+{
+    char buf[16];
+
+    (void)unused;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cancel(pthread_self());
+    pthread_cleanup_push(cleanup, "a call that need not wait");
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    (void)!read(s, buf, 1);
+    puts("not cancelled");
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void on_new_pair(void *(*fn)(void *), bool usable)
+{
+    int p[2];
+
+    tcp_pair(p);
+    c = p[0];
+    s = p[1];
+    cancelled(fn);
+    if (usable)
+        deliver(c, s, "still works");
+    close(c);
+    close(s);
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    on_new_pair(reading, true);
+    on_new_pair(receiving, true);
+    on_new_pair(filling, false);
+    on_new_pair(at_once, true);
+    return 0;
+}

@@ -1,0 +1,265 @@
+/*
+ * numbers.c - descriptors: dup and close in all their forms, numbers that are used again,
+ * stdio, and a socket passed to itself.
+ */
+#include "pair.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+static void hear(int fd, const char *who)
+{
+    char buf[64];
+    ssize_t n = read(fd, buf, sizeof(buf));
+
+    if (n < 0)
+        printf("%s: %s\n", who, strerrorname_np(errno));
+    else
+        printf("%s: %zd [%.*s]\n", who, n, (int)n, buf);
+}
+
+static void dups(void)
+{
+    int p[2], d, e, f;
+
+    puts("-- dup");
+    tcp_pair(p);
+    d = dup(p[0]);
+    e = fcntl(p[0], F_DUPFD_CLOEXEC, 50);
+    f = fcntl(p[0], F_DUPFD, 50);
+    printf("%d %d %d\n", d - p[0] > 0, e, f);
+    printf("cloexec %d %d\n", fcntl(e, F_GETFD), fcntl(f, F_GETFD));
+    deliver(d, p[1], "by dup");
+    hear(p[1], "end");
+    SHOW(close(p[0]));
+    deliver(e, p[1], "by fcntl");
+    hear(p[1], "end");
+    SHOW(fcntl(e, F_SETFL, O_NONBLOCK));
+    SHOW(fcntl(f, F_GETFL) & O_NONBLOCK);
+    hear(f, "non-blocking");
+    SHOW(dup2(f, 60));
+    SHOW(dup2(f, f));
+    SHOW(dup2(99, 60));
+    SHOW(dup3(f, 60, O_CLOEXEC));
+    SHOW(dup3(f, 61, 12345));
+    SHOW(dup3(f, f, 0));
+    deliver(60, p[1], "by dup3");
+    hear(p[1], "end");
+    SHOW(close(d));
+    SHOW(close(e));
+    SHOW(close(f));
+    deliver(60, p[1], "the last");
+    SHOW(close(60));
+    hear(p[1], "end");
+    hear(p[1], "end of stream");
+    SHOW(close(p[1]));
+}
+
+static void over(void)
+{
+    int p[2], q[2];
+
+    puts("-- dup2 over a connection");
+    tcp_pair(p);
+    tcp_pair(q);
+    SHOW(dup2(q[0], p[0]) == p[0]);
+    hear(p[1], "the old peer");
+    deliver(p[0], q[1], "new number");
+    hear(q[1], "the new peer");
+    close(p[0]);
+    close(p[1]);
+    close(q[0]);
+    hear(q[1], "the new peer");
+    close(q[1]);
+}
+
+static void ranges(void)
+{
+    int p[2];
+
+    puts("-- ranges");
+    tcp_pair(p);
+    SHOW(dup2(p[0], 70));
+    SHOW(dup2(p[0], 80));
+    SHOW(close_range(70, 60, 0));
+    SHOW(close_range(70, 75, 99));
+    SHOW(close_range(70, 75, CLOSE_RANGE_CLOEXEC));
+    SHOW(fcntl(70, F_GETFD));
+    SHOW(close_range(65, 75, 0));
+    SHOW(fcntl(70, F_GETFD));
+    deliver(80, p[1], "survives");
+    hear(p[1], "end");
+    close(p[0]);
+    SHOW(close_range(76, 200, CLOSE_RANGE_UNSHARE));
+    hear(p[1], "end");
+    SHOW(dup2(p[1], 90));
+    closefrom(85);
+    SHOW(fcntl(90, F_GETFD));
+    close(p[1]);
+}
+
+static void again(void)
+{
+    char name[] = "/tmp/preload-numbers-XXXXXX";
+    int p[2], q[2], fd, file;
+
+    puts("-- a number used again");
+    tcp_pair(p);
+    close(p[0]);
+    file = mkstemp(name);
+    unlink(name);
+    fd = fcntl(file, F_DUPFD, p[0]);
+    SHOW(fd == p[0]);
+    SHOW(write(fd, "in a file", 9));
+    SHOW(lseek(fd, 0, SEEK_SET));
+    hear(fd, "file");
+    close(fd);
+    close(file);
+    close(p[1]);
+    puts("-- closed behind the library's back");
+    tcp_pair(p);
+    syscall(SYS_close, p[0]);
+    syscall(SYS_close, p[1]);
+    tcp_pair(q);
+    deliver(q[0], q[1], "after all");
+    hear(q[1], "end");
+    close(q[0]);
+    hear(q[1], "end of stream");
+    close(q[1]);
+}
+
+static void stdio(void)
+{
+    int p[2];
+    FILE *f;
+
+    puts("-- stdio");
+    tcp_pair(p);
+    f = fdopen(p[0], "r+");
+    fprintf(f, "a line\n");
+    fflush(f);
+    hear(p[1], "end");
+    deliver(p[1], p[0], "number 42\n");
+    fscanf(f, "number %d", p);
+    printf("%d\n", p[0]);
+    p[0] = fileno(f);
+    SHOW(fclose(f));
+    SHOW(fcntl(p[0], F_GETFD));
+    hear(p[1], "end of stream");
+    close(p[1]);
+    tcp_pair(p);
+    SHOW(dprintf(p[0], "%s %d", "dprintf", 7));
+    hear(p[1], "end");
+    close(p[0]);
+    close(p[1]);
+}
+
+static void passed(void)
+{
+    int p[2], u[2], fd;
+    char one = 'x', control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec v = {&one, 1};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+    puts("-- passed");
+    tcp_pair(p);
+    must(socketpair(AF_UNIX, SOCK_STREAM, 0, u) == 0, "socketpair");
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &p[0], sizeof(int));
+    SHOW(sendmsg(u[0], &m, 0));
+    close(p[0]);
+    SHOW(recvmsg(u[1], &m, 0));
+    c = CMSG_FIRSTHDR(&m);
+    must(c != NULL, "SCM_RIGHTS");
+    memcpy(&fd, CMSG_DATA(c), sizeof(int));
+    deliver(fd, p[1], "after the journey");
+    hear(p[1], "end");
+    deliver(p[1], fd, "and back");
+    hear(fd, "passed");
+    close(fd);
+    hear(p[1], "end of stream");
+    close(p[1]);
+    close(u[0]);
+    close(u[1]);
+}
+
+static void accepting(void)
+{
+    struct sockaddr_in at;
+    struct sockaddr_storage from = {0};
+    socklen_t len = sizeof(from);
+    int l = listener(&at), i, c, a;
+
+    puts("-- accept");
+    for (i = 0; i < 4; i++) {
+        c = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        SHOW(connect(c, (struct sockaddr *)&at, sizeof(at)));
+        if (i == 0) {
+            /* O_NONBLOCK is not inherited. */
+            fcntl(l, F_SETFL, O_NONBLOCK);
+            while ((a = accept(l, (struct sockaddr *)&from, &len)) < 0)
+                usleep(1000);
+            printf("length %u family %d\n", len, from.ss_family);
+            fcntl(l, F_SETFL, 0);
+        } else {
+            a = accept4(l, NULL, NULL, (i & 1 ? SOCK_NONBLOCK : 0) | (i & 2 ? SOCK_CLOEXEC : 0));
+        }
+        printf("O_NONBLOCK %d FD_CLOEXEC %d\n", !!(fcntl(a, F_GETFL) & O_NONBLOCK),
+               fcntl(a, F_GETFD));
+        SHOW(connect(c, (struct sockaddr *)&at, sizeof(at)));
+        SHOW(connect(c, (struct sockaddr *)&at, sizeof(at)));
+        must(fcntl(c, F_SETFL, 0) == 0, "F_SETFL");
+        deliver(a, c, "hello");
+        hear(c, "end");
+        close(a);
+        close(c);
+    }
+    SHOW(accept4(l, NULL, NULL, 7));
+    SHOW(accept(-1, NULL, NULL));
+    fcntl(l, F_SETFL, O_NONBLOCK);
+    SHOW(accept(l, NULL, NULL));
+    close(l);
+    SHOW(accept(l, NULL, NULL));
+    puts("-- connect");
+    c = socket(AF_INET, SOCK_STREAM, 0);
+    SHOW(connect(c, (struct sockaddr *)&at, sizeof(at)));
+    SHOW(connect(c, NULL, 0));
+    SHOW(connect(c, (struct sockaddr *)&at, 3));
+    SHOW(write(c, "x", 1));
+    close(c);
+    l = listener(&at);
+    c = socket(AF_INET, SOCK_STREAM, 0);
+    SHOW(connect(c, (struct sockaddr *)&at, sizeof(at)));
+    a = accept(l, NULL, NULL);
+    SHOW(connect(c, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)));
+    hear(a, "disconnected");
+    close(a);
+    SHOW(connect(c, (struct sockaddr *)&at, sizeof(at)));
+    a = accept(l, NULL, NULL);
+    deliver(a, c, "connected anew");
+    hear(c, "end");
+    close(a);
+    close(c);
+    close(l);
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGPIPE, SIG_IGN);
+    dups();
+    over();
+    ranges();
+    again();
+    stdio();
+    passed();
+    accepting();
+    return 0;
+}

@@ -1,0 +1,369 @@
+/*
+ * processes.c - fork, vfork, spawn and exec around connections: what the parent and the
+ * child can do with inherited ones, with listeners, and with their own.
+ */
+#include "pair.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+static void hear(int fd, const char *who)
+{
+    char buf[64];
+    ssize_t n = read(fd, buf, sizeof(buf));
+
+    if (n < 0)
+        printf("%s: %s\n", who, strerrorname_np(errno));
+    else
+        printf("%s: %zd [%.*s]\n", who, n, (int)n, buf);
+}
+
+static void ended(pid_t pid)
+{
+    int status;
+
+    must(waitpid(pid, &status, 0) == pid, "waitpid");
+    printf("child: exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
+}
+
+/* Both processes write and read on the same connection. */
+static void shared_by(pid_t (*make)(void), const char *how)
+{
+    int p[2];
+    pid_t pid;
+
+    printf("-- %s\n", how);
+    tcp_pair(p);
+    pid = make();
+    if (pid == 0) {
+        must(write(p[0], "from the child", 14) == 14, "child's write");
+        _exit(7);
+    }
+    ended(pid);
+    hear(p[1], "end");
+    deliver(p[0], p[1], "from the parent");
+    hear(p[1], "end");
+    close(p[0]);
+    hear(p[1], "end of stream");
+    close(p[1]);
+}
+
+/* A fork that no wrapper sees: the child has its own connections, and leaves its parent's alone. */
+static void unseen(void)
+{
+    int p[2];
+    pid_t pid;
+
+    puts("-- clone");
+    tcp_pair(p);
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        int own[2];
+
+        close(p[0]);
+        close(p[1]);
+        tcp_pair(own);
+        deliver(own[0], own[1], "a child's own");
+        hear(own[1], "own");
+        _exit(8);
+    }
+    ended(pid);
+    deliver(p[0], p[1], "as if nothing had been");
+    hear(p[1], "end");
+    close(p[0]);
+    hear(p[1], "end of stream");
+    close(p[1]);
+}
+
+/* A server that accepts in its children. */
+static void workers(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), i, c, a;
+    pid_t pid[2];
+
+    puts("-- workers");
+    for (i = 0; i < 2; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            char buf[32];
+            ssize_t n;
+
+            a = accept(l, NULL, NULL);
+            while ((n = read(a, buf, sizeof(buf))) > 0)
+                must(write(a, buf, (size_t)n) == n, "echo");
+            close(a);
+            exit(3);
+        }
+    }
+    for (i = 0; i < 2; i++) {
+        int round;
+
+        c = socket(AF_INET, SOCK_STREAM, 0);
+        must(connect(c, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+        for (round = 0; round < 30; round++) {
+            char buf[8];
+
+            must(write(c, "message", 7) == 7 && recv(c, buf, 7, MSG_WAITALL) == 7, "round trip");
+        }
+        shutdown(c, SHUT_WR);
+        hear(c, "end of stream");
+        close(c);
+    }
+    for (i = 0; i < 2; i++)
+        ended(pid[i]);
+    close(l);
+}
+
+/* A server that accepts, forks and leaves the connection to the child. */
+static void per_connection(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), a, c;
+    pid_t pid;
+
+    puts("-- a child per connection");
+    c = socket(AF_INET, SOCK_STREAM, 0);
+    must(connect(c, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    a = accept(l, NULL, NULL);
+    pid = fork();
+    if (pid == 0) {
+        close(l);
+        close(c);
+        hear(a, "child");
+        must(write(a, "answer", 6) == 6, "answer");
+        exit(0);
+    }
+    close(a);
+    must(write(c, "question", 8) == 8, "question");
+    hear(c, "answer");
+    hear(c, "end of stream");
+    ended(pid);
+    close(c);
+    close(l);
+}
+
+/* In vfork's child, and in the program that it becomes. */
+static void vforked(const char *self)
+{
+    int p[2], status;
+    pid_t pid;
+
+    puts("-- vfork");
+    tcp_pair(p);
+    pid = vfork();
+    /* What these children do is undefined in POSIX, and what programs do on Linux. */
+    // NOLINTBEGIN(clang-analyzer-unix.Vfork)
+    if (pid == 0) {
+        /* Closing and moving descriptors here must not touch the parent's. */
+        close(p[1]);
+        dup2(p[0], 40);
+        close(p[0]);
+        execl(self, self, "child", "40", "by execl", (char *)NULL);
+        _exit(1);
+    }
+    ended(pid);
+    hear(p[1], "end");
+    deliver(p[0], p[1], "the parent's still");
+    hear(p[1], "end");
+    pid = vfork();
+    if (pid == 0) {
+        close(p[0]);
+        _exit(5);
+    }
+    // NOLINTEND(clang-analyzer-unix.Vfork)
+    must(waitpid(pid, &status, 0) == pid, "waitpid");
+    deliver(p[1], p[0], "all the same");
+    hear(p[0], "connected");
+    close(p[0]);
+    hear(p[1], "end of stream");
+    close(p[1]);
+}
+
+static void spawned(const char *self)
+{
+    char number[16], command[400];
+    int p[2], i;
+    pid_t pid = -1;
+    FILE *f;
+
+    puts("-- spawn");
+    tcp_pair(p);
+    snprintf(number, sizeof(number), "%d", p[0]);
+    for (i = 0; i < 2; i++) {
+        char *argv[] = {(char *)self, "child", number, "spawned", NULL};
+
+        errno = CLEAN;
+        must((i ? posix_spawnp : posix_spawn)(&pid, self, NULL, NULL, argv, environ) == 0, "spawn");
+        ended(pid);
+        hear(p[1], "end");
+    }
+    snprintf(command, sizeof(command), "%s child %d 'by system'", self, p[0]);
+    fflush(stdout);
+    SHOW(system(command));
+    hear(p[1], "end");
+    SHOW(system(NULL) != 0);
+    snprintf(command, sizeof(command), "%s child %d 'by popen' && echo words", self, p[0]);
+    f = popen(command, "r");
+    must(f && fgets(command, sizeof(command), f), "popen");
+    printf("popen: %s", command);
+    SHOW(pclose(f));
+    hear(p[1], "end");
+    close(p[0]);
+    hear(p[1], "end of stream");
+    close(p[1]);
+}
+
+static void replaced(const char *self)
+{
+    int p[2], i;
+    char number[16];
+
+    puts("-- exec");
+    for (i = 0; i < 7; i++) {
+        pid_t pid;
+
+        tcp_pair(p);
+        snprintf(number, sizeof(number), "%d", p[0]);
+        pid = fork();
+        if (pid == 0) {
+            char *argv[] = {(char *)self, "child", number, "exec", NULL};
+            int own[2], e;
+
+            tcp_pair(own); /* a connection of the child's own, while it is about to go */
+            e = open(self, O_RDONLY | O_CLOEXEC);
+            SHOW(execv("/nonexistent", argv));
+            deliver(own[0], own[1], "goes on");
+            hear(own[1], "own");
+            fflush(stdout);
+            switch (i) {
+            case 0:
+                execve(self, argv, environ);
+                break;
+            case 1:
+                execv(self, argv);
+                break;
+            case 2:
+                execvp(self, argv);
+                break;
+            case 3:
+                execvpe(self, argv, environ);
+                break;
+            case 4:
+                execlp(self, self, "child", number, "exec", (char *)NULL);
+                break;
+            case 5:
+                execle(self, self, "child", number, "exec", (char *)NULL, environ);
+                break;
+            default:
+                fexecve(e, argv, environ);
+            }
+            _exit(99);
+        }
+        ended(pid);
+        hear(p[1], "end");
+        close(p[0]);
+        hear(p[1], "end of stream");
+        close(p[1]);
+    }
+}
+
+static void ends(void)
+{
+    int i, p[2];
+    pid_t pid;
+
+    puts("-- ends");
+    for (i = 0; i < 4; i++) {
+        struct sockaddr_in at;
+        int l = listener(&at);
+
+        fflush(stdout);
+        pid = fork();
+        if (pid == 0) {
+            p[0] = socket(AF_INET, SOCK_STREAM, 0);
+            must(connect(p[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+            must(write(p[0], "last words", 10) == 10, "write");
+            switch (i) {
+            case 0:
+                exit(4);
+            case 1:
+                _exit(5);
+            case 2:
+                quick_exit(6);
+            default:
+                kill(getpid(), SIGKILL);
+            }
+        }
+        p[1] = accept(l, NULL, NULL);
+        ended(pid);
+        hear(p[1], "end");
+        hear(p[1], "end of stream");
+        close(p[1]);
+        close(l);
+    }
+}
+
+static void daemons(void)
+{
+    int p[2], q[2];
+    pid_t pid;
+
+    puts("-- daemon");
+    tcp_pair(p);
+    must(pipe(q) == 0, "pipe");
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        int own[2];
+
+        must(daemon(1, 1) == 0, "daemon");
+        tcp_pair(own);
+        deliver(own[0], own[1], "x");
+        must(write(p[0], "from a daemon", 13) == 13, "daemon's write");
+        _exit(0);
+    }
+    ended(pid);
+    close(p[0]);
+    must(recv(p[1], (char[16]){0}, 13, MSG_WAITALL | MSG_PEEK) == 13, "daemon's word");
+    hear(p[1], "end");
+    hear(p[1], "end of stream");
+    close(p[1]);
+    puts("-- forkpty");
+    tcp_pair(p);
+    pid = forkpty(&q[0], NULL, NULL, NULL);
+    if (pid == 0) {
+        must(write(p[0], "on a terminal", 13) == 13, "write");
+        _exit(0);
+    }
+    ended(pid);
+    hear(p[1], "end");
+    close(p[0]);
+    close(p[1]);
+    close(q[0]);
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc > 3 && strcmp(argv[1], "child") == 0)
+        return write(atoi(argv[2]), argv[3], strlen(argv[3])) > 0 ? 0 : 9;
+    signal(SIGPIPE, SIG_IGN);
+    shared_by(fork, "fork");
+    shared_by(_Fork, "_Fork");
+    unseen();
+    workers();
+    per_connection();
+    vforked(argv[0]);
+    spawned(argv[0]);
+    replaced(argv[0]);
+    ends();
+    daemons();
+    return 0;
+}

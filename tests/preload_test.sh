@@ -1,0 +1,107 @@
+#!/bin/bash
+# tests/preload_test.sh - the programs of tests/preload/, run without the library and with
+# it in several modes: what they print must be the same. Then a few programs that everybody
+# has, and what the library exports.
+#
+#   mode tcp     nothing boards: what the library costs a program without a rail
+#   mode auto    streams board when they have proved worth it, in the middle of a program
+#   mode rail    they board at once
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+lib=$PWD/build/librailsock.so
+dir=$(mktemp -d "${TMPDIR:-/tmp}/preload_test.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+[ -e "$lib" ] || { echo "not ok preload: $lib is not built"; exit 1; }
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+unset LD_PRELOAD
+
+# alike PROGRAM MODE: runs it plainly (once) and under the library.
+alike() {
+    local program=$dir/$1 plain=$dir/$1.plain out=$dir/$1.$2 status
+
+    if [ ! -e "$plain" ] && ! timeout 60 "$program" >"$plain" 2>&1 </dev/null; then
+        echo "not ok preload.$1.$2: it fails without the library"
+        sed 's/^/    /' "$plain"
+        return
+    fi
+    PAIR_WARM=1 RAILSOCK_MODE=$2 LD_PRELOAD=$lib timeout 60 "$program" >"$out" 2>&1 </dev/null
+    status=$?
+    if [ "$status" -eq 0 ] && cmp -s "$plain" "$out"; then
+        echo "ok preload.$1.$2"
+    else
+        echo "not ok preload.$1.$2: status $status, or not what it prints without the library:"
+        diff "$plain" "$out" | head -n 20 | sed 's/^/    /'
+    fi
+}
+
+for source in tests/preload/*.c; do
+    name=$(basename "$source" .c)
+    if ! cc -std=gnu11 -O2 -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE -Wall -Wextra -Wno-nonnull \
+        -Wno-unused-result -o "$dir/$name" "$source" -lpthread; then
+        echo "not ok preload.$name: does not compile"
+        continue
+    fi
+    for mode in tcp auto rail; do
+        if [ "$name" = cancel ] && [ "$mode" != tcp ]; then
+            echo "skip preload.cancel.$mode: a thread asleep on a rail cannot be cancelled yet"
+            continue
+        fi
+        alike "$name" "$mode"
+    done
+done
+
+# same NAME COMMAND...: prints the same and ends with the same status, with nothing on stderr.
+same() {
+    local name=$1 want got
+
+    shift
+    want=$("$@" 2>"$dir/err.plain" </dev/null; echo "status $?")
+    got=$(LD_PRELOAD=$lib timeout 60 "$@" 2>"$dir/err" </dev/null; echo "status $?")
+    if [ "$want" = "$got" ] && cmp -s "$dir/err.plain" "$dir/err"; then
+        echo "ok preload.$name"
+    else
+        echo "not ok preload.$name: '$got', not '$want'; stderr: $(head -n 3 "$dir/err")"
+    fi
+}
+
+same bash bash -c true
+# shellcheck disable=SC2016 # for the inner shell
+same pipeline bash -c 'x=$(printf "%s\n" a b | sort -r | tr -d "\n"); echo "$x" >&2; exit 3'
+if command -v python3 >/dev/null; then
+    same python python3 -c 'print("words")'
+    # No descriptors at all: a sleep, as old programs do it.
+    same select python3 -c 'import select; print(select.select([], [], [], 0.01))'
+    same subprocess python3 -c '
+import subprocess, os
+print(subprocess.run(["cat"], input=b"through", capture_output=True, close_fds=True))
+print(os.system("exit 4"), os.popen("echo popen").read())
+print(subprocess.run(["sh", "-c", "exit 5"], close_fds=False).returncode)'
+    same asyncio python3 -c '
+import asyncio
+async def serve(r, w):
+    while data := await r.read(100000):
+        w.write(data)
+        await w.drain()
+    w.close()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    r, w = await asyncio.open_connection(*server.sockets[0].getsockname())
+    for i in range(300):
+        w.write(bytes([i & 255]) * 3000)
+        assert await r.readexactly(3000) == bytes([i & 255]) * 3000
+    w.write_eof()
+    print(await r.read())
+asyncio.run(main())'
+fi
+
+# Every name of calls.def that is defined here must be exported, and nothing else.
+cc -E -P -undef -x c '-DCALL(ret, name, params, args, class)=@ name @' preload/calls.def |
+    tr '@' '\n' | awk 'NF == 1 { print $1 }' | sort >"$dir/table"
+nm -D --defined-only "$lib" | awk '{ print $3 }' | sort >"$dir/exports"
+if cmp -s "$dir/table" "$dir/exports"; then
+    echo "ok preload.exports"
+else
+    echo "not ok preload.exports: differs from preload/calls.def:"
+    diff "$dir/table" "$dir/exports" | sed 's/^/    /'
+fi
