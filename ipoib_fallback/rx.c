@@ -151,7 +151,9 @@ void rx_anchor(struct fb_conn *c, int fd)
         if (n < 0)
             rx->end = (int)n;
         else
-            rx->end = rail && rail->wire->outlives_sender && rx->frame_at == 0 && !rx->frozen
+            /* V == S: nothing was published yet, so what was accepted died with the sender. */
+            rx->end = rail && rail->wire->outlives_sender && rx->V > rx->S && rx->frame_at == 0 &&
+                              !rx->frozen
                           ? 0
                           : -ECONNRESET;
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left", c->slot,
