@@ -217,7 +217,7 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (!conn_flag(c, CF_ASKED) || c->rail || c->rdv != RDV_NONE || c->tx.state != TX_T ||
-             (c->rx.state != RX_t && c->rx.state != RX_gS) || c->rx.end != 1)
+             c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
     if (reason) {
         fb_put(&c->s);
