@@ -63,14 +63,17 @@ void link_serve(struct fb_conn *c)
 
 /* ---- the anchor ---- */
 
-static bool anchor_needed(struct fb_conn *c)
+/* Which events of the anchor concern the halves in their states; 0: none. */
+static uint32_t anchor_needed(struct fb_conn *c)
 {
+    const uint32_t all = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+
     switch ((enum fb_rx_state)c->rx.state) {
     case RX_r:
     case RX_q2:
     case RX_sk:
     case RX_f2:
-        return true;
+        return all;
     default:
         break;
     }
@@ -79,9 +82,13 @@ static bool anchor_needed(struct fb_conn *c)
     case TX_L1:
     case TX_L2:
     case TX_L3:
-        return true;
+        return all;
+    case TX_R:
+        if (!conn_flag(c, CF_LINGER))
+            return EPOLLRDHUP | EPOLLET;
+        /* fall through */
     default:
-        return conn_flag(c, CF_LINGER);
+        return conn_flag(c, CF_LINGER) ? all : 0;
     }
 }
 
@@ -98,6 +105,8 @@ static void anchor_event(void *arg, uint32_t events)
         conn_todo_rx(c, TODO_ANCHOR);
         wake |= RSK_RX;
     }
+    if (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) /* nothing but the kernel knows what it means */
+        conn_todo_tx(c, TODO_PEER);
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
         conn_todo_tx(c, TODO_PUSH);
         wake |= RSK_TX;
@@ -139,7 +148,7 @@ void link_drop(struct fb_conn *c, int fd)
 static void watch_job(void *arg)
 {
     struct fb_conn *c = arg;
-    bool needed;
+    uint32_t needed;
     int fd;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_WATCH);
@@ -147,13 +156,14 @@ static void watch_job(void *arg)
     fb_lock(&c->rx.lock);
     needed = anchor_needed(c);
     fd = c->fd;
-    if (c->watch && (!needed || c->watch_fd != fd))
+    if (c->watch && (c->watch_events != needed || c->watch_fd != fd))
         link_unwatch(c);
     if (needed && !c->watch && fd >= 0) {
         /* Edge-triggered, and an edge for what is there already: nothing is missed. */
         fb_get(&c->s);
         c->watch_fd = fd;
-        c->watch = rsk_watch_fd(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, true, anchor_event, c);
+        c->watch_events = needed;
+        c->watch = rsk_watch_fd(fd, needed, true, anchor_event, c);
         if (!c->watch)
             fb_put(&c->s);
     }

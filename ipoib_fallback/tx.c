@@ -68,6 +68,7 @@ static void start(struct fb_conn *c)
         tx_echo(c);
     if (c->tx.later || !rail || rail->failed)
         tx_leave(c, c->tx.later ? c->tx.why : RSN_RAIL_FAILED, c->tx.later);
+    link_watch(c);
     conn_wake(c, RSK_TX | FB_EV_STATE);
 }
 
