@@ -116,6 +116,7 @@ struct fb_conn {
     struct fb_rx rx;
 
     struct rsk_watch *watch; /* progress thread, rx lock held */
+    uint32_t watch_events;   /* those of anchor_needed() */
     int watch_fd;            /* rx lock held; -1: the kernel has forgotten the watch */
 
     /* Progress thread only. */
