@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #define WAIT_NS 5000000000ull /* a hand-over waits for the peer's library at most this long */
+#define UNREAD_NS 20000000ull /* for this process's own application not even that long */
 #define EXIT_NS 2000000000ull /* a process that ends waits for its residue at most this long */
 
 void fb_dup(struct fb_stream *s, int newfd)
@@ -83,27 +84,37 @@ void fb_close(struct fb_stream *s, int fd)
         reset = true;
         c->fd = -1;
     } else {
+        bool shared = conn_flag(c, CF_SHARED);
+
         kept = fb_io.keep(fd);
-        c->fd = kept;
         if (kept >= 0)
             conn_set(c, CF_LINGER);
-        c->tx.frame_flags = FF_FIN | (conn_flag(c, CF_SHARED) ? 0 : FF_CLOSED);
-        if (!c->tx.fin) {
+        c->fd = kept >= 0 ? kept : fd;
+        c->tx.want = false;
+        /* Another process may hold it: then this is no end, neither for the peer nor for the kernel. */
+        if (!shared)
+            c->tx.frame_flags |= FF_FIN | FF_CLOSED;
+        if (!shared && !c->tx.fin) {
             c->tx.fin = true;
-            c->tx.want = false;
             if (c->tx.state == TX_T) {
                 c->tx.fin_done = true;
-                if (!conn_flag(c, CF_SHARED))
-                    fb_io.shutdown(fd, SHUT_WR);
+                fb_io.shutdown(fd, SHUT_WR);
             }
         }
         if (c->tx.state != TX_T)
             tx_leave(c, RSN_ENDING, true);
+        if (kept < 0) {
+            /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
+            reset = c->tx.state != TX_T;
+            if (reset)
+                fb_io.abort(fd);
+            c->fd = -1;
+        }
     }
     rx_unlock(c);
     tx_unlock(c);
     if (reset)
-        log_debug("stream %u: closed with unread bytes", c->slot);
+        log_debug("stream %u: closed with a reset", c->slot);
     conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE); /* calls in flight end: their number is gone */
     link_linger(c);
 }
@@ -143,22 +154,34 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     return r;
 }
 
+/* Waits for the locks: whoever holds them may be boarding at this moment. */
 static void leave(struct fb_conn *c, int reason)
 {
     atomic_store(&c->leave_why, (uint32_t)reason);
     conn_todo_tx(c, TODO_LEAVE);
     conn_todo_rx(c, TODO_LEAVE);
+    fb_lock(&c->rx.lock);
+    rx_serve(c);
+    rx_unlock(c);
+    fb_lock(&c->tx.lock);
+    tx_serve(c);
+    tx_unlock(c);
     conn_serve(c);
 }
 
-static bool settle(struct fb_conn *c, uint64_t until)
+static bool settle(struct fb_conn *c, int reason, uint64_t until)
 {
+    uint64_t begin = fb_io.now();
+    bool unread = false; /* bytes before an announced switch, which only the application can take */
+
     for (;;) {
         conn_mail(c);
         if (c->fd >= 0) {
             fb_lock(&c->rx.lock);
             atomic_store(&c->anchor_news, 1);
             rx_anchor(c, c->fd);
+            rx_freeze(c, reason); /* SWITCH may have come only now */
+            unread = c->rx.state == RX_gS && c->s.pub->rx < c->rx.S;
             rx_unlock(c);
         }
         conn_todo_tx(c, TODO_PUSH);
@@ -168,7 +191,7 @@ static bool settle(struct fb_conn *c, uint64_t until)
         /* The peer has ended: nothing more will come, and the kernel tells the application. */
         if (c->rx.end != 1 && c->tx.state == TX_T)
             return true;
-        if (fb_io.now() >= until)
+        if (fb_io.now() >= (unread ? begin + UNREAD_NS : until))
             return false;
         fb_io.wait(c->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
     }
@@ -179,12 +202,12 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
     struct fb_conn *c = conn_of(s);
 
     conn_set(c, CF_PINNED);
-    if (!conn_flag(c, CF_LINKED) || (is_plain(c) && !c->tx.want)) {
+    if (!conn_flag(c, CF_LINKED)) {
         conn_reason(c, reason);
         return;
     }
     leave(c, reason);
-    if (wait && !settle(c, fb_io.now() + WAIT_NS))
+    if (wait && !is_plain(c) && !settle(c, reason, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);
@@ -214,7 +237,7 @@ static void leave_wait(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
 
-    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) && !settle(c, e->until))
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) && !settle(c, e->reason, e->until))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(e->reason));
 }

@@ -2,7 +2,8 @@
  * linger.c - after the application has closed: the residue goes into TCP, then FIN,
  * and the peer's frames are taken out of the socket so that the kernel's close does
  * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
- * ours has arrived), at the peer's end, or after a minute. Progress thread.
+ * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
+ * after a minute. Progress thread.
  */
 #include "ipoib_fallback/stream.h"
 
@@ -44,6 +45,15 @@ static bool strip(struct fb_conn *c, bool *ended)
         return true;
     *ended = n <= 0;
     return n <= 0;
+}
+
+/* Nothing of ours is under way any more, and nothing that the peer sends can do harm: a frame to a
+ * closed socket draws RST, and takes from the peer what its application has not read. */
+static bool finished(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_SHARED))
+        return c->rx.state == RX_t; /* the end is another process's */
+    return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->rx.state == RX_t);
 }
 
 static void finish(struct fb_conn *c, bool reset)
@@ -100,7 +110,7 @@ static void linger_step(struct fb_conn *c)
         finish(c, true);
         return;
     }
-    if ((drained && (ended || !fb_io.waits(c->fd))) || fb_io.now() > c->linger_until) {
+    if ((drained && (ended || finished(c))) || fb_io.now() > c->linger_until) {
         finish(c, !drained);
         return;
     }
@@ -122,6 +132,5 @@ static void linger_job(void *arg)
 
 void link_linger(struct fb_conn *c)
 {
-    if (conn_set(c, CF_LINGER_JOB))
-        link_post(c, linger_job);
+    link_post_once(c, CF_LINGER_JOB, linger_job);
 }

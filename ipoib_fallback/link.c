@@ -15,6 +15,17 @@ void link_post(struct fb_conn *c, void (*fn)(void *))
         fb_put(&c->s);
 }
 
+void link_post_once(struct fb_conn *c, uint32_t flag, void (*fn)(void *))
+{
+    if (!conn_set(c, flag))
+        return;
+    fb_get(&c->s);
+    if (rsk_loop_post(fn, c) == 0)
+        return;
+    atomic_fetch_and(&c->flags, ~flag); /* the next one may be luckier */
+    fb_put(&c->s);
+}
+
 void link_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
 {
     if (c->timer) {
@@ -57,8 +68,7 @@ static void serve_job(void *arg)
 
 void link_serve(struct fb_conn *c)
 {
-    if (conn_set(c, CF_SERVE))
-        link_post(c, serve_job);
+    link_post_once(c, CF_SERVE, serve_job);
 }
 
 /* ---- the anchor ---- */
@@ -78,6 +88,8 @@ static uint32_t anchor_needed(struct fb_conn *c)
         break;
     }
     switch ((enum fb_tx_state)c->tx.state) {
+    case TX_FX:
+    case TX_W1:
     case TX_W2:
     case TX_L1:
     case TX_L2:
@@ -175,8 +187,7 @@ static void watch_job(void *arg)
 
 void link_watch(struct fb_conn *c)
 {
-    if (conn_set(c, CF_WATCH))
-        link_post(c, watch_job);
+    link_post_once(c, CF_WATCH, watch_job);
 }
 
 /* ---- giving the rail back ---- */
@@ -203,10 +214,12 @@ static void detach(struct fb_conn *c)
     rail->owner = NULL;
 }
 
-/* Is the ring's memory still wanted by this half? tx and rx lock held. */
-static bool tx_done(struct fb_conn *c)
+/* Is the rail still wanted by this half? tx and rx lock held. Not for its memory while a frame is owed,
+ * but for the peer's LEAVE_REQ: before it shares the socket it must have that frame out of it. */
+static bool tx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
-    return c->tx.state == TX_T || c->tx.state == TX_FX || (c->tx.state == TX_L1 && c->tx.owed);
+    return c->tx.state == TX_T || c->tx.state == TX_FX ||
+           (c->tx.state == TX_L1 && c->tx.owed && rail->failed);
 }
 
 static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
@@ -239,7 +252,7 @@ static void release_job(void *arg)
         failed = rail->failed != 0;
         end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->rdv == RDV_NONE ||
               (was_on && c->tx.state != TX_R && c->rx.state != RX_r);
-        end = end && (c->fd < 0 || (tx_done(c) && rx_done(c, rail)));
+        end = end && (c->fd < 0 || (tx_done(c, rail) && rx_done(c, rail)));
         if (end) {
             detach(c);
             c->tx.want = false;
@@ -263,7 +276,7 @@ static void release_job(void *arg)
         }
         rail->wire->kill(rail, RSN_PEER_LEFT);
         destroy_when_unused(rail);
-        if (c->timer)
+        if (!conn_flag(c, CF_CLOSED)) /* then it is the lingering close's */
             link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
             rdv_again(c, c->end_reason ? c->end_reason : failed ? RSN_RAIL_FAILED : RSN_PEER_LEFT);
@@ -275,8 +288,8 @@ static void release_job(void *arg)
 
 void link_release(struct fb_conn *c)
 {
-    if (c->rail && conn_set(c, CF_RELEASE))
-        link_post(c, release_job);
+    if (c->rail)
+        link_post_once(c, CF_RELEASE, release_job);
 }
 
 void link_end(struct fb_conn *c, int reason)

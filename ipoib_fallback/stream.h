@@ -151,7 +151,10 @@ enum {
     CF_SERVE = 2048,   /* these jobs are posted already */
     CF_WATCH = 4096,
     CF_RELEASE = 8192,
-    CF_LINGER_JOB = 16384
+    CF_LINGER_JOB = 16384,
+    CF_PEER_CLOSED = 32768, /* the peer's CLOSED was seen: no frame may be written */
+    CF_TOLD_CLOSED = 65536, /* ours was written */
+    CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 
 static inline struct fb_conn *conn_of(struct fb_stream *s)
@@ -284,6 +287,8 @@ void link_timer_fired(struct fb_conn *);
 void link_no_timer(struct fb_conn *);
 /* Runs fn(c) on the progress thread with a reference that fn drops. Any thread. */
 void link_post(struct fb_conn *, void (*fn)(void *));
+/* The same unless it is posted already; fn clears the flag (CF_*_JOB and the like) first of all. */
+void link_post_once(struct fb_conn *, uint32_t flag, void (*fn)(void *));
 /* True while a closed stream still has something to say or to wait for. */
 bool conn_lingers(struct fb_conn *);
 void rdv_again(struct fb_conn *, int reason); /* progress thread: a rail or an attempt ended */
