@@ -241,8 +241,23 @@ bool tx_push(struct fb_conn *c)
     }
     if (tx->state == TX_L1 && tx->owed)
         return false;
-    if (tx->state == TX_L1 && tx->frame_at == 0) {
+    /* An error that the kernel holds is the application's to hear of, from whichever call it makes
+     * next; a send of ours would take it away, and a receive would look like a clean end. */
+    if ((tx->state == TX_L1 || tx->state == TX_L2 || tx->state == TX_L3) &&
+        (fb_io.poll(c->fd, 0) & POLLERR)) {
+        tx->err = -EPIPE;
+        anchor_dead(c);
+        now_plain(c);
+        return true;
+    }
+    if (tx->state == TX_L1 && tx->frame_at == 0)
         refresh_F(c);
+    if (tx->state == TX_L1 && tx->frame_at == 0 && tx->F == tx->E && conn_flag(c, CF_PEER_CLOSED)) {
+        /* Nobody is left to read a frame: it would draw RST, which takes from this end what the peer
+         * sent before. FIN, or what the application insists on sending, goes without. */
+        tx_to(c, TE_WHOLE);
+        tx->cur = tx->F;
+    } else if (tx->state == TX_L1 && tx->frame_at == 0) {
         memset(&tx->frame, 0, sizeof(tx->frame));
         tx->frame.c = FB_RESUME_C;
         tx->frame.type = FF_RESUME;
@@ -264,6 +279,8 @@ bool tx_push(struct fb_conn *c)
         }
         tx_to(c, TE_WHOLE);
         tx->cur = tx->F;
+        if (tx->frame.flags & FF_CLOSED)
+            conn_set(c, CF_TOLD_CLOSED);
     }
     if (tx->state == TX_L3) {
         if (push_residue(c))
@@ -286,6 +303,11 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
     tx_want(c, false);
     if (tx->state == TX_T)
         return;
+    if ((tx->state == TX_FX || tx->state == TX_W1) && tx->fin) {
+        tx_to(c, TE_GIVEUP); /* a FIN at S says as much as a byte that is not c */
+        now_plain(c);
+        return;
+    }
     if ((tx->state == TX_L1) && tx->owed && (force || tx->fin)) {
         tx->owed = false;
         tx_push(c);
@@ -494,6 +516,8 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case TX_FX:
         case TX_W1:
             n = tx_board(c, fd, v, cnt, flags);
+            if (n == -EAGAIN)
+                link_watch(c); /* for room */
             if (n != 0)
                 return n;
             continue;
@@ -501,9 +525,7 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (tx->fin)
                 return -EPIPE;
             tx->owed = false; /* application bytes follow */
-            if (tx_push(c))
-                continue;
-            if (tx->err)
+            if (tx_push(c) || tx->err || tx->state == TX_R)
                 continue;
             link_watch(c);
             return -EAGAIN;
@@ -530,6 +552,8 @@ bool tx_can_send(struct fb_conn *c, int fd)
             return true;
         if (c->tx.state == TX_L1 && c->tx.owed)
             return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
-        return tx_push(c) && (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
+        if (!tx_push(c) && c->tx.state == TX_R)
+            return tx_can_send(c, fd);
+        return c->tx.state == TX_T && (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
     }
 }
