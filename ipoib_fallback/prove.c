@@ -49,6 +49,11 @@ static void proved(struct fb_conn *c)
         atomic_store(&c->s.tx_gate, 1);
     }
     tx_unlock(c);
+    conn_set(c, CF_PROVED);
+    conn_todo_rx(c, TODO_MAIL); /* an announcement may have waited for this */
+    conn_serve(c);
+    if (conn_flag(c, CF_PINNED | CF_CLOSED))
+        link_release(c);
 }
 
 static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
@@ -167,6 +172,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         fb_get(&c->s); /* the rail's, until release */
         conn_settings(c);
         conn_set(c, CF_LINKED);
+        atomic_fetch_and(&c->flags, ~(uint32_t)CF_PROVED);
         c->tx.on_rail = c->rx.on_rail = c->tx.later = c->tx.owed = c->tx.echoed = false;
         c->tx.tries = 0;
         c->tx.not_before = 0;

@@ -14,10 +14,10 @@
 
 void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 {
-    uint64_t at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+    /* In t another receiver may be counting without the lock. */
+    uint64_t at = atomic_fetch_add_explicit(&c->s.pub->rx, n, memory_order_relaxed);
 
     fb_digest_add(&c->seen_rx, at, v, cnt, n);
-    atomic_store_explicit(&c->s.pub->rx, at + n, memory_order_relaxed);
 }
 
 void rx_count_plain(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
@@ -79,6 +79,16 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     return (ssize_t)done;
 }
 
+/* An error is told once, as the kernel does; then it is the end of the stream. */
+static int take_end(struct fb_rx *rx)
+{
+    int end = rx->end;
+
+    if (end < 0)
+        rx->end = 0;
+    return end;
+}
+
 /* Discards the overlap: bytes of TCP that the ring has shown already. */
 static void skip(struct fb_conn *c, int fd)
 {
@@ -94,7 +104,7 @@ static void skip(struct fb_conn *c, int fd)
             rx->skip -= (uint64_t)n;
             continue;
         }
-        if (n == -EAGAIN || n == -EINTR)
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return;
         /* FIN or an error: clean only if nothing beyond V was ever accepted. */
         rx->end = n == 0 ? (rx->V == rx->E ? 0 : -ECONNRESET) : (int)n;
@@ -133,7 +143,8 @@ void rx_anchor(struct fb_conn *c, int fd)
             return;
         atomic_store(&c->anchor_news, 0); /* before looking: later news sets it again */
         n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
-        if (n == -EAGAIN || n == -EINTR)
+        /* After SHUT_RD the kernel says 0 whenever nothing is there; the frames still come. */
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return;
         if (n > 0) {
             c->krx += (uint64_t)n;
@@ -185,13 +196,13 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case RX_gS:
         case RX_f2:
             if (rx->end != 1)
-                return rx->end;
+                return take_end(rx);
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S)
                 return kernel_read(c, fd, v, cnt, rx->S - at, flags);
             if (rx_switch(c, fd) == 0)
-                return -EAGAIN;
+                return rx->shut ? 0 : -EAGAIN;
             continue;
         case RX_r:
         case RX_q2:
@@ -205,7 +216,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                     return n;
             }
             if (rx->end != 1)
-                return rx->end;
+                return take_end(rx);
             if (atomic_load(&c->anchor_news)) {
                 rx_anchor(c, fd);
                 continue;
@@ -221,7 +232,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 return rx_broken(c, "bytes that had arrived are not in the ring any more");
             skip(c, fd);
             if (rx->end != 1)
-                return rx->end;
+                return take_end(rx);
             if (rx->skip > 0)
                 return rx->shut ? 0 : -EAGAIN;
             if (at == rx->E || rx->handed) {
@@ -229,9 +240,9 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 continue;
             }
             n = kernel_read(c, fd, v, cnt, rx->E - at, flags);
-            if (n == 0) {
+            if (n == 0 && !rx->shut) {
                 rx->end = -ECONNRESET;
-                return rx->end;
+                return take_end(rx);
             }
             if (n > 0 && c->s.pub->rx == rx->E)
                 rx_caught_up(c);
@@ -261,7 +272,7 @@ int rx_readable(struct fb_conn *c, int fd)
                 return 1;
             if (atomic_load(&c->s.rx_in))
                 return 0;
-            if (at == rx->S) {
+            if (at >= rx->S) {
                 if (rx_switch(c, fd) == 0)
                     return 0;
                 continue;
@@ -322,7 +333,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
             case RX_gS:
                 if (at < rx->S)
                     take = rx->S - at < have ? (size_t)(rx->S - at) : have;
-                else if ((uint8_t)*p != rx->c)
+                else if ((uint8_t)*p != rx->c || at > rx->S)
                     rx_to(c, RE_NOTC);
                 else
                     frame = true;
@@ -343,7 +354,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
                 size_t want = FB_FRAME - rx->frame_at;
 
                 if (rx->end != 1)
-                    return out ? (ssize_t)out : rx->end;
+                    return out ? (ssize_t)out : take_end(rx);
                 if (take > want)
                     take = want;
                 memcpy((char *)&rx->frame + rx->frame_at, p, take);
@@ -381,7 +392,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     if (rx->state == RX_sk && c->s.pub->rx == rx->E && rx->skip == 0)
         rx_caught_up(c);
     if (out == 0)
-        return rx->end != 1 ? rx->end : FB_RETRY;
+        return rx->end != 1 ? take_end(rx) : FB_RETRY;
     return (ssize_t)out;
 }
 

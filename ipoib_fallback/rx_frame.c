@@ -85,6 +85,8 @@ static int take_switch(struct fb_conn *c)
             conn_todo_tx(c, TODO_FAIL);
     }
     link_watch(c);
+    if (conn_flag(c, CF_PINNED)) /* since the announcement */
+        rx_freeze(c, c->s.pub->reason);
     return 0;
 }
 
@@ -117,7 +119,7 @@ static int take_resume(struct fb_conn *c)
              (unsigned long long)at);
     rx_to(c, RE_WHOLE);
     if (rx->peer_closed)
-        atomic_fetch_or(&c->flags, CF_PINNED);
+        atomic_fetch_or(&c->flags, CF_PINNED | CF_PEER_CLOSED);
     conn_todo_tx(c, TODO_PEER);
     return 0;
 }
@@ -139,28 +141,29 @@ int rx_switch(struct fb_conn *c, int fd)
         struct iovec v = {&b, 1};
         ssize_t n = fb_io.recv(fd, &v, 1, 1, MSG_PEEK | MSG_DONTWAIT);
 
-        if (n == -EAGAIN || n == -EINTR)
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return 0;
         if (n <= 0) {
             rx->end = (int)n;
             return 1;
         }
-        if (b != rx->c) {
+        /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
+        if (b != rx->c || c->s.pub->rx > rx->S) {
             rx_to(c, RE_NOTC);
             return 1;
         }
-        /* Threads that went to sleep in the kernel before the guard are woken by these very bytes:
-         * they stay in the queue until each of them has been awake (HARD-CASES 1). */
-        if (atomic_load(&c->peekers) || !sleepers_gone(c)) {
-            link_watch(c);
-            return 0;
-        }
+    }
+    /* Threads that went to sleep in the kernel before the guard, or in f2, are woken by these very
+     * bytes: they stay in the queue until each of them has been awake (HARD-CASES 1). */
+    if (atomic_load(&c->peekers) || !sleepers_gone(c)) {
+        link_watch(c);
+        return 0;
     }
     for (;;) {
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
         ssize_t n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
 
-        if (n == -EAGAIN || n == -EINTR)
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return 0;
         if (n <= 0) {
             /* Nothing beyond S was accepted by a sender that did not finish the frame. */
@@ -197,7 +200,7 @@ int rx_guard(struct fb_conn *c)
     atomic_store(&c->s.rx_gate, 1);
     in = atomic_load(&c->s.rx_in);
     if (in > 1 || atomic_load(&c->s.rx_odd) || !sleepers_collect(c) ||
-        (in == 1 && c->rx.must_see_n > 0)) {
+        (in == 1 && (c->rx.must_see_n > 0 || atomic_load(&c->peekers)))) {
         reason = RSN_GUARD_REFUSED;
     } else if (!fb_io.counters(c->fd, &sent, &received)) {
         reason = RSN_NOT_ESTABLISHED;
@@ -226,8 +229,10 @@ void rx_serve(struct fb_conn *c)
         uint8_t first;
 
         fb_lock(&c->ctl_lock);
-        ann = c->mail.ann;
-        c->mail.ann = false;
+        /* Who is not proved may not ask for anything; proved() serves what came too early. */
+        ann = c->mail.ann && conn_flag(c, CF_PROVED);
+        if (ann)
+            c->mail.ann = false;
         S = c->mail.ann_S;
         m.att = c->mail.ann_att;
         first = c->mail.ann_c;
@@ -237,7 +242,7 @@ void rx_serve(struct fb_conn *c)
 
             if (rx->state == RX_t)
                 reason = rx_guard(c);
-            else if (rx->state == RX_gS)
+            else if (rx->state == RX_gS && !conn_flag(c, CF_PINNED | CF_CLOSED))
                 reason = 0;
             if (reason == 0 && c->s.pub->rx > S)
                 reason = RSN_PEER_PROTOCOL;
@@ -289,7 +294,13 @@ void rx_unlock(struct fb_conn *c)
     for (;;) {
         fb_unlock(&c->rx.lock);
         if (atomic_load(&c->rx_todo) == 0 || !fb_trylock(&c->rx.lock))
-            return;
+            break;
         rx_serve(c);
+    }
+    /* What was found may concern the other half, whose thread may sleep. A caller that holds the tx
+     * lock serves it when it unlocks. */
+    if (atomic_load(&c->tx_todo) && fb_trylock(&c->tx.lock)) {
+        tx_serve(c);
+        tx_unlock(c);
     }
 }
