@@ -192,7 +192,7 @@ static void ask_shm(struct fb_conn *c)
 
 static void attempt(struct fb_conn *c)
 {
-    if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED))
+    if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->tx.fin)
         return;
     if (c->tx.state != TX_T || c->rx.state != RX_t) {
         /* Still on the way back from the last rail; an owed frame goes with the next bytes. */
@@ -216,6 +216,8 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
         return RSN_NOT_MINE;
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
+    else if (c->tx.fin)
+        reason = RSN_ENDING;
     else if (!conn_flag(c, CF_ASKED) || c->rail || c->rdv != RDV_NONE || c->tx.state != TX_T ||
              c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
