@@ -71,7 +71,7 @@ void fb_close(struct fb_stream *s, int fd)
         return;
     }
     conn_set(c, CF_CLOSED);
-    if (!conn_flag(c, CF_ASKED) || (conn_flag(c, CF_PINNED) && !conn_flag(c, CF_LINKED)))
+    if (!conn_flag(c, CF_LINKED) && (!conn_flag(c, CF_ASKED) || conn_flag(c, CF_PINNED)))
         return;
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);

@@ -67,7 +67,11 @@ static void retry_timer(void *arg)
     struct fb_conn *c = arg;
 
     link_timer_fired(c);
-    attempt(c);
+    /* An idle stream does not ask again and again; its next call does. */
+    if (c->s.ready_at == c->rdv_calls)
+        atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
+    else
+        attempt(c);
     fb_put(&c->s);
 }
 
@@ -109,6 +113,7 @@ void rdv_again(struct fb_conn *c, int reason)
         c->holds++;
     }
     atomic_fetch_add(&c->s.pub->retries, 1);
+    c->rdv_calls = c->s.ready_at;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
 }
 

@@ -5,6 +5,9 @@
  */
 #include "ipoib_fallback/stream.h"
 
+#include "rsock/loop.h"
+#include "rsock/shard.h"
+
 #define IN_BITS (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
 
@@ -123,14 +126,26 @@ short fb_arm(struct fb_stream *s, int fd, short events)
             want |= RSK_FAIL;
         rsk_rail_put(rail);
         /* The usual case by far: the ring is empty (or full) and the anchor silent. */
-        if (!want && c->rx.state == RX_r && (!(events & OUT_BITS) || c->tx.state == TX_R) &&
+        if (!want && c->rx.state == RX_r && c->rx.end == 1 && (!(events & OUT_BITS) || c->tx.state == TX_R) &&
             !atomic_load(&c->anchor_news) && !atomic_load(&c->anchor_bits))
             return 0;
     }
     return fb_ready(s, fd, events);
 }
 
+static void drop_shard(void *arg)
+{
+    rsk_shard_put(arg);
+}
+
 void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
 {
-    atomic_store(&conn_of(s)->prefer, shard);
+    struct rsk_shard *old;
+
+    if (shard)
+        rsk_shard_get(shard);
+    old = atomic_exchange(&conn_of(s)->prefer, shard);
+    /* Dropped where it is used: the progress thread may have just read it. */
+    if (old && rsk_loop_post(drop_shard, old) < 0)
+        rsk_shard_put(old);
 }

@@ -75,5 +75,6 @@ void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
 void fb_after_fork_child(void)
 {
     fb_registry_forget();
+    sleepers_forget();
     fb_pub_forget();
 }

@@ -26,6 +26,8 @@ struct block {
 
 static struct block *_Atomic blocks; /* only ever added to */
 static __thread struct fb_sleeper *mine;
+/* A signal handler may poll while this thread is in here with its record's lock. */
+static __thread volatile bool busy;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -70,6 +72,8 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
 {
     struct fb_sleeper *s = mine;
 
+    if (busy)
+        return NULL;
     if (!s) {
         s = mine = claim();
         if (!s)
@@ -78,6 +82,7 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     /* A signal handler that polls while this thread sleeps in an outer poll: the outer record stays. */
     if (atomic_load_explicit(&s->seq, memory_order_relaxed) & 1)
         return NULL;
+    busy = true;
     fb_lock(&s->lock);
     s->pfd = pfd;
     s->n = n;
@@ -86,6 +91,7 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     s->nfds = nfds;
     atomic_fetch_add(&s->seq, 1); /* full fence: before the caller's test for rails (sleepers_collect) */
     fb_unlock(&s->lock);
+    busy = false;
     return s;
 }
 
@@ -103,9 +109,18 @@ void fb_sleeper_end(struct fb_sleeper *s)
 {
     if (!s)
         return;
+    busy = true;
     fb_lock(&s->lock);
     atomic_fetch_add(&s->seq, 1);
     fb_unlock(&s->lock);
+    busy = false;
+}
+
+void sleepers_forget(void)
+{
+    atomic_store(&blocks, NULL);
+    mine = NULL;
+    busy = false;
 }
 
 static bool ours(struct fb_conn *c, int fd)

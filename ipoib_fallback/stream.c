@@ -20,7 +20,7 @@
 
 static struct fb_lock registry;
 static struct fb_conn *_Atomic chunks[CHUNKS];
-static uint32_t used_slots; /* ever used: slots below are valid */
+static _Atomic uint32_t used_slots; /* ever used: slots below are valid */
 static uint32_t free_head = UINT32_MAX; /* list through epoch of free slots */
 
 static struct fb_conn *conn_at(uint32_t slot)
@@ -175,6 +175,7 @@ void fb_put(struct fb_stream *s)
 
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    fb_prefer_shard(s, NULL);
     fb_pub_closed(s->pub);
     atomic_fetch_add(&s->pub->gen, 1);
     fb_lock(&registry);
@@ -236,14 +237,18 @@ static uint64_t timeout_of(int fd, int name)
 
 void conn_settings(struct fb_conn *c)
 {
-    int flags, low = 1;
+    int flags, again, low = 1;
     socklen_t len = sizeof(low);
 
     if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
         return;
-    flags = sys_fcntl(c->fd, F_GETFL, 0);
-    if (flags >= 0)
+    /* Until it has not changed meanwhile: fcntl may have told us before we wrote what was. */
+    for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
         c->s.nonblock = (flags & O_NONBLOCK) != 0;
+        again = sys_fcntl(c->fd, F_GETFL, 0);
+        if (again == flags)
+            break;
+    }
     c->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO);
     c->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO);
     if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)

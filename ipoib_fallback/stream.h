@@ -51,7 +51,7 @@ struct fb_rx {
     bool on_rail;  /* this rail's receiver half was started */
     bool peer_closed; /* the peer's CLOSED was seen */
     uint16_t why;
-    int end;       /* 1: none; 0: end of stream after V; < 0: that error after V */
+    _Atomic int end; /* 1: none; 0: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
@@ -98,7 +98,7 @@ struct fb_conn {
 
     /* From here on only used once a rail is wanted. */
     struct rsk_rail *_Atomic rail; /* set and cleared with tx, rx, ctl and watchers held */
-    struct rsk_shard *_Atomic prefer;
+    struct rsk_shard *_Atomic prefer; /* referenced */
     struct fb_lock ctl_lock;
     struct fb_mail mail;
     _Atomic uint32_t tx_todo, rx_todo;
@@ -124,6 +124,7 @@ struct fb_conn {
     enum fb_rdv rdv;
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
+    uint64_t rdv_calls; /* s.ready_at at the last attempt */
     int end_reason; /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;
@@ -266,6 +267,7 @@ void rx_freeze(struct fb_conn *, int reason);
  * POLLIN, or there are too many. Fills rx.must_see. */
 bool sleepers_collect(struct fb_conn *);
 bool sleepers_gone(struct fb_conn *);
+void sleepers_forget(void); /* forked child: those threads are not there */
 
 /* ---- rdv.c, link.c: progress thread ---- */
 
