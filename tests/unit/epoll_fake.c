@@ -277,7 +277,7 @@ short fb_ready(struct fb_stream *s, int fd, short events)
 
     atomic_fetch_add(&f->readies, 1);
     r = rail_ready(f, events);
-    if (sys_ppoll(&p, 1, &zero, NULL) > 0)
+    if (!f->deaf && sys_ppoll(&p, 1, &zero, NULL) > 0)
         r |= p.revents;
     if (atomic_load(&f->hup))
         r |= (short)((events & (POLLRDHUP | IN_BITS)) | POLLHUP);

@@ -21,6 +21,7 @@ struct fake {
     _Atomic int arms, readies;
     struct rsk_shard *_Atomic shard; /* preferred; used for its news while on the rail */
     bool by_thread; /* news comes from the caller of fake_arrive, not over the shard */
+    bool deaf;      /* fb_ready does not ask the kernel: what it reports is denied */
     pthread_mutex_t lock;
     struct fb_watcher *watchers;
     struct fake *_Atomic dirty_next;
