@@ -103,10 +103,10 @@ static void settle(struct vb_rail *r)
             vb_rail_fail(r, RSN_RAIL_FAILED);
         else
             atomic_fetch_add(&r->reposted, n);
-        if (atomic_load_explicit(&r->reposted, memory_order_relaxed) -
-                atomic_load_explicit(&r->pub_messages, memory_order_relaxed) >=
-            VB_MESSAGES / 4)
-            atomic_fetch_or(&r->due, VB_DUE_CREDIT);
+        n = (unsigned)(atomic_load_explicit(&r->reposted, memory_order_relaxed) -
+                       atomic_load_explicit(&r->pub_messages, memory_order_relaxed));
+        if (n >= VB_MESSAGES / 4)
+            atomic_fetch_or(&r->due, n < VB_MESSAGES / 2 ? VB_DUE_SOON : VB_DUE_CREDIT);
     }
     vb_due(r, 0);
     if (news)
@@ -194,6 +194,8 @@ static int drain_once(struct vb_part *p, int *rails)
             if (n <= 0)
                 break;
             found += n;
+            if (n < BATCH)
+                round = ROUNDS; /* that was all */
             for (int k = 0; k < n; k++) {
                 r = rail_of(p, wc[k].wr_id);
                 if (!r)
@@ -239,14 +241,15 @@ static int part_drain(struct rsk_shard_part *base)
 
 /* ---- arming */
 
-/* The part's lock and the count keep vb_part_close from ending a CQ under our hands. */
+/* Arming is a system call on some devices, so it does not hold up who polls; the count keeps
+ * vb_part_close from ending a CQ under our hands. */
 void vb_arm_cq(struct vb_part *p, struct vb_cq *c)
 {
     atomic_store(&p->event_due, true);
-    vb_lock(&p->lock);
-    if (atomic_load_explicit(&p->n_cq, memory_order_acquire))
+    atomic_fetch_add(&p->armers, 1);
+    if (atomic_load(&p->n_cq))
         ibv_req_notify_cq(c->cq, 0);
-    vb_unlock(&p->lock);
+    atomic_fetch_sub(&p->armers, 1);
 }
 
 bool vb_part_peek(struct vb_part *p)
@@ -271,10 +274,10 @@ bool vb_part_peek(struct vb_part *p)
 bool vb_part_arm(struct vb_part *p)
 {
     atomic_store(&p->event_due, true);
-    vb_lock(&p->lock);
-    for (unsigned i = 0; i < atomic_load_explicit(&p->n_cq, memory_order_acquire); i++)
+    atomic_fetch_add(&p->armers, 1);
+    for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
         ibv_req_notify_cq(p->cq[i]->cq, 0);
-    vb_unlock(&p->lock);
+    atomic_fetch_sub(&p->armers, 1);
     return vb_part_peek(p);
 }
 
@@ -341,7 +344,9 @@ void vb_part_close(struct vb_part *p)
     if (shard)
         rsk_shard_lock(shard);
     n = atomic_exchange(&p->n_cq, 0);
-    vb_lock(&p->lock); /* an arm that saw the old number has left */
+    while (atomic_load(&p->armers))
+        sys_yield();
+    vb_lock(&p->lock); /* a peek that saw the old number has left */
     vb_unlock(&p->lock);
     for (unsigned i = 0; i < n; i++) {
         vdl.destroy_cq(p->cq[i]->cq);

@@ -253,7 +253,7 @@ static unsigned long hex(const char **s)
  * its death. Nothing in a child may use them. */
 static void unmap_queues(void)
 {
-    char buf[4096], *line = NULL;
+    char buf[4096] = {0}, *line = NULL;
     size_t have = 0;
     int fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 

@@ -58,6 +58,11 @@ static inline void vb_lock(struct vb_lock *l)
     }
 }
 
+static inline bool vb_trylock(struct vb_lock *l)
+{
+    return atomic_exchange(&l->held, 1) == 0;
+}
+
 static inline void vb_unlock(struct vb_lock *l)
 {
     atomic_store_explicit(&l->held, 0, memory_order_release);
@@ -98,9 +103,11 @@ struct vb_part {
     struct vb_lock lock;
     _Atomic unsigned n_cq;
     struct vb_cq *cq[VB_MAX_CQ];
-    _Atomic bool event_due; /* a CQ was armed since the channel was last read empty */
+    _Atomic unsigned armers; /* threads that use the CQs without the lock */
+    _Atomic bool event_due;  /* a CQ was armed since the channel was last read empty */
     /* verbs_mind.c */
     _Atomic bool minding;      /* its timer runs; when not, every CQ is armed */
+    _Atomic bool due_wanted;   /* a rail of it has something due that could not be posted */
     _Atomic bool mind_wanted;  /* set with a kick by a drain that consumed the arming */
     _Atomic uint32_t drains;   /* by threads other than the progress thread */
     _Atomic uint32_t sleepers; /* rails with futex wants: nobody else drains for them */
@@ -125,6 +132,8 @@ enum { /* vb_rail.due */
        VB_DUE_WAKE_MESSAGES = 4,
        VB_DUE_WAIT_BYTES = 8,
        VB_DUE_WAIT_MESSAGES = 16,
+       VB_DUE_AGAIN = 32, /* somebody found the lock taken */
+       VB_DUE_SOON = 64,  /* credit that goes with the next data, and need not go by itself yet */
 };
 
 struct vb_rail {
@@ -139,6 +148,7 @@ struct vb_rail {
 
     /* ---- sender: tx lock of the layer above, unless it says otherwise */
     _Atomic uint64_t tx, posted, freed;
+    uint64_t tx_base;   /* S of the last tx_start */
     uint64_t tx_window; /* bytes kept at most */
     uint32_t max_message;
     _Atomic bool tx_on, open, stopped;
@@ -295,6 +305,8 @@ void vb_tell(struct vb_rail *, unsigned news);
 
 void vb_mind_start(struct vb_part *); /* progress thread */
 void vb_mind_end(struct vb_part *);
+/* Something that is due could not be posted: tries it again after a while. Any thread. */
+void vb_mind_due(struct vb_part *);
 /* Asks the progress thread to look at what the flags of parts and rails say. Any thread. */
 void vb_kick(void);
 int vb_kick_open(void);

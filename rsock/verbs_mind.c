@@ -47,16 +47,43 @@ static void push_unposted(struct vb_part *p)
     }
 }
 
+/* Credit that the peer gave back by a plain write: nothing tells of it. True: still some due. */
+static bool retry_due(struct vb_part *p)
+{
+    bool left = false;
+
+    if (!atomic_exchange(&p->due_wanted, false))
+        return false;
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r || r->part != p || !(atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON))
+            continue;
+        vb_due(r, 0);
+        left |= (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
+    }
+    /* Not by vb_mind_due, which would kick this thread. */
+    atomic_store(&p->due_wanted, left);
+    return left;
+}
+
+void vb_mind_due(struct vb_part *p)
+{
+    if (!atomic_exchange(&p->due_wanted, true))
+        vb_kick();
+}
+
 static void on_timer(void *arg)
 {
     struct vb_part *p = arg;
     uint32_t drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
-    bool found;
+    bool found, left;
 
     p->timer = NULL;
     vb_lock(&p->life);
     if (!p->shard || !p->channel)
         goto out;
+    left = retry_due(p);
     if (drains != p->seen_drains) {
         p->seen_drains = drains;
         again(p, LOOK_NS);
@@ -68,7 +95,7 @@ static void on_timer(void *arg)
     push_unposted(p);
     if (vb_part_arm(p))
         again(p, 0);
-    else if (found)
+    else if (found || left)
         again(p, LOOK_NS);
 out:
     vb_unlock(&p->life);
@@ -132,9 +159,12 @@ static void on_kick(void *arg, uint32_t events)
         if (r->state != VB_UP)
             vb_setup_step(r);
     }
-    for (struct vb_part *p = vb_parts; p; p = p->next)
+    for (struct vb_part *p = vb_parts; p; p = p->next) {
+        if (atomic_load(&p->due_wanted) && p->channel)
+            again(p, SOON_NS);
         if (atomic_exchange(&p->mind_wanted, false))
             vb_mind_start(p);
+    }
 }
 
 int vb_kick_open(void)

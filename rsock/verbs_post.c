@@ -7,7 +7,7 @@
  * credit, and it is never exceeded: a receiver that is not ready (RNR) would hold the queue for
  * as long as its min_rnr_timer says. Of the credit the last few are kept back, in this order:
  *
- *   DATA leaves 4, CTRL leaves 3, WAIT leaves 1, WAKE takes the last
+ *   DATA leaves 8, CTRL leaves 6, WAIT leaves 1, WAKE takes the last
  *
  * so a sender without credit can always say so, and a receiver can always answer. The credit
  * block itself travels by a plain WRITE that takes no credit, or with WAKE and WAIT.
@@ -17,9 +17,10 @@
 #include <string.h>
 
 #include "config/reason.h"
+#include "rsock/fence.h"
 #include "rsock/verbs_int.h"
 
-enum { LEAVE_DATA = 4, LEAVE_CTRL = 3, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
+enum { LEAVE_DATA = 8, LEAVE_CTRL = 6, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
 
 static uint64_t load_word(const uint64_t *p)
 {
@@ -118,12 +119,10 @@ static void with_imm(struct vb_rail *r, struct ibv_send_wr *wr, uint32_t imm)
     r->sent++;
 }
 
-/* Writes what we have consumed into the peer's credit block; with an immediate unless 0. */
-static int publish(struct vb_rail *r, uint32_t imm)
+/* A write of what we have consumed into the peer's credit block. */
+static void fill_credit(struct vb_rail *r, struct ibv_send_wr *wr, struct ibv_sge *sge)
 {
     struct vb_credit *c = &r->credit_out[r->sq_posted % VB_CREDIT_OUT];
-    struct ibv_send_wr wr;
-    struct ibv_sge sge;
 
     /* seq_cst: pairs with vb_rx_consume, which stores consumed and then looks at peer_needs. */
     c->consumed = atomic_load(&r->consumed);
@@ -133,7 +132,16 @@ static int publish(struct vb_rail *r, uint32_t imm)
     atomic_store_explicit(&r->pub_consumed, c->consumed, memory_order_relaxed);
     atomic_store_explicit(&r->pub_messages, c->messages, memory_order_relaxed);
     atomic_store_explicit(&r->pub_control, c->control, memory_order_relaxed);
-    fill(r, &wr, &sge, c, sizeof *c, r->r_credit);
+    fill(r, wr, sge, c, sizeof *c, r->r_credit);
+}
+
+/* The same at once; with an immediate unless 0. */
+static int publish(struct vb_rail *r, uint32_t imm)
+{
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+
+    fill_credit(r, &wr, &sge);
     if (imm)
         with_imm(r, &wr, imm);
     return post(r, &wr, 1);
@@ -197,8 +205,8 @@ static int post_data(struct vb_rail *r, uint64_t pos, uint32_t n)
 {
     uint32_t size = r->base.tx_size, off = (uint32_t)(pos & (size - 1));
     uint32_t first = n <= size - off ? n : size - off;
-    struct ibv_send_wr wr[2];
-    struct ibv_sge sge[2];
+    struct ibv_send_wr wr[3];
+    struct ibv_sge sge[3];
     unsigned k = 0;
 
     if (!can_post(r))
@@ -209,7 +217,7 @@ static int post_data(struct vb_rail *r, uint64_t pos, uint32_t n)
         if (!have_message(r, LEAVE_DATA))
             return -ENOBUFS;
     }
-    if (!have_slots(r, first < n ? 2 : 1, VB_SQ_RESERVE))
+    if (!have_slots(r, first < n ? 3 : 2, VB_SQ_RESERVE))
         return -EAGAIN;
     fill(r, &wr[k], &sge[k], r->staging + off, first, r->r_ring + off);
     k++;
@@ -219,25 +227,55 @@ static int post_data(struct vb_rail *r, uint64_t pos, uint32_t n)
     }
     with_imm(r, &wr[k - 1], VB_IMM(VB_DATA, r->data_sent & VB_SEQ, n));
     r->data_sent++;
+    /* Behind the data, so that it does not delay them, and in one post. */
+    if (atomic_load_explicit(&r->due, memory_order_relaxed) & VB_DUE_SOON) {
+        atomic_fetch_and(&r->due, ~(unsigned)(VB_DUE_SOON | VB_DUE_CREDIT));
+        fill_credit(r, &wr[k], &sge[k]);
+        k++;
+    }
     return post(r, wr, k);
 }
 
 /* ---- for the other parts */
 
+/*
+ * Never waits for the lock: a post can take long (rxe sends and receives inside it), and the
+ * drain would stand still. Who does not get it leaves AGAIN for the holder. Pairs: we set
+ * AGAIN, then try the lock once more; the holder opens the lock, fences, then looks at due.
+ */
 void vb_due(struct vb_rail *r, unsigned due)
 {
     int reason = 0;
 
     if (due)
         atomic_fetch_or(&r->due, due);
-    else if (!atomic_load_explicit(&r->due, memory_order_relaxed))
+    else if (!(atomic_load_explicit(&r->due, memory_order_relaxed) & ~(unsigned)VB_DUE_SOON))
         return;
-    vb_lock(&r->lock);
-    if (can_post(r))
-        reason = post_due(r);
-    vb_unlock(&r->lock);
+    do {
+        if (!vb_trylock(&r->lock)) {
+            atomic_fetch_or(&r->due, VB_DUE_AGAIN);
+            if (!vb_trylock(&r->lock))
+                return;
+        }
+        if (can_post(r))
+            reason = post_due(r);
+        else
+            atomic_store(&r->due, 0);
+        vb_unlock(&r->lock);
+        rsk_fence();
+    } while (!reason && atomic_load_explicit(&r->due, memory_order_relaxed) & VB_DUE_AGAIN);
     if (reason)
         vb_rail_fail(r, reason);
+    else if (atomic_load_explicit(&r->due, memory_order_relaxed) & ~(unsigned)VB_DUE_SOON)
+        vb_mind_due(r->part); /* credit may come back silently */
+}
+
+static void unlock(struct vb_rail *r)
+{
+    vb_unlock(&r->lock);
+    rsk_fence();
+    if (atomic_load_explicit(&r->due, memory_order_relaxed))
+        vb_due(r, 0);
 }
 
 int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
@@ -254,21 +292,27 @@ int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
         wr.send_flags = IBV_SEND_INLINE;
     if (can_post(r))
         err = post(r, &wr, 1);
-    vb_unlock(&r->lock);
+    unlock(r);
     return err;
 }
 
 /* ---- operations: the sender half */
 
+/* Again after a tx_stop: whatever the credit block still says of before is below S. */
 void vb_tx_start(struct rsk_rail *rail, uint64_t S)
 {
     struct vb_rail *r = vb_of(rail);
 
     r->tx_window =
         rail->tx_limit && rail->tx_limit < rail->tx_size ? rail->tx_limit : rail->tx_size;
+    r->tx_base = S;
+    atomic_store_explicit(&r->open, false, memory_order_relaxed);
     atomic_store_explicit(&r->tx, S, memory_order_relaxed);
     atomic_store_explicit(&r->posted, S, memory_order_relaxed);
     atomic_store_explicit(&r->freed, S, memory_order_relaxed);
+    /* An old WAIT that nobody answered must not stand for a new one. */
+    atomic_fetch_and(&r->waiting, ~(unsigned)VB_NEED_BYTES);
+    atomic_store_explicit(&r->stopped, false, memory_order_relaxed);
     atomic_store_explicit(&r->tx_on, true, memory_order_release);
 }
 
@@ -290,10 +334,13 @@ uint64_t vb_tx_freed(struct rsk_rail *rail)
     uint64_t word = load_word(&r->credit_in->consumed);
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
 
-    if (word == freed || word == 0 || !atomic_load_explicit(&r->tx_on, memory_order_relaxed))
+    if (word == freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed) ||
+        word < r->tx_base)
         return freed;
     if (word < freed || word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
-        vb_rail_fail(r, RSN_PEER_PROTOCOL);
+        /* After a stop the receiver may already be where the next start will be. */
+        if (!atomic_load_explicit(&r->stopped, memory_order_relaxed))
+            vb_rail_fail(r, RSN_PEER_PROTOCOL);
         return freed;
     }
     atomic_store_explicit(&r->freed, word, memory_order_relaxed);
@@ -342,7 +389,7 @@ ssize_t vb_tx_push(struct rsk_rail *rail)
 
         vb_lock(&r->lock);
         err = post_data(r, posted, n);
-        vb_unlock(&r->lock);
+        unlock(r);
         if (err)
             break;
         posted += n;
@@ -420,7 +467,7 @@ int vb_ctl_send(struct rsk_rail *rail, const struct rsk_msg *m)
             err = post(r, &wr, 1);
         }
     }
-    vb_unlock(&r->lock);
+    unlock(r);
     if (due)
         vb_due(r, due);
     if (err == -EPIPE || err == -EPROTO) {

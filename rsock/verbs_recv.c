@@ -14,8 +14,11 @@ void vb_rx_start(struct rsk_rail *rail, uint64_t S)
 {
     struct vb_rail *r = vb_of(rail);
 
-    atomic_store(&r->arrived, S);
+    /* consumed first: a drain that finds V moved finds room for it. Data that was sent before the
+     * sender stopped has long been counted: control messages follow it on the same queue pair. */
     atomic_store(&r->consumed, S);
+    atomic_store(&r->arrived, S);
+    atomic_store(&r->peer_needs, 0);
     atomic_store_explicit(&r->pub_consumed, S, memory_order_relaxed);
     atomic_store_explicit(&r->rx_on, true, memory_order_release);
 }

@@ -19,7 +19,7 @@ struct dirent64 {
 /* Whether the kernel shows any RDMA device. */
 static bool any_device(void)
 {
-    _Alignas(8) char buf[1024];
+    _Alignas(8) char buf[1024] = {0};
     int fd = sys_open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     bool any = false;
     long n;
@@ -105,13 +105,17 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
     /* The CQ of this rail tells the progress thread, which drains for futex sleepers; RSK_BY_SHARD
      * is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it. */
     while (!bits) {
-        if (how & RSK_BY_FUTEX && r->cq)
-            vb_arm_cq(r->part, r->cq);
+        struct vb_cq *c = r->cq;
+
+        if (how & RSK_BY_FUTEX && c)
+            vb_arm_cq(r->part, c);
         if (!vb_part_peek(r->part)) {
             bits = vb_look(r) & (events | RSK_FAIL);
             break;
         }
-        rsk_shard_drain(rail->shard);
+        /* Somebody else is draining, and may have lost the CPU: let it. */
+        if (!rsk_shard_drain(rail->shard))
+            sys_yield();
         bits = vb_look(r) & (events | RSK_FAIL);
     }
     if (bits && how & RSK_BY_FUTEX)
@@ -126,6 +130,7 @@ static void kill_rail(struct rsk_rail *rail, int reason)
 
 const struct rsk_wire rsk_verbs_wire = {
     .name = "verbs",
+    .path = 2,
     .usable = usable,
     .listen = vb_listen,
     .connect = vb_connect,
