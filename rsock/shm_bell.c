@@ -112,7 +112,8 @@ static int drain_word(struct shm_bell *b, uint32_t w)
             atomic_load_explicit(&rails[__builtin_ctzll(bits)], memory_order_acquire);
         unsigned events = r ? r->wire->poll(r) : 0;
 
-        if (!events || !r->notify)
+        /* Also when nothing holds: the ring has used up a wish to be told, which must be renewed. */
+        if (!r || !r->notify)
             continue;
         r->notify(r, events);
         n++;

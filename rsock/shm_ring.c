@@ -165,9 +165,10 @@ int shm_tx_open(struct rsk_rail *rail)
     /* Nothing is outstanding, so it fits; the second mapping takes what passes the end. */
     memcpy(r->out_data + (r->tx_base & (rail->tx_size - 1)), r->staging, n);
     atomic_store_explicit(&r->tx_open, true, memory_order_release);
+    if (!n)
+        return 0; /* ringing for nothing would use up the receiver's wish to be told */
     publish(r, tx);
-    if (n)
-        SYS6(SYS_madvise, r->staging, rail->tx_size, MADV_DONTNEED, 0, 0, 0);
+    SYS6(SYS_madvise, r->staging, rail->tx_size, MADV_DONTNEED, 0, 0, 0);
     return 0;
 }
 
