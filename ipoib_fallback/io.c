@@ -58,25 +58,31 @@ static int anchor_inq(int fd)
 
 /* bytes_acked counts SYN and FIN, bytes_received counts FIN: hence bytes_sent less retransmissions
  * plus what was not sent yet, and only while ESTABLISHED (DESIGN 5). The unread bytes are asked for
- * between two snapshots that must agree, else the stream is in motion. */
+ * between two snapshots that must agree; a stream in fast motion takes a few attempts. */
 static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
 {
-    struct tcp_info a, b;
-    socklen_t len = sizeof(a);
-    int unread;
+    struct tcp_info ti;
+    uint64_t before = UINT64_MAX; /* bytes received */
+    int unread = 0;
 
-    memset(&a, 0, sizeof(a));
-    memset(&b, 0, sizeof(b));
-    if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &a, &len) < 0 || a.tcpi_state != TCPS_ESTABLISHED)
-        return false;
-    unread = anchor_inq(fd);
-    len = sizeof(b);
-    if (unread < 0 || sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &b, &len) < 0 ||
-        b.tcpi_state != TCPS_ESTABLISHED || a.tcpi_bytes_received != b.tcpi_bytes_received)
-        return false;
-    *sent = b.tcpi_bytes_sent - b.tcpi_bytes_retrans + b.tcpi_notsent_bytes;
-    *received = b.tcpi_bytes_received - (unsigned long long)unread;
-    return true;
+    memset(&ti, 0, sizeof(ti));
+    for (int i = 0; i < 8; i++) {
+        socklen_t len = sizeof(ti);
+
+        if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 ||
+            ti.tcpi_state != TCPS_ESTABLISHED)
+            return false;
+        if (ti.tcpi_bytes_received == before) {
+            *sent = ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes;
+            *received = before - (uint64_t)unread;
+            return true;
+        }
+        before = ti.tcpi_bytes_received;
+        unread = anchor_inq(fd);
+        if (unread < 0)
+            return false;
+    }
+    return false;
 }
 
 static bool anchor_nodelay(int fd, bool on)

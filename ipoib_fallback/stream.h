@@ -22,7 +22,7 @@ struct fb_tx {
     uint8_t c;           /* announced first byte of SWITCH */
     uint8_t frame_at;    /* bytes of frame that TCP has taken */
     uint8_t frame_flags; /* for RESUME */
-    bool want;           /* the peer is proved: the next send may try to board */
+    _Atomic bool want;   /* the peer is proved: the next send may try to board */
     bool echoed;         /* ECHO has come: the rail is open */
     bool owed;           /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;          /* leave as soon as the frame is whole */
@@ -34,7 +34,7 @@ struct fb_tx {
     int err;             /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;
     uint64_t S, F, E, cur;
-    uint64_t not_before; /* monotonic ns: no attempt earlier */
+    _Atomic uint64_t not_before; /* monotonic ns: no attempt earlier */
     uint8_t X[16];
     struct fb_frame frame;
 };
