@@ -68,13 +68,21 @@ bool pl_is_owner(void)
 
 /* ---- fork ---- */
 
+/* What the child will hold, too: streams leave and stay on TCP; an epoll instance would give its events
+ * to whichever process asks first, so its members stay on TCP as well (HARD-CASES 5). */
+static void leave_for_child(void)
+{
+    fb_leave_all(RSN_FORKED, true);
+    pl_epoll_cross_all();
+}
+
 static pid_t forking(pid_t (*real)(void))
 {
     pid_t pid;
 
     if (!pl_is_owner())
         return real();
-    fb_leave_all(RSN_FORKED, true);
+    leave_for_child();
     pid = real();
     if (pid == 0)
         pl_child();
@@ -100,7 +108,7 @@ PL_EXPORT int daemon(int nochdir, int noclose)
 {
     pl_ready();
     if (pl_is_owner())
-        fb_leave_all(RSN_FORKED, true);
+        leave_for_child();
     return pl_real.daemon(nochdir, noclose);
 }
 
@@ -110,7 +118,7 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
 
     pl_ready();
     if (pl_is_owner())
-        fb_leave_all(RSN_FORKED, true);
+        leave_for_child();
     pid = pl_real.forkpty(amaster, name, tio, ws);
     if (pid > 0)
         pl_drop_stale(*amaster);
@@ -125,6 +133,8 @@ static void pin_inherited(struct pl_file *f, void *unused)
     (void)unused;
     if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
         fb_pin(f->stream, RSN_SHARED, true);
+    if (f->kind == PL_EPOLL && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        pl_epoll_cross(f);
 }
 
 void pl_before_spawn(void)

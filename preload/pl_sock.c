@@ -27,6 +27,7 @@ bool pl_is_tcp(int fd)
 struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_stream *s;
+    struct pl_file *f;
 
     if (!pl_started() || !pl_is_owner())
         return NULL;
@@ -35,8 +36,12 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
         return NULL;
     if (fd <= 2)
         fb_pin(s, RSN_STDIO_FD, false);
-    if (pl_install(fd, PL_STREAM, s))
+    f = pl_install(fd, PL_STREAM, s);
+    if (f) {
+        /* It may have been added to an epoll instance before it was connected. */
+        pl_epoll_stream_tracked(f);
         return s;
+    }
     fb_put(s);
     return NULL;
 }
