@@ -5,6 +5,8 @@
  *   verbs_wire_test server PORT
  *   verbs_wire_test client OWN-ADDRESS ADDRESS PORT CASE...     prints ok / not ok lines
  *
+ *   verbs_wire_test both OWN-ADDRESS ADDRESS PORT CASE...       both in one process
+ *
  * The client names the case over TCP, both do their part on the rail, the server answers over
  * TCP with "ok" or what was wrong. Every byte is checked against its position.
  */
@@ -897,6 +899,12 @@ static int client(const char *own, const char *to, uint16_t port, char **names)
     return bad || !last;
 }
 
+static void *server_thread(void *port)
+{
+    server((uint16_t)atoi(port));
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     int reason;
@@ -915,6 +923,11 @@ int main(int argc, char **argv)
     }
     if (rsk_loop_start(!getenv("VERBS_EPOLL")) < 0)
         return 2;
+    if (same(argv[1], "both")) {
+        pthread_t t = 0;
+
+        pthread_create(&t, NULL, server_thread, argv[4]);
+    }
     if (same(argv[1], "server"))
         return server((uint16_t)atoi(argv[2]));
     return client(argv[2], argv[3], (uint16_t)atoi(argv[4]), argv + 5);

@@ -1,0 +1,81 @@
+#!/bin/bash
+# tests/verbs_test.sh - the verbs wire by itself, between two virtual hosts and between two
+# processes of one. tests/lab/verbs_wire_test.c is the program; one boot for all cases.
+#
+# Lines that start with # show latency and bandwidth beside perftest's, measured in turn on
+# host 1. They are for people: the machine below has too few cores for a limit to hold.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${RAILSOCK_TEST_BUILD:-build}
+
+# Runs cases as a client; prefixes their names.
+client() { # PREFIX TO PORT CASE...
+    local prefix=$1 to=$2 port=$3
+
+    shift 3
+    timeout -k 1 150 "$LAB_SCRATCH/verbs_wire_test" "${mode-client}" "10.1.0.$LAB_HOST" "$to" "$port" "$@" 2>&1 |
+        sed -u "s/^\(ok\|not ok\|skip\) /&$prefix/"
+    [ "${PIPESTATUS[0]}" != 124 ] || echo "not ok ${prefix}cases: hang"
+}
+
+server() { # PORT
+    "$LAB_SCRATCH/verbs_wire_test" server "$1" >>"$LAB_SCRATCH/server.$1" 2>&1 &
+    servers="${servers-} $!"
+}
+
+# The third column from perftest's table: typical latency, or average bandwidth.
+perftest() { # PROGRAM OPTION...
+    "$@" -d rxe0 -F >/dev/null 2>&1 &
+    sleep 0.7
+    "$@" -d rxe0 -F 10.1.0.1 2>/dev/null | awk -v lat="${1#ib_write_}" '
+        /^ *[0-9]+ +[0-9]+ +[0-9.]+/ { print lat == "lat" ? $5 : $4 }'
+    wait $!
+}
+
+measure() {
+    # shellcheck disable=SC2034 # only counts
+    for i in 1 2; do
+        client perf- 10.1.0.1 7000 latency bandwidth bandwidth-1m
+        echo "# ib_write_lat 64 bytes: $(perftest ib_write_lat -s 64 -n 2000) us one way"
+        echo "# ib_write_bw 65536 bytes: $(perftest ib_write_bw -s 65536 -n 400) MB/s"
+    done
+}
+
+host1() {
+    # A message without a posted receive must never be sent; this server and its peer would fail.
+    RAILSOCK_TEST_RNR0=1 server 7001
+    server 7000
+    lab-barrier servers-up
+    lab-barrier remote-done
+    measure
+    mode=both client both- 10.1.0.1 7002 one-byte duplex limit reboard
+    client local- 10.1.0.1 7000 one-byte duplex wrap limit fork killed unplug plug again
+    # shellcheck disable=SC2086 # process ids
+    kill $servers
+    cat "$LAB_SCRATCH"/server.*
+}
+
+host2() {
+    lab-barrier servers-up
+    export RAILSOCK_TEST_RNR0=1
+    client '' 10.1.0.1 7001 one-byte bulk stall duplex wrap sleepy limit ctl-flood own-shard away \
+        freeze reboard fork not-yet nobody loopback killed
+    VERBS_EPOLL=1 client epoll- 10.1.0.1 7001 duplex
+    client '' 10.1.0.1 7001 unplug
+    lab-barrier remote-done
+}
+
+case ${LAB_HOST-} in
+1) host1 ;;
+2) host2 ;;
+esac
+[ -z "${LAB_HOST-}" ] || exit 0
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/verbs.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+${CC:-cc} -std=gnu11 -O2 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$dir/verbs_wire_test" \
+    tests/lab/verbs_wire_test.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason}.o \
+    -ldl -lpthread || exit 1
+"$build/railsock" lab run --hosts 2 --timeout 280 --scratch "$dir" -- tests/verbs_test.sh |
+    sed -u 's/^host[12]| //'
+exit "${PIPESTATUS[0]}"
