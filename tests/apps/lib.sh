@@ -174,18 +174,18 @@ stop_servers() {
 # Of the bytes that the servers have moved, the per cent that went over the rail, in $share.
 # $1 is the least that is accepted; 0 demands none at all.
 judge_share() {
-    local result bytes
+    local result bytes reasons
 
     share=''
     [ "$SERVER" = on ] || return 0
     result=$("$railsock" stat --json | "$python" "$top/tools/share.py" "${servers[@]}") ||
         { fail "railsock stat shows nothing of the server: $result"; return; }
-    read -r share bytes <<<"$result"
+    read -r share bytes reasons <<<"$result"
     if [ "$1" -eq 0 ]; then
         [ "$share" = 0.0 ] || fail "$share % of $bytes bytes went over a rail, none should have"
     else
         awk -v s="$share" -v m="$1" 'BEGIN { exit !(s >= m) }' ||
-            fail "only $share % of $bytes bytes went over the rail, not $1"
+            fail "only $share % of $bytes bytes went over the rail, not $1 (on TCP: ${reasons:-none})"
     fi
 }
 
