@@ -44,6 +44,56 @@ static struct pl_member *new_member(struct pl_epoll *ep, int fd, const struct ep
     return m;
 }
 
+/*
+ * Programs that wait for one thing at a time (redis-benchmark, many libevent users) remove and add a
+ * socket for each message. A hot member's registration in the kernel is an empty stub, so removing it
+ * only parks it: the stub stays, nothing is reported, and adding it again asks the kernel nothing. To
+ * the application it is not there. It goes for good when its number is closed or its stream goes back
+ * to TCP.
+ */
+static bool park(struct pl_epoll *ep, struct pl_member *m, int fd)
+{
+    struct pl_file *f;
+    bool same;
+
+    if (!m->hot || !m->stream || m->inner || m->kevents != (uint32_t)EPOLLET)
+        return false;
+    f = pl_get(fd);
+    same = f == m->file;
+    if (f)
+        pl_put(f);
+    if (!same)
+        return false;
+    fb_lock(&ep->lock);
+    pl_ready_del(m);
+    m->parked = true;
+    m->events = 0;
+    m->stash = 0;
+    fb_unlock(&ep->lock);
+    return true;
+}
+
+static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
+                   const struct pl_file *target)
+{
+    struct pl_epoll *ep = m->ep;
+
+    if (target != m->file || fb_plain(m->stream) || ev->events & EPOLLEXCLUSIVE ||
+        atomic_load(&ep->pinned)) {
+        sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
+        pl_reg_detach(m, target != m->file);
+        return false;
+    }
+    fb_lock(&ep->lock);
+    m->events = ev->events;
+    m->data = ev->data.u64;
+    atomic_store(&m->armed, 1);
+    m->parked = false;
+    fb_unlock(&ep->lock);
+    pl_reg_update(m, epfd);
+    return true;
+}
+
 /* target: what fd is, with a reference that is given away. */
 static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
                struct pl_file *target)
@@ -53,6 +103,13 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
     struct pl_reg reg;
     int r;
 
+    if (old && old->parked) {
+        if (revive(old, epfd, ev, target)) {
+            pl_put(target);
+            return 0;
+        }
+        old = NULL;
+    }
     if (old) {
         /* Either there still, and the kernel says so; or it went without our seeing it. */
         r = pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &kernel);
@@ -117,6 +174,10 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     uint64_t data;
     int r;
 
+    if (m && m->parked && !(ev->events & EPOLLEXCLUSIVE)) {
+        errno = ENOENT;
+        return -1;
+    }
     if (!m || ev->events & EPOLLEXCLUSIVE)
         return pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, ev);
     late_bind(m, epfd, fd);
@@ -150,9 +211,16 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
 
 static int del(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
 {
-    int r = pl_real.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, ev);
     struct pl_member *m = find(ep, fd);
+    int r;
 
+    if (m && m->parked) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (m && park(ep, m, fd))
+        return 0;
+    r = pl_real.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, ev);
     if (m && (r == 0 || errno == ENOENT || errno == EBADF))
         pl_reg_detach(m, r != 0);
     return r;
@@ -291,7 +359,7 @@ static void leave_behind(struct pl_member *m, int epfd)
     struct epoll_event ev = {.events = m->events};
 
     ev.data.u64 = m->data;
-    if (m->events & EPOLLONESHOT && !atomic_load(&m->armed))
+    if (m->parked || (m->events & EPOLLONESHOT && !atomic_load(&m->armed)))
         sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
     else if (m->kevents != ev.events || m->kdata != ev.data.u64)
         sys_epoll_ctl(epfd, EPOLL_CTL_MOD, m->fd, &ev);

@@ -58,6 +58,7 @@ struct pl_member {
     _Atomic uint32_t armed; /* EPOLLONESHOT: 0 once it has been reported */
     bool hot;               /* lock and ctl to write */
     bool dead;              /* lock */
+    bool parked;            /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent;  /* nest: on inner->parents */
     _Atomic bool inner_armed;
     /* From here on kept when the member is used again: others may look at any time. */

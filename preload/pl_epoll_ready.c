@@ -67,7 +67,7 @@ void pl_ready_add(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
 
-    if (m->dead || m->ready.next)
+    if (m->dead || m->parked || m->ready.next)
         return;
     pl_link_add(&ep->ready, &m->ready);
     atomic_fetch_add(&ep->nready, 1);
@@ -241,7 +241,7 @@ static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
 
     fb_lock(&m->ep->lock);
     found &= (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP; /* MOD may have come between */
-    if (m->dead || !found) {
+    if (m->dead || m->parked || !found) {
         /* nothing */
     } else if (!out) {
         m->stash |= p->stash;

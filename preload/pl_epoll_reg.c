@@ -111,6 +111,14 @@ void pl_reg_update(struct pl_member *m, int epfd)
 
     if (m->dead)
         return;
+    if (m->parked) {
+        /* On its way back to TCP the stub has nothing more to stand in for. */
+        if (!is_served(m)) {
+            sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
+            pl_reg_detach(m, false);
+        }
+        return;
+    }
     reg = pl_reg_wanted(m);
     pl_reg_before(m, reg);
     /* An error: closed behind our back, the number is no member any more. Nothing to repair. */
@@ -201,6 +209,8 @@ void pl_reg_detach(struct pl_member *m, bool closing)
 
 static void update_one(struct pl_member *m, void *arg)
 {
+    if (m->parked)
+        return; /* its own change of state will see to it; the list must not change here */
     pl_reg_update(m, *(int *)arg);
 }
 
