@@ -32,6 +32,7 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
 {
     ssize_t n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
 
+    n = conn_told(c, n);
     if (n > 0 && !(flags & MSG_PEEK)) {
         c->krx += (uint64_t)n;
         rx_count(c, v, cnt, (size_t)n);

@@ -144,7 +144,7 @@ int rx_switch(struct fb_conn *c, int fd)
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return 0;
         if (n <= 0) {
-            rx->end = (int)n;
+            rx->end = (int)conn_told(c, n);
             return 1;
         }
         /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
@@ -167,7 +167,7 @@ int rx_switch(struct fb_conn *c, int fd)
             return 0;
         if (n <= 0) {
             /* Nothing beyond S was accepted by a sender that did not finish the frame. */
-            rx->end = (int)n;
+            rx->end = (int)conn_told(c, n);
             return 1;
         }
         c->krx += (uint64_t)n;

@@ -292,6 +292,7 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     (void)fd;
     if (n <= 0 || (flags & MSG_PEEK)) {
         atomic_fetch_sub(&s->rx_in, 1);
+        n = conn_told(c, n);
         if (atomic_load(&s->rx_gate))
             conn_wake(c, RSK_RX);
         /* An in-flight peek may have seen frame bytes. */

@@ -13,6 +13,8 @@
 #include "ipoib_fallback/proto.h"
 #include "ipoib_fallback/switch_fsm.h"
 
+#include <errno.h>
+
 #define FB_MUST_SEE 8
 
 /* The sending half. */
@@ -109,6 +111,7 @@ struct fb_conn {
     _Atomic uint32_t changes; /* counts conn_wake calls */
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
+    _Atomic int swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
     uint32_t epoch;
     uint8_t nonce0[16], nonce1[16];
@@ -161,6 +164,14 @@ enum {
 static inline struct fb_conn *conn_of(struct fb_stream *s)
 {
     return (struct fb_conn *)s;
+}
+
+/* The kernel says 0 once an error has been taken; if we took it, that error. */
+static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
+{
+    int err = n == 0 || n == -EPIPE ? atomic_exchange(&c->swallowed, 0) : 0;
+
+    return err ? err : n;
 }
 
 static inline bool conn_flag(struct fb_conn *c, uint32_t f)

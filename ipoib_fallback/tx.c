@@ -94,6 +94,8 @@ static int write_frame(struct fb_conn *c)
             return 0;
         if (n < 0) {
             tx->err = (int)n;
+            if (n != -EPIPE)
+                atomic_store(&c->swallowed, (int)n);
             return (int)n;
         }
         c->ktx += (uint64_t)n;
@@ -222,6 +224,8 @@ static bool push_residue(struct fb_conn *c)
             return false;
         if (n < 0) {
             tx->err = (int)n;
+            if (n != -EPIPE)
+                atomic_store(&c->swallowed, (int)n);
             return false;
         }
         c->ktx += (uint64_t)n;
@@ -495,6 +499,7 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         if (tx->err) {
             n = tx->err;
             tx->err = 0;
+            atomic_store(&c->swallowed, 0);
             return n;
         }
         switch ((enum fb_tx_state)tx->state) {

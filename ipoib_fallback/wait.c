@@ -356,8 +356,11 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             got = fb_io.send(fd, part, n, flags | MSG_NOSIGNAL);
             fb_tx_leave(s, fd, got, part, n, flags);
         }
-        if (got < 0)
-            return done ? done : got;
+        if (got < 0) {
+            if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)
+                atomic_store(&c->swallowed, (int)got);
+            return done ? done : conn_told(c, got);
+        }
         done += got;
         advance(&u, (size_t)got);
         if (u.left == 0)
