@@ -85,6 +85,8 @@ void fb_after_fork_child(void);
 
 static inline bool fb_rx_enter(struct fb_stream *s)
 {
+    if (atomic_load_explicit(&s->rx_gate, memory_order_relaxed))
+        return false; /* the usual case on a rail, for the price of a load */
     /* seq_cst counter then gate; the guard does gate then counter: one of the two sees the other. */
     atomic_fetch_add(&s->rx_in, 1);
     if (__builtin_expect(atomic_load(&s->rx_gate) == 0, 1))
@@ -94,6 +96,8 @@ static inline bool fb_rx_enter(struct fb_stream *s)
 }
 static inline bool fb_tx_enter(struct fb_stream *s)
 {
+    if (atomic_load_explicit(&s->tx_gate, memory_order_relaxed))
+        return false; /* the usual case on a rail, for the price of a load */
     atomic_fetch_add(&s->tx_in, 1);
     if (__builtin_expect(atomic_load(&s->tx_gate) == 0, 1))
         return true;
