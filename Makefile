@@ -135,6 +135,9 @@ UNIT_TESTS := \
 	epoll_test \
 	poll_test \
 	table_test \
+	proof_test \
+	fsm_test \
+	sim_test \
 
 # poll, select and epoll over a fake engine.
 READINESS_SRC := \
@@ -158,6 +161,27 @@ READINESS_SRC := \
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
+
+proof_test_SRC := \
+	tests/unit/proof_test.c \
+	ipoib_fallback/proof.c \
+	ipoib_fallback/siphash.c \
+
+fsm_test_SRC := \
+	tests/unit/fsm_test.c \
+	ipoib_fallback/switch_fsm.c \
+
+# The engine without its system calls, the wires and the progress thread, over simulated ones.
+sim_test_SRC := \
+	tests/sim/sim_test.c \
+	tests/sim/sim_app.c \
+	tests/sim/sim_loop.c \
+	tests/sim/sim_rdv.c \
+	tests/sim/sim_run.c \
+	tests/sim/sim_tcp.c \
+	tests/sim/sim_wire.c \
+	$(filter-out ipoib_fallback/pubfile.c,$(FB_SRC)) \
+	$(CONFIG_SRC) \
 
 stream_test_SRC := \
 	tests/unit/stream_test.c \

@@ -1,0 +1,323 @@
+/*
+ * switch.pml - the switch as spin checks it: each direction's sender and receiver, one TCP
+ * connection with small buffers, one rail that may fail and return at any time.
+ *
+ * The tables in ipoib_fallback/switch_fsm.c use these names; tests/unit/fsm_test.c compares:
+ * sender states: T FX W1 W2 R L1 L2 L3
+ * sender events: BOARD ACK GIVEUP PART WHOLE LEAVE DRAINED
+ * receiver states: t gS f2 r q2 sk
+ * receiver events: ANN NOTC PART WHOLE CAUGHT
+ *
+ * A frame is two halves in TCP (F1 F2: SWITCH, R1 R2: RESUME), so that it can be cut anywhere; a
+ * byte of the application is D with its number and its value, 0 or 1. c is the announced first
+ * value of SWITCH. On the rail: ANN, DAT one way, ACK, CR (credit) the other.
+ *
+ * Parameters (tests/model/run sets them):
+ *   DIRS 1 or 2    directions; with 2 the second application answers the first (request and reply),
+ *                  which is where waiting for each other's bytes shows as a deadlock
+ *   N    bytes per direction       KT   what TCP's buffer holds, messages
+ *   G    ring, bytes               MAXF failures of the rail
+ *   KILL the sender may die at any moment: TCP delivers what was sent, then FIN
+ *
+ * Checked: every byte once and in order (assertions at each read), F <= rx <= V <= E, the end of
+ * the stream only after everything or after a kill; and that no run stops before both ends are
+ * done (invalid end states).
+ *
+ * Each MUT_* leaves one rule of the protocol out; spin must then find an error:
+ *   MUT_C     c is the value of the next application byte, not another one
+ *   MUT_END   the receiver goes plain before it has read up to E
+ *   MUT_ACK   SWITCH is written without waiting for the ACK
+ *   MUT_FREE  the sender frees bytes when they are posted, not when they are consumed
+ *   MUT_SKIP  the overlap F..V is not discarded
+ *   MUT_GUARD reads of TCP are not capped at S
+ *   MUT_LATE  rail data that arrives after RESUME is still taken
+ *   MUT_ATT   an ACK of an older attempt is accepted
+ *   MUT_OPEN  data is posted although SWITCH is only half written
+ *   MUT_W2    a SWITCH that is half written is given up when the rail fails
+ */
+#ifndef DIRS
+#define DIRS 1
+#endif
+#ifndef N
+#define N 4
+#endif
+#ifndef KT
+#define KT 2
+#endif
+#ifndef G
+#define G 2
+#endif
+#ifndef MAXF
+#define MAXF 2
+#endif
+
+#ifdef MUT_C
+#define SWITCH_C v
+#else
+#define SWITCH_C (1 - v)
+#endif
+#ifdef MUT_END
+#define AT_END 1
+#else
+#define AT_END (rx[d] == E)
+#endif
+#ifdef MUT_ACK
+#define ANNOUNCED W1
+#else
+#define ANNOUNCED FX
+#endif
+#ifdef MUT_FREE
+#define FREED F = posted
+#else
+#define FREED skip
+#endif
+#ifdef MUT_SKIP
+#define OVERLAP 0
+#else
+#define OVERLAP (V - aF)
+#endif
+#ifdef MUT_GUARD
+#define BELOW_S 1
+#else
+#define BELOW_S (rx[d] < S)
+#endif
+#ifdef MUT_LATE
+#define TAKES_DATA (rst[d] != t)
+#else
+#define TAKES_DATA (rst[d] == gS || rst[d] == f2 || rst[d] == r || rst[d] == q2)
+#endif
+#ifdef MUT_ATT
+#define RIGHT_ATT 1
+#else
+#define RIGHT_ATT (a == att)
+#endif
+
+mtype = { D, F1, F2, R1, R2, FIN, ANN, ACK, DAT, CR };
+
+chan tcp[2] = [KT] of { mtype, byte, bit };      /* kind, number, value */
+chan fore[2] = [2] of { mtype, byte, bit, byte }; /* the rail, along the direction */
+chan back[2] = [2] of { mtype, byte };            /* the rail, against it */
+
+bool up = 1;
+byte fails = 0;
+byte tx[2], rx[2];
+bool killed[2], sdone[2], rdone[2];
+bool used[2]; /* this rail has carried the direction already */
+
+#define T  0
+#define FX 1
+#define W1 2
+#define W2 3
+#define R  4
+#define L1 5
+#define L2 6
+#define L3 7
+byte sst[2];
+
+#define t  0
+#define gS 1
+#define f2 2
+#define r  3
+#define q2 4
+#define sk 5
+byte rst[2];
+
+#if DIRS == 2
+#define MAY_WRITE(d) (d == 0 || tx[1] < rx[0])
+#define MAY_READ(d)  (d == 0 || tx[0] == N)
+#define QUIET        (sst[0] == T && rst[0] == t && sst[1] == T && rst[1] == t)
+#define ALL_DONE     (rdone[0] && sdone[0] && rdone[1] && sdone[1])
+#define RAIL_EMPTY   (empty(fore[0]) && empty(back[0]) && empty(fore[1]) && empty(back[1]))
+#else
+#define MAY_WRITE(d) 1
+#define MAY_READ(d)  1
+#define QUIET        (sst[0] == T && rst[0] == t)
+#define ALL_DONE     (rdone[0] && sdone[0])
+#define RAIL_EMPTY   (empty(fore[0]) && empty(back[0]))
+#endif
+
+proctype Sender(byte d)
+{
+    byte F, posted, S, att, cur, E, a;
+    bit v;
+
+    do
+    /* T: the kernel sends. */
+    :: atomic { sst[d] == T && tx[d] < N && MAY_WRITE(d) && nfull(tcp[d]) ->
+           if :: v = 0 :: v = 1 fi;
+           tcp[d]!D, tx[d], v; tx[d]++; v = 0 }
+    /* BOARD: S and c are fixed with a byte of value v in hand; ANN may be lost with the rail. */
+    :: atomic { sst[d] == T && tx[d] < N && MAY_WRITE(d) && nfull(tcp[d]) && !used[d] && att < 3 &&
+                (nfull(fore[d]) || !up) ->
+           if :: v = 0 :: v = 1 fi;
+           S = tx[d]; att++;
+           if :: up -> fore[d]!ANN, S, SWITCH_C, att :: else fi;
+           sst[d] = ANNOUNCED }
+    /* ACK */
+    :: atomic { sst[d] == FX && back[d]?[ACK, a] ->
+           back[d]?ACK, a;
+           if :: RIGHT_ATT -> sst[d] = W1 :: else fi;
+           a = 0 }
+    /* GIVEUP, at any moment before the first byte of SWITCH: the byte in hand goes plainly. */
+    :: atomic { (sst[d] == FX || sst[d] == W1) && nfull(tcp[d]) ->
+           tcp[d]!D, tx[d], v; tx[d]++; sst[d] = T; v = 0 }
+    /* PART and WHOLE of SWITCH */
+    :: atomic { sst[d] == W1 && nfull(tcp[d]) -> tcp[d]!F1, 0, SWITCH_C; sst[d] = W2 }
+#ifdef MUT_W2
+    :: atomic { sst[d] == W2 && !up && nfull(tcp[d]) ->
+           tcp[d]!D, tx[d], v; tx[d]++; sst[d] = T; v = 0 }
+#endif
+#ifdef MUT_OPEN
+    :: atomic { sst[d] == W2 && tx[d] < N && posted <= S && up && nfull(fore[d]) ->
+           fore[d]!DAT, S, 0, 0; posted = S + 1; tx[d]++ }
+#endif
+    :: atomic { sst[d] == W2 && nfull(tcp[d]) ->
+           tcp[d]!F2, 0, 0; sst[d] = R; F = S; posted = S; used[d] = 1; v = 0 }
+    /* R: into the ring while there is credit, posted later */
+    :: atomic { sst[d] == R && tx[d] < N && MAY_WRITE(d) && tx[d] - F < G -> tx[d]++ }
+    :: atomic { sst[d] == R && posted < tx[d] && up && nfull(fore[d]) ->
+           fore[d]!DAT, posted, 0, 0; posted++; FREED }
+    :: atomic { sst[d] == R && back[d]?[CR, a] ->
+           back[d]?CR, a;
+           if :: a > F -> F = a :: else fi;
+           assert(F <= tx[d]); a = 0 }
+    /* Messages of an earlier attempt or epoch mean nothing. */
+    :: atomic { sst[d] != R && sst[d] != FX && nempty(back[d]) -> back[d]?_, _ }
+    :: atomic { sst[d] == FX && back[d]?[CR, a] -> back[d]?CR, a; a = 0 }
+    :: atomic { sst[d] == R && back[d]?[ACK, a] -> back[d]?ACK, a; a = 0 }
+    /* LEAVE: planned, asked for, failed, closing: at any moment */
+    :: atomic { sst[d] == R -> sst[d] = L1 }
+    :: atomic { sst[d] == L1 && nfull(tcp[d]) -> tcp[d]!R1, F, 0; sst[d] = L2 }
+    :: atomic { sst[d] == L2 && nfull(tcp[d]) ->
+           E = tx[d]; tcp[d]!R2, E, 0; cur = F; sst[d] = L3 }
+    :: atomic { sst[d] == L3 && cur < E && nfull(tcp[d]) -> tcp[d]!D, cur, 0; cur++ }
+    /* DRAINED */
+    :: atomic { sst[d] == L3 && cur == E ->
+           sst[d] = T; F = 0; posted = 0; S = 0; cur = 0; E = 0 }
+    :: atomic { sst[d] == T && tx[d] == N && nfull(tcp[d]) ->
+           tcp[d]!FIN, 0, 0; sdone[d] = 1; break }
+#ifdef KILL
+    :: atomic { nfull(tcp[d]) -> killed[d] = 1; tcp[d]!FIN, 0, 0; sdone[d] = 1; break }
+#endif
+    od
+}
+
+proctype Receiver(byte d)
+{
+    byte S, V, over, E, att, last, x, o, aF;
+    bit c, v;
+    mtype k;
+    bool eof;
+
+    do
+    /* ANN: the guard goes up, or moves to the newer S. */
+    :: atomic { fore[d]?[ANN, x, v, o] ->
+           fore[d]?ANN, x, v, o;
+           if
+           :: (rst[d] == t || rst[d] == gS) && rx[d] <= x && !eof ->
+                  S = x; c = v; att = o; V = x; last = x; rst[d] = gS;
+                  if
+                  :: up && len(back[d]) < 2 -> back[d]!ACK, att
+                  :: !(up && len(back[d]) < 2)
+                  fi
+           :: else
+           fi;
+           x = 0; v = 0; o = 0 }
+    :: atomic { fore[d]?[DAT, x, v, o] ->
+           fore[d]?DAT, x, v, o;
+           if
+           :: TAKES_DATA -> assert(x == V); V++; assert(V - rx[d] <= G || rst[d] != r)
+           :: else
+           fi;
+           x = 0; v = 0; o = 0 }
+    /* t, and gS below S: the kernel receives. */
+    :: atomic { (rst[d] == t || (rst[d] == gS && BELOW_S)) && MAY_READ(d) && !eof && nempty(tcp[d]) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(rx[d] == tx[d] && (killed[d] || rx[d] == N)); eof = 1; rdone[d] = 1; break
+           :: else -> assert(k == D && x == rx[d]); rx[d]++
+           fi;
+           k = 0; x = 0; v = 0 }
+    /* gS at S: one byte decides. NOTC, or PART of SWITCH. */
+    :: atomic { rst[d] == gS && rx[d] == S && nempty(tcp[d]) && MAY_READ(d) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(rx[d] == tx[d]); rdone[d] = 1; break
+           :: k != FIN && v == c -> assert(k == F1); rst[d] = f2
+           :: else -> assert(k == D && x == rx[d]); rx[d]++; rst[d] = t; V = 0; S = 0; last = 0
+           fi;
+           k = 0; x = 0; v = 0 }
+    /* WHOLE; FIN here: nothing beyond S was accepted. */
+    :: atomic { rst[d] == f2 && nempty(tcp[d]) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(killed[d] && rx[d] == tx[d]); rdone[d] = 1; break
+           :: else -> assert(k == F2); rst[d] = r
+           fi;
+           k = 0; x = 0; v = 0 }
+    /* The application reads the ring, and credit goes back. */
+    :: atomic { (rst[d] == r || rst[d] == q2 || rst[d] == sk) && rx[d] < V && MAY_READ(d) -> rx[d]++ }
+    :: atomic { (rst[d] == r || rst[d] == q2) && rx[d] > last && up && nfull(back[d]) ->
+           back[d]!CR, rx[d]; last = rx[d] }
+    /* RESUME, PART then WHOLE. FIN before it: ECONNRESET after V. */
+    :: atomic { rst[d] == r && nempty(tcp[d]) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(killed[d]); rdone[d] = 1; break
+           :: else -> assert(k == R1 && x <= rx[d]); aF = x; rst[d] = q2
+           fi;
+           k = 0; x = 0; v = 0 }
+    :: atomic { rst[d] == q2 && nempty(tcp[d]) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(killed[d]); rdone[d] = 1; break
+           :: else -> assert(k == R2); E = x; assert(V <= E); over = OVERLAP; rst[d] = sk
+           fi;
+           k = 0; x = 0; v = 0 }
+    /* sk: the overlap is discarded, the ring read up to V, then TCP up to E. */
+    :: atomic { rst[d] == sk && over > 0 && nempty(tcp[d]) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(killed[d]); rdone[d] = 1; break
+           :: else -> assert(k == D && x == V - over); over--
+           fi;
+           k = 0; x = 0; v = 0 }
+    :: atomic { rst[d] == sk && over == 0 && rx[d] == V && rx[d] < E && nempty(tcp[d]) && MAY_READ(d) ->
+           tcp[d]?k, x, v;
+           if
+           :: k == FIN -> assert(killed[d] && rx[d] < tx[d] + 1); rdone[d] = 1; break
+           :: else -> assert(k == D && x == rx[d]); rx[d]++; V++
+           fi;
+           k = 0; x = 0; v = 0 }
+    /* CAUGHT */
+    :: atomic { rst[d] == sk && over == 0 && rx[d] == V && AT_END ->
+           rst[d] = t; V = 0; S = 0; E = 0; last = 0; aF = 0; att = 0 }
+    od
+}
+
+/* The rail fails, loses what is under way, and returns once both halves of all directions are plain. */
+proctype Rail()
+{
+    do
+    :: atomic { up && fails < MAXF -> up = 0; fails++ }
+    :: atomic { !up && nempty(fore[0]) -> do :: nempty(fore[0]) -> fore[0]?_, _, _, _ :: empty(fore[0]) -> break od }
+    :: atomic { !up && nempty(back[0]) -> do :: nempty(back[0]) -> back[0]?_, _ :: empty(back[0]) -> break od }
+#if DIRS == 2
+    :: atomic { !up && nempty(fore[1]) -> do :: nempty(fore[1]) -> fore[1]?_, _, _, _ :: empty(fore[1]) -> break od }
+    :: atomic { !up && nempty(back[1]) -> do :: nempty(back[1]) -> back[1]?_, _ :: empty(back[1]) -> break od }
+#endif
+    :: atomic { !up && QUIET && RAIL_EMPTY && fails < MAXF -> up = 1; used[0] = 0; used[1] = 0 }
+    :: atomic { ALL_DONE -> break }
+    od
+}
+
+init
+{
+    atomic {
+        run Sender(0); run Receiver(0);
+#if DIRS == 2
+        run Sender(1); run Receiver(1);
+#endif
+        run Rail()
+    }
+}

@@ -1,0 +1,218 @@
+/*
+ * sim.h - a deterministic simulation of one connection: both ends of the real
+ * engine (ipoib_fallback/, all but its system calls) in one process and one thread, over
+ * a simulated TCP (sim_tcp.c), wire (sim_wire.c), progress thread per end (sim_loop.c),
+ * applications that check what they get (sim_app.c), and a scheduler that does one small
+ * thing at a time, at random from a seed (sim_run.c).
+ *
+ * Everything that differs between two runs comes from rnd(), except nonces, which nothing
+ * depends on. End 0 has connected, end 1 has accepted; direction d goes from end d.
+ */
+#ifndef TESTS_SIM_SIM_H
+#define TESTS_SIM_SIM_H
+
+#include "ipoib_fallback/stream.h"
+
+#include <errno.h>
+
+#define SIM_FD    1000 /* end e's descriptor; what fb_io.keep gives is 1000 more */
+#define SIM_BYTES 16384u
+#define SIM_RAILS 24
+#define SIM_RING  512u
+#define SIM_CTL   64u
+
+/* One direction of TCP: bytes numbered as the kernel counts them. */
+struct sim_tcp {
+    uint8_t byte[4096];
+    uint64_t sent, moved, read; /* accepted by the kernel, arrived, taken */
+    uint32_t sndbuf, rcvbuf;
+    bool fin, fin_moved, rst, nospace;
+};
+
+struct sim_sock {
+    int refs, err;
+    bool gone; /* reset */
+    bool abort, rdshut;
+    struct rsk_watch *watch;
+};
+
+struct rsk_watch {
+    int end;
+    bool used, edge, dropped;
+    uint32_t events;
+    void (*fn)(void *, uint32_t);
+    void *arg;
+};
+
+struct sim_rail {
+    struct rsk_rail base;
+    struct sim_rail *peer;
+    int end;
+    /* cut: nothing arrives any more, at either end; sees: this end will learn of it by itself,
+     * else only when it has something outstanding, or through the anchor */
+    bool there, destroyed, cut, sees;
+    _Atomic uint32_t words[2];
+    unsigned armed, news;
+    uint8_t staging[SIM_RING], ring[SIM_RING];
+    uint64_t S, tx, posted, freed; /* sender */
+    bool tx_started, open, stopped;
+    uint64_t arrived, rx, told; /* receiver */
+    bool rx_started, frozen;
+    struct rsk_msg in[SIM_CTL]; /* from the peer: sent, of these arrived, of these taken */
+    uint64_t ctl_sent, ctl_arrived, ctl_taken;
+    uint64_t credit_sent, credit; /* at the sender: under way, arrived */
+};
+
+struct sim_job {
+    void (*fn)(void *);
+    void *arg;
+};
+
+struct rsk_timer {
+    bool used;
+    int end;
+    uint64_t at;
+    struct sim_job job;
+};
+
+/* What the application of one end is doing. */
+struct sim_app {
+    uint8_t log[SIM_BYTES]; /* what it wrote, by offset */
+    uint64_t offered, accepted, target;
+    uint8_t out[600];
+    size_t out_n, out_done;
+    bool sending, send_blocks;    /* inside a plain kernel send */
+    bool again, changed;          /* the last send was EAGAIN; and now something else is sent */
+    bool left;                    /* has handed over at least once */
+    bool fin, stop, tx_end, told; /* told: an error was returned */
+    bool closed, early, killed, pinned; /* early: closed without asking whether it was time */
+    uint64_t got, shown, got_at_close;
+    uint8_t in[600];
+    struct iovec v[2];
+    int cnt, flags, receiving; /* 1: inside the kernel's receive; 2: back, not yet left */
+    bool recv_blocks, eof, rx_end;
+    ssize_t in_r;
+    bool asleep, woken, tx_asleep, tx_woken, patient;
+    struct fb_watcher watcher;
+    struct fb_sleeper *sleeper;
+    uint32_t dead_writes;
+};
+
+struct sim_end {
+    struct fb_conn *c;
+    struct sim_sock sock;
+    struct sim_app app;
+    struct sim_job job[64];
+    unsigned jobs, job_at;
+    bool alive;
+};
+
+enum sim_step {
+    STEP_SEND,
+    STEP_RECV,
+    STEP_JOB,
+    STEP_WATCH,
+    STEP_TIMER,
+    STEP_TCP,
+    STEP_WIRE,
+    STEP_DRAIN,
+    STEP_CLOCK,
+    STEPS
+};
+
+struct sim {
+    uint64_t seed, rng, now;
+    struct sim_end end[2];
+    struct sim_tcp tcp[2];
+    struct sim_rail rail[2 * SIM_RAILS];
+    unsigned rails;
+    struct rsk_timer timer[32];
+    struct rsk_watch watch[2];
+    bool outlives, rst_injected, draining;
+    int inside; /* the end that has a thread inside a call that may wait in the library, or -1 */
+    bool nested;
+    unsigned steps;
+    unsigned weight[STEPS];
+    unsigned refuse, peek, sizes; /* per thousand, per thousand, largest write */
+    char why[300];
+    bool failed, trace;
+    uint64_t boarded, resumed; /* coverage, for the test's own check */
+};
+
+extern struct sim sim;
+
+uint64_t sim_next(void);
+static inline unsigned rnd(unsigned n) /* 0..n-1 */
+{
+    return (unsigned)(sim_next() % n);
+}
+static inline bool chance(unsigned per_thousand)
+{
+    return rnd(1000) < per_thousand;
+}
+
+/* Notes the first thing that is wrong. */
+__attribute__((format(printf, 1, 2))) void sim_fail(const char *fmt, ...);
+__attribute__((format(printf, 1, 2))) void sim_trace(const char *fmt, ...);
+
+/* ---- sim_tcp.c ---- */
+extern const struct fb_io sim_io;
+void sim_tcp_new(void);
+ssize_t sim_tcp_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags);
+ssize_t sim_tcp_send(int fd, const struct iovec *v, int cnt, int flags);
+short sim_tcp_poll(int fd, short events);
+/* Something of direction d arrives. False: nothing is under way. */
+bool sim_tcp_move(int d);
+void sim_tcp_close(int fd);
+void sim_tcp_process_gone(int end);
+void sim_tcp_reset(int end);
+
+/* ---- sim_wire.c ---- */
+/* Something that end sent arrives. False: nothing is under way. */
+bool sim_wire_move(int end);
+/* notify() of end's rail, as a drain does. */
+bool sim_wire_drain(int end);
+void sim_wire_fail(int first);
+void sim_wire_process_gone(int end);
+void sim_wire_check(void);
+bool sim_wire_busy(void); /* messages are under way */
+
+/* ---- sim_rdv.c ---- */
+void sim_rdv_new(void);
+int sim_rdv_usable(void);
+int sim_rdv_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+int sim_rdv_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
+                    void (*done)(void *, struct rsk_rail *, int));
+/* The next step of a rendezvous. False: none is under way. */
+bool sim_rdv_answer(void);
+bool sim_rdv_busy(void);
+
+/* ---- sim_loop.c ---- */
+void sim_loop_new(void);
+bool sim_loop_job(int end);
+bool sim_loop_watch(int end);
+bool sim_loop_timer(int end);
+bool sim_loop_busy(void);           /* something of either progress thread's is under way */
+uint64_t sim_loop_next_timer(void); /* 0: none */
+void sim_edge(int end);
+int sim_end_of(const void *arg);
+
+/* ---- sim_app.c ---- */
+void sim_app_new(int end);
+bool sim_app_send(int end);
+bool sim_app_recv(int end);
+void sim_app_shutdown(int end);
+void sim_app_close(int end);
+void sim_app_kill(int end);
+void sim_app_pin(int end, bool wait);
+void sim_app_unshow(int end);
+bool sim_app_done(int end);
+void sim_app_check(void);
+
+/* ---- sim_run.c ---- */
+/* What goes on while a thread of end waits inside the library; own: end's own progress thread too. */
+bool sim_background(int end, bool own);
+/* Runs the schedule of one seed. True if all is well; else sim.why says what is not. */
+bool sim_run(uint64_t seed);
+
+#endif

@@ -1,0 +1,342 @@
+/*
+ * sim_run.c - one schedule: sets the world up from a seed, does small steps in random
+ * order with a few events among them, then lets both applications finish and demands that
+ * they do. Every schedule has its own weights, so that some starve the wire and
+ * others the applications.
+ */
+#include "tests/sim/sim.h"
+
+#include "config/env.h"
+#include "config/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct sim sim;
+
+uint64_t sim_next(void)
+{
+    uint64_t z = (sim.rng += 0x9e3779b97f4a7c15ull);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+void sim_fail(const char *fmt, ...)
+{
+    va_list ap;
+
+    if (sim.failed)
+        return;
+    sim.failed = true;
+    va_start(ap, fmt);
+    vsnprintf(sim.why, sizeof(sim.why), fmt, ap);
+    va_end(ap);
+    sim_trace("FAILED: %s", sim.why);
+}
+
+void sim_trace(const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!sim.trace)
+        return;
+    fprintf(stderr, "%6u: ", sim.steps);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+enum event {
+    EV_LEAVE,
+    EV_PIN,
+    EV_PIN_WAIT,
+    EV_FAIL,
+    EV_SHUTDOWN,
+    EV_CLOSE,
+    EV_KILL,
+    EV_RST,
+    EV_POLITE
+};
+
+/* The stream leaves by plan and may board again: fork, exec that failed. */
+static void leave(int e)
+{
+    struct fb_conn *c = sim.end[e].c;
+
+    if (!sim.end[e].alive || sim.end[e].app.closed)
+        return;
+    sim_trace("end %d: leaves by plan", e);
+    atomic_store(&c->leave_why, (uint32_t)RSN_FORKED);
+    conn_todo_tx(c, TODO_LEAVE);
+    conn_todo_rx(c, TODO_LEAVE);
+    conn_serve(c);
+    sim_app_unshow(e);
+}
+
+static void event(enum event ev, int e)
+{
+    switch (ev) {
+    case EV_LEAVE:
+        leave(e);
+        break;
+    case EV_PIN:
+        sim_app_pin(e, false);
+        break;
+    case EV_PIN_WAIT:
+        sim_app_pin(e, true);
+        break;
+    case EV_FAIL:
+        sim_trace("the rail is cut, end %d may see it first", e);
+        sim_wire_fail(e);
+        break;
+    case EV_SHUTDOWN:
+        sim_app_shutdown(e);
+        break;
+    case EV_CLOSE:
+        sim.end[e].app.early = !sim.end[e].app.rx_end;
+        sim_app_close(e);
+        break;
+    case EV_KILL:
+        sim_app_kill(e);
+        break;
+    case EV_RST:
+        sim_trace("RST to end %d", e);
+        sim.rst_injected = true;
+        sim_tcp_reset(e);
+        sim_tcp_reset(!e);
+        break;
+    case EV_POLITE: /* no more writes; closes when it has read everything */
+        sim_trace("both ends write no more");
+        sim.end[0].app.stop = sim.end[1].app.stop = true;
+        break;
+    }
+}
+
+static bool step(enum sim_step what, int e)
+{
+    uint64_t t;
+
+    switch (what) {
+    case STEP_SEND:
+        return sim_app_send(e);
+    case STEP_RECV:
+        return sim_app_recv(e);
+    case STEP_JOB:
+        return sim_loop_job(e) || sim_rdv_answer();
+    case STEP_WATCH:
+        return sim_loop_watch(e);
+    case STEP_TIMER:
+        return sim_loop_timer(e);
+    case STEP_TCP:
+        return sim_tcp_move(e);
+    case STEP_WIRE:
+        return sim_wire_move(e);
+    case STEP_DRAIN:
+        return sim_wire_drain(e);
+    case STEP_CLOCK:
+        t = sim_loop_next_timer();
+        if (t > sim.now && chance(t - sim.now < 100000000 ? 200 : sim_loop_busy() ? 1 : 100))
+            sim.now = t;
+        else
+            sim.now += rnd(100000);
+        return false;
+    default:
+        return false;
+    }
+}
+
+bool sim_background(int e, bool own)
+{
+    enum sim_step what = (enum sim_step)rnd(STEPS);
+    int who = (int)rnd(2);
+
+    sim.steps++;
+    switch (what) {
+    case STEP_SEND: /* the peer's would wait for us in turn */
+    case STEP_CLOCK:
+        return false;
+    case STEP_JOB:
+        return who == e && !own ? false : sim_loop_job(who);
+    case STEP_TIMER:
+        return who == e && !own ? false : step(what, who);
+    case STEP_RECV:
+        return who == e ? false : step(what, who);
+    default:
+        return step(what, who);
+    }
+}
+
+static void one_of_all(void)
+{
+    unsigned sum = 0, pick;
+    int what = 0;
+
+    for (int i = 0; i < STEPS; i++)
+        sum += sim.weight[i];
+    pick = rnd(sum);
+    while (pick >= sim.weight[what])
+        pick -= sim.weight[what++];
+    step((enum sim_step)what, (int)rnd(2));
+}
+
+static void check(void)
+{
+    sim.steps++;
+    sim_app_check();
+    sim_wire_check();
+}
+
+/* Both applications write what they want to, read to the end and close. Whatever was done before, this
+ * must come to an end. */
+static void finish(void)
+{
+    unsigned idle = 0, rounds = 0;
+
+    sim.draining = true;
+    while (!sim.failed) {
+        bool any = false;
+
+        for (int i = 0; i < 2 * STEPS; i++)
+            any |= step((enum sim_step)rnd(STEPS), (int)rnd(2));
+        check();
+        for (int e = 0; e < 2; e++) {
+            struct sim_app *a = &sim.end[e].app, *p = &sim.end[!e].app;
+            bool wrote = a->fin || a->tx_end || (a->accepted >= a->target && !p->killed) ||
+                         a->stop || a->dead_writes >= 4000;
+
+            if (!sim.end[e].alive || a->closed || a->sending)
+                continue;
+            if (wrote && !a->fin && (!a->stop || a->receiving || a->sleeper) && chance(100))
+                sim_app_shutdown(e);
+            if (wrote && (a->rx_end || (a->stop && a->got == p->accepted && !p->sending)) &&
+                chance(200)) {
+                if (a->receiving) /* a thread in a blocking receive: close waits for nobody here */
+                    step(STEP_RECV, e);
+                sim_app_close(e);
+            }
+        }
+        if (sim_app_done(0) && sim_app_done(1) && !any && ++idle > 400)
+            break;
+        if (any)
+            idle = 0;
+        else if (sim_loop_next_timer() > sim.now && chance(300))
+            sim.now = sim_loop_next_timer();
+        if (++rounds > 6000) {
+            sim_fail(
+                "not finished: end 0 sent %llu, end 1 has %llu; end 1 sent %llu, end 0 has "
+                "%llu; tx %s %s, rx %s %s",
+                (unsigned long long)sim.end[0].app.accepted, (unsigned long long)sim.end[1].app.got,
+                (unsigned long long)sim.end[1].app.accepted, (unsigned long long)sim.end[0].app.got,
+                fb_tx_state_name(sim.end[0].c->tx.state), fb_tx_state_name(sim.end[1].c->tx.state),
+                fb_rx_state_name(sim.end[0].c->rx.state), fb_rx_state_name(sim.end[1].c->rx.state));
+        }
+    }
+}
+
+static void verify_end(void)
+{
+    for (int e = 0; e < 2 && !sim.failed; e++) {
+        struct sim_app *a = &sim.end[e].app, *p = &sim.end[!e].app;
+
+        if (!a->killed && !p->killed && !sim.rst_injected && !p->told && !a->told && !a->early &&
+            a->got != p->accepted)
+            sim_fail("end %d closed at %llu of %llu", e, (unsigned long long)a->got,
+                     (unsigned long long)p->accepted);
+        if (!a->killed && sim.end[e].c->s.refs != 0)
+            sim_fail("end %d: %u references are left", e, sim.end[e].c->s.refs);
+        if (!a->killed && sim.end[e].sock.refs != 0)
+            sim_fail("end %d: the socket is still open", e);
+    }
+    for (unsigned i = 0; i < 2 * sim.rails; i++)
+        if (!sim.rail[i].destroyed && sim.end[sim.rail[i].end].alive)
+            sim_fail("end %d: a rail was not destroyed", sim.rail[i].end);
+}
+
+static void set_up(uint64_t seed)
+{
+    bool trace = sim.trace;
+    static const struct rsk_tuple t = {.family = AF_INET, .src_port = 1, .dst_port = 2};
+
+    memset(&sim, 0, sizeof(sim));
+    sim.trace = trace;
+    sim.seed = sim.rng = seed;
+    sim.now = 1000000000;
+    sim.inside = -1;
+    sim.outlives = chance(400);
+    fb_io = sim_io;
+    cfg.mode = CFG_AUTO;
+    cfg.wire = sim.outlives ? CFG_WIRE_SHM : CFG_WIRE_VERBS;
+    cfg.board_never = false;
+    cfg.board_calls = 1 + rnd(6);
+    cfg.board_bytes = UINT64_MAX;
+    sim_tcp_new();
+    sim_loop_new();
+    sim_rdv_new();
+    for (int i = 0; i < STEPS; i++)
+        sim.weight[i] = 1 + rnd(4) * rnd(4) * 4;
+    sim.refuse = chance(100) ? rnd(100) : 0;
+    sim.peek = chance(300) ? rnd(500) : 20;
+    sim.sizes = 1 + rnd(chance(300) ? 20 : 300);
+    for (int e = 0; e < 2; e++) {
+        struct fb_stream *s = fb_track(SIM_FD + e, e ? FB_ACCEPTED : FB_CONNECTED, 1);
+
+        sim.end[e].alive = true;
+        sim.end[e].c = conn_of(s);
+        sim.end[e].c->tuple = t;
+        conn_set(sim.end[e].c, CF_ADDRESSES | CF_SETTINGS);
+        sim_app_new(e);
+    }
+}
+
+static void tear_down(void)
+{
+    for (int e = 0; e < 2; e++) {
+        struct fb_conn *c = sim.end[e].c;
+
+        if (sim.end[e].app.sleeper)
+            fb_sleeper_end(sim.end[e].app.sleeper);
+        if (atomic_load(&c->s.refs)) {
+            atomic_store(&c->s.refs, 1);
+            fb_put(&c->s);
+        }
+    }
+}
+
+bool sim_run(uint64_t seed)
+{
+    unsigned n, events, when[6];
+    enum event what[6];
+
+    set_up(seed);
+    n = 500 + rnd(chance(300) ? 12000 : 5000);
+    events = rnd(7);
+    for (unsigned i = 0; i < events; i++) {
+        unsigned r = rnd(100);
+
+        what[i] = r < 25   ? EV_LEAVE
+                  : r < 50 ? EV_FAIL
+                  : r < 58 ? EV_PIN
+                  : r < 66 ? EV_PIN_WAIT
+                  : r < 76 ? EV_SHUTDOWN
+                  : r < 80 ? EV_CLOSE
+                  : r < 88 ? EV_KILL
+                  : r < 92 ? EV_RST
+                           : EV_POLITE;
+        when[i] = what[i] < EV_SHUTDOWN ? rnd(n) : n / 2 + rnd(n / 2);
+    }
+    for (unsigned i = 0; i < n && !sim.failed; i++) {
+        for (unsigned k = 0; k < events; k++)
+            if (when[k] == i)
+                event(what[k], (int)rnd(2));
+        one_of_all();
+        check();
+    }
+    finish();
+    verify_end();
+    tear_down();
+    return !sim.failed;
+}

@@ -1,0 +1,312 @@
+/*
+ * proof_test.c - SipHash-2-4 against its authors' vectors, digests of a stream that is
+ * cut in different places, and the proofs that two ends make of them.
+ */
+#include "tests/shim/shim.h"
+
+#include "ipoib_fallback/proof.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* vectors_sip64 of the reference implementation: key 00..0f, messages of 0 to 63 bytes 00 01 02... */
+static const uint64_t vectors[64] = {
+    0x726fdb47dd0e0e31ull, 0x74f839c593dc67fdull, 0x0d6c8009d9a94f5aull, 0x85676696d7fb7e2dull,
+    0xcf2794e0277187b7ull, 0x18765564cd99a68dull, 0xcbc9466e58fee3ceull, 0xab0200f58b01d137ull,
+    0x93f5f5799a932462ull, 0x9e0082df0ba9e4b0ull, 0x7a5dbbc594ddb9f3ull, 0xf4b32f46226bada7ull,
+    0x751e8fbc860ee5fbull, 0x14ea5627c0843d90ull, 0xf723ca908e7af2eeull, 0xa129ca6149be45e5ull,
+    0x3f2acc7f57c29bdbull, 0x699ae9f52cbe4794ull, 0x4bc1b3f0968dd39cull, 0xbb6dc91da77961bdull,
+    0xbed65cf21aa2ee98ull, 0xd0f2cbb02e3b67c7ull, 0x93536795e3a33e88ull, 0xa80c038ccd5ccec8ull,
+    0xb8ad50c6f649af94ull, 0xbce192de8a85b8eaull, 0x17d835b85bbb15f3ull, 0x2f2e6163076bcfadull,
+    0xde4daaaca71dc9a5ull, 0xa6a2506687956571ull, 0xad87a3535c49ef28ull, 0x32d892fad841c342ull,
+    0x7127512f72f27cceull, 0xa7f32346f95978e3ull, 0x12e0b01abb051238ull, 0x15e034d40fa197aeull,
+    0x314dffbe0815a3b4ull, 0x027990f029623981ull, 0xcadcd4e59ef40c4dull, 0x9abfd8766a33735cull,
+    0x0e3ea96b5304a7d0ull, 0xad0c42d6fc585992ull, 0x187306c89bc215a9ull, 0xd4a60abcf3792b95ull,
+    0xf935451de4f21df2ull, 0xa9538f0419755787ull, 0xdb9acddff56ca510ull, 0xd06c98cd5c0975ebull,
+    0xe612a3cb9ecba951ull, 0xc766e62cfcadaf96ull, 0xee64435a9752fe72ull, 0xa192d576b245165aull,
+    0x0a8787bf8ecb74b2ull, 0x81b3e73d20b49b6full, 0x7fa8220ba3b2eceaull, 0x245731c13ca42499ull,
+    0xb78dbfaf3a8d83bdull, 0xea1ad565322a1a0bull, 0x60e61c23a3795013ull, 0x6606d7e446282b93ull,
+    0x6ca4ecb15c5f91e1ull, 0x9f626da15c9625f3ull, 0xe51b38608ef25f57ull, 0x958a324ceb064572ull,
+};
+
+static uint64_t rng;
+
+static uint32_t rnd(uint32_t n)
+{
+    rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(rng >> 33) % n;
+}
+
+TEST_CASE(siphash, reference_vectors)
+{
+    uint8_t key[16], msg[64];
+
+    for (unsigned i = 0; i < 64; i++)
+        msg[i] = (uint8_t)i;
+    memcpy(key, msg, 16);
+    for (unsigned n = 0; n < 64; n++) {
+        struct fb_sip one, cut;
+
+        fb_sip_init(&one, key);
+        fb_sip_add(&one, msg, n);
+        EXPECT_EQ_U64(fb_sip_end(&one), vectors[n]);
+        EXPECT_EQ_U64(fb_sip_end(&one), vectors[n]); /* the state stays usable */
+        for (unsigned at = 0; at <= n; at++) {
+            fb_sip_init(&cut, key);
+            fb_sip_add(&cut, msg, at);
+            fb_sip_add(&cut, msg + at, n - at);
+            EXPECT_EQ_U64(fb_sip_end(&cut), vectors[n]);
+        }
+    }
+}
+
+#define LEN 70000u
+static uint8_t stream[LEN];
+
+static void fill(uint32_t which)
+{
+    for (uint32_t i = 0; i < LEN; i++)
+        stream[i] = (uint8_t)((i * 2654435761u + which) >> 11);
+}
+
+/* All of [from, to) in pieces of 1..most bytes, each in up to three parts. */
+static void feed(struct fb_digest *d, uint64_t from, uint64_t to, uint32_t most)
+{
+    while (from < to) {
+        uint64_t n = 1 + rnd(most), a, b;
+        struct iovec v[3];
+
+        if (n > to - from)
+            n = to - from;
+        a = rnd((uint32_t)n + 1);
+        b = a + rnd((uint32_t)(n - a) + 1);
+        v[0] = (struct iovec){stream + from, a};
+        v[1] = (struct iovec){stream + from + a, b - a};
+        v[2] = (struct iovec){stream + from + b, n - b + 100}; /* more room than was used */
+        if (from + n + 100 > LEN)
+            v[2].iov_len = n - b;
+        fb_digest_add(d, from, v, 3, n);
+        from += n;
+    }
+}
+
+static void expect_same(const struct fb_digest *a, const struct fb_digest *b)
+{
+    EXPECT_EQ_U64(a->valid, b->valid);
+    for (int i = 0; i < FB_CHECKPOINTS; i++)
+        if (a->valid & b->valid & (1u << i))
+            EXPECT_EQ_U64(a->ring[i % 8], b->ring[i % 8]);
+}
+
+TEST_CASE(digest, cuts_do_not_matter)
+{
+    static const uint32_t most[] = {1, 7, 255, 256, 257, 5000, LEN};
+    struct fb_digest whole, cut;
+    struct iovec v = {stream, LEN};
+
+    rng = test_seed();
+    fill(1);
+    fb_digest_init(&whole);
+    fb_digest_add(&whole, 0, &v, 1, LEN);
+    EXPECT_EQ_U64(whole.valid, 0x7f); /* 16, 64, ... 65536 */
+    for (unsigned i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+        fb_digest_init(&cut);
+        feed(&cut, 0, LEN, most[i]);
+        expect_same(&whole, &cut);
+    }
+}
+
+TEST_CASE(digest, each_byte_of_a_window_counts)
+{
+    struct fb_digest a, b;
+
+    rng = test_seed();
+    for (int i = 0; i < 200; i++) {
+        uint32_t at = rnd(300) < 100 ? rnd(256) : 1024 - 1 - rnd(256);
+
+        fill(1);
+        fb_digest_init(&a);
+        feed(&a, 0, 1024, 100);
+        stream[at] ^= 1;
+        fb_digest_init(&b);
+        feed(&b, 0, 1024, 100);
+        if (at < 16)
+            EXPECT(a.ring[0] != b.ring[0]);
+        if (at < 64)
+            EXPECT(a.ring[1] != b.ring[1]);
+        if (at < 256)
+            EXPECT(a.ring[2] != b.ring[2]);
+        EXPECT((a.ring[3] != b.ring[3]) == (at >= 768));
+    }
+}
+
+TEST_CASE(digest, unseen_bytes_spoil_only_their_windows)
+{
+    struct fb_digest seen, d;
+
+    rng = test_seed();
+    fill(1);
+    fb_digest_init(&seen);
+    feed(&seen, 0, LEN, 999);
+    for (int i = 0; i < 300; i++) {
+        uint64_t from = rnd(6000), n = 1 + rnd(6000);
+
+        fb_digest_init(&d);
+        feed(&d, 0, from, 500);
+        fb_digest_unseen(&d, from, n);
+        feed(&d, from + n, LEN, 500);
+        for (unsigned k = 0; k < 7; k++) {
+            uint64_t end = 16ull << (2 * k), start = end > 256 ? end - 256 : 0;
+            bool spoilt = from < end && from + n > start;
+
+            /* The running hash knows only where the last unseen byte was. */
+            EXPECT((d.valid >> k & 1) == !spoilt);
+            if (!spoilt)
+                EXPECT_EQ_U64(d.ring[k], seen.ring[k]);
+        }
+    }
+}
+
+TEST_CASE(digest, the_last_eight_are_kept)
+{
+    struct fb_digest d;
+    struct iovec v = {stream, 65536};
+
+    fill(1);
+    fb_digest_init(&d);
+    for (uint64_t at = 0; at < 16ull << 20; at += 65536)
+        fb_digest_add(&d, at, &v, 1, 65536);
+    EXPECT_EQ_U64(d.valid, 0xffu << 3); /* 16 * 4^10 is the newest, 16 * 4^3 the oldest */
+}
+
+TEST_CASE(checkpoint, newest_in_common)
+{
+    EXPECT_EQ_INT(fb_checkpoint_common(0, 0), -1);
+    EXPECT_EQ_INT(fb_checkpoint_common(1, 2), -1);
+    EXPECT_EQ_INT(fb_checkpoint_common(0x0f, 0x07), 2);
+    EXPECT_EQ_INT(fb_checkpoint_common(0x7f8, 0x3fc), 9);
+    EXPECT_EQ_INT(fb_checkpoint_common(1u << 27, 1u << 27 | 1), 27);
+}
+
+/* Two ends of one stream; up has gone by up_n bytes at each. */
+struct ends {
+    struct fb_digest tx[2], rx[2];
+    uint8_t nonce0[16], nonce1[16];
+};
+
+static void move(struct ends *e, uint32_t up, uint32_t down)
+{
+    for (int i = 0; i < 2; i++) {
+        fb_digest_init(&e->tx[i]);
+        fb_digest_init(&e->rx[i]);
+    }
+    feed(&e->tx[0], 0, up, 300);
+    feed(&e->rx[1], 0, up, 700);
+    feed(&e->tx[1], 0, down, 700);
+    feed(&e->rx[0], 0, down, 300);
+    for (int i = 0; i < 16; i++) {
+        e->nonce0[i] = (uint8_t)rnd(256);
+        e->nonce1[i] = (uint8_t)rnd(256);
+    }
+}
+
+static bool prove(const struct ends *e, int end, uint8_t role, int up, int down, uint8_t out[16])
+{
+    struct fb_proof_in in = {.nonce0 = e->nonce0,
+                             .nonce1 = e->nonce1,
+                             .up = end ? &e->rx[1] : &e->tx[0],
+                             .down = end ? &e->tx[1] : &e->rx[0],
+                             .up_at = up,
+                             .down_at = down,
+                             .role = role};
+
+    return fb_proof(&in, out);
+}
+
+TEST_CASE(proof, both_ends_agree)
+{
+    uint8_t a[16], b[16], other[16];
+    struct ends e;
+
+    rng = test_seed();
+    fill(1);
+    for (int i = 0; i < 50; i++) {
+        int up, down;
+
+        move(&e, 16 + rnd(9000), rnd(3) ? rnd(9000) : 0);
+        up = fb_checkpoint_common(e.tx[0].valid, e.rx[1].valid);
+        down = fb_checkpoint_common(e.tx[1].valid, e.rx[0].valid);
+        for (uint8_t role = 0; role < 2; role++) {
+            ASSERT(prove(&e, 0, role, up, down, a));
+            ASSERT(prove(&e, 1, role, up, down, b));
+            EXPECT_MEMEQ(a, b, 16);
+        }
+        prove(&e, 0, 0, up, down, other);
+        EXPECT(!fb_same(a, other, 16)); /* one role's proof is not the other's */
+        EXPECT(memcmp(a, a + 8, 8) != 0);
+    }
+}
+
+TEST_CASE(proof, what_differs_shows)
+{
+    uint8_t a[16], b[16];
+    struct ends e, f;
+
+    rng = test_seed();
+    fill(1);
+    move(&e, 5000, 800);
+    ASSERT(prove(&e, 0, 0, 4, 2, a));
+    f = e;
+    f.nonce0[7] ^= 1;
+    ASSERT(prove(&f, 1, 0, 4, 2, b));
+    EXPECT(!fb_same(a, b, 16));
+    f = e;
+    f.nonce1[0] ^= 0x80;
+    ASSERT(prove(&f, 1, 0, 4, 2, b));
+    EXPECT(!fb_same(a, b, 16));
+    ASSERT(prove(&e, 1, 0, 3, 2, b)); /* another checkpoint */
+    EXPECT(!fb_same(a, b, 16));
+    ASSERT(prove(&e, 1, 0, 4, -1, b)); /* a direction left out */
+    EXPECT(!fb_same(a, b, 16));
+    stream[4000] ^= 1; /* another stream */
+    move(&f, 5000, 800);
+    memcpy(f.nonce0, e.nonce0, 16);
+    memcpy(f.nonce1, e.nonce1, 16);
+    ASSERT(prove(&f, 1, 0, 4, 2, b));
+    EXPECT(!fb_same(a, b, 16));
+}
+
+TEST_CASE(proof, needs_something_to_prove)
+{
+    uint8_t out[16];
+    struct ends e;
+
+    rng = test_seed();
+    fill(1);
+    move(&e, 15, 15);
+    EXPECT_EQ_U64(e.tx[0].valid, 0);
+    EXPECT(!prove(&e, 0, 0, -1, -1, out));
+    EXPECT(!prove(&e, 0, 0, 0, -1, out)); /* not held */
+    EXPECT(!prove(&e, 0, 0, FB_CHECKPOINTS, -1, out));
+    move(&e, 16, 0);
+    EXPECT(prove(&e, 0, 0, 0, -1, out));
+    EXPECT(!prove(&e, 0, 0, 0, 0, out));
+}
+
+TEST_CASE(tag, covers_bytes_and_both_nonces)
+{
+    uint8_t n0[16] = {1}, n1[16] = {2}, data[48] = {3}, a[16], b[16];
+
+    fb_tag(n0, n1, data, sizeof(data), a);
+    for (unsigned i = 0; i < sizeof(data); i++) {
+        data[i] ^= 1;
+        fb_tag(n0, n1, data, sizeof(data), b);
+        EXPECT(!fb_same(a, b, 16));
+        data[i] ^= 1;
+    }
+    fb_tag(n1, n0, data, sizeof(data), b);
+    EXPECT(!fb_same(a, b, 16));
+    n1[15] = 1;
+    fb_tag(n0, n1, data, sizeof(data), b);
+    EXPECT(!fb_same(a, b, 16));
+}
