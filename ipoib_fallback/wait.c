@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 
 #define PIECES 16
@@ -111,6 +112,48 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
     return false;
 }
 
+/*
+ * The two sleeps are cancellation points, as recv and send are. glibc's cancellation signal restarts a
+ * raw system call, so the thread is asynchronously cancellable while it is in one, where it holds no
+ * lock; each sleep is a call of its own, so that the unwinder finds the caller's clean-ups.
+ */
+static __attribute__((noinline)) ssize_t peek_sleep(int fd)
+{
+    char b;
+    int old;
+    ssize_t n;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    n = sys_recv(fd, &b, 1, MSG_PEEK);
+    pthread_setcanceltype(old, NULL);
+    return n;
+}
+
+static __attribute__((noinline)) int futex_sleep(_Atomic uint32_t *word, uint32_t val,
+                                                 const struct timespec *limit)
+{
+    int r, old;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    r = sys_futex(word, FUTEX_WAIT, val, limit);
+    pthread_setcanceltype(old, NULL);
+    return r;
+}
+
+/* What a sleeper has raised for the time of its sleep, given back also when it is cancelled. */
+struct raised {
+    _Atomic uint32_t *count;
+    struct rsk_rail *rail;
+};
+
+static void lower(struct raised *r)
+{
+    if (r->count)
+        atomic_fetch_sub(r->count, 1);
+    if (r->rail)
+        rsk_rail_put(r->rail);
+}
+
 /* Sleeps. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
 static int sleep_on_word(struct wait *w)
 {
@@ -127,7 +170,7 @@ static int sleep_on_word(struct wait *w)
         ts.tv_nsec = (long)(left % 1000000000u);
         limit = &ts;
     }
-    r = sys_futex(w->word, FUTEX_WAIT, w->val, limit);
+    r = futex_sleep(w->word, w->val, limit);
     if (r == -ETIMEDOUT)
         return -EAGAIN;
     return r == -EINTR ? r : 0;
@@ -182,13 +225,14 @@ static bool still_open(struct fb_conn *c, int *fd)
 
 static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 {
+    struct raised up __attribute__((cleanup(lower))) = {NULL, w->rail};
     int r = 0;
 
     if (w->where == ON_ANCHOR) {
-        char b;
-        ssize_t n = sys_recv(fd, &b, 1, MSG_PEEK);
+        ssize_t n;
 
-        atomic_fetch_sub(&c->peekers, 1);
+        up.count = &c->peekers;
+        n = peek_sleep(fd);
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
         return n == -EINTR || n == -EAGAIN ? (int)n : 0;
@@ -198,17 +242,15 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         spin(c, w, &c->spin_rx);
     } else {
         atomic_fetch_add(&c->rx_waiters, 1);
+        up.count = &c->rx_waiters;
         /* conn_wake counts, then looks for waiters; we are a waiter, then look at the count. */
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->rx_todo) &&
             !(w->frames && atomic_load(&c->anchor_news)) &&
             (!w->rail ||
              (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(w);
-        atomic_fetch_sub(&c->rx_waiters, 1);
         w->spun = false;
     }
-    if (w->rail)
-        rsk_rail_put(w->rail);
     return r;
 }
 
@@ -285,6 +327,7 @@ static void tx_prepare(struct fb_conn *c, struct wait *w)
 
 static int tx_wait(struct fb_conn *c, struct wait *w)
 {
+    struct raised up __attribute__((cleanup(lower))) = {NULL, w->rail};
     int r = 0;
 
     if (w->rail && !w->spun) {
@@ -292,15 +335,13 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
         spin(c, w, &c->spin_tx);
     } else {
         atomic_fetch_add(&c->tx_waiters, 1);
+        up.count = &c->tx_waiters;
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
             (!w->rail ||
              (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(w);
-        atomic_fetch_sub(&c->tx_waiters, 1);
         w->spun = false;
     }
-    if (w->rail)
-        rsk_rail_put(w->rail);
     return r;
 }
 

@@ -43,10 +43,6 @@ for source in tests/preload/*.c; do
         continue
     fi
     for mode in tcp auto rail; do
-        if [ "$name" = cancel ] && [ "$mode" != tcp ]; then
-            echo "skip preload.cancel.$mode: a thread asleep on a rail cannot be cancelled yet"
-            continue
-        fi
         alike "$name" "$mode"
     done
 done
