@@ -71,6 +71,12 @@ void link_serve(struct fb_conn *c)
     link_post_once(c, CF_SERVE, serve_job);
 }
 
+void link_push(struct fb_conn *c)
+{
+    if (rsk_loop_is_self())
+        link_serve(c);
+}
+
 /* ---- the anchor ---- */
 
 /* Which events of the anchor concern the halves in their states; 0: none. */

@@ -292,6 +292,7 @@ void link_unwatch(struct fb_conn *);
 void link_drop(struct fb_conn *, int fd);
 void link_linger(struct fb_conn *);   /* posts: the application is gone, finish and close fd */
 void link_serve(struct fb_conn *);    /* posts: conn_mail and conn_serve */
+void link_push(struct fb_conn *);     /* the same, if this is the progress thread: the application may be away */
 bool link_up(struct fb_conn *, struct rsk_rail *); /* progress thread: takes the rail, or false */
 void link_end(struct fb_conn *, int reason);       /* progress thread: the rail ends */
 /* One timer per stream; fn begins with link_timer_fired and ends with fb_put. Progress thread. */

@@ -54,6 +54,8 @@ void conn_notify(struct rsk_rail *rail, unsigned events)
         atomic_fetch_or(&c->tx_todo, TODO_PUSH);
     if (events & (RSK_CTL | RSK_FAIL))
         link_serve(c);
+    else if (events & RSK_TX)
+        link_push(c);
     conn_wake(c, events);
 }
 

@@ -86,6 +86,7 @@ static void on_timer(void *arg)
     left = retry_due(p);
     if (drains != p->seen_drains) {
         p->seen_drains = drains;
+        push_unposted(p); /* who drains may not be who has bytes to post */
         again(p, LOOK_NS);
         goto out;
     }
