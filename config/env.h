@@ -14,17 +14,18 @@ enum cfg_mode { CFG_AUTO, CFG_TCP, CFG_RAIL };
 enum cfg_wire { CFG_WIRE_AUTO, CFG_WIRE_SHM, CFG_WIRE_VERBS };
 
 struct cfg {
-    enum cfg_mode mode;      /* RAILSOCK_MODE=auto|tcp|rail; rail boards eagerly */
-    enum cfg_wire wire;      /* RAILSOCK_WIRE=auto|shm|verbs */
-    bool board_never;        /* RAILSOCK_BOARD=never */
-    uint32_t board_calls;    /* RAILSOCK_BOARD=after=N: calls on the stream before it asks; eager = 1 */
-    uint64_t board_bytes;    /* after=Nk or Nm: or this many bytes */
-    uint32_t spin_ns;        /* RAILSOCK_SPIN=MICROSECONDS (0..1000000), default 20 */
-    uint32_t ring;           /* RAILSOCK_RING=BYTES, k, m; 0 = the wire's own default; a power of two,
+    enum cfg_mode mode; /* RAILSOCK_MODE=auto|tcp|rail; rail boards eagerly */
+    enum cfg_wire wire; /* RAILSOCK_WIRE=auto|shm|verbs */
+    bool board_never;   /* RAILSOCK_BOARD=never */
+    uint32_t
+        board_calls; /* RAILSOCK_BOARD=after=N: calls on the stream before it asks; eager = 1 */
+    uint64_t board_bytes; /* after=Nk or Nm: or this many bytes */
+    uint32_t spin_ns;     /* RAILSOCK_SPIN=MICROSECONDS (0..1000000), default 20 */
+    uint32_t ring;        /* RAILSOCK_RING=BYTES, k, m; 0 = the wire's own default; a power of two,
                                 4 KiB to 64 MiB, else rounded up */
-    bool uring;              /* RAILSOCK_PROGRESS=auto|epoll */
-    int log_level;           /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
-    char log_file[200];      /* empty: stderr */
+    bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
+    int log_level;        /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
+    char log_file[200];   /* empty: stderr */
 };
 
 /* Valid after cfg_init, never changes. */

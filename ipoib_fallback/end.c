@@ -10,9 +10,9 @@
 
 #include <errno.h>
 
-#define WAIT_NS 5000000000ull /* a hand-over waits for the peer's library at most this long */
-#define UNREAD_NS 20000000ull /* for this process's own application not even that long */
-#define EXIT_NS 2000000000ull /* a process that ends waits for its residue at most this long */
+#define WAIT_NS   5000000000ull /* a hand-over waits for the peer's library at most this long */
+#define UNREAD_NS 20000000ull   /* for this process's own application not even that long */
+#define EXIT_NS   2000000000ull /* a process that ends waits for its residue at most this long */
 
 void fb_dup(struct fb_stream *s, int newfd)
 {

@@ -38,7 +38,8 @@ enum { FB_EV_STATE = 16 };
 struct fb_stream {
     /* 1: the half is not plain, use fb_recvv/fb_sendv. Written by the owner of the half's lock. */
     _Atomic uint8_t rx_gate, tx_gate;
-    _Atomic uint8_t nonblock;  /* O_NONBLOCK of the description, kept by fcntl/ioctl/accept4 wrappers */
+    _Atomic uint8_t
+        nonblock; /* O_NONBLOCK of the description, kept by fcntl/ioctl/accept4 wrappers */
     uint8_t role;
     _Atomic uint32_t rx_in, tx_in; /* plain kernel calls in flight */
     /* of rx_in, those that bytes and a frame do not wake or must not reach (MSG_WAITALL, recvmmsg,
@@ -46,8 +47,8 @@ struct fb_stream {
      * wrappers, before fb_rx_enter; a guard is refused meanwhile (HARD-CASES 1) */
     _Atomic uint32_t rx_odd;
     _Atomic uint32_t refs;
-    _Atomic uint32_t fds;      /* descriptors of this process that refer to it (dup) */
-    struct fb_pub *pub;        /* counters; never NULL */
+    _Atomic uint32_t fds; /* descriptors of this process that refer to it (dup) */
+    struct fb_pub *pub;   /* counters; never NULL */
     struct fb_link *link;
     _Atomic uint64_t ready_at; /* calls so far, for the boarding policy */
     /* the rest is ipoib_fallback's own: stream.h */
@@ -107,7 +108,8 @@ static inline bool fb_tx_enter(struct fb_stream *s)
 /* The kernel call returned n (count or -errno) into v with these recv flags. Returns what the
  * application gets, or FB_RETRY: the bytes were all frames, call fb_recvv instead. */
 #define FB_RETRY (-4096)
-ssize_t fb_rx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt, int flags);
+ssize_t fb_rx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt,
+                    int flags);
 void fb_tx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt, int flags);
 /* The same for sendfile(2) and splice(2), whose bytes we do not see: counts, and the proof of the
  * stream's contents restarts after them. */

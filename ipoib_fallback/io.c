@@ -14,7 +14,13 @@
 #define PIECES 16
 
 /* tcp_states.h, which is the kernel's own */
-enum { TCPS_ESTABLISHED = 1, TCPS_FIN_WAIT1 = 4, TCPS_CLOSE_WAIT = 8, TCPS_LAST_ACK = 9, TCPS_CLOSING = 11 };
+enum {
+    TCPS_ESTABLISHED = 1,
+    TCPS_FIN_WAIT1 = 4,
+    TCPS_CLOSE_WAIT = 8,
+    TCPS_LAST_ACK = 9,
+    TCPS_CLOSING = 11
+};
 
 static ssize_t anchor_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
 {

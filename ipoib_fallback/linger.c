@@ -13,9 +13,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define LINGER_NS 60000000000ull /* the kernel's tcp_fin_timeout */
+#define LINGER_NS   60000000000ull /* the kernel's tcp_fin_timeout */
 #define PAUSE_FIRST 500000ull
-#define PAUSE_MOST 100000000ull
+#define PAUSE_MOST  100000000ull
 
 bool conn_lingers(struct fb_conn *c)
 {

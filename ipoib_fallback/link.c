@@ -123,7 +123,8 @@ static void anchor_event(void *arg, uint32_t events)
         conn_todo_rx(c, TODO_ANCHOR);
         wake |= RSK_RX;
     }
-    if (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) /* nothing but the kernel knows what it means */
+    if (events &
+        (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) /* nothing but the kernel knows what it means */
         conn_todo_tx(c, TODO_PEER);
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
         conn_todo_tx(c, TODO_PUSH);

@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define FB_PROTO_VERSION 1
-#define FB_FEATURES 0u /* none yet; unknown ones of the peer are ignored */
+#define FB_FEATURES      0u /* none yet; unknown ones of the peer are ignored */
 
 enum fb_msg_type {
     FM_HELLO = 1,
@@ -53,7 +53,7 @@ enum {
 };
 
 #define FB_RESUME_C 0x52u
-#define FB_FRAME 64u
+#define FB_FRAME    64u
 
 struct fb_frame {
     uint8_t c;

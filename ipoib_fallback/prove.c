@@ -167,8 +167,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
-    if (!c->rail && c->tx.state == TX_T && c->rx.state == RX_t &&
-        c->rx.end == 1 && !conn_flag(c, CF_PINNED | CF_CLOSED) && !c->tx.fin) {
+    if (!c->rail && c->tx.state == TX_T && c->rx.state == RX_t && c->rx.end == 1 &&
+        !conn_flag(c, CF_PINNED | CF_CLOSED) && !c->tx.fin) {
         fb_get(&c->s); /* the rail's, until release */
         conn_settings(c);
         conn_set(c, CF_LINKED);

@@ -13,15 +13,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define FB_PUB_MAGIC 0x6b636f736c696172ull /* "railsock" */
+#define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
 #define FB_PUB_VERSION 1u
-#define FB_PUB_DIR "/dev/shm/railsock-%u" /* effective uid */
+#define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
 
 enum fb_path { FB_PATH_TCP, FB_PATH_SHM, FB_PATH_VERBS };
 
 struct fb_pub_addr {
-    uint16_t family; /* AF_INET, AF_INET6, 0 = not known */
-    uint16_t port;   /* host order */
+    uint16_t family;  /* AF_INET, AF_INET6, 0 = not known */
+    uint16_t port;    /* host order */
     uint8_t addr[16]; /* network order; IPv4 in the first 4 bytes */
 };
 
@@ -29,16 +29,16 @@ struct fb_pub {
     _Atomic uint32_t gen; /* odd: in use */
     int32_t fd;
     struct fb_pub_addr local, peer;
-    _Atomic uint16_t reason;      /* why not on a rail: reason.def; of this end */
-    _Atomic uint16_t peer_reason; /* as told by the peer; 0 = nothing told */
+    _Atomic uint16_t reason;          /* why not on a rail: reason.def; of this end */
+    _Atomic uint16_t peer_reason;     /* as told by the peer; 0 = nothing told */
     _Atomic uint8_t path_tx, path_rx; /* enum fb_path of each direction now */
-    uint8_t role;                 /* 0 connected, 1 accepted */
+    uint8_t role;                     /* 0 connected, 1 accepted */
     uint8_t pad;
     _Atomic uint64_t tx, rx;           /* application bytes written and read since establishment */
     _Atomic uint64_t rail_tx, rail_rx; /* of these, over a rail */
-    _Atomic uint64_t boarded_at;       /* CLOCK_REALTIME nanoseconds of the last boarding; 0 = never */
-    _Atomic uint32_t switches;         /* changes of track, both directions together */
-    _Atomic uint32_t retries;          /* boardings that were tried and did not come about */
+    _Atomic uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds of the last boarding; 0 = never */
+    _Atomic uint32_t switches;   /* changes of track, both directions together */
+    _Atomic uint32_t retries;    /* boardings that were tried and did not come about */
 };
 
 struct fb_pub_file {
@@ -51,7 +51,8 @@ struct fb_pub_file {
     uint32_t pad;
     /* Sums over the connections that are closed. */
     _Atomic uint64_t closed, closed_boarded, closed_tx, closed_rx, closed_rail_tx, closed_rail_rx;
-    _Atomic uint64_t closed_by_reason[64]; /* connections that never boarded, by their last reason */
+    _Atomic uint64_t
+        closed_by_reason[64]; /* connections that never boarded, by their last reason */
     _Alignas(64) struct fb_pub slot[];
 };
 

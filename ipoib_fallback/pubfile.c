@@ -66,8 +66,8 @@ static int open_file(void)
         const char *name = strrchr(file_path, '/') + 1;
 
         SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
-        fd = (int)SYS6(SYS_openat, dirfd, name,
-                       O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
+        fd = (int)SYS6(SYS_openat, dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                       0600, 0, 0);
     }
     sys_close(dirfd);
     return sys_hide_fd(fd);

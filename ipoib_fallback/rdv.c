@@ -14,8 +14,8 @@
 #include <string.h>
 
 #define RETRY_FIRST 5000000ull
-#define RETRY_MOST 60000000000ull
-#define HOLD_FIRST 1000000000ull
+#define RETRY_MOST  60000000000ull
+#define HOLD_FIRST  1000000000ull
 
 /* Peers whose RDMA side gave no answer: each question costs seconds of waiting for packets. */
 #define SILENT 64

@@ -8,7 +8,7 @@
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 
-#define IN_BITS (POLLIN | POLLRDNORM)
+#define IN_BITS  (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
 
 short fb_kernel_events(struct fb_stream *s, short events)
@@ -126,8 +126,9 @@ short fb_arm(struct fb_stream *s, int fd, short events)
             want |= RSK_FAIL;
         rsk_rail_put(rail);
         /* The usual case by far: the ring is empty (or full) and the anchor silent. */
-        if (!want && c->rx.state == RX_r && c->rx.end == 1 && (!(events & OUT_BITS) || c->tx.state == TX_R) &&
-            !atomic_load(&c->anchor_news) && !atomic_load(&c->anchor_bits))
+        if (!want && c->rx.state == RX_r && c->rx.end == 1 &&
+            (!(events & OUT_BITS) || c->tx.state == TX_R) && !atomic_load(&c->anchor_news) &&
+            !atomic_load(&c->anchor_bits))
             return 0;
     }
     return fb_ready(s, fd, events);

@@ -27,8 +27,8 @@ void rx_count_plain(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 }
 
 /* Application bytes from the kernel, at most limit of them. */
-static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
-                           int flags)
+static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt,
+                           uint64_t limit, int flags)
 {
     ssize_t n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
 
@@ -168,8 +168,8 @@ void rx_anchor(struct fb_conn *c, int fd)
                               !rx->frozen
                           ? 0
                           : -ECONNRESET;
-        log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left", c->slot,
-                 n, (unsigned long long)(rx->V - c->s.pub->rx));
+        log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
+                 c->slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
         /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no
          * failure of the rail would tell, and a full ring would stay full. */
         conn_todo_tx(c, TODO_PEER);
@@ -413,7 +413,8 @@ bool rx_unread(struct fb_conn *c, int fd)
     case RX_q2:
         return rail && !rx->frozen && rail->wire->rx_peek(rail, have) > 0;
     case RX_sk:
-        return c->s.pub->rx < rx->V || (inq > 0 && (uint64_t)inq > rx->skip && c->s.pub->rx < rx->E);
+        return c->s.pub->rx < rx->V ||
+               (inq > 0 && (uint64_t)inq > rx->skip && c->s.pub->rx < rx->E);
     default:
         return false;
     }

@@ -31,7 +31,8 @@ void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
         switch (name) {
         case SO_RCVTIMEO:
         case SO_SNDTIMEO:
-            atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS); /* read again before the next wait */
+            atomic_fetch_and(&c->flags,
+                             ~(uint32_t)CF_SETTINGS); /* read again before the next wait */
             break;
         case SO_RCVLOWAT:
             if (option(fd, level, name) != 1)

@@ -89,7 +89,8 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     s->reads = r;
     s->writes = w;
     s->nfds = nfds;
-    atomic_fetch_add(&s->seq, 1); /* full fence: before the caller's test for rails (sleepers_collect) */
+    atomic_fetch_add(&s->seq,
+                     1); /* full fence: before the caller's test for rails (sleepers_collect) */
     fb_unlock(&s->lock);
     busy = false;
     return s;
@@ -125,7 +126,8 @@ void sleepers_forget(void)
 
 static bool ours(struct fb_conn *c, int fd)
 {
-    return fd >= 0 && (fd == c->fd || fd == c->alt_fd[0] || fd == c->alt_fd[1] || fd == c->alt_fd[2]);
+    return fd >= 0 &&
+           (fd == c->fd || fd == c->alt_fd[0] || fd == c->alt_fd[1] || fd == c->alt_fd[2]);
 }
 
 /* 0: does not sleep on it; 1: POLLIN will wake it; -1: it sleeps on it without POLLIN */

@@ -16,11 +16,11 @@
 #include <sys/time.h>
 
 #define PER_CHUNK 64u
-#define CHUNKS (FB_MAX_STREAMS / PER_CHUNK)
+#define CHUNKS    (FB_MAX_STREAMS / PER_CHUNK)
 
 static struct fb_lock registry;
 static struct fb_conn *_Atomic chunks[CHUNKS];
-static _Atomic uint32_t used_slots; /* ever used: slots below are valid */
+static _Atomic uint32_t used_slots;     /* ever used: slots below are valid */
 static uint32_t free_head = UINT32_MAX; /* list through epoch of free slots */
 
 static struct fb_conn *conn_at(uint32_t slot)
@@ -189,7 +189,8 @@ struct fb_conn *conn_find(const struct rsk_tuple *t)
     for (uint32_t i = 0; i < used_slots; i++) {
         struct fb_conn *c = conn_at(i);
 
-        if (!c || !atomic_load(&c->s.refs) || c->s.role != FB_ACCEPTED || !conn_flag(c, CF_ADDRESSES))
+        if (!c || !atomic_load(&c->s.refs) || c->s.role != FB_ACCEPTED ||
+            !conn_flag(c, CF_ADDRESSES))
             continue;
         if (!fb_tryget(&c->s))
             continue;
@@ -285,7 +286,8 @@ static void digest_order(struct fb_digest *d, const _Atomic uint32_t *in)
         d->off = true;
 }
 
-ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt, int flags)
+ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt,
+                    int flags)
 {
     struct fb_conn *c = conn_of(s);
 

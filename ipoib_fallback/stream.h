@@ -21,19 +21,19 @@
 struct fb_tx {
     struct fb_lock lock;
     _Atomic uint8_t state; /* enum fb_tx_state; changed by tx_to() only */
-    uint8_t c;           /* announced first byte of SWITCH */
-    uint8_t frame_at;    /* bytes of frame that TCP has taken */
-    uint8_t frame_flags; /* for RESUME */
-    _Atomic bool want;   /* the peer is proved: the next send may try to board */
-    bool echoed;         /* ECHO has come: the rail is open */
-    bool owed;           /* L1 with F == E: written only with bytes, FIN, or on request */
-    bool later;          /* leave as soon as the frame is whole */
-    bool fin;            /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
+    uint8_t c;             /* announced first byte of SWITCH */
+    uint8_t frame_at;      /* bytes of frame that TCP has taken */
+    uint8_t frame_flags;   /* for RESUME */
+    _Atomic bool want;     /* the peer is proved: the next send may try to board */
+    bool echoed;           /* ECHO has come: the rail is open */
+    bool owed;             /* L1 with F == E: written only with bytes, FIN, or on request */
+    bool later;            /* leave as soon as the frame is whole */
+    bool fin;              /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
-    bool on_rail;        /* this rail's sender half was started: it will not be again */
-    bool gone;           /* a frame could not be written: the anchor is in error */
-    uint16_t why;        /* reason of the leave */
-    int err;             /* what the anchor said to a frame; the next send returns it */
+    bool on_rail; /* this rail's sender half was started: it will not be again */
+    bool gone;    /* a frame could not be written: the anchor is in error */
+    uint16_t why; /* reason of the leave */
+    int err;      /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;
     uint64_t S, F, E, cur;
     _Atomic uint64_t not_before; /* monotonic ns: no attempt earlier */
@@ -47,10 +47,10 @@ struct fb_rx {
     _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
     uint8_t c;
     uint8_t frame_at;
-    bool frozen;   /* ring bytes are no longer read: V is R (hand-over) or final */
-    bool handed;   /* sk after a hand-over: plain as soon as the overlap is gone */
-    bool shut;     /* shutdown(SHUT_RD) was called */
-    bool on_rail;  /* this rail's receiver half was started */
+    bool frozen;      /* ring bytes are no longer read: V is R (hand-over) or final */
+    bool handed;      /* sk after a hand-over: plain as soon as the overlap is gone */
+    bool shut;        /* shutdown(SHUT_RD) was called */
+    bool on_rail;     /* this rail's receiver half was started */
     bool peer_closed; /* the peer's CLOSED was seen */
     uint16_t why;
     _Atomic int end; /* 1: none; 0: end of stream after V; < 0: that error after V */
@@ -96,10 +96,11 @@ struct fb_conn {
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
     _Atomic uint32_t flags;
     struct fb_digest seen_tx, seen_rx;
-    _Atomic uint64_t ktx, krx; /* bytes that the kernel was given and gave: application's and frames' */
+    _Atomic uint64_t ktx,
+        krx; /* bytes that the kernel was given and gave: application's and frames' */
 
     /* From here on only used once a rail is wanted. */
-    struct rsk_rail *_Atomic rail; /* set and cleared with tx, rx, ctl and watchers held */
+    struct rsk_rail *_Atomic rail;    /* set and cleared with tx, rx, ctl and watchers held */
     struct rsk_shard *_Atomic prefer; /* referenced */
     struct fb_lock ctl_lock;
     struct fb_mail mail;
@@ -107,11 +108,12 @@ struct fb_conn {
     _Atomic uint32_t anchor_bits; /* POLL* bits that the progress thread saw on the anchor */
     _Atomic uint32_t anchor_news; /* frames or an end may be there; cleared before looking */
     _Atomic uint32_t peekers;     /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
-    _Atomic uint32_t rx_futex, tx_futex; /* for waits that no rail serves */
-    _Atomic uint32_t changes; /* counts conn_wake calls */
+    _Atomic uint32_t rx_futex, tx_futex;     /* for waits that no rail serves */
+    _Atomic uint32_t changes;                /* counts conn_wake calls */
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
-    _Atomic int swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
+    _Atomic int
+        swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
     uint32_t epoch;
     uint8_t nonce0[16], nonce1[16];
@@ -128,7 +130,7 @@ struct fb_conn {
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
     uint64_t rdv_calls; /* s.ready_at at the last attempt */
-    int end_reason; /* why link_end was called */
+    int end_reason;     /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;
     uint32_t holds; /* failures so far: the next boarding is held down for longer */
@@ -136,23 +138,23 @@ struct fb_conn {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
-    _Atomic int alt_fd[3]; /* other descriptors of the same description, -1 = none */
+    _Atomic int alt_fd[3];  /* other descriptors of the same description, -1 = none */
     struct rsk_tuple tuple; /* connecting side's view; filled by fb_addresses() */
 };
 
 /* fb_conn.flags */
 enum {
-    CF_ASKED = 1,      /* the policy was satisfied once: the progress thread knows it */
-    CF_PINNED = 2,     /* never board again */
-    CF_SETTINGS = 4,   /* nonblock and time-outs have been read from the socket */
-    CF_LINKED = 8,     /* a rail was there at some time: ends need care */
-    CF_LINGER = 16,    /* closed by the application; fd is ours */
+    CF_ASKED = 1,    /* the policy was satisfied once: the progress thread knows it */
+    CF_PINNED = 2,   /* never board again */
+    CF_SETTINGS = 4, /* nonblock and time-outs have been read from the socket */
+    CF_LINKED = 8,   /* a rail was there at some time: ends need care */
+    CF_LINGER = 16,  /* closed by the application; fd is ours */
     CF_CORKED = 32,
-    CF_SHARED = 64,    /* another process may hold the description */
-    CF_CLOSED = 128,   /* no application descriptor is left */
+    CF_SHARED = 64,  /* another process may hold the description */
+    CF_CLOSED = 128, /* no application descriptor is left */
     CF_ADDRESSES = 256,
     CF_RCVLOWAT = 1024,
-    CF_SERVE = 2048,   /* these jobs are posted already */
+    CF_SERVE = 2048, /* these jobs are posted already */
     CF_WATCH = 4096,
     CF_RELEASE = 8192,
     CF_LINGER_JOB = 16384,
@@ -196,11 +198,11 @@ struct fb_io {
     int (*inq)(int fd);
     bool (*nodelay)(int fd, bool on); /* returns what it was */
     int (*shutdown)(int fd, int how);
-    bool (*aborts)(int fd);           /* the application wants its close to reset: SO_LINGER{1,0} */
-    void (*abort)(int fd);            /* the next close shall reset */
-    int (*keep)(int fd);              /* another descriptor of the socket, or -errno */
+    bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */
+    void (*abort)(int fd);  /* the next close shall reset */
+    int (*keep)(int fd);    /* another descriptor of the socket, or -errno */
     void (*close)(int fd);
-    bool (*waits)(int fd);            /* the kernel has not delivered everything, or more may come */
+    bool (*waits)(int fd); /* the kernel has not delivered everything, or more may come */
     void (*wait)(int fd, short events, uint64_t ns); /* fd -1: only the time */
     uint64_t (*now)(void);
 };
@@ -253,7 +255,6 @@ void tx_leave(struct fb_conn *, int reason, bool force);
 bool tx_push(struct fb_conn *);
 bool tx_can_send(struct fb_conn *, int fd);
 
-
 /* ---- rx.c: rx lock held unless said otherwise ---- */
 
 void rx_unlock(struct fb_conn *);
@@ -282,17 +283,18 @@ void sleepers_forget(void); /* forked child: those threads are not there */
 
 /* ---- rdv.c, link.c: progress thread ---- */
 
-void rdv_ask(struct fb_conn *);       /* posts: begin the rendezvous, or become reachable */
-void link_hello(struct fb_conn *);    /* posted: a handshake message is in the mailbox */
-void link_release(struct fb_conn *);  /* posts: destroy the rail once neither half needs it */
-void link_watch(struct fb_conn *);    /* posts: watch the anchor as the states need it */
+void rdv_ask(struct fb_conn *);      /* posts: begin the rendezvous, or become reachable */
+void link_hello(struct fb_conn *);   /* posted: a handshake message is in the mailbox */
+void link_release(struct fb_conn *); /* posts: destroy the rail once neither half needs it */
+void link_watch(struct fb_conn *);   /* posts: watch the anchor as the states need it */
 /* rx lock held. Ends the watch: progress thread. */
 void link_unwatch(struct fb_conn *);
 /* rx lock held, any thread: fd, one of the anchor's numbers, is about to be closed. */
 void link_drop(struct fb_conn *, int fd);
-void link_linger(struct fb_conn *);   /* posts: the application is gone, finish and close fd */
-void link_serve(struct fb_conn *);    /* posts: conn_mail and conn_serve */
-void link_push(struct fb_conn *);     /* the same, if this is the progress thread: the application may be away */
+void link_linger(struct fb_conn *); /* posts: the application is gone, finish and close fd */
+void link_serve(struct fb_conn *);  /* posts: conn_mail and conn_serve */
+void link_push(
+    struct fb_conn *); /* the same, if this is the progress thread: the application may be away */
 bool link_up(struct fb_conn *, struct rsk_rail *); /* progress thread: takes the rail, or false */
 void link_end(struct fb_conn *, int reason);       /* progress thread: the rail ends */
 /* One timer per stream; fn begins with link_timer_fired and ends with fb_put. Progress thread. */

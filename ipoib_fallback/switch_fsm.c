@@ -4,7 +4,10 @@
  */
 #include "ipoib_fallback/switch_fsm.h"
 
-#define GO(state, acts) {(state) + 1, (acts)}
+#define GO(state, acts)     \
+    {                       \
+        (state) + 1, (acts) \
+    }
 
 /* next is stored + 1, so that an absent cell reads as "no such step". */
 static const struct fb_step tx_table[TX_STATES][TX_EVENTS] = {
@@ -21,12 +24,10 @@ static const struct fb_step tx_table[TX_STATES][TX_EVENTS] = {
                [TE_WHOLE] = GO(TX_R, TA_START),
                [TE_LEAVE] = GO(TX_W2, TA_LATER)},
     [TX_R] = {[TE_LEAVE] = GO(TX_L1, TA_STOP)},
-    [TX_L1] = {[TE_PART] = GO(TX_L2, 0),
-               [TE_WHOLE] = GO(TX_L3, TA_RESIDUE),
-               [TE_LEAVE] = GO(TX_L1, 0)},
-    [TX_L2] = {[TE_PART] = GO(TX_L2, 0),
-               [TE_WHOLE] = GO(TX_L3, TA_RESIDUE),
-               [TE_LEAVE] = GO(TX_L2, 0)},
+    [TX_L1] =
+        {[TE_PART] = GO(TX_L2, 0), [TE_WHOLE] = GO(TX_L3, TA_RESIDUE), [TE_LEAVE] = GO(TX_L1, 0)},
+    [TX_L2] =
+        {[TE_PART] = GO(TX_L2, 0), [TE_WHOLE] = GO(TX_L3, TA_RESIDUE), [TE_LEAVE] = GO(TX_L2, 0)},
     [TX_L3] = {[TE_DRAINED] = GO(TX_T, TA_PLAIN), [TE_LEAVE] = GO(TX_L3, 0)},
 };
 
@@ -64,7 +65,8 @@ const char *fb_tx_state_name(enum fb_tx_state s)
 
 const char *fb_tx_event_name(enum fb_tx_event e)
 {
-    static const char *const names[] = {"BOARD", "ACK", "GIVEUP", "PART", "WHOLE", "LEAVE", "DRAINED"};
+    static const char *const names[] = {"BOARD", "ACK",   "GIVEUP", "PART",
+                                        "WHOLE", "LEAVE", "DRAINED"};
     return names[e];
 }
 

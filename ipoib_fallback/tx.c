@@ -559,6 +559,7 @@ bool tx_can_send(struct fb_conn *c, int fd)
             return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
         if (!tx_push(c) && c->tx.state == TX_R)
             return tx_can_send(c, fd);
-        return c->tx.state == TX_T && (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
+        return c->tx.state == TX_T &&
+               (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
     }
 }

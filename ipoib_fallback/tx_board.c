@@ -12,10 +12,10 @@
 #include <errno.h>
 #include <string.h>
 
-#define WAIT_FIRST 500000u     /* ns; doubles with each attempt that found no answer */
-#define WAIT_MOST 16000000u
-#define PAUSE_FIRST 1000000u   /* ns before the next attempt; doubles likewise */
-#define PAUSE_MOST 1000000000u
+#define WAIT_FIRST  500000u /* ns; doubles with each attempt that found no answer */
+#define WAIT_MOST   16000000u
+#define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
+#define PAUSE_MOST  1000000000u
 
 bool tx_may_board(struct fb_conn *c, int fd, int flags)
 {

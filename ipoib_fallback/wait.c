@@ -108,7 +108,8 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
                 break;
         }
     }
-    atomic_store_explicit(budget, b / 2 > most / 10 + 1 ? b / 2 : most / 10 + 1, memory_order_relaxed);
+    atomic_store_explicit(budget, b / 2 > most / 10 + 1 ? b / 2 : most / 10 + 1,
+                          memory_order_relaxed);
     return false;
 }
 
@@ -246,8 +247,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         /* conn_wake counts, then looks for waiters; we are a waiter, then look at the count. */
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->rx_todo) &&
             !(w->frames && atomic_load(&c->anchor_news)) &&
-            (!w->rail ||
-             (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
+            (!w->rail || (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(w);
         w->spun = false;
     }
@@ -337,8 +337,7 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
         atomic_fetch_add(&c->tx_waiters, 1);
         up.count = &c->tx_waiters;
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
-            (!w->rail ||
-             (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
+            (!w->rail || (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(w);
         w->spun = false;
     }

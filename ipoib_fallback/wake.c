@@ -114,7 +114,8 @@ bool conn_mail(struct fb_conn *c)
         case FM_PROVED:
         case FM_REFUSED:
         case FM_BYE:
-            if (!mail->hello_due || mail->hello.type != FM_REFUSED) /* BYE follows it; keep the reason */
+            if (!mail->hello_due ||
+                mail->hello.type != FM_REFUSED) /* BYE follows it; keep the reason */
                 mail->hello = m;
             mail->hello_due = true;
             hello = true;

@@ -30,8 +30,8 @@ int rsk_loop_post(void (*fn)(void *arg), void *arg);
 /* Watches fd (level-triggered POLLIN style bits in `events`; EPOLLET allowed when anchor is
  * true). fn is called with the poll bits. Progress thread only, all four. The caller keeps fd
  * open until after rsk_unwatch. After rsk_unwatch returns fn is not called again. */
-struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *arg, uint32_t events),
-                               void *arg);
+struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
+                               void (*fn)(void *arg, uint32_t events), void *arg);
 void rsk_unwatch(struct rsk_watch *);
 /* Any thread, on an anchor's watch that nobody unwatches at the same time: its number is about to be
  * closed or to mean something else. The kernel forgets the watch, which it could not be told to do

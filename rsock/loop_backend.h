@@ -14,7 +14,7 @@ struct rsk_watch {
     uint32_t events;
     bool anchor;
     _Atomic bool dropped; /* the kernel does not know it any more (rsk_watch_drop) */
-    bool dead;    /* unwatched; freed once no event of it can be under way */
+    bool dead;            /* unwatched; freed once no event of it can be under way */
     bool pending; /* io_uring: a poll is in the kernel, its completion will name this watch */
     void (*fn)(void *arg, uint32_t events);
     void *arg;

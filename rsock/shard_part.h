@@ -11,7 +11,7 @@
 struct rsk_shard_part {
     const struct rsk_wire *wire; /* with key: who made it */
     uint64_t key;
-    int fd;                      /* fires when armed and news comes */
+    int fd; /* fires when armed and news comes */
     /* As rsk_shard_drain, for this part; the shard lets one thread in at a time. */
     int (*drain)(struct rsk_shard_part *);
     bool (*arm)(struct rsk_shard_part *);

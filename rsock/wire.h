@@ -79,14 +79,14 @@ struct rsk_rail {
     /* Words that blocked threads sleep on with FUTEX_WAIT (shared futex, not _PRIVATE).
      * shm: in the shared mapping, the peer itself wakes them; verbs: in this process. */
     _Atomic uint32_t *rx_word, *tx_word;
-    _Atomic uint32_t failed; /* 0, or a reason number (reason.def) */
-    _Atomic uint32_t refs;   /* waiters that look at the rail without a lock; rsk_rail_put */
+    _Atomic uint32_t failed;   /* 0, or a reason number (reason.def) */
+    _Atomic uint32_t refs;     /* waiters that look at the rail without a lock; rsk_rail_put */
     uint32_t tx_size, rx_size; /* ring sizes in bytes, powers of two */
     /* Set by the owner, read by tx_start: the sender keeps at most this many bytes (SO_SNDBUF,
      * invariant I3), so tx_space() and RSK_TX stay within it. 0: the ring's size. */
     uint32_t tx_limit;
-    uint32_t peer_pid;         /* shm: from SO_PEERCRED; verbs: 0 */
-    char where[24];            /* for people: "shm", "rxe0/1" */
+    uint32_t peer_pid; /* shm: from SO_PEERCRED; verbs: 0 */
+    char where[24];    /* for people: "shm", "rxe0/1" */
 };
 
 /* What the layer above gives to a wire that accepts: called on the progress thread. */
