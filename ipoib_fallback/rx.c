@@ -94,7 +94,7 @@ static int take_end(struct fb_rx *rx)
 static void skip(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->rx;
-    char scratch[4096];
+    char scratch[4096] = {0};
 
     while (rx->skip > 0) {
         struct iovec v = {scratch, sizeof(scratch)};

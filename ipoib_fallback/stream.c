@@ -63,7 +63,7 @@ static struct fb_conn *take_slot(void)
 
 static void pub_address(struct fb_pub_addr *out, int fd, bool peer)
 {
-    struct sockaddr_storage ss;
+    struct sockaddr_storage ss = {0};
     socklen_t len = sizeof(ss);
     int r = peer ? sys_getpeername(fd, &ss, &len) : sys_getsockname(fd, &ss, &len);
 

@@ -90,7 +90,7 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
         return false;
     if (b == 0)
         b = most;
-    begin = now = sys_now();
+    begin = sys_now();
     for (unsigned i = 0;; i++) {
         bits = w->rail->wire->poll(w->rail);
         if (bits & RSK_CTL) {

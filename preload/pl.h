@@ -23,10 +23,9 @@ struct pl_file {
     _Atomic uint32_t refs;
     uint8_t kind;
     int fd;
-    struct fb_stream *stream; /* PL_STREAM */
-    struct pl_epoll *epoll;   /* PL_EPOLL */
-    struct pl_member
-        *members; /* PL_STREAM: epoll registrations made with this number; pl_epoll.c's */
+    struct fb_stream *stream;          /* PL_STREAM */
+    struct pl_epoll *epoll;            /* PL_EPOLL */
+    struct pl_member *_Atomic members; /* epoll registrations of this number; pl_epoll.c's */
     _Atomic uint8_t closing; /* one thread is closing the number; a second close is EBADF */
     uint32_t epoch, index;   /* pl_table.c's, as is next */
     _Atomic uint32_t next;

@@ -68,7 +68,7 @@ static bool fetched(struct pl_epoll *ep, const struct epoll_event *ev)
 
 bool pl_epoll_readable(struct pl_epoll *ep)
 {
-    struct epoll_event ev[16];
+    struct epoll_event ev[16] = {0};
 
     fb_lock(&ep->ctl);
     pl_reg_all_cookies(ep);

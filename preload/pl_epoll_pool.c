@@ -144,7 +144,7 @@ struct pl_member *pl_member_find(struct pl_epoll *ep, int fd)
 static void grow(struct pl_epoll *ep)
 {
     uint32_t old = ep->buckets;
-    struct pl_member **from = ep->bucket, **to = map(2 * old * sizeof *to);
+    struct pl_member **from = ep->bucket, **to = map(2 * old * sizeof(void *));
 
     if (!to)
         return;
@@ -159,7 +159,7 @@ static void grow(struct pl_epoll *ep)
             *s = m;
         }
     if (from != ep->first_bucket)
-        munmap(from, old * sizeof *from);
+        munmap(from, old * sizeof(void *));
 }
 
 void pl_member_insert(struct pl_epoll *ep, struct pl_member *m)
@@ -284,7 +284,7 @@ struct pl_epoll *pl_epoll_alloc(void)
 void pl_epoll_release(struct pl_epoll *ep)
 {
     if (ep->bucket != ep->first_bucket)
-        munmap(ep->bucket, ep->buckets * sizeof *ep->bucket);
+        munmap(ep->bucket, ep->buckets * sizeof(void *));
     ep->bucket = NULL;
     fb_lock(&pool);
     ep->registry.next = (struct pl_link *)free_epolls;

@@ -82,6 +82,7 @@ static int sleep_published(const struct call *c, bool *served)
     struct fb_sleeper *sleeper __attribute__((cleanup(end_sleeper))) =
         fb_sleeper_poll(c->fds, c->n);
 
+    (void)sleeper;
     if (need_of_set(c->fds, c->n) == PL_SERVE) {
         *served = true;
         return 0;

@@ -99,6 +99,7 @@ static int sleep_published(const struct call *c, bool *served)
     struct fb_sleeper *sleeper __attribute__((cleanup(end_sleeper))) =
         fb_sleeper_select(c->nfds, c->set[READ], c->set[WRITE]);
 
+    (void)sleeper;
     if (need_of_sets(c) == PL_SERVE) {
         *served = true;
         return 0;

@@ -187,7 +187,7 @@ static void at_thread_end(void)
 
 static bool on_signal_stack(void)
 {
-    stack_t ss;
+    stack_t ss = {0};
 
     return SYS6(SYS_sigaltstack, NULL, &ss, 0, 0, 0, 0) == 0 && (ss.ss_flags & SS_ONSTACK);
 }

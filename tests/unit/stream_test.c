@@ -29,11 +29,11 @@ static void pair(struct end *a, struct end *b)
     socklen_t len = sizeof(sin);
     int l = socket(AF_INET, SOCK_STREAM, 0);
 
-    bind(l, (struct sockaddr *)&sin, sizeof(sin));
+    (void)bind(l, (struct sockaddr *)&sin, sizeof(sin));
     listen(l, 1);
     getsockname(l, (struct sockaddr *)&sin, &len);
     a->fd = socket(AF_INET, SOCK_STREAM, 0);
-    connect(a->fd, (struct sockaddr *)&sin, sizeof(sin));
+    (void)connect(a->fd, (struct sockaddr *)&sin, sizeof(sin));
     b->fd = accept(l, NULL, NULL);
     close(l);
     a->s = fb_track(a->fd, FB_CONNECTED, 0);
@@ -412,7 +412,8 @@ TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
     for (int i = 0; ok && i < 40000 && !again; i++) {
         struct rsk_rail *rail = conn_of(a.s)->rail;
 
-        if (!failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM && rail) {
+        if (!failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM &&
+            rail) {
             rail->wire->kill(rail, RSN_RAIL_FAILED);
             failed = true;
         } else if (failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->switches >= 6) {
