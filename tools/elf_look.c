@@ -25,8 +25,8 @@
 #define OWN_MACHINE EM_AARCH64
 #endif
 
-/* execvp's search. False: not found. */
-static bool search(const char *command, char path[PATH_MAX])
+/* See elf_look.h. */
+bool elf_search(const char *command, char path[PATH_MAX])
 {
     const char *dirs = getenv("PATH");
 
@@ -126,7 +126,7 @@ const char *elf_look(const char *command)
     char path[PATH_MAX];
     const char *why = NULL;
 
-    if (!search(command, path))
+    if (!elf_search(command, path))
         return NULL;
     for (int depth = 0; depth < SCRIPTS; depth++) {
         int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -190,7 +190,7 @@ static bool preload(const char *library)
 
 int cmd_run(int argc, char **argv)
 {
-    char library[PATH_MAX];
+    char library[PATH_MAX], path[PATH_MAX];
     const char *why;
     char **command;
     int err;
@@ -211,8 +211,13 @@ int cmd_run(int argc, char **argv)
     why = elf_look(*command);
     if (why)
         fprintf(stderr, "railsock run: warning: %s is %s\n", *command, why);
-    execvp(*command, command);
-    err = errno;
+    /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
+     * program for a script and writes to whatever its bytes name. */
+    err = ENOENT;
+    if (elf_search(*command, path)) {
+        execv(path, command);
+        err = errno;
+    }
     fprintf(stderr, "railsock run: %s: %s\n", *command, strerror(err));
     return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
