@@ -17,6 +17,7 @@ apps=$top/tests/apps
 railsock=${RAILSOCK_TEST_BUILD:-$top/build}/railsock
 python=/usr/bin/python3 # not a version manager's script, which is slow and forks
 MODE=tcp SERVER=on CLIENT=on BOARD=''
+scale=1 # by how much there is less of everything on a virtual host; set by driver.sh
 
 if [ -n "${LAB_HOST-}" ]; then
     ip=$LAB_IP_1 shared=$LAB_SCRATCH limit=90
