@@ -114,6 +114,7 @@ struct fb_conn {
     _Atomic uint32_t leave_why;
     _Atomic int
         swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
+    _Atomic uint32_t waits;            /* counts them, for the learning of the spin budgets */
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
     uint32_t epoch;
     uint8_t nonce0[16], nonce1[16];

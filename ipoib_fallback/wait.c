@@ -27,6 +27,7 @@ struct wait {
     uint32_t changes; /* conn_wake has run since: look again */
     bool frames;      /* what comes on the anchor is looked at before the next byte is read */
     bool spun;
+    uint64_t begin;    /* of the spin before this sleep */
     uint64_t deadline; /* monotonic ns; 0 = none */
 };
 
@@ -78,18 +79,41 @@ static void advance(struct cursor *u, size_t n)
     }
 }
 
-/* Spins while it pays: the budget doubles after a success, halves after a failure, and a tenth of the
- * configured one is always tried so that it can find out again. */
+/*
+ * How long to spin is learnt: a spin that found its event makes the budget twice what it took, one that
+ * did not halves it, down to a twentieth. Every 16th wait spins for the whole of what is configured:
+ * once the budget is below the peer's usual answer time no shorter spin could find that out. Where the
+ * peer needs this very CPU, those fail as well, and the budget stays small.
+ */
+static uint32_t budget_of(struct fb_conn *c, _Atomic uint32_t *budget)
+{
+    uint32_t b = atomic_load_explicit(budget, memory_order_relaxed);
+
+    return b == 0 || (atomic_fetch_add_explicit(&c->waits, 1, memory_order_relaxed) & 15) == 0
+               ? cfg.spin_ns
+               : b;
+}
+
+static void learn(_Atomic uint32_t *budget, uint64_t took, bool found)
+{
+    uint32_t most = cfg.spin_ns, b = atomic_load_explicit(budget, memory_order_relaxed), least;
+
+    least = most / 20 + 1;
+    if (found)
+        b = 2 * took + 1000 < most ? (uint32_t)(b > 2 * took + 1000 ? b : 2 * took + 1000) : most;
+    else
+        b = b == 0 ? most / 2 : b / 2 > least ? b / 2 : least;
+    atomic_store_explicit(budget, b ? b : 1, memory_order_relaxed);
+}
+
 static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
 {
-    uint32_t most = cfg.spin_ns, b = atomic_load_explicit(budget, memory_order_relaxed);
+    uint32_t b = budget_of(c, budget);
     uint64_t begin, now;
     unsigned bits;
 
-    if (most == 0)
-        return false;
     if (b == 0)
-        b = most;
+        return false;
     begin = sys_now();
     for (unsigned i = 0;; i++) {
         bits = w->rail->wire->poll(w->rail);
@@ -98,7 +122,7 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
             conn_serve(c);
         }
         if ((bits & (w->event | RSK_FAIL)) || atomic_load(w->word) != w->val) {
-            atomic_store_explicit(budget, b < most / 2 ? b * 2 : most, memory_order_relaxed);
+            learn(budget, sys_now() - begin, true);
             return true;
         }
         sys_pause_cpu();
@@ -108,8 +132,7 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
                 break;
         }
     }
-    atomic_store_explicit(budget, b / 2 > most / 10 + 1 ? b / 2 : most / 10 + 1,
-                          memory_order_relaxed);
+    learn(budget, 0, false);
     return false;
 }
 

@@ -81,7 +81,7 @@ int pl_remaining_ms(uint64_t deadline)
 
 /* Sixteenths of cfg.spin_ns, 1 to 16: a thread whose spinning does not pay still tries a little,
  * or it would never find out that it pays again. */
-static _Thread_local uint8_t spin_share;
+static _Thread_local uint8_t spin_share, spins;
 
 static bool one_cpu(void)
 {
@@ -107,13 +107,16 @@ uint64_t pl_spin_budget(void)
         return 0;
     if (!spin_share)
         spin_share = 8;
+    /* Now and then the whole: below the usual answer time no shorter spin could find out. */
+    if ((++spins & 15) == 0)
+        return cfg.spin_ns;
     return (uint64_t)cfg.spin_ns * spin_share / 16;
 }
 
 void pl_spin_result(uint64_t ns)
 {
     if (ns <= cfg.spin_ns)
-        spin_share = spin_share < 8 ? (uint8_t)(spin_share * 2 + !spin_share) : 16;
+        spin_share = spin_share < 4 ? (uint8_t)(spin_share * 4 + !spin_share) : 16;
     else if (spin_share > 1)
         spin_share = spin_share / 2;
 }
