@@ -15,6 +15,8 @@
 
 #define RETRY_FIRST 5000000ull
 #define RETRY_MOST  60000000000ull
+#define BULK_CALL (16u * 1024)
+#define BULK_RING (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
 
 /* Peers whose RDMA side gave no answer: each question costs seconds of waiting for packets. */
@@ -147,6 +149,17 @@ static struct rsk_shard *shard_for(struct fb_conn *c)
     return s ? s : rsk_shard_common();
 }
 
+/* A stream that moves much with each call gains from a large ring, because the two copies overlap; many
+ * small conversations gain from small ones, which stay in the cache. */
+static size_t ring_for(struct fb_conn *c)
+{
+    uint64_t calls = atomic_load(&c->s.ready_at);
+
+    if (cfg.ring)
+        return cfg.ring;
+    return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? BULK_RING : 0;
+}
+
 static void ask_verbs(struct fb_conn *c)
 {
     int reason;
@@ -162,7 +175,7 @@ static void ask_verbs(struct fb_conn *c)
     }
     c->rdv = RDV_ASKED;
     fb_get(&c->s);
-    if (rsk_verbs_wire.connect(&c->tuple, shard_for(c), cfg.ring, c, verbs_done) < 0) {
+    if (rsk_verbs_wire.connect(&c->tuple, shard_for(c), ring_for(c), c, verbs_done) < 0) {
         c->rdv = RDV_NONE;
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
@@ -188,7 +201,7 @@ static void ask_shm(struct fb_conn *c)
 {
     c->rdv = RDV_ASKED;
     fb_get(&c->s);
-    if (rsk_shm_wire.connect(&c->tuple, shard_for(c), cfg.ring, c, shm_done) < 0) {
+    if (rsk_shm_wire.connect(&c->tuple, shard_for(c), ring_for(c), c, shm_done) < 0) {
         c->rdv = RDV_NONE;
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
@@ -232,7 +245,7 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
     }
     c->rdv = RDV_ASKED;
     *shard = shard_for(c);
-    *ring = cfg.ring;
+    *ring = ring_for(c);
     *owner = c;
     return 0;
 }
