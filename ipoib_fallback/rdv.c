@@ -15,8 +15,8 @@
 
 #define RETRY_FIRST 5000000ull
 #define RETRY_MOST  60000000000ull
-#define BULK_CALL (16u * 1024)
-#define BULK_RING (1024u * 1024)
+#define BULK_CALL   (16u * 1024)
+#define BULK_RING   (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
 
 /* Peers whose RDMA side gave no answer: each question costs seconds of waiting for packets. */
