@@ -137,7 +137,7 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
     struct rsk_rail *rail = c->rail;
     uint8_t first = 0;
     uint16_t reason = RSN_RAIL_FAILED;
-    bool alive = rail && !rail->failed;
+    bool alive = rail && !rail->failed, guarded = true;
 
     for (int i = 0; i < cnt; i++)
         if (v[i].iov_len) {
@@ -151,17 +151,12 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
             return r;
         return r == 0 ? -EAGAIN : 0;
     }
-    if (alive && (c->tx.state == TX_T || c->tx.c == first)) {
+    if (alive && c->tx.state == TX_T) {
         if (announce(c, first) < 0) {
-            /* Nothing was announced: in T it is simply not the time. */
-            if (c->tx.state == TX_T) {
-                put_off(c, RSN_NO_ACK);
-                return 0;
-            }
-            alive = false;
-        } else {
-            tx_to(c, TE_BOARD);
+            put_off(c, RSN_NO_ACK);
+            return 0;
         }
+        tx_to(c, TE_BOARD);
     }
     if (alive) {
         switch (await(c, &reason)) {
@@ -179,14 +174,18 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
             break;
         }
         case ANSWER_NAK:
+            guarded = false;
+            break;
         case ANSWER_NONE:
             break;
         }
     }
     put_off(c, reason);
-    if (c->tx.c == first) {
-        /* Announced before, the kernel refused a byte after it had said POLLOUT, the rail failed, and
-         * the next byte is c: nothing that can be written now would be understood. */
+    if (c->tx.c == first && guarded) {
+        /* Announced before, the kernel refused a byte after it had said POLLOUT, and the next byte is
+         * c. An answer will come while the rail lives; after that nothing would be understood. */
+        if (c->tx.state == TX_W1 || (alive && !rail->failed))
+            return -EAGAIN;
         log_error("stream %u: cannot undo an announced switch", c->slot);
         return -ECONNRESET;
     }

@@ -64,7 +64,7 @@ bool conn_mail(struct fb_conn *c)
     struct rsk_rail *rail;
     struct rsk_msg m;
     uint32_t tx = 0, rx = 0;
-    bool hello = false;
+    bool hello = false, answer = false;
 
     if (!c->rail)
         return false;
@@ -85,10 +85,12 @@ bool conn_mail(struct fb_conn *c)
             rx |= TODO_MAIL;
             break;
         case FM_ACK:
+            answer = true;
             mail->ack = true;
             mail->ack_att = m.att;
             break;
         case FM_NAK:
+            answer = true;
             mail->nak = true;
             mail->nak_att = m.att;
             mail->nak_reason = m.reason;
@@ -125,6 +127,8 @@ bool conn_mail(struct fb_conn *c)
         }
     }
     fb_unlock(&c->ctl_lock);
+    if (answer && c->tx.state == TX_FX)
+        conn_wake(c, RSK_TX);
     if (tx)
         atomic_fetch_or(&c->tx_todo, tx);
     if (rx)

@@ -82,7 +82,7 @@ struct sim_app {
     uint8_t out[600];
     size_t out_n, out_done;
     bool sending, send_blocks;    /* inside a plain kernel send */
-    bool again, changed;          /* the last send was EAGAIN; and now something else is sent */
+    bool again, changed; /* the last send was EAGAIN; something else was sent after one */
     bool left;                    /* has handed over at least once */
     bool fin, stop, tx_end, told; /* told: an error was returned */
     bool closed, early, killed, pinned; /* early: closed without asking whether it was time */
@@ -130,7 +130,7 @@ struct sim {
     struct rsk_watch watch[2];
     bool outlives, rst_injected, draining;
     int inside; /* the end that has a thread inside a call that may wait in the library, or -1 */
-    bool nested;
+    bool nested, on_loop; /* on_loop: a progress thread runs, not an application's */
     unsigned steps;
     unsigned weight[STEPS];
     unsigned refuse, peek, sizes; /* per thousand, per thousand, largest write */

@@ -57,7 +57,9 @@ static void offer(int e, size_t n)
             b = i ? (uint8_t)~a->out[i - 1] : 0x52;
         a->out[i] = a->log[a->accepted + i] = b;
     }
-    a->changed = a->again && sim.refuse && a->out[0] != first;
+    if (a->again && chance(300))
+        a->out[0] = a->log[a->accepted] = (uint8_t)~first;
+    a->changed |= a->again && sim.refuse && a->out[0] != first;
     a->offered = a->accepted + n;
     a->out_n = n;
     a->out_done = 0;
@@ -185,7 +187,7 @@ static void compare(int e, size_t n)
     for (int k = 0; k < a->cnt; k++)
         for (size_t j = 0; j < a->v[k].iov_len && i < n; j++, i++)
             if (((uint8_t *)a->v[k].iov_base)[j] != peer->log[a->got + i]) {
-                sim_fail("end %d: byte %llu is wrong", e, (unsigned long long)(a->got + i));
+                sim_fail("end %d: byte %llu is wrong", e, (unsigned long long)a->got + i);
                 return;
             }
 }

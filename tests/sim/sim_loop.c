@@ -56,6 +56,11 @@ int rsk_loop_start(bool use_uring)
     return 0;
 }
 
+bool rsk_loop_is_self(void)
+{
+    return sim.on_loop;
+}
+
 int sim_end_of(const void *arg)
 {
     const struct sim_rail *r = arg;

@@ -116,7 +116,7 @@ static void event(enum event ev, int e)
     }
 }
 
-static bool step(enum sim_step what, int e)
+static bool one(enum sim_step what, int e)
 {
     uint64_t t;
 
@@ -149,18 +149,36 @@ static bool step(enum sim_step what, int e)
     }
 }
 
+static bool step(enum sim_step what, int e)
+{
+    bool before = sim.on_loop, any;
+
+    /* Whoever waits drains; mostly that is the progress thread. */
+    sim.on_loop = what == STEP_JOB || what == STEP_WATCH || what == STEP_TIMER ||
+                  (what == STEP_DRAIN && chance(700));
+    any = one(what, e);
+    sim.on_loop = before;
+    return any;
+}
+
 bool sim_background(int e, bool own)
 {
     enum sim_step what = (enum sim_step)rnd(STEPS);
     int who = (int)rnd(2);
+    bool before = sim.on_loop, any;
 
     sim.steps++;
     switch (what) {
     case STEP_SEND: /* the peer's would wait for us in turn */
     case STEP_CLOCK:
         return false;
-    case STEP_JOB:
-        return who == e && !own ? false : sim_loop_job(who);
+    case STEP_JOB: /* not the answers of a rendezvous, which want our locks too */
+        if (who == e && !own)
+            return false;
+        sim.on_loop = true;
+        any = sim_loop_job(who);
+        sim.on_loop = before;
+        return any;
     case STEP_TIMER:
         return who == e && !own ? false : step(what, who);
     case STEP_RECV:
@@ -317,14 +335,14 @@ bool sim_run(uint64_t seed)
     for (unsigned i = 0; i < events; i++) {
         unsigned r = rnd(100);
 
-        what[i] = r < 25   ? EV_LEAVE
-                  : r < 50 ? EV_FAIL
-                  : r < 58 ? EV_PIN
-                  : r < 66 ? EV_PIN_WAIT
-                  : r < 76 ? EV_SHUTDOWN
-                  : r < 80 ? EV_CLOSE
-                  : r < 88 ? EV_KILL
-                  : r < 92 ? EV_RST
+        what[i] = r < 22   ? EV_LEAVE
+                  : r < 44 ? EV_FAIL
+                  : r < 50 ? EV_PIN
+                  : r < 56 ? EV_PIN_WAIT
+                  : r < 64 ? EV_SHUTDOWN
+                  : r < 68 ? EV_CLOSE
+                  : r < 82 ? EV_KILL
+                  : r < 90 ? EV_RST
                            : EV_POLITE;
         when[i] = what[i] < EV_SHUTDOWN ? rnd(n) : n / 2 + rnd(n / 2);
     }
