@@ -56,6 +56,8 @@ static void note_answer(const struct rsk_tuple *t, int reason)
         s->family = t->family;
         memcpy(s->addr, t->dst, 16);
         s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
+    } else if (sys_now() < s->until) {
+        return; /* several asked at once: one silence */
     } else if (s->pause < RETRY_MOST) {
         s->pause *= 2;
     }

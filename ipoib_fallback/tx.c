@@ -510,7 +510,13 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 tx_leave(c, RSN_RAIL_FAILED, false);
                 continue;
             }
-            return put(c, rail, v, cnt);
+            n = put(c, rail, v, cnt);
+            /* Who does not block is told by poll or epoll when there is room again, and an
+             * edge-triggered one has asked before, when there was room: ask now. */
+            if (n == -EAGAIN && ((flags & MSG_DONTWAIT) || c->s.nonblock) &&
+                (rail->wire->arm(rail, RSK_TX, RSK_BY_SHARD) & (RSK_TX | RSK_FAIL)))
+                continue;
+            return n;
         case TX_T:
             if (tx->fin || !tx->want || !tx_may_board(c, fd, flags)) {
                 atomic_fetch_add(&c->s.tx_in, 1);

@@ -151,9 +151,9 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
             return r;
         return r == 0 ? -EAGAIN : 0;
     }
-    if (alive && c->tx.state == TX_T) {
-        if (announce(c, first) < 0) {
-            put_off(c, RSN_NO_ACK);
+    if (c->tx.state == TX_T) {
+        if (!alive || announce(c, first) < 0) {
+            put_off(c, RSN_NO_ACK); /* nothing was announced: it is simply not the time */
             return 0;
         }
         tx_to(c, TE_BOARD);

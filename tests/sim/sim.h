@@ -82,7 +82,7 @@ struct sim_app {
     uint8_t out[600];
     size_t out_n, out_done;
     bool sending, send_blocks;    /* inside a plain kernel send */
-    bool again, changed; /* the last send was EAGAIN; something else was sent after one */
+    bool again, changed;          /* the last send was EAGAIN; something else was sent after one */
     bool left;                    /* has handed over at least once */
     bool fin, stop, tx_end, told; /* told: an error was returned */
     bool closed, early, killed, pinned; /* early: closed without asking whether it was time */

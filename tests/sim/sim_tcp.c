@@ -112,9 +112,15 @@ ssize_t sim_tcp_send(int fd, const struct iovec *v, int cnt, int flags)
 short sim_tcp_poll(int fd, short events)
 {
     int e = end_of(fd);
-    struct sim_sock *s = &sim.end[e].sock;
-    struct sim_tcp *in = &sim.tcp[!e], *out = &sim.tcp[e];
+    struct sim_sock *s;
+    struct sim_tcp *in, *out;
     short got = 0;
+
+    if (e < 0)
+        return 0; /* the kernel leaves a negative number out */
+    s = &sim.end[e].sock;
+    in = &sim.tcp[!e];
+    out = &sim.tcp[e];
 
     if (in->moved > in->read || in->fin_moved || s->rdshut)
         got |= POLLIN;
