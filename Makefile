@@ -31,6 +31,7 @@ RSOCK_SRC := \
 	rsock/shm_rdv.c \
 	rsock/shm_ring.c \
 	rsock/shm_wire.c \
+	rsock/unix_names.c \
 	rsock/verbs_cm.c \
 	rsock/verbs_cq.c \
 	rsock/verbs_dev.c \

@@ -38,6 +38,9 @@ static void refuse(struct fb_conn *c, int reason)
 
 static void proved(struct fb_conn *c)
 {
+    uint64_t answer = fb_io.now() - c->hello_at;
+
+    c->answer_ns = answer < UINT32_MAX ? (uint32_t)answer : UINT32_MAX;
     link_no_timer(c);
     c->rdv = RDV_PROVED;
     c->rdv_tries = 0;
@@ -76,6 +79,7 @@ static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
         refuse(c, RSN_NOT_YET); /* too little has passed for a proof */
         return;
     }
+    c->hello_at = fb_io.now();
     if (rail->wire->ctl_send(rail, &out) < 0)
         link_end(c, RSN_RAIL_FAILED);
 }
@@ -202,6 +206,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         m.epoch = ++c->epoch;
         m.a = c->seen_tx.valid;
         m.b = c->seen_rx.valid;
+        c->hello_at = fb_io.now();
         if (sys_getrandom(c->nonce0, 16) == 16)
             memcpy(m.data, c->nonce0, 16);
         if (rail->wire->ctl_send(rail, &m) < 0)

@@ -77,8 +77,13 @@ void tx_echo(struct fb_conn *c)
     struct rsk_rail *rail = c->rail;
 
     c->tx.echoed = true;
-    if (c->tx.state == TX_R && rail && !rail->failed && rail->wire->tx_open(rail) < 0)
+    if (c->tx.state != TX_R || !rail || rail->failed)
+        return;
+    if (rail->wire->tx_open(rail) < 0)
         conn_todo_tx(c, TODO_FAIL);
+    /* Who filled the ring before this, and asked to be told of room, asked a wire that had sent nothing
+     * yet: such a wire has nobody to ask. Let them ask again. */
+    conn_wake(c, RSK_TX);
 }
 
 /* Writes what is left of the frame. 1: whole; 0: no room; < 0: the anchor's error. */

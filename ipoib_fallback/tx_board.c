@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+/* The proof's messages have shown how long the peer's library takes to answer; twice that, or: */
 #define WAIT_FIRST  500000u /* ns; doubles with each attempt that found no answer */
 #define WAIT_MOST   16000000u
 #define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
@@ -81,7 +82,8 @@ static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
 static enum answer await(struct fb_conn *c, uint16_t *reason)
 {
     struct rsk_rail *rail = c->rail;
-    uint64_t budget = (uint64_t)WAIT_FIRST << (c->tx.tries < 5 ? c->tx.tries : 5);
+    uint64_t budget = (2ull * c->answer_ns > WAIT_FIRST ? 2ull * c->answer_ns : WAIT_FIRST)
+                      << (c->tx.tries < 5 ? c->tx.tries : 5);
     uint64_t begin = fb_io.now(), now = begin;
     enum answer a;
 

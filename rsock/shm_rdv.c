@@ -21,6 +21,7 @@
 #include "rsock/shm_diag.h"
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
+#include "rsock/unix_names.h"
 
 enum { CANDIDATES = 256 };
 
@@ -45,51 +46,23 @@ struct asking {
 
 /* ---- candidates */
 
-/* "0000...: refs protocol flags type state inode @railsock.UID.PORT.PID": the pid, or 0. Sockets
- * that were accepted bear the same name; 00010000 marks the one that listens. */
-static uint32_t pid_of_line(const char *line, const char *want)
+/* Sockets that were accepted bear the same name; 00010000 marks the one that listens. */
+static void candidate(void *arg, const char *line, const char *rest)
 {
-    const char *name = strstr(line, want);
+    struct asking *a = arg;
     char *end;
-    unsigned long pid;
+    unsigned long pid = strtoul(rest, &end, 10);
 
-    if (!name || !strstr(line, " 00010000 "))
-        return 0;
-    pid = strtoul(name + strlen(want), &end, 10);
-    return *end ? 0 : (uint32_t)pid;
+    if (pid && !*end && strstr(line, " 00010000 ") && a->n_pids < CANDIDATES)
+        a->pids[a->n_pids++] = (uint32_t)pid;
 }
 
 static void find_candidates(struct asking *a)
 {
-    char want[64], buf[8192];
-    size_t have = 0;
-    ssize_t n;
-    int fd = sys_open("/proc/net/unix", O_RDONLY | O_CLOEXEC, 0);
+    char prefix[64];
 
-    if (fd < 0)
-        return;
-    snprintf(want, sizeof want, " @railsock.%u.%u.", a->uid, a->tuple.dst_port);
-    while ((n = sys_read(fd, buf + have, sizeof buf - 1 - have)) > 0) {
-        char *line = buf, *eol;
-
-        have += (size_t)n;
-        buf[have] = 0;
-        /* Names may contain any byte; a NUL within one ends our view of that buffer only. */
-        while ((eol = memchr(line, '\n', have - (size_t)(line - buf)))) {
-            uint32_t pid;
-
-            *eol = 0;
-            pid = pid_of_line(line, want);
-            if (pid && a->n_pids < CANDIDATES)
-                a->pids[a->n_pids++] = pid;
-            line = eol + 1;
-        }
-        have -= (size_t)(line - buf);
-        if (have == sizeof buf - 1)
-            have = 0; /* a line as long as that is no name of ours */
-        memmove(buf, line, have);
-    }
-    sys_close(fd);
+    snprintf(prefix, sizeof prefix, "railsock.%u.%u.", a->uid, a->tuple.dst_port);
+    rsk_unix_names(prefix, candidate, a);
 }
 
 /* ---- asking one */

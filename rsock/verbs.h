@@ -12,8 +12,4 @@
  * port itself, unless another process had that first. Progress thread. */
 int rsk_verbs_local_port(int family, uint16_t port);
 
-/* Asked on the progress thread for requests that find() calls RSN_NOT_MINE: the RDMA port of the
- * process that owns the connection, or 0. It must not block. */
-void rsk_verbs_set_redirect(uint16_t (*ask)(const struct rsk_tuple *t));
-
 #endif

@@ -16,7 +16,7 @@
 #include "config/reason.h"
 #include "rsock/verbs_int.h"
 
-enum { RESOLVE_MS = 1000, MAX_REDIRECTS = 2 };
+enum { RESOLVE_MS = 1000, MAX_REDIRECTS = 64 };
 static const uint64_t DEADLINE_NS = UINT64_C(3000000000);
 
 /* The IB specification's reject codes (12.6.7.2); no user header has them. */
@@ -285,7 +285,9 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
         memcpy(&rej, data, sizeof rej);
         if (rej.h.magic == VB_MAGIC && rej.h.len >= sizeof rej) {
             reason = rej.reason ? rej.reason : RSN_PEER_REFUSED;
-            if (rej.redirect && r->redirects++ < MAX_REDIRECTS) {
+            /* Back where we began: nobody of that server owns it. */
+            if (rej.redirect && rej.redirect != r->tuple.dst_port &&
+                r->redirects++ < MAX_REDIRECTS) {
                 vb_rail_close(r);
                 rsk_own_unmap(&r->map_in);
                 reason = start(r, rej.redirect);

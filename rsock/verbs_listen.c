@@ -4,15 +4,23 @@
  *   REQ(tuple) -> find() -> REP(descriptors) -> ESTABLISHED and the initiator's hello -> accepted()
  *
  * The RDMA port is the TCP port. Only one process can have it: another one takes whatever port
- * is free and is found by redirection (verbs.h). Progress thread.
+ * is free and is found by redirection. Each binds an abstract unix name that says which
+ * (unix_names.h); a request that reaches a process which does not own the connection is sent on to
+ * the next higher RDMA port of the same TCP port, and from the highest to the lowest. Progress thread.
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "config/log.h"
 #include "config/reason.h"
+#include "rsock/own.h"
+#include "rsock/sys.h"
+#include "rsock/unix_names.h"
 #include "rsock/verbs.h"
 #include "rsock/verbs_int.h"
 
@@ -23,16 +31,58 @@ struct vb_listener {
     int family;
     uint16_t port, rdma_port;
     const struct rsk_accept_ops *ops;
+    int name; /* the socket that bears our name */
     struct rdma_cm_id *id;
     struct vb_listener *next;
 };
 
 static struct vb_listener *listeners;
-static uint16_t (*redirect)(const struct rsk_tuple *);
 
-void rsk_verbs_set_redirect(uint16_t (*ask)(const struct rsk_tuple *t))
+/* ---- names: railsock-rdma.FAMILY.PORT.RDMA-PORT.PID */
+
+static void bear_name(struct vb_listener *l)
 {
-    redirect = ask;
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    int n = snprintf(un.sun_path + 1, sizeof un.sun_path - 1, "railsock-rdma.%d.%u.%u.%d",
+                     l->family, l->port, l->rdma_port, sys_getpid());
+
+    l->name = rsk_own_fd(sys_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (l->name >= 0 &&
+        sys_bind(l->name, &un,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0)
+        log_info("verbs: port %u: other processes of this server cannot send requests on to us",
+                 l->port);
+}
+
+struct following {
+    uint16_t after, next, lowest;
+};
+
+static void consider(void *arg, const char *line, const char *rest)
+{
+    struct following *f = arg;
+    unsigned long port = strtoul(rest, NULL, 10);
+
+    (void)line;
+    if (port == 0 || port > 65535)
+        return;
+    if (port > f->after && (!f->next || port < f->next))
+        f->next = (uint16_t)port;
+    if (!f->lowest || port < f->lowest)
+        f->lowest = (uint16_t)port;
+}
+
+/* Whom to ask instead of l; 0: there is nobody else. */
+static uint16_t next_of(const struct vb_listener *l)
+{
+    struct following f = {.after = l->rdma_port};
+    char prefix[64];
+
+    snprintf(prefix, sizeof prefix, "railsock-rdma.%d.%u.", l->family, l->port);
+    rsk_unix_names(prefix, consider, &f);
+    if (f.next)
+        return f.next;
+    return f.lowest == l->rdma_port ? 0 : f.lowest;
 }
 
 static struct vb_listener *find(int family, uint16_t port)
@@ -104,6 +154,7 @@ int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
         return err;
     }
     l->rdma_port = ntohs(vdl.get_src_port(l->id));
+    bear_name(l);
     l->next = listeners;
     listeners = l;
     log_debug("verbs: port %u is reachable at RDMA port %u", port, l->rdma_port);
@@ -207,7 +258,7 @@ void vb_request(struct vb_listener *l, struct rdma_cm_id *id, const void *data, 
     if (!reason)
         reason = l->ops->find(&t, &shard, &ring, &owner);
     if (reason) {
-        reject(id, req.h.request, reason, reason == RSN_NOT_MINE && redirect ? redirect(&t) : 0);
+        reject(id, req.h.request, reason, reason == RSN_NOT_MINE ? next_of(l) : 0);
         return;
     }
     r = vb_rail_new(shard, ring);
