@@ -105,6 +105,7 @@ struct sim_end {
     struct sim_job job[64];
     unsigned jobs, job_at;
     bool alive;
+    int doom; /* 1 killed, 2 reset as soon as its sending half is between the tracks */
 };
 
 enum sim_step {

@@ -101,9 +101,17 @@ static void event(enum event ev, int e)
         sim_app_close(e);
         break;
     case EV_KILL:
-        sim_app_kill(e);
+        if (chance(500))
+            sim.end[e].doom = 1;
+        else
+            sim_app_kill(e);
         break;
     case EV_RST:
+        if (chance(500) && !sim.end[e].doom) {
+            sim.end[e].doom = 2;
+            break;
+        }
+        sim.end[e].doom = 0;
         sim_trace("RST to end %d", e);
         sim.rst_injected = true;
         sim_tcp_reset(e);
@@ -201,6 +209,22 @@ static void one_of_all(void)
     step((enum sim_step)what, (int)rnd(2));
 }
 
+/* Between the tracks is where a death costs most. */
+static void dooms(void)
+{
+    for (int e = 0; e < 2; e++) {
+        uint8_t state = sim.end[e].c->tx.state;
+
+        if (!sim.end[e].doom || (state != TX_W2 && state < TX_L1) || !chance(300))
+            continue;
+        if (sim.end[e].doom == 1)
+            sim_app_kill(e);
+        else
+            event(EV_RST, e);
+        sim.end[e].doom = 0;
+    }
+}
+
 static void check(void)
 {
     sim.steps++;
@@ -212,7 +236,8 @@ static void check(void)
  * must come to an end. */
 static void finish(void)
 {
-    unsigned idle = 0, rounds = 0;
+    unsigned idle = 0, rounds = 0; /* rounds: since a byte was written or read, or an end closed */
+    uint64_t before = 0;
 
     sim.draining = true;
     while (!sim.failed) {
@@ -243,7 +268,14 @@ static void finish(void)
             idle = 0;
         else if (sim_loop_next_timer() > sim.now && chance(300))
             sim.now = sim_loop_next_timer();
-        if (++rounds > 6000) {
+        {
+            uint64_t now = sim.end[0].app.got + sim.end[1].app.got + sim.end[0].app.accepted +
+                           sim.end[1].app.accepted + sim.end[0].app.closed + sim.end[1].app.closed;
+
+            rounds = now == before ? rounds : 0;
+            before = now;
+        }
+        if (++rounds > 3000) {
             sim_fail(
                 "not finished: end 0 sent %llu, end 1 has %llu; end 1 sent %llu, end 0 has "
                 "%llu; tx %s %s, rx %s %s",
@@ -351,6 +383,7 @@ bool sim_run(uint64_t seed)
             if (when[k] == i)
                 event(what[k], (int)rnd(2));
         one_of_all();
+        dooms();
         check();
     }
     finish();

@@ -18,7 +18,7 @@ void sim_tcp_new(void)
 
 static int end_of(int fd)
 {
-    return fd % SIM_FD;
+    return fd < 0 ? 0 : fd % SIM_FD; /* the callers look at -1 themselves */
 }
 
 static size_t total(const struct iovec *v, int cnt)
@@ -221,12 +221,28 @@ void sim_tcp_process_gone(int e)
     }
 }
 
+/* The engine's own descriptor is -1 once it has given the socket up. */
+static ssize_t io_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
+{
+    return fd < 0 ? -EBADF : sim_tcp_recv(fd, v, cnt, limit, flags);
+}
+
+static ssize_t io_send(int fd, const struct iovec *v, int cnt, int flags)
+{
+    return fd < 0 ? -EBADF : sim_tcp_send(fd, v, cnt, flags);
+}
+
+static short io_poll(int fd, short events)
+{
+    return fd < 0 ? 0 : sim_tcp_poll(fd, events);
+}
+
 static bool io_counters(int fd, uint64_t *sent, uint64_t *received)
 {
     int e = end_of(fd);
     struct sim_sock *s = &sim.end[e].sock;
 
-    if (s->gone || sim.tcp[e].fin || sim.tcp[!e].fin_moved)
+    if (fd < 0 || s->gone || sim.tcp[e].fin || sim.tcp[!e].fin_moved)
         return false;
     *sent = sim.tcp[e].sent;
     *received = sim.tcp[!e].read;
@@ -237,7 +253,7 @@ static int io_inq(int fd)
 {
     int e = end_of(fd);
 
-    return (int)(sim.tcp[!e].moved - sim.tcp[!e].read);
+    return fd < 0 ? -EBADF : (int)(sim.tcp[!e].moved - sim.tcp[!e].read);
 }
 
 static bool io_nodelay(int fd, bool on)
@@ -250,6 +266,8 @@ static int io_shutdown(int fd, int how)
 {
     int e = end_of(fd);
 
+    if (fd < 0)
+        return -EBADF;
     if (sim.end[e].sock.gone)
         return -ENOTCONN;
     if (how != SHUT_RD)
@@ -279,7 +297,7 @@ static bool io_waits(int fd)
 {
     int e = end_of(fd);
 
-    if (sim.end[e].sock.gone)
+    if (fd < 0 || sim.end[e].sock.gone)
         return false;
     return !(sim.tcp[e].fin && sim.tcp[e].fin_moved); /* FIN_WAIT2, TIME_WAIT */
 }
@@ -314,9 +332,9 @@ static uint64_t io_now(void)
 }
 
 const struct fb_io sim_io = {
-    .recv = sim_tcp_recv,
-    .send = sim_tcp_send,
-    .poll = sim_tcp_poll,
+    .recv = io_recv,
+    .send = io_send,
+    .poll = io_poll,
     .counters = io_counters,
     .inq = io_inq,
     .nodelay = io_nodelay,
