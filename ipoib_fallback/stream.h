@@ -130,10 +130,10 @@ struct fb_conn {
     enum fb_rdv rdv;
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
-    uint64_t hello_at; /* when the last message of the proof was sent */
+    uint64_t hello_at;          /* when the last message of the proof was sent */
     _Atomic uint32_t answer_ns; /* how long the peer's library takes to answer over the rail */
-    uint64_t rdv_calls; /* s.ready_at at the last attempt */
-    int end_reason;     /* why link_end was called */
+    uint64_t rdv_calls;         /* s.ready_at at the last attempt */
+    int end_reason;             /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;
     uint32_t holds; /* failures so far: the next boarding is held down for longer */

@@ -192,37 +192,38 @@ nc_files() { # ANSWER: what the server sends
 # ---- all
 
 all_cases() {
-    local times=3 answer=$data
+    # Many short connections may all be over before a translated machine has made their queue pairs.
+    local times=3 answer=$data many=10
 
-    [ "$scale" -eq 1 ] || times=1 answer=$data_part
+    [ "$scale" -eq 1 ] || times=1 answer=$data_part many=0
     if need redis redis-benchmark; then
-        BOARD=eager run_case redis_1_client_eager 90 redis_1
-        run_case redis_1_client 50 redis_1
-        run_case redis_50_clients 50 redis_50
-        run_case redis_pipeline_16 50 redis_pipeline
-        run_case redis_100_kb 50 redis_large
+        BOARD=eager run_case redis_1_client_eager 10 redis_1
+        run_case redis_1_client 10 redis_1
+        run_case redis_50_clients "$many" redis_50
+        run_case redis_pipeline_16 "$many" redis_pipeline
+        run_case redis_100_kb "$many" redis_large
         run_case redis_cli 1 redis_cli
     fi
     if need memcached memcached; then
-        run_case memcached 50 memcached_values
+        run_case memcached "$many" memcached_values
     fi
     if need nginx nginx; then
-        run_case nginx_64_mib 50 nginx_files off on "$times"
-        run_case nginx_daemon 50 nginx_files on off "$times"
-        run_case nginx_wrk 50 nginx_wrk
+        run_case nginx_64_mib 10 nginx_files off on "$times"
+        run_case nginx_daemon 10 nginx_files on off "$times"
+        run_case nginx_wrk "$many" nginx_wrk
     fi
     if need iperf3 iperf3; then
-        run_case iperf3 50 iperf3_run
-        run_case iperf3_reverse 50 iperf3_run -R
-        run_case iperf3_both_ways 50 iperf3_run --bidir
-        run_case iperf3_8_streams 50 iperf3_run -P 8
+        run_case iperf3 10 iperf3_run
+        run_case iperf3_reverse 10 iperf3_run -R
+        run_case iperf3_both_ways 10 iperf3_run --bidir
+        run_case iperf3_8_streams 10 iperf3_run -P 8
     fi
     if need sockperf sockperf; then
-        run_case sockperf 50 sockperf_pingpong
+        run_case sockperf 10 sockperf_pingpong
     fi
-    run_case python_asyncio 50 python_echo asyncio 4
-    run_case python_threads 50 python_echo threads 4
-    BOARD=eager run_case python_asyncio_eager 50 python_echo asyncio 8
+    run_case python_asyncio "$many" python_echo asyncio 4
+    run_case python_threads "$many" python_echo threads 4
+    BOARD=eager run_case python_asyncio_eager "$many" python_echo asyncio 8
     if need curl curl; then
         run_case curl_upload 10 curl_upload
     fi
