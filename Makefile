@@ -224,7 +224,7 @@ LOOP_TEST_SRC := \
 	rsock/own.c \
 	rsock/shard.c \
 
-SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) config/reason.c
+SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/unix_names.c config/reason.c
 
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
 shard_test_SRC := tests/unit/shard_test.c $(SHM_TEST_SRC)
