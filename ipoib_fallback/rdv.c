@@ -39,7 +39,7 @@ static bool is_silent(const struct rsk_tuple *t)
 {
     struct silent *s = silent_slot(t);
 
-    return s->family == t->family && memcmp(s->addr, t->dst, 16) == 0 && sys_now() < s->until;
+    return s->family == t->family && memcmp(s->addr, t->dst, 16) == 0 && fb_io.now() < s->until;
 }
 
 static void note_answer(const struct rsk_tuple *t, int reason)
@@ -56,12 +56,12 @@ static void note_answer(const struct rsk_tuple *t, int reason)
         s->family = t->family;
         memcpy(s->addr, t->dst, 16);
         s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
-    } else if (sys_now() < s->until) {
+    } else if (fb_io.now() < s->until) {
         return; /* several asked at once: one silence */
     } else if (s->pause < RETRY_MOST) {
         s->pause *= 2;
     }
-    s->until = sys_now() + s->pause;
+    s->until = fb_io.now() + s->pause;
 }
 
 static void attempt(struct fb_conn *c);
