@@ -47,6 +47,7 @@ FB_SRC := \
 	ipoib_fallback/end.c \
 	ipoib_fallback/settings.c \
 	ipoib_fallback/io.c \
+	ipoib_fallback/iov.c \
 	ipoib_fallback/linger.c \
 	ipoib_fallback/link.c \
 	ipoib_fallback/lock.c \
@@ -63,6 +64,7 @@ FB_SRC := \
 	ipoib_fallback/switch_fsm.c \
 	ipoib_fallback/tx.c \
 	ipoib_fallback/tx_board.c \
+	ipoib_fallback/tx_leave.c \
 	ipoib_fallback/wait.c \
 	ipoib_fallback/wake.c \
 
@@ -137,6 +139,7 @@ UNIT_TESTS := \
 	poll_test \
 	table_test \
 	proof_test \
+	iov_test \
 	fsm_test \
 	sim_test \
 
@@ -167,6 +170,8 @@ proof_test_SRC := \
 	tests/unit/proof_test.c \
 	ipoib_fallback/proof.c \
 	ipoib_fallback/siphash.c \
+
+iov_test_SRC := tests/unit/iov_test.c ipoib_fallback/iov.c
 
 fsm_test_SRC := \
 	tests/unit/fsm_test.c \

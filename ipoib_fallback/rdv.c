@@ -19,49 +19,92 @@
 #define BULK_RING   (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
 
-/* Peers whose RDMA side gave no answer: each question costs seconds of waiting for packets. */
-#define SILENT 64
+/* Whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
+ * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
+ * all of them, and when it is answered the others ask as well. */
+#define SILENT     64
+#define LET_OTHERS 5000000ull /* ns in which the one that asks is likely to have its answer */
 static struct silent {
     uint8_t family, addr[16];
+    uint16_t port, reason; /* port 0: the whole host */
+    bool asking;
     uint64_t until, pause;
 } silent_peers[SILENT];
 
-static struct silent *silent_slot(const struct rsk_tuple *t)
+static struct silent *silent_slot(const struct rsk_tuple *t, uint16_t port)
 {
-    uint32_t h = t->family;
+    uint32_t h = t->family * 31u + port;
 
     for (unsigned i = 0; i < sizeof(t->dst); i++)
         h = h * 31 + t->dst[i];
     return &silent_peers[h % SILENT];
 }
 
-static bool is_silent(const struct rsk_tuple *t)
+static bool is_of(const struct silent *s, const struct rsk_tuple *t, uint16_t port)
 {
-    struct silent *s = silent_slot(t);
+    return s->family == t->family && s->port == port && memcmp(s->addr, t->dst, 16) == 0;
+}
 
-    return s->family == t->family && memcmp(s->addr, t->dst, 16) == 0 && fb_io.now() < s->until;
+/* For how long nobody of t's host and port shall be asked, in ns; 0: ask now. */
+static uint64_t silent_for(const struct rsk_tuple *t, int *reason)
+{
+    const uint16_t ports[] = {0, t->dst_port};
+    uint64_t now = fb_io.now();
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct silent *s = silent_slot(t, ports[i]);
+
+        if (!is_of(s, t, ports[i]))
+            continue;
+        *reason = s->reason;
+        if (now < s->until)
+            return s->until - now;
+        if (s->asking)
+            return LET_OTHERS;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        struct silent *s = silent_slot(t, ports[i]);
+
+        if (is_of(s, t, ports[i]))
+            s->asking = true;
+    }
+    return 0;
+}
+
+static void note_silence(const struct rsk_tuple *t, uint16_t port, int reason)
+{
+    struct silent *s = silent_slot(t, port);
+
+    if (!is_of(s, t, port)) {
+        *s = (struct silent){.family = t->family, .port = port};
+        memcpy(s->addr, t->dst, 16);
+        s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
+    } else if (fb_io.now() < s->until) {
+        return; /* several asked before the first was answered: one silence */
+    } else if (s->pause < RETRY_MOST) {
+        s->pause *= 2;
+    }
+    s->asking = false;
+    s->reason = (uint16_t)reason;
+    s->until = fb_io.now() + s->pause;
 }
 
 static void note_answer(const struct rsk_tuple *t, int reason)
 {
-    struct silent *s = silent_slot(t);
-    bool same = s->family == t->family && memcmp(s->addr, t->dst, 16) == 0;
+    struct silent *host = silent_slot(t, 0), *port = silent_slot(t, t->dst_port);
 
-    if (reason != RSN_RDV_TIMEOUT && reason != RSN_NO_PEER_LIB) {
-        if (same)
-            s->family = 0;
+    if (reason == RSN_RDV_TIMEOUT) {
+        note_silence(t, 0, reason);
+        if (is_of(port, t, t->dst_port))
+            port->asking = false;
         return;
     }
-    if (!same) {
-        s->family = t->family;
-        memcpy(s->addr, t->dst, 16);
-        s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
-    } else if (fb_io.now() < s->until) {
-        return; /* several asked at once: one silence */
-    } else if (s->pause < RETRY_MOST) {
-        s->pause *= 2;
-    }
-    s->until = fb_io.now() + s->pause;
+    if (is_of(host, t, 0))
+        host->family = 0; /* it lives */
+    if (reason == RSN_NO_PEER_LIB)
+        note_silence(t, t->dst_port, reason);
+    else if (is_of(port, t, t->dst_port))
+        port->family = 0;
 }
 
 static void attempt(struct fb_conn *c);
@@ -164,21 +207,25 @@ static size_t ring_for(struct fb_conn *c)
 
 static void ask_verbs(struct fb_conn *c)
 {
-    int reason;
+    int reason = rsk_verbs_wire.usable();
+    uint64_t silent;
 
-    if (is_silent(&c->tuple)) {
-        rdv_again(c, RSN_RDV_TIMEOUT);
-        return;
-    }
-    reason = rsk_verbs_wire.usable();
     if (reason) {
         rdv_again(c, reason);
+        return;
+    }
+    silent = silent_for(&c->tuple, &reason);
+    if (silent) {
+        conn_reason(c, reason);
+        c->rdv_calls = c->s.ready_at;
+        link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
         return;
     }
     c->rdv = RDV_ASKED;
     fb_get(&c->s);
     if (rsk_verbs_wire.connect(&c->tuple, shard_for(c), ring_for(c), c, verbs_done) < 0) {
         c->rdv = RDV_NONE;
+        note_answer(&c->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
     }

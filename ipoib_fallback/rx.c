@@ -8,6 +8,7 @@
 #include "ipoib_fallback/rx.h"
 
 #include "config/log.h"
+#include "ipoib_fallback/iov.h"
 
 #include <errno.h>
 #include <string.h>
@@ -44,32 +45,9 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
                          uint64_t limit, int flags)
 {
     struct iovec have[2];
-    size_t total = rail->wire->rx_peek(rail, have), done = 0, at = 0;
-    int from = 0;
+    size_t total = rail->wire->rx_peek(rail, have);
+    size_t done = fb_iov_copy(v, cnt, have, 2, total < limit ? total : (size_t)limit);
 
-    if (total > limit)
-        total = (size_t)limit;
-    for (int i = 0; i < cnt && done < total; i++) {
-        size_t off = 0;
-
-        while (off < v[i].iov_len && done < total) {
-            size_t n = v[i].iov_len - off;
-
-            if (at == have[from].iov_len) {
-                from++;
-                at = 0;
-                continue;
-            }
-            if (n > have[from].iov_len - at)
-                n = have[from].iov_len - at;
-            if (n > total - done)
-                n = total - done;
-            memcpy((char *)v[i].iov_base + off, (const char *)have[from].iov_base + at, n);
-            off += n;
-            at += n;
-            done += n;
-        }
-    }
     if (done && !(flags & MSG_PEEK)) {
         struct fb_pub *pub = c->s.pub;
 

@@ -1,5 +1,5 @@
 /*
- * tx.h - between tx.c and tx_board.c: the sending half's own parts. The tx lock is
+ * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts. The tx lock is
  * held in all of them.
  */
 #ifndef FB_TX_H
@@ -13,6 +13,10 @@ uint8_t tx_to(struct fb_conn *, enum fb_tx_event);
 void tx_want(struct fb_conn *, bool want);
 /* ECHO came with the right X. */
 void tx_echo(struct fb_conn *);
+/* Fills in N, the epoch and the tag. */
+void tx_tag_frame(struct fb_conn *, struct fb_frame *);
+/* Writes what is left of tx.frame. 1: whole; 0: no room; < 0: the anchor's error. */
+int tx_write_frame(struct fb_conn *);
 /* Writes SWITCH. 1: the half is on the rail (or has left it again); 0: no room; < 0: error. */
 int tx_write_switch(struct fb_conn *);
 /* Is now a moment at which boarding may be tried with a byte in hand? */

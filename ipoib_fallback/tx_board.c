@@ -193,3 +193,66 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
     }
     return plain_instead(c, fd, v, cnt, flags);
 }
+
+void tx_echo(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->rail;
+
+    c->tx.echoed = true;
+    if (c->tx.state != TX_R || !rail || rail->failed)
+        return;
+    if (rail->wire->tx_open(rail) < 0)
+        conn_todo_tx(c, TODO_FAIL);
+    /* Who filled the ring before this, and asked to be told of room, asked a wire that had sent nothing
+     * yet: such a wire has nobody to ask. Let them ask again. */
+    conn_wake(c, RSK_TX);
+}
+
+/* The rail's ring takes over at S. The rail may have failed since the ACK: then it is left at once. */
+static void start(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->rail;
+
+    c->tx.on_rail = true;
+    c->tx.want = false;
+    c->tx.F = c->tx.S;
+    c->tx.frame_at = 0;
+    if (rail) {
+        rail->wire->tx_start(rail, c->tx.S);
+        atomic_store(&c->s.pub->path_tx, rail->wire->path);
+        log_info("stream %u: sending on %s from byte %llu", c->slot, rail->where,
+                 (unsigned long long)c->tx.S);
+    }
+    atomic_fetch_add(&c->s.pub->switches, 1);
+    conn_boarded(c);
+    if (c->tx.echoed)
+        tx_echo(c);
+    if (c->tx.later || !rail || rail->failed)
+        tx_leave(c, c->tx.later ? c->tx.why : RSN_RAIL_FAILED, c->tx.later);
+    link_watch(c);
+    conn_wake(c, RSK_TX | FB_EV_STATE);
+}
+
+int tx_write_switch(struct fb_conn *c)
+{
+    struct fb_tx *tx = &c->tx;
+
+    if (tx->frame_at == 0) {
+        memset(&tx->frame, 0, sizeof(tx->frame));
+        tx->frame.c = tx->c;
+        tx->frame.type = FF_SWITCH;
+        tx->frame.u.sw.S = tx->S;
+        memcpy(tx->frame.u.sw.X, tx->X, 16);
+        tx_tag_frame(c, &tx->frame);
+    }
+    switch (tx_write_frame(c)) {
+    case 1:
+        tx_to(c, TE_WHOLE);
+        start(c);
+        return 1;
+    case 0:
+        return 0;
+    default:
+        return tx->err;
+    }
+}

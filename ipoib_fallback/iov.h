@@ -1,0 +1,15 @@
+/*
+ * iov.h - copying between lists of buffers.
+ */
+#ifndef FB_IOV_H
+#define FB_IOV_H
+
+#include <stddef.h>
+#include <sys/uio.h>
+
+/* Copies from the buffers of `from` into those of `to` until either list ends or `limit` bytes are
+ * there. Returns the number of bytes. Neither list is changed. */
+size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, int nfrom,
+                   size_t limit);
+
+#endif

@@ -1,0 +1,114 @@
+#!/bin/bash
+# tests/faults_lab_test.sh - what goes wrong between two hosts, with unmodified programs. Host 1
+# has the servers, clients run on host 2, one boot for all.
+#
+# First peers that can never have a rail: whoever connects, accepts or exchanges bytes must not
+# wait for RDMA. Then rails that fail under redis-benchmark, which must not notice.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+if [ -z "${LAB_HOST-}" ]; then
+    railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/faults_lab.XXXXXX") || exit 1
+    trap 'rm -rf "$scratch"' EXIT
+    export LAB_FILTER=${APPS_FILTER-}
+    "$railsock" lab run --hosts 2 --timeout 280 --scratch "$scratch" -- tests/faults_lab_test.sh |
+        sed -u 's/^host[12]| //'
+    exit "${PIPESTATUS[0]}"
+fi
+if [ "$LAB_HOST" != 1 ]; then
+    lab-barrier faults-done
+    exit 0
+fi
+
+# shellcheck source=tests/apps/lib.sh
+. tests/apps/lib.sh
+MODE=verbs APPS_FILTER=$LAB_FILTER
+unset LD_PRELOAD
+
+# on_host HOST COMMAND...: here or there.
+on_host() {
+    local host=$1
+
+    shift
+    if [ "$host" = 1 ]; then "$@"; else on "$host" "$@"; fi
+}
+
+rdma_off() { on_host "$1" timeout 20 rdma link delete rxe0; }
+rdma_on() { on_host "$1" rdma link add rxe0 type rxe netdev eth0; }
+
+# Every RDMA packet to this host is lost, in silence.
+drop_on() {
+    on_host "$1" nft 'add table ip t; add chain ip t c { type filter hook input priority 0; };
+        add rule ip t c udp dport 4791 drop'
+}
+drop_off() { on_host "$1" nft delete table ip t; }
+
+# ---- peers without a rail
+
+never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
+    "$1" "$3" || { fail "$1 failed"; return; }
+    server "$python" "$apps/echo_server.py" threads "$ip" "$port" &&
+        client "$python" "$apps/connect_times.py" "$ip" "$port" 12 40
+    echo "# $(head -n 1 "$out")"
+    "$2" "$3" || fail "$2 failed"
+}
+
+# ---- rails that fail
+
+# What the open connections of the servers go over: "verbs:4", say, or "tcp:4".
+paths() {
+    "$railsock" stat --json | "$python" -c '
+import collections, json, sys
+stat = json.load(sys.stdin)
+paths = collections.Counter(c["path"].partition(":")[0] for p in stat["processes"] for c in p["connections"])
+print(" ".join(sorted(paths)))'
+}
+
+all_on() { [ "$(paths)" = "$1" ]; }
+some_on() { [[ " $(paths) " == *" $1 "* ]]; }
+
+# Starts redis-benchmark on the other host with enough to do, and waits until it has boarded.
+benchmark_boards() {
+    server redis-server --bind "$ip" --port "$port" --protected-mode no --save '' \
+        --appendonly no --dir "$work" --daemonize no || return
+    BOARD=eager client redis-benchmark -h "$ip" -p "$port" --csv -c 2 -n 12000 -t get -d 200 &
+    benchmark=$!
+    wait_until 60 all_on verbs || { fail "nothing has boarded: $(paths)"; return; }
+}
+
+# In a subshell of ours, so its `fail` is not heard here.
+benchmark_ends() {
+    wait "$benchmark" || { fail "redis-benchmark ended with $?: $(tail -n 2 "$err" "$out" | tr '\n' ' ')"; return; }
+    ! grep -qiE 'error|refused|reset' "$out" "$err" || fail "redis-benchmark: $(grep -iE 'error|refused|reset' "$out" "$err" | head -n 1)"
+    grep -qE '^"GET","[0-9.]+"' "$out" || fail "no result: $(tail -n 1 "$out")"
+}
+
+fails_under_benchmark() { # BREAK MEND HOST
+    benchmark_boards || return
+    "$1" "$3" || fail "$1 failed"
+    wait_until 30 all_on tcp || fail "still on $(paths)"
+    benchmark_ends
+    "$2" "$3" || fail "$2 failed"
+}
+
+comes_back() { # the same server, after the device has come back
+    benchmark_boards || return
+    rdma_off 1 || fail 'rdma link delete failed'
+    wait_until 30 all_on tcp || fail "still on $(paths)"
+    rdma_on 1
+    wait_until 60 some_on verbs || fail "did not board again: $(paths)"
+    benchmark_ends
+}
+
+run_case nobody_waits.packets_to_the_client_dropped 0 never_waits drop_on drop_off 2
+run_case nobody_waits.packets_to_the_server_dropped 0 never_waits drop_on drop_off 1
+run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdma_on 2
+run_case nobody_waits.server_without_rdma 0 never_waits rdma_off rdma_on 1
+CLIENT=off run_case nobody_waits 0 never_waits true true 2
+SERVER=off run_case nobody_waits 0 never_waits true true 2
+run_case device_deleted_at_the_server 1 fails_under_benchmark rdma_off rdma_on 1
+run_case device_deleted_at_the_client 1 fails_under_benchmark rdma_off rdma_on 2
+run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
+run_case boards_again 1 comes_back
+lab-barrier faults-done
