@@ -72,7 +72,7 @@ some_on() { [[ " $(paths) " == *" $1 "* ]]; }
 benchmark_boards() {
     server redis-server --bind "$ip" --port "$port" --protected-mode no --save '' \
         --appendonly no --dir "$work" --daemonize no || return
-    BOARD=eager client redis-benchmark -h "$ip" -p "$port" --csv -c 2 -n 12000 -t get -d 200 &
+    BOARD=eager client redis-benchmark -h "$ip" -p "$port" --csv -c 2 -n 8000 -t get -d 200 &
     benchmark=$!
     wait_until 60 all_on verbs || { fail "nothing has boarded: $(paths)"; return; }
 }
@@ -101,12 +101,12 @@ comes_back() { # the same server, after the device has come back
     benchmark_ends
 }
 
-run_case nobody_waits.packets_to_the_client_dropped 0 never_waits drop_on drop_off 2
-run_case nobody_waits.packets_to_the_server_dropped 0 never_waits drop_on drop_off 1
-run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdma_on 2
-run_case nobody_waits.server_without_rdma 0 never_waits rdma_off rdma_on 1
-CLIENT=off run_case nobody_waits 0 never_waits true true 2
-SERVER=off run_case nobody_waits 0 never_waits true true 2
+BOARD=eager run_case nobody_waits.packets_to_the_client_dropped 0 never_waits drop_on drop_off 2
+BOARD=eager run_case nobody_waits.packets_to_the_server_dropped 0 never_waits drop_on drop_off 1
+BOARD=eager run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdma_on 2
+BOARD=eager run_case nobody_waits.server_without_rdma 0 never_waits rdma_off rdma_on 1
+BOARD=eager CLIENT=off run_case nobody_waits 0 never_waits true true 2
+BOARD=eager SERVER=off run_case nobody_waits 0 never_waits true true 2
 run_case device_deleted_at_the_server 1 fails_under_benchmark rdma_off rdma_on 1
 run_case device_deleted_at_the_client 1 fails_under_benchmark rdma_off rdma_on 2
 run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
