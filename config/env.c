@@ -20,8 +20,8 @@
 
 #define DEFAULTS                                                                    \
     {                                                                               \
-        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .uring = true, \
-        .log_level = CFG_LOG_ERROR,                                                 \
+        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true, \
+        .uring = true, .log_level = CFG_LOG_ERROR,                                      \
     }
 
 struct cfg cfg = DEFAULTS;
@@ -106,9 +106,12 @@ static bool parse_spin(const char *text, struct cfg *c)
 {
     uint64_t us;
 
+    if (strcmp(text, "auto") == 0) /* the default */
+        return true;
     if (!number(text, 1000000, &us, NULL))
         return false;
     c->spin_ns = (uint32_t)us * 1000;
+    c->spin_auto = false;
     return true;
 }
 
@@ -173,7 +176,7 @@ static const struct setting {
     {"RAILSOCK_WIRE", parse_wire, "auto, shm or verbs", "auto"},
     {"RAILSOCK_BOARD", parse_board, "eager, after=CALLS, after=BYTESk, after=BYTESm or never",
      NULL},
-    {"RAILSOCK_SPIN", parse_spin, "microseconds, 0 to 1000000", "20"},
+    {"RAILSOCK_SPIN", parse_spin, "microseconds, 0 to 1000000, or auto", "auto"},
     {"RAILSOCK_RING", parse_ring, "bytes, 4k to 64m, or 0 for the wire's own", "0"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
     {"RAILSOCK_LOG", parse_log,

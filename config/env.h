@@ -20,7 +20,8 @@ struct cfg {
     uint32_t
         board_calls; /* RAILSOCK_BOARD=after=N: calls on the stream before it asks; eager = 1 */
     uint64_t board_bytes; /* after=Nk or Nm: or this many bytes */
-    uint32_t spin_ns;     /* RAILSOCK_SPIN=MICROSECONDS (0..1000000), default 20 */
+    uint32_t spin_ns;     /* RAILSOCK_SPIN=MICROSECONDS (0..1000000) or auto */
+    bool spin_auto;       /* spin_ns is where it begins: what sleeping costs is measured */
     uint32_t ring;        /* RAILSOCK_RING=BYTES, k, m; 0 = the wire's own default; a power of two,
                                 4 KiB to 64 MiB, else rounded up */
     bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */

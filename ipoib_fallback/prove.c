@@ -41,6 +41,8 @@ static void proved(struct fb_conn *c)
     uint64_t answer = fb_io.now() - c->hello_at;
 
     c->answer_ns = answer < UINT32_MAX ? (uint32_t)answer : UINT32_MAX;
+    if (c->rail && c->rail->wire->slow_to_wake)
+        spin_measured(answer);
     link_no_timer(c);
     c->rdv = RDV_PROVED;
     c->rdv_tries = 0;

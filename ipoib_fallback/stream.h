@@ -276,6 +276,11 @@ bool rx_unread(struct fb_conn *, int fd);
 /* Hand-over: reads no more from the ring; asks the sender to resume from here. */
 void rx_freeze(struct fb_conn *, int reason);
 
+/* ---- wait.c ---- */
+
+/* A peer's library has answered after so many ns: see fb_spin_most. */
+void spin_measured(uint64_t answer);
+
 /* ---- sleepers.c ---- */
 
 /* Scans the sleeping threads for this stream's descriptors. False: one of them cannot be woken by

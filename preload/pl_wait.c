@@ -79,7 +79,7 @@ int pl_remaining_ms(uint64_t deadline)
 
 /* ---- spinning */
 
-/* Sixteenths of cfg.spin_ns, 1 to 16: a thread whose spinning does not pay still tries a little,
+/* Sixteenths of fb_spin_most(), 1 to 16: a thread whose spinning does not pay still tries a little,
  * or it would never find out that it pays again. */
 static _Thread_local uint8_t spin_share, spins;
 
@@ -103,19 +103,21 @@ static bool one_cpu(void)
 
 uint64_t pl_spin_budget(void)
 {
-    if (!cfg.spin_ns || one_cpu())
+    uint32_t most = fb_spin_most();
+
+    if (!most || one_cpu())
         return 0;
     if (!spin_share)
         spin_share = 8;
     /* Now and then the whole: below the usual answer time no shorter spin could find out. */
     if ((++spins & 15) == 0)
-        return cfg.spin_ns;
-    return (uint64_t)cfg.spin_ns * spin_share / 16;
+        return most;
+    return (uint64_t)most * spin_share / 16;
 }
 
 void pl_spin_result(uint64_t ns)
 {
-    if (ns <= cfg.spin_ns)
+    if (ns <= fb_spin_most())
         spin_share = spin_share < 4 ? (uint8_t)(spin_share * 4 + !spin_share) : 16;
     else if (spin_share > 1)
         spin_share = spin_share / 2;

@@ -41,7 +41,7 @@ static inline bool pl_ts_valid(const struct timespec *ts)
 
 /* ---- spinning ---- */
 
-/* How long this thread should spin before it sleeps, at most cfg.spin_ns; 0 on one CPU. */
+/* How long this thread should spin before it sleeps, at most fb_spin_most(); 0 on one CPU. */
 uint64_t pl_spin_budget(void);
 /* What came of it: news came after ns nanoseconds of waiting, spun and slept together. */
 void pl_spin_result(uint64_t ns);

@@ -130,6 +130,7 @@ static void kill_rail(struct rsk_rail *rail, int reason)
 
 const struct rsk_wire rsk_verbs_wire = {
     .name = "verbs",
+    .slow_to_wake = true,
     .path = 2,
     .usable = usable,
     .listen = vb_listen,

@@ -57,7 +57,7 @@ static bool same(const struct cfg *a, const struct cfg *b)
 {
     return a->mode == b->mode && a->wire == b->wire && a->board_never == b->board_never &&
            a->board_calls == b->board_calls && a->board_bytes == b->board_bytes &&
-           a->spin_ns == b->spin_ns && a->ring == b->ring && a->uring == b->uring &&
+           a->spin_ns == b->spin_ns && a->spin_auto == b->spin_auto && a->ring == b->ring && a->uring == b->uring &&
            a->log_level == b->log_level && strcmp(a->log_file, b->log_file) == 0;
 }
 
@@ -71,6 +71,7 @@ TEST_CASE(env, defaults)
     EXPECT_EQ_INT(cfg.board_calls, 8);
     EXPECT_EQ_U64(cfg.board_bytes, 65536);
     EXPECT_EQ_INT(cfg.spin_ns, 20000);
+    EXPECT(cfg.spin_auto);
     EXPECT_EQ_INT(cfg.ring, 0);
     EXPECT(cfg.uring);
     EXPECT_EQ_INT(cfg.log_level, CFG_LOG_ERROR);
@@ -107,6 +108,9 @@ TEST_CASE(env, each_value)
     EXPECT_EQ_INT(cfg.spin_ns, 0);
     load("RAILSOCK_SPIN", "1000000");
     EXPECT_EQ_INT(cfg.spin_ns, 1000000000);
+    EXPECT(!cfg.spin_auto);
+    load("RAILSOCK_SPIN", "auto");
+    EXPECT(cfg.spin_auto);
     load("RAILSOCK_PROGRESS", "epoll");
     EXPECT(!cfg.uring);
     EXPECT_STREQ(said, "");
@@ -143,8 +147,8 @@ TEST_CASE(env, a_board_policy_stands_above_the_mode)
 TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
 {
     load("RAILSOCK_SPIN", "abc");
-    EXPECT_STREQ(said, "railsock: RAILSOCK_SPIN=abc: expected microseconds, 0 to 1000000; "
-                       "using 20\n");
+    EXPECT_STREQ(said, "railsock: RAILSOCK_SPIN=abc: expected microseconds, 0 to 1000000, or auto; "
+                       "using auto\n");
     EXPECT_EQ_INT(cfg.spin_ns, 20000);
 }
 

@@ -16,6 +16,11 @@
 #include "rsock/sys.h"
 
 struct cfg cfg = {.mode = CFG_AUTO, .spin_ns = 20000};
+
+uint32_t fb_spin_most(void)
+{
+    return cfg.spin_ns;
+}
 _Atomic int fake_sleepers;
 
 #define IN_BITS  (POLLIN | POLLRDNORM)
