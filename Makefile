@@ -45,6 +45,8 @@ RSOCK_SRC := \
 
 FB_SRC := \
 	ipoib_fallback/end.c \
+	ipoib_fallback/heir.c \
+	ipoib_fallback/heir_child.c \
 	ipoib_fallback/settings.c \
 	ipoib_fallback/io.c \
 	ipoib_fallback/iov.c \
@@ -80,6 +82,7 @@ PRELOAD_SRC := \
 	preload/pl_epoll_reg.c \
 	preload/pl_epoll_wait.c \
 	preload/pl_exec.c \
+	preload/pl_heir.c \
 	preload/pl_fd.c \
 	preload/pl_init.c \
 	preload/pl_iov.c \
@@ -146,6 +149,7 @@ UNIT_TESTS := \
 # poll, select and epoll over a fake engine.
 READINESS_SRC := \
 	tests/unit/epoll_fake.c \
+	tests/unit/heir_fake.c \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
 	preload/pl_epoll_nest.c \
@@ -186,7 +190,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c,$(FB_SRC)) \
 	$(CONFIG_SRC) \
 
 stream_test_SRC := \
@@ -197,6 +201,7 @@ stream_test_SRC := \
 
 table_test_SRC := \
 	tests/unit/table_test.c \
+	tests/unit/heir_fake.c \
 	preload/pl_table.c \
 
 shim_test_SRC := \

@@ -3,6 +3,7 @@
  * pin, fork, exit. Every end is the kernel's own: the stream leaves the rail first,
  * so that FIN and RST mean what they mean in TCP.
  */
+#include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
 
@@ -71,8 +72,10 @@ void fb_close(struct fb_stream *s, int fd)
         return;
     }
     conn_set(c, CF_CLOSED);
-    if (!conn_flag(c, CF_LINKED) && (!conn_flag(c, CF_ASKED) || conn_flag(c, CF_PINNED)))
+    if (!conn_flag(c, CF_LINKED) && (!conn_flag(c, CF_ASKED) || conn_flag(c, CF_PINNED))) {
+        heir_let_go(c);
         return;
+    }
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
     link_drop(c, fd);
@@ -84,7 +87,7 @@ void fb_close(struct fb_stream *s, int fd)
         reset = true;
         c->fd = -1;
     } else {
-        bool shared = conn_flag(c, CF_SHARED);
+        bool shared = conn_shared(c);
 
         kept = fb_io.keep(fd);
         if (kept >= 0)
@@ -169,32 +172,38 @@ static void leave(struct fb_conn *c, int reason)
     conn_serve(c);
 }
 
+/* Bytes before an announced switch, which only the application can take. */
+static bool unread(struct fb_conn *c)
+{
+    return c->rx.state == RX_gS && c->s.pub->rx < c->rx.S;
+}
+
+bool end_settled(struct fb_conn *c, int reason)
+{
+    conn_mail(c);
+    if (c->fd >= 0) {
+        fb_lock(&c->rx.lock);
+        atomic_store(&c->anchor_news, 1);
+        rx_anchor(c, c->fd);
+        rx_freeze(c, reason); /* SWITCH may have come only now */
+        rx_unlock(c);
+    }
+    conn_todo_tx(c, TODO_PUSH);
+    conn_serve(c);
+    /* At its end the peer says nothing more, and the kernel tells the application. */
+    return is_plain(c) || c->fd < 0 || (c->rx.end != 1 && c->tx.state == TX_T);
+}
+
 static bool settle(struct fb_conn *c, int reason, uint64_t until)
 {
     uint64_t begin = fb_io.now();
-    bool unread = false; /* bytes before an announced switch, which only the application can take */
 
-    for (;;) {
-        conn_mail(c);
-        if (c->fd >= 0) {
-            fb_lock(&c->rx.lock);
-            atomic_store(&c->anchor_news, 1);
-            rx_anchor(c, c->fd);
-            rx_freeze(c, reason); /* SWITCH may have come only now */
-            unread = c->rx.state == RX_gS && c->s.pub->rx < c->rx.S;
-            rx_unlock(c);
-        }
-        conn_todo_tx(c, TODO_PUSH);
-        conn_serve(c);
-        if (is_plain(c) || c->fd < 0)
-            return true;
-        /* The peer has ended: nothing more will come, and the kernel tells the application. */
-        if (c->rx.end != 1 && c->tx.state == TX_T)
-            return true;
-        if (fb_io.now() >= (unread ? begin + UNREAD_NS : until))
+    while (!end_settled(c, reason)) {
+        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until))
             return false;
         fb_io.wait(c->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
     }
+    return true;
 }
 
 void fb_pin(struct fb_stream *s, int reason, bool wait)
@@ -259,7 +268,7 @@ static void end_first(struct fb_conn *c, void *arg)
         return;
     fb_lock(&c->tx.lock);
     if (c->tx.state != TX_T) {
-        c->tx.frame_flags |= FF_FIN | (conn_flag(c, CF_SHARED) ? 0 : FF_CLOSED);
+        c->tx.frame_flags |= FF_FIN | (conn_shared(c) ? 0 : FF_CLOSED);
         tx_leave(c, RSN_ENDING, true);
     }
     tx_unlock(c);

@@ -81,6 +81,35 @@ void fb_leave_all(int reason, bool pin_shared);
 void fb_exit(void);
 /* In a forked child: every stream is forgotten; the caller clears its own tables. */
 void fb_after_fork_child(void);
+/* True if this process has ever tracked a stream. */
+bool fb_ever_tracked(void);
+
+/* ---- fork: heir.c ---- */
+
+struct fb_heritage; /* what a child has of its parent; lives as long as the process */
+struct fb_fork {
+    int theirs; /* the child's end of the link, -1: none is needed */
+    void *link;
+};
+
+/* Around fork, in the parent; streams stay where they are. Begin is false when no link to the child can be
+ * had: the caller then lets everything leave and pins it. fb_fork_parent also after a failed fork. */
+bool fb_fork_begin(struct fb_fork *);
+void fb_fork_parent(struct fb_fork *);
+/* In the child, instead of fb_after_fork_child. NULL: there is nothing to inherit, or no memory. */
+struct fb_heritage *fb_fork_child(struct fb_fork *);
+/* In the child: fd, one of the numbers of the parent's stream, is about to be used. The parent hands the
+ * stream over if it is on a rail (blocks, at most 5 s; after that the connection is reset). The child's own
+ * stream with one reference and fds == 1, or NULL: it cannot be tracked, the number is plain libc's. */
+struct fb_stream *fb_adopt(struct fb_heritage *, struct fb_stream *theirs, int fd);
+/* In the child: a new program will hold it. Blocks likewise. */
+void fb_disown(struct fb_heritage *, struct fb_stream *theirs);
+/* In the child: it is about to use an epoll instance, which the parent knows by this number. */
+void fb_ask_epoll(struct fb_heritage *, uintptr_t id);
+/* In the parent: does a child use that instance? */
+bool fb_epoll_elsewhere(uintptr_t id);
+/* fn is called on the progress thread until it is true: the instance is the kernel's alone. */
+void fb_on_epoll_asked(bool (*fn)(uintptr_t id));
 
 /* ---- plain halves ---- */
 

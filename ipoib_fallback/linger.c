@@ -5,7 +5,7 @@
  * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
  * after a minute. Progress thread.
  */
-#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/heir.h"
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -51,7 +51,7 @@ static bool strip(struct fb_conn *c, bool *ended)
  * closed socket draws RST, and takes from the peer what its application has not read. */
 static bool finished(struct fb_conn *c)
 {
-    if (conn_flag(c, CF_SHARED))
+    if (conn_shared(c))
         return c->rx.state == RX_t; /* the end is another process's */
     return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->rx.state == RX_t);
 }
@@ -72,6 +72,7 @@ static void finish(struct fb_conn *c, bool reset)
         fb_io.abort(fd);
     if (fd >= 0)
         fb_io.close(fd);
+    heir_let_go(c);
     log_debug("stream %u: closed%s", c->slot, reset ? " with a reset" : "");
     link_no_timer(c);
     if (c->rail)

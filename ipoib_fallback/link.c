@@ -3,7 +3,7 @@
  * watched, serving what other threads may not, giving the rail back. Everything here
  * runs on the progress thread; other threads post.
  */
-#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/heir.h"
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -266,6 +266,8 @@ static void release_job(void *arg)
             if (c->tx.state == TX_T)
                 atomic_store(&c->s.tx_gate, c->tx.fin && !c->tx.fin_done);
             c->rdv = RDV_NONE;
+            if (c->tx.state == TX_T && c->rx.state == RX_t)
+                heir_settled(c);
         }
     }
     rx_unlock(c);

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
-#define FB_PUB_VERSION 1u
+#define FB_PUB_VERSION 2u
 #define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
 
 enum fb_path { FB_PATH_TCP, FB_PATH_SHM, FB_PATH_VERBS };
@@ -33,13 +33,18 @@ struct fb_pub {
     _Atomic uint16_t peer_reason;     /* as told by the peer; 0 = nothing told */
     _Atomic uint8_t path_tx, path_rx; /* enum fb_path of each direction now */
     uint8_t role;                     /* 0 connected, 1 accepted */
-    uint8_t pad;
+    _Atomic uint8_t lent;             /* FB_LENT_*: between the owner and forked children */
     _Atomic uint64_t tx, rx;           /* application bytes written and read since establishment */
     _Atomic uint64_t rail_tx, rail_rx; /* of these, over a rail */
     _Atomic uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds of the last boarding; 0 = never */
     _Atomic uint32_t switches;   /* changes of track, both directions together */
     _Atomic uint32_t retries;    /* boardings that were tried and did not come about */
 };
+
+/* fb_pub.lent; heir.c says how they are used. */
+enum { FB_LENT_BUSY = 1, FB_LENT_FOREIGN = 2 };
+
+#define FB_PUB_FOREIGN 16
 
 struct fb_pub_file {
     uint64_t magic;
@@ -48,7 +53,11 @@ struct fb_pub_file {
     uint64_t start_time; /* field 22 of /proc/PID/stat: tells a reused pid */
     char program[64];
     uint32_t nslots; /* slots that the file has room for now; the file is extended as needed */
-    uint32_t pad;
+    _Atomic uint32_t serving; /* forked children are answered */
+    /* Epoll instances that forked children use, and whether there are more; forks so far that a child
+     * holds connections of. */
+    _Atomic uint64_t foreign_epoll[FB_PUB_FOREIGN];
+    _Atomic uint32_t foreign_epolls, forks;
     /* Sums over the connections that are closed. */
     _Atomic uint64_t closed, closed_boarded, closed_tx, closed_rx, closed_rail_tx, closed_rail_rx;
     _Atomic uint64_t

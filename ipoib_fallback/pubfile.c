@@ -95,7 +95,7 @@ bool fb_pub_grow(uint32_t n)
             file_fd = -1;
             log_warn("%s cannot be made: railsock stat does not show this process", file_path);
             p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED)
                 return false;
         }
@@ -132,6 +132,22 @@ void fb_pub_remove(void)
 {
     if (file_fd >= 0)
         sys_unlink(file_path);
+}
+
+struct fb_pub_file *fb_pub_head(void)
+{
+    return file;
+}
+
+struct fb_pub_file *fb_pub_hand_on(void)
+{
+    struct fb_pub_file *theirs = file;
+
+    if (file_fd >= 0)
+        sys_close(file_fd);
+    file = NULL;
+    file_fd = -1;
+    return theirs;
 }
 
 void fb_pub_forget(void)

@@ -19,6 +19,11 @@ struct fb_pub *fb_pub_slot(uint32_t slot);
 void fb_pub_closed(const struct fb_pub *);
 /* Removes the file: the process ends. */
 void fb_pub_remove(void);
+/* The file's head; NULL before the first connection. */
+struct fb_pub_file *fb_pub_head(void);
+/* Forked child: the parent's file stays mapped, for heir.c; NULL if there is none that is shared. As
+ * after fb_pub_forget. */
+struct fb_pub_file *fb_pub_hand_on(void);
 /* Forked child: the next grow makes a file of its own. */
 void fb_pub_forget(void);
 

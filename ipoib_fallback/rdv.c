@@ -4,7 +4,7 @@
  * RDMA. Answers that mean "not now" are asked again later and later; peers that do not
  * answer at all are remembered. Progress thread, except rdv_ask.
  */
-#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/heir.h"
 
 #include "config/env.h"
 #include "config/log.h"
@@ -138,6 +138,8 @@ static bool passing(int reason)
     case RSN_NOT_ESTABLISHED:
     case RSN_PEER_REFUSED:
     case RSN_LIMIT_FD:
+    case RSN_SHARED:    /* the child may end */
+    case RSN_INHERITED: /* the parent may close its copy */
         return true;
     default:
         return false;
@@ -261,6 +263,10 @@ static void attempt(struct fb_conn *c)
 {
     if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->tx.fin)
         return;
+    if (heir_elsewhere(c)) {
+        rdv_again(c, c->heritage ? RSN_INHERITED : RSN_SHARED);
+        return;
+    }
     if (c->tx.state != TX_T || c->rx.state != RX_t) {
         /* Still on the way back from the last rail; an owed frame goes with the next bytes. */
         rdv_again(c, RSN_PEER_LEFT);
@@ -285,7 +291,7 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (c->tx.fin)
         reason = RSN_ENDING;
-    else if (!conn_flag(c, CF_ASKED) || c->rail || c->rdv != RDV_NONE || c->tx.state != TX_T ||
+    else if (!conn_flag(c, CF_ASKED) || heir_elsewhere(c) || c->rail || c->rdv != RDV_NONE || c->tx.state != TX_T ||
              c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
     if (reason) {
@@ -344,6 +350,7 @@ static void begin_job(void *arg)
 {
     struct fb_conn *c = arg;
 
+    heir_serve();
     if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
         if (!conn_addresses(c)) {
             conn_reason(c, RSN_NOT_ESTABLISHED);

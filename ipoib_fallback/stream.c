@@ -7,6 +7,7 @@
 
 #include "config/env.h"
 #include "config/log.h"
+#include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
 
 #include <errno.h>
@@ -148,7 +149,8 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     atomic_store(&c->s.fds, 1);
     if (role == FB_ACCEPTED)
         conn_addresses(c);
-    atomic_fetch_add(&pub->gen, 1);
+    c->born = atomic_load(&heir_forks);
+    c->gen = atomic_fetch_add(&pub->gen, 1) + 1;
     atomic_store_explicit(&c->s.refs, 1, memory_order_release);
     return &c->s;
 }
@@ -199,6 +201,23 @@ struct fb_conn *conn_find(const struct rsk_tuple *t)
         fb_put(&c->s);
     }
     return NULL;
+}
+
+struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen)
+{
+    struct fb_conn *c = slot < used_slots ? conn_at(slot) : NULL;
+
+    if (!c || !fb_tryget(&c->s))
+        return NULL;
+    if (c->gen == gen)
+        return c;
+    fb_put(&c->s);
+    return NULL;
+}
+
+bool fb_ever_tracked(void)
+{
+    return used_slots != 0;
 }
 
 void conn_each(void (*fn)(struct fb_conn *, void *), void *arg)

@@ -142,6 +142,11 @@ struct fb_conn {
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic int alt_fd[3];  /* other descriptors of the same description, -1 = none */
+    /* heir.c's: */
+    uint32_t born, gen; /* heir_forks and pub->gen when it was tracked */
+    uint32_t lent_seq;
+    struct fb_heritage *heritage; /* inherited: from whom */
+    uint32_t old_slot, old_gen, old_born;
     struct rsk_tuple tuple; /* connecting side's view; filled by fb_addresses() */
 };
 
@@ -163,6 +168,7 @@ enum {
     CF_LINGER_JOB = 16384,
     CF_PEER_CLOSED = 32768, /* the peer's CLOSED was seen: no frame may be written */
     CF_TOLD_CLOSED = 65536, /* ours was written */
+    CF_LENT = 262144,       /* pinned only as long as a forked child may use it */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 
@@ -221,6 +227,8 @@ bool conn_addresses(struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
 struct fb_conn *conn_find(const struct rsk_tuple *); /* accepted stream, with a reference */
+/* The stream in a slot, with a reference, if it is still the one of that generation. */
+struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen);
 /* Calls fn with a reference for each live stream. */
 void conn_each(void (*fn)(struct fb_conn *, void *), void *arg);
 /* Called when the board policy may be satisfied. */
@@ -280,6 +288,11 @@ void rx_freeze(struct fb_conn *, int reason);
 
 /* A peer's library has answered after so many ns: see fb_spin_most. */
 void spin_measured(uint64_t answer);
+
+/* ---- end.c ---- */
+
+/* Takes a leave a step further. True: both halves are the kernel's, or there is nothing to wait for. */
+bool end_settled(struct fb_conn *, int reason);
 
 /* ---- sleepers.c ---- */
 

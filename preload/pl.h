@@ -44,8 +44,8 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object);
 /* The number is going away (close, dup2 over it): takes it out of the table and returns it with the
  * table's reference, or NULL. Readers see EBADF or plain libc from now on. */
 struct pl_file *pl_take(int fd);
-/* Everything is forgotten: forked child. */
-void pl_table_reset(void);
+/* Everything is forgotten: forked child. What was there goes to pl_heir_keep, if there is a heritage. */
+void pl_table_reset(struct fb_heritage *);
 /* Calls fn for every live file. */
 void pl_each(void (*fn)(struct pl_file *, void *), void *arg);
 
@@ -83,6 +83,9 @@ void pl_epoll_created(int fd);
 void pl_epoll_cross(struct pl_file *);
 /* The same for all instances: before fork, after fb_leave_all. */
 void pl_epoll_cross_all(void);
+/* Progress thread: a forked child wants the instance that is known by this number. True: it has been
+ * crossed, and all its streams are the kernel's. */
+bool pl_epoll_asked(uintptr_t id);
 
 /* ---- pl_wait.c, for whoever intercepts signal handlers ---- */
 

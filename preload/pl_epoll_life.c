@@ -305,6 +305,30 @@ void pl_epoll_cross(struct pl_file *f)
         cross(f->epoll, NULL);
 }
 
+struct wanted {
+    uintptr_t id;
+    bool hot;
+};
+
+static void cross_wanted(struct pl_epoll *ep, void *arg)
+{
+    struct wanted *w = arg;
+
+    if ((uintptr_t)ep != w->id)
+        return;
+    atomic_store(&ep->pinned, true);
+    cross(ep, NULL);
+    w->hot = atomic_load(&ep->hot) != 0;
+}
+
+bool pl_epoll_asked(uintptr_t id)
+{
+    struct wanted w = {id, false};
+
+    pl_epoll_each(cross_wanted, &w);
+    return !w.hot;
+}
+
 void pl_epoll_cross_all(void)
 {
     pl_epoll_each(cross, NULL);

@@ -136,6 +136,8 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
     bool elsewhere = f->members != NULL;
 
     /* EXCLUSIVE cannot be modified. */
+    if (fb_epoll_elsewhere((uintptr_t)ep))
+        atomic_store(&ep->pinned, true);
     if (m->events & EPOLLEXCLUSIVE || atomic_load(&ep->pinned)) {
         fb_pin(s, RSN_EPOLL, false);
         pl_put(f);

@@ -14,7 +14,7 @@
 PL_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
     pl_ready();
-    pl_before_spawn();
+    pl_before_exec();
     return pl_real.execve(path, argv, envp);
 }
 
@@ -26,7 +26,7 @@ PL_EXPORT int execv(const char *path, char *const argv[])
 PL_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
     pl_ready();
-    pl_before_spawn();
+    pl_before_exec();
     return pl_real.execvpe(file, argv, envp);
 }
 
@@ -38,7 +38,7 @@ PL_EXPORT int execvp(const char *file, char *const argv[])
 PL_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
     pl_ready();
-    pl_before_spawn();
+    pl_before_exec();
     return pl_real.fexecve(fd, argv, envp);
 }
 
@@ -46,7 +46,7 @@ PL_EXPORT int execveat(int dirfd, const char *path, char *const argv[], char *co
                        int flags)
 {
     pl_ready();
-    pl_before_spawn();
+    pl_before_exec();
     return pl_real.execveat(dirfd, path, argv, envp, flags);
 }
 

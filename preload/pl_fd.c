@@ -12,6 +12,7 @@
 
 #include "config/reason.h"
 #include "rsock/loop.h"
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
@@ -35,6 +36,7 @@ static void closing(struct pl_file *f)
 
 int pl_closing(int fd)
 {
+    pl_heir_drop(fd);
     PL_HELD f = pl_get(fd);
 
     if (!f || !pl_is_owner())
@@ -90,6 +92,9 @@ PL_EXPORT int close(int fd)
     int err;
 
     pl_ready();
+    /* A program that closes whatever numbers there may be does not know ours. */
+    if (fd >= 512 && rsk_own_next(fd) == fd)
+        return (int)pl_ret(-EBADF);
     err = pl_closing(fd);
     return err ? (int)pl_ret(err) : pl_real.close(fd);
 }
@@ -114,12 +119,33 @@ static void close_in_range(struct pl_file *f, void *arg)
         closing(f);
 }
 
+/* The kernel's call on the parts of the range between our own numbers. */
+static int close_around(unsigned int first, unsigned int last, int flags)
+{
+    int own = (unsigned int)flags & CLOSE_RANGE_CLOEXEC || first > INT_MAX ? -1 : rsk_own_next((int)first), r;
+
+    while (own >= 0 && (unsigned int)own <= last) {
+        if ((unsigned int)own > first) {
+            r = pl_real.close_range(first, (unsigned int)own - 1, flags);
+            if (r < 0)
+                return r;
+        }
+        if ((unsigned int)own == last)
+            return 0;
+        first = (unsigned int)own + 1;
+        own = rsk_own_next((int)first);
+    }
+    return pl_real.close_range(first, last, flags);
+}
+
 static void range_closing(unsigned int first, unsigned int last, bool unshare)
 {
     struct range r = {first, last, unshare};
 
-    if (pl_is_owner())
-        pl_each(close_in_range, &r);
+    if (!pl_is_owner())
+        return;
+    pl_heir_drop_range(first, last);
+    pl_each(close_in_range, &r);
 }
 
 /* True if the process has no thread but this one and, perhaps, our progress thread. */
@@ -146,17 +172,34 @@ PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
         how &= ~CLOSE_RANGE_UNSHARE;
     if (!(how & CLOSE_RANGE_CLOEXEC))
         range_closing(first, last, how & CLOSE_RANGE_UNSHARE);
-    return pl_real.close_range(first, last, (int)how);
+    return close_around(first, last, (int)how);
 }
 
 PL_EXPORT void closefrom(int first)
 {
     pl_ready();
     range_closing(first < 0 ? 0 : (unsigned int)first, UINT_MAX, false);
-    pl_real.closefrom(first);
+    if (!pl_is_owner() || close_around(first < 0 ? 0 : (unsigned int)first, UINT_MAX, 0) < 0)
+        pl_real.closefrom(first);
 }
 
 /* ---- dup ---- */
+
+void pl_lend_to_spawned(struct pl_file *f)
+{
+    if (f && f->kind == PL_STREAM && !pl_is_owner())
+        fb_pin(f->stream, RSN_SHARED, true);
+}
+
+PL_EXPORT int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts, int fd, int newfd)
+{
+    pl_ready();
+    PL_HELD f = pl_get(fd);
+
+    if (f && f->kind == PL_STREAM)
+        fb_pin(f->stream, RSN_SHARED, true);
+    return pl_real.posix_spawn_file_actions_adddup2(acts, fd, newfd);
+}
 
 PL_EXPORT int dup(int fd)
 {
@@ -164,6 +207,7 @@ PL_EXPORT int dup(int fd)
 
     pl_ready();
     PL_HELD f = pl_get(fd);
+    pl_lend_to_spawned(f);
     newfd = pl_real.dup(fd);
     if (newfd >= 0) {
         pl_drop_stale(newfd);
@@ -198,6 +242,7 @@ PL_EXPORT int dup2(int fd, int to)
 
     if (fd == to)
         return pl_real.dup2(fd, to);
+    pl_lend_to_spawned(f);
     /* What another thread is closing at this moment, dup2 may well follow. */
     (void)replacing(fd, to);
     return replaced(f, pl_real.dup2(fd, to));
@@ -212,6 +257,7 @@ PL_EXPORT int dup3(int fd, int to, int flags)
 
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);
+    pl_lend_to_spawned(f);
     (void)replacing(fd, to);
     return replaced(f, pl_real.dup3(fd, to, flags));
 }

@@ -35,6 +35,20 @@ static inline struct pl_file *pl_get_stream(int fd)
 /* 0 in a forked child that nobody told of the fork: pl_get then calls pl_child. */
 extern _Atomic uint32_t *pl_alive;
 
+/* ---- pl_heir.c: a forked child's view of what was its parent's ---- */
+
+extern _Atomic bool pl_heirs; /* there is something */
+/* The table is emptied: what it held is kept for look-ups. */
+void pl_heir_keep(struct fb_heritage *, _Atomic(_Atomic(struct pl_file *) *) *root, uint32_t chunks);
+/* fd is about to be used, and nothing of ours has that number: if it was the parent's, it is asked for, and
+ * becomes this process's own. With a reference, or NULL: plain libc's. May block. */
+struct pl_file *pl_heir_get(int fd);
+/* The number is closed, or the kernel gave it to something new. */
+void pl_heir_drop(int fd);
+void pl_heir_drop_range(unsigned int first, unsigned int last);
+/* Before exec: what the new program will hold. */
+void pl_heir_exec(void);
+
 /* ---- pl_iov.c ---- */
 
 enum { PL_RW_MAX = 0x7ffff000 }; /* the kernel's MAX_RW_COUNT */
@@ -50,6 +64,9 @@ int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many
 void pl_drop_stale(int fd);
 /* fd is about to be closed. 0, or -EBADF when another thread is closing it at this moment. */
 int pl_closing(int fd);
+/* In a vfork child, which is about to run another program that will hold f (which may be NULL): the stream
+ * leaves and is pinned. The parent's thread sleeps in vfork, and this one may do all that it might. */
+void pl_lend_to_spawned(struct pl_file *f);
 /* newfd is another number for what f stands for. */
 void pl_dup_file(struct pl_file *f, int newfd);
 /* All numbers of the stream become plain libc's; the socket itself stays open. */
@@ -67,10 +84,12 @@ bool pl_is_tcp(int fd);
 
 /* The constructor's part. */
 void pl_process_init(void);
-/* In a forked child: everything inherited becomes plain libc's. Idempotent. */
+/* In a forked child: the tables are its own from now on. Idempotent. */
 void pl_child(void);
-/* Boarded streams leave; those that the new program will hold (no FD_CLOEXEC) stay on TCP. */
+/* What a new program will hold (no FD_CLOEXEC) leaves and stays on TCP. */
 void pl_before_spawn(void);
+/* The same in place of this program: the rest leaves as well, because its rails end with the program. */
+void pl_before_exec(void);
 
 /* ---- pl_init.c ---- */
 

@@ -38,18 +38,27 @@ void pl_process_init(void)
     }
     /* No prepare handler: a fork that our wrapper does not see leaves the streams where they are. */
     pthread_atfork(NULL, NULL, pl_child);
+    fb_on_epoll_asked(pl_epoll_asked);
 }
+
+/* What this thread has prepared for the child that it is about to have. */
+static _Thread_local struct fb_fork *forking;
 
 void pl_child(void)
 {
+    struct fb_heritage *heritage = NULL;
     int pid = sys_getpid();
 
     if (atomic_exchange(&owner, pid) == pid && atomic_load(pl_alive))
         return;
-    pl_table_reset();
     atomic_store(pl_alive, 1);
     rsk_loop_after_fork_child();
-    fb_after_fork_child();
+    if (forking)
+        heritage = fb_fork_child(forking);
+    else
+        fb_after_fork_child();
+    forking = NULL;
+    pl_table_reset(heritage);
     pl_epoll_after_fork_child();
 }
 
@@ -76,23 +85,41 @@ static void leave_for_child(void)
     pl_epoll_cross_all();
 }
 
-static pid_t forking(pid_t (*real)(void))
+/* Before a call that forks; streams stay where they are if the child can ask for them. */
+static void begin_fork(struct fb_fork *f)
 {
+    if (fb_fork_begin(f))
+        forking = f;
+    else
+        leave_for_child();
+}
+
+static void end_fork(struct fb_fork *f)
+{
+    forking = NULL;
+    fb_fork_parent(f);
+}
+
+static pid_t fork_with(pid_t (*real)(void))
+{
+    struct fb_fork f;
     pid_t pid;
 
     if (!pl_is_owner())
         return real();
-    leave_for_child();
+    begin_fork(&f);
     pid = real();
     if (pid == 0)
         pl_child();
+    else
+        end_fork(&f);
     return pid;
 }
 
 PL_EXPORT pid_t fork(void)
 {
     pl_ready();
-    return forking(pl_real.fork);
+    return fork_with(pl_real.fork);
 }
 
 PL_ALIAS(__fork, fork);
@@ -100,10 +127,10 @@ PL_ALIAS(__fork, fork);
 PL_EXPORT pid_t _Fork(void)
 {
     pl_ready();
-    return forking(pl_real._Fork);
+    return fork_with(pl_real._Fork);
 }
 
-/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back. */
+/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back to answer it. */
 PL_EXPORT int daemon(int nochdir, int noclose)
 {
     pl_ready();
@@ -114,12 +141,17 @@ PL_EXPORT int daemon(int nochdir, int noclose)
 
 PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const struct winsize *ws)
 {
+    bool ours;
+    struct fb_fork f;
     int pid;
 
     pl_ready();
-    if (pl_is_owner())
-        leave_for_child();
+    ours = pl_is_owner();
+    if (ours)
+        begin_fork(&f);
     pid = pl_real.forkpty(amaster, name, tio, ws);
+    if (pid != 0 && ours)
+        end_fork(&f);
     if (pid > 0)
         pl_drop_stale(*amaster);
     return pid;
@@ -141,9 +173,18 @@ void pl_before_spawn(void)
 {
     if (!pl_is_owner())
         return;
+    if (atomic_load(&pl_heirs))
+        pl_heir_exec();
+    pl_each(pin_inherited, NULL);
+}
+
+void pl_before_exec(void)
+{
+    if (!pl_is_owner())
+        return;
     /* All at once, then what stays: pinning one by one would wait for each peer in turn. */
     fb_leave_all(RSN_FORKED, false);
-    pl_each(pin_inherited, NULL);
+    pl_before_spawn();
 }
 
 /* Called by pl_vfork.c. */

@@ -171,7 +171,9 @@ struct pl_file *pl_get(int fd)
     slot *at = slot_of(fd, false);
 
     if (!at || !atomic_load_explicit(at, memory_order_relaxed))
-        return NULL;
+        return __builtin_expect(atomic_load_explicit(&pl_heirs, memory_order_relaxed), 0)
+                   ? pl_heir_get(fd)
+                   : NULL;
     if (__builtin_expect(!atomic_load_explicit(pl_alive, memory_order_relaxed), 0)) {
         pl_child();
         return pl_get(fd);
@@ -192,6 +194,7 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
     slot *at = slot_of(fd, true);
     struct pl_file *f, *old;
 
+    pl_heir_drop(fd);
     if (!at || !(f = file_new()))
         return NULL;
     f->kind = (uint8_t)kind;
@@ -219,6 +222,8 @@ struct pl_file *pl_take(int fd)
 void pl_drop_stale(int fd)
 {
     struct pl_file *f;
+
+    pl_heir_drop(fd);
     PL_HELD held = pl_get(fd);
 
     if (!held || !pl_is_owner())
@@ -247,9 +252,12 @@ void pl_each(void (*fn)(struct pl_file *, void *), void *arg)
 
 /* The memory of before stays mapped, untouched and shared with the parent: frames below us may
  * still hold files, and clearing would copy pages. */
-void pl_table_reset(void)
+void pl_table_reset(struct fb_heritage *heritage)
 {
     uint32_t i;
+
+    if (heritage)
+        pl_heir_keep(heritage, root, atomic_load(&chunks));
 
     atomic_fetch_add(&epoch, 1);
     for (i = 0; i < atomic_load(&chunks) && i < ROOT; i++)

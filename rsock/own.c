@@ -43,33 +43,62 @@ static struct chunk *chunk_of(int fd)
     return c;
 }
 
-int rsk_own_fd(int fd)
+int rsk_own_note(int fd)
 {
-    struct chunk *c;
+    struct chunk *c = chunk_of(fd);
 
-    fd = sys_hide_fd(fd);
-    if (fd < 0)
-        return fd;
-    c = chunk_of(fd);
-    if (!c) {
-        sys_close(fd);
+    if (!c)
         return -ENOMEM;
-    }
     atomic_fetch_or(&c->word[fd % CHUNK_FDS / 64], 1ull << (fd % 64));
     return fd;
 }
 
-void rsk_own_close(int fd)
+int rsk_own_fd(int fd)
 {
-    struct chunk *c;
+    int noted;
 
+    fd = sys_hide_fd(fd);
     if (fd < 0)
-        return;
-    c = chunk_of(fd);
-    /* Forgotten before it is closed: the other way round a fork in between would make the
-     * child close a descriptor of the application's that has got the number meanwhile. */
+        return fd;
+    noted = rsk_own_note(fd);
+    if (noted < 0)
+        sys_close(fd);
+    return noted;
+}
+
+void rsk_own_forget(int fd)
+{
+    struct chunk *c = fd / CHUNK_FDS < CHUNKS ? atomic_load(&chunks[fd / CHUNK_FDS]) : NULL;
+
     if (c)
         atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
+}
+
+int rsk_own_next(int fd)
+{
+    for (int i = fd / CHUNK_FDS; i < CHUNKS; i++) {
+        struct chunk *c = atomic_load_explicit(&chunks[i], memory_order_acquire);
+        int first = i == fd / CHUNK_FDS ? fd % CHUNK_FDS : 0;
+
+        for (int w = first / 64; c && w < CHUNK_WORDS; w++) {
+            uint64_t bits = atomic_load_explicit(&c->word[w], memory_order_relaxed);
+
+            if (w == first / 64)
+                bits &= ~0ull << (first % 64);
+            if (bits)
+                return i * CHUNK_FDS + w * 64 + __builtin_ctzll(bits);
+        }
+    }
+    return -1;
+}
+
+void rsk_own_close(int fd)
+{
+    if (fd < 0)
+        return;
+    /* Forgotten before it is closed: the other way round a fork in between would make the
+     * child close a descriptor of the application's that has got the number meanwhile. */
+    rsk_own_forget(fd);
     sys_close(fd);
 }
 

@@ -38,7 +38,7 @@ static _Atomic uint32_t alive = 1;
 void pl_child(void)
 {
     atomic_fetch_add(&child_calls, 1);
-    pl_table_reset();
+    pl_table_reset(NULL);
     atomic_store(&alive, 1);
 }
 

@@ -1,0 +1,367 @@
+/*
+ * heir.c - what a fork leaves to two processes.
+ *
+ * The owner of a stream is the process that tracks it; at a fork nothing happens to it but
+ * that a link is made: a pair of sockets, of which the child, and whoever it forks, holds one end
+ * until exec or exit. The owner's file of counters (pub.h) stays mapped in the child.
+ *
+ *   child, before it uses an inherited stream      owner, before it attaches a rail
+ *     lent |= FOREIGN, and looks at BUSY             lent |= BUSY, and looks at FOREIGN
+ *     not BUSY: the kernel alone has it              FOREIGN: no rail
+ *     BUSY: asks over the link; the owner leaves the rail and answers when it has
+ *
+ * Both are one atomic operation on the same byte: one of the two sees the other. What was lent
+ * comes back when the link ends. An owner that closes its copy says so over the link, and whether
+ * anybody else has one: then the child may board the stream itself, with the counters that its
+ * memory has from the fork, if the kernel's agree.
+ *
+ * Owner: application threads fork, the progress thread serves. Child: any thread.
+ */
+#include "ipoib_fallback/heir.h"
+
+#include "config/env.h"
+#include "config/log.h"
+#include "ipoib_fallback/pubfile.h"
+#include "rsock/loop.h"
+#include "rsock/own.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LINKS = 1024, PRUNE_AT = 16 };
+#define STEP_NS 200000ull
+
+_Atomic uint32_t heir_forks;
+static struct fb_lock links_lock;
+static struct heir_link *links;
+static unsigned n_links;
+static _Atomic bool serving;
+static bool (*epoll_asked)(uintptr_t id);
+
+void fb_on_epoll_asked(bool (*fn)(uintptr_t id))
+{
+    epoll_asked = fn;
+}
+
+/* ---- the owner: lending */
+
+bool heir_take(struct fb_conn *c)
+{
+    if (!(atomic_fetch_or(&c->s.pub->lent, FB_LENT_BUSY) & FB_LENT_FOREIGN))
+        return true;
+    atomic_fetch_and(&c->s.pub->lent, (uint8_t)~FB_LENT_BUSY);
+    conn_reason(c, RSN_SHARED);
+    return false;
+}
+
+void heir_settled(struct fb_conn *c)
+{
+    atomic_fetch_and(&c->s.pub->lent, (uint8_t)~FB_LENT_BUSY);
+}
+
+struct ask {
+    struct fb_conn *c; /* referenced; NULL: an epoll instance */
+    uintptr_t epoll;
+    int reply;
+    uint64_t until;
+};
+
+static void ask_step(void *arg)
+{
+    struct ask *a = arg;
+    bool done = a->c ? end_settled(a->c, RSN_SHARED) : !epoll_asked || epoll_asked(a->epoll);
+    uint8_t answer = done;
+
+    if (!done && fb_io.now() < a->until && rsk_timer_add(STEP_NS, ask_step, a))
+        return;
+    if (!done)
+        log_warn("stream %u: not handed over to a child in time", a->c ? a->c->slot : 0);
+    sys_send(a->reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    rsk_own_close(a->reply);
+    if (a->c)
+        fb_put(&a->c->s);
+    free(a);
+}
+
+static void asked(struct heir_link *l, const struct heir_note *n, int reply)
+{
+    struct ask *a = calloc(1, sizeof *a);
+    uint8_t answer = 1;
+
+    reply = rsk_own_fd(reply);
+    if (!a || reply < 0) {
+        rsk_own_close(reply); /* its end tells the child */
+        free(a);
+        return;
+    }
+    a->reply = reply;
+    a->until = fb_io.now() + HEIR_ASK_NS;
+    a->epoll = n->what == HEIR_ASK_EPOLL ? (uintptr_t)n->id : 0;
+    a->c = a->epoll ? NULL : conn_of_slot(n->slot, n->gen);
+    if (!a->epoll && !a->c) { /* closed long since */
+        sys_send(reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        rsk_own_close(reply);
+        free(a);
+        return;
+    }
+    if (a->c) {
+        log_info("stream %u: a child wants it", a->c->slot);
+        if (n->what == HEIR_ASK_STREAM_FOR_EVER)
+            conn_set(a->c, CF_SHARED);
+        else if (!conn_flag(a->c, CF_PINNED))
+            conn_set(a->c, CF_LENT);
+        a->c->lent_seq = l->seq;
+        fb_pin(&a->c->s, RSN_SHARED, false);
+    }
+    ask_step(a);
+}
+
+/* ---- the owner: links */
+
+static bool held_after(uint32_t born, const struct heir_link *but)
+{
+    for (struct heir_link *l = links; l; l = l->next)
+        if (l != but && l->seq > born)
+            return true;
+    return false;
+}
+
+/* Nobody of that child's family is left: what they had is ours alone again. */
+static void give_back(struct fb_conn *c, void *arg)
+{
+    const struct heir_link *gone = arg;
+
+    if (!(atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN) || held_after(c->born, gone) ||
+        gone->seq <= c->born)
+        return;
+    atomic_fetch_and(&c->s.pub->lent, (uint8_t)~FB_LENT_FOREIGN);
+    if (conn_flag(c, CF_SHARED) || (conn_flag(c, CF_PINNED) && !conn_flag(c, CF_LENT)))
+        return;
+    log_info("stream %u: the child that had it is gone", c->slot);
+    if (c->s.pub->reason == RSN_SHARED)
+        conn_reason(c, RSN_NEW);
+    atomic_fetch_and(&c->flags, ~(uint32_t)(CF_PINNED | CF_LENT | CF_ASKED));
+}
+
+static void unlink_link(struct heir_link *gone)
+{
+    struct heir_link **at = &links;
+
+    while (*at && *at != gone)
+        at = &(*at)->next;
+    if (*at) {
+        *at = gone->next;
+        n_links--;
+    }
+}
+
+static void link_gone(struct heir_link *l)
+{
+    fb_lock(&links_lock);
+    unlink_link(l);
+    fb_unlock(&links_lock);
+    /* New links are of later forks, and old ones end on this thread: the list may be read. */
+    fb_lock(&links_lock);
+    conn_each(give_back, l);
+    fb_unlock(&links_lock);
+    rsk_unwatch(l->watch);
+    rsk_own_close(l->fd);
+    free(l);
+}
+
+static void on_link(void *arg, uint32_t events)
+{
+    struct heir_link *l = arg;
+
+    (void)events;
+    for (;;) {
+        union {
+            struct cmsghdr head;
+            char room[CMSG_SPACE(sizeof(int))];
+        } control;
+        struct heir_note n;
+        struct iovec v = {&n, sizeof n};
+        struct msghdr m = {.msg_iov = &v,
+                           .msg_iovlen = 1,
+                           .msg_control = &control,
+                           .msg_controllen = sizeof control};
+        ssize_t got = sys_recvmsg(l->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+        int fd = -1;
+
+        if (got == -EAGAIN || got == -EINTR)
+            return;
+        if (got <= 0) {
+            link_gone(l);
+            return;
+        }
+        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+            c->cmsg_len == CMSG_LEN(sizeof fd))
+            memcpy(&fd, CMSG_DATA(c), sizeof fd);
+        if (fd >= 0 && got == sizeof n && n.what >= HEIR_ASK_STREAM && n.what <= HEIR_ASK_EPOLL)
+            asked(l, &n, fd);
+        else if (fd >= 0)
+            sys_close(fd);
+    }
+}
+
+static void watch_links(void *unused)
+{
+    (void)unused;
+    fb_lock(&links_lock);
+    for (struct heir_link *l = links; l; l = l->next)
+        if (!l->watch && l->fd >= 0)
+            l->watch = rsk_watch_fd(l->fd, POLLIN, false, on_link, l);
+    fb_unlock(&links_lock);
+}
+
+void heir_serve(void)
+{
+    struct fb_pub_file *file = fb_pub_head();
+
+    if (file)
+        atomic_store(&file->serving, 1);
+    if (atomic_exchange(&serving, true))
+        return;
+    watch_links(NULL);
+    /* Children that came first have only left their marks. */
+    for (unsigned i = 0; file && epoll_asked && i < FB_PUB_FOREIGN; i++)
+        if (atomic_load(&file->foreign_epoll[i]))
+            epoll_asked((uintptr_t)atomic_load(&file->foreign_epoll[i]));
+}
+
+void heir_let_go(struct fb_conn *c)
+{
+    struct heir_note n = {.what = HEIR_LET_GO, .slot = c->slot, .gen = c->gen};
+
+    if (atomic_load(&heir_forks) == c->born)
+        return;
+    fb_lock(&links_lock);
+    for (struct heir_link *l = links; l; l = l->next) {
+        if (l->seq <= c->born)
+            continue;
+        n.alone = !conn_flag(c, CF_SHARED) && !held_after(c->born, l);
+        sys_send(l->fd, &n, sizeof n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    fb_unlock(&links_lock);
+}
+
+/* ---- the fork itself */
+
+static void oldest(struct fb_conn *c, void *arg)
+{
+    uint32_t *born = arg;
+
+    if (c->born < *born)
+        *born = c->born;
+}
+
+/* Links of children that hold no stream which is still here are of no use. links_lock held; without a
+ * progress thread nobody else would end them. */
+static void prune(void)
+{
+    uint32_t born = UINT32_MAX;
+    struct heir_link **at = &links, *l;
+
+    if (n_links < PRUNE_AT || atomic_load(&serving))
+        return;
+    conn_each(oldest, &born);
+    while ((l = *at)) {
+        if (l->seq > born) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
+        n_links--;
+        rsk_own_close(l->fd);
+        free(l);
+    }
+}
+
+bool fb_fork_begin(struct fb_fork *f)
+{
+    struct heir_link *l;
+    int pair[2];
+
+    *f = (struct fb_fork){.theirs = -1};
+    heir_keep_links(false); /* the child's as well */
+    if (!fb_ever_tracked())
+        return true;
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return false;
+    fb_lock(&links_lock);
+    prune();
+    if (n_links >= MAX_LINKS ||
+        SYS6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
+             0) < 0) {
+        fb_unlock(&links_lock);
+        free(l);
+        return false;
+    }
+    l->fd = rsk_own_fd(pair[0]);
+    f->theirs = sys_hide_fd(pair[1]); /* not noted as ours: the child keeps it */
+    if (l->fd < 0 || f->theirs < 0) {
+        rsk_own_close(l->fd);
+        if (f->theirs >= 0)
+            sys_close(f->theirs);
+        f->theirs = -1;
+        fb_unlock(&links_lock);
+        free(l);
+        return false;
+    }
+    l->seq = atomic_fetch_add(&heir_forks, 1) + 1;
+    atomic_store(&fb_pub_head()->forks, l->seq);
+    l->next = links;
+    links = l;
+    n_links++;
+    f->link = l;
+    fb_unlock(&links_lock);
+    return true;
+}
+
+void fb_fork_parent(struct fb_fork *f)
+{
+    heir_keep_links(true);
+    if (f->theirs < 0)
+        return;
+    /* If the fork has failed, this is the link's end. */
+    sys_close(f->theirs);
+    if (atomic_load(&serving))
+        rsk_loop_post(watch_links, NULL);
+}
+
+struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq)
+{
+    *seq = own->seq;
+    return links == own ? own->next : links;
+}
+
+void heir_forget(void)
+{
+    links = NULL;
+    n_links = 0;
+    links_lock = (struct fb_lock){0};
+    atomic_store(&heir_forks, 0);
+    atomic_store(&serving, false);
+}
+
+bool heir_elsewhere(struct fb_conn *c)
+{
+    if (atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN)
+        return true;
+    return c->heritage && !heir_alone(c->heritage, c);
+}
+
+bool fb_epoll_elsewhere(uintptr_t id)
+{
+    struct fb_pub_file *file = fb_pub_head();
+
+    if (!file)
+        return false;
+    for (unsigned i = 0; i < FB_PUB_FOREIGN; i++)
+        if (atomic_load(&file->foreign_epoll[i]) == id)
+            return true;
+    return atomic_load(&file->foreign_epolls) != 0;
+}

@@ -1,0 +1,59 @@
+/*
+ * heir.h - streams that a fork has given a second process. Rails belong to the process that
+ * made them, and stay where they are at a fork: most children never touch what they inherit.
+ * A child that does asks the owner first; heir.c says how.
+ */
+#ifndef FB_HEIR_H
+#define FB_HEIR_H
+
+#include "ipoib_fallback/stream.h"
+
+extern _Atomic uint32_t heir_forks; /* of this process, while it had streams */
+
+/* Another process may hold the description, or has held it. */
+static inline bool conn_shared(struct fb_conn *c)
+{
+    return conn_flag(c, CF_SHARED) || atomic_load(&heir_forks) != c->born;
+}
+
+/* The owner marks its stream as one that must be asked for. False: a child uses it already. */
+bool heir_take(struct fb_conn *);
+/* Both halves are the kernel's again. */
+void heir_settled(struct fb_conn *);
+/* A child uses the stream, or its owner may still do so: it stays on TCP. Progress thread. */
+bool heir_elsewhere(struct fb_conn *);
+/* This process is done with the stream: children that inherited it may board it. */
+void heir_let_go(struct fb_conn *);
+/* Serves the children's questions from now on. Progress thread. */
+void heir_serve(void);
+/* In a child: the links are the parent's. */
+void heir_forget(void);
+
+/* ---- between heir.c and heir_child.c ---- */
+
+#define HEIR_ASK_NS 5000000000ull /* the owner's library answers, and its peer's has to */
+
+/* What goes over a link: questions from the child, with a socket for the answer, and LET_GO from the owner. */
+enum { HEIR_ASK_STREAM = 1, HEIR_ASK_STREAM_FOR_EVER, HEIR_ASK_EPOLL, HEIR_LET_GO };
+struct heir_note {
+    uint32_t what, slot, gen, alone;
+    uint64_t id;
+};
+
+/* The owner's end of a link. */
+struct heir_link {
+    struct heir_link *next;
+    int fd;
+    uint32_t seq; /* heir_forks right after this fork: the child holds streams that were born before */
+    struct rsk_watch *watch;
+};
+
+/* In the child, whose memory is the parent's: the links to children before it. */
+struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);
+/* The links of a process to those that it inherited from are its own, or, around a fork, also its
+ * child's. */
+void heir_keep_links(bool here);
+/* Does nobody but this process have the stream any more? Progress thread. */
+bool heir_alone(struct fb_heritage *, const struct fb_conn *);
+
+#endif

@@ -1,0 +1,227 @@
+/*
+ * heir_child.c - the child's side of heir.c: it asks for what it inherited before it uses it,
+ * makes it its own, and learns when nobody else has it. Any thread of a forked child; heir_alone on
+ * its progress thread.
+ */
+#include "ipoib_fallback/heir.h"
+
+#include "config/log.h"
+#include "ipoib_fallback/pubfile.h"
+#include "rsock/own.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+struct gone {
+    struct gone *next;
+    uint32_t slot, gen, alone;
+};
+
+struct fb_heritage {
+    struct fb_heritage *next; /* of the fork before */
+    int link;
+    uint32_t seq;
+    struct fb_pub_file *file;
+    struct heir_link *siblings; /* as they were at the fork */
+    struct fb_lock lock;
+    struct gone *gone; /* what the owner has told */
+    bool ended;
+};
+
+static struct fb_heritage *heritages;
+
+/* Their links are this process's, and at a fork its child's as well. */
+void heir_keep_links(bool here)
+{
+    for (struct fb_heritage *h = heritages; h; h = h->next)
+        if (here)
+            rsk_own_note(h->link);
+        else
+            rsk_own_forget(h->link);
+}
+
+struct fb_heritage *fb_fork_child(struct fb_fork *f)
+{
+    struct fb_heritage *h = f->theirs < 0 ? NULL : calloc(1, sizeof *h);
+
+    if (h) {
+        h->link = f->theirs;
+        h->siblings = heir_siblings(f->link, &h->seq);
+        h->file = fb_pub_hand_on();
+        h->next = heritages;
+        heritages = h;
+    } else if (f->theirs >= 0) {
+        sys_close(f->theirs);
+    }
+    fb_after_fork_child();
+    heir_keep_links(true);
+    return h;
+}
+
+/* True: the owner has handed it over, or is no more. False: it does not answer. */
+static bool ask(struct fb_heritage *h, const struct heir_note *n)
+{
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec v = {(void *)n, sizeof *n};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct pollfd p = {.events = POLLIN};
+    struct timespec left = {HEIR_ASK_NS / 1000000000u + 1, 0};
+    uint8_t answer = 0;
+    int pair[2];
+    ssize_t r;
+
+    if (SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0) < 0)
+        return false;
+    control.head.cmsg_level = SOL_SOCKET;
+    control.head.cmsg_type = SCM_RIGHTS;
+    control.head.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.head), &pair[1], sizeof(int));
+    r = sys_sendmsg(h->link, &m, MSG_NOSIGNAL);
+    sys_close(pair[1]);
+    if (r >= 0) {
+        p.fd = pair[0];
+        do
+            r = sys_ppoll(&p, 1, &left, NULL);
+        while (r == -EINTR);
+        r = r > 0 ? sys_recv(pair[0], &answer, 1, MSG_DONTWAIT) : 0;
+        if (r == 0 && p.revents) /* the owner ended with the question unanswered */
+            r = -EPIPE;
+    }
+    sys_close(pair[0]);
+    return answer == 1 || r == -EPIPE || r == -ECONNRESET;
+}
+
+/* lock held. Takes what the owner has sent. */
+static void hear(struct fb_heritage *h)
+{
+    struct heir_note n;
+
+    while (!h->ended) {
+        ssize_t got = sys_recv(h->link, &n, sizeof n, MSG_DONTWAIT);
+        struct gone *g;
+
+        if (got == -EAGAIN || got == -EINTR)
+            return;
+        if (got <= 0) {
+            h->ended = true;
+            return;
+        }
+        g = got == sizeof n && n.what == HEIR_LET_GO ? malloc(sizeof *g) : NULL;
+        if (!g)
+            continue;
+        *g = (struct gone){h->gone, n.slot, n.gen, n.alone};
+        h->gone = g;
+    }
+}
+
+/* Does nobody but this process have the stream any more? */
+bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
+{
+    bool yes = false;
+    struct heir_link *l;
+
+    fb_lock(&h->lock);
+    hear(h);
+    for (struct gone *g = h->gone; g; g = g->next)
+        if (g->slot == c->old_slot && g->gen == c->old_gen)
+            yes = g->alone;
+    /* An owner that has died has said nothing; and has forked since, or not. */
+    if (!yes && h->ended && h->file && h->file->forks == h->seq) {
+        for (l = h->siblings; l && l->seq <= c->old_born; l = l->next)
+            ;
+        yes = !l;
+    }
+    fb_unlock(&h->lock);
+    return yes;
+}
+
+/* The numbers may mean another file by now: closed where nobody saw it. */
+static bool same_connection(struct fb_conn *old, struct fb_conn *c)
+{
+    return !conn_flag(old, CF_ADDRESSES) ||
+           (conn_addresses(c) && memcmp(&old->tuple, &c->tuple, sizeof c->tuple) == 0);
+}
+
+static bool lend(struct fb_heritage *h, struct fb_conn *old, bool for_ever)
+{
+    struct heir_note n = {.what = for_ever ? HEIR_ASK_STREAM_FOR_EVER : HEIR_ASK_STREAM,
+                     .slot = old->slot,
+                     .gen = old->gen};
+
+    /* The slot may have been given to another stream since: then this one is closed. */
+    if (old->s.pub->gen != old->gen)
+        return true;
+    if (!(atomic_fetch_or(&old->s.pub->lent, FB_LENT_FOREIGN) & FB_LENT_BUSY) && !for_ever)
+        return true;
+    return (!h->file->serving && !(atomic_load(&old->s.pub->lent) & FB_LENT_BUSY)) || ask(h, &n);
+}
+
+struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
+{
+    struct fb_conn *old = conn_of(s), *c;
+    struct fb_stream *mine;
+    bool known = old->s.pub->gen == old->gen;
+
+    if (!lend(h, old, false)) {
+        log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
+        sys_connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+    }
+    mine = fb_track(fd, (enum fb_role)s->role, -1);
+    if (!mine)
+        return NULL;
+    c = conn_of(mine);
+    if (!same_connection(old, c)) {
+        fb_put(mine);
+        return NULL;
+    }
+    conn_set(c, CF_SHARED);
+    c->heritage = h;
+    c->old_slot = old->slot;
+    c->old_gen = old->gen;
+    c->old_born = old->born;
+    c->ktx = old->ktx;
+    c->krx = old->krx;
+    c->seen_tx = old->seen_tx;
+    c->seen_rx = old->seen_rx;
+    /* Before the first rail the kernel's count is the application's; later only the owner's file has it. */
+    mine->pub->tx = !conn_flag(old, CF_LINKED) ? old->ktx : known ? s->pub->tx : 0;
+    mine->pub->rx = !conn_flag(old, CF_LINKED) ? old->krx : known ? s->pub->rx : 0;
+    conn_reason(c, RSN_INHERITED);
+    /* Who else has it cannot be known: pinned. */
+    if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) || conn_flag(old, CF_PINNED | CF_SHARED) ||
+        (conn_flag(old, CF_LINKED) && !known))
+        conn_set(c, CF_PINNED | CF_ASKED);
+    return mine;
+}
+
+void fb_disown(struct fb_heritage *h, struct fb_stream *s)
+{
+    if (!lend(h, conn_of(s), true))
+        log_warn("stream %u: its owner does not hand it over to a new program",
+                 conn_of(s)->slot);
+}
+
+void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
+{
+    struct heir_note n = {.what = HEIR_ASK_EPOLL, .id = id};
+    unsigned i = 0;
+
+    /* First it is marked, for an owner that has no rail yet. */
+    while (i < FB_PUB_FOREIGN) {
+        uint64_t none = 0;
+
+        if (atomic_compare_exchange_strong(&h->file->foreign_epoll[i], &none, id) || none == id)
+            break;
+        i++;
+    }
+    if (i == FB_PUB_FOREIGN)
+        atomic_store(&h->file->foreign_epolls, 1);
+    if (atomic_load(&h->file->serving) && !ask(h, &n))
+        log_warn("an epoll instance of the parent's is not handed over");
+}
