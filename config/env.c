@@ -18,8 +18,8 @@
 #define RING_MIN 4096u
 #define RING_MAX (64u << 20)
 
-#define DEFAULTS                                                                    \
-    {                                                                               \
+#define DEFAULTS                                                                        \
+    {                                                                                   \
         .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true, \
         .uring = true, .log_level = CFG_LOG_ERROR,                                      \
     }

@@ -211,6 +211,8 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
     struct fb_conn *c = conn_of(s);
 
     conn_set(c, CF_PINNED);
+    if (reason == RSN_SHARED)
+        heir_disown(c);
     if (!conn_flag(c, CF_LINKED)) {
         conn_reason(c, reason);
         return;
@@ -221,6 +223,11 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
                  cfg_reason_name(reason));
     conn_reason(c, reason);
     link_release(c);
+}
+
+void fb_maybe_shared(struct fb_stream *s)
+{
+    conn_set(conn_of(s), CF_SHARED);
 }
 
 struct everyone {
@@ -266,9 +273,13 @@ static void end_first(struct fb_conn *c, void *arg)
     conn_set(c, CF_PINNED);
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED))
         return;
+    if (conn_shared(c)) { /* no end: another process may go on with it */
+        leave(c, RSN_ENDING);
+        return;
+    }
     fb_lock(&c->tx.lock);
     if (c->tx.state != TX_T) {
-        c->tx.frame_flags |= FF_FIN | (conn_shared(c) ? 0 : FF_CLOSED);
+        c->tx.frame_flags |= FF_FIN | FF_CLOSED;
         tx_leave(c, RSN_ENDING, true);
     }
     tx_unlock(c);
@@ -282,6 +293,11 @@ static void end_wait(struct fb_conn *c, void *arg)
 
     if (!conn_flag(c, CF_LINKED))
         return;
+    if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
+        if (settle(c, RSN_ENDING, until))
+            heir_settled(c);
+        return;
+    }
     while (c->fd >= 0 && fb_io.now() < until) {
         bool done;
 

@@ -75,6 +75,8 @@ int fb_shutdown(struct fb_stream *, int fd, int how);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
  * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
 void fb_pin(struct fb_stream *, int reason, bool wait);
+/* Another process may hold the description from now on, but does not use it: a close is no end. */
+void fb_maybe_shared(struct fb_stream *);
 /* All streams of the process; before fork, spawn, exec. shared: they are also pinned (RSN_SHARED). */
 void fb_leave_all(int reason, bool pin_shared);
 /* The process is ending: leave all within the linger limit, then be passive. */

@@ -24,6 +24,8 @@ void heir_settled(struct fb_conn *);
 bool heir_elsewhere(struct fb_conn *);
 /* This process is done with the stream: children that inherited it may board it. */
 void heir_let_go(struct fb_conn *);
+/* Somebody else will hold an inherited stream, for ever as far as can be known: its owner is told. */
+void heir_disown(struct fb_conn *);
 /* Serves the children's questions from now on. Progress thread. */
 void heir_serve(void);
 /* In a child: the links are the parent's. */
@@ -44,7 +46,8 @@ struct heir_note {
 struct heir_link {
     struct heir_link *next;
     int fd;
-    uint32_t seq; /* heir_forks right after this fork: the child holds streams that were born before */
+    uint32_t
+        seq; /* heir_forks right after this fork: the child holds streams that were born before */
     struct rsk_watch *watch;
 };
 

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 struct gone {
     struct gone *next;
     uint32_t slot, gen, alone;
@@ -60,8 +59,8 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
     return h;
 }
 
-/* True: the owner has handed it over, or is no more. False: it does not answer. */
-static bool ask(struct fb_heritage *h, const struct heir_note *n)
+/* 1: the owner has handed it over; 0: it does not answer; -1: it is no more. */
+static int ask(struct fb_heritage *h, const struct heir_note *n)
 {
     union {
         struct cmsghdr head;
@@ -77,7 +76,7 @@ static bool ask(struct fb_heritage *h, const struct heir_note *n)
     ssize_t r;
 
     if (SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0) < 0)
-        return false;
+        return 0;
     control.head.cmsg_level = SOL_SOCKET;
     control.head.cmsg_type = SCM_RIGHTS;
     control.head.cmsg_len = CMSG_LEN(sizeof(int));
@@ -94,7 +93,7 @@ static bool ask(struct fb_heritage *h, const struct heir_note *n)
             r = -EPIPE;
     }
     sys_close(pair[0]);
-    return answer == 1 || r == -EPIPE || r == -ECONNRESET;
+    return answer == 1 ? 1 : r == -EPIPE || r == -ECONNRESET ? -1 : 0;
 }
 
 /* lock held. Takes what the owner has sent. */
@@ -148,18 +147,29 @@ static bool same_connection(struct fb_conn *old, struct fb_conn *c)
            (conn_addresses(c) && memcmp(&old->tuple, &c->tuple, sizeof c->tuple) == 0);
 }
 
-static bool lend(struct fb_heritage *h, struct fb_conn *old, bool for_ever)
+/* True: the kernel alone has the stream of that slot from now on. */
+static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ever)
 {
-    struct heir_note n = {.what = for_ever ? HEIR_ASK_STREAM_FOR_EVER : HEIR_ASK_STREAM,
-                     .slot = old->slot,
-                     .gen = old->gen};
+    struct fb_pub *pub = &h->file->slot[slot];
+    _Atomic uint8_t *lent = &pub->lent;
+    struct heir_note n = {
+        .what = for_ever ? HEIR_ASK_STREAM_FOR_EVER : HEIR_ASK_STREAM, .slot = slot, .gen = gen};
+    bool busy;
 
     /* The slot may have been given to another stream since: then this one is closed. */
-    if (old->s.pub->gen != old->gen)
+    if (pub->gen != gen)
         return true;
-    if (!(atomic_fetch_or(&old->s.pub->lent, FB_LENT_FOREIGN) & FB_LENT_BUSY) && !for_ever)
+    busy = atomic_fetch_or(lent, FB_LENT_FOREIGN) & FB_LENT_BUSY;
+    if (!busy && (!for_ever || !h->file->serving))
         return true;
-    return (!h->file->serving && !(atomic_load(&old->s.pub->lent) & FB_LENT_BUSY)) || ask(h, &n);
+    switch (ask(h, &n)) {
+    case 1:
+        return true;
+    case -1: /* an orderly end has left the rail; a killed owner took the stream with it */
+        return !(atomic_load(lent) & FB_LENT_BUSY) || pub->gen != gen;
+    default:
+        return false;
+    }
 }
 
 struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
@@ -168,7 +178,7 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen;
 
-    if (!lend(h, old, false)) {
+    if (!lend(h, old->slot, old->gen, false)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
         sys_connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
     }
@@ -194,17 +204,24 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     mine->pub->rx = !conn_flag(old, CF_LINKED) ? old->krx : known ? s->pub->rx : 0;
     conn_reason(c, RSN_INHERITED);
     /* Who else has it cannot be known: pinned. */
-    if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) || conn_flag(old, CF_PINNED | CF_SHARED) ||
-        (conn_flag(old, CF_LINKED) && !known))
+    if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) ||
+        conn_flag(old, CF_PINNED | CF_SHARED) || (conn_flag(old, CF_LINKED) && !known))
         conn_set(c, CF_PINNED | CF_ASKED);
     return mine;
 }
 
 void fb_disown(struct fb_heritage *h, struct fb_stream *s)
 {
-    if (!lend(h, conn_of(s), true))
-        log_warn("stream %u: its owner does not hand it over to a new program",
-                 conn_of(s)->slot);
+    struct fb_conn *old = conn_of(s);
+
+    if (!lend(h, old->slot, old->gen, true))
+        log_warn("stream %u: its owner does not hand it over to a new program", old->slot);
+}
+
+void heir_disown(struct fb_conn *c)
+{
+    if (c->heritage)
+        lend(c->heritage, c->old_slot, c->old_gen, true);
 }
 
 void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
@@ -222,6 +239,6 @@ void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
     }
     if (i == FB_PUB_FOREIGN)
         atomic_store(&h->file->foreign_epolls, 1);
-    if (atomic_load(&h->file->serving) && !ask(h, &n))
+    if (atomic_load(&h->file->serving) && ask(h, &n) == 0)
         log_warn("an epoll instance of the parent's is not handed over");
 }

@@ -291,8 +291,8 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (c->tx.fin)
         reason = RSN_ENDING;
-    else if (!conn_flag(c, CF_ASKED) || heir_elsewhere(c) || c->rail || c->rdv != RDV_NONE || c->tx.state != TX_T ||
-             c->rx.state != RX_t || c->rx.end != 1)
+    else if (!conn_flag(c, CF_ASKED) || heir_elsewhere(c) || c->rail || c->rdv != RDV_NONE ||
+             c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
     if (reason) {
         fb_put(&c->s);

@@ -141,7 +141,7 @@ struct fb_conn {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
-    _Atomic int alt_fd[3];  /* other descriptors of the same description, -1 = none */
+    _Atomic int alt_fd[3]; /* other descriptors of the same description, -1 = none */
     /* heir.c's: */
     uint32_t born, gen; /* heir_forks and pub->gen when it was tracked */
     uint32_t lent_seq;

@@ -122,7 +122,10 @@ static void close_in_range(struct pl_file *f, void *arg)
 /* The kernel's call on the parts of the range between our own numbers. */
 static int close_around(unsigned int first, unsigned int last, int flags)
 {
-    int own = (unsigned int)flags & CLOSE_RANGE_CLOEXEC || first > INT_MAX ? -1 : rsk_own_next((int)first), r;
+    int own = (unsigned int)flags & CLOSE_RANGE_CLOEXEC || first > INT_MAX
+                  ? -1
+                  : rsk_own_next((int)first),
+        r;
 
     while (own >= 0 && (unsigned int)own <= last) {
         if ((unsigned int)own > first) {

@@ -23,7 +23,7 @@ static struct level {
     struct fb_heritage *heritage;
     uint32_t chunks;
     slot *root[];
-} *levels;
+} * levels;
 
 _Atomic bool pl_heirs;
 static struct fb_lock lock; /* one adoption at a time: who comes second finds it done */

@@ -39,7 +39,8 @@ extern _Atomic uint32_t *pl_alive;
 
 extern _Atomic bool pl_heirs; /* there is something */
 /* The table is emptied: what it held is kept for look-ups. */
-void pl_heir_keep(struct fb_heritage *, _Atomic(_Atomic(struct pl_file *) *) *root, uint32_t chunks);
+void pl_heir_keep(struct fb_heritage *, _Atomic(_Atomic(struct pl_file *) *) *root,
+                  uint32_t chunks);
 /* fd is about to be used, and nothing of ours has that number: if it was the parent's, it is asked for, and
  * becomes this process's own. With a reference, or NULL: plain libc's. May block. */
 struct pl_file *pl_heir_get(int fd);

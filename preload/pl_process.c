@@ -1,15 +1,16 @@
 /*
  * pl_process.c - who owns the tables, and what happens when the process multiplies.
  *
- * Rails belong to the process that made them. Before a fork every boarded stream leaves
- * and, because two processes hold it from now on, stays on TCP; in the child everything
- * inherited is plain libc's, and what the child itself accepts or connects is its own.
- * The child never touches an inherited lock: tables are replaced, not cleaned up.
+ * Rails belong to the process that made them. At a fork they stay where they are; the child
+ * asks its parent before it uses what it inherited (pl_heir.c, and heir.c below). What a new
+ * program will hold leaves before exec or spawn, because nobody there would ask. The child
+ * never touches an inherited lock: tables are replaced, not cleaned up.
  *
  * A forked child is told of it by the wrapper of fork, by pthread_atfork for forks inside
  * libc, and, after clone or other system calls, by a page that the kernel wipes on fork and
  * that pl_get looks at. A vfork child (posix_spawn's too) runs in its parent's memory; only
- * its pid tells it from its parent, and everything it calls goes straight to libc.
+ * its pid tells it from its parent, and everything it calls goes straight to libc, but copying a
+ * descriptor that is on a rail (pl_lend_to_spawned).
  */
 #include "preload/pl_own.h"
 
@@ -216,12 +217,21 @@ PL_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file,
     return pl_real.posix_spawnp(pid, file, acts, attr, argv, envp);
 }
 
+/* A shell does not touch what it merely inherits: the stream stays where it is, but its close is no
+ * longer its end. */
+static void maybe_shared(struct pl_file *f, void *unused)
+{
+    (void)unused;
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        fb_maybe_shared(f->stream);
+}
+
 PL_EXPORT int system(const char *command)
 {
     pl_ready();
     /* NULL only asks for a shell. */
-    if (command)
-        pl_before_spawn();
+    if (command && pl_is_owner())
+        pl_each(maybe_shared, NULL);
     return pl_real.system(command);
 }
 
@@ -230,7 +240,8 @@ PL_EXPORT FILE *popen(const char *command, const char *mode)
     FILE *file;
 
     pl_ready();
-    pl_before_spawn();
+    if (pl_is_owner())
+        pl_each(maybe_shared, NULL);
     file = pl_real.popen(command, mode);
     if (file)
         pl_drop_stale(fileno_unlocked(file));

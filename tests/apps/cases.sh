@@ -25,6 +25,20 @@ redis_benchmark() {
 redis_1() { redis_benchmark -c 1 -n $((20000 / scale)) -t set,get; }
 redis_50() { redis_benchmark -c 50 -n $((60000 / scale)) -t set,get; }
 redis_pipeline() { redis_benchmark -c 50 -P 16 -n $((200000 / scale)) -t set,get; }
+
+# The server forks, again and again, while its clients go on.
+redis_bgsave() {
+    redis_server || return
+    client_sh '
+        $RUN redis-benchmark -h '"$ip"' -p '"$port"' --csv -c 20 -n '$((400000 / scale))' -t get &
+        for i in 1 2 3; do
+            sleep 0.3
+            redis-cli -h '"$ip"' -p '"$port"' bgsave >/dev/null || exit 10
+        done
+        wait $!' || return
+    wait_until 10 test -s "$work/dump.rdb" || fail 'nothing was saved'
+    grep -qE '^"GET","[0-9.]+"' "$out" || fail "no result: $(tail -n 1 "$out")"
+}
 redis_large() { redis_benchmark -c 8 -d 100000 -n $((2000 / scale)) -t set,get; }
 
 # Binary values there and back, byte for byte; a long answer; many commands in one stream.
@@ -203,6 +217,7 @@ all_cases() {
         run_case redis_pipeline_16 "$many" redis_pipeline
         run_case redis_100_kb "$many" redis_large
         run_case redis_cli 1 redis_cli
+        run_case redis_bgsave 50 redis_bgsave
     fi
     if need memcached memcached; then
         run_case memcached "$many" memcached_values

@@ -48,6 +48,11 @@ void heir_let_go(struct fb_conn *c)
     (void)c;
 }
 
+void heir_disown(struct fb_conn *c)
+{
+    (void)c;
+}
+
 void heir_serve(void)
 {
 }

@@ -57,8 +57,9 @@ static bool same(const struct cfg *a, const struct cfg *b)
 {
     return a->mode == b->mode && a->wire == b->wire && a->board_never == b->board_never &&
            a->board_calls == b->board_calls && a->board_bytes == b->board_bytes &&
-           a->spin_ns == b->spin_ns && a->spin_auto == b->spin_auto && a->ring == b->ring && a->uring == b->uring &&
-           a->log_level == b->log_level && strcmp(a->log_file, b->log_file) == 0;
+           a->spin_ns == b->spin_ns && a->spin_auto == b->spin_auto && a->ring == b->ring &&
+           a->uring == b->uring && a->log_level == b->log_level &&
+           strcmp(a->log_file, b->log_file) == 0;
 }
 
 TEST_CASE(env, defaults)

@@ -5,7 +5,8 @@
 
 _Atomic bool pl_heirs;
 
-void pl_heir_keep(struct fb_heritage *h, _Atomic(_Atomic(struct pl_file *) *) *root, uint32_t chunks)
+void pl_heir_keep(struct fb_heritage *h, _Atomic(_Atomic(struct pl_file *) *) *root,
+                  uint32_t chunks)
 {
     (void)h, (void)root, (void)chunks;
 }

@@ -1,0 +1,173 @@
+"""client.py RAILSOCK PORT CASE: the other end of server.py. Prints nothing if all is well."""
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+railsock, port, case = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+s = socket.create_connection(("127.0.0.1", port), 10)
+s.settimeout(10)
+f = s.makefile("rb")
+number = 0
+
+
+def hear():
+    got = f.readline().decode().split()
+    assert len(got) == 3, got
+    return got[0], int(got[1]), got[2]
+
+
+def say(text, who=None, wanted=None):
+    s.sendall(text.encode() + b"\n")
+    got = hear()
+    assert who in (None, got[0]) and wanted in (None, got[2]), (text, got)
+    return got
+
+
+def exchanges(count, who):
+    """Each answer must be the one to its question. Returns the server's pid."""
+    global number
+    for _ in range(count):
+        number += 1
+        pid = say(f"echo {number}", who, str(number))[1]
+    return pid
+
+
+def connection(pid):
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    stat = json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
+                                     capture_output=True).stdout)
+    for p in stat["processes"]:
+        if p["pid"] == pid:
+            for c in p["connections"]:
+                return c["path"].partition(":")[0], c["reason"]
+    return "none", "none"
+
+
+def until(wanted, who, seconds=10):
+    """Goes on with exchanges until the server's connection is what is wanted."""
+    end = time.monotonic() + seconds
+    while True:
+        pid = exchanges(20, who)
+        now = connection(pid)
+        if wanted in now:
+            return pid
+        assert time.monotonic() < end, f"{who}: {now}, not {wanted}"
+
+
+def never(path, who, seconds=0.5):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        now = connection(exchanges(50, who))
+        assert now[0] != path, f"{who}: {now}"
+
+
+def idle():
+    """A child that only exists costs nothing: the stream stays on its rail."""
+    until("shm", "parent")
+    say("idle", "parent", "forked")
+    never("tcp", "parent", 1.0)
+    time.sleep(1)
+    never("tcp", "parent")
+
+
+def before_boarding():
+    """A child is there when the stream boards."""
+    say("idle", "parent", "forked")
+    until("shm", "parent", 1.4)
+
+
+def child():
+    """A child uses the stream: its parent hands it over, and afterwards it stays on TCP, since its
+    parent does not know what went over it."""
+    until("shm", "parent")
+    say("child", "child", "ready")
+    never("shm", "child")
+    exchanges(100, "child")
+    s.sendall(b"exit\n")
+    hear()
+    exchanges(100, "parent")
+    assert connection(exchanges(1, "parent"))[1] != "none"
+    never("shm", "parent")
+
+
+def grandchild():
+    until("shm", "parent")
+    say("child", "child", "ready")
+    say("again", "grandchild", "ready")
+    exchanges(100, "grandchild")
+    s.sendall(b"exit\n")
+    assert hear()[0] == "child"
+    exchanges(100, "child")
+
+
+def grandchild_first():
+    """The child has not used it: the grandchild asks its grandparent."""
+    until("shm", "parent")
+    say("idle", "parent", "forked")
+    say("child", "child", "ready")
+    s.sendall(b"exit\n")
+    hear()
+    exchanges(100, "parent")
+
+
+def heir():
+    """The parent closes its copy, as a forking server does: the child boards."""
+    exchanges(2, "parent")
+    say("heir", "heir", "ready")
+    until("shm", "heir")
+
+
+def orphan():
+    """The parent is killed before anything was on a rail: the child boards."""
+    exchanges(2, "parent")
+    say("orphan", "orphan", "ready")
+    until("shm", "orphan")
+
+
+def heir_of_a_rail():
+    """The stream was on a rail, and the parent closes it: TCP's bytes are all that there is."""
+    until("shm", "parent")
+    say("heir", "heir", "ready")
+    exchanges(200, "heir")
+
+
+def orphan_of_a_rail():
+    """The parent is killed with the stream on a rail: an error, and no wrong byte."""
+    until("shm", "parent")
+    s.sendall(b"orphan\n")
+    try:
+        got = s.recv(100)
+    except ConnectionResetError:
+        return
+    assert not got, got
+
+
+def execute():
+    """A new program gets the connection."""
+    until("shm", "parent")
+    say("exec", "parent", "go")
+    for i in range(100):
+        s.sendall(b"line %d\n" % i)
+        got = f.readline()
+        assert got == b"line %d\n" % i, got
+    s.sendall(b".\n")
+    assert f.readline() == b".\n"
+    assert hear()[0] == "parent"
+    exchanges(100, "parent")
+    never("shm", "parent")
+
+
+def many_children():
+    """Forks in quick succession, with traffic between."""
+    until("shm", "parent")
+    for _ in range(60):
+        say("idle", "parent", "forked")
+        exchanges(5, "parent")
+    never("tcp", "parent")
+
+
+globals()[case]()
+s.close()

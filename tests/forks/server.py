@@ -1,0 +1,76 @@
+"""server.py PORT: one connection, whose client says line by line what this process shall do.
+
+echo TEXT     answers "WHO PID TEXT"
+idle          forks a child that touches nothing for a while
+child         forks a child that takes over until it is told to exit; the parent waits
+heir          the same, but the parent closes its copy and goes on waiting
+orphan        the same, but the parent is killed
+again         as child, from a child: a grandchild
+exec          a child runs cat on the connection, until the end of a line "."
+exit          a child ends
+"""
+import os
+import signal
+import socket
+import sys
+import time
+
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+s, _ = listener.accept()
+listener.close()
+who, buffered = "parent", b""
+
+
+def line():
+    global buffered
+    while b"\n" not in buffered:
+        got = s.recv(65536)
+        if not got:
+            os._exit(0)
+        buffered += got
+    one, _, buffered = buffered.partition(b"\n")
+    return one.decode()
+
+
+def answer(text):
+    s.sendall(f"{who} {os.getpid()} {text}\n".encode())
+
+
+while True:
+    command, _, text = line().partition(" ")
+    if command == "echo":
+        answer(text)
+    elif command == "exit":
+        os._exit(0)
+    elif command == "idle":
+        if os.fork() == 0:
+            time.sleep(1.5)
+            os._exit(0)
+        answer("forked")
+    elif command == "exec":
+        answer("go")
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(s.fileno(), 0)
+            os.dup2(s.fileno(), 1)
+            os.execvp("sed", ["sed", "-u", "/^[.]$/q"])
+        os.waitpid(pid, 0)
+        answer("waited")
+    else:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            who = {"child": "child", "again": "grandchild", "heir": "heir", "orphan": "orphan"}[command]
+            if command == "orphan":
+                while os.getppid() == parent:
+                    time.sleep(0.01)
+            answer("ready")
+            continue
+        if command == "orphan":
+            os.kill(parent, signal.SIGKILL)
+        if command == "heir":
+            s.close()
+        os.waitpid(pid, 0)
+        if command == "heir":
+            os._exit(0)
+        answer("waited")
