@@ -44,6 +44,7 @@ RSOCK_SRC := \
 	rsock/verbs_wire.c \
 
 FB_SRC := \
+	ipoib_fallback/budget.c \
 	ipoib_fallback/end.c \
 	ipoib_fallback/heir.c \
 	ipoib_fallback/heir_child.c \

@@ -21,6 +21,7 @@
 #define DEFAULTS                                                                        \
     {                                                                                   \
         .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true, \
+        .max_rails = 1024, .max_memory = 512ull << 20, .idle_ns = 60000000000ull,      \
         .uring = true, .log_level = CFG_LOG_ERROR,                                      \
     }
 
@@ -128,6 +129,33 @@ static bool parse_ring(const char *text, struct cfg *c)
     return true;
 }
 
+static bool parse_rails(const char *text, struct cfg *c)
+{
+    uint64_t n;
+
+    if (!number(text, 100000, &n, NULL))
+        return false;
+    c->max_rails = (uint32_t)n;
+    return true;
+}
+
+static bool parse_memory(const char *text, struct cfg *c)
+{
+    uint64_t unit;
+
+    return number(text, UINT64_MAX >> 1, &c->max_memory, &unit);
+}
+
+static bool parse_idle(const char *text, struct cfg *c)
+{
+    uint64_t seconds;
+
+    if (!number(text, 86400, &seconds, NULL))
+        return false;
+    c->idle_ns = seconds * 1000000000u;
+    return true;
+}
+
 static bool parse_progress(const char *text, struct cfg *c)
 {
     int i = one_of(text, (const char *const[]){"auto", "epoll", NULL});
@@ -178,6 +206,9 @@ static const struct setting {
      NULL},
     {"RAILSOCK_SPIN", parse_spin, "microseconds, 0 to 1000000, or auto", "auto"},
     {"RAILSOCK_RING", parse_ring, "bytes, 4k to 64m, or 0 for the wire's own", "0"},
+    {"RAILSOCK_RAILS", parse_rails, "rails at once, 0 to 100000", "1024"},
+    {"RAILSOCK_MEMORY", parse_memory, "bytes of rings, or with k or m", "512m"},
+    {"RAILSOCK_IDLE", parse_idle, "seconds, 0 to 86400, 0 = never", "60"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
     {"RAILSOCK_LOG", parse_log,
      "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", "error"},

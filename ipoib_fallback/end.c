@@ -158,7 +158,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
 }
 
 /* Waits for the locks: whoever holds them may be boarding at this moment. */
-static void leave(struct fb_conn *c, int reason)
+void end_leave(struct fb_conn *c, int reason)
 {
     atomic_store(&c->leave_why, (uint32_t)reason);
     conn_todo_tx(c, TODO_LEAVE);
@@ -217,7 +217,7 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
         conn_reason(c, reason);
         return;
     }
-    leave(c, reason);
+    end_leave(c, reason);
     if (wait && !is_plain(c) && !settle(c, reason, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(reason));
@@ -246,7 +246,7 @@ static void leave_first(struct fb_conn *c, void *arg)
             conn_reason(c, RSN_SHARED);
     }
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED))
-        leave(c, e->reason);
+        end_leave(c, e->reason);
 }
 
 static void leave_wait(struct fb_conn *c, void *arg)
@@ -274,7 +274,7 @@ static void end_first(struct fb_conn *c, void *arg)
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED))
         return;
     if (conn_shared(c)) { /* no end: another process may go on with it */
-        leave(c, RSN_ENDING);
+        end_leave(c, RSN_ENDING);
         return;
     }
     fb_lock(&c->tx.lock);

@@ -179,8 +179,8 @@ static void on_link(void *arg, uint32_t events)
         union {
             struct cmsghdr head;
             char room[CMSG_SPACE(sizeof(int))];
-        } control;
-        struct heir_note n;
+        } control = {0};
+        struct heir_note n = {0};
         struct iovec v = {&n, sizeof n};
         struct msghdr m = {.msg_iov = &v,
                            .msg_iovlen = 1,
@@ -282,7 +282,7 @@ static void prune(void)
 bool fb_fork_begin(struct fb_fork *f)
 {
     struct heir_link *l;
-    int pair[2];
+    int pair[2] = {-1, -1};
 
     *f = (struct fb_fork){.theirs = -1};
     heir_keep_links(false); /* the child's as well */

@@ -72,7 +72,7 @@ static int ask(struct fb_heritage *h, const struct heir_note *n)
     struct pollfd p = {.events = POLLIN};
     struct timespec left = {HEIR_ASK_NS / 1000000000u + 1, 0};
     uint8_t answer = 0;
-    int pair[2];
+    int pair[2] = {-1, -1};
     ssize_t r;
 
     if (SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0) < 0)
@@ -99,7 +99,7 @@ static int ask(struct fb_heritage *h, const struct heir_note *n)
 /* lock held. Takes what the owner has sent. */
 static void hear(struct fb_heritage *h)
 {
-    struct heir_note n;
+    struct heir_note n = {0};
 
     while (!h->ended) {
         ssize_t got = sys_recv(h->link, &n, sizeof n, MSG_DONTWAIT);

@@ -3,6 +3,7 @@
  * watched, serving what other threads may not, giving the rail back. Everything here
  * runs on the progress thread; other threads post.
  */
+#include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
 
 #include "config/log.h"
@@ -278,6 +279,7 @@ static void release_job(void *arg)
         conn_wake_word(rail->rx_word);
         conn_wake_word(rail->tx_word);
         log_info("stream %u: the rail is given back%s", c->slot, failed ? " (it had failed)" : "");
+        budget_free(c);
         if (!failed) {
             struct rsk_msg m = {.type = FM_BYE, .epoch = c->epoch};
 

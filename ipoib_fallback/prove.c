@@ -3,6 +3,7 @@
  * stream (DESIGN section 6), before anything is announced or written. Progress
  * thread.
  */
+#include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
 
 #include "config/log.h"
@@ -201,6 +202,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
     tx_unlock(c);
     if (!ok)
         return false;
+    budget_up(c, rail);
+    c->up_at = fb_io.now();
     link_timer(c, HELLO_NS, hello_late);
     if (c->s.role == FB_CONNECTED) {
         struct rsk_msg m = {.type = FM_HELLO, .word = FB_FEATURES};

@@ -4,6 +4,7 @@
  * RDMA. Answers that mean "not now" are asked again later and later; peers that do not
  * answer at all are remembered. Progress thread, except rdv_ask.
  */
+#include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
 
 #include "config/env.h"
@@ -18,6 +19,7 @@
 #define BULK_CALL   (16u * 1024)
 #define BULK_RING   (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
+#define STEADY      60000000000ull /* a rail that has lived so long was none that fails again and again */
 
 /* Whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
  * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
@@ -151,12 +153,21 @@ void rdv_again(struct fb_conn *c, int reason)
     uint64_t pause = RETRY_FIRST;
 
     conn_reason(c, reason);
+    if (!c->rail)
+        budget_free(c);
+    if (reason == RSN_IDLE) {
+        conn_afresh(c);
+        return;
+    }
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
     for (uint32_t i = 0; i < c->rdv_tries && pause < RETRY_MOST; i++)
         pause *= 3;
     c->rdv_tries++;
     if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT) {
+        if (c->up_at && fb_io.now() - c->up_at > STEADY)
+            c->holds = 0;
+        c->up_at = 0;
         /* Hold-down: a rail that fails again and again must not cost more than it gives. */
         pause = HOLD_FIRST << (c->holds < 6 ? c->holds : 6);
         c->holds++;
@@ -218,6 +229,7 @@ static void ask_verbs(struct fb_conn *c)
     }
     silent = silent_for(&c->tuple, &reason);
     if (silent) {
+        budget_free(c);
         conn_reason(c, reason);
         c->rdv_calls = c->s.ready_at;
         link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
@@ -272,6 +284,10 @@ static void attempt(struct fb_conn *c)
         rdv_again(c, RSN_PEER_LEFT);
         return;
     }
+    if (!budget_take(c)) {
+        rdv_again(c, RSN_BUDGET);
+        return;
+    }
     if (cfg.wire == CFG_WIRE_VERBS)
         ask_verbs(c);
     else
@@ -294,6 +310,8 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
     else if (!conn_flag(c, CF_ASKED) || heir_elsewhere(c) || c->rail || c->rdv != RDV_NONE ||
              c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
+    else if (!budget_take(c))
+        reason = RSN_BUDGET;
     if (reason) {
         fb_put(&c->s);
         return reason;
@@ -313,6 +331,7 @@ static void accepted(void *owner, struct rsk_rail *rail)
     if (!link_up(c, rail)) {
         rail->wire->kill(rail, RSN_ENDING);
         rail->wire->destroy(rail);
+        budget_free(c);
     }
     fb_put(&c->s);
 }
@@ -322,6 +341,7 @@ static void refused(void *owner, int reason)
     struct fb_conn *c = owner;
 
     c->rdv = RDV_NONE;
+    budget_free(c);
     conn_reason(c, reason);
     fb_put(&c->s);
 }

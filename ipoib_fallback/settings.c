@@ -2,6 +2,7 @@
  * settings.c - the settings of a socket that matter to a stream, and what a forked child
  * forgets.
  */
+#include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
@@ -77,6 +78,7 @@ void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
 void fb_after_fork_child(void)
 {
     heir_forget();
+    budget_forget();
     fb_registry_forget();
     sleepers_forget();
     fb_pub_forget();

@@ -283,6 +283,13 @@ void conn_consider(struct fb_conn *c)
     rdv_ask(c);
 }
 
+void conn_afresh(struct fb_conn *c)
+{
+    c->old_calls = atomic_load(&c->s.ready_at);
+    c->old_bytes = c->s.pub->rx + c->s.pub->tx;
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
+}
+
 static void count_call(struct fb_conn *c)
 {
     uint64_t calls = atomic_load_explicit(&c->s.ready_at, memory_order_relaxed) + 1;
@@ -293,7 +300,8 @@ static void count_call(struct fb_conn *c)
     if (__builtin_expect(conn_flag(c, CF_ASKED), 0))
         return;
     /* Before a checkpoint has passed nothing could be proved. */
-    if ((calls >= cfg.board_calls || c->s.pub->rx + c->s.pub->tx >= cfg.board_bytes) &&
+    if ((calls - c->old_calls >= cfg.board_calls ||
+         c->s.pub->rx + c->s.pub->tx - c->old_bytes >= cfg.board_bytes) &&
         (c->seen_tx.valid | c->seen_rx.valid))
         conn_consider(c);
 }

@@ -95,6 +95,7 @@ struct fb_conn {
     uint32_t slot;
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
     _Atomic uint32_t flags;
+    uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
     struct fb_digest seen_tx, seen_rx;
     _Atomic uint64_t ktx,
         krx; /* bytes that the kernel was given and gave: application's and frames' */
@@ -136,6 +137,8 @@ struct fb_conn {
     int end_reason;             /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;
+    uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
+    uint32_t budgeted;              /* bytes that are counted for its rail */
     uint32_t holds; /* failures so far: the next boarding is held down for longer */
     bool proved_once;
 
@@ -231,6 +234,8 @@ struct fb_conn *conn_find(const struct rsk_tuple *); /* accepted stream, with a 
 struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen);
 /* Calls fn with a reference for each live stream. */
 void conn_each(void (*fn)(struct fb_conn *, void *), void *arg);
+/* What has been does not count for the policy any more. */
+void conn_afresh(struct fb_conn *);
 /* Called when the board policy may be satisfied. */
 void conn_consider(struct fb_conn *);
 
@@ -291,6 +296,8 @@ void spin_measured(uint64_t answer);
 
 /* ---- end.c ---- */
 
+/* Both halves begin to leave; neither is pinned. */
+void end_leave(struct fb_conn *, int reason);
 /* Takes a leave a step further. True: both halves are the kernel's, or there is nothing to wait for. */
 bool end_settled(struct fb_conn *, int reason);
 

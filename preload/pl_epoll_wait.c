@@ -21,7 +21,6 @@
 enum { KERNEL_CALLS = 16 };
 #define KERNEL_NS 50000u
 /* Between two looks at the kernel while spinning. */
-#define SPIN_KERNEL_NS 4000u
 
 enum how { WAIT, PWAIT, PWAIT2 };
 
@@ -198,7 +197,7 @@ static int look(struct pl_epoll *ep, const struct call *c)
 /* Spins as long as it may pay. 0: it did not; else a count or -errno. */
 static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until, uint32_t signals)
 {
-    uint64_t now = sys_now(), kernel_at = now + SPIN_KERNEL_NS;
+    uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
 
     while (now < until) {
         int n = 0;
@@ -212,7 +211,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until, uint3
             n = look_kernel(ep, c, 0, &ours);
             if (!n && ours)
                 n = pl_ready_collect(ep, c->out, c->max);
-            kernel_at = now + SPIN_KERNEL_NS;
+            kernel_at = pl_spin_kernel_at(now, sys_now());
         }
         if (n)
             return n;

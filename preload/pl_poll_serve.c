@@ -23,7 +23,6 @@
 /* The engine's two answers differ: do not spin on that. */
 #define UNSURE_NS 1000000u
 /* Between two looks at the kernel while spinning. */
-#define KERNEL_NS 4000u
 
 struct entry {
     struct fb_watcher watcher; /* first: wake() gets it */
@@ -199,7 +198,7 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until, u
 {
     static const struct timespec zero;
     struct rsk_shard *common = rsk_shard_common();
-    uint64_t now = sys_now(), kernel_at = now + KERNEL_NS;
+    uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
     bool others = false;
 
     for (nfds_t i = 0; i < w->n; i++)
@@ -221,7 +220,7 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until, u
 
             if (n != 0)
                 return n < 0 ? n : 1;
-            kernel_at = now + KERNEL_NS;
+            kernel_at = pl_spin_kernel_at(now, sys_now());
         }
         sys_pause_cpu();
         now = sys_now();

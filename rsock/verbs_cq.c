@@ -19,7 +19,7 @@
 #include "rsock/fence.h"
 #include "rsock/verbs_int.h"
 
-enum { BATCH = 16, ROUNDS = 16 };
+enum { BATCH = 16, ROUNDS = 16, REPOST = VB_MESSAGES / 8 };
 _Static_assert(sizeof((struct vb_cq *)0)->stash / sizeof(struct ibv_wc) == BATCH, "stash");
 
 struct vb_part *vb_parts;
@@ -97,7 +97,12 @@ static void settle(struct vb_rail *r)
 {
     unsigned news = r->news, n = r->to_repost;
 
-    r->news = r->to_repost = 0;
+    r->news = 0;
+    /* A few at a time: one by one they cost as much as the receive itself. */
+    if (n >= REPOST)
+        r->to_repost = 0;
+    else
+        n = 0;
     if (n && r->qp && !atomic_load_explicit(&r->base.failed, memory_order_relaxed)) {
         if (vb_post_receives(r, n))
             vb_rail_fail(r, RSN_RAIL_FAILED);

@@ -386,6 +386,7 @@ void sim_app_kill(int e)
               (unsigned long long)end->app.got);
     end->app.killed = true;
     end->alive = false;
+    conn_set(end->c, CF_PINNED); /* the budget of the one that lives does not count it */
     if (end->app.sleeper)
         fb_sleeper_end(end->app.sleeper);
     end->app.sleeper = NULL;

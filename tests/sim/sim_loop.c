@@ -104,7 +104,7 @@ int sim_end_of(const void *arg)
 {
     const struct sim_rail *r = arg;
 
-    if (arg == sim.end[0].c)
+    if (!arg || arg == sim.end[0].c) /* nobody's: the budget looks at both */
         return 0;
     if (arg == sim.end[1].c)
         return 1;

@@ -4,6 +4,7 @@
  * they do. Every schedule has its own weights, so that some starve the wire and
  * others the applications.
  */
+#include "ipoib_fallback/budget.h"
 #include "tests/sim/sim.h"
 
 #include "config/env.h"
@@ -240,6 +241,7 @@ static void finish(void)
     uint64_t before = 0;
 
     sim.draining = true;
+    cfg.idle_ns = 0; /* its looks would be an event for ever */
     while (!sim.failed) {
         bool any = false;
 
@@ -325,6 +327,9 @@ static void set_up(uint64_t seed)
     cfg.board_never = false;
     cfg.board_calls = 1 + rnd(6);
     cfg.board_bytes = UINT64_MAX;
+    budget_forget();
+    cfg.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;
+    cfg.max_rails = chance(100) ? 1 : 1024; /* both ends are in one process */
     sim_tcp_new();
     sim_loop_new();
     sim_rdv_new();

@@ -74,6 +74,9 @@ TEST_CASE(env, defaults)
     EXPECT_EQ_INT(cfg.spin_ns, 20000);
     EXPECT(cfg.spin_auto);
     EXPECT_EQ_INT(cfg.ring, 0);
+    EXPECT_EQ_INT(cfg.max_rails, 1024);
+    EXPECT_EQ_U64(cfg.max_memory, 512 << 20);
+    EXPECT_EQ_U64(cfg.idle_ns, 60000000000u);
     EXPECT(cfg.uring);
     EXPECT_EQ_INT(cfg.log_level, CFG_LOG_ERROR);
     EXPECT_STREQ(cfg.log_file, "");
@@ -112,6 +115,12 @@ TEST_CASE(env, each_value)
     EXPECT(!cfg.spin_auto);
     load("RAILSOCK_SPIN", "auto");
     EXPECT(cfg.spin_auto);
+    load("RAILSOCK_RAILS", "0");
+    EXPECT_EQ_INT(cfg.max_rails, 0);
+    load("RAILSOCK_MEMORY", "64m");
+    EXPECT_EQ_U64(cfg.max_memory, 64 << 20);
+    load("RAILSOCK_IDLE", "5");
+    EXPECT_EQ_U64(cfg.idle_ns, 5000000000u);
     load("RAILSOCK_PROGRESS", "epoll");
     EXPECT(!cfg.uring);
     EXPECT_STREQ(said, "");

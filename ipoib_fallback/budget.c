@@ -1,0 +1,162 @@
+/*
+ * budget.c - see budget.h. Counts rails and the memory of their rings, and looks at all of them from
+ * time to time, for as long as there are any: who has moved nothing for cfg.idle_ns leaves by
+ * himself. When somebody was refused, looks every second for a while, and lets leave who has been
+ * idle for that long: a boarding costs more than it brings to whoever is idle for less.
+ */
+#include "ipoib_fallback/budget.h"
+
+#include "config/env.h"
+#include "config/log.h"
+
+#include "rsock/loop.h"
+
+#define SECOND 1000000000ull
+/* A rail that is asked for: its size is not known yet. */
+#define EXPECTED (512u * 1024)
+
+static uint32_t n_rails;
+static uint64_t memory;
+static bool ticking;
+static uint64_t pressure_until;
+
+static void tick(void *unused);
+
+static uint64_t pause_ns(void)
+{
+    if (fb_io.now() < pressure_until)
+        return SECOND;
+    return cfg.idle_ns ? cfg.idle_ns / 4 + 1 : 0;
+}
+
+static void keep_ticking(void)
+{
+    uint64_t pause = pause_ns();
+
+    if (!ticking && n_rails && pause)
+        ticking = rsk_timer_add(pause, tick, NULL) != NULL;
+}
+
+/* Since when a stream on a rail has moved nothing; 0: it is none, or has just moved. */
+static uint64_t idle_since(struct fb_conn *c)
+{
+    uint64_t moved = c->s.pub->rail_tx + c->s.pub->rail_rx;
+
+    if (!c->rail || c->tx.state != TX_R || c->rx.state != RX_r || conn_flag(c, CF_PINNED | CF_CLOSED))
+        return 0;
+    if (moved != c->moved || !c->idle_at) {
+        c->moved = moved;
+        c->idle_at = fb_io.now();
+        return 0;
+    }
+    return c->idle_at;
+}
+
+/* Both halves, but only if nothing lies in the ring: that may have been shown to the application, and
+ * would not be there for the time of the hand-over. Its traffic has to be worth a rail anew. */
+static void leave_idle(struct fb_conn *c)
+{
+    bool quiet;
+
+    c->idle_at = 0;
+    fb_lock(&c->rx.lock);
+    quiet = c->rx.state == RX_r && c->fd >= 0 && !rx_unread(c, c->fd);
+    if (quiet)
+        rx_freeze(c, RSN_IDLE);
+    rx_unlock(c);
+    if (!quiet)
+        return;
+    log_info("stream %u: idle", c->slot);
+    c->end_reason = RSN_IDLE;
+    fb_lock(&c->tx.lock);
+    tx_leave(c, RSN_IDLE, true);
+    tx_unlock(c);
+    conn_serve(c);
+}
+
+static void look(struct fb_conn *c, void *arg)
+{
+    uint64_t now = fb_io.now(), since = idle_since(c);
+    /* The end that connected leaves first; if its library does not, the other one does. */
+    uint64_t most = c->s.role == FB_CONNECTED ? cfg.idle_ns : 2 * cfg.idle_ns;
+
+    (void)arg;
+    if (since && cfg.idle_ns && now - since >= most)
+        leave_idle(c);
+}
+
+static void tick(void *unused)
+{
+    (void)unused;
+    ticking = false;
+    conn_each(look, NULL);
+    keep_ticking();
+}
+
+struct victim {
+    struct fb_conn *c; /* referenced */
+    uint64_t since;
+};
+
+static void idler(struct fb_conn *c, void *arg)
+{
+    struct victim *v = arg;
+    uint64_t since = idle_since(c);
+
+    if (!since || fb_io.now() - since < SECOND || (v->c && v->since <= since))
+        return;
+    if (v->c)
+        fb_put(&v->c->s);
+    fb_get(&c->s);
+    *v = (struct victim){c, since};
+}
+
+bool budget_take(struct fb_conn *c)
+{
+    struct victim v = {0};
+
+    if (c->budgeted)
+        return true;
+    if (n_rails < cfg.max_rails && memory + EXPECTED <= cfg.max_memory) {
+        n_rails++;
+        c->budgeted = EXPECTED;
+        memory += c->budgeted;
+        keep_ticking();
+        return true;
+    }
+    pressure_until = fb_io.now() + 10 * SECOND;
+    conn_each(idler, &v);
+    if (v.c) {
+        leave_idle(v.c);
+        fb_put(&v.c->s);
+    }
+    keep_ticking();
+    return false;
+}
+
+void budget_up(struct fb_conn *c, const struct rsk_rail *rail)
+{
+    if (!c->budgeted)
+        return;
+    memory -= c->budgeted;
+    c->budgeted = rail->tx_size + rail->rx_size;
+    memory += c->budgeted;
+    c->idle_at = 0;
+}
+
+void budget_free(struct fb_conn *c)
+{
+    if (!c->budgeted)
+        return;
+    n_rails--;
+    memory -= c->budgeted;
+    c->budgeted = 0;
+}
+
+void budget_forget(void)
+{
+    n_rails = 0;
+    memory = 0;
+    ticking = false;
+    pressure_until = 0;
+}
