@@ -18,11 +18,11 @@
 #define RING_MIN 4096u
 #define RING_MAX (64u << 20)
 
-#define DEFAULTS                                                                        \
-    {                                                                                   \
-        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true, \
-        .max_rails = 1024, .max_memory = 512ull << 20, .idle_ns = 60000000000ull,      \
-        .uring = true, .log_level = CFG_LOG_ERROR,                                      \
+#define DEFAULTS                                                                                 \
+    {                                                                                            \
+        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true,          \
+        .max_rails = 1024, .max_memory = 512ull << 20, .idle_ns = 60000000000ull, .uring = true, \
+        .log_level = CFG_LOG_ERROR,                                                              \
     }
 
 struct cfg cfg = DEFAULTS;

@@ -42,7 +42,8 @@ static uint64_t idle_since(struct fb_conn *c)
 {
     uint64_t moved = c->s.pub->rail_tx + c->s.pub->rail_rx;
 
-    if (!c->rail || c->tx.state != TX_R || c->rx.state != RX_r || conn_flag(c, CF_PINNED | CF_CLOSED))
+    if (!c->rail || c->tx.state != TX_R || c->rx.state != RX_r ||
+        conn_flag(c, CF_PINNED | CF_CLOSED))
         return 0;
     if (moved != c->moved || !c->idle_at) {
         c->moved = moved;

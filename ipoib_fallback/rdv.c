@@ -19,7 +19,8 @@
 #define BULK_CALL   (16u * 1024)
 #define BULK_RING   (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
-#define STEADY      60000000000ull /* a rail that has lived so long was none that fails again and again */
+#define STEADY \
+    60000000000ull /* a rail that has lived so long was none that fails again and again */
 
 /* Whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
  * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for

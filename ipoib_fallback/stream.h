@@ -139,7 +139,7 @@ struct fb_conn {
     uint64_t linger_pause;
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
-    uint32_t holds; /* failures so far: the next boarding is held down for longer */
+    uint32_t holds;                 /* failures so far: the next boarding is held down for longer */
     bool proved_once;
 
     /* socket settings that matter on a rail; written by the wrappers */
