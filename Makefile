@@ -46,6 +46,7 @@ RSOCK_SRC := \
 FB_SRC := \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/end.c \
+	ipoib_fallback/harass.c \
 	ipoib_fallback/heir.c \
 	ipoib_fallback/heir_child.c \
 	ipoib_fallback/settings.c \

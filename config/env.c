@@ -156,6 +156,16 @@ static bool parse_idle(const char *text, struct cfg *c)
     return true;
 }
 
+static bool parse_switch(const char *text, struct cfg *c)
+{
+    uint64_t seed;
+
+    if (!number(text, UINT32_MAX, &seed, NULL))
+        return false;
+    c->test_switch = (uint32_t)seed;
+    return true;
+}
+
 static bool parse_progress(const char *text, struct cfg *c)
 {
     int i = one_of(text, (const char *const[]){"auto", "epoll", NULL});
@@ -210,6 +220,7 @@ static const struct setting {
     {"RAILSOCK_MEMORY", parse_memory, "bytes of rings, or with k or m", "512m"},
     {"RAILSOCK_IDLE", parse_idle, "seconds, 0 to 86400, 0 = never", "60"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
+    {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
     {"RAILSOCK_LOG", parse_log,
      "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", "error"},
 };

@@ -29,6 +29,7 @@ struct cfg {
     uint64_t idle_ns;     /* RAILSOCK_IDLE=SECONDS (0..86400), default 60: then a rail is given
                                 back; 0 = never */
     bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
+    uint32_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
     int log_level;        /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
     char log_file[200];   /* empty: stderr */
 };

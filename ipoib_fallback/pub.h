@@ -60,6 +60,7 @@ struct fb_pub_file {
     _Atomic uint32_t foreign_epolls, forks;
     /* Sums over the connections that are closed. */
     _Atomic uint64_t closed, closed_boarded, closed_tx, closed_rx, closed_rail_tx, closed_rail_rx;
+    _Atomic uint64_t closed_switches;
     _Atomic uint64_t
         closed_by_reason[64]; /* connections that never boarded, by their last reason */
     _Alignas(64) struct fb_pub slot[];

@@ -126,6 +126,7 @@ void fb_pub_closed(const struct fb_pub *p)
     atomic_fetch_add(&file->closed_rx, p->rx);
     atomic_fetch_add(&file->closed_rail_tx, p->rail_tx);
     atomic_fetch_add(&file->closed_rail_rx, p->rail_rx);
+    atomic_fetch_add(&file->closed_switches, p->switches);
 }
 
 void fb_pub_remove(void)

@@ -173,6 +173,8 @@ void rdv_again(struct fb_conn *c, int reason)
         pause = HOLD_FIRST << (c->holds < 6 ? c->holds : 6);
         c->holds++;
     }
+    if (cfg.test_switch)
+        pause = RETRY_FIRST / 5;
     atomic_fetch_add(&c->s.pub->retries, 1);
     c->rdv_calls = c->s.ready_at;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
@@ -372,6 +374,7 @@ static void begin_job(void *arg)
     struct fb_conn *c = arg;
 
     heir_serve();
+    harass();
     if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
         if (!conn_addresses(c)) {
             conn_reason(c, RSN_NOT_ESTABLISHED);

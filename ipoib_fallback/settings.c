@@ -79,6 +79,7 @@ void fb_after_fork_child(void)
 {
     heir_forget();
     budget_forget();
+    harass_forget();
     fb_registry_forget();
     sleepers_forget();
     fb_pub_forget();

@@ -309,6 +309,11 @@ bool sleepers_collect(struct fb_conn *);
 bool sleepers_gone(struct fb_conn *);
 void sleepers_forget(void); /* forked child: those threads are not there */
 
+/* ---- harass.c: progress thread, for tests ---- */
+
+void harass(void);        /* begins, if it is configured and has not begun */
+void harass_forget(void); /* forked child */
+
 /* ---- rdv.c, link.c: progress thread ---- */
 
 void rdv_ask(struct fb_conn *);      /* posts: begin the rendezvous, or become reachable */

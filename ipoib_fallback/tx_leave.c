@@ -121,6 +121,8 @@ static bool push_residue(struct fb_conn *c)
         if (have == 0) {
             log_error("stream %u: bytes %llu to %llu are not in the ring any more", c->slot,
                       (unsigned long long)tx->cur, (unsigned long long)tx->E);
+            /* No byte after them may pass for one of them: to the receiver an end before E is a reset. */
+            fb_io.shutdown(c->fd, SHUT_WR);
             tx->err = -ECONNRESET;
             return false;
         }

@@ -144,9 +144,10 @@ int shm_tx_put(struct rsk_rail *rail, size_t n)
     struct shm_rail *r = shm_of(rail);
     uint64_t tx = get(&r->tx) + n;
 
+    /* Accepted in any case: they are where tx_kept looks for them. */
+    set(&r->tx, tx);
     if (unlikely(get(&rail->failed) || !get(&r->tx_cap)))
         return -EPIPE;
-    set(&r->tx, tx);
     if (get(&r->tx_open))
         publish(r, tx);
     return 0;

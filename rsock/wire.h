@@ -129,8 +129,9 @@ struct rsk_wire {
     void (*tx_start)(struct rsk_rail *, uint64_t S);
     /* Where the next bytes go: up to two pieces, at most the credit. Returns their sum. */
     size_t (*tx_space)(struct rsk_rail *, struct iovec v[2]);
-    /* The first n bytes of that space are filled: they are accepted, and posted as far as the
-     * rail is open and message credit allows. */
+    /* The first n bytes of that space are filled: they are accepted, also if the rail has failed and
+     * the result is -EPIPE (tx_kept has them then), and posted as far as the rail is open and message
+     * credit allows. */
     int (*tx_put)(struct rsk_rail *, size_t n);
     /* The receiver has proved itself (ECHO): post what is staged and everything from now on.
      * Until then no byte leaves this process's private memory. */

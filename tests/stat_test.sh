@@ -33,8 +33,8 @@ import socket, struct, sys
 
 pid, path = int(sys.argv[1]), sys.argv[2]
 start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 1, pid, start, b'sl"eep', 1, 0)
-head += struct.pack("<6Q", 2, 1, 10, 20, 5, 6) + bytes(8 * 64)
+head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 2, pid, start, b'sl"eep', 1, 0)
+head += bytes(16 * 8 + 8) + struct.pack("<7Q", 2, 1, 10, 20, 5, 6, 7) + bytes(8 * 64)
 head += bytes(-len(head) % 64)
 def addr(ip, port):
     return struct.pack("<HH16s", socket.AF_INET, port, socket.inet_aton(ip))

@@ -95,8 +95,9 @@ static void put_closed(FILE *f, const struct stat_closed *c)
 
     fprintf(f,
             "{\"connections\":%" PRIu64 ",\"boarded\":%" PRIu64 ",\"tx\":%" PRIu64
-            ",\"rx\":%" PRIu64 ",\"rail_tx\":%" PRIu64 ",\"rail_rx\":%" PRIu64 ",\"reasons\":{",
-            c->connections, c->boarded, c->tx, c->rx, c->rail_tx, c->rail_rx);
+            ",\"rx\":%" PRIu64 ",\"rail_tx\":%" PRIu64 ",\"rail_rx\":%" PRIu64
+            ",\"switches\":%" PRIu64 ",\"reasons\":{",
+            c->connections, c->boarded, c->tx, c->rx, c->rail_tx, c->rail_rx, c->switches);
     for (size_t i = 0; i < sizeof(c->by_reason) / sizeof(c->by_reason[0]); i++) {
         const char *name = cfg_reason_name((int)i);
 

@@ -122,6 +122,7 @@ static void take_head(struct stat_process *p, const struct fb_pub_file *f)
         .rx = f->closed_rx,
         .rail_tx = f->closed_rail_tx,
         .rail_rx = f->closed_rail_rx,
+        .switches = f->closed_switches,
     };
     for (size_t i = 0; i < sizeof(p->closed.by_reason) / sizeof(p->closed.by_reason[0]); i++)
         p->closed.by_reason[i] = f->closed_by_reason[i];

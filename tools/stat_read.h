@@ -26,7 +26,7 @@ struct stat_conn {
 };
 
 struct stat_closed {
-    uint64_t connections, boarded, tx, rx, rail_tx, rail_rx;
+    uint64_t connections, boarded, tx, rx, rail_tx, rail_rx, switches;
     uint64_t by_reason[64];
 };
 

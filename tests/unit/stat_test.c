@@ -152,6 +152,7 @@ TEST_CASE(stat, reads_connections)
     head()->slot[3].gen = 4; /* not in use */
     head()->closed = 3;
     head()->closed_rail_rx = 77;
+    head()->closed_switches = 78;
     put_whole();
     ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
     EXPECT_EQ_INT(complaints, 0);
@@ -161,6 +162,7 @@ TEST_CASE(stat, reads_connections)
     EXPECT_STREQ(p->program, "prog");
     EXPECT_EQ_U64(p->closed.connections, 3);
     EXPECT_EQ_U64(p->closed.rail_rx, 77);
+    EXPECT_EQ_U64(p->closed.switches, 78);
     ASSERT_EQ_INT(p->nconns, 2);
     EXPECT_EQ_INT(p->conns[0].fd, 7);
     EXPECT_EQ_INT(p->conns[1].fd, 9);
@@ -190,6 +192,7 @@ TEST_CASE(stat, json)
     head()->slot[1].peer_reason = 60000;
     head()->slot[1].boarded_at = 0;
     head()->slot[1].peer.family = 0;
+    head()->closed_switches = 12;
     head()->closed_by_reason[1] = 4;
     head()->closed_by_reason[63] = 5;
     put_whole();
@@ -198,7 +201,7 @@ TEST_CASE(stat, json)
     snprintf(want, sizeof(want),
              "{\"processes\":[{\"pid\":%d,\"program\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\\ufffd"
              "\\ufffd\\ufffd\",\"uid\":%u,\"closed\":{\"connections\":0,\"boarded\":0,\"tx\":0,"
-             "\"rx\":0,\"rail_tx\":0,\"rail_rx\":0,\"reasons\":{\"new\":4,\"63\":5}},"
+             "\"rx\":0,\"rail_tx\":0,\"rail_rx\":0,\"switches\":12,\"reasons\":{\"new\":4,\"63\":5}},"
              "\"connections\":["
              "{\"fd\":7,\"local\":\"127.0.0.1:80\",\"peer\":\"[fd00::7]:40000\","
              "\"role\":\"accepted\",\"path\":\"shm\",\"path_tx\":\"shm\",\"path_rx\":\"shm\","
