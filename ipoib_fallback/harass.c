@@ -27,6 +27,9 @@ static void trouble(struct fb_conn *c, void *unused)
     (void)unused;
     if (!rail || conn_flag(c, CF_PINNED | CF_CLOSED) || rnd(4))
         return;
+    /* Seldom before it has boarded, or it never would. */
+    if (c->tx.state != TX_R && c->rx.state != RX_r && rnd(20))
+        return;
     switch (rnd(8)) {
     case 0:
         log_debug("stream %u: its rail is made to fail", c->slot);

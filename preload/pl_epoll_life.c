@@ -183,12 +183,16 @@ static void share_watch(void *arg)
     struct share_job *job = arg;
     struct pl_share *share = job->share;
     struct rsk_watch *w;
+    int fd;
 
-    if (share->n < PL_SHARD_FDS) {
-        w = rsk_watch_fd(job->fd, EPOLLIN | EPOLLET, true, share_drain, share);
-        if (w)
-            share->watch[share->n++] = w;
-    }
+    /* A number of its own: the wire may have the same descriptor watched by itself, and an epoll instance
+     * takes it only once. */
+    fd = share->n < PL_SHARD_FDS ? rsk_own_fd(sys_fcntl(job->fd, F_DUPFD_CLOEXEC, 3)) : -1;
+    w = fd < 0 ? NULL : rsk_watch_fd(fd, EPOLLIN | EPOLLET, true, share_drain, share);
+    if (w)
+        share->watch[share->n++] = w;
+    else
+        rsk_own_close(fd);
     free(job);
     share_drain(share, 0);
 }

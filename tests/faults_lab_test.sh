@@ -12,6 +12,7 @@ if [ -z "${LAB_HOST-}" ]; then
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/faults_lab.XXXXXX") || exit 1
     trap 'rm -rf "$scratch"' EXIT
     export LAB_FILTER=${APPS_FILTER-}
+    ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/torture" tests/torture/torture.c -lpthread || exit 1
     "$railsock" lab run --hosts 2 --timeout 280 --scratch "$scratch" -- tests/faults_lab_test.sh |
         sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
@@ -101,6 +102,21 @@ comes_back() { # the same server, after the device has come back
     benchmark_ends
 }
 
+# Streams that are made to change track at random moments, on both hosts.
+torture() { # SEED SECONDS
+    server env RAILSOCK_TEST_SWITCH="$1" "$LAB_SCRATCH/torture" "$1" 0 "$port" server || return
+    client env TORTURE_AT_ONCE=1 RAILSOCK_TEST_SWITCH="$1" "$LAB_SCRATCH/torture" "$1" "$2" "$port" "$ip" ||
+        fail "$(head -n 1 "$out")"
+    switches=$("$railsock" stat --json | "$python" -c '
+import json, sys
+print(sum(c["switches"] for p in json.load(sys.stdin)["processes"]
+          for c in [p["closed"], *p["connections"]]))')
+    echo "# $switches switches of the server: $(tail -n 1 "$out")"
+    [ "$switches" -ge 4 ] || fail "only $switches switches"
+    ! grep -h 'railsock.* error:' "$work/server.err" "$err" >"$work/errors" ||
+        fail "$(head -n 1 "$work/errors")"
+}
+
 BOARD=eager run_case nobody_waits.packets_to_the_client_dropped 0 never_waits drop_on drop_off 2
 BOARD=eager run_case nobody_waits.packets_to_the_server_dropped 0 never_waits drop_on drop_off 1
 BOARD=eager run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdma_on 2
@@ -111,4 +127,5 @@ run_case device_deleted_at_the_server 1 fails_under_benchmark rdma_off rdma_on 1
 run_case device_deleted_at_the_client 1 fails_under_benchmark rdma_off rdma_on 2
 run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
 run_case boards_again 1 comes_back
+BOARD=eager run_case torture any torture 3 15
 lab-barrier faults-done

@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { AT_ONCE = 6, ROOM = 200000, PATIENCE_S = 30 };
+enum { AT_ONCE = 6 /* TORTURE_AT_ONCE may say less */, ROOM = 200000, PATIENCE_S = 30 };
 
 static uint64_t seed;
 static int port;
@@ -381,6 +381,7 @@ static int listen_here(void)
 int main(int argc, char **argv)
 {
     in_addr_t to = htonl(INADDR_LOOPBACK);
+    int at_once = getenv("TORTURE_AT_ONCE") ? atoi(getenv("TORTURE_AT_ONCE")) : AT_ONCE;
     pthread_t t[AT_ONCE], f;
     pid_t pid = 0;
 
@@ -404,10 +405,11 @@ int main(int argc, char **argv)
             server(l);
         close(l);
     }
-    for (int i = 0; i < AT_ONCE; i++)
+    at_once = at_once < AT_ONCE ? at_once : AT_ONCE;
+    for (int i = 0; i < at_once; i++)
         pthread_create(&t[i], NULL, client, &to);
     pthread_create(&f, NULL, forker, NULL);
-    for (int i = 0; i < AT_ONCE; i++)
+    for (int i = 0; i < at_once; i++)
         pthread_join(t[i], NULL);
     pthread_join(f, NULL);
     printf("%llu streams, %llu MB written here\n", (unsigned long long)atomic_load(&streams),
