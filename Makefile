@@ -99,6 +99,7 @@ PRELOAD_SRC := \
 	preload/pl_sock.c \
 	preload/pl_stdio.c \
 	preload/pl_table.c \
+	preload/pl_thread.c \
 	preload/pl_vfork.c \
 	preload/pl_wait.c \
 

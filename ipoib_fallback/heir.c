@@ -84,7 +84,7 @@ static void ask_step(void *arg)
     free(a);
 }
 
-static void asked(struct heir_link *l, const struct heir_note *n, int reply)
+static void asked(const struct heir_note *n, int reply)
 {
     struct ask *a = calloc(1, sizeof *a);
     uint8_t answer = 1;
@@ -111,7 +111,6 @@ static void asked(struct heir_link *l, const struct heir_note *n, int reply)
             conn_set(a->c, CF_SHARED);
         else if (!conn_flag(a->c, CF_PINNED))
             conn_set(a->c, CF_LENT);
-        a->c->lent_seq = l->seq;
         fb_pin(&a->c->s, RSN_SHARED, false);
     }
     ask_step(a);
@@ -160,9 +159,6 @@ static void link_gone(struct heir_link *l)
 {
     fb_lock(&links_lock);
     unlink_link(l);
-    fb_unlock(&links_lock);
-    /* New links are of later forks, and old ones end on this thread: the list may be read. */
-    fb_lock(&links_lock);
     conn_each(give_back, l);
     fb_unlock(&links_lock);
     rsk_unwatch(l->watch);
@@ -200,7 +196,7 @@ static void on_link(void *arg, uint32_t events)
             c->cmsg_len == CMSG_LEN(sizeof fd))
             memcpy(&fd, CMSG_DATA(c), sizeof fd);
         if (fd >= 0 && got == sizeof n && n.what >= HEIR_ASK_STREAM && n.what <= HEIR_ASK_EPOLL)
-            asked(l, &n, fd);
+            asked(&n, fd);
         else if (fd >= 0)
             sys_close(fd);
     }
@@ -257,8 +253,16 @@ static void oldest(struct fb_conn *c, void *arg)
         *born = c->born;
 }
 
-/* Links of children that hold no stream which is still here are of no use. links_lock held; without a
- * progress thread nobody else would end them. */
+static bool has_ended(const struct heir_link *l)
+{
+    struct pollfd p = {l->fd, 0, 0};
+    struct timespec now = {0, 0};
+
+    return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
+}
+
+/* Links whose children are gone, or hold no stream which is still here, are of no use. links_lock held;
+ * without a progress thread nobody else would end them. */
 static void prune(void)
 {
     uint32_t born = UINT32_MAX;
@@ -268,12 +272,16 @@ static void prune(void)
         return;
     conn_each(oldest, &born);
     while ((l = *at)) {
-        if (l->seq > born) {
+        bool ended = has_ended(l);
+
+        if (l->seq > born && !ended) {
             at = &l->next;
             continue;
         }
         *at = l->next;
         n_links--;
+        if (ended)
+            conn_each(give_back, l);
         rsk_own_close(l->fd);
         free(l);
     }
@@ -285,8 +293,8 @@ bool fb_fork_begin(struct fb_fork *f)
     int pair[2] = {-1, -1};
 
     *f = (struct fb_fork){.theirs = -1};
-    heir_keep_links(false); /* the child's as well */
-    if (!fb_ever_tracked())
+    /* Where there is never a rail the child may use what it likes. */
+    if (!fb_ever_tracked() || cfg.mode == CFG_TCP || cfg.board_never)
         return true;
     l = calloc(1, sizeof *l);
     if (!l)
@@ -323,7 +331,6 @@ bool fb_fork_begin(struct fb_fork *f)
 
 void fb_fork_parent(struct fb_fork *f)
 {
-    heir_keep_links(true);
     if (f->theirs < 0)
         return;
     /* If the fork has failed, this is the link's end. */

@@ -53,9 +53,6 @@ struct heir_link {
 
 /* In the child, whose memory is the parent's: the links to children before it. */
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);
-/* The links of a process to those that it inherited from are its own, or, around a fork, also its
- * child's. */
-void heir_keep_links(bool here);
 /* Does nobody but this process have the stream any more? Progress thread. */
 bool heir_alone(struct fb_heritage *, const struct fb_conn *);
 

@@ -19,7 +19,6 @@ struct gone {
 };
 
 struct fb_heritage {
-    struct fb_heritage *next; /* of the fork before */
     int link;
     uint32_t seq;
     struct fb_pub_file *file;
@@ -29,18 +28,6 @@ struct fb_heritage {
     bool ended;
 };
 
-static struct fb_heritage *heritages;
-
-/* Their links are this process's, and at a fork its child's as well. */
-void heir_keep_links(bool here)
-{
-    for (struct fb_heritage *h = heritages; h; h = h->next)
-        if (here)
-            rsk_own_note(h->link);
-        else
-            rsk_own_forget(h->link);
-}
-
 struct fb_heritage *fb_fork_child(struct fb_fork *f)
 {
     struct fb_heritage *h = f->theirs < 0 ? NULL : calloc(1, sizeof *h);
@@ -49,13 +36,11 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
         h->link = f->theirs;
         h->siblings = heir_siblings(f->link, &h->seq);
         h->file = fb_pub_hand_on();
-        h->next = heritages;
-        heritages = h;
+        rsk_own_keep(h->link);
     } else if (f->theirs >= 0) {
         sys_close(f->theirs);
     }
     fb_after_fork_child();
-    heir_keep_links(true);
     return h;
 }
 

@@ -146,8 +146,7 @@ struct fb_conn {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic int alt_fd[3]; /* other descriptors of the same description, -1 = none */
     /* heir.c's: */
-    uint32_t born, gen; /* heir_forks and pub->gen when it was tracked */
-    uint32_t lent_seq;
+    uint32_t born, gen;           /* heir_forks and pub->gen when it was tracked */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;
     struct rsk_tuple tuple; /* connecting side's view; filled by fb_addresses() */

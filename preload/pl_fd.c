@@ -151,8 +151,7 @@ static void range_closing(unsigned int first, unsigned int last, bool unshare)
     pl_each(close_in_range, &r);
 }
 
-/* True if the process has no thread but this one and, perhaps, our progress thread. */
-static bool alone(void)
+bool pl_alone(void)
 {
     struct stat st = {0};
 
@@ -171,7 +170,7 @@ PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
         return pl_real.close_range(first, last, flags);
     /* The application has only one descriptor table as long as the progress thread keeps none of
      * what it closes. */
-    if ((how & CLOSE_RANGE_UNSHARE) && alone())
+    if ((how & CLOSE_RANGE_UNSHARE) && pl_alone())
         how &= ~CLOSE_RANGE_UNSHARE;
     if (!(how & CLOSE_RANGE_CLOEXEC))
         range_closing(first, last, how & CLOSE_RANGE_UNSHARE);

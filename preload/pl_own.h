@@ -68,6 +68,8 @@ int pl_closing(int fd);
 /* In a vfork child, which is about to run another program that will hold f (which may be NULL): the stream
  * leaves and is pinned. The parent's thread sleeps in vfork, and this one may do all that it might. */
 void pl_lend_to_spawned(struct pl_file *f);
+/* True if the process has no thread but this one and, perhaps, our progress thread. */
+bool pl_alone(void);
 /* newfd is another number for what f stands for. */
 void pl_dup_file(struct pl_file *f, int newfd);
 /* All numbers of the stream become plain libc's; the socket itself stays open. */

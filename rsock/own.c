@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,6 +22,8 @@ struct chunk {
 };
 
 static struct chunk *_Atomic chunks[CHUNKS];
+enum { KEPT = 16 };
+static int kept[KEPT], n_kept;
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
@@ -43,7 +46,7 @@ static struct chunk *chunk_of(int fd)
     return c;
 }
 
-int rsk_own_note(int fd)
+static int note(int fd)
 {
     struct chunk *c = chunk_of(fd);
 
@@ -53,6 +56,26 @@ int rsk_own_note(int fd)
     return fd;
 }
 
+int rsk_own_keep(int fd)
+{
+    int r;
+
+    if (n_kept == KEPT)
+        return -ENOSPC;
+    r = note(fd);
+    if (r >= 0)
+        kept[n_kept++] = fd;
+    return r < 0 ? r : 0;
+}
+
+static bool is_kept(int fd)
+{
+    for (int i = 0; i < n_kept; i++)
+        if (kept[i] == fd)
+            return true;
+    return false;
+}
+
 int rsk_own_fd(int fd)
 {
     int noted;
@@ -60,13 +83,13 @@ int rsk_own_fd(int fd)
     fd = sys_hide_fd(fd);
     if (fd < 0)
         return fd;
-    noted = rsk_own_note(fd);
+    noted = note(fd);
     if (noted < 0)
         sys_close(fd);
     return noted;
 }
 
-void rsk_own_forget(int fd)
+static void forget(int fd)
 {
     struct chunk *c = fd / CHUNK_FDS < CHUNKS ? atomic_load(&chunks[fd / CHUNK_FDS]) : NULL;
 
@@ -98,7 +121,7 @@ void rsk_own_close(int fd)
         return;
     /* Forgotten before it is closed: the other way round a fork in between would make the
      * child close a descriptor of the application's that has got the number meanwhile. */
-    rsk_own_forget(fd);
+    forget(fd);
     sys_close(fd);
 }
 
@@ -154,8 +177,14 @@ void rsk_own_after_fork_child(void)
         for (int w = 0; c && w < CHUNK_WORDS; w++) {
             uint64_t bits = atomic_exchange(&c->word[w], 0);
 
-            for (; bits; bits &= bits - 1)
-                sys_close(i * CHUNK_FDS + w * 64 + __builtin_ctzll(bits));
+            for (; bits; bits &= bits - 1) {
+                int fd = i * CHUNK_FDS + w * 64 + __builtin_ctzll(bits);
+
+                if (is_kept(fd))
+                    note(fd);
+                else
+                    sys_close(fd);
+            }
         }
     }
 }

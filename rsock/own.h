@@ -11,9 +11,9 @@
 /* Hides fd (sys_hide_fd) and notes it. Takes a negative fd as an error and hands it back.
  * Returns the new number or -errno; on error fd is closed. Any thread. */
 int rsk_own_fd(int fd);
-/* Notes or forgets a number that is hidden already. */
-int rsk_own_note(int fd);
-void rsk_own_forget(int fd);
+/* Notes a number that is hidden already and that a forked child shall keep as its own. At most 16 in a
+ * process's life; 0 or -errno. */
+int rsk_own_keep(int fd);
 /* The lowest noted number that is not below fd, or -1. */
 int rsk_own_next(int fd);
 /* Forgets and closes; a negative fd is ignored. Any thread. */

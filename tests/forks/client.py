@@ -169,5 +169,13 @@ def many_children():
     never("tcp", "parent")
 
 
+def no_leak():
+    """Children come and go: nothing of them stays in the parent."""
+    exchanges(2, "parent")
+    for _ in range(100):
+        say("brief", "parent", "forked")
+    assert int(say("descriptors", "parent")[2]) < 60
+
+
 globals()[case]()
 s.close()

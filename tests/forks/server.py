@@ -1,6 +1,8 @@
 """server.py PORT: one connection, whose client says line by line what this process shall do.
 
 echo TEXT     answers "WHO PID TEXT"
+brief         forks a child that ends at once
+descriptors   answers with how many descriptors are open
 idle          forks a child that touches nothing for a while
 child         forks a child that takes over until it is told to exit; the parent waits
 heir          the same, but the parent closes its copy and goes on waiting
@@ -47,6 +49,14 @@ while True:
             time.sleep(1.5)
             os._exit(0)
         answer("forked")
+    elif command == "brief":
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        answer("forked")
+    elif command == "descriptors":
+        answer(str(len(os.listdir("/proc/self/fd"))))
     elif command == "exec":
         answer("go")
         pid = os.fork()

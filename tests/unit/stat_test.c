@@ -198,22 +198,23 @@ TEST_CASE(stat, json)
     put_whole();
     ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
     text = json(&list);
-    snprintf(want, sizeof(want),
-             "{\"processes\":[{\"pid\":%d,\"program\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\\ufffd"
-             "\\ufffd\\ufffd\",\"uid\":%u,\"closed\":{\"connections\":0,\"boarded\":0,\"tx\":0,"
-             "\"rx\":0,\"rail_tx\":0,\"rail_rx\":0,\"switches\":12,\"reasons\":{\"new\":4,\"63\":5}},"
-             "\"connections\":["
-             "{\"fd\":7,\"local\":\"127.0.0.1:80\",\"peer\":\"[fd00::7]:40000\","
-             "\"role\":\"accepted\",\"path\":\"shm\",\"path_tx\":\"shm\",\"path_rx\":\"shm\","
-             "\"reason\":\"none\",\"reason_number\":0,\"peer_reason\":\"none\",\"tx\":100,"
-             "\"rx\":200,\"rail_tx\":90,\"rail_rx\":18446744073709551615,"
-             "\"boarded_at\":\"2023-11-14T22:13:20.123Z\",\"switches\":2,\"retries\":0},"
-             "{\"fd\":8,\"local\":\"127.0.0.1:80\",\"peer\":\"?\","
-             "\"role\":\"accepted\",\"path\":\"tcp\",\"path_tx\":\"tcp\",\"path_rx\":\"tcp\","
-             "\"reason\":\"rendezvous-timeout\",\"reason_number\":11,\"peer_reason\":\"unknown\","
-             "\"tx\":100,\"rx\":200,\"rail_tx\":90,\"rail_rx\":18446744073709551615,"
-             "\"boarded_at\":null,\"switches\":2,\"retries\":0}]}]}\n",
-             (int)getpid(), (unsigned)geteuid());
+    snprintf(
+        want, sizeof(want),
+        "{\"processes\":[{\"pid\":%d,\"program\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\\ufffd"
+        "\\ufffd\\ufffd\",\"uid\":%u,\"closed\":{\"connections\":0,\"boarded\":0,\"tx\":0,"
+        "\"rx\":0,\"rail_tx\":0,\"rail_rx\":0,\"switches\":12,\"reasons\":{\"new\":4,\"63\":5}},"
+        "\"connections\":["
+        "{\"fd\":7,\"local\":\"127.0.0.1:80\",\"peer\":\"[fd00::7]:40000\","
+        "\"role\":\"accepted\",\"path\":\"shm\",\"path_tx\":\"shm\",\"path_rx\":\"shm\","
+        "\"reason\":\"none\",\"reason_number\":0,\"peer_reason\":\"none\",\"tx\":100,"
+        "\"rx\":200,\"rail_tx\":90,\"rail_rx\":18446744073709551615,"
+        "\"boarded_at\":\"2023-11-14T22:13:20.123Z\",\"switches\":2,\"retries\":0},"
+        "{\"fd\":8,\"local\":\"127.0.0.1:80\",\"peer\":\"?\","
+        "\"role\":\"accepted\",\"path\":\"tcp\",\"path_tx\":\"tcp\",\"path_rx\":\"tcp\","
+        "\"reason\":\"rendezvous-timeout\",\"reason_number\":11,\"peer_reason\":\"unknown\","
+        "\"tx\":100,\"rx\":200,\"rail_tx\":90,\"rail_rx\":18446744073709551615,"
+        "\"boarded_at\":null,\"switches\":2,\"retries\":0}]}]}\n",
+        (int)getpid(), (unsigned)geteuid());
     EXPECT_STREQ(text, want);
     free(text);
     stat_free(&list);

@@ -1,0 +1,42 @@
+/*
+ * main_ends.c - the main thread ends by pthread_exit, and another one goes on with a connection.
+ * The process ends with the last thread, with status 0 and its exit handlers.
+ */
+#include "pair.h"
+
+#include <pthread.h>
+
+static int p[2];
+
+static void handler(void)
+{
+    puts("exit handlers run");
+}
+
+static void *other(void *unused)
+{
+    char buf[16];
+
+    (void)unused;
+    usleep(100000); /* the main thread has ended */
+    for (int i = 0; i < 1000; i++) {
+        must(write(p[0], "message", 7) == 7, "write");
+        must(recv(p[1], buf, 7, MSG_WAITALL) == 7, "read");
+    }
+    close(p[0]);
+    printf("end of stream: %zd\n", read(p[1], buf, sizeof(buf)));
+    puts("the last thread ends");
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t t;
+
+    atexit(handler);
+    tcp_pair(p);
+    must(pthread_create(&t, NULL, other, NULL) == 0, "pthread_create");
+    puts("the main thread ends");
+    fflush(stdout);
+    pthread_exit(NULL);
+}
