@@ -18,11 +18,11 @@
 #define RING_MIN 4096u
 #define RING_MAX (64u << 20)
 
-#define DEFAULTS                                                                                 \
-    {                                                                                            \
-        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true,          \
-        .max_rails = 1024, .max_memory = 512ull << 20, .idle_ns = 60000000000ull, .uring = true, \
-        .log_level = CFG_LOG_ERROR,                                                              \
+#define DEFAULTS                                                                        \
+    {                                                                                   \
+        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true, \
+        .max_rails = 1024, .max_memory = 512ull << 20, .idle_ns = 60000000000ull,       \
+        .stall_ns = 50000000, .uring = true, .log_level = CFG_LOG_ERROR,                \
     }
 
 struct cfg cfg = DEFAULTS;
@@ -156,6 +156,16 @@ static bool parse_idle(const char *text, struct cfg *c)
     return true;
 }
 
+static bool parse_stall(const char *text, struct cfg *c)
+{
+    uint64_t ms;
+
+    if (!number(text, 60000, &ms, NULL))
+        return false;
+    c->stall_ns = ms * 1000000u;
+    return true;
+}
+
 static bool parse_switch(const char *text, struct cfg *c)
 {
     uint64_t seed;
@@ -219,6 +229,7 @@ static const struct setting {
     {"RAILSOCK_RAILS", parse_rails, "rails at once, 0 to 100000", "1024"},
     {"RAILSOCK_MEMORY", parse_memory, "bytes of rings, or with k or m", "512m"},
     {"RAILSOCK_IDLE", parse_idle, "seconds, 0 to 86400, 0 = never", "60"},
+    {"RAILSOCK_STALL", parse_stall, "milliseconds, 0 to 60000, 0 = never", "50"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
     {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
     {"RAILSOCK_LOG", parse_log,

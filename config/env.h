@@ -28,7 +28,10 @@ struct cfg {
     uint64_t max_memory;  /* RAILSOCK_MEMORY=BYTES, k, m: of their rings, default 512 MiB */
     uint64_t idle_ns;     /* RAILSOCK_IDLE=SECONDS (0..86400), default 60: then a rail is given
                                 back; 0 = never */
-    bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
+    uint64_t
+        stall_ns; /* RAILSOCK_STALL=MILLISECONDS (0..60000), default 50: a ring that is full for
+                                so long is left; 0 = never */
+    bool uring;   /* RAILSOCK_PROGRESS=auto|epoll */
     uint32_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
     int log_level;        /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
     char log_file[200];   /* empty: stderr */

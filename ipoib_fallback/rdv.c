@@ -141,6 +141,7 @@ static bool passing(int reason)
     case RSN_NOT_ESTABLISHED:
     case RSN_PEER_REFUSED:
     case RSN_LIMIT_FD:
+    case RSN_STALLED:
     case RSN_SHARED:    /* the child may end */
     case RSN_INHERITED: /* the parent may close its copy */
         return true;
@@ -165,7 +166,8 @@ void rdv_again(struct fb_conn *c, int reason)
     for (uint32_t i = 0; i < c->rdv_tries && pause < RETRY_MOST; i++)
         pause *= 3;
     c->rdv_tries++;
-    if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT) {
+    if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
+        reason == RSN_STALLED) {
         if (c->up_at && fb_io.now() - c->up_at > STEADY)
             c->holds = 0;
         c->up_at = 0;

@@ -137,6 +137,7 @@ struct fb_conn {
     int end_reason;             /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;
+    uint64_t stalled_at;            /* stall.c's */
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
     uint32_t holds;                 /* failures so far: the next boarding is held down for longer */
@@ -171,6 +172,7 @@ enum {
     CF_PEER_CLOSED = 32768, /* the peer's CLOSED was seen: no frame may be written */
     CF_TOLD_CLOSED = 65536, /* ours was written */
     CF_LENT = 262144,       /* pinned only as long as a forked child may use it */
+    CF_STALL = 524288,      /* stall.c looks at it */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 
@@ -269,6 +271,11 @@ void tx_leave(struct fb_conn *, int reason, bool force);
 /* Pushes a frame or residue on its way. True if the half is in T (or R) afterwards. */
 bool tx_push(struct fb_conn *);
 bool tx_can_send(struct fb_conn *, int fd);
+
+/* ---- stall.c ---- */
+
+/* The ring is full: if that lasts, the stream leaves. Any thread. */
+void tx_stalled(struct fb_conn *);
 
 /* ---- rx.c: rx lock held unless said otherwise ---- */
 

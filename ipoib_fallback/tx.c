@@ -178,6 +178,8 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 continue;
             }
             n = put(c, rail, v, cnt);
+            if (n == -EAGAIN)
+                tx_stalled(c);
             /* Who does not block is told by poll or epoll when there is room again, and an
              * edge-triggered one has asked before, when there was room: ask now. */
             if (n == -EAGAIN && ((flags & MSG_DONTWAIT) || c->s.nonblock) &&

@@ -329,6 +329,7 @@ static void set_up(uint64_t seed)
     cfg.board_bytes = UINT64_MAX;
     budget_forget();
     cfg.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;
+    cfg.stall_ns = chance(200) ? 50000000 : 0;
     cfg.max_rails = chance(100) ? 1 : 1024; /* both ends are in one process */
     sim_tcp_new();
     sim_loop_new();

@@ -121,6 +121,8 @@ TEST_CASE(env, each_value)
     EXPECT_EQ_U64(cfg.max_memory, 64 << 20);
     load("RAILSOCK_IDLE", "5");
     EXPECT_EQ_U64(cfg.idle_ns, 5000000000u);
+    load("RAILSOCK_STALL", "7");
+    EXPECT_EQ_U64(cfg.stall_ns, 7000000u);
     load("RAILSOCK_PROGRESS", "epoll");
     EXPECT(!cfg.uring);
     EXPECT_STREQ(said, "");

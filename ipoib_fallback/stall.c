@@ -1,0 +1,58 @@
+/*
+ * stall.c - a sender whose ring is full and stays full. TCP would hold more: programs that write a
+ * megabyte to each other before either reads work there, and would stand still on a rail. So a
+ * stream leaves when its receiver has consumed nothing for a while, and TCP's buffers take over.
+ * Progress thread, except tx_stalled.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/env.h"
+#include "rsock/loop.h"
+
+/* tx lock held. */
+static bool is_full(struct fb_conn *c)
+{
+    struct iovec room[2];
+    struct rsk_rail *rail = c->rail;
+
+    return c->tx.state == TX_R && rail && !rail->failed && !c->tx.fin &&
+           rail->wire->tx_space(rail, room) == 0;
+}
+
+static void check(void *arg)
+{
+    struct fb_conn *c = arg;
+    uint64_t freed;
+
+    fb_lock(&c->tx.lock);
+    if (is_full(c)) {
+        freed = c->rail->wire->tx_freed(c->rail);
+        if (freed == c->stalled_at) {
+            c->end_reason = RSN_STALLED;
+            tx_leave(c, RSN_STALLED, true);
+        } else {
+            c->stalled_at = freed;
+            tx_unlock(c);
+            if (rsk_timer_add(cfg.stall_ns, check, c))
+                return;
+            fb_lock(&c->tx.lock);
+        }
+    }
+    tx_unlock(c);
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_STALL);
+    fb_put(&c->s);
+}
+
+static void begin(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    c->stalled_at = UINT64_MAX; /* the first look only notes how far the receiver is */
+    check(c);
+}
+
+void tx_stalled(struct fb_conn *c)
+{
+    if (cfg.stall_ns && !conn_flag(c, CF_STALL))
+        link_post_once(c, CF_STALL, begin);
+}
