@@ -129,51 +129,45 @@ static bool parse_ring(const char *text, struct cfg *c)
     return true;
 }
 
-static bool parse_rails(const char *text, struct cfg *c)
+/* A whole number up to max, which stands for so many units. */
+static bool scaled(const char *text, uint64_t max, uint64_t unit, uint64_t *setting)
 {
     uint64_t n;
 
-    if (!number(text, 100000, &n, NULL))
+    if (!number(text, max, &n, NULL))
         return false;
-    c->max_rails = (uint32_t)n;
+    *setting = n * unit;
     return true;
+}
+
+static bool parse_rails(const char *text, struct cfg *c)
+{
+    return scaled(text, 100000, 1, &c->max_rails);
 }
 
 static bool parse_memory(const char *text, struct cfg *c)
 {
-    uint64_t unit;
+    uint64_t bytes, unit;
 
-    return number(text, UINT64_MAX >> 1, &c->max_memory, &unit);
+    if (!number(text, UINT64_MAX >> 1, &bytes, &unit))
+        return false;
+    c->max_memory = bytes;
+    return true;
 }
 
 static bool parse_idle(const char *text, struct cfg *c)
 {
-    uint64_t seconds;
-
-    if (!number(text, 86400, &seconds, NULL))
-        return false;
-    c->idle_ns = seconds * 1000000000u;
-    return true;
+    return scaled(text, 86400, 1000000000u, &c->idle_ns);
 }
 
 static bool parse_stall(const char *text, struct cfg *c)
 {
-    uint64_t ms;
-
-    if (!number(text, 60000, &ms, NULL))
-        return false;
-    c->stall_ns = ms * 1000000u;
-    return true;
+    return scaled(text, 60000, 1000000u, &c->stall_ns);
 }
 
 static bool parse_switch(const char *text, struct cfg *c)
 {
-    uint64_t seed;
-
-    if (!number(text, UINT32_MAX, &seed, NULL))
-        return false;
-    c->test_switch = (uint32_t)seed;
-    return true;
+    return scaled(text, UINT32_MAX, 1, &c->test_switch);
 }
 
 static bool parse_progress(const char *text, struct cfg *c)

@@ -24,7 +24,7 @@ struct cfg {
     bool spin_auto;       /* spin_ns is where it begins: what sleeping costs is measured */
     uint32_t ring;        /* RAILSOCK_RING=BYTES, k, m; 0 = the wire's own default; a power of two,
                                 4 KiB to 64 MiB, else rounded up */
-    uint32_t max_rails;   /* RAILSOCK_RAILS=N (0..100000), default 1024: at once in this process */
+    uint64_t max_rails;   /* RAILSOCK_RAILS=N (0..100000), default 1024: at once in this process */
     uint64_t max_memory;  /* RAILSOCK_MEMORY=BYTES, k, m: of their rings, default 512 MiB */
     uint64_t idle_ns;     /* RAILSOCK_IDLE=SECONDS (0..86400), default 60: then a rail is given
                                 back; 0 = never */
@@ -32,7 +32,7 @@ struct cfg {
         stall_ns; /* RAILSOCK_STALL=MILLISECONDS (0..60000), default 50: a ring that is full for
                                 so long is left; 0 = never */
     bool uring;   /* RAILSOCK_PROGRESS=auto|epoll */
-    uint32_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
+    uint64_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
     int log_level;        /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
     char log_file[200];   /* empty: stderr */
 };

@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+#
+# tests/pair.sh - a server and a client, two python programs of ours with the library. Sourced by
+# forks_test.sh and budgets_test.sh.
+build=${RAILSOCK_TEST_BUILD:-build}
+python=/usr/bin/python3 # not a version manager's script, which is slow and forks
+work=$(mktemp -d "${TMPDIR:-/tmp}/pair.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+port=$((23000 + $$ % 6000))
+
+# pair NAME BOARD SERVER CLIENT [SETTING...]: one case. SERVER and CLIENT are words, PORT among them is
+# replaced; the settings are for the client.
+pair() {
+    local name=$1 board=$2 server client pid
+
+    port=$((port + 1))
+    read -ra server <<<"${3//PORT/$port}"
+    read -ra client <<<"${4//PORT/$port}"
+    shift 4
+    echo "run $name"
+    "$build/railsock" run --board "$board" -- "$python" "${server[@]}" >"$work/server" 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
+        sleep 0.05
+    done
+    if env "$@" timeout -k 1 60 "$build/railsock" run --board "$board" -- "$python" "${client[@]}" \
+        >"$work/client" 2>&1; then
+        echo "ok $name"
+    else
+        echo "not ok $name: $(tail -n 1 "$work/client")"
+        tail -n 4 "$work/server" "$work/client" | sed 's/^/    /'
+    fi
+    { kill $pid; wait $pid; } 2>/dev/null
+}
