@@ -381,7 +381,8 @@ static int listen_here(void)
 int main(int argc, char **argv)
 {
     in_addr_t to = htonl(INADDR_LOOPBACK);
-    int at_once = getenv("TORTURE_AT_ONCE") ? atoi(getenv("TORTURE_AT_ONCE")) : AT_ONCE;
+    const char *few = getenv("TORTURE_AT_ONCE");
+    int at_once = few ? atoi(few) : AT_ONCE;
     pthread_t t[AT_ONCE], f;
     pid_t pid = 0;
 
