@@ -28,8 +28,9 @@ void heir_let_go(struct fb_conn *);
 void heir_disown(struct fb_conn *);
 /* Serves the children's questions from now on. Progress thread. */
 void heir_serve(void);
-/* In a child: the links are the parent's. */
+/* In a child: the links are the parent's, and nobody holds the locks. */
 void heir_forget(void);
+void heir_child_forget(void);
 
 /* ---- between heir.c and heir_child.c ---- */
 

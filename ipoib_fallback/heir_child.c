@@ -23,10 +23,16 @@ struct fb_heritage {
     uint32_t seq;
     struct fb_pub_file *file;
     struct heir_link *siblings; /* as they were at the fork */
-    struct fb_lock lock;
-    struct gone *gone; /* what the owner has told */
+    struct gone *gone;          /* under `told`: what the owner has told */
     bool ended;
 };
+
+static struct fb_lock told;
+
+void heir_child_forget(void)
+{
+    told = (struct fb_lock){0};
+}
 
 struct fb_heritage *fb_fork_child(struct fb_fork *f)
 {
@@ -44,8 +50,8 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
     return h;
 }
 
-/* 1: the owner has handed it over; 0: it does not answer; -1: it is no more. */
-static int ask(struct fb_heritage *h, const struct heir_note *n)
+/* Puts a question, with a socket for the answer; returns ours, or -errno. */
+static int post(struct fb_heritage *h, const struct heir_note *n)
 {
     union {
         struct cmsghdr head;
@@ -54,34 +60,62 @@ static int ask(struct fb_heritage *h, const struct heir_note *n)
     struct iovec v = {(void *)n, sizeof *n};
     struct msghdr m = {
         .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct pollfd p = {.events = POLLIN};
-    struct timespec left = {HEIR_ASK_NS / 1000000000u + 1, 0};
-    uint8_t answer = 0;
     int pair[2] = {-1, -1};
-    ssize_t r;
+    ssize_t r = SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0);
 
-    if (SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0) < 0)
-        return 0;
+    if (r < 0)
+        return (int)r;
     control.head.cmsg_level = SOL_SOCKET;
     control.head.cmsg_type = SCM_RIGHTS;
     control.head.cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(&control.head), &pair[1], sizeof(int));
     r = sys_sendmsg(h->link, &m, MSG_NOSIGNAL);
     sys_close(pair[1]);
-    if (r >= 0) {
-        p.fd = pair[0];
-        do
-            r = sys_ppoll(&p, 1, &left, NULL);
-        while (r == -EINTR);
-        r = r > 0 ? sys_recv(pair[0], &answer, 1, MSG_DONTWAIT) : 0;
-        if (r == 0 && p.revents) /* the owner ended with the question unanswered */
-            r = -EPIPE;
-    }
+    if (r >= 0)
+        return pair[0];
     sys_close(pair[0]);
-    return answer == 1 ? 1 : r == -EPIPE || r == -ECONNRESET ? -1 : 0;
+    return (int)r;
 }
 
-/* lock held. Takes what the owner has sent. */
+static bool owner_is_gone(const struct fb_heritage *h)
+{
+    struct pollfd p = {h->link, 0, 0};
+    struct timespec now = {0, 0};
+
+    return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
+}
+
+/* 1: the owner has handed it over; 0: it does not answer; -1: it is no more. */
+static int ask(struct fb_heritage *h, const struct heir_note *n)
+{
+    uint64_t until = sys_now() + HEIR_ASK_NS + 1000000000u, now;
+
+    while ((now = sys_now()) < until) {
+        struct timespec left = {(time_t)((until - now) / 1000000000u),
+                                (long)((until - now) % 1000000000u)};
+        struct timespec pause = {0, 5000000};
+        struct pollfd p = {post(h, n), POLLIN, 0};
+        uint8_t answer = 0;
+        ssize_t r = 0;
+
+        if (p.fd >= 0) {
+            do
+                r = sys_ppoll(&p, 1, &left, NULL);
+            while (r == -EINTR);
+            r = r > 0 ? sys_recv(p.fd, &answer, 1, MSG_DONTWAIT) : -ETIMEDOUT;
+            sys_close(p.fd);
+        }
+        if (r == 1 || r == -ETIMEDOUT)
+            return answer == 1;
+        if (owner_is_gone(h))
+            return -1;
+        /* One of us has no descriptors or memory left at this moment. */
+        sys_ppoll(NULL, 0, &pause, NULL);
+    }
+    return 0;
+}
+
+/* told held. Takes what the owner has sent. */
 static void hear(struct fb_heritage *h)
 {
     struct heir_note n = {0};
@@ -110,7 +144,7 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     bool yes = false;
     struct heir_link *l;
 
-    fb_lock(&h->lock);
+    fb_lock(&told);
     hear(h);
     for (struct gone *g = h->gone; g; g = g->next)
         if (g->slot == c->old_slot && g->gen == c->old_gen)
@@ -121,7 +155,7 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
             ;
         yes = !l;
     }
-    fb_unlock(&h->lock);
+    fb_unlock(&told);
     return yes;
 }
 
@@ -203,10 +237,15 @@ void fb_disown(struct fb_heritage *h, struct fb_stream *s)
         log_warn("stream %u: its owner does not hand it over to a new program", old->slot);
 }
 
+/* It was handed over when it was adopted, so nobody has to wait for the answer, least of all the progress
+ * thread of an owner that is itself a child. */
 void heir_disown(struct fb_conn *c)
 {
-    if (c->heritage)
-        lend(c->heritage, c->old_slot, c->old_gen, true);
+    struct heir_note n = {.what = HEIR_ASK_STREAM_FOR_EVER, .slot = c->old_slot, .gen = c->old_gen};
+    int reply = c->heritage ? post(c->heritage, &n) : -1;
+
+    if (reply >= 0)
+        sys_close(reply);
 }
 
 void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)

@@ -25,8 +25,7 @@
 /* Whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
  * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
  * all of them, and when it is answered the others ask as well. */
-#define SILENT     64
-#define LET_OTHERS 5000000ull /* ns in which the one that asks is likely to have its answer */
+#define SILENT 64
 static struct silent {
     uint8_t family, addr[16];
     uint16_t port, reason; /* port 0: the whole host */
@@ -62,8 +61,8 @@ static uint64_t silent_for(const struct rsk_tuple *t, int *reason)
         *reason = s->reason;
         if (now < s->until)
             return s->until - now;
-        if (s->asking)
-            return LET_OTHERS;
+        if (s->asking) /* that takes as long as before, or less: nobody looks every moment */
+            return s->pause / 4;
     }
     for (unsigned i = 0; i < 2; i++) {
         struct silent *s = silent_slot(t, ports[i]);

@@ -4,6 +4,8 @@
  */
 #include "ipoib_fallback/rx.h"
 
+#include "ipoib_fallback/heir.h"
+
 #include "config/log.h"
 
 #include <errno.h>
@@ -208,6 +210,9 @@ int rx_guard(struct fb_conn *c)
         log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
                  (unsigned long long)received, (unsigned long long)c->krx);
         reason = RSN_BYPASSED;
+    } else if (received != c->krx && conn_shared(c)) {
+        /* What the receive under way has taken, or another process: that cannot be told apart now. */
+        reason = RSN_GUARD_REFUSED;
     } else if (received < c->krx) {
         reason = RSN_BYPASSED;
     }

@@ -78,6 +78,7 @@ void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
 void fb_after_fork_child(void)
 {
     heir_forget();
+    heir_child_forget();
     budget_forget();
     harass_forget();
     fb_registry_forget();

@@ -2,7 +2,7 @@
  * stall.c - a sender whose ring is full and stays full. TCP would hold more: programs that write a
  * megabyte to each other before either reads work there, and would stand still on a rail. So a
  * stream leaves when its receiver has consumed nothing for a while, and TCP's buffers take over.
- * Progress thread, except tx_stalled.
+ * Progress thread, except tx_stalled, which a sender calls.
  */
 #include "ipoib_fallback/stream.h"
 
@@ -32,14 +32,16 @@ static void check(void *arg)
             tx_leave(c, RSN_STALLED, true);
         } else {
             c->stalled_at = freed;
-            tx_unlock(c);
-            if (rsk_timer_add(cfg.stall_ns, check, c))
+            if (rsk_timer_add(cfg.stall_ns, check, c)) {
+                tx_unlock(c);
                 return;
-            fb_lock(&c->tx.lock);
+            }
         }
     }
-    tx_unlock(c);
+    /* Before the lock goes: a sender that finds the ring full right after must find the flag down, since
+     * one that does not block says so only once. */
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_STALL);
+    tx_unlock(c);
     fb_put(&c->s);
 }
 

@@ -95,7 +95,7 @@ struct fb_conn {
     uint32_t slot;
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
     _Atomic uint32_t flags;
-    uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
+    _Atomic uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
     struct fb_digest seen_tx, seen_rx;
     _Atomic uint64_t ktx,
         krx; /* bytes that the kernel was given and gave: application's and frames' */
@@ -274,7 +274,7 @@ bool tx_can_send(struct fb_conn *, int fd);
 
 /* ---- stall.c ---- */
 
-/* The ring is full: if that lasts, the stream leaves. Any thread. */
+/* The ring is full: if that lasts, the stream leaves. tx lock held. */
 void tx_stalled(struct fb_conn *);
 
 /* ---- rx.c: rx lock held unless said otherwise ---- */

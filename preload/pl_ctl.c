@@ -65,7 +65,7 @@ PL_EXPORT int fcntl(int fd, int cmd, ...)
     PL_HELD f = pl_get(fd);
 
     if (cmd == F_DUPFD || (cmd == F_SETFD && !(arg & FD_CLOEXEC)))
-        pl_lend_to_spawned(f);
+        pl_lend_to_spawned(f, fd);
     if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
         return dup_fcntl(f, fd, cmd, arg);
     if (f && f->kind == PL_STREAM)

@@ -93,7 +93,7 @@ PL_EXPORT int close(int fd)
 
     pl_ready();
     /* A program that closes whatever numbers there may be does not know ours. */
-    if (fd >= 512 && rsk_own_next(fd) == fd)
+    if (rsk_own_has(fd))
         return (int)pl_ret(-EBADF);
     err = pl_closing(fd);
     return err ? (int)pl_ret(err) : pl_real.close(fd);
@@ -187,10 +187,16 @@ PL_EXPORT void closefrom(int first)
 
 /* ---- dup ---- */
 
-void pl_lend_to_spawned(struct pl_file *f)
+void pl_lend_to_spawned(struct pl_file *f, int fd)
 {
-    if (f && f->kind == PL_STREAM && !pl_is_owner())
+    bool heir = !f && atomic_load_explicit(&pl_heirs, memory_order_relaxed);
+
+    if ((!heir && (!f || f->kind != PL_STREAM)) || pl_is_owner())
+        return;
+    if (f)
         fb_pin(f->stream, RSN_SHARED, true);
+    else
+        pl_heir_lend(fd);
 }
 
 PL_EXPORT int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts, int fd, int newfd)
@@ -209,7 +215,7 @@ PL_EXPORT int dup(int fd)
 
     pl_ready();
     PL_HELD f = pl_get(fd);
-    pl_lend_to_spawned(f);
+    pl_lend_to_spawned(f, fd);
     newfd = pl_real.dup(fd);
     if (newfd >= 0) {
         pl_drop_stale(newfd);
@@ -244,7 +250,7 @@ PL_EXPORT int dup2(int fd, int to)
 
     if (fd == to)
         return pl_real.dup2(fd, to);
-    pl_lend_to_spawned(f);
+    pl_lend_to_spawned(f, fd);
     /* What another thread is closing at this moment, dup2 may well follow. */
     (void)replacing(fd, to);
     return replaced(f, pl_real.dup2(fd, to));
@@ -259,7 +265,7 @@ PL_EXPORT int dup3(int fd, int to, int flags)
 
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);
-    pl_lend_to_spawned(f);
+    pl_lend_to_spawned(f, fd);
     (void)replacing(fd, to);
     return replaced(f, pl_real.dup3(fd, to, flags));
 }

@@ -26,7 +26,16 @@ static struct level {
 } * levels;
 
 _Atomic bool pl_heirs;
-static struct fb_lock lock; /* one adoption at a time: who comes second finds it done */
+/* One adoption at a time: who comes second finds it done. The parent's answer is awaited under it, so a
+ * signal handler must not wait for its own thread: it adopts as well, and the later one stands. */
+static struct fb_lock lock;
+static _Atomic int adopter; /* thread id of its holder */
+
+void pl_heir_after_fork_child(void)
+{
+    lock = (struct fb_lock){0}; /* its holder, if any, does not exist here */
+    atomic_store(&adopter, 0);
+}
 
 void pl_heir_keep(struct fb_heritage *heritage, _Atomic(slot *) *root, uint32_t chunks)
 {
@@ -36,7 +45,6 @@ void pl_heir_keep(struct fb_heritage *heritage, _Atomic(slot *) *root, uint32_t 
                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                     : 0;
 
-    lock = (struct fb_lock){0}; /* its holder, if any, does not exist here */
     if (p <= 0)
         return;
     l = (struct level *)p;
@@ -56,58 +64,67 @@ static slot *in_level(const struct level *l, int fd)
     return n / CHUNK < l->chunks && l->root[n / CHUNK] ? &l->root[n / CHUNK][n % CHUNK] : NULL;
 }
 
-/* lock held. The newest level that knows the number; it is forgotten in all of them. */
-static struct pl_file *take(int fd, struct fb_heritage **heritage)
+/* The newest level's file of that number, and whose it was. */
+static struct pl_file *find(int fd, struct fb_heritage **heritage)
 {
-    struct pl_file *found = NULL;
-
     for (struct level *l = levels; l; l = l->next) {
         slot *at = in_level(l, fd);
-        struct pl_file *f = at ? atomic_exchange(at, NULL) : NULL;
+        struct pl_file *f = at ? atomic_load(at) : NULL;
 
-        if (f && !found) {
-            found = f;
+        if (f) {
             *heritage = l->heritage;
+            return f;
         }
     }
-    return found;
+    return NULL;
 }
 
-static bool known(int fd)
+static void forget(int fd)
 {
     for (struct level *l = levels; l; l = l->next) {
         slot *at = in_level(l, fd);
 
-        if (at && atomic_load(at))
-            return true;
+        if (at)
+            atomic_store(at, NULL);
     }
-    return false;
 }
 
+/* The number stays known until it has its place in the child's own table, or is plain libc's: another
+ * thread must not take it for that while the parent still has the stream on a rail. */
 static void adopt(int fd)
 {
     struct fb_heritage *heritage = NULL;
-    struct pl_file *f = take(fd, &heritage);
-    struct fb_stream *s;
+    struct pl_file *f = find(fd, &heritage);
+    struct fb_stream *s = NULL;
 
     if (f && f->kind == PL_EPOLL)
         fb_ask_epoll(heritage, (uintptr_t)f->epoll);
-    if (!f || f->kind != PL_STREAM)
-        return;
-    s = fb_adopt(heritage, f->stream, fd);
+    if (f && f->kind == PL_STREAM)
+        s = fb_adopt(heritage, f->stream, fd);
     if (s && !pl_install(fd, PL_STREAM, s))
         fb_put(s);
+    forget(fd);
 }
 
 struct pl_file *pl_heir_get(int fd)
 {
+    struct fb_heritage *unused;
+    int self;
+
     /* A vfork child of ours runs on our memory, and execs or ends soon. */
-    if (fd < 0 || !known(fd) || !pl_is_owner())
+    if (fd < 0 || !find(fd, &unused) || !pl_is_owner())
         return NULL;
-    fb_lock(&lock);
-    if (known(fd))
+    self = sys_gettid();
+    if (atomic_load(&adopter) == self) {
         adopt(fd);
-    fb_unlock(&lock);
+    } else {
+        fb_lock(&lock);
+        atomic_store(&adopter, self);
+        if (find(fd, &unused))
+            adopt(fd);
+        atomic_store(&adopter, 0);
+        fb_unlock(&lock);
+    }
     return pl_get(fd); /* not known any more: it looks no further than the child's own table */
 }
 
@@ -115,9 +132,18 @@ void pl_heir_drop(int fd)
 {
     struct fb_heritage *unused;
 
-    if (atomic_load_explicit(&pl_heirs, memory_order_relaxed) && fd >= 0 && known(fd) &&
+    if (atomic_load_explicit(&pl_heirs, memory_order_relaxed) && fd >= 0 && find(fd, &unused) &&
         pl_is_owner())
-        take(fd, &unused);
+        forget(fd);
+}
+
+void pl_heir_lend(int fd)
+{
+    struct fb_heritage *heritage;
+    struct pl_file *f = fd >= 0 ? find(fd, &heritage) : NULL;
+
+    if (f && f->kind == PL_STREAM)
+        fb_disown(heritage, f->stream);
 }
 
 void pl_heir_drop_range(unsigned int first, unsigned int last)

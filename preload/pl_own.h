@@ -49,6 +49,10 @@ void pl_heir_drop(int fd);
 void pl_heir_drop_range(unsigned int first, unsigned int last);
 /* Before exec: what the new program will hold. */
 void pl_heir_exec(void);
+/* The same for one number. */
+void pl_heir_lend(int fd);
+/* In a forked child: nobody is adopting. */
+void pl_heir_after_fork_child(void);
 
 /* ---- pl_iov.c ---- */
 
@@ -65,9 +69,9 @@ int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many
 void pl_drop_stale(int fd);
 /* fd is about to be closed. 0, or -EBADF when another thread is closing it at this moment. */
 int pl_closing(int fd);
-/* In a vfork child, which is about to run another program that will hold f (which may be NULL): the stream
- * leaves and is pinned. The parent's thread sleeps in vfork, and this one may do all that it might. */
-void pl_lend_to_spawned(struct pl_file *f);
+/* In a vfork child, which is about to run another program that will hold fd, whose file is f or NULL: the
+ * stream leaves and is pinned. The parent's thread sleeps in vfork, and this one may do all that it might. */
+void pl_lend_to_spawned(struct pl_file *f, int fd);
 /* True if the process has no thread but this one and, perhaps, our progress thread. */
 bool pl_alone(void);
 /* newfd is another number for what f stands for. */

@@ -59,6 +59,7 @@ void pl_child(void)
     else
         fb_after_fork_child();
     forking = NULL;
+    pl_heir_after_fork_child();
     pl_table_reset(heritage);
     pl_epoll_after_fork_child();
 }

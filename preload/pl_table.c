@@ -194,7 +194,6 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
     slot *at = slot_of(fd, true);
     struct pl_file *f, *old;
 
-    pl_heir_drop(fd);
     if (!at || !(f = file_new()))
         return NULL;
     f->kind = (uint8_t)kind;
@@ -207,6 +206,7 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
      * that it is not in the slot that he looked at, or that it is and complete. */
     atomic_store_explicit(&f->refs, 1, memory_order_release);
     old = atomic_exchange(at, f);
+    pl_heir_drop(fd); /* after it: the number is known all the time */
     if (old)
         lost(old);
     return f;

@@ -12,6 +12,8 @@
 
 #define LOOK_NS 20000000u
 
+static _Atomic bool main_ended;
+
 /* Progress thread. The main thread stays a zombie until the process ends, and is counted. */
 static void look(void *unused)
 {
@@ -21,11 +23,34 @@ static void look(void *unused)
     rsk_timer_add(LOOK_NS, look, NULL);
 }
 
+/* The flag goes up before the question whether the thread runs, and the thread begins to run before it
+ * looks at the flag: one of the two sees the other. Two looks do no harm. */
+static void started(void)
+{
+    if (atomic_load(&main_ended))
+        look(NULL);
+}
+
+/* A child's main thread is the one that forked. */
+static void in_child(void)
+{
+    atomic_store(&main_ended, false);
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+    rsk_at_loop_start(started);
+    rsk_at_fork_child(in_child);
+}
+
 PL_EXPORT void pthread_exit(void *value)
 {
     pl_ready();
-    if (sys_gettid() == sys_getpid() && rsk_loop_running())
-        rsk_loop_post(look, NULL);
+    if (sys_gettid() == sys_getpid()) {
+        atomic_store(&main_ended, true);
+        if (rsk_loop_running())
+            rsk_loop_post(look, NULL);
+    }
     pl_real.pthread_exit(value);
     __builtin_unreachable();
 }

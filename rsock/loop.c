@@ -241,6 +241,13 @@ static void wait_for_news(struct rsk_shard *shard)
     bury();
 }
 
+static void (*start_hook)(void);
+
+void rsk_at_loop_start(void (*fn)(void))
+{
+    start_hook = fn;
+}
+
 static void *run(void *arg)
 {
     struct rsk_shard *shard = rsk_shard_common();
@@ -250,6 +257,8 @@ static void *run(void *arg)
     SYS6(SYS_prctl, PR_SET_NAME, "railsock", 0, 0, 0, 0);
     wake_watch = rsk_watch_fd(wake_fd, POLLIN, false, on_wake, NULL);
     anchor_watch = rsk_watch_fd(anchor_ep, POLLIN, false, on_anchors, NULL);
+    if (start_hook)
+        start_hook();
     pthread_mutex_lock(&fds_lock);
     for (int i = 0; i < n_common_fds; i++)
         watch_common((void *)(intptr_t)common_fds[i]);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -95,6 +94,17 @@ static void forget(int fd)
 
     if (c)
         atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
+}
+
+bool rsk_own_has(int fd)
+{
+    struct chunk *c = fd >= 0 && fd / CHUNK_FDS < CHUNKS
+                          ? atomic_load_explicit(&chunks[fd / CHUNK_FDS], memory_order_acquire)
+                          : NULL;
+
+    return c &&
+           (atomic_load_explicit(&c->word[fd % CHUNK_FDS / 64], memory_order_relaxed) >> (fd % 64) &
+            1);
 }
 
 int rsk_own_next(int fd)

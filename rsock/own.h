@@ -6,6 +6,7 @@
 #ifndef RSK_OWN_H
 #define RSK_OWN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Hides fd (sys_hide_fd) and notes it. Takes a negative fd as an error and hands it back.
@@ -14,6 +15,8 @@ int rsk_own_fd(int fd);
 /* Notes a number that is hidden already and that a forked child shall keep as its own. At most 16 in a
  * process's life; 0 or -errno. */
 int rsk_own_keep(int fd);
+/* Is this number one of ours? Two loads. */
+bool rsk_own_has(int fd);
 /* The lowest noted number that is not below fd, or -1. */
 int rsk_own_next(int fd);
 /* Forgets and closes; a negative fd is ignored. Any thread. */

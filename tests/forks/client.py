@@ -169,6 +169,22 @@ def many_children():
     never("tcp", "parent")
 
 
+def given_back():
+    """A child has used the stream, but moved nothing: with its end the parent may board again."""
+    until("shm", "parent")
+    say("touch", "parent", "forked")
+    until("tcp", "parent", 0.9)
+    until("shm", "parent")
+
+
+def sibling():
+    """The parent has closed its copy, but another child may still use its own: nobody boards."""
+    exchanges(2, "parent")
+    say("idle", "parent", "forked")
+    say("heir", "heir", "ready")
+    never("shm", "heir", 1.2)
+
+
 def no_leak():
     """Children come and go: nothing of them stays in the parent."""
     exchanges(2, "parent")

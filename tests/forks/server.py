@@ -3,6 +3,7 @@
 echo TEXT     answers "WHO PID TEXT"
 brief         forks a child that ends at once
 descriptors   answers with how many descriptors are open
+touch         forks a child that asks for the connection, moves nothing and ends
 idle          forks a child that touches nothing for a while
 child         forks a child that takes over until it is told to exit; the parent waits
 heir          the same, but the parent closes its copy and goes on waiting
@@ -11,6 +12,7 @@ again         as child, from a child: a grandchild
 exec          a child runs cat on the connection, until the end of a line "."
 exit          a child ends
 """
+import fcntl
 import os
 import signal
 import socket
@@ -57,6 +59,12 @@ while True:
         answer("forked")
     elif command == "descriptors":
         answer(str(len(os.listdir("/proc/self/fd"))))
+    elif command == "touch":
+        if os.fork() == 0:
+            fcntl.fcntl(s, fcntl.F_GETFL)
+            time.sleep(1)
+            os._exit(0)
+        answer("forked")
     elif command == "exec":
         answer("go")
         pid = os.fork()

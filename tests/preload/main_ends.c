@@ -1,10 +1,12 @@
 /*
- * main_ends.c - the main thread ends by pthread_exit, and another one goes on with a connection.
+ * main_ends.c - the main thread ends by pthread_exit, and another one goes on with a connection, or makes
+ * one only then.
  * The process ends with the last thread, with status 0 and its exit handlers.
  */
 #include "pair.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 
 static int p[2];
 
@@ -19,6 +21,8 @@ static void *other(void *unused)
 
     (void)unused;
     usleep(100000); /* the main thread has ended */
+    if (!p[0])
+        tcp_pair(p);
     for (int i = 0; i < 1000; i++) {
         must(write(p[0], "message", 7) == 7, "write");
         must(recv(p[1], buf, 7, MSG_WAITALL) == 7, "read");
@@ -32,9 +36,17 @@ static void *other(void *unused)
 int main(void)
 {
     pthread_t t;
+    pid_t pid = fork();
+    int status;
 
+    if (pid > 0) {
+        must(waitpid(pid, &status, 0) == pid, "waitpid");
+        printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
+        fflush(stdout);
+    }
     atexit(handler);
-    tcp_pair(p);
+    if (pid > 0) /* in the child the other thread makes the connection, after this one's end */
+        tcp_pair(p);
     must(pthread_create(&t, NULL, other, NULL) == 0, "pthread_create");
     puts("the main thread ends");
     fflush(stdout);

@@ -61,6 +61,10 @@ void heir_forget(void)
 {
 }
 
+void heir_child_forget(void)
+{
+}
+
 void fb_pub_closed(const struct fb_pub *p)
 {
     (void)p;
