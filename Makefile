@@ -65,6 +65,7 @@ FB_SRC := \
 	ipoib_fallback/siphash.c \
 	ipoib_fallback/sleepers.c \
 	ipoib_fallback/stream.c \
+	ipoib_fallback/spin.c \
 	ipoib_fallback/stall.c \
 	ipoib_fallback/switch_fsm.c \
 	ipoib_fallback/tx.c \

@@ -295,10 +295,14 @@ bool rx_unread(struct fb_conn *, int fd);
 /* Hand-over: reads no more from the ring; asks the sender to resume from here. */
 void rx_freeze(struct fb_conn *, int reason);
 
-/* ---- wait.c ---- */
+/* ---- spin.c ---- */
 
 /* A peer's library has answered after so many ns: see fb_spin_most. */
 void spin_measured(uint64_t answer);
+/* How long this wait may spin, in ns, by the stream's budget for that half; 0: not at all. */
+uint32_t spin_budget(struct fb_conn *, _Atomic uint32_t *budget);
+/* A wait, spinning and sleeping, has taken so many ns. */
+void spin_learn(_Atomic uint32_t *budget, uint64_t took);
 
 /* ---- end.c ---- */
 

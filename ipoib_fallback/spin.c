@@ -1,0 +1,59 @@
+/*
+ * spin.c - for how long a wait spins before it sleeps: at most what is configured or, on wires that are
+ * slow to wake, measured; and within that what the last waits have taught. wait.c does the spinning.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/env.h"
+
+#define SPIN_LIMIT 500000u /* ns; nowhere is a sleep as dear as that, but on a translated machine */
+
+static _Atomic uint32_t spin_most;
+
+uint32_t fb_spin_most(void)
+{
+    uint32_t most = atomic_load_explicit(&spin_most, memory_order_relaxed);
+
+    return most ? most : cfg.spin_ns;
+}
+
+/* The least that was seen, which forgets slowly: a peer that was busy says nothing of sleeping. */
+void spin_measured(uint64_t answer)
+{
+    uint32_t most = fb_spin_most(), now = answer < SPIN_LIMIT ? (uint32_t)answer : SPIN_LIMIT;
+
+    if (!cfg.spin_auto)
+        return;
+    if (now < cfg.spin_ns)
+        now = cfg.spin_ns;
+    atomic_store_explicit(&spin_most,
+                          now < most || !atomic_load(&spin_most) ? now : most + (now - most) / 8,
+                          memory_order_relaxed);
+}
+
+/*
+ * How long to spin is learnt: a wait that a spin has served, or would have served, makes the budget twice
+ * what it took, one that took longer halves it, down to a twentieth. Every 16th wait spins for the whole
+ * of what is allowed: once the budget is below the peer's usual answer time no shorter spin could find
+ * that out. Where the peer needs this very CPU, those fail as well, and the budget stays small.
+ */
+uint32_t spin_budget(struct fb_conn *c, _Atomic uint32_t *budget)
+{
+    uint32_t b = atomic_load_explicit(budget, memory_order_relaxed);
+
+    return b == 0 || (atomic_fetch_add_explicit(&c->waits, 1, memory_order_relaxed) & 15) == 0
+               ? fb_spin_most()
+               : b;
+}
+
+void spin_learn(_Atomic uint32_t *budget, uint64_t took)
+{
+    uint32_t most = fb_spin_most(), b = atomic_load_explicit(budget, memory_order_relaxed);
+    uint32_t least = most / 20 + 1;
+
+    if (took < most)
+        b = 2 * took + 1000 < most ? (uint32_t)(b > 2 * took + 1000 ? b : 2 * took + 1000) : most;
+    else
+        b = b == 0 ? most / 2 : b / 2 > least ? b / 2 : least;
+    atomic_store_explicit(budget, b ? b : 1, memory_order_relaxed);
+}
