@@ -190,6 +190,9 @@ fsm_test_SRC := \
 sim_test_SRC := \
 	tests/sim/sim_test.c \
 	tests/sim/sim_app.c \
+	tests/sim/sim_recv.c \
+	tests/sim/sim_send.c \
+	tests/sim/sim_shrink.c \
 	tests/sim/sim_loop.c \
 	tests/sim/sim_rdv.c \
 	tests/sim/sim_run.c \
@@ -271,7 +274,7 @@ CPPFLAGS_ALL := -I. -I$(B) -D_GNU_SOURCE= $(CPPFLAGS)
 COMMON_FLAGS := -O2 -g -fPIC -fvisibility=hidden -ftls-model=initial-exec -fexceptions \
 	-Wall -Wextra -Wshadow -Wconversion
 ifneq ($(SAN),)
-COMMON_FLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer
+COMMON_FLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -DRAILSOCK_SANITIZED
 endif
 ifeq ($(SAN),undefined)
 # Else it only prints, and the test passes.

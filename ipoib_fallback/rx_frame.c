@@ -210,8 +210,10 @@ int rx_guard(struct fb_conn *c)
         log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
                  (unsigned long long)received, (unsigned long long)c->krx);
         reason = RSN_BYPASSED;
-    } else if (received != c->krx && conn_shared(c)) {
-        /* What the receive under way has taken, or another process: that cannot be told apart now. */
+    } else if (received != c->krx && (conn_shared(c) || c->seen_rx.off)) {
+        /* What the receive under way has taken, or another process: that cannot be told apart now. And
+         * where several threads receive, what it has taken may come before bytes that another thread
+         * has counted already, so that nobody knows which of them is at S. */
         reason = RSN_GUARD_REFUSED;
     } else if (received < c->krx) {
         reason = RSN_BYPASSED;

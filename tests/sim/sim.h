@@ -3,7 +3,8 @@
  * engine (ipoib_fallback/, all but its system calls) in one process and one thread, over
  * a simulated TCP (sim_tcp.c), wire (sim_wire.c), progress thread per end (sim_loop.c),
  * applications that check what they get (sim_app.c), and a scheduler that does one small
- * thing at a time, at random from a seed (sim_run.c).
+ * thing at a time, at random from a seed (sim_run.c). sim_send.c and sim_recv.c are the applications'
+ * threads, one or two that send and as many that receive.
  *
  * Everything that differs between two runs comes from rnd(), except nonces, which nothing
  * depends on. End 0 has connected, end 1 has accepted; direction d goes from end d.
@@ -15,11 +16,13 @@
 
 #include <errno.h>
 
-#define SIM_FD    1000 /* end e's descriptor; what fb_io.keep gives is 1000 more */
-#define SIM_BYTES 16384u
-#define SIM_RAILS 24
-#define SIM_RING  512u
-#define SIM_CTL   64u
+#define SIM_FD      1000 /* end e's descriptor; what fb_io.keep gives is 1000 more */
+#define SIM_BYTES   16384u
+#define SIM_RAILS   24
+#define SIM_RING    512u
+#define SIM_CTL     64u
+#define SIM_THREADS 2
+#define SIM_STEPS   12500u /* before both applications finish, at most */
 
 /* One direction of TCP: bytes numbered as the kernel counts them. */
 struct sim_tcp {
@@ -75,26 +78,41 @@ struct rsk_timer {
     struct sim_job job;
 };
 
+/* One thread's send. */
+struct sim_put {
+    uint8_t bytes[600];
+    size_t n, done;
+    bool in_kernel, blocks; /* inside a plain kernel send */
+};
+
+/* One thread's receive. */
+struct sim_get {
+    uint8_t bytes[600];
+    struct iovec v[2];
+    int cnt, flags, stage; /* 1: inside the kernel's receive; 2: back, not yet left */
+    bool blocks;
+    ssize_t r;   /* what the kernel's receive gave */
+    uint64_t at; /* the number of its first byte */
+    uint64_t shown;
+};
+
 /* What the application of one end is doing. */
 struct sim_app {
     uint8_t log[SIM_BYTES]; /* what it wrote, by offset */
     uint64_t offered, accepted, target;
-    uint8_t out[600];
-    size_t out_n, out_done;
-    bool sending, send_blocks;    /* inside a plain kernel send */
+    int threads; /* that send, and that receive: 1 or 2 */
+    struct sim_put put[SIM_THREADS];
+    uint8_t last_first;           /* first byte of what was offered last */
     bool again, changed;          /* the last send was EAGAIN; something else was sent after one */
     bool left;                    /* has handed over at least once */
     bool fin, stop, tx_end, told; /* told: an error was returned */
     bool closed, early, killed, pinned; /* early: closed without asking whether it was time */
     uint64_t got, shown, got_at_close;
-    uint8_t in[600];
-    struct iovec v[2];
-    int cnt, flags, receiving; /* 1: inside the kernel's receive; 2: back, not yet left */
-    bool recv_blocks, eof, rx_end;
-    ssize_t in_r;
+    struct sim_get get[SIM_THREADS];
+    bool eof, rx_end;
     bool asleep, woken, tx_asleep, tx_woken, patient;
     struct fb_watcher watcher;
-    struct fb_sleeper *sleeper;
+    struct fb_sleeper *sleeper; /* the first thread's, in the kernel's poll */
     uint32_t dead_writes;
 };
 
@@ -131,8 +149,8 @@ struct sim {
     struct rsk_watch watch[2];
     bool outlives, rst_injected, draining;
     int inside; /* the end that has a thread inside a call that may wait in the library, or -1 */
-    bool nested, on_loop; /* on_loop: a progress thread runs, not an application's */
-    unsigned steps;
+    bool nested, on_loop;    /* on_loop: a progress thread runs, not an application's */
+    unsigned steps, planned; /* planned: before both applications finish */
     unsigned weight[STEPS];
     unsigned refuse, peek, sizes; /* per thousand, per thousand, largest write */
     char why[300];
@@ -142,10 +160,17 @@ struct sim {
 
 extern struct sim sim;
 
-uint64_t sim_next(void);
+static inline uint64_t sim_next(void)
+{
+    uint64_t z = (sim.rng += 0x9e3779b97f4a7c15ull);
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
 static inline unsigned rnd(unsigned n) /* 0..n-1 */
 {
-    return (unsigned)(sim_next() % n);
+    return (unsigned)(((sim_next() >> 32) * n) >> 32);
 }
 static inline bool chance(unsigned per_thousand)
 {
@@ -198,10 +223,20 @@ uint64_t sim_loop_next_timer(void); /* 0: none */
 void sim_edge(int end);
 int sim_end_of(const void *arg);
 
+/* ---- sim_send.c ---- */
+bool sim_app_send(int end);
+bool sim_sending(int end); /* a thread is inside a plain kernel send */
+
+/* ---- sim_recv.c ---- */
+bool sim_app_recv(int end);
+bool sim_receiving(int end);   /* likewise a receive */
+uint64_t sim_in_hand(int end); /* bytes that a thread has from the kernel and nobody counted yet */
+
 /* ---- sim_app.c ---- */
 void sim_app_new(int end);
-bool sim_app_send(int end);
-bool sim_app_recv(int end);
+/* May this end be told of an error? In TCP as well: the peer was killed, it closed without having read
+ * everything, or something else sent RST. */
+bool sim_error_is_right(int end);
 void sim_app_shutdown(int end);
 void sim_app_close(int end);
 void sim_app_kill(int end);
@@ -213,7 +248,14 @@ void sim_app_check(void);
 /* ---- sim_run.c ---- */
 /* What goes on while a thread of end waits inside the library; own: end's own progress thread too. */
 bool sim_background(int end, bool own);
-/* Runs the schedule of one seed. True if all is well; else sim.why says what is not. */
-bool sim_run(uint64_t seed);
+/* Runs the schedule of one seed. True if all is well; else sim.why says what is not. Steps have their
+ * random numbers from the seed and their own number, so that without some of them the others
+ * do the same: those whose byte in `without` is not 0 are left out. NULL: none. */
+bool sim_run(uint64_t seed, const uint8_t *without);
+
+/* ---- sim_shrink.c ---- */
+/* A schedule that fails: leaves out as many steps as can be. `without` has SIM_STEPS bytes. Returns how
+ * many are left. */
+unsigned sim_shrink(uint64_t seed, uint8_t *without);
 
 #endif
