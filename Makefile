@@ -322,7 +322,7 @@ $(TOP_PRODUCTS): $(BUILD)/%: $(B)/%
 endif
 all: $(SO_OBJ) $(TOOL_OBJ) $(PRODUCTS) $(TOP_PRODUCTS)
 
-tests: $(TEST_BIN)
+tests: $(TEST_BIN) $(B)/tests/torture_linked
 
 # ---- rules
 
@@ -379,8 +379,13 @@ $$(B)/tests/$(1): $$(call objs,$$($(1)_SRC)) $$(SHIM_OBJ)
 endef
 $(foreach t,$(UNIT_TESTS),$(eval $(call unit_test,$(t))))
 
+# The torture program with the library linked into it, which is how a sanitizer can watch both.
+$(B)/tests/torture_linked: $(call objs,tests/torture/torture.c) $(SO_OBJ)
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
+
 # Every object that anything above names.
--include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) \
+-include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
 # ---- what people and CI call

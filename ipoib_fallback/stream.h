@@ -28,7 +28,7 @@ struct fb_tx {
     bool echoed;           /* ECHO has come: the rail is open */
     bool owed;             /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;            /* leave as soon as the frame is whole */
-    bool fin;              /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
+    _Atomic bool fin;            /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
     bool on_rail; /* this rail's sender half was started: it will not be again */
     bool gone;    /* a frame could not be written: the anchor is in error */

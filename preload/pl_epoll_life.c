@@ -155,6 +155,7 @@ static void unweave(struct pl_epoll *ep)
 struct pl_share {
     struct rsk_shard *shard;               /* reference */
     struct rsk_watch *watch[PL_SHARD_FDS]; /* progress thread */
+    int fd[PL_SHARD_FDS];                  /* what it watches: numbers of its own */
     int n;
     bool armed;
 };
@@ -189,10 +190,12 @@ static void share_watch(void *arg)
      * takes it only once. */
     fd = share->n < PL_SHARD_FDS ? rsk_own_fd(sys_fcntl(job->fd, F_DUPFD_CLOEXEC, 3)) : -1;
     w = fd < 0 ? NULL : rsk_watch_fd(fd, EPOLLIN | EPOLLET, true, share_drain, share);
-    if (w)
+    if (w) {
+        share->fd[share->n] = fd;
         share->watch[share->n++] = w;
-    else
+    } else {
         rsk_own_close(fd);
+    }
     free(job);
     share_drain(share, 0);
 }
@@ -209,10 +212,32 @@ static void share_fd(struct pl_share *share, int fd)
         free(job);
 }
 
+/* Instance and rails are gone: nobody's news will come. Progress thread; after every share_watch, since
+ * only those of the instance's life were posted. */
+static void share_end(void *arg)
+{
+    struct pl_share *share = arg;
+
+    for (int i = 0; i < share->n; i++) {
+        rsk_unwatch(share->watch[i]);
+        rsk_own_close(share->fd[i]);
+    }
+    if (share->armed)
+        rsk_shard_disarm(share->shard);
+    rsk_shard_put(share->shard);
+    free(share);
+}
+
+/* Whoever drops the last reference but ours may be inside a drain of this very shard: later. */
+static void share_lonely(void *arg)
+{
+    (void)rsk_loop_post(share_end, arg);
+}
+
 /*
- * Never undone: a rail on this shard cannot be moved to another one, and nobody tells when the
- * last one is gone. It costs what the shard costs, and only instances that gave away a stream
- * on a rail, or whose streams are also waited for with poll, have it.
+ * Until instance and rails are gone: a rail on this shard cannot be moved to another one. Only
+ * instances that gave away a stream on a rail, or whose streams are also waited for with poll,
+ * have it.
  */
 void pl_epoll_share(struct pl_epoll *ep)
 {
@@ -231,6 +256,7 @@ void pl_epoll_share(struct pl_epoll *ep)
         free(share);
         return;
     }
+    rsk_shard_on_lonely(share->shard, share_lonely, share); /* the instance holds one as well */
     fb_lock(&ep->lock);
     n = ep->nshard_fd;
     for (int i = 0; i < n; i++)

@@ -23,6 +23,8 @@ struct rsk_shard {
     pthread_mutex_t add; /* fd_added and its caller */
     rsk_shard_fd_fn *fd_added;
     void *arg;
+    void (*_Atomic lonely)(void *);
+    void *lonely_arg;
 };
 
 struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg)
@@ -44,11 +46,28 @@ struct rsk_shard *rsk_shard_get(struct rsk_shard *s)
     return s;
 }
 
+void rsk_shard_on_lonely(struct rsk_shard *s, void (*fn)(void *), void *arg)
+{
+    s->lonely_arg = arg;
+    atomic_store_explicit(&s->lonely, fn, memory_order_release);
+}
+
 void rsk_shard_put(struct rsk_shard *s)
 {
     struct rsk_shard_part *p, *next;
+    void (*lonely)(void *);
+    void *arg;
+    uint32_t had;
 
-    if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+    if (!s)
+        return;
+    /* Read before: whoever holds the last reference may free it as soon as ours is gone. */
+    lonely = atomic_load_explicit(&s->lonely, memory_order_acquire);
+    arg = lonely ? s->lonely_arg : NULL;
+    had = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel);
+    if (had == 2 && lonely)
+        lonely(arg);
+    if (had != 1)
         return;
     for (p = atomic_load_explicit(&s->parts, memory_order_acquire); p; p = next) {
         next = p->next;

@@ -28,6 +28,9 @@ struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg);
 struct rsk_shard *rsk_shard_get(struct rsk_shard *);
 /* Drops a reference; rails hold one each. The last one frees. Progress thread or owner. */
 void rsk_shard_put(struct rsk_shard *);
+/* fn is called when one reference is left, by whoever dropped the last but one: the caller's, who then has
+ * nobody to keep it for. Once at most if nobody takes another. It must not drop that one itself. */
+void rsk_shard_on_lonely(struct rsk_shard *, void (*fn)(void *), void *arg);
 /* After this fd_added is not called any more and no call of it is running. */
 void rsk_shard_orphan(struct rsk_shard *);
 

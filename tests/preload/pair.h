@@ -58,20 +58,21 @@ static inline int listener(struct sockaddr_in *at)
     return fd;
 }
 
-/* A connected pair: p[0] connected, p[1] accepted. Both have exchanged enough for a stream that
- * wants to board to do so, given RAILSOCK_MODE=rail and a moment. */
-static inline void tcp_pair(int p[2])
+/* p[0] has connected to l at this address, p[1] is accepted. */
+static inline void pair_at(int l, const struct sockaddr_in *at, int p[2])
 {
-    struct sockaddr_in at;
-    int l = listener(&at);
+    p[0] = socket(AF_INET, SOCK_STREAM, 0);
+    must(connect(p[0], (const struct sockaddr *)at, sizeof(*at)) == 0, "connect");
+    p[1] = accept(l, NULL, NULL);
+    must(p[1] >= 0, "accept");
+}
+
+/* As much as a stream needs that wants to board, given RAILSOCK_MODE=rail and a moment. */
+static inline void warm(int p[2])
+{
     char bytes[64] = "some bytes that both ends of the stream have seen";
     int i, j;
 
-    p[0] = socket(AF_INET, SOCK_STREAM, 0);
-    must(connect(p[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
-    p[1] = accept(l, NULL, NULL);
-    must(p[1] >= 0, "accept");
-    close(l);
     for (i = 0; i < 20; i++) {
         for (j = 0; j < 2; j++) {
             must(write(p[j], bytes, sizeof(bytes)) == sizeof(bytes), "warm write");
@@ -80,6 +81,17 @@ static inline void tcp_pair(int p[2])
         if (getenv("PAIR_WARM"))
             usleep(2000);
     }
+}
+
+/* A connected pair that has exchanged that much. */
+static inline void tcp_pair(int p[2])
+{
+    struct sockaddr_in at;
+    int l = listener(&at);
+
+    pair_at(l, &at, p);
+    close(l);
+    warm(p);
 }
 
 /* The other end sends this; wait until it has arrived, so that what is printed does not depend on

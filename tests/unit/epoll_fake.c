@@ -66,6 +66,11 @@ void rsk_shard_orphan(struct rsk_shard *h)
     (void)h;
 }
 
+void rsk_shard_on_lonely(struct rsk_shard *h, void (*fn)(void *), void *arg)
+{
+    (void)h, (void)fn, (void)arg; /* no progress thread, so nothing is shared */
+}
+
 struct rsk_shard *rsk_shard_common(void)
 {
     return NULL;
@@ -181,6 +186,11 @@ static void *watcher(void *arg)
         w->fn(w->arg, EPOLLIN);
     }
     return NULL;
+}
+
+void rsk_unwatch(struct rsk_watch *w)
+{
+    (void)w; /* nobody is lonely here: see rsk_shard_on_lonely */
 }
 
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,

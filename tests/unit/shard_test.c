@@ -251,3 +251,25 @@ TEST_CASE(shard, no_notify_after_release)
         pthread_join(th[i], NULL);
     rsk_shard_put(t.s);
 }
+
+static void is_lonely(void *arg)
+{
+    ++*(int *)arg;
+}
+
+TEST_CASE(shard, tells_who_is_left_alone)
+{
+    int none = -1, told = 0;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+
+    ASSERT(s != NULL);
+    rsk_shard_get(s); /* an instance's */
+    rsk_shard_get(s); /* a rail's */
+    rsk_shard_on_lonely(s, is_lonely, &told);
+    rsk_shard_put(s);
+    EXPECT_EQ_INT(told, 0);
+    rsk_shard_put(s);
+    EXPECT_EQ_INT(told, 1);
+    rsk_shard_put(s);
+    EXPECT_EQ_INT(told, 1);
+}
