@@ -190,6 +190,10 @@ bool end_settled(struct fb_conn *c, int reason)
     }
     conn_todo_tx(c, TODO_PUSH);
     conn_serve(c);
+    /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
+     * bytes are unread, as they were. */
+    if (is_plain(c) && c->fd >= 0 && c->s.pub->rx < c->rx.E && c->rx.end == 1)
+        return fb_io.poll(c->fd, POLLIN) != 0;
     /* At its end the peer says nothing more, and the kernel tells the application. */
     return is_plain(c) || c->fd < 0 || (c->rx.end != 1 && c->tx.state == TX_T);
 }
@@ -278,10 +282,16 @@ static void end_first(struct fb_conn *c, void *arg)
         return;
     }
     fb_lock(&c->tx.lock);
-    if (c->tx.state != TX_T) {
+    fb_lock(&c->rx.lock);
+    if (c->fd >= 0 && rx_unread(c, c->fd)) {
+        /* As fb_close: what the peer's application has not got yet lies in its ring, or is lost. */
+        fb_io.abort(c->fd);
+        conn_set(c, CF_RESET);
+    } else if (c->tx.state != TX_T) {
         c->tx.frame_flags |= FF_FIN | FF_CLOSED;
         tx_leave(c, RSN_ENDING, true);
     }
+    rx_unlock(c);
     tx_unlock(c);
 }
 
@@ -291,7 +301,7 @@ static void end_wait(struct fb_conn *c, void *arg)
 {
     uint64_t until = *(uint64_t *)arg;
 
-    if (!conn_flag(c, CF_LINKED))
+    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET))
         return;
     if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
         if (settle(c, RSN_ENDING, until))

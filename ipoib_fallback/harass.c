@@ -28,7 +28,7 @@ static void trouble(struct fb_conn *c, void *unused)
     if (!rail || conn_flag(c, CF_PINNED | CF_CLOSED) || rnd(4))
         return;
     /* Seldom before it has boarded, or it never would. */
-    if (c->tx.state != TX_R && c->rx.state != RX_r && rnd(20))
+    if (c->tx.state != TX_R && c->rx.state != RX_r && rnd(400))
         return;
     switch (rnd(8)) {
     case 0:
@@ -45,7 +45,7 @@ static void trouble(struct fb_conn *c, void *unused)
         tx_unlock(c);
         break;
     default:
-        end_leave(c, RSN_RAIL_FAILED);
+        end_leave(c, rnd(2) ? RSN_IDLE : RSN_RAIL_FAILED); /* the second as for a hand-over */
     }
 }
 

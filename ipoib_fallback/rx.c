@@ -92,6 +92,19 @@ static void skip(struct fb_conn *c, int fd)
     }
 }
 
+/* The peer has died without a frame. Had it not read what we sent, its kernel would have reset the
+ * connection; but that lies in the ring. A sender at work right now finds out by itself. */
+static bool died_with_unread(struct fb_conn *c, struct rsk_rail *rail)
+{
+    bool unread = false;
+
+    if (fb_trylock(&c->tx.lock)) {
+        unread = c->tx.state == TX_R && rail->wire->tx_freed(rail) < c->s.pub->tx;
+        fb_unlock(&c->tx.lock); /* our caller serves what has been left to do meanwhile */
+    }
+    return unread;
+}
+
 void rx_anchor(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->rx;
@@ -141,9 +154,8 @@ void rx_anchor(struct fb_conn *c, int fd)
         if (n < 0)
             rx->end = (int)n;
         else
-            /* V == S: nothing was published yet, so what was accepted died with the sender. */
-            rx->end = rail && rail->wire->outlives_sender && rx->V > rx->S && rx->frame_at == 0 &&
-                              !rx->frozen
+            rx->end = rail && rail->wire->outlives_sender && rx->frame_at == 0 && !rx->frozen &&
+                              !died_with_unread(c, rail)
                           ? 0
                           : -ECONNRESET;
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
@@ -290,8 +302,9 @@ int rx_readable(struct fb_conn *c, int fd)
 }
 
 /* What a plain receive that was under way when the guard went up has brought: application bytes up to
- * S, perhaps SWITCH, RESUME, and application bytes again. The frames are taken out in place. In this
- * buffer nothing can have been skipped: the ring was empty, because ECHO goes out only now. */
+ * S, perhaps SWITCH, RESUME, and application bytes again. The frames are taken out in place. Nobody has
+ * read from the ring, so the residue begins with the next byte: it is taken as it comes, and what the
+ * ring has of it is consumed instead of being skipped. */
 ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 {
     struct fb_rx *rx = &c->rx;
@@ -306,14 +319,14 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
         while (have > 0) {
             uint64_t at = c->s.pub->rx;
             size_t take = have;
-            bool frame = false;
+            bool frame = false, overlap = false;
 
             switch ((enum fb_rx_state)rx->state) {
             case RX_gS:
                 if (at < rx->S)
                     take = rx->S - at < have ? (size_t)(rx->S - at) : have;
                 else if ((uint8_t)*p != rx->c || at > rx->S)
-                    rx_to(c, RE_NOTC);
+                    rx_no_switch(c);
                 else
                     frame = true;
                 break;
@@ -323,6 +336,9 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
                     continue;
                 }
                 take = rx->E - at < have ? (size_t)(rx->E - at) : have;
+                overlap = rx->V > at;
+                if (overlap && rx->V - at < take)
+                    take = (size_t)(rx->V - at);
                 break;
             case RX_t:
                 break;
@@ -349,6 +365,11 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 
                 rx_count(c, &one, 1, take);
                 c->krx += take;
+                if (overlap) {
+                    rx->skip -= take;
+                    if (c->rail)
+                        c->rail->wire->rx_consume(c->rail, take);
+                }
                 while (done < take) { /* close the gap that a frame left */
                     size_t room = v[w].iov_len - woff;
                     size_t m = take - done < room ? take - done : room;

@@ -16,6 +16,8 @@ int rx_broken(struct fb_conn *, const char *what);
 int rx_switch(struct fb_conn *, int fd);
 /* A whole frame lies in rx.frame: checks it and takes the step. 0 or -ECONNRESET. */
 int rx_take_frame(struct fb_conn *);
+/* gS: what follows S is the application's. */
+void rx_no_switch(struct fb_conn *);
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* sk: rx == E and nothing to skip: the half is plain. */

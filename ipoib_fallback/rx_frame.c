@@ -46,6 +46,15 @@ int rx_broken(struct fb_conn *c, const char *what)
     return -ECONNRESET;
 }
 
+void rx_no_switch(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->rail;
+
+    rx_to(c, RE_NOTC);
+    if (rail && rail->failed) /* it was kept for the case that there had been one */
+        link_release(c);
+}
+
 static bool frame_ours(struct fb_conn *c, uint8_t type)
 {
     struct fb_frame *f = &c->rx.frame;
@@ -151,7 +160,7 @@ int rx_switch(struct fb_conn *c, int fd)
         }
         /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
         if (b != rx->c || c->s.pub->rx > rx->S) {
-            rx_to(c, RE_NOTC);
+            rx_no_switch(c);
             return 1;
         }
     }
@@ -286,14 +295,17 @@ void rx_freeze(struct fb_conn *c, int reason)
 
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 1)
         return;
-    rx->frozen = true;
-    rx->V = c->s.pub->rx;
-    m.a = rx->V;
-    if (rail) {
-        rail->wire->rx_freeze(rail);
-        if (!rail->failed)
-            rail->wire->ctl_send(rail, &m);
+    m.a = c->s.pub->rx;
+    /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an
+     * end before E is known for what it is. */
+    if (reason != RSN_IDLE) {
+        rx->frozen = true;
+        rx->V = m.a;
+        if (rail)
+            rail->wire->rx_freeze(rail);
     }
+    if (rail && !rail->failed)
+        rail->wire->ctl_send(rail, &m);
 }
 
 void rx_unlock(struct fb_conn *c)

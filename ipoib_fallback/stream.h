@@ -28,7 +28,7 @@ struct fb_tx {
     bool echoed;           /* ECHO has come: the rail is open */
     bool owed;             /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;            /* leave as soon as the frame is whole */
-    _Atomic bool fin;            /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
+    _Atomic bool fin;      /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
     bool on_rail; /* this rail's sender half was started: it will not be again */
     bool gone;    /* a frame could not be written: the anchor is in error */
@@ -173,6 +173,7 @@ enum {
     CF_TOLD_CLOSED = 65536, /* ours was written */
     CF_LENT = 262144,       /* pinned only as long as a forked child may use it */
     CF_STALL = 524288,      /* stall.c looks at it */
+    CF_RESET = 1048576,     /* the process ends and has not read everything: so does TCP */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 

@@ -7,6 +7,7 @@
  */
 #include "ipoib_fallback/tx.h"
 
+#include "config/env.h"
 #include "config/log.h"
 
 #include <errno.h>
@@ -89,6 +90,8 @@ static enum answer await(struct fb_conn *c, uint16_t *reason)
 
     if (budget > WAIT_MOST)
         budget = WAIT_MOST;
+    if (cfg.test_switch) /* tests want many switches, also on a machine that has too much to do */
+        budget = 20 * WAIT_MOST;
     *reason = RSN_NO_ACK;
     for (;;) {
         if (rail->wire->poll(rail) & (RSK_CTL | RSK_FAIL))
@@ -194,11 +197,10 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
     return plain_instead(c, fd, v, cnt, flags);
 }
 
-void tx_echo(struct fb_conn *c)
+static void tx_open(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->rail;
 
-    c->tx.echoed = true;
     if (c->tx.state != TX_R || !rail || rail->failed)
         return;
     if (rail->wire->tx_open(rail) < 0)
@@ -206,6 +208,12 @@ void tx_echo(struct fb_conn *c)
     /* Who filled the ring before this, and asked to be told of room, asked a wire that had sent nothing
      * yet: such a wire has nobody to ask. Let them ask again. */
     conn_wake(c, RSK_TX);
+}
+
+void tx_echo(struct fb_conn *c)
+{
+    c->tx.echoed = true;
+    tx_open(c);
 }
 
 /* The rail's ring takes over at S. The rail may have failed since the ACK: then it is left at once. */
@@ -225,8 +233,10 @@ static void start(struct fb_conn *c)
     }
     atomic_fetch_add(&c->s.pub->switches, 1);
     conn_boarded(c);
-    if (c->tx.echoed)
-        tx_echo(c);
+    /* In shared memory what is published outlives a sender that dies before the ECHO, as it would in TCP.
+     * Whose memory it is was shown by the kernel before the rail was given to us. */
+    if (c->tx.echoed || (rail && rail->wire->outlives_sender))
+        tx_open(c);
     if (c->tx.later || !rail || rail->failed)
         tx_leave(c, c->tx.later ? c->tx.why : RSN_RAIL_FAILED, c->tx.later);
     link_watch(c);

@@ -91,6 +91,7 @@ static void plain_send(int e, struct sim_put *p)
 
     number(a, p);
     r = v.iov_len ? sim_tcp_send(fd_of(e), &v, 1, 0) : 0;
+    sim_trace("end %d: kernel's send says %zd at %llu", e, r, (unsigned long long)a->accepted);
     if (r > 0) {
         p->done += (size_t)r;
         a->accepted += (uint64_t)r;
@@ -161,6 +162,7 @@ bool sim_app_send(int e)
     sim.inside = -1;
     if (dead && r > 0)
         a->dead_writes += (uint32_t)r;
+    sim_trace("end %d: send says %zd at %llu", e, r, (unsigned long long)a->accepted);
     if (r > 0)
         a->accepted += (uint64_t)r;
     offered(a, NULL);

@@ -97,7 +97,7 @@ static void post(struct sim_rail *r)
     if (!r->open || r->stopped || r->base.failed || r->posted == r->tx)
         return;
     r->posted = r->tx;
-    if (sim.outlives && !r->peer->destroyed)
+    if (sim.outlives && !r->peer->destroyed && r->peer->rx_started)
         arrive(r, r->posted - r->peer->arrived);
 }
 
@@ -162,6 +162,8 @@ static void w_rx_start(struct rsk_rail *rail, uint64_t S)
         sim_fail("end %d: rx_start twice on one rail", r->end);
     r->rx_started = true;
     r->arrived = r->rx = r->told = S;
+    if (sim.outlives && r->peer->tx_started && r->peer->posted > S)
+        arrive(r->peer, r->peer->posted - S); /* it was in the ring before */
 }
 
 static size_t w_rx_peek(struct rsk_rail *rail, struct iovec v[2])

@@ -1,0 +1,168 @@
+/*
+ * ends.c - how processes end, and what the other end of their connection gets: everything that was
+ * written, then the end that TCP would show.
+ *
+ *   ends [WAY]         prints a line for each way to end, or this one, with little and much that the peer has not
+ *                      read yet, and with bytes that the ending process has not read
+ *   ends WAY PORT N U  such a process: connects, writes N bytes, leaves U unread, ends
+ */
+#include "pair.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+extern char **environ;
+
+enum { MUCH = 200000, EXCHANGES = 20 };
+
+static const char *const ways[] = {"return",       "exit",    "_exit",  "quick_exit",
+                                   "pthread_exit", "execve",  "close",  "abort",
+                                   "SIGTERM",      "SIGSEGV", "SIGKILL"};
+enum { WAYS = sizeof(ways) / sizeof(ways[0]), KILLED_FROM = 7 };
+
+static void exchange(int fd, bool first)
+{
+    char bytes[64] = "bytes that both ends of the stream have seen";
+
+    for (int i = 0; i < EXCHANGES; i++) {
+        if (first)
+            must(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "exchange");
+        must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "exchange");
+        if (!first)
+            must(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "exchange");
+        if (first && getenv("PAIR_WARM"))
+            usleep(2000);
+    }
+}
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+static int end(const char *way)
+{
+    char *const none[] = {(char *)"true", NULL};
+    pthread_t t;
+
+    if (strcmp(way, "exit") == 0)
+        exit(0);
+    if (strcmp(way, "_exit") == 0)
+        _exit(0);
+    if (strcmp(way, "quick_exit") == 0)
+        quick_exit(0);
+    if (strcmp(way, "pthread_exit") == 0) {
+        must(pthread_create(&t, NULL, nothing, NULL) == 0, "pthread_create");
+        pthread_exit(NULL);
+    }
+    if (strcmp(way, "execve") == 0) {
+        execv("/bin/true", none);
+        give_up("execv");
+    }
+    if (strcmp(way, "abort") == 0)
+        abort();
+    if (strcmp(way, "SIGTERM") == 0)
+        raise(SIGTERM);
+    if (strcmp(way, "SIGSEGV") == 0)
+        raise(SIGSEGV);
+    if (strcmp(way, "SIGKILL") == 0)
+        raise(SIGKILL);
+    return 0;
+}
+
+static int client(const char *way, int port, size_t n, size_t unread)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct rlimit no_core = {0, 0};
+    char *bytes = malloc(n + 1), look[256];
+    size_t i;
+
+    setrlimit(RLIMIT_CORE, &no_core);
+    must(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    exchange(fd, true);
+    for (i = 0; i < n; i++)
+        bytes[i] = (char)(i * 7 + i / 251);
+    for (i = 0; i < 5000 && unread && recv(fd, look, sizeof(look), MSG_PEEK | MSG_DONTWAIT) <= 0;
+         i++)
+        usleep(1000);
+    must(write(fd, bytes, n) == (ssize_t)n, "write");
+    free(bytes);
+    if (strcmp(way, "close") == 0)
+        close(fd);
+    return end(way);
+}
+
+/* Reads until the end; NULL if a byte is wrong. */
+static const char *read_all(int fd, size_t *n)
+{
+    static char buf[65536];
+    ssize_t r;
+
+    for (*n = 0; (r = read(fd, buf, sizeof(buf))) > 0; *n += (size_t)r)
+        for (ssize_t i = 0; i < r; i++)
+            if (buf[i] != (char)((*n + (size_t)i) * 7 + (*n + (size_t)i) / 251))
+                return "a wrong byte";
+    return r == 0 ? "end of stream" : strerrorname_np(errno);
+}
+
+static void one(const char *way, size_t n, size_t unread, const char *self)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), fd, status;
+    char port[16], bytes[16], left[16];
+    char *const argv[] = {(char *)"ends", (char *)way, port, bytes, left, NULL};
+    struct timeval patience = {20, 0};
+    size_t got;
+    const char *last;
+    pid_t pid;
+
+    snprintf(port, sizeof(port), "%u", ntohs(at.sin_port));
+    snprintf(bytes, sizeof(bytes), "%zu", n);
+    snprintf(left, sizeof(left), "%zu", unread);
+    must(posix_spawn(&pid, self, NULL, NULL, argv, environ) == 0, "posix_spawn");
+    fd = accept(l, NULL, NULL);
+    must(fd >= 0, "accept");
+    close(l);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    exchange(fd, false);
+    if (unread)
+        must(write(fd, bytes, unread) == (ssize_t)unread, "write");
+    must(waitpid(pid, &status, 0) == pid, "waitpid");
+    last = read_all(fd, &got);
+    printf("%s, %zu bytes written, %zu left unread: %zu bytes, then %s; ", way, n, unread, got,
+           last);
+    /* The first may still be accepted, which is how TCP finds out. */
+    for (int i = 0; i < 2000 && write(fd, "x", 1) == 1; i++)
+        usleep(1000);
+    printf("a write then says %s\n", strerrorname_np(errno));
+    close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    signal(SIGPIPE, SIG_IGN);
+    if (argc == 5)
+        return client(argv[1], atoi(argv[2]), strtoul(argv[3], NULL, 10),
+                      strtoul(argv[4], NULL, 10));
+    must(n > 0, "readlink");
+    self[n] = 0;
+    for (int i = 0; i < WAYS; i++) {
+        if (argc == 2 && strcmp(argv[1], ways[i]) != 0)
+            continue;
+        one(ways[i], 1, 0, self);
+        one(ways[i], MUCH, 0, self);
+        /* One that is killed cannot say that it had not read everything (ipoib_fallback/README.md). */
+        if (i < KILLED_FROM)
+            one(ways[i], 100, 10, self);
+    }
+    return 0;
+}
