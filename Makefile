@@ -426,7 +426,14 @@ lint: $(GRAMMAR_H)
 format:
 	git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format -i
 
-model torture fuzz bench:
+# The sanitizers watch the torture program, and the simulation goes on with it.
+torture:
+	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/sim_test
+	+set -e; for san in $(filter-out plain,$(VARIANTS)); do \
+	    $(SUBMAKE) SAN=$$san $(BUILD)/$$san/tests/torture_linked; done
+	$(call script,tests/torture/run)
+
+model fuzz bench:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))
 
 install: all

@@ -1,0 +1,140 @@
+/*
+ * switch_pause.c - what a change of track costs: 64 bytes go to and fro, and each round trip is put down as
+ * one in which the stream changed track, or not, by the counter that the library shows (pub.h).
+ *
+ *   switch_pause SECONDS     the server is a child
+ *
+ * Prints in ns: the median of the quiet round trips, and the number, median, 99th percentile and longest of
+ * those with a change. Without the library there is none.
+ */
+#include "ipoib_fallback/pub.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BYTES = 64, MOST = 4000000 };
+
+static void need(int ok, const char *what)
+{
+    if (!ok) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* The counter of this process's connection; NULL: no library, or nothing is shown. */
+static const _Atomic uint32_t *switches_of(int fd)
+{
+    char path[64];
+    struct stat st;
+    const struct fb_pub_file *f;
+    int file;
+
+    snprintf(path, sizeof(path), FB_PUB_DIR "/%d", geteuid(), getpid());
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || fstat(file, &st) < 0)
+        return NULL;
+    f = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (f == MAP_FAILED || f->magic != FB_PUB_MAGIC || f->version != FB_PUB_VERSION)
+        return NULL;
+    for (uint32_t i = 0; i < f->nslots; i++)
+        if (f->slot[i].gen % 2 && f->slot[i].fd == fd)
+            return &f->slot[i].switches;
+    return NULL;
+}
+
+static void serve(int l)
+{
+    int fd = accept(l, NULL, NULL), on = 1;
+    char b[BYTES];
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    while (recv(fd, b, BYTES, 0) == BYTES && send(fd, b, BYTES, 0) == BYTES)
+        ;
+    _exit(0);
+}
+
+static int later(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x > y ? 1 : x < y ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint64_t *quiet = malloc(MOST * sizeof(*quiet)), *changed = malloc(MOST * sizeof(*changed));
+    uint64_t begin, last, until, total = (uint64_t)(argc > 1 ? atoi(argv[1]) : 5) * 1000000000u;
+    int l = socket(AF_INET, SOCK_STREAM, 0), fd, on = 1;
+    const _Atomic uint32_t *counter;
+    uint32_t before = 0, first;
+    socklen_t len = sizeof(at);
+    size_t nq = 0, nc = 0;
+    char b[BYTES] = "to and fro";
+    pid_t pid;
+
+    if (getenv("BENCH_ADDRESS")) /* where there is an RDMA device */
+        at.sin_addr.s_addr = inet_addr(getenv("BENCH_ADDRESS"));
+    need(quiet && changed, "malloc");
+    need(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0, "listen");
+    getsockname(l, (struct sockaddr *)&at, &len);
+    pid = fork();
+    if (pid == 0)
+        serve(l);
+    close(l);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    need(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    counter = switches_of(fd);
+    first = counter ? *counter : 0;
+    begin = last = now();
+    until = begin + total;
+    while (last < until && nq < MOST && nc < MOST) {
+        uint64_t t;
+        uint32_t is;
+
+        need(send(fd, b, BYTES, 0) == BYTES && recv(fd, b, BYTES, MSG_WAITALL) == BYTES, "ping");
+        t = now();
+        is = counter ? *counter : 0;
+        if (is != before)
+            changed[nc++] = t - last;
+        else
+            quiet[nq++] = t - last;
+        before = is;
+        last = t;
+    }
+    close(fd);
+    waitpid(pid, NULL, 0);
+    qsort(quiet, nq, sizeof(*quiet), later);
+    qsort(changed, nc, sizeof(*changed), later);
+    need(nq > 0, "no round trip");
+    printf(
+        "{\"quiet\": %llu, \"switches\": %u, \"seconds\": %.3f, \"changed\": %zu, \"median\": %llu, "
+        "\"p99\": %llu, \"worst\": %llu}\n",
+        (unsigned long long)quiet[nq / 2], before - first, (double)(last - begin) / 1e9, nc,
+        (unsigned long long)(nc ? changed[nc / 2] : 0),
+        (unsigned long long)(nc ? changed[nc * 99 / 100] : 0),
+        (unsigned long long)(nc ? changed[nc - 1] : 0));
+    return 0;
+}
