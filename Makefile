@@ -39,6 +39,7 @@ RSOCK_SRC := \
 	rsock/verbs_listen.c \
 	rsock/verbs_mind.c \
 	rsock/verbs_post.c \
+	rsock/verbs_probe.c \
 	rsock/verbs_rail.c \
 	rsock/verbs_recv.c \
 	rsock/verbs_wire.c \

@@ -291,6 +291,7 @@ static void in_child(void)
         atomic_store(&vb_rails[i], NULL);
     vb_rails_high = 0;
     vb_kick_forget();
+    vb_probe_forget();
     vb_listen_forget();
     vb_cm_forget();
 }

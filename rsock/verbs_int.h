@@ -7,6 +7,7 @@
  *   verbs_rail  memory and QP of one rail         verbs_recv  receiving
  *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
+ *   verbs_probe silent rails whose peer is gone
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
@@ -185,6 +186,10 @@ struct vb_rail {
     uint8_t *ctl_in;
     uint64_t data_seen; /* DATA messages; drain only */
 
+    /* ---- verbs_probe.c: progress thread */
+    uint64_t probe_moved, probe_at;
+    unsigned probe_quiet;
+
     /* ---- drain only */
     unsigned news, to_repost;
     bool listed;
@@ -266,6 +271,8 @@ void vb_tx_stop(struct rsk_rail *);
 int vb_ctl_send(struct rsk_rail *, const struct rsk_msg *);
 /* Bytes that could be accepted now, by the newest credit; any thread. */
 size_t vb_tx_room(struct vb_rail *);
+/* The peer's consumption as far as it is known and possible; any thread, a hint. */
+uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
 void vb_due(struct vb_rail *, unsigned due);
 /* The initiator's first SEND. 0 or -errno. */
@@ -311,6 +318,19 @@ void vb_mind_due(struct vb_part *);
 void vb_kick(void);
 int vb_kick_open(void);
 void vb_kick_forget(void);
+
+/* ---- verbs_probe.c */
+
+extern _Atomic bool vb_probing;
+/* Something begins to move: somebody shall look when it stops. Any thread. */
+void vb_probe_ask(void);
+static inline void vb_probe_wanted(void)
+{
+    if (!atomic_load_explicit(&vb_probing, memory_order_relaxed))
+        vb_probe_ask();
+}
+void vb_probe_kicked(void);
+void vb_probe_forget(void);
 
 /* ---- verbs_dev.c */
 

@@ -150,6 +150,7 @@ static void on_kick(void *arg, uint32_t events)
 
     (void)arg, (void)events;
     sys_read(kick_fd, &n, sizeof n);
+    vb_probe_kicked();
     for (unsigned i = 0; i < vb_rails_high; i++) {
         struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
 

@@ -28,8 +28,7 @@ static uint64_t load_word(const uint64_t *p)
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-/* The peer's consumption as far as it is known and possible; any thread, a hint. */
-static uint64_t known(struct vb_rail *r)
+uint64_t vb_known(struct vb_rail *r)
 {
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
     uint64_t word = load_word(&r->credit_in->consumed);
@@ -181,7 +180,7 @@ static int post_due(struct vb_rail *r)
             /* Stays in the block until that WAIT is answered: a credit write that overtook its
              * reading would say that we know more than whoever sleeps has looked at. */
             if (needs & VB_NEED_BYTES)
-                r->wait_seen = known(r);
+                r->wait_seen = vb_known(r);
             err = publish(r, wait_imm(r, needs));
             due &= ~(unsigned)VB_DUE_CREDIT;
         } else {
@@ -324,7 +323,7 @@ size_t vb_tx_room(struct vb_rail *r)
         atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
         atomic_load_explicit(&r->base.failed, memory_order_relaxed))
         return 0;
-    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - known(r);
+    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - vb_known(r);
     return kept < r->tx_window ? (size_t)(r->tx_window - kept) : 0;
 }
 
@@ -410,6 +409,7 @@ int vb_tx_put(struct rsk_rail *rail, size_t n)
 
     atomic_store_explicit(&r->tx, atomic_load_explicit(&r->tx, memory_order_relaxed) + n,
                           memory_order_relaxed);
+    vb_probe_wanted();
     if (!atomic_load_explicit(&r->open, memory_order_relaxed))
         return atomic_load_explicit(&rail->failed, memory_order_relaxed) ? -EPIPE : 0;
     return vb_tx_push(rail) < 0 ? -EPIPE : 0;

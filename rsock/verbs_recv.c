@@ -59,6 +59,7 @@ void vb_rx_consume(struct rsk_rail *rail, size_t n)
     /* seq_cst: stored before peer_needs is looked at; on_wait() does it the other way round, so
      * one of the two sees that somebody waits and something can be given. */
     atomic_store(&r->consumed, rx);
+    vb_probe_wanted();
     if (atomic_load(&r->peer_needs) & VB_NEED_BYTES) {
         if (worth_a_wake(r, rx))
             vb_due(r, VB_DUE_WAKE_BYTES);

@@ -527,6 +527,61 @@ static int unplug(struct conn *c)
     return status ? wrong(c, "rdma link delete: status %d", status >> 8) : 0;
 }
 
+static void end_on_loop(struct conn *c);
+static bool read_line(int fd, char *line, size_t size);
+
+/* The other process says that it has come so far. */
+static int meet(struct conn *c, bool say)
+{
+    char line[220];
+
+    if (say)
+        return dprintf(c->fd, "there\n") > 0 ? 0 : wrong(c, "TCP: error %d", errno);
+    return read_line(c->fd, line, sizeof line) ? 0 : wrong(c, "TCP has ended");
+}
+
+static int fails_within(struct conn *c, unsigned seconds)
+{
+    uint64_t end = sys_now() + seconds * 1000000000ull;
+
+    while (!atomic_load(&c->failed))
+        if (sys_now() > end)
+            return wrong(c, "no RSK_FAIL");
+        else
+            nap(1000);
+    return 0;
+}
+
+/* Everything that was sent is acknowledged and nothing is under way. Then the receiver's credit is lost
+ * for good, and with it its queue pair and its disconnect; packets flow again, and the sender waits. */
+static int lost_credit(struct conn *c)
+{
+    static const char drop[] = "nft 'add table ip t; add chain ip t c { type filter hook input "
+                               "priority 0; }; add rule ip t c udp dport 4791 drop'";
+    struct rsk_msg m = {.type = 6};
+    int err;
+
+    if (c->server) {
+        while (wire->rx_peek(c->rail, (struct iovec[2]){}) < 60000)
+            if (wire->poll(c->rail) & RSK_FAIL)
+                return wrong(c, "failed early");
+        if (ctl_put(c, &m) < 0 || meet(c, false) < 0 || recv_all(c, 60000) < 0 ||
+            fails_within(c, PATIENCE_S) < 0)
+            return -1;
+        end_on_loop(c);
+        return meet(c, true);
+    }
+    if (send_all(c, 60000) < 0 || ctl_wait(c, &m) < 0)
+        return -1;
+    nap(300000); /* what this end owes is posted, too */
+    if (system(drop))
+        return wrong(c, "nft");
+    err = meet(c, true) | meet(c, false);
+    if (system("nft delete table ip t"))
+        return wrong(c, "nft");
+    return err ? err : fails_within(c, PATIENCE_S);
+}
+
 static int by_value(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -609,6 +664,8 @@ static int run_case(struct conn *c, const char *name)
         return reboard(c);
     if (same(name, "unplug"))
         return unplug(c);
+    if (same(name, "lost-credit"))
+        return lost_credit(c);
     if (same(name, "latency"))
         return pingpong(c, 64, 3000);
     if (same(name, "bandwidth") || same(name, "bandwidth-1m"))
@@ -702,14 +759,19 @@ static int wait_rail(struct conn *c)
     return atomic_load(&c->rail) ? 0 : wrong(c, "no rail: %s", cfg_reason_name(c->refused));
 }
 
-static void end_rail(struct conn *c)
+static void end_on_loop(struct conn *c)
 {
     struct ask a = {.c = c};
 
+    on_loop(destroy_job, &a);
+}
+
+static void end_rail(struct conn *c)
+{
     pthread_mutex_lock(&c->tx_lock);
     pthread_mutex_unlock(&c->tx_lock);
     if (atomic_load(&c->rail))
-        on_loop(destroy_job, &a);
+        end_on_loop(c);
     rsk_shard_put(c->shard);
 }
 

@@ -1,0 +1,132 @@
+/*
+ * verbs_probe.c - finds out that the other end of a silent rail is gone.
+ *
+ * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair after
+ * its retries. But this end may wait without anything posted: for an ECHO before its first byte may go,
+ * for a WAKE before the next one may, for credit that never comes. If that message of the peer's was lost
+ * for good, then the peer's queue pair has failed and is gone, its disconnect was lost like the rest, and
+ * over the anchor it says nothing on its own (frames are owed). Likewise bytes that its adapter has still
+ * acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
+ *
+ * So while something accepted here is not known to be consumed, and nothing moves, the credit block is
+ * written once more: after 0.2 s, then at intervals that double up to 3.2 s. It says nothing new, takes no
+ * message credit, and fails if nobody is there.
+ *
+ * The receiver's part: it says what it has consumed when it falls silent, however little that is. Else
+ * there would nearly always be bytes that are not known to be consumed, and every idle rail would probe.
+ *
+ * One timer for the process. It runs while rails move or somebody has to be asked, and not otherwise:
+ * senders and receivers start it again (vb_probe_wanted). Progress thread, except vb_probe_ask.
+ */
+#include "rsock/verbs_int.h"
+
+static const uint64_t LOOK_NS = 200 * 1000000;
+enum { LONGEST = 4 /* doublings */ };
+
+_Atomic bool vb_probing;
+static _Atomic bool asked;
+static struct rsk_timer *timer;
+
+static void look(void *arg);
+
+/* Everything that moves when a rail does; each only grows. */
+static uint64_t moved(struct vb_rail *r)
+{
+    return atomic_load_explicit(&r->tx, memory_order_relaxed) +
+           atomic_load_explicit(&r->posted, memory_order_relaxed) + vb_known(r) +
+           (atomic_load_explicit(&r->arrived, memory_order_relaxed) & ~VB_FROZEN) +
+           atomic_load_explicit(&r->consumed, memory_order_relaxed);
+}
+
+static bool owes_credit(struct vb_rail *r)
+{
+    return atomic_load_explicit(&r->rx_on, memory_order_acquire) &&
+           atomic_load_explicit(&r->consumed, memory_order_relaxed) !=
+               atomic_load_explicit(&r->pub_consumed, memory_order_relaxed);
+}
+
+static bool waits(struct vb_rail *r)
+{
+    return atomic_load_explicit(&r->waiting, memory_order_relaxed) ||
+           (atomic_load_explicit(&r->tx_on, memory_order_acquire) &&
+            !atomic_load_explicit(&r->stopped, memory_order_relaxed) &&
+            atomic_load_explicit(&r->tx, memory_order_relaxed) != vb_known(r));
+}
+
+/* When the rail has to be looked at next; UINT64_MAX: not before it moves. */
+static uint64_t look_at(struct vb_rail *r, uint64_t now)
+{
+    uint64_t at = moved(r);
+
+    if (at != r->probe_moved) {
+        r->probe_moved = at;
+        r->probe_quiet = 0;
+        r->probe_at = now + LOOK_NS;
+        return r->probe_at;
+    }
+    if (owes_credit(r)) {
+        vb_due(r, VB_DUE_CREDIT);
+        r->probe_at = now + LOOK_NS;
+        return r->probe_at;
+    }
+    if (!waits(r))
+        return UINT64_MAX;
+    if (now < r->probe_at)
+        return r->probe_at;
+    vb_due(r, VB_DUE_CREDIT);
+    if (r->probe_quiet < LONGEST)
+        r->probe_quiet++;
+    r->probe_at = now + (LOOK_NS << r->probe_quiet);
+    return r->probe_at;
+}
+
+static void again(uint64_t ns)
+{
+    timer = rsk_timer_add(ns, look, NULL);
+}
+
+static void look(void *arg)
+{
+    uint64_t now = sys_now(), next = UINT64_MAX;
+
+    (void)arg;
+    timer = NULL;
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+        uint64_t at;
+
+        if (!r || r->state != VB_UP || atomic_load_explicit(&r->base.failed, memory_order_relaxed))
+            continue;
+        at = look_at(r, now);
+        next = at < next ? at : next;
+    }
+    if (next != UINT64_MAX) {
+        atomic_store(&vb_probing, true);
+        again(next > now ? next - now : 1);
+    } else if (atomic_exchange(&vb_probing, false)) {
+        /* Who still saw the flag up has moved something before, or just now, without a fence in
+         * between: that is seen by one more look, a long time after. */
+        again(LOOK_NS);
+    }
+}
+
+void vb_probe_ask(void)
+{
+    if (atomic_exchange(&vb_probing, true))
+        return;
+    atomic_store(&asked, true);
+    vb_kick();
+}
+
+void vb_probe_kicked(void)
+{
+    if (atomic_exchange(&asked, false) && !timer)
+        again(LOOK_NS);
+}
+
+void vb_probe_forget(void)
+{
+    timer = NULL;
+    atomic_store(&vb_probing, false);
+    atomic_store(&asked, false);
+}
