@@ -224,9 +224,13 @@ bool tx_can_send(struct fb_conn *c, int fd)
     case TX_W1:
         return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
     case TX_R:
-        if (rail && !rail->failed)
-            return c->tx.fin || rail->wire->tx_space(rail, sp) > 0;
-        return true; /* the send will leave first */
+        if (!rail || rail->failed || c->tx.fin)
+            return true; /* the send will leave first, or says that it is the end */
+        if (rail->wire->tx_space(rail, sp) > 0)
+            return true;
+        /* Who only asks, and never tries, would otherwise wait for as long as the receiver reads nothing. */
+        tx_stalled(c);
+        return false;
     default:
         if (c->tx.fin || c->tx.err)
             return true;

@@ -55,6 +55,25 @@ static void alone(int p[2])
     }
 }
 
+/* Writes only when poll has said so, and never more than there is room for, so that no call ever says
+ * that it would block; the other end does not read meanwhile. */
+static void polite(int p[2])
+{
+    static char block[4096];
+    struct pollfd out = {p[0], POLLOUT, 0};
+    ssize_t n, total = 0;
+
+    for (; total < MUCH; total += n) {
+        must(poll(&out, 1, 20000) > 0, "poll: there is no room for what TCP takes");
+        n = write(p[0], block, sizeof(block));
+        must(n > 0, "write");
+    }
+    printf("written: %zd\n", total);
+    while (total > 0 && (n = read(p[1], block, sizeof(block))) > 0)
+        total -= n;
+    printf("not read: %zd\n", total);
+}
+
 int main(void)
 {
     int p[2], i;
@@ -71,5 +90,9 @@ int main(void)
     close(p[1]);
     tcp_pair(p);
     alone(p);
+    close(p[0]);
+    close(p[1]);
+    tcp_pair(p);
+    polite(p);
     return 0;
 }
