@@ -17,12 +17,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ARGS_MAX 96
@@ -108,9 +110,50 @@ bool lab_have_kvm(void)
     return true;
 }
 
+#ifdef __x86_64__
+static uint64_t ns_and_ticks(uint64_t *ticks)
+{
+    struct timespec ts;
+    uint64_t least = UINT64_MAX, ns = 0;
+
+    /* Read close together: of several tries the one that was interrupted least. */
+    for (int i = 0; i < 20; i++) {
+        uint64_t before = __builtin_ia32_rdtsc(), after;
+
+        clock_gettime(CLOCK_MONOTONIC_RAW, &ts);
+        after = __builtin_ia32_rdtsc();
+        if (after - before < least) {
+            least = after - before;
+            *ticks = before + least / 2;
+            ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+        }
+    }
+    return ns;
+}
+#endif
+
+/* In kHz, 0 when it cannot be known. A host would measure it while it boots, against an emulated timer, and on
+ * a busy machine below it then got a clock that is many times too fast. Translated code reads our counter. */
+static unsigned tick_rate(void)
+{
+#ifdef __x86_64__
+    const struct timespec wait = {0, 20000000};
+    uint64_t t0, t1, n0 = ns_and_ticks(&t0), n1;
+
+    nanosleep(&wait, NULL);
+    n1 = ns_and_ticks(&t1);
+    return lab_have_kvm() ? 0 : (unsigned)((t1 - t0) * 1000000 / (n1 - n0));
+#else
+    return 0;
+#endif
+}
+
 static void add_machine(struct args *a, const struct lab_options *options,
                         const struct lab_image *image)
 {
+    unsigned khz = tick_rate();
+    char rate[40] = "";
+
     add(a, "qemu-system-x86_64");
     add(a, "-nodefaults");
     add(a, "-no-user-config");
@@ -131,13 +174,15 @@ static void add_machine(struct args *a, const struct lab_options *options,
     add(a, "%s", image->kernel);
     add(a, "-initrd");
     add(a, "%s", image->initrd);
+    if (khz)
+        snprintf(rate, sizeof(rate), " tsc_early_khz=%u", khz);
     add(a, "-append");
     /*
      * tsc=reliable: else reading the clock is a slow device access. oops=panic: a kernel
      * that stumbled gives no result to trust, so the lab shall fail with what it said.
      */
-    add(a, "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable%s",
-        options->verbose ? "" : " quiet");
+    add(a, "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable%s%s",
+        rate, options->verbose ? "" : " quiet");
 }
 
 static void add_channels(struct args *a, const int *far)
