@@ -22,6 +22,57 @@ static struct vb_dev *devs;
 static uint64_t next_key;
 static bool stale;
 
+/*
+ * The end of a connected id is a message to its peer. rxe (Linux 6.1) takes a message that has no route, as
+ * there is none while the link is down, for an error of the queue pair that carries the connection manager:
+ * from then on that one receives nothing, and no program of this host can connect until the device has been
+ * made anew (seen with perftest as well). So ids wait until the port is up again.
+ */
+struct vb_late_id {
+    struct rdma_cm_id *id;
+    struct vb_late_id *next;
+};
+
+void vb_dev_end_id(struct vb_dev *dev, struct rdma_cm_id *id)
+{
+    struct vb_late_id *late = NULL;
+
+    if (dev->ports_down >> (id->port_num & 63) & 1 && !dev->gone)
+        late = malloc(sizeof *late);
+    if (!late) {
+        vdl.destroy_id(id);
+        return;
+    }
+    /* Its events are nobody's now, except that the device goes. */
+    id->context = &dev->cm_owner;
+    *late = (struct vb_late_id){id, dev->late};
+    dev->late = late;
+}
+
+static void end_late_ids(struct vb_dev *dev)
+{
+    struct vb_late_id *late;
+
+    while ((late = dev->late)) {
+        dev->late = late->next;
+        vdl.destroy_id(late->id);
+        free(late);
+    }
+}
+
+static void on_port(struct vb_dev *dev, int port, bool up)
+{
+    uint64_t bit = UINT64_C(1) << (port & 63);
+
+    if (!up) {
+        dev->ports_down |= bit;
+        return;
+    }
+    dev->ports_down &= ~bit;
+    if (!dev->ports_down)
+        end_late_ids(dev);
+}
+
 static void on_async(void *arg, uint32_t events)
 {
     struct vb_dev *dev = arg;
@@ -34,6 +85,10 @@ static void on_async(void *arg, uint32_t events)
         type = ev.event_type;
         qp = NULL;
         switch (type) {
+        case IBV_EVENT_PORT_ERR:
+        case IBV_EVENT_PORT_ACTIVE:
+            on_port(dev, ev.element.port_num, type == IBV_EVENT_PORT_ACTIVE);
+            break;
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
@@ -81,7 +136,6 @@ static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
 {
     struct sockaddr_storage addr;
 
-    dev->cm_owner = (struct vb_cm_owner){VB_OF_DEV, dev};
     dev->sentinel = vb_cm_id(&dev->cm_owner);
     if (!dev->sentinel)
         return;
@@ -112,6 +166,7 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
         return NULL;
     }
     dev->ctx = id->verbs;
+    dev->cm_owner = (struct vb_cm_owner){VB_OF_DEV, dev};
     dev->key = ++next_key;
     dev->max_cqe = attr.max_cqe;
     snprintf(dev->name, sizeof dev->name, "%.15s", vdl.get_device_name(dev->ctx->device));
@@ -183,6 +238,7 @@ void vb_dev_gone(struct vb_dev *dev)
     for (struct vb_part *p = vb_parts; p; p = p->next)
         if (p->dev == dev)
             vb_part_close(p);
+    end_late_ids(dev);
     if (dev->sentinel) {
         vdl.destroy_id(dev->sentinel);
         dev->sentinel = NULL;

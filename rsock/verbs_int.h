@@ -84,6 +84,8 @@ struct vb_dev {
     struct vb_cm_owner cm_owner;
     unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
     bool gone;
+    uint64_t ports_down; /* bit n: port n is */
+    struct vb_late_id *late;
     int max_cqe;
     char name[16];
     struct vb_dev *next;
@@ -338,6 +340,8 @@ void vb_probe_forget(void);
 struct vb_dev *vb_dev_get(struct rdma_cm_id *);
 void vb_dev_put(struct vb_dev *);
 void vb_dev_gone(struct vb_dev *);
+/* Ends an id that is on the device, once its port is up. It must have no QP any more. */
+void vb_dev_end_id(struct vb_dev *, struct rdma_cm_id *);
 struct vb_dev *vb_dev_find(const struct ibv_context *);
 /* After a removal librdmacm keeps a dead context until it looks at the list of devices again. */
 void vb_dev_resync(void);

@@ -235,7 +235,9 @@ void vb_rail_close(struct vb_rail *r)
         vdl.dealloc_pd(r->pd);
     r->mr_in = r->mr_out = NULL;
     r->pd = NULL;
-    if (r->id)
+    if (r->id && r->dev)
+        vb_dev_end_id(r->dev, r->id);
+    else if (r->id)
         vdl.destroy_id(r->id);
     r->id = NULL;
     if (r->dev)
