@@ -124,10 +124,16 @@ static void retry_timer(void *arg)
     fb_put(&c->s);
 }
 
+/* A rail of this process has failed: what made it may be away for a while, the device or the link, and until
+ * it is back there is no route to it. A process that never had one is not asked to look again. */
+static bool had_failure;
+
 /* Does it make sense to ask again? */
 static bool passing(int reason)
 {
     switch (reason) {
+    case RSN_NO_RDMA_ON_ROUTE:
+        return had_failure;
     case RSN_NOT_YET:
     case RSN_NOT_MINE:
     case RSN_NO_PEER_LIB:
@@ -154,6 +160,7 @@ void rdv_again(struct fb_conn *c, int reason)
     uint64_t pause = RETRY_FIRST;
 
     conn_reason(c, reason);
+    had_failure |= reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE;
     if (!c->rail)
         budget_free(c);
     if (reason == RSN_IDLE) {

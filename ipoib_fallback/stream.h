@@ -209,6 +209,9 @@ struct fb_io {
     /* bytes that the application's side gave the kernel and took from it, by the kernel's own count;
      * false: not ESTABLISHED, or in motion */
     bool (*counters)(int fd, uint64_t *sent, uint64_t *received);
+    /* the first of them by another of the kernel's counts, which is exact also after segments that found
+     * no route; false: in motion */
+    bool (*given)(int fd, bool connected, uint64_t *sent);
     int (*inq)(int fd);
     bool (*nodelay)(int fd, bool on); /* returns what it was */
     int (*shutdown)(int fd, int how);

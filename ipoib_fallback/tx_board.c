@@ -32,12 +32,15 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
         return false;
     if (!fb_io.counters(fd, &sent, &received))
         return false;
+    if (sent != c->ktx && !fb_io.given(fd, c->s.role == FB_CONNECTED, &sent))
+        return false;
     if (sent != c->ktx) {
         log_info("stream %u: the kernel has sent %llu bytes, we %llu", c->slot,
                  (unsigned long long)sent, (unsigned long long)c->ktx);
         conn_set(c, CF_PINNED);
         conn_reason(c, RSN_BYPASSED);
         tx_want(c, false);
+        link_release(c); /* nobody else will */
         return false;
     }
     return true;
