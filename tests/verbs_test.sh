@@ -59,7 +59,7 @@ host2() {
     lab-barrier servers-up
     export RAILSOCK_TEST_RNR0=1
     client '' 10.1.0.1 7001 one-byte bulk stall duplex wrap sleepy limit ctl-flood own-shard away \
-        freeze reboard fork not-yet nobody loopback killed
+        freeze quiet reboard fork not-yet nobody loopback killed
     VERBS_EPOLL=1 client epoll- 10.1.0.1 7001 duplex
     client '' 10.1.0.1 7001 lost-credit
     client '' 10.1.0.1 7001 unplug

@@ -552,6 +552,29 @@ static int fails_within(struct conn *c, unsigned seconds)
     return 0;
 }
 
+/* A receiver that falls silent says what it has consumed, however little: an idle rail owes nothing. */
+static int quiet(struct conn *c)
+{
+    uint64_t end = sys_now() + PATIENCE_S * 1000000000ull;
+    struct rsk_msg m = {.type = 7};
+
+    if (flow(c, C2S | S2C, 100, 100) < 0)
+        return -1;
+    for (;; nap(1000)) {
+        uint64_t freed;
+
+        pthread_mutex_lock(&c->tx_lock);
+        freed = wire->tx_freed(c->rail);
+        pthread_mutex_unlock(&c->tx_lock);
+        if (freed == c->tx)
+            break;
+        if (sys_now() > end)
+            return wrong(c, "%llu of %llu bytes are known to be consumed",
+                         (unsigned long long)freed, (unsigned long long)c->tx);
+    }
+    return ctl_put(c, &m) | ctl_wait(c, &m);
+}
+
 /* Everything that was sent is acknowledged and nothing is under way. Then the receiver's credit is lost
  * for good, and with it its queue pair and its disconnect; packets flow again, and the sender waits. */
 static int lost_credit(struct conn *c)
@@ -664,6 +687,8 @@ static int run_case(struct conn *c, const char *name)
         return reboard(c);
     if (same(name, "unplug"))
         return unplug(c);
+    if (same(name, "quiet"))
+        return quiet(c);
     if (same(name, "lost-credit"))
         return lost_credit(c);
     if (same(name, "latency"))
