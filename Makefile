@@ -313,7 +313,7 @@ PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all tests help demo test lint format install model torture fuzz bench clean FORCE
+.PHONY: all tests help demo test lint format install model torture fuzz bench lab-faults clean FORCE
 
 # Hard links: through a symbolic link the command would look for its files beside build/plain/.
 ifeq ($(VARIANT),plain)
@@ -405,6 +405,7 @@ help:
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture fuzz bench   what tests/NAME or tests/NAME/run does'
+	@echo 'lab-faults  faults between two virtual hosts, and a table; TRIES=N FAULTS=TEXT'
 	@echo 'install  PREFIX=/usr/local DESTDIR='
 	@echo 'clean    removes build/'
 
@@ -433,6 +434,12 @@ torture:
 	+set -e; for san in $(filter-out plain,$(VARIANTS)); do \
 	    $(SUBMAKE) SAN=$$san $(BUILD)/$$san/tests/torture_linked; done
 	$(call script,tests/torture/run)
+
+# TRIES=N FAULTS=TEXT
+lab-faults:
+	tools/deps build test lab
+	+$(SUBMAKE) SAN= all
+	TRIES='$(TRIES)' FAULTS='$(FAULTS)' tests/faults/run
 
 model fuzz bench:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))

@@ -3,7 +3,8 @@
 # has the servers, clients run on host 2, one boot for all.
 #
 # First peers that can never have a rail: whoever connects, accepts or exchanges bytes must not
-# wait for RDMA. Then rails that fail under redis-benchmark, which must not notice.
+# wait for RDMA. Then rails that fail under redis-benchmark, which must not notice. Then a slice of what
+# faults/run does (`make lab-faults`).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -13,7 +14,8 @@ if [ -z "${LAB_HOST-}" ]; then
     trap 'rm -rf "$scratch"' EXIT
     export LAB_FILTER=${APPS_FILTER-}
     ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/torture" tests/torture/torture.c -lpthread || exit 1
-    "$railsock" lab run --hosts 2 --timeout 280 --scratch "$scratch" -- tests/faults_lab_test.sh |
+    ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/stream" tests/faults/stream.c -lpthread || exit 1
+    "$railsock" lab run --hosts 2 --timeout 380 --scratch "$scratch" -- tests/faults_lab_test.sh |
         sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
 fi
@@ -24,26 +26,13 @@ fi
 
 # shellcheck source=tests/apps/lib.sh
 . tests/apps/lib.sh
+# shellcheck source=tests/faults/lib.sh
+. tests/faults/lib.sh
+# shellcheck source=tests/faults/cases.sh
+. tests/faults/cases.sh
 MODE=verbs APPS_FILTER=$LAB_FILTER
+stream=$LAB_SCRATCH/stream
 unset LD_PRELOAD
-
-# on_host HOST COMMAND...: here or there.
-on_host() {
-    local host=$1
-
-    shift
-    if [ "$host" = 1 ]; then "$@"; else on "$host" "$@"; fi
-}
-
-rdma_off() { on_host "$1" timeout 20 rdma link delete rxe0; }
-rdma_on() { on_host "$1" rdma link add rxe0 type rxe netdev eth0; }
-
-# Every RDMA packet to this host is lost, in silence.
-drop_on() {
-    on_host "$1" nft 'add table ip t; add chain ip t c { type filter hook input priority 0; };
-        add rule ip t c udp dport 4791 drop'
-}
-drop_off() { on_host "$1" nft delete table ip t; }
 
 # ---- peers without a rail
 
@@ -56,18 +45,6 @@ never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
 }
 
 # ---- rails that fail
-
-# What the open connections of the servers go over: "verbs:4", say, or "tcp:4".
-paths() {
-    "$railsock" stat --json | "$python" -c '
-import collections, json, sys
-stat = json.load(sys.stdin)
-paths = collections.Counter(c["path"].partition(":")[0] for p in stat["processes"] for c in p["connections"])
-print(" ".join(sorted(paths)))'
-}
-
-all_on() { [ "$(paths)" = "$1" ]; }
-some_on() { [[ " $(paths) " == *" $1 "* ]]; }
 
 # Starts redis-benchmark on the other host with enough to do, and waits until it has boarded.
 benchmark_boards() {
@@ -93,13 +70,26 @@ fails_under_benchmark() { # BREAK MEND HOST
     "$2" "$3" || fail "$2 failed"
 }
 
-comes_back() { # the same server, after the device has come back
+# The client, which asks for rails, has found that there is no device for one.
+found_none() { on 2 sh -c "'$railsock' stat --json | grep -q '\"no-rdma-on-route\"'"; }
+
+comes_back() { # HOST: the same connections, after the device has come back
     benchmark_boards || return
-    rdma_off 1 || fail 'rdma link delete failed'
+    rdma_off "$1" || fail 'rdma link delete failed'
     wait_until 30 all_on tcp || fail "still on $(paths)"
-    rdma_on 1
+    [ "$1" = 1 ] || wait_until 30 found_none || fail 'the client does not look for a device'
+    rdma_on "$1"
     wait_until 60 some_on verbs || fail "did not board again: $(paths)"
     benchmark_ends
+}
+
+# One after another under the same streams.
+several_faults() {
+    streams_start || return
+    faulty loss loss_10_on netem_off 2 3 may-leave 1
+    [ -n "$why" ] || faulty reordering reorder_on netem_off 1 3 may-leave 1
+    [ -n "$why" ] || faulty link_down link_down link_up 2 1 leaves 1
+    streams_end
 }
 
 # Streams that are made to change track at random moments, on both hosts.
@@ -126,6 +116,9 @@ BOARD=eager SERVER=off run_case nobody_waits 0 never_waits true true 2
 run_case device_deleted_at_the_server 1 fails_under_benchmark rdma_off rdma_on 1
 run_case device_deleted_at_the_client 1 fails_under_benchmark rdma_off rdma_on 2
 run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
-run_case boards_again 1 comes_back
+run_case boards_again.server 1 comes_back 1
+run_case boards_again.client 1 comes_back 2
+BOARD=eager run_case several_faults any several_faults
+BOARD=eager run_case killed any killed killed 2
 BOARD=eager run_case torture any torture 3 15
 lab-barrier faults-done
