@@ -22,6 +22,7 @@ RSOCK_SRC := \
 	rsock/loop_epoll.c \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \
+	rsock/loop_watch.c \
 	rsock/shard.c \
 	rsock/shm_accept.c \
 	rsock/shm_bell.c \
@@ -240,6 +241,7 @@ LOOP_TEST_SRC := \
 	rsock/loop_epoll.c \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \
+	rsock/loop_watch.c \
 	rsock/own.c \
 	rsock/shard.c \
 

@@ -35,11 +35,15 @@ struct job {
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
 static atomic_bool running, stopping;
-static const struct loop_backend *backend;
+/* rsk_loop_pause: so many callers want no thread; it was ended for them, and what it had waits. */
+static int paused;
+static atomic_bool resting;
+static bool with_uring;
+static _Atomic int tid;
 static _Thread_local bool is_self;
 
-static int wake_fd = -1, anchor_ep = -1;
-static struct rsk_watch *wake_watch, *anchor_watch, *dead;
+static int wake_fd = -1;
+static struct rsk_watch *wake_watch, *anchor_watch;
 static struct job *_Atomic jobs;
 
 static struct rsk_shard *_Atomic common;
@@ -109,74 +113,12 @@ static void on_wake(void *arg, uint32_t events)
     sys_read(wake_fd, &n, sizeof n);
 }
 
-/* ---- watches */
-
-struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
-                               void (*fn)(void *arg, uint32_t events), void *arg)
-{
-    struct rsk_watch *w = calloc(1, sizeof *w);
-    struct epoll_event ev = {.events = events};
-    int err;
-
-    if (!w)
-        return NULL;
-    w->fd = fd;
-    w->events = events;
-    w->anchor = anchor;
-    w->fn = fn;
-    w->arg = arg;
-    ev.data.ptr = w;
-    err = anchor ? sys_epoll_ctl(anchor_ep, EPOLL_CTL_ADD, fd, &ev) : backend->add(w);
-    if (err < 0) {
-        log_debug("cannot watch descriptor %d: error %d", fd, -err);
-        free(w);
-        return NULL;
-    }
-    return w;
-}
-
-void rsk_unwatch(struct rsk_watch *w)
-{
-    struct epoll_event ev = {0};
-
-    if (!w || w->dead)
-        return;
-    if (!w->anchor)
-        backend->del(w);
-    else if (!atomic_load(&w->dropped))
-        sys_epoll_ctl(anchor_ep, EPOLL_CTL_DEL, w->fd, &ev);
-    /* Events of it may lie in a batch that is being gone through. */
-    w->dead = true;
-    w->next_dead = dead;
-    dead = w;
-}
-
-void rsk_watch_drop(struct rsk_watch *w)
-{
-    struct epoll_event ev = {0};
-
-    if (w && !atomic_exchange(&w->dropped, true))
-        sys_epoll_ctl(anchor_ep, EPOLL_CTL_DEL, w->fd, &ev);
-}
-
-static void bury(void)
-{
-    struct rsk_watch **at = &dead, *w;
-
-    while ((w = *at)) {
-        if (w->pending) {
-            at = &w->next_dead;
-            continue;
-        }
-        *at = w->next_dead;
-        free(w);
-    }
-}
+/* ---- anchors */
 
 static void on_anchors(void *arg, uint32_t events)
 {
     struct epoll_event ev[BATCH] = {0};
-    int n = sys_epoll_wait(anchor_ep, ev, BATCH, 0);
+    int n = sys_epoll_wait(loop_anchor_ep, ev, BATCH, 0);
 
     (void)arg, (void)events;
     for (int i = 0; i < n; i++)
@@ -235,10 +177,10 @@ static void wait_for_news(struct rsk_shard *shard)
         if (rsk_shard_arm(shard))
             ns = 0;
     }
-    backend->wait(ns);
+    loop_backend->wait(ns);
     if (armed)
         rsk_shard_disarm(shard);
-    bury();
+    loop_watch_bury();
 }
 
 static void (*start_hook)(void);
@@ -248,25 +190,35 @@ void rsk_at_loop_start(void (*fn)(void))
     start_hook = fn;
 }
 
-static void *run(void *arg)
+static void first_watches(void)
 {
-    struct rsk_shard *shard = rsk_shard_common();
-
-    (void)arg;
-    is_self = true;
-    SYS6(SYS_prctl, PR_SET_NAME, "railsock", 0, 0, 0, 0);
     wake_watch = rsk_watch_fd(wake_fd, POLLIN, false, on_wake, NULL);
-    anchor_watch = rsk_watch_fd(anchor_ep, POLLIN, false, on_anchors, NULL);
+    anchor_watch = rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL);
     if (start_hook)
         start_hook();
     pthread_mutex_lock(&fds_lock);
     for (int i = 0; i < n_common_fds; i++)
         watch_common((void *)(intptr_t)common_fds[i]);
     pthread_mutex_unlock(&fds_lock);
+}
+
+static void *run(void *again)
+{
+    struct rsk_shard *shard = rsk_shard_common();
+
+    is_self = true;
+    atomic_store(&tid, sys_gettid());
+    SYS6(SYS_prctl, PR_SET_NAME, "railsock", 0, 0, 0, 0);
+    if (again)
+        loop_watch_again();
+    else
+        first_watches();
     for (;;) {
         run_jobs();
         timers_run();
         rsk_shard_drain(shard);
+        if (atomic_load_explicit(&resting, memory_order_acquire))
+            return NULL;
         if (atomic_load_explicit(&stopping, memory_order_acquire) &&
             !atomic_load_explicit(&jobs, memory_order_relaxed))
             return NULL;
@@ -274,8 +226,9 @@ static void *run(void *arg)
     }
 }
 
-static int spawn(void)
+static int spawn(bool again)
 {
+    void *arg = again ? &resting : NULL;
     pthread_attr_t attr;
     sigset_t all, before;
     int err = pthread_attr_init(&attr);
@@ -285,10 +238,10 @@ static int spawn(void)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attr, STACK);
-    err = pthread_create(&thread, &attr, run, NULL);
+    err = pthread_create(&thread, &attr, run, arg);
     /* Much thread-local memory in the program comes off the stack: EINVAL if it does not fit. */
     if (err == EINVAL)
-        err = pthread_create(&thread, NULL, run, NULL);
+        err = pthread_create(&thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     return -err;
@@ -299,21 +252,37 @@ static int open_backend(bool use_uring)
     int err;
 
     if (use_uring) {
-        backend = &loop_uring;
-        err = backend->open();
+        loop_backend = &loop_uring;
+        err = loop_backend->open();
         if (!err)
             return 0;
         log_info("io_uring is not to be had (error %d): the progress thread uses epoll", -err);
     }
-    backend = &loop_epoll;
-    return backend->open();
+    loop_backend = &loop_epoll;
+    return loop_backend->open();
 }
 
 static void close_fds(void)
 {
     rsk_own_close(wake_fd);
-    rsk_own_close(anchor_ep);
-    wake_fd = anchor_ep = -1;
+    rsk_own_close(loop_anchor_ep);
+    wake_fd = loop_anchor_ep = -1;
+}
+
+/* What waited since the pause goes on. */
+static int start_again(void)
+{
+    int err = open_backend(with_uring);
+
+    if (err)
+        return err;
+    atomic_store(&resting, false);
+    err = spawn(true);
+    if (err) {
+        atomic_store(&resting, true);
+        loop_backend->close();
+    }
+    return err;
 }
 
 static int start_locked(bool use_uring)
@@ -321,8 +290,13 @@ static int start_locked(bool use_uring)
     struct rsk_shard *shard;
     int err;
 
+    if (paused)
+        return -EAGAIN;
+    if (atomic_load(&resting))
+        return start_again();
     if (atomic_load(&running))
         return 0;
+    with_uring = use_uring;
     if (!rsk_shard_common()) {
         shard = rsk_shard_new(common_fd_added, NULL);
         if (!shard)
@@ -330,16 +304,16 @@ static int start_locked(bool use_uring)
         atomic_store_explicit(&common, shard, memory_order_release);
     }
     wake_fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    anchor_ep = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
-    err = wake_fd < 0 ? wake_fd : anchor_ep < 0 ? anchor_ep : open_backend(use_uring);
+    loop_anchor_ep = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
+    err = wake_fd < 0 ? wake_fd : loop_anchor_ep < 0 ? loop_anchor_ep : open_backend(use_uring);
     if (err) {
         close_fds();
         return err;
     }
     atomic_store(&stopping, false);
-    err = spawn();
+    err = spawn(false);
     if (err) {
-        backend->close();
+        loop_backend->close();
         close_fds();
         return err;
     }
@@ -351,7 +325,7 @@ int rsk_loop_start(bool use_uring)
 {
     int err;
 
-    if (atomic_load_explicit(&running, memory_order_acquire))
+    if (rsk_loop_running())
         return 0;
     pthread_mutex_lock(&life);
     err = start_locked(use_uring);
@@ -361,7 +335,8 @@ int rsk_loop_start(bool use_uring)
 
 bool rsk_loop_running(void)
 {
-    return atomic_load_explicit(&running, memory_order_acquire);
+    return atomic_load_explicit(&running, memory_order_acquire) &&
+           !atomic_load_explicit(&resting, memory_order_acquire);
 }
 
 bool rsk_loop_is_self(void)
@@ -371,7 +346,7 @@ bool rsk_loop_is_self(void)
 
 const char *rsk_loop_backend(void)
 {
-    return backend ? backend->name : "none";
+    return loop_backend ? loop_backend->name : "none";
 }
 
 static void set_stopping(void *arg)
@@ -380,19 +355,48 @@ static void set_stopping(void *arg)
     atomic_store_explicit(&stopping, true, memory_order_release);
 }
 
-static void free_list(struct rsk_watch **list)
+/* A joined thread is counted among the process's until the kernel has let go of it, which is now. */
+static void wait_until_gone(void)
 {
-    for (struct rsk_watch *w = *list, *next; w; w = next) {
-        next = w->next_dead;
-        free(w);
+    uint64_t until = sys_now() + 1000000000u;
+
+    while (sys_now() < until && SYS6(SYS_tgkill, sys_getpid(), atomic_load(&tid), 0, 0, 0, 0) == 0)
+        sys_yield();
+}
+
+void rsk_loop_pause(void)
+{
+    const uint64_t one = 1;
+
+    pthread_mutex_lock(&life);
+    if (paused++ == 0 && rsk_loop_running()) {
+        atomic_store_explicit(&resting, true, memory_order_release);
+        sys_write(wake_fd, &one, sizeof one);
+        pthread_join(thread, NULL);
+        wait_until_gone();
+        loop_backend->close();
+        loop_watch_rest();
     }
-    *list = NULL;
+    pthread_mutex_unlock(&life);
+}
+
+int rsk_loop_resume(void)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&life);
+    if (--paused == 0 && atomic_load(&resting))
+        err = start_again();
+    pthread_mutex_unlock(&life);
+    return err;
 }
 
 void rsk_loop_stop(void)
 {
+    struct rsk_watch *w;
+
     pthread_mutex_lock(&life);
-    if (atomic_load(&running)) {
+    if (rsk_loop_running()) {
         /* First no new jobs, then the last one: what was posted before still runs. */
         atomic_store(&running, false);
         while (push_job(set_stopping, NULL))
@@ -403,12 +407,17 @@ void rsk_loop_stop(void)
             next = j->next;
             free(j);
         }
-        backend->close();
+        loop_backend->close();
         timers_clear();
         free(wake_watch);
         free(anchor_watch);
-        free_list(&dead);
-        free_list(&common_watches);
+        loop_watch_rest();
+        loop_watch_bury();
+        loop_watch_forget();
+        while ((w = common_watches)) {
+            common_watches = w->next_dead;
+            free(w);
+        }
         close_fds();
     }
     pthread_mutex_unlock(&life);
@@ -432,11 +441,14 @@ void rsk_loop_after_fork_child(void)
     fds_lock = fresh;
     atomic_store(&running, false);
     atomic_store(&stopping, false);
+    atomic_store(&resting, false);
+    paused = 0;
+    loop_watch_forget();
     atomic_store(&jobs, NULL);
     atomic_store(&common, NULL);
     is_self = false;
-    wake_fd = anchor_ep = -1;
-    wake_watch = anchor_watch = dead = common_watches = NULL;
+    wake_fd = loop_anchor_ep = -1;
+    wake_watch = anchor_watch = common_watches = NULL;
     n_common_fds = 0;
     timers_forget();
     for (int i = 0; i < n_fork_hooks; i++)

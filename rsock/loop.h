@@ -45,6 +45,13 @@ void rsk_timer_cancel(struct rsk_timer *);
 
 /* Asks the thread to end and joins it. Not from the thread itself. */
 void rsk_loop_stop(void);
+/* Ends the thread but keeps everything that it had to do: watches, timers and jobs, also those posted
+ * meanwhile, wait for the last of as many rsk_loop_resume; rsk_loop_start is -EAGAIN until then. When
+ * this returns the kernel does not count the thread any more. The resumed one is the caller's child: it
+ * has the caller's credentials, namespaces and filters. Any other thread. resume: 0, or -errno when there
+ * cannot be a thread; the next rsk_loop_start tries again. */
+void rsk_loop_pause(void);
+int rsk_loop_resume(void);
 /* In a forked child: forgets the thread and closes every descriptor of the loop's and of
  * every wire's that came over. Async-signal-safe as far as fork in a threaded program needs. */
 void rsk_loop_after_fork_child(void);

@@ -19,6 +19,7 @@ struct rsk_watch {
     void (*fn)(void *arg, uint32_t events);
     void *arg;
     struct rsk_watch *next_dead;
+    struct rsk_watch *next, **prev; /* of those that are not anchors; loop_watch.c's */
 };
 
 #define LOOP_FOREVER UINT64_MAX
@@ -36,6 +37,17 @@ struct loop_backend {
 };
 
 extern const struct loop_backend loop_epoll, loop_uring;
+
+/* loop_watch.c, loop.c: the open backend, and the epoll instance with the anchors. */
+extern const struct loop_backend *loop_backend;
+extern int loop_anchor_ep;
+/* Frees what was unwatched and is in no batch. */
+void loop_watch_bury(void);
+/* The backend was closed: no poll of it is under way. */
+void loop_watch_rest(void);
+/* Another one was opened: it gets the watches. */
+void loop_watch_again(void);
+void loop_watch_forget(void);
 
 /* Calls the watch's function, unless it is dead. (The static analysis does not know that the
  * kernel fills in events, hence the test for NULL.) */

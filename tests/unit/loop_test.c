@@ -366,6 +366,97 @@ TEST_CASE(loop, stop_gives_everything_back)
     EXPECT_EQ_INT(count_fds(), before);
 }
 
+/* ---- pause */
+
+static int threads(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2;
+}
+
+static sem_t fired_after, done_after;
+
+static void fire(void *arg)
+{
+    sem_post(arg);
+}
+
+static void add_timer(void *arg)
+{
+    ASSERT(rsk_timer_add(1000000, fire, arg) != NULL);
+}
+
+/* Watches, timers and jobs of before and of meanwhile are all there afterwards, and nothing runs in between. */
+BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
+{
+    int with = threads();
+
+    sem_init(&seen, 0, 0);
+    sem_init(&fired_after, 0, 0);
+    sem_init(&done_after, 0, 0);
+    for (int edge = 0; edge < 2; edge++) {
+        ASSERT_EQ_INT(pipe(pipe_fds), 0);
+        n_events = 0;
+        stop_after = 1;
+        on_thread(add_watch, edge ? (void *)1 : NULL);
+        rsk_loop_pause();
+        rsk_loop_pause();
+        EXPECT_EQ_INT(threads(), with - 1);
+        EXPECT(!rsk_loop_running());
+        ASSERT_EQ_INT(write(pipe_fds[1], "x", 1), 1);
+        EXPECT_EQ_INT(rsk_loop_post(add_timer, &fired_after), 0);
+        EXPECT_EQ_INT(rsk_loop_post(fire, &done_after), 0);
+        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
+        EXPECT_EQ_INT(rsk_loop_resume(), 0);
+        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
+        EXPECT_EQ_INT(n_events, 0);
+        EXPECT_EQ_INT(sem_trywait(&done_after), -1);
+        EXPECT_EQ_INT(rsk_loop_resume(), 0);
+        EXPECT(rsk_loop_running());
+        EXPECT_EQ_INT(threads(), with);
+        EXPECT(soon(&seen));
+        EXPECT(soon(&done_after));
+        EXPECT(soon(&fired_after));
+        close(pipe_fds[0]);
+        close(pipe_fds[1]);
+    }
+}
+
+static _Atomic bool enough;
+
+static void *post_and_start(void *arg)
+{
+    (void)arg;
+    while (!enough) {
+        rsk_loop_start(true);
+        rsk_loop_post(nothing, NULL);
+    }
+    return NULL;
+}
+
+/* Other threads that start and post do not bring it back. */
+BOTH_BACKENDS(nobody_starts_it_during_a_pause)
+{
+    pthread_t other;
+    int with = threads();
+
+    enough = false;
+    ASSERT_EQ_INT(pthread_create(&other, NULL, post_and_start, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        rsk_loop_pause();
+        EXPECT_EQ_INT(threads(), with);
+        EXPECT_EQ_INT(rsk_loop_resume(), 0);
+    }
+    enough = true;
+    pthread_join(other, NULL);
+    on_thread(nothing, NULL);
+}
+
 static int hook_ran;
 
 static void hook(void)
