@@ -51,6 +51,7 @@ FB_SRC := \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heir.c \
 	ipoib_fallback/heir_child.c \
+	ipoib_fallback/hold.c \
 	ipoib_fallback/settings.c \
 	ipoib_fallback/io.c \
 	ipoib_fallback/iov.c \
@@ -90,8 +91,10 @@ PRELOAD_SRC := \
 	preload/pl_exec.c \
 	preload/pl_heir.c \
 	preload/pl_fd.c \
+	preload/pl_hold.c \
 	preload/pl_init.c \
 	preload/pl_iov.c \
+	preload/pl_passive.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
 	preload/pl_process.c \
@@ -200,7 +203,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c,$(FB_SRC)) \
 	$(CONFIG_SRC) \
 
 stream_test_SRC := \

@@ -180,6 +180,16 @@ static bool parse_progress(const char *text, struct cfg *c)
     return true;
 }
 
+static bool parse_seccomp(const char *text, struct cfg *c)
+{
+    int i = one_of(text, (const char *const[]){"tcp", "rail", NULL});
+
+    if (i < 0)
+        return false;
+    c->seccomp_rail = i == 1;
+    return true;
+}
+
 /* A relative file belongs to where the program started: it may change directory later. */
 static bool parse_log(const char *text, struct cfg *c)
 {
@@ -224,6 +234,7 @@ static const struct setting {
     {"RAILSOCK_MEMORY", parse_memory, "bytes of rings, or with k or m", "512m"},
     {"RAILSOCK_IDLE", parse_idle, "seconds, 0 to 86400, 0 = never", "60"},
     {"RAILSOCK_STALL", parse_stall, "milliseconds, 0 to 60000, 0 = never", "50"},
+    {"RAILSOCK_SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
     {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
     {"RAILSOCK_LOG", parse_log,

@@ -31,7 +31,8 @@ struct cfg {
     uint64_t
         stall_ns; /* RAILSOCK_STALL=MILLISECONDS (0..60000), default 50: a ring that is full for
                                 so long is left; 0 = never */
-    bool uring;   /* RAILSOCK_PROGRESS=auto|epoll */
+    bool seccomp_rail;    /* RAILSOCK_SECCOMP=tcp|rail, default tcp: after a filter was installed */
+    bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
     uint64_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
     int log_level;        /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
     char log_file[200];   /* empty: stderr */

@@ -86,6 +86,23 @@ void fb_after_fork_child(void);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
 
+/* ---- calls that rails, or our thread, would be in the way of: hold.c ---- */
+
+enum fb_hold_what {
+    FB_HOLD_CREDENTIALS, /* rails and sockets that are bound to the credentials of who opened them end */
+    FB_HOLD_THREAD       /* all rails end, and so does the progress thread */
+};
+
+/* Before the call: no rail begins until fb_release with the same argument, and what is named above is
+ * over when this returns. Several threads may hold. Blocks for as long as leaving takes, as fb_leave_all. */
+void fb_hold(int reason, enum fb_hold_what);
+void fb_release(enum fb_hold_what);
+/* From now on every stream is and stays plain; inside a hold that is never released. */
+void fb_plain_for_good(int reason);
+/* After that: the kernel alone has the stream, and nothing of ours is left in it: it may be forgotten. False:
+ * its peer has not taken it back, and its close shall reset the connection. */
+bool fb_retire(struct fb_stream *, int fd);
+
 /* ---- fork: heir.c ---- */
 
 struct fb_heritage; /* what a child has of its parent; lives as long as the process */

@@ -5,6 +5,7 @@
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -175,7 +176,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
     if (!c->rail && c->tx.state == TX_T && c->rx.state == RX_t && c->rx.end == 1 &&
-        !conn_flag(c, CF_PINNED | CF_CLOSED) && !c->tx.fin && heir_take(c)) {
+        !conn_flag(c, CF_PINNED | CF_CLOSED) && !hold_on() && !c->tx.fin && heir_take(c)) {
         fb_get(&c->s); /* the rail's, until release */
         conn_settings(c);
         conn_set(c, CF_LINKED);

@@ -6,12 +6,14 @@
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 
 #include "config/env.h"
 #include "config/log.h"
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define RETRY_FIRST 5000000ull
@@ -147,6 +149,9 @@ static bool passing(int reason)
     case RSN_PEER_REFUSED:
     case RSN_LIMIT_FD:
     case RSN_STALLED:
+    case RSN_CREDENTIALS:
+    case RSN_NAMESPACE:
+    case RSN_NETNS:
     case RSN_SHARED:    /* the child may end */
     case RSN_INHERITED: /* the parent may close its copy */
         return true;
@@ -173,7 +178,7 @@ void rdv_again(struct fb_conn *c, int reason)
         pause *= 3;
     c->rdv_tries++;
     if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
-        reason == RSN_STALLED) {
+        reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE) {
         if (c->up_at && fb_io.now() - c->up_at > STEADY)
             c->holds = 0;
         c->up_at = 0;
@@ -286,6 +291,10 @@ static void attempt(struct fb_conn *c)
 {
     if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->tx.fin)
         return;
+    if (hold_on()) {
+        rdv_again(c, RSN_NOT_YET);
+        return;
+    }
     if (heir_elsewhere(c)) {
         rdv_again(c, c->heritage ? RSN_INHERITED : RSN_SHARED);
         return;
@@ -318,8 +327,8 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (c->tx.fin)
         reason = RSN_ENDING;
-    else if (!conn_flag(c, CF_ASKED) || heir_elsewhere(c) || c->rail || c->rdv != RDV_NONE ||
-             c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
+    else if (!conn_flag(c, CF_ASKED) || hold_on() || heir_elsewhere(c) || c->rail ||
+             c->rdv != RDV_NONE || c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
     else if (!budget_take(c))
         reason = RSN_BUDGET;
@@ -383,7 +392,9 @@ static void begin_job(void *arg)
 
     heir_serve();
     harass();
-    if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
+    if (hold_on()) {
+        conn_afresh(c); /* its traffic asks again */
+    } else if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
         if (!conn_addresses(c)) {
             conn_reason(c, RSN_NOT_ESTABLISHED);
         } else if (c->tuple.src_port == c->tuple.dst_port &&
@@ -405,6 +416,10 @@ void rdv_ask(struct fb_conn *c)
 {
     int r = rsk_loop_start(cfg.uring);
 
+    if (r == -EAGAIN) {
+        conn_afresh(c);
+        return;
+    }
     if (r < 0) {
         log_warn("the progress thread cannot be started: error %d", -r);
         conn_reason(c, RSN_NO_MEMORY);

@@ -4,6 +4,7 @@
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
 
@@ -80,6 +81,7 @@ void fb_after_fork_child(void)
     heir_forget();
     heir_child_forget();
     budget_forget();
+    hold_forget();
     harass_forget();
     fb_registry_forget();
     sleepers_forget();

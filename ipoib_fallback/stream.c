@@ -8,6 +8,7 @@
 #include "config/env.h"
 #include "config/log.h"
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
 
 #include <errno.h>
@@ -143,6 +144,10 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     if (fd <= 2) {
         c->flags = CF_PINNED | CF_ASKED;
         pub->reason = RSN_STDIO_FD;
+    }
+    if (hold_for_good()) {
+        c->flags = CF_PINNED | CF_ASKED;
+        pub->reason = (uint16_t)hold_for_good();
     }
     if (nonblock >= 0)
         c->s.nonblock = (uint8_t)nonblock;

@@ -8,13 +8,15 @@
 #include "ipoib_fallback/stream.h"
 
 #include "config/env.h"
+#include "rsock/loop.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 
-#define PIECES 16
+#define PIECES   16
+#define ALONE_NS 10000000u /* without a progress thread */
 
 enum where { ON_WORD, ON_ANCHOR, ON_NOTHING };
 
@@ -152,22 +154,32 @@ static void lower(struct raised *r)
 }
 
 /* Sleeps. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
-static int sleep_on_word(struct wait *w)
+static int sleep_on_word(struct fb_conn *c, struct wait *w)
 {
     struct timespec ts, *limit = NULL;
+    bool alone = !rsk_loop_running();
     int r;
 
-    if (w->deadline) {
-        uint64_t now = sys_now(), left;
+    if (w->deadline || alone) {
+        uint64_t now = sys_now(), left = ALONE_NS;
 
-        if (now >= w->deadline)
+        if (w->deadline && now >= w->deadline)
             return -EAGAIN;
-        left = w->deadline - now;
+        if (w->deadline && (!alone || w->deadline - now < left))
+            left = w->deadline - now;
         ts.tv_sec = (time_t)(left / 1000000000u);
         ts.tv_nsec = (long)(left % 1000000000u);
         limit = &ts;
     }
     r = futex_sleep(w->word, w->val, limit);
+    if (alone) {
+        /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
+        atomic_store(&c->anchor_news, 1);
+        conn_todo_rx(c, TODO_ANCHOR);
+        conn_todo_tx(c, TODO_PUSH);
+        conn_serve(c);
+        return r == -EINTR ? r : 0;
+    }
     if (r == -ETIMEDOUT)
         return -EAGAIN;
     return r == -EINTR ? r : 0;
@@ -253,7 +265,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->rx_todo) &&
             !(w->frames && atomic_load(&c->anchor_news)) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
-            r = sleep_on_word(w);
+            r = sleep_on_word(c, w);
         slept(w, &c->spin_rx);
     }
     return r;
@@ -343,7 +355,7 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
         up.count = &c->tx_waiters;
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
-            r = sleep_on_word(w);
+            r = sleep_on_word(c, w);
         slept(w, &c->spin_tx);
     }
     return r;

@@ -59,7 +59,7 @@ static inline ssize_t pl_ret(ssize_t n)
     return -1;
 }
 
-/* False in a vfork child, which runs in its parent's memory and must not touch any of this. One
+/* False when nothing is ours any more (pl_passive), and in a vfork child, which runs in its parent's memory and must not touch any of this. One
  * system call: only for rare calls (close, dup2, exec, exit). */
 bool pl_is_owner(void);
 

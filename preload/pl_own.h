@@ -98,6 +98,24 @@ void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */
 void pl_before_exec(void);
 
+/* ---- pl_hold.c, pl_passive.c ---- */
+
+struct pl_hold {
+    enum fb_hold_what what;
+    int saved; /* errno of before */
+    bool on;
+};
+
+/* Around libc's call: what is in its way is over, and nothing new begins. errno is as before, and as
+ * the call has left it. */
+void pl_hold_begin(struct pl_hold *, int reason, enum fb_hold_what);
+void pl_hold_end(struct pl_hold *);
+/* Before a filter is installed; ended by pl_hold_end. */
+void pl_filter_begin(struct pl_hold *, bool strict, const void *filter);
+/* Inside a hold that is not ended: nothing is tracked any more, every wrapper is libc's function. */
+void pl_plain_for_good(int reason);
+extern _Atomic bool pl_passive;
+
 /* ---- pl_init.c ---- */
 
 /* True when connections can be tracked: settings read. Does that at the first

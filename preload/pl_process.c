@@ -48,8 +48,11 @@ static _Thread_local struct fb_fork *forking;
 void pl_child(void)
 {
     struct fb_heritage *heritage = NULL;
-    int pid = sys_getpid();
+    int pid;
 
+    if (atomic_load_explicit(&pl_passive, memory_order_relaxed))
+        return;
+    pid = sys_getpid();
     if (atomic_exchange(&owner, pid) == pid && atomic_load(pl_alive))
         return;
     atomic_store(pl_alive, 1);
@@ -66,9 +69,11 @@ void pl_child(void)
 
 bool pl_is_owner(void)
 {
-    int pid = sys_getpid();
-    int none = 0;
+    int pid, none = 0;
 
+    if (atomic_load_explicit(&pl_passive, memory_order_relaxed))
+        return false;
+    pid = sys_getpid();
     if (!atomic_load_explicit(pl_alive, memory_order_relaxed))
         pl_child();
     /* Before the constructor. */

@@ -15,12 +15,14 @@
 #include <errno.h>
 #include <netinet/in.h>
 
+/* False also when nothing is tracked any more. */
 bool pl_is_tcp(int fd)
 {
     int protocol = 0;
     socklen_t len = sizeof(protocol);
 
-    return sys_getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+    return !atomic_load_explicit(&pl_passive, memory_order_relaxed) &&
+           sys_getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
            protocol == IPPROTO_TCP;
 }
 

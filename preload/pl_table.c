@@ -191,7 +191,7 @@ static void lost(struct pl_file *f)
 
 struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
 {
-    slot *at = slot_of(fd, true);
+    slot *at = atomic_load_explicit(&pl_passive, memory_order_relaxed) ? NULL : slot_of(fd, true);
     struct pl_file *f, *old;
 
     if (!at || !(f = file_new()))

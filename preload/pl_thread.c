@@ -46,7 +46,7 @@ __attribute__((constructor)) static void at_load(void)
 PL_EXPORT void pthread_exit(void *value)
 {
     pl_ready();
-    if (sys_gettid() == sys_getpid()) {
+    if (!atomic_load_explicit(&pl_passive, memory_order_relaxed) && sys_gettid() == sys_getpid()) {
         atomic_store(&main_ended, true);
         if (rsk_loop_running())
             rsk_loop_post(look, NULL);

@@ -7,6 +7,7 @@
 #define PL_REAL_H
 
 #include <aio.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>

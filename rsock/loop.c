@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -40,6 +41,8 @@ static int paused;
 static atomic_bool resting;
 static bool with_uring;
 static _Atomic int tid;
+static sem_t begun; /* the thread has tried to open its backend, with this result: */
+static int opened;
 static _Thread_local bool is_self;
 
 static int wake_fd = -1;
@@ -202,6 +205,24 @@ static void first_watches(void)
     pthread_mutex_unlock(&fds_lock);
 }
 
+/*
+ * On the thread itself: the kernel interrupts whoever has made a ring once more when it is closed, and an
+ * application's thread would get EINTR from its epoll_wait for no reason.
+ */
+static int open_backend(void)
+{
+    int err;
+
+    if (loop_backend == &loop_uring) {
+        err = loop_backend->open();
+        if (!err)
+            return 0;
+        log_info("io_uring is not to be had (error %d): the progress thread uses epoll", -err);
+    }
+    loop_backend = &loop_epoll;
+    return loop_backend->open();
+}
+
 static void *run(void *again)
 {
     struct rsk_shard *shard = rsk_shard_common();
@@ -209,6 +230,10 @@ static void *run(void *again)
     is_self = true;
     atomic_store(&tid, sys_gettid());
     SYS6(SYS_prctl, PR_SET_NAME, "railsock", 0, 0, 0, 0);
+    opened = open_backend();
+    sem_post(&begun);
+    if (opened)
+        return NULL;
     if (again)
         loop_watch_again();
     else
@@ -226,6 +251,7 @@ static void *run(void *again)
     }
 }
 
+/* With a backend, when this returns 0. */
 static int spawn(bool again)
 {
     void *arg = again ? &resting : NULL;
@@ -235,6 +261,9 @@ static int spawn(bool again)
 
     if (err)
         return -err;
+    /* Not there: dlopen would wait for a starter that is inside dlopen. */
+    loop_backend = with_uring && loop_uring_load() == 0 ? &loop_uring : &loop_epoll;
+    sem_init(&begun, 0, 0);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attr, STACK);
@@ -244,22 +273,13 @@ static int spawn(bool again)
         err = pthread_create(&thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-    return -err;
-}
-
-static int open_backend(bool use_uring)
-{
-    int err;
-
-    if (use_uring) {
-        loop_backend = &loop_uring;
-        err = loop_backend->open();
-        if (!err)
-            return 0;
-        log_info("io_uring is not to be had (error %d): the progress thread uses epoll", -err);
-    }
-    loop_backend = &loop_epoll;
-    return loop_backend->open();
+    if (err)
+        return -err;
+    while (sem_wait(&begun))
+        ;
+    if (opened)
+        pthread_join(thread, NULL);
+    return opened;
 }
 
 static void close_fds(void)
@@ -272,16 +292,12 @@ static void close_fds(void)
 /* What waited since the pause goes on. */
 static int start_again(void)
 {
-    int err = open_backend(with_uring);
+    int err;
 
-    if (err)
-        return err;
     atomic_store(&resting, false);
     err = spawn(true);
-    if (err) {
+    if (err)
         atomic_store(&resting, true);
-        loop_backend->close();
-    }
     return err;
 }
 
@@ -305,15 +321,9 @@ static int start_locked(bool use_uring)
     }
     wake_fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     loop_anchor_ep = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
-    err = wake_fd < 0 ? wake_fd : loop_anchor_ep < 0 ? loop_anchor_ep : open_backend(use_uring);
-    if (err) {
-        close_fds();
-        return err;
-    }
     atomic_store(&stopping, false);
-    err = spawn(false);
+    err = wake_fd < 0 ? wake_fd : loop_anchor_ep < 0 ? loop_anchor_ep : spawn(false);
     if (err) {
-        loop_backend->close();
         close_fds();
         return err;
     }
@@ -385,10 +395,22 @@ int rsk_loop_resume(void)
     int err = 0;
 
     pthread_mutex_lock(&life);
-    if (--paused == 0 && atomic_load(&resting))
+    if (paused && --paused == 0 && atomic_load(&resting))
         err = start_again();
     pthread_mutex_unlock(&life);
     return err;
+}
+
+static _Atomic bool no_libraries;
+
+void rsk_loop_no_libraries(void)
+{
+    atomic_store(&no_libraries, true);
+}
+
+bool rsk_loop_may_load(void)
+{
+    return !atomic_load(&no_libraries);
 }
 
 void rsk_loop_stop(void)

@@ -52,6 +52,9 @@ void rsk_loop_stop(void);
  * cannot be a thread; the next rsk_loop_start tries again. */
 void rsk_loop_pause(void);
 int rsk_loop_resume(void);
+/* No library is opened any more: another root directory may have something else under its name. */
+void rsk_loop_no_libraries(void);
+bool rsk_loop_may_load(void);
 /* In a forked child: forgets the thread and closes every descriptor of the loop's and of
  * every wire's that came over. Async-signal-safe as far as fork in a threaded program needs. */
 void rsk_loop_after_fork_child(void);

@@ -1,6 +1,6 @@
 /*
  * loop_backend.h - what loop.c asks of io_uring or epoll. One backend is open at a
- * time; all but open and close run on the progress thread.
+ * time; all but close run on the progress thread, and close after it.
  */
 #ifndef RSK_LOOP_BACKEND_H
 #define RSK_LOOP_BACKEND_H
@@ -26,8 +26,7 @@ struct rsk_watch {
 
 struct loop_backend {
     const char *name;
-    /* Takes what it needs from the kernel. 0 or -errno. On the starting thread, because
-     * dlopen on the progress thread would wait for a starter that is inside dlopen itself. */
+    /* Takes what it needs from the kernel. 0 or -errno. */
     int (*open)(void);
     int (*add)(struct rsk_watch *);
     void (*del)(struct rsk_watch *);
@@ -37,6 +36,8 @@ struct loop_backend {
 };
 
 extern const struct loop_backend loop_epoll, loop_uring;
+/* Finds liburing. 0 or -errno. On the starting thread. */
+int loop_uring_load(void);
 
 /* loop_watch.c, loop.c: the open backend, and the epoll instance with the anchors. */
 extern const struct loop_backend *loop_backend;

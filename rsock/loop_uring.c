@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "config/log.h"
+#include "rsock/loop.h"
 #include "rsock/loop_backend.h"
 #include "rsock/own.h"
 #include "rsock/sys.h"
@@ -30,7 +31,7 @@ static struct {
 
 static struct io_uring ring;
 
-static int lu_load(void)
+int loop_uring_load(void)
 {
     const struct {
         const char *name;
@@ -43,6 +44,8 @@ static int lu_load(void)
 
     if (lu.lib)
         return 0;
+    if (!rsk_loop_may_load())
+        return -ENOENT;
     lu.lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!lu.lib)
         return -ENOENT;
@@ -62,10 +65,8 @@ static int lu_load(void)
 static int uring_open(void)
 {
     struct io_uring_params p = {0};
-    int err = lu_load(), fd;
+    int err, fd;
 
-    if (err)
-        return err;
     err = lu.queue_init(ENTRIES, &ring, &p);
     if (err < 0)
         return err;

@@ -266,6 +266,19 @@ int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
     return err;
 }
 
+void shm_shut(int reason)
+{
+    struct listener *l;
+
+    (void)reason;
+    while ((l = listeners)) {
+        listeners = l->next;
+        rsk_unwatch(l->watch);
+        rsk_own_close(l->fd);
+        free(l);
+    }
+}
+
 void shm_accept_after_fork_child(void)
 {
     listeners = NULL;

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "config/log.h"
 #include "config/reason.h"
@@ -49,6 +50,18 @@ int vb_cm_open(void)
     }
     channel = NULL; /* leaked: rdma_destroy_event_channel would close a number of somebody's */
     return RSN_LIMIT_FD;
+}
+
+void vb_cm_shut(void)
+{
+    if (!channel)
+        return;
+    rsk_unwatch(channel_watch);
+    /* It closes the number, which must not be closed twice: another one under its name. */
+    rsk_own_close(channel->fd);
+    channel->fd = sys_eventfd(0, EFD_CLOEXEC);
+    vdl.destroy_event_channel(channel);
+    vb_cm_forget();
 }
 
 void vb_cm_forget(void)

@@ -262,6 +262,18 @@ void vb_dev_resync(void)
     vdl.free_devices(list);
 }
 
+void vb_dev_shut(void)
+{
+    while (devs) {
+        struct vb_dev *dev = devs;
+
+        vb_dev_gone(dev);
+        if (devs == dev) /* somebody still counts on it: it is of no use to him */
+            devs = dev->next;
+    }
+    stale = false;
+}
+
 /* ---- fork */
 
 static bool forked;

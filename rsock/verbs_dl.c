@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "config/log.h"
+#include "rsock/loop.h"
 
 struct vb_dl vdl;
 
@@ -28,14 +29,16 @@ static const struct {
 #undef cma
 };
 
+static int result = 1; /* of the last try; 1: none yet */
+static void *lib[2];
+
 int vb_dl_open(void)
 {
-    static int result = 1;
-    void *lib[2];
-
     if (result <= 0)
         return result;
     result = -ENOENT;
+    if (!rsk_loop_may_load())
+        return result;
     lib[0] = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     lib[1] = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib[0] || !lib[1]) {
@@ -55,4 +58,18 @@ int vb_dl_open(void)
      * would detach them from the adapter. Fails harmlessly when the program used verbs first. */
     vdl.fork_init();
     return result = 0;
+}
+
+void vb_dl_shut(void)
+{
+    if (result)
+        return;
+    dlclose(lib[1]);
+    dlclose(lib[0]);
+    result = 1;
+    /* It keeps contexts that were opened under other credentials for as long as it is loaded. */
+    if (dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
+        log_info("verbs: librdmacm.so.1 is used by somebody else, and cannot be opened afresh");
+        result = -ENOENT;
+    }
 }

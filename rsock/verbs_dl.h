@@ -69,5 +69,8 @@ extern struct vb_dl vdl;
 /* Opens both libraries. 0, or -ENOENT when one or a symbol is missing; tried once. Progress
  * thread, or before it runs. */
 int vb_dl_open(void);
+/* Gives them back, with every context that librdmacm holds; nothing of theirs is in use any more. If
+ * somebody else has librdmacm loaded there is no verbs afterwards. Progress thread. */
+void vb_dl_shut(void);
 
 #endif

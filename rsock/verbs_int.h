@@ -345,6 +345,8 @@ void vb_dev_end_id(struct vb_dev *, struct rdma_cm_id *);
 struct vb_dev *vb_dev_find(const struct ibv_context *);
 /* After a removal librdmacm keeps a dead context until it looks at the list of devices again. */
 void vb_dev_resync(void);
+/* Ends everything on all devices and closes them. */
+void vb_dev_shut(void);
 /* A device was open when this process was forked off: librdmacm is of no use any more. */
 bool vb_dev_forked(void);
 
@@ -371,6 +373,8 @@ int vb_cm_open(void);
 /* A new id on the channel; NULL with errno. */
 struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *);
 void vb_cm_forget(void);
+/* Closes the event channel, which no id is left on. */
+void vb_cm_shut(void);
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
 
 /* ---- verbs_listen.c */
@@ -380,6 +384,7 @@ struct vb_listener;
 /* private_data is a copy; id is ours from now on. */
 void vb_request(struct vb_listener *, struct rdma_cm_id *id, const void *private_data, size_t len);
 void vb_listen_forget(void);
+void vb_listen_shut(void);
 
 /* ---- verbs_wire.c */
 

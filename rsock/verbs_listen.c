@@ -106,6 +106,18 @@ void vb_listen_forget(void)
     listeners = NULL;
 }
 
+void vb_listen_shut(void)
+{
+    struct vb_listener *l;
+
+    while ((l = listeners)) {
+        listeners = l->next;
+        vdl.destroy_id(l->id);
+        rsk_own_close(l->name);
+        free(l);
+    }
+}
+
 static int bind_id(struct vb_listener *l, uint16_t port)
 {
     struct sockaddr_storage any;

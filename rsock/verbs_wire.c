@@ -46,6 +46,26 @@ static int usable(void)
     return vb_dl_open() < 0 ? RSN_NO_VERBS : 0;
 }
 
+static void shut(int reason)
+{
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r)
+            continue;
+        if (r->state != VB_UP) {
+            vb_setup_failed(r, reason);
+        } else {
+            vb_rail_fail(r, reason);
+            vb_rail_close(r);
+        }
+    }
+    vb_dev_shut();
+    vb_listen_shut();
+    vb_cm_shut();
+    vb_dl_shut();
+}
+
 static void destroy(struct rsk_rail *rail)
 {
     vb_rail_free(vb_of(rail));
@@ -131,10 +151,12 @@ static void kill_rail(struct rsk_rail *rail, int reason)
 const struct rsk_wire rsk_verbs_wire = {
     .name = "verbs",
     .slow_to_wake = true,
+    .bound_to_credentials = true,
     .path = 2,
     .usable = usable,
     .listen = vb_listen,
     .connect = vb_connect,
+    .shut = shut,
     .destroy = destroy,
     .tx_start = vb_tx_start,
     .tx_space = vb_tx_space,

@@ -108,6 +108,8 @@ struct rsk_wire {
     /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex: it pays to
      * measure that, and to spin for as long. */
     bool slow_to_wake;
+    /* Its objects do not work under other credentials than those that opened them. */
+    bool bound_to_credentials;
 
     /* ---- set-up: progress thread only; never blocks longer than a local system call ---- */
 
@@ -120,6 +122,9 @@ struct rsk_wire {
      * even begin (done is then not called). The deadline is this call's own: 3 s. */
     int (*connect)(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                    void (*done)(void *owner, struct rsk_rail *rail, int reason));
+    /* Closes what listen() and connect() have opened: they open it anew, under the credentials and in the
+     * namespaces of then. What is under way may end with this reason; rails are dead. */
+    void (*shut)(int reason);
     /* Ends the rail and frees it. No thread is inside another call on it, or will be: the
      * caller has refs == 0 and has taken both locks since nobody can find the rail any more. */
     void (*destroy)(struct rsk_rail *);

@@ -78,6 +78,20 @@ void fb_pub_forget(void)
 {
 }
 
+bool hold_on(void)
+{
+    return false;
+}
+
+int hold_for_good(void)
+{
+    return 0;
+}
+
+void hold_forget(void)
+{
+}
+
 struct rsk_shard *rsk_shard_get(struct rsk_shard *s)
 {
     return s;
@@ -97,6 +111,11 @@ int rsk_loop_start(bool use_uring)
 {
     (void)use_uring;
     return 0;
+}
+
+bool rsk_loop_running(void)
+{
+    return true;
 }
 
 bool rsk_loop_is_self(void)

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = {
-    "RAILSOCK_MODE", "RAILSOCK_WIRE",     "RAILSOCK_BOARD", "RAILSOCK_SPIN",
-    "RAILSOCK_RING", "RAILSOCK_PROGRESS", "RAILSOCK_LOG",   NULL};
+static const char *const names[] = {"RAILSOCK_MODE",    "RAILSOCK_WIRE", "RAILSOCK_BOARD",
+                                    "RAILSOCK_SPIN",    "RAILSOCK_RING", "RAILSOCK_PROGRESS",
+                                    "RAILSOCK_SECCOMP", "RAILSOCK_LOG",  NULL};
 
 static void clear(void)
 {
@@ -123,6 +123,9 @@ TEST_CASE(env, each_value)
     EXPECT_EQ_U64(cfg.idle_ns, 5000000000u);
     load("RAILSOCK_STALL", "7");
     EXPECT_EQ_U64(cfg.stall_ns, 7000000u);
+    EXPECT(!cfg.seccomp_rail);
+    load("RAILSOCK_SECCOMP", "rail");
+    EXPECT(cfg.seccomp_rail);
     load("RAILSOCK_PROGRESS", "epoll");
     EXPECT(!cfg.uring);
     EXPECT_STREQ(said, "");
@@ -176,8 +179,9 @@ TEST_CASE(env, broken_values)
         {"RAILSOCK_SPIN", "20us"},      {"RAILSOCK_SPIN", " 20"},
         {"RAILSOCK_RING", "65m"},       {"RAILSOCK_RING", "18014398509481984k"},
         {"RAILSOCK_RING", "k"},         {"RAILSOCK_RING", "4kk"},
-        {"RAILSOCK_PROGRESS", "uring"}, {"RAILSOCK_LOG", "verbose"},
-        {"RAILSOCK_LOG", "debug:"},     {"RAILSOCK_LOG", ":/tmp/x"},
+        {"RAILSOCK_PROGRESS", "uring"}, {"RAILSOCK_SECCOMP", "allow"},
+        {"RAILSOCK_LOG", "verbose"},    {"RAILSOCK_LOG", "debug:"},
+        {"RAILSOCK_LOG", ":/tmp/x"},
     };
     struct cfg before;
 

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -425,6 +426,21 @@ BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
         close(pipe_fds[0]);
         close(pipe_fds[1]);
     }
+}
+
+/* The kernel interrupts whoever made a ring that is closed: that must not be a thread of the program. */
+BOTH_BACKENDS(a_pause_interrupts_nobody)
+{
+    int ep = epoll_create1(0);
+
+    for (int i = 0; i < 60; i++) {
+        struct epoll_event ev;
+
+        rsk_loop_pause();
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 3), 0);
+        ASSERT_EQ_INT(rsk_loop_resume(), 0);
+    }
+    close(ep);
 }
 
 static _Atomic bool enough;

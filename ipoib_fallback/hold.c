@@ -1,0 +1,187 @@
+/*
+ * hold.c - calls of the application that a second thread, or objects opened under other
+ * credentials, would make fail or mean something else: unshare, setns, seccomp, set*id.
+ *
+ *   fb_hold      no rail begins from here on; those that there are leave, are given back, and what the
+ *                wires have opened is closed; then the progress thread ends
+ *   the call
+ *   fb_release   the thread comes back, as the caller's child; connections ask anew
+ *
+ * The gate goes up before anything is looked at, and every rail begins on the progress thread: what had
+ * passed the gate before is found by the job that ends rails, because jobs run one after the other.
+ * Several threads may hold at once. Who finds that another one has ended the thread has nothing left
+ * to wait for: its gate was up while that one looked. Application threads.
+ */
+#include "ipoib_fallback/hold.h"
+
+#include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/stream.h"
+
+#include "config/log.h"
+#include "rsock/loop.h"
+
+#define STEP_NS 100000u
+
+static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
+static _Atomic int why;                   /* of the newest hold */
+static _Atomic uint32_t asked, done;      /* counts of jobs */
+static _Atomic int for_good;              /* a reason: nothing boards any more */
+
+bool hold_on(void)
+{
+    return atomic_load(&holds) || atomic_load(&for_good);
+}
+
+int hold_for_good(void)
+{
+    return atomic_load(&for_good);
+}
+
+void hold_forget(void)
+{
+    atomic_store(&holds, 0);
+    atomic_store(&all_holds, 0);
+}
+
+static bool concerned(const struct rsk_rail *rail)
+{
+    return rail && (atomic_load(&all_holds) || rail->wire->bound_to_credentials);
+}
+
+/* ---- on the progress thread */
+
+static _Atomic uint32_t found_rails;
+
+static void mark(struct fb_conn *c, void *count)
+{
+    if (!concerned(c->rail))
+        return;
+    c->end_reason = atomic_load(&why);
+    ++*(uint32_t *)count;
+}
+
+/* What the rails end for, and how many there are. */
+static void mark_job(void *seq)
+{
+    uint32_t n = 0;
+
+    conn_each(mark, &n);
+    atomic_store(&found_rails, n);
+    atomic_store(&done, (uint32_t)(uintptr_t)seq);
+}
+
+/* A rail that has not been left by now, or was only about to be used. It may stay for its memory, as
+ * long as its reader has not come to the end. */
+static void end_one(struct fb_conn *c, void *unused)
+{
+    (void)unused;
+    if (concerned(c->rail))
+        link_end(c, atomic_load(&why));
+}
+
+static void end_job(void *seq)
+{
+    conn_each(end_one, NULL);
+    if (rsk_shm_wire.shut)
+        rsk_shm_wire.shut(atomic_load(&why));
+    if (rsk_verbs_wire.shut)
+        rsk_verbs_wire.shut(atomic_load(&why));
+    atomic_store(&done, (uint32_t)(uintptr_t)seq);
+}
+
+/* Who accepts makes himself reachable anew, with what the call has changed, when his streams have shown
+ * again that they are worth it. */
+static void again(struct fb_conn *c, void *unused)
+{
+    (void)unused;
+    if (c->s.role == FB_ACCEPTED && c->rdv == RDV_NONE && !c->rail &&
+        !conn_flag(c, CF_PINNED | CF_CLOSED))
+        conn_afresh(c);
+}
+
+static void again_job(void *unused)
+{
+    (void)unused;
+    conn_each(again, NULL);
+}
+
+/* ---- on the application's */
+
+/* Posts and waits; false if there is no progress thread (any more). */
+static bool run_there(void (*fn)(void *))
+{
+    uint32_t seq = atomic_fetch_add(&asked, 1) + 1;
+
+    if (!rsk_loop_running() || rsk_loop_post(fn, (void *)(uintptr_t)seq) < 0)
+        return false;
+    while (rsk_loop_running() && (int32_t)(atomic_load(&done) - seq) < 0)
+        fb_io.wait(-1, 0, STEP_NS);
+    return rsk_loop_running();
+}
+
+void fb_hold(int reason, enum fb_hold_what what)
+{
+    atomic_store(&why, reason);
+    atomic_fetch_add(&all_holds, what == FB_HOLD_THREAD);
+    atomic_fetch_add(&holds, 1);
+    if (run_there(mark_job)) {
+        if (atomic_load(&found_rails))
+            fb_leave_all(reason, false);
+        run_there(end_job);
+    }
+    if (what == FB_HOLD_THREAD)
+        rsk_loop_pause();
+}
+
+void fb_release(enum fb_hold_what what)
+{
+    int err = 0;
+
+    if (!atomic_load(&holds))
+        return; /* a handler forked inside the call, and this is the child */
+    if (what == FB_HOLD_THREAD) {
+        atomic_fetch_sub(&all_holds, 1);
+        err = rsk_loop_resume();
+    }
+    if (err)
+        log_warn("the progress thread cannot go on: error %d", -err);
+    if (atomic_fetch_sub(&holds, 1) == 1 && rsk_loop_running())
+        rsk_loop_post(again_job, NULL);
+}
+
+/* ---- for good */
+
+static void never_again(struct fb_conn *c, void *reason)
+{
+    if (conn_set(c, CF_PINNED))
+        conn_reason(c, *(int *)reason);
+    /* Who sleeps on a rail's behalf has to look after the socket by himself from now on. */
+    conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE);
+}
+
+void fb_plain_for_good(int reason)
+{
+    struct fb_pub_file *file = fb_pub_head();
+
+    atomic_store(&for_good, reason);
+    conn_each(never_again, &reason);
+    /* Nobody answers children any more. */
+    if (file)
+        atomic_store(&file->serving, 0);
+}
+
+bool fb_retire(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    bool settled;
+
+    fb_lock(&c->tx.lock);
+    fb_lock(&c->rx.lock);
+    settled = c->tx.state == TX_T && c->rx.state == RX_t && !atomic_load(&c->swallowed);
+    if (!settled)
+        fb_io.abort(fd);
+    rx_unlock(c);
+    tx_unlock(c);
+    return settled;
+}

@@ -1,0 +1,123 @@
+/*
+ * pl_hold.c - calls that change who the process is, or where. glibc's set*id functions change all
+ * threads, ours included; what verbs and the rendezvous have opened under the old identity is closed
+ * before. unshare and setns refuse a process of several threads, and capabilities and the root
+ * directory belong to a thread, so that ours must not keep what the caller gives up: it ends before.
+ * A call that fails is libc's own failure; connections then board again.
+ *
+ * Not here: what changes one thread's identity by a raw system call (setfsuid, and servers that
+ * switch users for each request). Rails go on, or fail and leave (verbs).
+ */
+#include "preload/pl_own.h"
+
+#include "config/reason.h"
+#include "rsock/loop.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <sched.h>
+
+void pl_hold_begin(struct pl_hold *h, int reason, enum fb_hold_what what)
+{
+    *h = (struct pl_hold){.what = what, .saved = errno, .on = pl_is_owner()};
+    if (h->on)
+        fb_hold(reason, what);
+    errno = h->saved;
+}
+
+void pl_hold_end(struct pl_hold *h)
+{
+    int err = errno;
+
+    if (h->on)
+        fb_release(h->what);
+    errno = err;
+}
+
+/* ---- credentials ---- */
+
+#define CREDENTIALS(name, params, args)                          \
+    PL_EXPORT int name params                                    \
+    {                                                            \
+        struct pl_hold h;                                        \
+        int r;                                                   \
+                                                                 \
+        pl_ready();                                              \
+        pl_hold_begin(&h, RSN_CREDENTIALS, FB_HOLD_CREDENTIALS); \
+        r = pl_real.name args;                                   \
+        pl_hold_end(&h);                                         \
+        return r;                                                \
+    }
+
+CREDENTIALS(setuid, (uid_t u), (u))
+CREDENTIALS(seteuid, (uid_t u), (u))
+CREDENTIALS(setreuid, (uid_t r_, uid_t e), (r_, e))
+CREDENTIALS(setresuid, (uid_t r_, uid_t e, uid_t s), (r_, e, s))
+CREDENTIALS(setgid, (gid_t g), (g))
+CREDENTIALS(setegid, (gid_t g), (g))
+CREDENTIALS(setregid, (gid_t r_, gid_t e), (r_, e))
+CREDENTIALS(setresgid, (gid_t r_, gid_t e, gid_t s), (r_, e, s))
+CREDENTIALS(setgroups, (size_t n, const gid_t *list), (n, list))
+CREDENTIALS(initgroups, (const char *user, gid_t g), (user, g))
+
+/* ---- what belongs to a thread ---- */
+
+PL_EXPORT int capset(cap_user_header_t head, const cap_user_data_t data)
+{
+    struct pl_hold h;
+    int r;
+
+    pl_ready();
+    pl_hold_begin(&h, RSN_CREDENTIALS, FB_HOLD_THREAD);
+    r = pl_real.capset(head, data);
+    pl_hold_end(&h);
+    return r;
+}
+
+PL_EXPORT int chroot(const char *path)
+{
+    struct pl_hold h;
+    int r;
+
+    pl_ready();
+    pl_hold_begin(&h, RSN_NAMESPACE, FB_HOLD_THREAD);
+    r = pl_real.chroot(path);
+    if (r == 0)
+        rsk_loop_no_libraries(); /* what is in the new root need not be what its name says */
+    pl_hold_end(&h);
+    return r;
+}
+
+PL_EXPORT int setns(int fd, int type)
+{
+    struct pl_hold h;
+    int r;
+
+    pl_ready();
+    pl_hold_begin(&h, RSN_NAMESPACE, FB_HOLD_THREAD);
+    r = pl_real.setns(fd, type);
+    pl_hold_end(&h);
+    return r;
+}
+
+/* Other threads of the application keep the old descriptor table: a number means two things. */
+static bool splits_table(int flags)
+{
+    return (flags & CLONE_FILES) && !pl_alone();
+}
+
+PL_EXPORT int unshare(int flags)
+{
+    struct pl_hold h;
+    int r;
+
+    pl_ready();
+    pl_hold_begin(&h, RSN_NAMESPACE, FB_HOLD_THREAD);
+    if (h.on && splits_table(flags)) {
+        pl_plain_for_good(RSN_SHARED);
+        h.on = false;
+    }
+    r = pl_real.unshare(flags);
+    pl_hold_end(&h);
+    return r;
+}
