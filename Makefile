@@ -80,6 +80,7 @@ FB_SRC := \
 
 # The table of intercepted symbols is preload/calls.def.
 PRELOAD_SRC := \
+	preload/pl_clone.c \
 	preload/pl_ctl.c \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
@@ -105,6 +106,7 @@ PRELOAD_SRC := \
 	preload/pl_sendfile.c \
 	preload/pl_sock.c \
 	preload/pl_stdio.c \
+	preload/pl_syscall.c \
 	preload/pl_table.c \
 	preload/pl_thread.c \
 	preload/pl_vfork.c \

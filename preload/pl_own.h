@@ -93,6 +93,14 @@ bool pl_is_tcp(int fd);
 void pl_process_init(void);
 /* In a forked child: the tables are its own from now on. Idempotent. */
 void pl_child(void);
+/* Around a call that copies the process; the end in the parent, or if there is no child. files: the child
+ * shares the descriptor table. In the child, pl_child. */
+void pl_fork_begin(struct fb_fork *, bool files);
+void pl_fork_end(struct fb_fork *);
+/* Instead of both, where the child does not come back to us: all is plain before. */
+void pl_leave_for_child(bool files);
+/* The process ends: everything that has been sent is the kernel's, within a limit. */
+void pl_ending(void);
 /* What a new program will hold (no FD_CLOEXEC) leaves and stays on TCP. */
 void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */
@@ -115,6 +123,12 @@ void pl_filter_begin(struct pl_hold *, bool strict, const void *filter);
 /* Inside a hold that is not ended: nothing is tracked any more, every wrapper is libc's function. */
 void pl_plain_for_good(int reason);
 extern _Atomic bool pl_passive;
+
+/* ---- pl_thread.c ---- */
+
+/* The caller is about to end by the system call exit, which ends a thread. Does not return if the process
+ * has no other one of the application's. */
+int pl_thread_ends(int status);
 
 /* ---- pl_init.c ---- */
 

@@ -16,6 +16,7 @@
 
 #include "config/reason.h"
 #include "rsock/loop.h"
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 #include <pthread.h>
@@ -92,18 +93,28 @@ static void leave_for_child(void)
     pl_epoll_cross_all();
 }
 
-/* Before a call that forks; streams stay where they are if the child can ask for them. */
-static void begin_fork(struct fb_fork *f)
+void pl_leave_for_child(bool files)
 {
-    if (fb_fork_begin(f))
-        forking = f;
-    else
-        leave_for_child();
+    leave_for_child();
+    /* The child's table is this one: what it finds in it is not a copy to be closed. */
+    if (files)
+        rsk_own_files_are_shared(true);
 }
 
-static void end_fork(struct fb_fork *f)
+/* Before a call that forks; streams stay where they are if the child can ask for them. */
+void pl_fork_begin(struct fb_fork *f, bool files)
+{
+    *f = (struct fb_fork){.theirs = -1};
+    if (!files && fb_fork_begin(f))
+        forking = f;
+    else
+        pl_leave_for_child(files);
+}
+
+void pl_fork_end(struct fb_fork *f)
 {
     forking = NULL;
+    rsk_own_files_are_shared(false);
     fb_fork_parent(f);
 }
 
@@ -114,12 +125,12 @@ static pid_t fork_with(pid_t (*real)(void))
 
     if (!pl_is_owner())
         return real();
-    begin_fork(&f);
+    pl_fork_begin(&f, false);
     pid = real();
     if (pid == 0)
         pl_child();
     else
-        end_fork(&f);
+        pl_fork_end(&f);
     return pid;
 }
 
@@ -155,10 +166,10 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
     pl_ready();
     ours = pl_is_owner();
     if (ours)
-        begin_fork(&f);
+        pl_fork_begin(&f, false);
     pid = pl_real.forkpty(amaster, name, tio, ws);
     if (pid != 0 && ours)
-        end_fork(&f);
+        pl_fork_end(&f);
     if (pid > 0)
         pl_drop_stale(*amaster);
     return pid;
@@ -256,7 +267,7 @@ PL_EXPORT FILE *popen(const char *command, const char *mode)
 
 /* ---- exit ---- */
 
-static void ending(void)
+void pl_ending(void)
 {
     if (pl_is_owner())
         fb_exit();
@@ -266,13 +277,13 @@ static void ending(void)
  * libraries may still write, so nothing is torn down. */
 __attribute__((destructor)) static void at_exit(void)
 {
-    ending();
+    pl_ending();
 }
 
 PL_EXPORT void _exit(int status)
 {
     pl_ready();
-    ending();
+    pl_ending();
     pl_real._exit(status);
     __builtin_unreachable();
 }
@@ -285,7 +296,7 @@ PL_EXPORT void _Exit(int status)
 PL_EXPORT void quick_exit(int status)
 {
     pl_ready();
-    ending();
+    pl_ending();
     pl_real.quick_exit(status);
     __builtin_unreachable();
 }

@@ -43,14 +43,31 @@ __attribute__((constructor)) static void at_load(void)
     rsk_at_fork_child(in_child);
 }
 
+static void main_ends(void)
+{
+    if (atomic_load_explicit(&pl_passive, memory_order_relaxed) || sys_gettid() != sys_getpid())
+        return;
+    atomic_store(&main_ended, true);
+    if (rsk_loop_running())
+        rsk_loop_post(look, NULL);
+}
+
+int pl_thread_ends(int status)
+{
+    if (!pl_is_owner())
+        return status;
+    if (pl_alone()) {
+        pl_ending();
+        SYS6(SYS_exit_group, status, 0, 0, 0, 0, 0);
+    }
+    main_ends();
+    return status;
+}
+
 PL_EXPORT void pthread_exit(void *value)
 {
     pl_ready();
-    if (!atomic_load_explicit(&pl_passive, memory_order_relaxed) && sys_gettid() == sys_getpid()) {
-        atomic_store(&main_ended, true);
-        if (rsk_loop_running())
-            rsk_loop_post(look, NULL);
-    }
+    main_ends();
     pl_real.pthread_exit(value);
     __builtin_unreachable();
 }

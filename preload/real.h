@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -43,6 +44,9 @@ struct pl_real {
 #include "preload/calls.def"
 #undef CALL
 };
+
+/* glibc has it, and no header of glibc's says so. */
+int capset(cap_user_header_t head, const cap_user_data_t data);
 
 extern struct pl_real pl_real;
 extern _Atomic bool pl_resolved;

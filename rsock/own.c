@@ -168,6 +168,13 @@ void rsk_own_unmap(struct rsk_own_map *m)
     m->addr = NULL;
 }
 
+static bool files_shared;
+
+void rsk_own_files_are_shared(bool shared)
+{
+    files_shared = shared;
+}
+
 void rsk_own_after_fork_child(void)
 {
     static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
@@ -192,9 +199,10 @@ void rsk_own_after_fork_child(void)
 
                 if (is_kept(fd))
                     note(fd);
-                else
+                else if (!files_shared)
                     sys_close(fd);
             }
         }
     }
+    files_shared = false;
 }

@@ -47,6 +47,20 @@ for source in tests/preload/*.c; do
     done
 done
 
+# left NAME REASON: with the library the program's streams were on rails, and left them for that.
+left() {
+    if RAILSOCK_MODE=rail RAILSOCK_LOG=info:$dir/$1.log PAIR_WARM=1 LD_PRELOAD=$lib \
+        timeout 60 "$dir/$1" >/dev/null 2>&1 </dev/null && grep -q "leaves the rail: $2" "$dir/$1.log"; then
+        echo "ok preload.$1.leaves"
+    else
+        echo "not ok preload.$1.leaves: no stream left its rail with reason $2"
+    fi
+}
+
+left namespaces namespace
+left seccomp seccomp
+left raw bypassed
+
 # same NAME COMMAND...: prints the same and ends with the same status, with nothing on stderr.
 same() {
     local name=$1 want got

@@ -92,9 +92,10 @@ static void strict(void)
 /* What a server needs, with other descriptors and a wait for them. */
 static void with_epoll(void)
 {
-    static const int calls[] = {SYS_read,  SYS_write, SYS_exit_group, SYS_close,
-                                SYS_futex, SYS_epoll_wait, SYS_epoll_pwait, SYS_accept4, SYS_accept,
-                                SYS_connect, SYS_socket, SYS_dup, -1};
+    static const int calls[] = {SYS_read,   SYS_write,      SYS_exit_group,  SYS_close,
+                                SYS_futex,  SYS_epoll_wait, SYS_epoll_pwait, SYS_accept4,
+                                SYS_accept, SYS_connect,    SYS_socket,      SYS_dup,
+                                -1};
     struct epoll_event ev = {.events = EPOLLIN}, got = {0};
     struct sockaddr_in at;
     int p[2], q[2], l = listener(&at), ep = epoll_create1(0), other;
@@ -107,7 +108,8 @@ static void with_epoll(void)
     must(epoll_wait(ep, &got, 1, 0) == 0, "quiet");
     must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && only(calls, false) == 0, "filter");
     must(write(p[0], "word", 4) == 4, "write");
-    must(epoll_wait(ep, &got, 1, 5000) == 1 && got.data.u64 == 77 && got.events == EPOLLIN, "event");
+    must(epoll_wait(ep, &got, 1, 5000) == 1 && got.data.u64 == 77 && got.events == EPOLLIN,
+         "event");
     must(read(p[1], buf, sizeof(buf)) == 4, "read");
     q[0] = socket(AF_INET, SOCK_STREAM, 0);
     must(connect(q[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
@@ -158,9 +160,10 @@ static void *sleeper(void *arg)
 
 static void with_thread(void)
 {
-    static const int calls[] = {SYS_read, SYS_write, SYS_exit_group, SYS_futex, SYS_recvfrom,
-                                SYS_madvise, SYS_exit, SYS_munmap, SYS_mprotect, SYS_rt_sigprocmask,
-                                SYS_rseq, SYS_set_robust_list, -1};
+    static const int calls[] = {
+        SYS_read, SYS_write,  SYS_exit_group, SYS_futex,          SYS_recvfrom, SYS_madvise,
+        SYS_exit, SYS_munmap, SYS_mprotect,   SYS_rt_sigprocmask, SYS_rseq,     SYS_set_robust_list,
+        -1};
     pthread_t t;
 
     tcp_pair(given);
