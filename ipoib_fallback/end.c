@@ -64,7 +64,7 @@ static void one_less(struct fb_conn *c, int fd)
 void fb_close(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);
-    bool reset = false;
+    bool reset = false, shared;
     int kept = -1;
 
     if (atomic_fetch_sub(&s->fds, 1) > 1) {
@@ -79,16 +79,15 @@ void fb_close(struct fb_stream *s, int fd)
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
     link_drop(c, fd);
+    shared = conn_shared(c);
     if (is_plain(c) && !c->rail) {
         c->fd = -1;
-    } else if (rx_unread(c, fd) || fb_io.aborts(fd)) {
+    } else if (!shared && (rx_unread(c, fd) || fb_io.aborts(fd))) {
         /* As TCP: unread bytes at close reset the connection, unsent ones are lost. */
         fb_io.abort(fd);
         reset = true;
         c->fd = -1;
     } else {
-        bool shared = conn_shared(c);
-
         kept = fb_io.keep(fd);
         if (kept >= 0)
             conn_set(c, CF_LINGER);
@@ -106,6 +105,10 @@ void fb_close(struct fb_stream *s, int fd)
         }
         if (c->tx.state != TX_T)
             tx_leave(c, RSN_ENDING, true);
+        /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
+         * peer must not owe us anything, nor have bytes on their way here. */
+        if (shared)
+            rx_freeze(c, RSN_ENDING);
         if (kept < 0) {
             /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
             reset = c->tx.state != TX_T;

@@ -148,13 +148,20 @@ PL_EXPORT pid_t _Fork(void)
     return fork_with(pl_real._Fork);
 }
 
-/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back to answer it. */
+/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back to answer it. Our
+ * thread ends before, so that it is not in the middle of opening something. */
 PL_EXPORT int daemon(int nochdir, int noclose)
 {
+    struct pl_hold h;
+    int r;
+
     pl_ready();
-    if (pl_is_owner())
+    pl_hold_begin(&h, RSN_FORKED, FB_HOLD_THREAD);
+    if (h.on)
         leave_for_child();
-    return pl_real.daemon(nochdir, noclose);
+    r = pl_real.daemon(nochdir, noclose);
+    pl_hold_end(&h);
+    return r;
 }
 
 PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const struct winsize *ws)

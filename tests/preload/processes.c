@@ -54,15 +54,22 @@ static void shared_by(pid_t (*make)(void), const char *how)
     close(p[1]);
 }
 
-/* A fork that no wrapper sees: the child has its own connections, and leaves its parent's alone. */
-static void unseen(void)
+static pid_t by_clone(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+/* The child has its own connections, and leaves its parent's alone. What the parent then closes ends, although
+ * it had two holders and neither end writes any more. */
+static void left_alone(pid_t (*make)(void), const char *how)
 {
     int p[2];
     pid_t pid;
 
-    puts("-- clone");
+    printf("-- %s, and the child leaves it alone\n", how);
+    fflush(stdout);
     tcp_pair(p);
-    pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    pid = make();
     if (pid == 0) {
         int own[2];
 
@@ -357,7 +364,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     shared_by(fork, "fork");
     shared_by(_Fork, "_Fork");
-    unseen();
+    left_alone(by_clone, "clone");
+    left_alone(fork, "fork");
     workers();
     per_connection();
     vforked(argv[0]);
