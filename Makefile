@@ -92,6 +92,7 @@ PRELOAD_SRC := \
 	preload/pl_exec.c \
 	preload/pl_heir.c \
 	preload/pl_fd.c \
+	preload/pl_foreign.c \
 	preload/pl_hold.c \
 	preload/pl_init.c \
 	preload/pl_iov.c \

@@ -103,6 +103,10 @@ void fb_plain_for_good(int reason);
  * its peer has not taken it back, and its close shall reset the connection. */
 bool fb_retire(struct fb_stream *, int fd);
 
+/* fn is asked on the progress thread, with the stream's numbers (-1: none), before a stream gets a rail: 0, or
+ * why it must not. Registered at load time. */
+void fb_on_foreign(int (*fn)(const int fds[4]));
+
 /* ---- fork: heir.c ---- */
 
 struct fb_heritage; /* what a child has of its parent; lives as long as the process */

@@ -287,6 +287,26 @@ static void ask_shm(struct fb_conn *c)
     }
 }
 
+static int (*foreign)(const int fds[4]);
+
+void fb_on_foreign(int (*fn)(const int fds[4]))
+{
+    foreign = fn;
+}
+
+/* Somebody else in this process may take what is the application's: it stays on TCP. */
+static bool pin_foreign(struct fb_conn *c)
+{
+    const int fds[4] = {c->fd, c->alt_fd[0], c->alt_fd[1], c->alt_fd[2]};
+    int reason = foreign ? foreign(fds) : 0;
+
+    if (!reason)
+        return false;
+    conn_set(c, CF_PINNED);
+    conn_reason(c, reason);
+    return true;
+}
+
 static void attempt(struct fb_conn *c)
 {
     if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->tx.fin)
@@ -304,6 +324,8 @@ static void attempt(struct fb_conn *c)
         rdv_again(c, RSN_PEER_LEFT);
         return;
     }
+    if (pin_foreign(c))
+        return;
     if (!budget_take(c)) {
         rdv_again(c, RSN_BUDGET);
         return;
@@ -330,6 +352,8 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
     else if (!conn_flag(c, CF_ASKED) || hold_on() || heir_elsewhere(c) || c->rail ||
              c->rdv != RDV_NONE || c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
+    else if (pin_foreign(c))
+        reason = c->s.pub->reason;
     else if (!budget_take(c))
         reason = RSN_BUDGET;
     if (reason) {

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "config/reason.h"
+#include "preload/pl_own.h"
 #include "rsock/sys.h"
 
 static struct pl_member *find(struct pl_epoll *ep, int fd)
@@ -252,6 +253,15 @@ static int do_ctl(struct pl_epoll *ep, int epfd, int op, int fd, struct epoll_ev
     return r;
 }
 
+/* An instance that another program has left us: only the kernel can serve it. */
+static void leave_to_unknown(int fd)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        fb_pin(f->stream, RSN_EPOLL, true);
+}
+
 PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
     struct pl_file *f;
@@ -259,8 +269,11 @@ PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 
     pl_ready();
     f = pl_get(epfd);
-    if (!f)
+    if (!f) {
+        if (op == EPOLL_CTL_ADD)
+            leave_to_unknown(fd);
         return pl_real.epoll_ctl(epfd, op, fd, ev);
+    }
     if (f->kind != PL_EPOLL ||
         (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) ||
         (!ev && op != EPOLL_CTL_DEL))

@@ -22,8 +22,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 
-_Atomic bool pl_passive;
-
 static void forget(struct pl_file *f, void *unused)
 {
     struct pl_file *taken;

@@ -34,6 +34,8 @@ static _Atomic uint64_t free_files;
 /* Files of an older epoch were inherited through fork: their slabs are forgotten. */
 static _Atomic uint32_t epoch;
 
+_Atomic bool pl_passive;
+
 static _Atomic uint32_t always_alive = 1;
 _Atomic uint32_t *pl_alive = &always_alive;
 

@@ -1,0 +1,66 @@
+/*
+ * limits.c - a program that lowers its limit of descriptors below the library's numbers while
+ * connections are in use: the numbers that it gets, and the point at which there are no more, are its own.
+ */
+#include "pair.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+static void talk(int p[2], const char *what)
+{
+    char buf[16];
+
+    for (int i = 0; i < 40; i++)
+        for (int j = 0; j < 2; j++) {
+            must(write(p[j], "0123456789abcdef", 16) == 16 &&
+                     recv(p[!j], buf, 16, MSG_WAITALL) == 16,
+                 what);
+            if (getenv("PAIR_WARM"))
+                usleep(500);
+        }
+    printf("%s: whole\n", what);
+}
+
+/* How many numbers are left, and which. */
+static void count(void)
+{
+    int fd, n = 0, first = -1, last = -1;
+
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0) {
+        if (!n++)
+            first = fd;
+        last = fd;
+    }
+    printf("%d, from %d to %d, then %s\n", n, first, last, strerrorname_np(errno));
+    for (fd = first; fd <= last; fd++)
+        close(fd);
+}
+
+int main(void)
+{
+    struct rlimit low = {64, 64};
+    char c;
+    int p[2], q[2], r[2];
+
+    tcp_pair(p);
+    tcp_pair(r);
+    talk(p, "before");
+    SHOW(setrlimit(RLIMIT_NOFILE, &low));
+    talk(p, "after");
+    count();
+    close(r[0]);
+    printf("end: %zd\n", read(r[1], &c, 1));
+    close(r[1]);
+    tcp_pair(q);
+    printf("%d %d\n", q[0], q[1]);
+    talk(q, "a new one");
+    count();
+    close(q[0]);
+    printf("end: %zd\n", read(q[1], &c, 1));
+    close(q[1]);
+    count();
+    close(p[0]);
+    printf("end: %zd\n", read(p[1], &c, 1));
+    return 0;
+}
