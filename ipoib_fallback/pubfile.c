@@ -18,6 +18,8 @@
 static struct fb_pub_file *file;
 static int file_fd = -1;
 static char file_path[64];
+static bool named;        /* the file is there, under its name */
+static uint32_t reserved; /* slots that have their blocks, when the descriptor is closed */
 
 static size_t read_small(const char *path, char *buf, size_t size)
 {
@@ -70,7 +72,29 @@ static int open_file(void)
                        0600, 0, 0);
     }
     sys_close(dirfd);
-    return sys_hide_fd(fd);
+    return fd;
+}
+
+/* Under a limit of 512 descriptors or less none of ours can stay open: the file gets room at once for as many
+ * streams as there can be. */
+static uint32_t reserve(void)
+{
+    const uint32_t most = 512 + 64;
+
+    return SYS6(SYS_fallocate, file_fd, 0, 0,
+                sizeof(struct fb_pub_file) + most * sizeof(struct fb_pub), 0, 0) < 0
+               ? 0
+               : most;
+}
+
+static void hide_or_close(void)
+{
+    int hidden = file_fd < 0 ? -1 : sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512);
+
+    reserved = hidden < 0 && file_fd >= 0 ? reserve() : 0;
+    if (file_fd >= 0)
+        sys_close(file_fd);
+    file_fd = hidden < 0 ? -1 : hidden;
 }
 
 bool fb_pub_grow(uint32_t n)
@@ -93,6 +117,7 @@ bool fb_pub_grow(uint32_t n)
                 sys_unlink(file_path);
             }
             file_fd = -1;
+            reserved = 0;
             log_warn("%s cannot be made: railsock stat does not show this process", file_path);
             p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -101,6 +126,10 @@ bool fb_pub_grow(uint32_t n)
         }
         file = p;
         describe(file);
+        named = file_fd >= 0;
+        hide_or_close();
+    } else if (reserved && n > reserved) {
+        return false;
     } else if (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0) {
         return false;
     }
@@ -131,7 +160,7 @@ void fb_pub_closed(const struct fb_pub *p)
 
 void fb_pub_remove(void)
 {
-    if (file_fd >= 0)
+    if (named)
         sys_unlink(file_path);
 }
 
@@ -148,6 +177,8 @@ struct fb_pub_file *fb_pub_hand_on(void)
         sys_close(file_fd);
     file = NULL;
     file_fd = -1;
+    named = false;
+    reserved = 0;
     return theirs;
 }
 
@@ -160,4 +191,6 @@ void fb_pub_forget(void)
     }
     file = NULL;
     file_fd = -1;
+    named = false;
+    reserved = 0;
 }

@@ -178,7 +178,8 @@ void rdv_again(struct fb_conn *c, int reason)
         pause *= 3;
     c->rdv_tries++;
     if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
-        reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE) {
+        reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE ||
+        reason == RSN_LIMIT_FD) {
         if (c->up_at && fb_io.now() - c->up_at > STEADY)
             c->holds = 0;
         c->up_at = 0;
@@ -446,7 +447,7 @@ void rdv_ask(struct fb_conn *c)
     }
     if (r < 0) {
         log_warn("the progress thread cannot be started: error %d", -r);
-        conn_reason(c, RSN_NO_MEMORY);
+        conn_reason(c, r == -EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY);
         return;
     }
     link_post(c, begin_job);

@@ -121,3 +121,38 @@ PL_EXPORT int unshare(int flags)
     pl_hold_end(&h);
     return r;
 }
+
+/* ---- descriptors ---- */
+
+/* Under such a limit none of ours can be made, which the end of a rail may need: there are no rails then. */
+static bool too_few(pid_t pid, int what, const void *limit)
+{
+    /* rlimit and rlimit64 are the same on 64 bits. */
+    return limit && ((const struct rlimit *)limit)->rlim_cur < 512 + 128 &&
+           (pid == 0 || pid == sys_getpid()) && what == RLIMIT_NOFILE;
+}
+
+#define LIMIT(name, params, args, pid, what, limit)          \
+    PL_EXPORT int name params                                \
+    {                                                        \
+        struct pl_hold h = {.on = false, .saved = errno};    \
+        int r;                                               \
+                                                             \
+        pl_ready();                                          \
+        if (too_few(pid, (int)(what), limit))                \
+            pl_hold_begin(&h, RSN_LIMIT_FD, FB_HOLD_THREAD); \
+        r = pl_real.name args;                               \
+        pl_hold_end(&h);                                     \
+        return r;                                            \
+    }
+
+LIMIT(setrlimit, (__rlimit_resource_t what, const struct rlimit *limit), (what, limit), 0, what,
+      limit)
+LIMIT(setrlimit64, (__rlimit_resource_t what, const struct rlimit64 *limit), (what, limit), 0, what,
+      limit)
+LIMIT(prlimit,
+      (pid_t pid, enum __rlimit_resource what, const struct rlimit *limit, struct rlimit *old),
+      (pid, what, limit, old), pid, what, limit)
+LIMIT(prlimit64,
+      (pid_t pid, enum __rlimit_resource what, const struct rlimit64 *limit, struct rlimit64 *old),
+      (pid, what, limit, old), pid, what, limit)

@@ -10,6 +10,7 @@
 #ifndef RSK_SYS_H
 #define RSK_SYS_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -104,9 +105,9 @@ static inline uint64_t sys_now(void)
 }
 
 /*
- * Moves a descriptor of ours out of the application's way: to the lowest free
- * number from 512 on, or anywhere above 2 where the limit does not allow that.
- * Closes fd; returns the new number with close-on-exec set, or -errno.
+ * Moves a descriptor of ours out of the application's way: to the lowest free number from 512 on. Closes
+ * fd; returns the new number with close-on-exec set, or -errno: a limit that does not allow for such
+ * numbers leaves them all to the application.
  */
 static inline int sys_hide_fd(int fd)
 {
@@ -114,10 +115,8 @@ static inline int sys_hide_fd(int fd)
     if (fd < 0)
         return fd;
     high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
-    if (high < 0)
-        high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
     sys_close(fd);
-    return high;
+    return high == -EINVAL ? -EMFILE : high;
 }
 
 static inline void sys_pause_cpu(void)
