@@ -90,11 +90,11 @@ bool fb_ever_tracked(void);
 
 enum fb_hold_what {
     FB_HOLD_CREDENTIALS, /* rails and sockets that are bound to the credentials of who opened them end */
-    FB_HOLD_THREAD       /* all rails end, and so does the progress thread */
+    FB_HOLD_THREAD       /* all rails end */
 };
 
 /* Before the call: no rail begins until fb_release with the same argument, and what is named above is
- * over when this returns. Several threads may hold. Blocks for as long as leaving takes, as fb_leave_all. */
+ * over when this returns, and so is the progress thread. Several threads may hold. Blocks for as long as leaving takes, as fb_leave_all. */
 void fb_hold(int reason, enum fb_hold_what);
 void fb_release(enum fb_hold_what);
 /* From now on every stream is and stays plain; inside a hold that is never released. */

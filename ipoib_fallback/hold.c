@@ -130,20 +130,19 @@ void fb_hold(int reason, enum fb_hold_what what)
             fb_leave_all(reason, false);
         run_there(end_job);
     }
-    if (what == FB_HOLD_THREAD)
-        rsk_loop_pause();
+    /* Also for credentials: threads that change them one by one share none afterwards, and the kernel lets
+     * rxe post only by who shares those that opened the device. The next thread shares the caller's. */
+    rsk_loop_pause();
 }
 
 void fb_release(enum fb_hold_what what)
 {
-    int err = 0;
+    int err;
 
     if (!atomic_load(&holds))
         return; /* a handler forked inside the call, and this is the child */
-    if (what == FB_HOLD_THREAD) {
-        atomic_fetch_sub(&all_holds, 1);
-        err = rsk_loop_resume();
-    }
+    atomic_fetch_sub(&all_holds, what == FB_HOLD_THREAD);
+    err = rsk_loop_resume();
     if (err)
         log_warn("the progress thread cannot go on: error %d", -err);
     if (atomic_fetch_sub(&holds, 1) == 1 && rsk_loop_running())

@@ -128,9 +128,8 @@ bool fb_pub_grow(uint32_t n)
         describe(file);
         named = file_fd >= 0;
         hide_or_close();
-    } else if (reserved && n > reserved) {
-        return false;
-    } else if (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0) {
+    } else if ((reserved && n > reserved) ||
+               (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0)) {
         return false;
     }
     file->nslots = n;
