@@ -62,7 +62,7 @@ CREDENTIALS(initgroups, (const char *user, gid_t g), (user, g))
 
 /* ---- what belongs to a thread ---- */
 
-PL_EXPORT int capset(cap_user_header_t head, const cap_user_data_t data)
+PL_EXPORT int capset(cap_user_header_t head, cap_user_data_t data)
 {
     struct pl_hold h;
     int r;

@@ -47,7 +47,7 @@ struct pl_real {
 };
 
 /* glibc has it, and no header of glibc's says so. */
-int capset(cap_user_header_t head, const cap_user_data_t data);
+int capset(cap_user_header_t head, cap_user_data_t data);
 
 extern struct pl_real pl_real;
 extern _Atomic bool pl_resolved;
