@@ -265,11 +265,10 @@ void vb_dev_resync(void)
 void vb_dev_shut(void)
 {
     while (devs) {
-        struct vb_dev *dev = devs;
+        struct vb_dev *next = devs->next;
 
-        vb_dev_gone(dev);
-        if (devs == dev) /* somebody still counts on it: it is of no use to him */
-            devs = dev->next;
+        vb_dev_gone(devs);
+        devs = next; /* if somebody still counts on it: it is of no use to him */
     }
     stale = false;
 }
