@@ -21,12 +21,22 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 
 #include "rsock/fence.h"
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
 #include "rsock/sys.h"
 #include "rsock/wire.h"
+
+/*
+ * The descriptor. Whether a write to an eventfd blocks is a property of the open file, which both processes
+ * share: a peer can fill its own and clear O_NONBLOCK, and whoever writes to it then sleeps for ever.
+ * Processes of one user may do worse to each other. To another user we give a timerfd, and take no other
+ * from him: it is rung by setting it to a moment that has passed, which never blocks, whatever its owner
+ * does with it. A peer can also stop it before its edge; so what we tell ourselves goes by an eventfd
+ * that nobody else has, in a part of its own.
+ */
 
 enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536 };
 
@@ -44,6 +54,8 @@ struct shm_bell {
     struct page *page;
     int page_fd;
     struct rsk_own_map map;
+    bool timer; /* of what part.fd is */
+    int own_fd; /* an eventfd for what we tell ourselves: part.fd, or the other part's */
     uint64_t used[WORDS];
     _Atomic(rail_ptr *) rails[WORDS]; /* 64 each, made on need, kept */
 };
@@ -52,6 +64,7 @@ struct shm_peer_bell {
     struct page *page;
     struct rsk_own_map map;
     int event;
+    bool timer;
     /* Who and which: a page handed on by a third process must not displace its owner's. */
     uint32_t uid, pid;
     dev_t dev;
@@ -80,15 +93,24 @@ static void mark(struct page *p, uint32_t slot)
     atomic_fetch_or_explicit(&p->summary, 1ull << (slot / 64), memory_order_release);
 }
 
-static void ring(struct page *p, uint32_t slot, int event)
+static void fire(int event, bool timer)
 {
+    static const struct itimerspec at_once = {.it_value = {.tv_nsec = 1}};
     const uint64_t one = 1;
 
+    if (timer)
+        SYS6(SYS_timerfd_settime, event, TFD_TIMER_ABSTIME, &at_once, NULL, 0, 0);
+    else
+        sys_write(event, &one, sizeof one);
+}
+
+static void ring(struct page *p, uint32_t slot, int event, bool timer)
+{
     mark(p, slot);
     rsk_fence(); /* pairs with the one in bell_arm */
     if (atomic_load_explicit(&p->armed, memory_order_relaxed) &&
         atomic_exchange_explicit(&p->armed, 0, memory_order_acq_rel))
-        sys_write(event, &one, sizeof one);
+        fire(event, timer);
 }
 
 /* ---- the part */
@@ -155,9 +177,7 @@ static void bell_disarm(struct rsk_shard_part *p)
 
 static void bell_fire(struct rsk_shard_part *p)
 {
-    const uint64_t one = 1;
-
-    sys_write(p->fd, &one, sizeof one);
+    fire(bell_of(p)->own_fd, false);
 }
 
 static void bell_free(struct rsk_shard_part *p)
@@ -170,6 +190,53 @@ static void bell_free(struct rsk_shard_part *p)
     for (uint32_t w = 0; w < WORDS; w++)
         free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
     free(b);
+}
+
+/* ---- the part of the eventfd that is not the peers': nothing but a descriptor that fires */
+
+static int own_drain(struct rsk_shard_part *p)
+{
+    (void)p;
+    return 0;
+}
+
+static bool own_arm(struct rsk_shard_part *p)
+{
+    (void)p;
+    return false;
+}
+
+static void own_disarm(struct rsk_shard_part *p)
+{
+    (void)p;
+}
+
+static void own_free(struct rsk_shard_part *p)
+{
+    rsk_own_close(p->fd);
+    free(p);
+}
+
+/* Its descriptor, or < 0. */
+static int own_part(struct rsk_shard *shard, uint32_t uid)
+{
+    struct rsk_shard_part *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return -ENOMEM;
+    *p = (struct rsk_shard_part){.wire = &rsk_shm_wire,
+                                 .key = uid | 1ull << 32, /* no bell's */
+                                 .drain = own_drain,
+                                 .arm = own_arm,
+                                 .disarm = own_disarm,
+                                 .free = own_free};
+    p->fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (p->fd < 0) {
+        free(p);
+        return -EMFILE;
+    }
+    rsk_shard_add(shard, p);
+    return p->fd;
 }
 
 /* ---- ours */
@@ -185,7 +252,12 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
     if (!b)
         return NULL;
     b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
-    b->part.fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    b->timer = uid != sys_geteuid();
+    if (b->timer)
+        b->part.fd = rsk_own_fd(
+            (int)SYS6(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK, 0, 0, 0, 0));
+    else
+        b->part.fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     b->page = b->page_fd >= 0 ? page_map(b->page_fd, &b->map) : NULL;
     b->shard = shard;
     b->part.wire = &rsk_shm_wire;
@@ -196,6 +268,13 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
     b->part.fire = bell_fire;
     b->part.free = bell_free;
     if (!b->page || b->part.fd < 0) {
+        bell_free(&b->part);
+        return NULL;
+    }
+    /* One that is left over from an attempt which failed after it will do. */
+    p = b->timer ? rsk_shard_find(shard, &rsk_shm_wire, uid | 1ull << 32) : &b->part;
+    b->own_fd = p ? p->fd : own_part(shard, uid);
+    if (b->own_fd < 0) {
         bell_free(&b->part);
         return NULL;
     }
@@ -249,23 +328,25 @@ void shm_bell_release(struct shm_bell *b, uint32_t slot)
 
 void shm_bell_ring(struct shm_bell *b, uint32_t slot)
 {
-    ring(b->page, slot, b->part.fd);
+    ring(b->page, slot, b->own_fd, false);
 }
 
 /* ---- the peer's */
 
 /* Writing to a descriptor that a stranger chose may block for ever, or write into a file of
- * ours: only an eventfd will do, and a non-blocking one. */
-static bool is_eventfd(int fd)
+ * ours: only a timer will do, or from who could hurt us anyway a non-blocking eventfd. */
+static bool is_good(int fd, uint32_t uid, bool *timer)
 {
     char path[40], link[40];
     long n;
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link, 0, 0);
-    return n == (long)strlen("anon_inode:[eventfd]") &&
-           memcmp(link, "anon_inode:[eventfd]", (size_t)n) == 0 &&
-           (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+    n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
+    link[n > 0 ? n : 0] = 0;
+    *timer = strcmp(link, "anon_inode:[timerfd]") == 0;
+    return *timer ||
+           (strcmp(link, "anon_inode:[eventfd]") == 0 && (uid == sys_geteuid() || uid == 0) &&
+            (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK));
 }
 
 static struct shm_peer_bell *known(const struct stat *st, uint32_t uid, uint32_t pid)
@@ -282,8 +363,9 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
 {
     struct shm_peer_bell *b = NULL;
     struct stat st;
+    bool timer;
 
-    if (!shm_sealed_good(page, PAGE) || !is_eventfd(event) ||
+    if (!shm_sealed_good(page, PAGE) || !is_good(event, uid, &timer) ||
         SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
         goto out;
     b = known(&st, uid, pid);
@@ -300,6 +382,7 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
     }
     b->event = event;
     event = -1;
+    b->timer = timer;
     b->uid = uid;
     b->pid = pid;
     b->dev = st.st_dev;
@@ -336,7 +419,7 @@ void shm_peer_bell_put(struct shm_peer_bell *b)
 void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
 {
     if (b)
-        ring(b->page, slot, b->event);
+        ring(b->page, slot, b->event, b->timer);
 }
 
 void shm_bell_after_fork_child(void)
