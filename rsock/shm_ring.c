@@ -55,6 +55,10 @@ void shm_fail(struct shm_rail *r, int reason)
         shm_bell_ring(r->my_data.bell, r->my_data.index);
     if (r->my_ctl.bell && r->my_ctl.bell != r->my_data.bell)
         shm_bell_ring(r->my_ctl.bell, r->my_ctl.index);
+    /* Nothing else would tell the other end: this one owes it no frame as long as it has nothing to
+     * say on TCP, and what the other one writes into the ring is not read any more. */
+    set(&r->out->words.gone, 1);
+    shm_peer_ring(r->peer_ctl.bell, r->peer_ctl.index);
 }
 
 void shm_kill(struct rsk_rail *rail, int reason)
@@ -397,6 +401,8 @@ unsigned shm_poll(struct rsk_rail *rail)
     struct shm_rail *r = shm_of(rail);
     unsigned events = 0;
 
+    if (unlikely(get(&r->in->words.gone)))
+        shm_fail(r, RSN_RAIL_FAILED);
     if (can_receive(r))
         events |= RSK_RX;
     if (get(&rail->failed))

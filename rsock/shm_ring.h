@@ -11,6 +11,7 @@
  *   consumer  consumed                     read by the producer when its cached credit is short
  *   sleeper   want_rx                      read by the producer at each publish, changed by sleep
  *   words     rx_word, tx_word             futex words, touched to sleep and to wake
+ *             gone                         the producer's end has failed; set once
  */
 #ifndef RSK_SHM_RING_H
 #define RSK_SHM_RING_H
@@ -42,6 +43,7 @@ struct shm_dir {
     } sleeper __attribute__((aligned(SHM_LINE)));
     struct {
         _Atomic uint32_t rx_word, tx_word;
+        _Atomic uint32_t gone;
     } words __attribute__((aligned(SHM_LINE)));
     struct {
         _Atomic uint64_t head; /* control messages taken */
