@@ -59,9 +59,13 @@ void conn_notify(struct rsk_rail *rail, unsigned events)
     conn_wake(c, events);
 }
 
+/* A peer may send as fast as we take; whoever is here has something else to do as well. */
+#define MAIL_MOST 128
+
 bool conn_mail(struct fb_conn *c)
 {
     struct rsk_rail *rail;
+    unsigned taken = 0;
     struct rsk_msg m;
     uint32_t tx = 0, rx = 0;
     bool hello = false, answer = false;
@@ -71,9 +75,10 @@ bool conn_mail(struct fb_conn *c)
     /* Not by trying: a message that comes while the holder has just found nothing would be nobody's. */
     fb_lock(&c->ctl_lock);
     rail = c->rail; /* stays while ctl is held */
-    while (rail && rail->wire->ctl_recv(rail, &m) == 1) {
+    while (rail && taken < MAIL_MOST && rail->wire->ctl_recv(rail, &m) == 1) {
         struct fb_mail *mail = &c->mail;
 
+        taken++;
         if (m.epoch != c->epoch && m.type > FM_REFUSED)
             continue;
         switch (m.type) {
@@ -135,6 +140,8 @@ bool conn_mail(struct fb_conn *c)
         atomic_fetch_or(&c->rx_todo, rx);
     if (hello)
         link_hello(c);
+    if (taken == MAIL_MOST)
+        link_serve(c); /* the rest, for nobody may tell of it again */
     return tx || rx || hello;
 }
 
