@@ -28,6 +28,28 @@ static bool proof(struct fb_conn *c, uint8_t role, uint8_t out[16])
     return fb_proof(&in, out);
 }
 
+static int newest(const struct fb_digest *d)
+{
+    return fb_checkpoint_common(d->valid, UINT32_MAX);
+}
+
+/* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
+ * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
+ * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
+ * that it has sent by sendfile, without looking, may be left out for 256 bytes of the other one. */
+static bool recent(struct fb_conn *c)
+{
+    bool conn = c->s.role == FB_CONNECTED;
+    int tx_at = (conn ? c->hello_up : c->hello_down) - 1, tx = newest(&c->seen_tx);
+    int rx_at = (conn ? c->hello_down : c->hello_up) - 1, rx = newest(&c->seen_rx);
+
+    if ((tx_at < 0 || rx_at < 0) && tx_at < 2 && rx_at < 2)
+        return false;
+    if (tx >= 0 && (tx_at < 0 || tx_at + 2 < tx))
+        return false;
+    return rx < 0 || (rx_at >= 0 && rx_at + 2 >= rx) || tx_at >= 2;
+}
+
 static void refuse(struct fb_conn *c, int reason)
 {
     struct rsk_rail *rail = c->rail;
@@ -79,7 +101,7 @@ static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
     out.a = c->hello_up;
     out.b = c->hello_down;
     memcpy(out.data, c->nonce1, 16);
-    if (!proof(c, 1, out.data + 16)) {
+    if (!recent(c) || !proof(c, 1, out.data + 16)) {
         refuse(c, RSN_NOT_YET); /* too little has passed for a proof */
         return;
     }
@@ -100,6 +122,10 @@ static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
     if (m->a > FB_CHECKPOINTS || m->b > FB_CHECKPOINTS || !proof(c, 1, want) ||
         !fb_same(want, m->data + 16, 16)) {
         refuse(c, RSN_PROOF);
+        return;
+    }
+    if (!recent(c)) {
+        refuse(c, RSN_NOT_YET);
         return;
     }
     proof(c, 0, out.data);
