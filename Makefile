@@ -65,6 +65,7 @@ FB_SRC := \
 	ipoib_fallback/ready.c \
 	ipoib_fallback/rx.c \
 	ipoib_fallback/rx_frame.c \
+	ipoib_fallback/rx_shown.c \
 	ipoib_fallback/siphash.c \
 	ipoib_fallback/sleepers.c \
 	ipoib_fallback/stream.c \

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
+size_t fb_iov_size(const struct iovec *, int cnt);
 /* Copies from the buffers of `from` into those of `to` until either list ends or `limit` bytes are
  * there. Returns the number of bytes. Neither list is changed. */
 size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, int nfrom,

@@ -44,12 +44,17 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
 static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt,
                          uint64_t limit, int flags)
 {
-    struct iovec have[2];
-    size_t total = rail->wire->rx_peek(rail, have);
-    size_t done = fb_iov_copy(v, cnt, have, 2, total < limit ? total : (size_t)limit);
+    struct fb_pub *pub = c->s.pub;
+    struct iovec have[3] = {0}; /* what was shown, and the rest of the ring */
+    size_t total = rail->wire->rx_peek(rail, have + 1), done;
+    bool copy = (flags & MSG_PEEK) || pub->rx < c->rx.shown_to;
 
+    if (total > limit)
+        total = (size_t)limit;
+    if (__builtin_expect(copy, 0))
+        rx_shown(c, have, total, flags & MSG_PEEK ? fb_iov_size(v, cnt) : 0, rail->rx_size);
+    done = fb_iov_copy(v, cnt, have + !copy, 2 + copy, total);
     if (done && !(flags & MSG_PEEK)) {
-        struct fb_pub *pub = c->s.pub;
 
         rail->wire->rx_consume(rail, done);
         atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);

@@ -18,6 +18,10 @@ int rx_switch(struct fb_conn *, int fd);
 int rx_take_frame(struct fb_conn *);
 /* gS: what follows S is the application's. */
 void rx_no_switch(struct fb_conn *);
+/* Of the bytes that can be read now, `total` of them, the ring's in have[1] and have[2]: those that were
+ * shown already go to have[0], and the ring's lose them. `show`: as many are about to be shown. */
+void rx_shown(struct fb_conn *, struct iovec have[3], size_t total, size_t show, size_t ring_size);
+void rx_shown_free(struct fb_conn *);
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* sk: rx == E and nothing to skip: the half is plain. */

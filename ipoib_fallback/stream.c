@@ -10,6 +10,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/rx.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -183,6 +184,7 @@ void fb_put(struct fb_stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     fb_prefer_shard(s, NULL);
+    rx_shown_free(c);
     fb_pub_closed(s->pub);
     atomic_fetch_add(&s->pub->gen, 1);
     fb_lock(&registry);

@@ -57,6 +57,9 @@ struct fb_rx {
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
+    uint8_t *shown; /* rx_shown.c's: bytes [shown_from, shown_to) */
+    size_t shown_size;
+    uint64_t shown_from, shown_to;
     struct {
         struct fb_sleeper *sleeper;
         uint32_t seq;
