@@ -107,6 +107,13 @@ static int take_resume(struct fb_conn *c)
     struct rsk_rail *rail = c->rail;
     uint64_t F = rx->frame.u.re.F, E = rx->frame.u.re.E, at = c->s.pub->rx;
 
+    if (!frame_ours(c, FF_RESUME) && conn_flag(c, CF_TOLD_CLOSED)) {
+        /* It knows that no frame may follow our close, and its application writes on: TCP resets. */
+        log_info("stream %u: the peer writes to a closed socket", c->slot);
+        rx->end = -ECONNRESET;
+        rx->V = at;
+        return -ECONNRESET;
+    }
     if (!frame_ours(c, FF_RESUME))
         return rx_broken(c, "bytes on the anchor of a boarded stream are not a frame");
     /* Handed over: whoever reads the socket next has the stream from R on in TCP alone. */
