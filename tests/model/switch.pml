@@ -10,18 +10,25 @@
  *
  * A frame is two halves in TCP (F1 F2: SWITCH, R1 R2: RESUME), so that it can be cut anywhere; a
  * byte of the application is D with its number and its value, 0 or 1. c is the announced first
- * value of SWITCH. On the rail: ANN, DAT one way, ACK, CR (credit) the other.
+ * value of SWITCH. On the rail: ANN, DAT one way, ACK, CR (credit), LR (LEAVE_REQ) the other, each
+ * with the epoch that it belongs to. Each epoch is another rail; what is under way when one ends is
+ * lost or arrives late, when the next one is in use already.
+ *
+ * The other rules have models of their own: guard.pml (threads in the kernel when a stream boards),
+ * wake.pml (threads asleep on a rail), share.pml (two processes), ends.pml (owed frames and close).
  *
  * Parameters (tests/model/run sets them):
  *   DIRS 1 or 2    directions; with 2 the second application answers the first (request and reply),
  *                  which is where waiting for each other's bytes shows as a deadlock
  *   N    bytes per direction       KT   what TCP's buffer holds, messages
  *   G    ring, bytes               MAXF failures of the rail
+ *   MAXE rails after the first     MAXH hand-overs per direction, each at any moment on the rail
  *   KILL the sender may die at any moment: TCP delivers what was sent, then FIN
  *
- * Checked: every byte once and in order (assertions at each read), F <= rx <= V <= E, the end of
- * the stream only after everything or after a kill; and that no run stops before both ends are
- * done (invalid end states).
+ * Checked: every byte once and in order (assertions at each read), F <= rx <= V <= E, no frame of
+ * another epoch, the end of the stream only after everything or after a kill; that no run stops
+ * before both ends are done (invalid end states); that none goes on for ever (non-progress cycles,
+ * there is no progress label); leave_ends under weak fairness (ltl, at the end).
  *
  * Each MUT_* leaves one rule of the protocol out; spin must then find an error:
  *   MUT_C     c is the value of the next application byte, not another one
@@ -34,6 +41,10 @@
  *   MUT_ATT   an ACK of an older attempt is accepted
  *   MUT_OPEN  data is posted although SWITCH is only half written
  *   MUT_W2    a SWITCH that is half written is given up when the rail fails
+ *   MUT_EPOCH messages of an earlier epoch are taken for those of this one
+ *   MUT_AGAIN a new epoch begins although a half is not plain yet
+ *   MUT_FREEZE a hand-over does not set V to what the application has read
+ *   MUT_WAITS (leave_ends) the residue waits until the receiver has read up to E
  */
 #ifndef DIRS
 #define DIRS 1
@@ -49,6 +60,12 @@
 #endif
 #ifndef MAXF
 #define MAXF 2
+#endif
+#ifndef MAXE
+#define MAXE 2
+#endif
+#ifndef MAXH
+#define MAXH 1
 #endif
 
 #ifdef MUT_C
@@ -84,22 +101,44 @@
 #ifdef MUT_LATE
 #define TAKES_DATA (rst[d] != t)
 #else
-#define TAKES_DATA (rst[d] == gS || rst[d] == f2 || rst[d] == r || rst[d] == q2)
+#define TAKES_DATA (!frozen && (rst[d] == gS || rst[d] == f2 || rst[d] == r || rst[d] == q2))
 #endif
 #ifdef MUT_ATT
 #define RIGHT_ATT 1
 #else
 #define RIGHT_ATT (a == att)
 #endif
+#ifdef MUT_EPOCH
+#define OF_NOW(e) 1
+#else
+#define OF_NOW(e) (e == ep)
+#endif
+#ifdef MUT_AGAIN
+#define PLAIN 1
+#else
+#define PLAIN QUIET
+#endif
+#ifdef MUT_FREEZE
+#define AT_FREEZE V
+#else
+#define AT_FREEZE rx[d]
+#endif
+#ifdef MUT_WAITS
+#define MAY_PUSH (rx[d] == E)
+#else
+#define MAY_PUSH 1
+#endif
 
-mtype = { D, F1, F2, R1, R2, FIN, ANN, ACK, DAT, CR };
+mtype = { D, F1, F2, R1, R2, FIN, ANN, ACK, DAT, CR, LR };
 
 chan tcp[2] = [KT] of { mtype, byte, bit };      /* kind, number, value */
-chan fore[2] = [2] of { mtype, byte, bit, byte }; /* the rail, along the direction */
-chan back[2] = [2] of { mtype, byte };            /* the rail, against it */
+chan fore[4] = [2] of { mtype, byte, bit, byte, byte }; /* the rail, along the direction; the epoch last */
+chan back[4] = [2] of { mtype, byte, byte };            /* the rail, against it */
+#define NOW (d + 2 * (ep & 1)) /* of this rail; the other one is the last rail's, which may deliver late */
 
 bool up = 1;
 byte fails = 0;
+byte ep = 0; /* the rail that is in use, or was the last one */
 byte tx[2], rx[2];
 bool killed[2], sdone[2], rdone[2];
 bool used[2]; /* this rail has carried the direction already */
@@ -127,19 +166,41 @@ byte rst[2];
 #define MAY_READ(d)  (d == 0 || tx[0] == N)
 #define QUIET        (sst[0] == T && rst[0] == t && sst[1] == T && rst[1] == t)
 #define ALL_DONE     (rdone[0] && sdone[0] && rdone[1] && sdone[1])
-#define RAIL_EMPTY   (empty(fore[0]) && empty(back[0]) && empty(fore[1]) && empty(back[1]))
 #else
 #define MAY_WRITE(d) 1
 #define MAY_READ(d)  1
 #define QUIET        (sst[0] == T && rst[0] == t)
 #define ALL_DONE     (rdone[0] && sdone[0])
-#define RAIL_EMPTY   (empty(fore[0]) && empty(back[0]))
 #endif
+
+#define TAKE_ACK(q) \
+    :: atomic { sst[d] == FX && q?[ACK, a, e] -> \
+           q?ACK, a, e; \
+           if :: RIGHT_ATT && OF_NOW(e) -> sst[d] = W1 :: else fi; \
+           a = 0; e = 0 }
+
+#define TAKE_CREDIT(q) \
+    :: atomic { (sst[d] == R || sst[d] == L1) && q?[CR, a, e] -> \
+           q?CR, a, e; \
+           if :: OF_NOW(e) && a > F -> F = a :: else fi; \
+           assert(F <= tx[d]); a = 0; e = 0 }
+
+#define TAKE_LEAVE_REQ(q) \
+    :: atomic { (sst[d] == R || sst[d] == L1) && q?[LR, a, e] -> \
+           q?LR, a, e; \
+           if \
+           :: OF_NOW(e) -> \
+                  if :: sst[d] == R && a > F && a <= tx[d] -> F = a :: else fi; \
+                  asked = 1; sst[d] = L1 \
+           :: else \
+           fi; \
+           a = 0; e = 0 }
 
 proctype Sender(byte d)
 {
-    byte F, posted, S, att, cur, E, a;
+    byte F, posted, S, att, cur, E, a, e;
     bit v;
+    bool asked; /* by LEAVE_REQ: an owed frame is written */
 
     do
     /* T: the kernel sends. */
@@ -148,16 +209,14 @@ proctype Sender(byte d)
            tcp[d]!D, tx[d], v; tx[d]++; v = 0 }
     /* BOARD: S and c are fixed with a byte of value v in hand; ANN may be lost with the rail. */
     :: atomic { sst[d] == T && tx[d] < N && MAY_WRITE(d) && nfull(tcp[d]) && !used[d] && att < 3 &&
-                (nfull(fore[d]) || !up) ->
+                (nfull(fore[NOW]) || !up) ->
            if :: v = 0 :: v = 1 fi;
            S = tx[d]; att++;
-           if :: up -> fore[d]!ANN, S, SWITCH_C, att :: else fi;
+           if :: up -> fore[NOW]!ANN, S, SWITCH_C, att, ep :: else fi;
            sst[d] = ANNOUNCED }
     /* ACK */
-    :: atomic { sst[d] == FX && back[d]?[ACK, a] ->
-           back[d]?ACK, a;
-           if :: RIGHT_ATT -> sst[d] = W1 :: else fi;
-           a = 0 }
+    TAKE_ACK(back[d])
+    TAKE_ACK(back[d + 2])
     /* GIVEUP, at any moment before the first byte of SWITCH: the byte in hand goes plainly. */
     :: atomic { (sst[d] == FX || sst[d] == W1) && nfull(tcp[d]) ->
            tcp[d]!D, tx[d], v; tx[d]++; sst[d] = T; v = 0 }
@@ -168,32 +227,39 @@ proctype Sender(byte d)
            tcp[d]!D, tx[d], v; tx[d]++; sst[d] = T; v = 0 }
 #endif
 #ifdef MUT_OPEN
-    :: atomic { sst[d] == W2 && tx[d] < N && posted <= S && up && nfull(fore[d]) ->
-           fore[d]!DAT, S, 0, 0; posted = S + 1; tx[d]++ }
+    :: atomic { sst[d] == W2 && tx[d] < N && posted <= S && up && nfull(fore[NOW]) ->
+           fore[NOW]!DAT, S, 0, 0, ep; posted = S + 1; tx[d]++ }
 #endif
     :: atomic { sst[d] == W2 && nfull(tcp[d]) ->
-           tcp[d]!F2, 0, 0; sst[d] = R; F = S; posted = S; used[d] = 1; v = 0 }
+           tcp[d]!F2, ep, 0; sst[d] = R; F = S; posted = S; used[d] = 1; v = 0 }
     /* R: into the ring while there is credit, posted later */
     :: atomic { sst[d] == R && tx[d] < N && MAY_WRITE(d) && tx[d] - F < G -> tx[d]++ }
-    :: atomic { sst[d] == R && posted < tx[d] && up && nfull(fore[d]) ->
-           fore[d]!DAT, posted, 0, 0; posted++; FREED }
-    :: atomic { sst[d] == R && back[d]?[CR, a] ->
-           back[d]?CR, a;
-           if :: a > F -> F = a :: else fi;
-           assert(F <= tx[d]); a = 0 }
-    /* Messages of an earlier attempt or epoch mean nothing. */
-    :: atomic { sst[d] != R && sst[d] != FX && nempty(back[d]) -> back[d]?_, _ }
-    :: atomic { sst[d] == FX && back[d]?[CR, a] -> back[d]?CR, a; a = 0 }
-    :: atomic { sst[d] == R && back[d]?[ACK, a] -> back[d]?ACK, a; a = 0 }
-    /* LEAVE: planned, asked for, failed, closing: at any moment */
+    :: atomic { sst[d] == R && posted < tx[d] && up && nfull(fore[NOW]) ->
+           fore[NOW]!DAT, posted, 0, 0, ep; posted++; FREED }
+    /* Credit, also while RESUME is not begun. */
+    TAKE_CREDIT(back[d])
+    TAKE_CREDIT(back[d + 2])
+    /* LEAVE_REQ(R): the receiver has consumed up to R and reads no more from the ring. */
+    TAKE_LEAVE_REQ(back[d])
+    TAKE_LEAVE_REQ(back[d + 2])
+    /* Messages that come too late mean nothing. */
+    :: atomic { sst[d] != R && sst[d] != FX && sst[d] != L1 && nempty(back[d]) -> back[d]?_, _, _ }
+    :: atomic { sst[d] != R && sst[d] != FX && sst[d] != L1 && nempty(back[d + 2]) -> back[d + 2]?_, _, _ }
+    :: atomic { sst[d] == FX && (back[d]?[CR, a, e] || back[d]?[LR, a, e]) -> back[d]?_, _, _ }
+    :: atomic { sst[d] == FX && (back[d + 2]?[CR, a, e] || back[d + 2]?[LR, a, e]) -> back[d + 2]?_, _, _ }
+    :: atomic { (sst[d] == R || sst[d] == L1) && back[d]?[ACK, a, e] -> back[d]?_, _, _ }
+    :: atomic { (sst[d] == R || sst[d] == L1) && back[d + 2]?[ACK, a, e] -> back[d + 2]?_, _, _ }
+    /* LEAVE: planned, the peer's RESUME, failed, closing: at any moment */
     :: atomic { sst[d] == R -> sst[d] = L1 }
-    :: atomic { sst[d] == L1 && nfull(tcp[d]) -> tcp[d]!R1, F, 0; sst[d] = L2 }
+    /* PART of RESUME. With F == E it is owed: it goes with the next byte, FIN, or when asked for. */
+    :: atomic { sst[d] == L1 && (F < tx[d] || asked || tx[d] == N || MAY_WRITE(d)) && nfull(tcp[d]) ->
+           tcp[d]!R1, F, 0; sst[d] = L2 }
     :: atomic { sst[d] == L2 && nfull(tcp[d]) ->
            E = tx[d]; tcp[d]!R2, E, 0; cur = F; sst[d] = L3 }
-    :: atomic { sst[d] == L3 && cur < E && nfull(tcp[d]) -> tcp[d]!D, cur, 0; cur++ }
+    :: atomic { sst[d] == L3 && cur < E && nfull(tcp[d]) && MAY_PUSH -> tcp[d]!D, cur, 0; cur++ }
     /* DRAINED */
     :: atomic { sst[d] == L3 && cur == E ->
-           sst[d] = T; F = 0; posted = 0; S = 0; cur = 0; E = 0 }
+           sst[d] = T; F = 0; posted = 0; S = 0; cur = 0; E = 0; asked = 0 }
     :: atomic { sst[d] == T && tx[d] == N && nfull(tcp[d]) ->
            tcp[d]!FIN, 0, 0; sdone[d] = 1; break }
 #ifdef KILL
@@ -202,39 +268,45 @@ proctype Sender(byte d)
     od
 }
 
+#define TAKE_FORE(q) \
+    :: atomic { q?[ANN, x, v, o, e] -> \
+           q?ANN, x, v, o, e; \
+           if \
+           :: OF_NOW(e) && (rst[d] == t || rst[d] == gS) && rx[d] <= x && !eof -> \
+                  S = x; c = v; att = o; V = x; last = x; rst[d] = gS; \
+                  if \
+                  :: up && len(back[NOW]) < 2 -> back[NOW]!ACK, att, ep \
+                  :: !(up && len(back[NOW]) < 2) \
+                  fi \
+           :: else \
+           fi; \
+           x = 0; v = 0; o = 0; e = 0 } \
+    :: atomic { q?[DAT, x, v, o, e] -> \
+           q?DAT, x, v, o, e; \
+           if \
+           :: TAKES_DATA && OF_NOW(e) -> assert(x == V); V++; assert(V - rx[d] <= G || rst[d] != r) \
+           :: else \
+           fi; \
+           x = 0; v = 0; o = 0; e = 0 }
+
 proctype Receiver(byte d)
 {
-    byte S, V, over, E, att, last, x, o, aF;
+    byte S, V, over, E, att, last, x, o, e, aF, froze, cut;
     bit c, v;
     mtype k;
-    bool eof;
+    bool eof, frozen, handed;
 
     do
     /* ANN: the guard goes up, or moves to the newer S. */
-    :: atomic { fore[d]?[ANN, x, v, o] ->
-           fore[d]?ANN, x, v, o;
-           if
-           :: (rst[d] == t || rst[d] == gS) && rx[d] <= x && !eof ->
-                  S = x; c = v; att = o; V = x; last = x; rst[d] = gS;
-                  if
-                  :: up && len(back[d]) < 2 -> back[d]!ACK, att
-                  :: !(up && len(back[d]) < 2)
-                  fi
-           :: else
-           fi;
-           x = 0; v = 0; o = 0 }
-    :: atomic { fore[d]?[DAT, x, v, o] ->
-           fore[d]?DAT, x, v, o;
-           if
-           :: TAKES_DATA -> assert(x == V); V++; assert(V - rx[d] <= G || rst[d] != r)
-           :: else
-           fi;
-           x = 0; v = 0; o = 0 }
+    TAKE_FORE(fore[d])
+    TAKE_FORE(fore[d + 2])
     /* t, and gS below S: the kernel receives. */
     :: atomic { (rst[d] == t || (rst[d] == gS && BELOW_S)) && MAY_READ(d) && !eof && nempty(tcp[d]) ->
            tcp[d]?k, x, v;
            if
-           :: k == FIN -> assert(rx[d] == tx[d] && (killed[d] || rx[d] == N)); eof = 1; rdone[d] = 1; break
+           :: k == FIN ->
+                  assert((rx[d] == tx[d] && (killed[d] || rx[d] == N)) || (killed[d] && rx[d] < cut));
+                  eof = 1; rdone[d] = 1; break
            :: else -> assert(k == D && x == rx[d]); rx[d]++
            fi;
            k = 0; x = 0; v = 0 }
@@ -252,13 +324,20 @@ proctype Receiver(byte d)
            tcp[d]?k, x, v;
            if
            :: k == FIN -> assert(killed[d] && rx[d] == tx[d]); rdone[d] = 1; break
-           :: else -> assert(k == F2); rst[d] = r
+           :: else -> assert(k == F2 && x == ep); rst[d] = r
            fi;
            k = 0; x = 0; v = 0 }
     /* The application reads the ring, and credit goes back. */
-    :: atomic { (rst[d] == r || rst[d] == q2 || rst[d] == sk) && rx[d] < V && MAY_READ(d) -> rx[d]++ }
-    :: atomic { (rst[d] == r || rst[d] == q2) && rx[d] > last && up && nfull(back[d]) ->
-           back[d]!CR, rx[d]; last = rx[d] }
+    :: atomic { (((rst[d] == r || rst[d] == q2) && !frozen) || rst[d] == sk) && rx[d] < V && MAY_READ(d) -> rx[d]++ }
+    :: atomic { (rst[d] == r || rst[d] == q2) && !frozen && rx[d] > last && up && nfull(back[NOW]) ->
+           back[NOW]!CR, rx[d], ep; last = rx[d] }
+    /* Hand-over: V is R, the rest of the ring counts as never arrived. LEAVE_REQ may be lost. */
+    :: atomic { (rst[d] == r || rst[d] == q2) && !frozen && froze < MAXH ->
+           froze++; frozen = 1; V = AT_FREEZE;
+           if
+           :: up && nfull(back[NOW]) -> back[NOW]!LR, rx[d], ep
+           :: !up || full(back[NOW])
+           fi }
     /* RESUME, PART then WHOLE. FIN before it: ECONNRESET after V. */
     :: atomic { rst[d] == r && nempty(tcp[d]) ->
            tcp[d]?k, x, v;
@@ -271,7 +350,9 @@ proctype Receiver(byte d)
            tcp[d]?k, x, v;
            if
            :: k == FIN -> assert(killed[d]); rdone[d] = 1; break
-           :: else -> assert(k == R2); E = x; assert(V <= E); over = OVERLAP; rst[d] = sk
+           :: else ->
+                  assert(k == R2); E = x; assert(V <= E); over = OVERLAP; rst[d] = sk;
+                  if :: frozen -> V = rx[d]; handed = 1; frozen = 0 :: else fi
            fi;
            k = 0; x = 0; v = 0 }
     /* sk: the overlap is discarded, the ring read up to V, then TCP up to E. */
@@ -282,31 +363,39 @@ proctype Receiver(byte d)
            :: else -> assert(k == D && x == V - over); over--
            fi;
            k = 0; x = 0; v = 0 }
-    :: atomic { rst[d] == sk && over == 0 && rx[d] == V && rx[d] < E && nempty(tcp[d]) && MAY_READ(d) ->
+    :: atomic { rst[d] == sk && over == 0 && rx[d] == V && rx[d] < E && !handed && nempty(tcp[d]) && MAY_READ(d) ->
            tcp[d]?k, x, v;
            if
            :: k == FIN -> assert(killed[d] && rx[d] < tx[d] + 1); rdone[d] = 1; break
            :: else -> assert(k == D && x == rx[d]); rx[d]++; V++
            fi;
            k = 0; x = 0; v = 0 }
-    /* CAUGHT */
-    :: atomic { rst[d] == sk && over == 0 && rx[d] == V && AT_END ->
-           rst[d] = t; V = 0; S = 0; E = 0; last = 0; aF = 0; att = 0 }
+    /* CAUGHT. After a hand-over at once: another process may read from here on, and if the sender dies with
+     * part of the residue, that one gets a clean end before `cut` (a stated limit: nobody can tell it). */
+    :: atomic { rst[d] == sk && over == 0 && rx[d] == V && (AT_END || handed) ->
+           if :: handed -> cut = E :: else -> cut = 0 fi;
+           rst[d] = t; V = 0; S = 0; E = 0; last = 0; aF = 0; att = 0; handed = 0 }
     od
 }
 
-/* The rail fails, loses what is under way, and returns once both halves of all directions are plain. */
+#define LOSSY(n) (!up || n / 2 != (ep & 1))
+#define LOSES(n) \
+    :: atomic { LOSSY(n) && nempty(fore[n]) -> do :: nempty(fore[n]) -> fore[n]?_, _, _, _, _ :: empty(fore[n]) -> break od } \
+    :: atomic { LOSSY(n) && nempty(back[n]) -> do :: nempty(back[n]) -> back[n]?_, _, _ :: empty(back[n]) -> break od }
+
+/* The rail fails, and may lose what is under way. When both halves of all directions are plain the next
+ * one comes. (That an end gives a whole rail back while the other end boards is such a failure.) */
 proctype Rail()
 {
     do
     :: atomic { up && fails < MAXF -> up = 0; fails++ }
-    :: atomic { !up && nempty(fore[0]) -> do :: nempty(fore[0]) -> fore[0]?_, _, _, _ :: empty(fore[0]) -> break od }
-    :: atomic { !up && nempty(back[0]) -> do :: nempty(back[0]) -> back[0]?_, _ :: empty(back[0]) -> break od }
+    LOSES(0)
+    LOSES(2)
 #if DIRS == 2
-    :: atomic { !up && nempty(fore[1]) -> do :: nempty(fore[1]) -> fore[1]?_, _, _, _ :: empty(fore[1]) -> break od }
-    :: atomic { !up && nempty(back[1]) -> do :: nempty(back[1]) -> back[1]?_, _ :: empty(back[1]) -> break od }
+    LOSES(1)
+    LOSES(3)
 #endif
-    :: atomic { !up && QUIET && RAIL_EMPTY && fails < MAXF -> up = 1; used[0] = 0; used[1] = 0 }
+    :: atomic { (!up || used[0] || used[1]) && PLAIN && ep < MAXE -> up = 1; ep++; used[0] = 0; used[1] = 0 }
     :: atomic { ALL_DONE -> break }
     od
 }
@@ -321,3 +410,6 @@ init
         run Rail()
     }
 }
+
+/* A leave that is not owed ends. (The receiver of this model reads on: TCP needs no more.) */
+ltl leave_ends { [] (sst[0] == L2 || sst[0] == L3 -> <> (sst[0] == T || killed[0])) }
