@@ -48,7 +48,7 @@ chan ask = [2] of { byte };
 chan answer[2] = [1] of { bit };
 
 bool busy, foreign;          /* lent */
-bool linked[2], using[2], waits[2];
+bool linked[2], waits[2];
 bool rail, dead, reset, fin; /* the owner's rail; the owner; the connection; the peer has sent all */
 bool pinned, lentpin, frozen;
 byte next;                   /* of all holders: the stream's next byte */
@@ -216,7 +216,6 @@ proctype Child(byte me)
            fi
     :: else
     fi;
-    using[me] = 1;
     do
     :: atomic { turns < 2 && len(down) > 0 && !reset ->
            assert(!rail || (rx == t && tx == T)); /* attached, perhaps, but carrying nothing */
@@ -224,7 +223,6 @@ proctype Child(byte me)
     :: atomic { turns < 2 && len(up) < 2 && !reset -> up!D, 0; moved_tx = 1; turns++ }
     :: atomic { turns == 2 || fin || reset -> break }
     od;
-    using[me] = 0;
 over:
     link_ends(me)
 }

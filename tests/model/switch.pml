@@ -44,7 +44,7 @@
  *   MUT_EPOCH messages of an earlier epoch are taken for those of this one
  *   MUT_AGAIN a new epoch begins although a half is not plain yet
  *   MUT_FREEZE a hand-over does not set V to what the application has read
- *   MUT_WAITS (leave_ends) the residue waits until the receiver has read up to E
+ *   MUT_WAITS the residue waits until the receiver has read up to E
  */
 #ifndef DIRS
 #define DIRS 1
