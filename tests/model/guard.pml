@@ -13,6 +13,9 @@
  *   NP   threads (0 or 1) in poll
  *   ODD  the last receiver's form is one that a frame does not wake (MSG_WAITALL: three messages or none)
  *   N    bytes                     ATT  attempts to board
+ *   SHM  what follows SWITCH may be in the ring before SWITCH is taken out of TCP
+ * Not here: a RESUME behind a SWITCH in one receive, with bytes of the ring that come again (rx_feed; the
+ * sender of this model comes back when the ring is empty); which thread's bytes come first.
  *
  * Checked: no frame reaches the application, every byte does, once; an honest stream is never taken for
  * bypassed (the kernel's count against ours); when SWITCH is taken out of TCP no thread sleeps in the
@@ -85,6 +88,12 @@ byte state;
 #define NONE_IN_FLIGHT (rx_in == 0)
 #endif
 #define BEYOND (rx > S) /* the announcement came late, while bytes were being read that followed it */
+
+#ifdef SHM
+#define OPEN 1
+#else
+#define OPEN echo
+#endif
 
 inline tell() { d_step { told[0] = 1; told[1] = 1; told[2] = 1 } }
 inline deliver(n) { assert(!got[n]); got[n] = 1; rx++ }
@@ -279,8 +288,8 @@ proctype Poller()
            told[2] = 0;
            if
            :: state == t -> UNLOCK
-           :: state != t && (head < tail || rx < S) -> UNLOCK
-           :: else -> try(); UNLOCK; atomic { told[2] || head < tail || len(tcp) > 0 || fin }
+           :: (state == r && head < tail) || ((state == gS || state == f2) && rx < S) -> UNLOCK
+           :: else -> try(); UNLOCK; atomic { told[2] || (state == r && head < tail) || len(tcp) > 0 || fin }
            fi;
            ok = 0; looks++
     :: atomic { looks == 2 -> break }
@@ -348,7 +357,7 @@ proctype Sender()
                  atomic { len(tcp) < 4 -> tcp!F2, 0; tail = tx; head = tx }
                  if :: hold = 1 :: hold = 0 fi; /* may come back at once; or has something for the rail */
                  do
-                 :: atomic { echo && tx < N -> tail++; tx++; hold = 0 }
+                 :: atomic { OPEN && tx < N -> tail++; tx++; hold = 0 }
                  :: atomic { !hold && head == tail && len(tcp) < 4 -> tcp!RE, 0; break }
                  od;
                  tries = ATT; a = 0; yes = 0
