@@ -18,6 +18,7 @@ CONFIG_GRAMMAR :=
 
 RSOCK_SRC := \
 	rsock/own.c \
+	rsock/section.c \
 	rsock/loop.c \
 	rsock/loop_epoll.c \
 	rsock/loop_timer.c \
@@ -53,6 +54,7 @@ FB_SRC := \
 	ipoib_fallback/heir_child.c \
 	ipoib_fallback/hold.c \
 	ipoib_fallback/settings.c \
+	ipoib_fallback/sleep.c \
 	ipoib_fallback/io.c \
 	ipoib_fallback/iov.c \
 	ipoib_fallback/linger.c \
@@ -106,6 +108,8 @@ PRELOAD_SRC := \
 	preload/pl_select.c \
 	preload/pl_send.c \
 	preload/pl_sendfile.c \
+	preload/pl_signal.c \
+	preload/pl_signal_old.c \
 	preload/pl_sock.c \
 	preload/pl_stdio.c \
 	preload/pl_syscall.c \
@@ -179,6 +183,7 @@ READINESS_SRC := \
 	preload/pl_wait.c \
 	ipoib_fallback/lock.c \
 	rsock/own.c \
+	rsock/section.c \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 
@@ -208,6 +213,7 @@ sim_test_SRC := \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
 	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c,$(FB_SRC)) \
+	rsock/section.c \
 	$(CONFIG_SRC) \
 
 stream_test_SRC := \
@@ -220,6 +226,7 @@ table_test_SRC := \
 	tests/unit/table_test.c \
 	tests/unit/heir_fake.c \
 	preload/pl_table.c \
+	rsock/section.c \
 
 shim_test_SRC := \
 	tests/unit/shim_test.c \

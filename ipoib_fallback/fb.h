@@ -216,6 +216,10 @@ struct fb_sleeper; /* one per thread */
 struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n);
 struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds);
 void fb_sleeper_end(struct fb_sleeper *);
+/* Which of the record's sleeps this is; and ends it if it still is. For who finds a sleep that a handler has
+ * left. NULL: nothing. */
+uintptr_t fb_sleeper_sleep(struct fb_sleeper *);
+void fb_sleeper_left(struct fb_sleeper *, uintptr_t sleep);
 
 /* ---- settings of the socket that matter here; called by the wrappers after the kernel's success ---- */
 

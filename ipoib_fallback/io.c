@@ -4,6 +4,7 @@
  * say otherwise; counts or -errno.
  */
 #include "ipoib_fallback/stream.h"
+#include "rsock/section.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -22,6 +23,12 @@ enum {
     TCPS_CLOSING = 11
 };
 
+/* Called for a blocking call of the application's, which a handler must be able to end (sleep.c). */
+static bool may_sleep(int flags)
+{
+    return rsk_sig.stop && !(flags & MSG_DONTWAIT);
+}
+
 static ssize_t anchor_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
 {
     struct iovec part[PIECES];
@@ -36,14 +43,18 @@ static ssize_t anchor_recv(int fd, const struct iovec *v, int cnt, uint64_t limi
         left -= part[n].iov_len;
     }
     m.msg_iovlen = (size_t)n;
-    return sys_recvmsg(fd, &m, flags);
+    return may_sleep(flags)
+               ? RSK_SLEEP(rsk_sig.stop, rsk_sig.stop_was, SYS_recvmsg, fd, &m, flags, 0, 0, 0)
+               : sys_recvmsg(fd, &m, flags);
 }
 
 static ssize_t anchor_send(int fd, const struct iovec *v, int cnt, int flags)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)v, .msg_iovlen = (size_t)cnt};
 
-    return sys_sendmsg(fd, &m, flags);
+    return may_sleep(flags)
+               ? RSK_SLEEP(rsk_sig.stop, rsk_sig.stop_was, SYS_sendmsg, fd, &m, flags, 0, 0, 0)
+               : sys_sendmsg(fd, &m, flags);
 }
 
 static short anchor_poll(int fd, short events)

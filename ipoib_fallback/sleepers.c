@@ -117,6 +117,17 @@ void fb_sleeper_end(struct fb_sleeper *s)
     busy = false;
 }
 
+uintptr_t fb_sleeper_sleep(struct fb_sleeper *s)
+{
+    return s ? atomic_load_explicit(&s->seq, memory_order_relaxed) : 0;
+}
+
+void fb_sleeper_left(struct fb_sleeper *s, uintptr_t sleep)
+{
+    if (s && atomic_load_explicit(&s->seq, memory_order_relaxed) == sleep)
+        fb_sleeper_end(s);
+}
+
 void sleepers_forget(void)
 {
     atomic_store(&blocks, NULL);

@@ -2,9 +2,13 @@
  * wait.c - blocking receive and send on a half that is not plain. A thread waits
  * where the bytes will come from: on the ring by spinning a little and then on a futex
  * word (the peer's process wakes it itself on shm), on the anchor in the
- * kernel's own recv(MSG_PEEK). Both restart or give EINTR after a signal exactly as
- * recv(2) and send(2) do, because the kernel decides it. No lock is held while asleep.
+ * kernel's own recv(MSG_PEEK). No lock is held while asleep.
+ *
+ * Signals: handlers run in the windows of this file's sleeps, or after the call (rsock/section.h). One
+ * that ran before a sleep has begun keeps the sleep from beginning, one that runs in it ends it; then the half is
+ * looked at once more, and EINTR is for who finds nothing (sleep.h).
  */
+#include "ipoib_fallback/sleep.h"
 #include "ipoib_fallback/stream.h"
 
 #include "config/env.h"
@@ -12,7 +16,6 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
-#include <pthread.h>
 #include <sys/ioctl.h>
 
 #define PIECES   16
@@ -31,6 +34,8 @@ struct wait {
     bool spun;
     uint64_t begin;    /* of the spin before this sleep */
     uint64_t deadline; /* monotonic ns; 0 = none */
+    struct fb_signals signals;
+    bool cut; /* EINTR if the next look finds nothing */
 };
 
 /* A moving window over the application's vector. */
@@ -87,7 +92,7 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
     uint64_t begin, now;
     unsigned bits;
 
-    if (b == 0)
+    if (b == 0 || rsk_sig.pending)
         return false;
     w->begin = begin = sys_now();
     for (unsigned i = 0;; i++) {
@@ -104,57 +109,15 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
         sys_pause_cpu();
         if ((i & 15) == 15) {
             now = sys_now();
-            if (now - begin >= b)
+            if (now - begin >= b || rsk_sig.pending) /* a handler waits for us to sleep */
                 break;
         }
     }
     return false; /* what it teaches, the sleep's end will show */
 }
 
-/*
- * The two sleeps are cancellation points, as recv and send are. glibc's cancellation signal restarts a
- * raw system call, so the thread is asynchronously cancellable while it is in one, where it holds no
- * lock; each sleep is a call of its own, so that the unwinder finds the caller's clean-ups.
- */
-static __attribute__((noinline)) ssize_t peek_sleep(int fd)
-{
-    char b;
-    int old;
-    ssize_t n;
-
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
-    n = sys_recv(fd, &b, 1, MSG_PEEK);
-    pthread_setcanceltype(old, NULL);
-    return n;
-}
-
-static __attribute__((noinline)) int futex_sleep(_Atomic uint32_t *word, uint32_t val,
-                                                 const struct timespec *limit)
-{
-    int r, old;
-
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
-    r = sys_futex(word, FUTEX_WAIT, val, limit);
-    pthread_setcanceltype(old, NULL);
-    return r;
-}
-
-/* What a sleeper has raised for the time of its sleep, given back also when it is cancelled. */
-struct raised {
-    _Atomic uint32_t *count;
-    struct rsk_rail *rail;
-};
-
-static void lower(struct raised *r)
-{
-    if (r->count)
-        atomic_fetch_sub(r->count, 1);
-    if (r->rail)
-        rsk_rail_put(r->rail);
-}
-
 /* Sleeps. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
-static int sleep_on_word(struct fb_conn *c, struct wait *w)
+static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up)
 {
     struct timespec ts, *limit = NULL;
     bool alone = !rsk_loop_running();
@@ -171,18 +134,19 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w)
         ts.tv_nsec = (long)(left % 1000000000u);
         limit = &ts;
     }
-    r = futex_sleep(w->word, w->val, limit);
+    sleep_open(up, __builtin_frame_address(0));
+    r = sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
         /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
+        sleep_raised_end(up);
         atomic_store(&c->anchor_news, 1);
         conn_todo_rx(c, TODO_ANCHOR);
         conn_todo_tx(c, TODO_PUSH);
         conn_serve(c);
-        return r == -EINTR ? r : 0;
-    }
-    if (r == -ETIMEDOUT)
+    } else if (r == -ETIMEDOUT) {
         return -EAGAIN;
-    return r == -EINTR ? r : 0;
+    }
+    return sleep_ended(&w->signals, r == -EINTR ? r : 0, w->deadline);
 }
 
 /* The next wait may spin again, for as long as this one would have had to. */
@@ -243,17 +207,18 @@ static bool still_open(struct fb_conn *c, int *fd)
 
 static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 {
-    struct raised up __attribute__((cleanup(lower))) = {NULL, w->rail};
+    struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {.rail = w->rail};
     int r = 0;
 
     if (w->where == ON_ANCHOR) {
         ssize_t n;
 
         up.count = &c->peekers;
-        n = peek_sleep(fd);
+        sleep_open(&up, __builtin_frame_address(0));
+        n = sleep_peek(fd, w->signals.seen);
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
-        return n == -EINTR || n == -EAGAIN ? (int)n : 0;
+        return n == -EAGAIN ? -EAGAIN : sleep_ended(&w->signals, n, w->deadline);
     }
     if (w->rail && !w->spun) {
         w->spun = true;
@@ -265,7 +230,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->rx_todo) &&
             !(w->frames && atomic_load(&c->anchor_news)) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
-            r = sleep_on_word(c, w);
+            r = sleep_on_word(c, w, &up);
         slept(w, &c->spin_rx);
     }
     return r;
@@ -275,7 +240,7 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
 {
     struct fb_conn *c = conn_of(s);
     struct cursor u = {v, cnt, 0, total_of(v, cnt)};
-    struct wait w = {0};
+    struct wait w = {.signals = sleep_signals()};
     ssize_t done = 0;
     bool nonblock;
 
@@ -298,23 +263,28 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             rx_unlock(c);
             if (!fb_rx_enter(s))
                 continue;
-            got = fb_io.recv(fd, part, n, UINT64_MAX, (flags & ~MSG_WAITALL));
+            got = sleep_recv(s, fd, part, n, flags & ~MSG_WAITALL, &w.signals);
             got = fb_rx_leave(s, fd, got, part, n, flags);
             if (got == FB_RETRY)
                 continue;
+            if (got == -EINTR && sleep_ended(&w.signals, got, c->rcv_timeout) == 0)
+                continue;
         } else {
             got = rx_try(c, fd, part, n, flags);
-            if (got == -EAGAIN && !nonblock) {
+            if (got == -EAGAIN && !nonblock && !w.cut) {
                 if (!w.deadline && c->rcv_timeout)
                     w.deadline = sys_now() + c->rcv_timeout;
                 rx_prepare(c, &w);
                 rx_unlock(c);
                 r = rx_wait(c, fd, &w);
-                if (r < 0)
+                w.cut = r == -EINTR;
+                if (r < 0 && !w.cut)
                     return done ? done : r;
                 continue;
             }
             rx_unlock(c);
+            if (got == -EAGAIN && w.cut)
+                got = -EINTR;
         }
         if (got <= 0)
             return done ? done : got;
@@ -344,7 +314,7 @@ static void tx_prepare(struct fb_conn *c, struct wait *w)
 
 static int tx_wait(struct fb_conn *c, struct wait *w)
 {
-    struct raised up __attribute__((cleanup(lower))) = {NULL, w->rail};
+    struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {.rail = w->rail};
     int r = 0;
 
     if (w->rail && !w->spun) {
@@ -355,7 +325,7 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
         up.count = &c->tx_waiters;
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
-            r = sleep_on_word(c, w);
+            r = sleep_on_word(c, w, &up);
         slept(w, &c->spin_tx);
     }
     return r;
@@ -376,7 +346,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
 {
     struct fb_conn *c = conn_of(s);
     struct cursor u = {v, cnt, 0, total_of(v, cnt)};
-    struct wait w = {0};
+    struct wait w = {.signals = sleep_signals()};
     ssize_t done = 0;
     bool nonblock;
 
@@ -398,20 +368,25 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             return done ? done : -EBADF;
         fb_lock(&c->tx.lock);
         got = tx_try(c, fd, part, n, flags, &plain);
-        if (got == -EAGAIN && !nonblock) {
+        if (got == -EAGAIN && !nonblock && !w.cut) {
             if (!w.deadline && c->snd_timeout)
                 w.deadline = sys_now() + c->snd_timeout;
             tx_prepare(c, &w);
             tx_unlock(c);
             r = tx_wait(c, &w);
-            if (r < 0)
+            w.cut = r == -EINTR;
+            if (r < 0 && !w.cut)
                 return done ? done : r;
             continue;
         }
         tx_unlock(c);
+        if (got == -EAGAIN && w.cut)
+            got = -EINTR;
         if (plain) {
-            got = fb_io.send(fd, part, n, flags | MSG_NOSIGNAL);
+            got = sleep_send(s, fd, part, n, flags | MSG_NOSIGNAL, &w.signals);
             fb_tx_leave(s, fd, got, part, n, flags);
+            if (got == -EINTR && sleep_ended(&w.signals, got, c->snd_timeout) == 0)
+                continue;
         }
         if (got < 0) {
             if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)

@@ -87,11 +87,6 @@ void pl_epoll_cross_all(void);
  * crossed, and all its streams are the kernel's. */
 bool pl_epoll_asked(uintptr_t id);
 
-/* ---- pl_wait.c, for whoever intercepts signal handlers ---- */
-
-/* Handlers that this thread has run; to be bumped before the application's handler is called. A wait
- * that spins returns EINTR when it has changed. */
-extern _Thread_local volatile uint32_t pl_signals_seen;
 /* In a forked child, after pl_table_reset: instances, and what waits had, belong to the parent. */
 void pl_epoll_after_fork_child(void);
 

@@ -62,7 +62,7 @@ PL_EXPORT int fcntl(int fd, int cmd, ...)
     arg = va_arg(ap, long);
     va_end(ap);
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     if (cmd == F_DUPFD || (cmd == F_SETFD && !(arg & FD_CLOEXEC)))
         pl_lend_to_spawned(f, fd);

@@ -7,11 +7,11 @@
  * Any application thread. Locks: pl_epoll.h.
  */
 #include "preload/pl_epoll.h"
+#include "preload/pl_own.h"
 
 #include <errno.h>
 
 #include "config/reason.h"
-#include "preload/pl_own.h"
 #include "rsock/sys.h"
 
 static struct pl_member *find(struct pl_epoll *ep, int fd)
@@ -264,24 +264,16 @@ static void leave_to_unknown(int fd)
 
 PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
-    struct pl_file *f;
-    int r;
-
     pl_ready();
-    f = pl_get(epfd);
-    if (!f) {
-        if (op == EPOLL_CTL_ADD)
-            leave_to_unknown(fd);
-        return pl_real.epoll_ctl(epfd, op, fd, ev);
-    }
-    if (f->kind != PL_EPOLL ||
+    PL_HELD f = pl_hold(epfd);
+
+    if (!f && op == EPOLL_CTL_ADD)
+        leave_to_unknown(fd);
+    if (!f || f->kind != PL_EPOLL ||
         (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) ||
         (!ev && op != EPOLL_CTL_DEL))
-        r = pl_real.epoll_ctl(epfd, op, fd, ev);
-    else
-        r = do_ctl(f->epoll, epfd, op, fd, ev);
-    pl_put(f);
-    return r;
+        return pl_real.epoll_ctl(epfd, op, fd, ev);
+    return do_ctl(f->epoll, epfd, op, fd, ev);
 }
 
 PL_EXPORT int epoll_create(int size)

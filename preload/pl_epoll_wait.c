@@ -10,8 +10,10 @@
  * Any application thread; locks: pl_epoll.h, none held in a sleep.
  */
 #include "preload/pl_epoll.h"
+#include "preload/pl_own.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "config/env.h"
 #include "rsock/sys.h"
@@ -47,14 +49,28 @@ static int real_call(const struct call *c)
     return pl_real.epoll_pwait2(c->epfd, c->out, c->max, c->ts, c->mask);
 }
 
-/* The same with the time that remains. */
-static int real_rest(const struct call *c, uint64_t deadline)
+/* The same with the time that remains. Count or -errno; -EINTR at once if a handler has run since the call
+ * began. A cancellation point: see sleep.c. */
+__attribute__((noinline)) static int cancellable(const struct call *c, uint64_t deadline,
+                                                 uint32_t signals)
 {
     struct timespec ts;
+    int n, old;
 
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
     if (c->how == PWAIT2)
-        return pl_real.epoll_pwait2(c->epfd, c->out, c->max, pl_remaining(deadline, &ts), c->mask);
-    return pl_real.epoll_pwait(c->epfd, c->out, c->max, pl_remaining_ms(deadline), c->mask);
+        n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_epoll_pwait2, c->epfd, c->out, c->max,
+                           pl_remaining(deadline, &ts), c->mask, 8);
+    else
+        n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_epoll_pwait, c->epfd, c->out, c->max,
+                           pl_remaining_ms(deadline), c->mask, 8);
+    pthread_setcanceltype(old, NULL);
+    return n;
+}
+
+static int real_rest(const struct call *c, uint64_t deadline, uint32_t signals)
+{
+    return RSK_OPENED(cancellable(c, deadline, signals));
 }
 
 static bool at_once(const struct call *c)
@@ -195,7 +211,7 @@ static int look(struct pl_epoll *ep, const struct call *c)
 }
 
 /* Spins as long as it may pay. 0: it did not; else a count or -errno. */
-static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until, uint32_t signals)
+static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
 {
     uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
 
@@ -215,8 +231,8 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until, uint3
         }
         if (n)
             return n;
-        if (pl_signals_seen != signals)
-            return -EINTR;
+        if (rsk_sig.pending)
+            return 0;
         sys_pause_cpu();
         now = sys_now();
     }
@@ -271,7 +287,7 @@ static void pass_baton(struct pl_epoll *ep)
 }
 
 /* Sleeps in the kernel. Count, 0 when it is time to look again, or -errno. */
-static int rest(struct sleep *s, const struct call *c, uint64_t deadline)
+static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32_t signals)
 {
     struct pl_epoll *ep = s->ep;
     uint64_t since;
@@ -288,9 +304,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline)
     since = atomic_load(&ep->flips);
     n = pl_ready_collect(ep, c->out, c->max);
     if (n == 0) {
-        n = real_rest(c, deadline);
-        if (n < 0)
-            n = -errno;
+        n = real_rest(c, deadline, signals);
         end_sleep(s);
         if (n > 0)
             n = filter(ep, c->out, n, since, &ours);
@@ -307,7 +321,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
 {
     struct sleep *s __attribute__((cleanup(put_sleep))) =
         (struct sleep *)pl_block_get(sizeof *s, __builtin_frame_address(0), NULL);
-    uint32_t signals = pl_signals_seen;
+    uint32_t signals = rsk_sig.seen;
     uint64_t began = 0;
     int n, saved = errno;
 
@@ -326,18 +340,19 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         now = sys_now();
         if (now >= deadline)
             break;
-        if (pl_signals_seen != signals) {
+        rsk_section_pause();
+        if (rsk_sig.seen != signals) {
             n = -EINTR;
             break;
         }
         if (!began) {
             began = now;
             now += atomic_load(&ep->hot) ? pl_spin_budget() : 0;
-            n = spin(ep, c, now < deadline ? now : deadline, signals);
+            n = spin(ep, c, now < deadline ? now : deadline);
             if (n != 0)
                 break;
         }
-        n = rest(s, c, deadline);
+        n = rest(s, c, deadline, signals);
         if (n != 0)
             break;
     }
@@ -353,19 +368,26 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
 struct counted {
     struct pl_epoll *ep;
     bool sleeps;
+    struct rsk_pass pass;
 };
+
+static void lower(void *ep, void *sleeps)
+{
+    if (sleeps)
+        atomic_fetch_sub(&((struct pl_epoll *)ep)->asleep, 1);
+}
 
 static void uncount(struct counted *c)
 {
-    if (c->sleeps)
-        atomic_fetch_sub(&c->ep->asleep, 1);
+    if (!c->pass.open || rsk_window_close(&c->pass))
+        lower(c->ep, c->sleeps ? c : NULL);
 }
 
 /* The kernel alone, unless the instance is not quiet: then *served is set. */
 static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
 {
     /* Also in an instance that has never seen a stream: another thread may add one meanwhile. */
-    struct counted counted __attribute__((cleanup(uncount))) = {ep, !at_once(c)};
+    struct counted counted __attribute__((cleanup(uncount))) = {ep, !at_once(c), {0}};
 
     if (counted.sleeps)
         atomic_fetch_add(&ep->asleep, 1);
@@ -373,6 +395,8 @@ static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
         *served = true;
         return 0;
     }
+    rsk_window_open(&counted.pass, __builtin_frame_address(0), lower, ep,
+                    counted.sleeps ? ep : NULL);
     return real_call(c);
 }
 
@@ -384,7 +408,7 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
 
     /* A call that the kernel refuses, it shall refuse. */
     if (c->max <= 0 || !c->out || (c->how == PWAIT2 && c->ts && !pl_ts_valid(c->ts)))
-        return real_call(c);
+        return RSK_OPENED(real_call(c));
     deadline = c->how == PWAIT2 ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
     n = plain_wait(ep, c, &served);
     if (!served) {
@@ -403,20 +427,15 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
     return (int)pl_ret(serve(ep, c, deadline));
 }
 
-static void put_file(struct pl_file **f)
-{
-    if (*f)
-        pl_put(*f);
-}
-
 static int wait_call(const struct call *c)
 {
-    struct pl_file *f __attribute__((cleanup(put_file))) = NULL;
-
     pl_ready();
-    f = pl_get(c->epfd);
-    if (!f || f->kind != PL_EPOLL)
+    PL_HELD f = pl_hold(c->epfd);
+
+    if (!f)
         return real_call(c);
+    if (f->kind != PL_EPOLL)
+        return RSK_OPENED(real_call(c));
     return do_wait(f->epoll, c);
 }
 

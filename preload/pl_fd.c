@@ -37,7 +37,7 @@ static void closing(struct pl_file *f)
 int pl_closing(int fd)
 {
     pl_heir_drop(fd);
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     if (!f || !pl_is_owner())
         return 0;
@@ -202,7 +202,7 @@ void pl_lend_to_spawned(struct pl_file *f, int fd)
 PL_EXPORT int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts, int fd, int newfd)
 {
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     if (f && f->kind == PL_STREAM)
         fb_pin(f->stream, RSN_SHARED, true);
@@ -214,7 +214,7 @@ PL_EXPORT int dup(int fd)
     int newfd;
 
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
     pl_lend_to_spawned(f, fd);
     newfd = pl_real.dup(fd);
     if (newfd >= 0) {
@@ -228,7 +228,7 @@ PL_EXPORT int dup(int fd)
 /* The slot of `to` is ready for the kernel to replace it. -EBADF: another thread is closing it. */
 static int replacing(int fd, int to)
 {
-    PL_HELD f = pl_get(to);
+    PL_HELD f = pl_hold(to);
 
     /* An fd that is not open is the kernel's error, and `to` stays what it is. */
     if (!f || sys_fcntl(fd, F_GETFD, 0) < 0)
@@ -246,7 +246,7 @@ static int replaced(struct pl_file *f, int newfd)
 PL_EXPORT int dup2(int fd, int to)
 {
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     if (fd == to)
         return pl_real.dup2(fd, to);
@@ -261,7 +261,7 @@ PL_ALIAS(__dup2, dup2);
 PL_EXPORT int dup3(int fd, int to, int flags)
 {
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);

@@ -36,7 +36,7 @@ static int n_instances; /* unknown epoll instances; beyond INSTANCES they are on
 
 static bool known(int fd)
 {
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     return f && f->kind == PL_EPOLL;
 }

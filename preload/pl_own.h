@@ -7,28 +7,68 @@
 #define PL_OWN_H
 
 #include "preload/pl.h"
+#include "rsock/section.h"
 
 static inline void pl_held_end(struct pl_file **f)
 {
-    if (*f)
+    if (!*f)
+        return;
+    if (__builtin_expect(rsk_sig.held != RSK_GONE, 1))
         pl_put(*f);
+    rsk_sig.held = NULL;
+    rsk_section_leave();
 }
 
 /* A reference that is given back at the end of the scope, also when the thread is cancelled in a
- * call (forced unwinding runs cleanups). */
+ * call (forced unwinding runs cleanups). From pl_hold or pl_get_stream: as long as it is not NULL the thread is
+ * in a section, and a call that may block needs a window (rsock/section.h). */
 #define PL_HELD __attribute__((cleanup(pl_held_end))) struct pl_file *
 
-/* As pl_get, streams only. */
-static inline struct pl_file *pl_get_stream(int fd)
+/* As pl_get, and enters a section if there is a file. The section begins first: a handler that does
+ * not return shall not take a reference with it. */
+static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
 {
-    struct pl_file *f = pl_get(fd);
+    struct pl_file *f;
+
+    rsk_call_enter();
+    f = pl_get(fd);
+    if (f)
+        rsk_sig.held = f;
+    else
+        rsk_section_leave();
+    return f;
+}
+
+/* The same, streams only. */
+static inline __attribute__((always_inline)) struct pl_file *pl_get_stream(int fd)
+{
+    struct pl_file *f = pl_hold(fd);
 
     if (f && __builtin_expect(f->kind != PL_STREAM, 0)) {
-        pl_put(f);
+        pl_held_end(&f);
         return NULL;
     }
     return f;
 }
+
+/* A section without a file. */
+struct pl_section {
+    bool in;
+};
+static inline void pl_section_end(struct pl_section *s)
+{
+    if (s->in)
+        rsk_section_leave();
+}
+/* Ends it before its scope does. */
+#define PL_SECTION_OVER            \
+    do {                           \
+        pl_section_end(&section_); \
+        section_.in = false;       \
+    } while (0)
+#define PL_SECTION                                                                        \
+    __attribute__((cleanup(pl_section_end), unused)) struct pl_section section_ = {true}; \
+    rsk_call_enter()
 
 /* ---- pl_table.c ---- */
 

@@ -70,44 +70,42 @@ static bool at_once(const struct call *c)
     return c->is_ppoll ? c->ts && !c->ts->tv_sec && !c->ts->tv_nsec : c->ms == 0;
 }
 
-static void end_sleeper(struct fb_sleeper **s)
-{
-    if (*s)
-        fb_sleeper_end(*s);
-}
-
 /* Sets *served when the set has to be served after all: it changed before we slept. */
 static int sleep_published(const struct call *c, bool *served)
 {
-    struct fb_sleeper *sleeper __attribute__((cleanup(end_sleeper))) =
-        fb_sleeper_poll(c->fds, c->n);
+    PL_SLEEP s = {fb_sleeper_poll(c->fds, c->n), {0}};
 
-    (void)sleeper;
     if (need_of_set(c->fds, c->n) == PL_SERVE) {
         *served = true;
         return 0;
     }
+    pl_sleep_open(&s, __builtin_frame_address(0));
     return real_call(c);
 }
 
-static int do_poll(const struct call *c)
+__attribute__((noinline)) static int do_poll(const struct call *c)
 {
+    PL_SECTION;
     enum pl_need need;
     uint64_t deadline;
     bool served = false;
     int count = 0;
 
     /* A set that the kernel refuses, it shall refuse: never walk it. */
-    if (!c->fds || c->n > INT_MAX || (c->is_ppoll && c->ts && !pl_ts_valid(c->ts)))
+    if (!c->fds || c->n > INT_MAX || (c->is_ppoll && c->ts && !pl_ts_valid(c->ts))) {
+        PL_SECTION_OVER;
         return real_call(c);
+    }
     need = need_of_set(c->fds, c->n);
-    if (need == PL_KERNEL)
+    if (need == PL_KERNEL) {
+        PL_SECTION_OVER;
         return real_call(c);
+    }
     /* ppoll writes nothing back, but the time goes on from here. */
     deadline = c->is_ppoll ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
     if (need == PL_PUBLISH) {
         if (at_once(c))
-            count = real_call(c);
+            count = RSK_OPENED(real_call(c));
         else
             count = sleep_published(c, &served);
         if (!served) {

@@ -4,7 +4,7 @@
 #ifndef PL_POLL_H
 #define PL_POLL_H
 
-#include "preload/pl.h"
+#include "preload/pl_own.h"
 #include "preload/pl_wait.h"
 
 /* What a set of descriptors needs. */
@@ -28,6 +28,16 @@ static inline enum pl_need pl_need_of(int fd)
     pl_put(f);
     return need;
 }
+
+/* A published sleeper, and the window of its sleep. */
+struct pl_sleep {
+    struct fb_sleeper *sleeper;
+    struct rsk_pass pass;
+};
+
+void pl_sleep_open(struct pl_sleep *, const void *frame);
+void pl_sleep_end(struct pl_sleep *);
+#define PL_SLEEP __attribute__((cleanup(pl_sleep_end))) struct pl_sleep
 
 /* poll(2) on any set, sleeping at most until deadline, with mask while it sleeps (NULL: as it is).
  * Count or -errno. Fills fds[].revents. A cancellation point. */

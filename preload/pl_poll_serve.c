@@ -11,6 +11,7 @@
 #include "preload/pl_poll.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "config/env.h"
@@ -42,8 +43,9 @@ struct poll_wait {
     int efd; /* or -errno */
     nfds_t n;
     unsigned unsure;
-    struct pollfd *kernel; /* n + 1; the last is efd */
-    struct fb_sleeper *sleeper;
+    struct pollfd *kernel;      /* n + 1; the last is efd */
+    struct fb_sleeper *sleeper; /* of the last sleep, and which that was */
+    uintptr_t sleep;
     struct entry entry[];
 };
 
@@ -77,9 +79,7 @@ static void undo(struct pl_block *b)
 {
     struct poll_wait *w = (struct poll_wait *)b;
 
-    if (w->sleeper)
-        fb_sleeper_end(w->sleeper);
-    w->sleeper = NULL;
+    fb_sleeper_left(w->sleeper, w->sleep); /* it points to this block */
     for (nfds_t i = 0; i < w->n; i++)
         release(&w->entry[i]);
     w->n = 0;
@@ -175,7 +175,10 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
     if (!others)
         return count;
     /* With the caller's mask only if we have nothing: ppoll runs handlers when it finds nothing. */
-    said = sys_ppoll(w->kernel, w->n, &zero, count ? NULL : mask);
+    if (mask && !count)
+        said = RSK_OPENED(sys_ppoll(w->kernel, w->n, &zero, mask));
+    else
+        said = sys_ppoll(w->kernel, w->n, &zero, NULL);
     if (said < 0)
         return count ? count : said;
     for (nfds_t i = 0; i < w->n && said > 0; i++) {
@@ -194,7 +197,7 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
 }
 
 /* Spins as long as it may pay. 0: it did not; 1: look again; or -errno. */
-static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until, uint32_t signals)
+static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
 {
     static const struct timespec zero;
     struct rsk_shard *common = rsk_shard_common();
@@ -213,7 +216,7 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until, u
                 fb_peek_ready(e->file->stream, fds[i].events))
                 return 1;
         }
-        if (atomic_load_explicit(&w->woken, memory_order_relaxed) || pl_signals_seen != signals)
+        if (atomic_load_explicit(&w->woken, memory_order_relaxed) || rsk_sig.pending)
             return 1;
         if (others && now >= kernel_at) {
             int n = sys_ppoll(w->kernel, w->n, &zero, NULL);
@@ -293,9 +296,54 @@ static bool still_plain(const struct poll_wait *w)
     return true;
 }
 
+/* ---- a published sleep */
+
+static void lower(void *sleeper, void *sleep)
+{
+    fb_sleeper_left(sleeper, (uintptr_t)sleep);
+}
+
+void pl_sleep_open(struct pl_sleep *s, const void *frame)
+{
+    rsk_window_open(&s->pass, frame, lower, s->sleeper, (void *)fb_sleeper_sleep(s->sleeper));
+}
+
+void pl_sleep_end(struct pl_sleep *s)
+{
+    if (!s->pass.open || rsk_window_close(&s->pass))
+        fb_sleeper_end(s->sleeper);
+}
+
+/* A cancellation point: see sleep.c. */
+__attribute__((noinline)) static int cancellable(struct poll_wait *w, struct timespec *limit,
+                                                 const sigset_t *mask, uint32_t signals)
+{
+    int n, old;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_ppoll, w->kernel, w->n + (w->efd >= 0), limit,
+                       mask, 8, 0);
+    pthread_setcanceltype(old, NULL);
+    return n;
+}
+
+/* Count or -errno; -EINTR at once if a handler has run since the call began. */
+static int sleep_in_kernel(struct poll_wait *w, struct timespec *limit, const sigset_t *mask,
+                           uint32_t signals)
+{
+    PL_SLEEP s = {fb_sleeper_poll(w->kernel, w->n), {0}};
+
+    w->sleeper = s.sleeper;
+    w->sleep = fb_sleeper_sleep(s.sleeper);
+    if (!still_plain(w))
+        return 0;
+    pl_sleep_open(&s, __builtin_frame_address(0));
+    return cancellable(w, limit, mask, signals);
+}
+
 /* Sleeps until something may have happened. 0 or -errno. */
 static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline,
-                const sigset_t *mask)
+                const sigset_t *mask, uint32_t signals)
 {
     struct timespec ts;
     uint64_t longest, box;
@@ -312,16 +360,9 @@ static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline
 
         deadline = deadline < limit ? deadline : limit;
     }
-    w->sleeper = fb_sleeper_poll(w->kernel, w->n);
-    if (still_plain(w))
-        n = pl_real.ppoll(w->kernel, w->n + (w->efd >= 0), pl_remaining(deadline, &ts), mask);
-    else
-        n = 0;
-    if (w->sleeper)
-        fb_sleeper_end(w->sleeper);
-    w->sleeper = NULL;
+    n = sleep_in_kernel(w, pl_remaining(deadline, &ts), mask, signals);
     if (n < 0)
-        return -errno;
+        return n;
     if (w->efd >= 0 && w->kernel[w->n].revents)
         sys_read(w->efd, &box, sizeof box);
     for (nfds_t i = 0; i < w->n; i++) {
@@ -348,7 +389,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
 {
     struct poll_wait *w __attribute__((cleanup(put_wait))) =
         get_wait(fds, n, __builtin_frame_address(0));
-    uint32_t signals = pl_signals_seen;
+    uint32_t signals = rsk_sig.seen;
     uint64_t began = 0;
     int saved = errno, count;
 
@@ -364,16 +405,17 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         if (now >= deadline)
             break;
         /* A handler ran and nothing is ready: the kernel's poll would have said EINTR. */
-        count = pl_signals_seen != signals ? -EINTR : 0;
+        rsk_section_pause();
+        count = rsk_sig.seen != signals ? -EINTR : 0;
         if (!began && !count) {
             began = now;
             until = now + (any_hot(w) ? pl_spin_budget() : 0);
-            count = spin(w, fds, until < deadline ? until : deadline, signals);
+            count = spin(w, fds, until < deadline ? until : deadline);
             if (count > 0)
                 continue;
         }
         if (!count)
-            count = rest(w, fds, deadline, mask);
+            count = rest(w, fds, deadline, mask, signals);
         if (count < 0)
             break;
     }

@@ -15,26 +15,35 @@
 #include <limits.h>
 #include <pthread.h>
 
-/* A receive that is inside the kernel. */
+/* A receive that is inside the kernel: what is counted, and the window of the call. */
 struct in_kernel {
     struct fb_stream *s;
     int fd;
     bool odd; /* see enter() */
+    struct rsk_pass pass;
 };
 
-/* The thread was cancelled inside the kernel call, which then took no bytes. */
+/* The call will not return, and has taken no bytes. odd: not NULL if it was. */
+static void lower(void *stream, void *odd)
+{
+    struct fb_stream *s = stream;
+
+    if (odd)
+        atomic_fetch_sub(&s->rx_odd, 1);
+    (void)fb_rx_leave(s, -1, -EINTR, NULL, 0, 0);
+}
+
+/* The thread was cancelled inside the kernel call. */
 static void cancelled(struct in_kernel *k)
 {
-    if (!k->s)
-        return;
-    if (k->odd)
-        atomic_fetch_sub(&k->s->rx_odd, 1);
-    (void)fb_rx_leave(k->s, k->fd, -EINTR, NULL, 0, 0);
+    if (k->s && rsk_window_close(&k->pass))
+        lower(k->s, k->odd ? k->s : NULL);
 }
 
 /* A thread asleep in recv(MSG_WAITALL) is not woken by the switch's frame (HARD-CASES 1): rx_odd,
  * raised before fb_rx_enter, keeps the guard away while it is there. */
-static inline bool enter(struct in_kernel *k, struct fb_stream *s, int fd, int flags)
+static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, struct fb_stream *s,
+                                                        int fd, int flags)
 {
     k->odd = flags & MSG_WAITALL;
     if (k->odd)
@@ -42,6 +51,7 @@ static inline bool enter(struct in_kernel *k, struct fb_stream *s, int fd, int f
     if (fb_rx_enter(s)) {
         k->s = s;
         k->fd = fd;
+        rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, k->odd ? s : NULL);
         return true;
     }
     if (k->odd)
@@ -55,6 +65,12 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     struct fb_stream *s = k->s;
 
     k->s = NULL;
+    /* A window that was taken for dead was lowered: as if it had not been. */
+    if (__builtin_expect(!rsk_window_close(&k->pass), 0)) {
+        atomic_fetch_add(&s->rx_in, 1);
+        if (k->odd)
+            atomic_fetch_add(&s->rx_odd, 1);
+    }
     n = fb_rx_leave(s, k->fd, n < 0 ? -errno : n, v, cnt, flags);
     if (k->odd)
         atomic_fetch_sub(&s->rx_odd, 1);
@@ -105,17 +121,17 @@ __attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const stru
 }
 
 /* `kernel` is the call for a plain half, `on_rail` the one for any other. */
-#define RECEIVE(f, v, cnt, flags, kernel, on_rail)                                  \
-    ({                                                                              \
-        ssize_t got_ = FB_RETRY;                                                    \
-        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {NULL, 0, false}; \
-        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd, flags), 1)) {         \
-            got_ = (kernel);                                                        \
-            got_ = leave(&k_, got_, v, cnt, flags);                                 \
-        }                                                                           \
-        if (__builtin_expect(got_ == FB_RETRY, 0))                                  \
-            got_ = (on_rail);                                                       \
-        pl_ret(got_);                                                               \
+#define RECEIVE(f, v, cnt, flags, kernel, on_rail)                             \
+    ({                                                                         \
+        ssize_t got_ = FB_RETRY;                                               \
+        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
+        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd, flags), 1)) {    \
+            got_ = (kernel);                                                   \
+            got_ = leave(&k_, got_, v, cnt, flags);                            \
+        }                                                                      \
+        if (__builtin_expect(got_ == FB_RETRY, 0))                             \
+            got_ = (on_rail);                                                  \
+        pl_ret(got_);                                                          \
     })
 
 /*
@@ -177,7 +193,7 @@ PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int
     PL_HELD f = pl_get_stream(fd);
 
     if (!f || off != -1)
-        return pl_real.preadv2(fd, v, cnt, off, flags);
+        return pl_real.preadv2(fd, v, cnt, off, flags); /* a socket's is an error at once */
     if (flags)
         fb_pin(f->stream, RSN_CALL, true);
     return RECEIVE(f, v, cnt, 0, pl_real.preadv2(fd, v, cnt, off, flags),
@@ -197,8 +213,10 @@ PL_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
     PL_HELD f = pl_get_stream(fd);
     struct iovec v = {buf, n};
 
-    if (!f || kernels_own(f, flags))
+    if (!f)
         return pl_real.recv(fd, buf, n, flags);
+    if (kernels_own(f, flags))
+        return RSK_OPENED(pl_real.recv(fd, buf, n, flags));
     return RECEIVE(f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
                    rail(f, &v, 1, flags, -EMSGSIZE));
 }
@@ -234,8 +252,10 @@ PL_EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_AR
     PL_HELD f = pl_get_stream(fd);
     struct iovec v = {buf, n};
 
-    if (!f || kernels_own(f, flags))
+    if (!f)
         return pl_real.recvfrom(fd, buf, n, flags, addr, len);
+    if (kernels_own(f, flags))
+        return RSK_OPENED(pl_real.recvfrom(fd, buf, n, flags, addr, len));
     return RECEIVE(f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
                    rail_from(f, &v, flags, addr.__sockaddr__, len));
 }
@@ -269,8 +289,10 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
 
-    if (!f || !msg || kernels_own(f, flags))
+    if (!f)
         return pl_real.recvmsg(fd, msg, flags);
+    if (!msg || kernels_own(f, flags))
+        return RSK_OPENED(pl_real.recvmsg(fd, msg, flags));
     return RECEIVE(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags,
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
@@ -287,12 +309,12 @@ PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
     PL_HELD f = pl_get_stream(fd);
     ssize_t n;
 
-    if (!f || !msgs || cnt == 0)
+    if (!f)
         return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
-    if (cnt > 1 || timeout) {
-        if (!kernels_own(f, flags))
+    if (!msgs || cnt != 1 || timeout) {
+        if (msgs && cnt && !kernels_own(f, flags))
             fb_pin(f->stream, RSN_CALL, true);
-        return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
+        return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
     }
     n = recvmsg(fd, &msgs->msg_hdr, flags & ~MSG_WAITFORONE);
     if (n < 0)

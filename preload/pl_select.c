@@ -87,23 +87,16 @@ static int real_call(const struct call *c)
                          : pl_real.select(c->nfds, r, w, x, c->tv);
 }
 
-static void end_sleeper(struct fb_sleeper **s)
-{
-    if (*s)
-        fb_sleeper_end(*s);
-}
-
 /* Sets *served when the sets have to be served after all: they changed before we slept. */
 static int sleep_published(const struct call *c, bool *served)
 {
-    struct fb_sleeper *sleeper __attribute__((cleanup(end_sleeper))) =
-        fb_sleeper_select(c->nfds, c->set[READ], c->set[WRITE]);
+    PL_SLEEP s = {fb_sleeper_select(c->nfds, c->set[READ], c->set[WRITE]), {0}};
 
-    (void)sleeper;
     if (need_of_sets(c) == PL_SERVE) {
         *served = true;
         return 0;
     }
+    pl_sleep_open(&s, __builtin_frame_address(0));
     return real_call(c);
 }
 
@@ -293,17 +286,18 @@ static bool boarded(const struct call *c, const struct select_wait *w)
 
 __attribute__((noinline)) static int do_select(struct call *c)
 {
+    PL_SECTION;
     struct select_wait *w __attribute__((cleanup(put_wait))) = NULL;
     enum pl_need need;
     uint64_t deadline;
     bool served = false;
     int count, saved = errno;
 
-    if (c->nfds <= 0)
+    need = c->nfds <= 0 ? PL_KERNEL : need_of_sets(c);
+    if (need == PL_KERNEL || !deadline_of(c, &deadline)) {
+        PL_SECTION_OVER;
         return real_call(c);
-    need = need_of_sets(c);
-    if (need == PL_KERNEL || !deadline_of(c, &deadline))
-        return real_call(c);
+    }
     w = save_sets(c, __builtin_frame_address(0));
     if (!w)
         return (int)pl_ret(-ENOMEM);

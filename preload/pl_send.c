@@ -18,20 +18,29 @@
 struct in_kernel {
     struct fb_stream *s;
     int fd;
+    struct rsk_pass pass;
 };
+
+static void lower(void *stream, void *unused)
+{
+    (void)unused;
+    fb_tx_leave(stream, -1, -EINTR, NULL, 0, 0);
+}
 
 static void cancelled(struct in_kernel *k)
 {
-    if (k->s)
-        fb_tx_leave(k->s, k->fd, -EINTR, NULL, 0, 0);
+    if (k->s && rsk_window_close(&k->pass))
+        lower(k->s, NULL);
 }
 
-static inline bool enter(struct in_kernel *k, struct fb_stream *s, int fd)
+static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, struct fb_stream *s,
+                                                        int fd)
 {
     if (!fb_tx_enter(s))
         return false;
     k->s = s;
     k->fd = fd;
+    rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
     return true;
 }
 
@@ -43,6 +52,8 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     if (n < 0)
         n = -errno;
     k->s = NULL;
+    if (__builtin_expect(!rsk_window_close(&k->pass), 0))
+        atomic_fetch_add(&s->tx_in, 1); /* see pl_recv.c */
     fb_tx_leave(s, k->fd, n, v, cnt, flags);
     return n;
 }
@@ -73,17 +84,17 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
     return n;
 }
 
-#define SEND(f, v, cnt, flags, kernel, on_rail)                              \
-    ({                                                                       \
-        ssize_t sent_;                                                       \
-        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {NULL, 0}; \
-        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd), 1)) {         \
-            sent_ = (kernel);                                                \
-            sent_ = leave(&k_, sent_, v, cnt, flags);                        \
-        } else {                                                             \
-            sent_ = (on_rail);                                               \
-        }                                                                    \
-        pl_ret(sent_);                                                       \
+#define SEND(f, v, cnt, flags, kernel, on_rail)                                \
+    ({                                                                         \
+        ssize_t sent_;                                                         \
+        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
+        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd), 1)) {           \
+            sent_ = (kernel);                                                  \
+            sent_ = leave(&k_, sent_, v, cnt, flags);                          \
+        } else {                                                               \
+            sent_ = (on_rail);                                                 \
+        }                                                                      \
+        pl_ret(sent_);                                                         \
     })
 
 /* Sends that a rail cannot carry: the stream leaves and stays on TCP. */
@@ -237,7 +248,9 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
     PL_HELD f = pl_get_stream(fd);
     ssize_t sent;
 
-    if (!f || !msg) {
+    if (f && !msg)
+        return RSK_OPENED(pl_real.sendmsg(fd, msg, flags));
+    if (!f) {
         if (msg && msg->msg_control && msg->msg_controllen)
             pin_passed(msg);
         sent = pl_real.sendmsg(fd, msg, flags);

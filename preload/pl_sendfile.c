@@ -64,10 +64,17 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
     return put;
 }
 
+static void lower(void *stream, void *unused)
+{
+    (void)unused;
+    fb_tx_leave_unseen(stream, -EINTR);
+}
+
 PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 {
     pl_ready();
     PL_HELD f = pl_get_stream(out);
+    struct rsk_pass pass;
     ssize_t sent;
 
     if (!f)
@@ -77,26 +84,32 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
         if (sent != -ENOTSUP)
             return pl_ret(sent);
         fb_pin(f->stream, RSN_CALL, true);
-        return pl_real.sendfile64(out, in, off, n);
+        return RSK_OPENED(pl_real.sendfile64(out, in, off, n));
     }
     /* Not a cancellation point. */
+    rsk_window_open(&pass, __builtin_frame_address(0), lower, f->stream, NULL);
     sent = pl_real.sendfile64(out, in, off, n);
+    if (!rsk_window_close(&pass))
+        atomic_fetch_add(&f->stream->tx_in, 1); /* see pl_recv.c */
     fb_tx_leave_unseen(f->stream, sent < 0 ? -errno : sent);
     return sent;
 }
 
 PL_ALIAS(sendfile, sendfile64);
 
+static void pin(int fd)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        fb_pin(f->stream, RSN_CALL, true);
+}
+
 PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t n,
                          unsigned int flags)
 {
     pl_ready();
-    PL_HELD from = pl_get_stream(in);
-    PL_HELD to = pl_get_stream(out);
-
-    if (from)
-        fb_pin(from->stream, RSN_CALL, true);
-    if (to)
-        fb_pin(to->stream, RSN_CALL, true);
+    pin(in);
+    pin(out);
     return pl_real.splice(in, inoff, out, outoff, n, flags);
 }

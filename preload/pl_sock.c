@@ -33,6 +33,7 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 
     if (!pl_started() || !pl_is_owner())
         return NULL;
+    PL_SECTION;
     s = fb_track(fd, role, nonblock);
     if (!s)
         return NULL;
@@ -76,9 +77,9 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     int ret, err;
 
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
     if (!to || len < sizeof(to->sa_family))
-        return pl_real.connect(fd, addr, len);
+        return RSK_OPENED(pl_real.connect(fd, addr, len));
     if (f && f->kind == PL_STREAM && to->sa_family == AF_UNSPEC) {
         /* Disconnects: what the streams holds ends in a reset, and the socket can connect anew. */
         fb_pin(f->stream, RSN_ENDING, true);
@@ -87,7 +88,7 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
             unconnect(f);
         return ret;
     }
-    ret = pl_real.connect(fd, addr, len);
+    ret = f ? RSK_OPENED(pl_real.connect(fd, addr, len)) : pl_real.connect(fd, addr, len);
     /* A number that is known already: the second connect() of a non-blocking socket, or an error. */
     if (f || (to->sa_family != AF_INET && to->sa_family != AF_INET6))
         return ret;
@@ -107,7 +108,7 @@ PL_EXPORT int listen(int fd, int backlog)
     int ret;
 
     pl_ready();
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
     ret = pl_real.listen(fd, backlog);
     if (ret == 0 && !f && pl_is_tcp(fd) && pl_is_owner())
         pl_install(fd, PL_LISTENER, NULL);
@@ -118,7 +119,7 @@ PL_EXPORT int listen(int fd, int backlog)
  * somebody else made a listener. */
 static bool accepts_tcp(int listener)
 {
-    PL_HELD f = pl_get(listener);
+    PL_HELD f = pl_hold(listener);
 
     if (f && f->kind == PL_LISTENER)
         return true;

@@ -154,7 +154,7 @@ static void *cloning(long nr, long a, long b)
 
 static void leave(int fd)
 {
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     if (f && f->kind == PL_STREAM)
         fb_pin(f->stream, RSN_BYPASSED, true);
@@ -186,7 +186,7 @@ static void leave_two(long one, long two)
 
 static bool ours(int fd)
 {
-    PL_HELD f = pl_get(fd);
+    PL_HELD f = pl_hold(fd);
 
     return f != NULL || rsk_own_has(fd);
 }

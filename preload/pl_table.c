@@ -226,7 +226,7 @@ void pl_drop_stale(int fd)
     struct pl_file *f;
 
     pl_heir_drop(fd);
-    PL_HELD held = pl_get(fd);
+    PL_HELD held = pl_hold(fd);
 
     if (!held || !pl_is_owner())
         return;
@@ -241,13 +241,16 @@ void pl_each(void (*fn)(struct pl_file *, void *), void *arg)
     uint32_t c, i;
     slot *chunk;
 
+    PL_SECTION;
     for (c = 0; c < top; c++) {
         chunk = atomic_load_explicit(&root[c], memory_order_acquire);
         for (i = 0; chunk && i < CHUNK; i++) {
-            PL_HELD f = hold(&chunk[i]);
+            struct pl_file *f = hold(&chunk[i]);
 
-            if (f)
-                fn(f, arg);
+            if (!f)
+                continue;
+            fn(f, arg);
+            pl_put(f);
         }
     }
 }

@@ -4,6 +4,7 @@
  * one that is left, and then does what the last thread would have done.
  */
 #include "preload/pl_own.h"
+#include "preload/pl_signal.h"
 
 #include "rsock/loop.h"
 #include "rsock/sys.h"
@@ -23,10 +24,11 @@ static void look(void *unused)
     rsk_timer_add(LOOK_NS, look, NULL);
 }
 
-/* The flag goes up before the question whether the thread runs, and the thread begins to run before it
+/* The progress thread begins: a rail is wanted. The flag goes up before the question whether the thread runs, and the thread begins to run before it
  * looks at the flag: one of the two sees the other. Two looks do no harm. */
 static void started(void)
 {
+    pl_signals_on();
     if (atomic_load(&main_ended))
         look(NULL);
 }

@@ -15,8 +15,6 @@
 #include "rsock/own.h"
 #include "rsock/sys.h"
 
-_Thread_local volatile uint32_t pl_signals_seen;
-
 #define NS_PER_S  1000000000u
 #define NS_PER_MS 1000000u
 

@@ -4,8 +4,11 @@
  */
 #include "pair.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 
 static int c, s;
 
@@ -55,6 +58,74 @@ static void *filling(void *unused)
     return NULL;
 }
 
+static void *sending(void *unused)
+{
+    static char much[1 << 20];
+    struct iovec v = {much, sizeof(much)};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+    int i;
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "sendmsg");
+    for (i = 0; i < 100; i++)
+        if (sendmsg(c, &m, 0) < 0)
+            break;
+    puts("everything was sent");
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *scattering(void *unused)
+{
+    char buf[16];
+    struct iovec v = {buf, sizeof(buf)};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "recvmsg");
+    printf("recvmsg %zd\n", recvmsg(s, &m, 0));
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *polling(void *unused)
+{
+    struct pollfd f = {.fd = s, .events = POLLIN};
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "poll");
+    printf("poll %d\n", poll(&f, 1, -1));
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *selecting(void *unused)
+{
+    fd_set r;
+
+    (void)unused;
+    FD_ZERO(&r);
+    FD_SET(s, &r);
+    pthread_cleanup_push(cleanup, "select");
+    printf("select %d\n", select(s + 1, &r, NULL, NULL, NULL));
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void *epolling(void *unused)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    int ep = epoll_create1(0);
+
+    (void)unused;
+    must(epoll_ctl(ep, EPOLL_CTL_ADD, s, &ev) == 0, "epoll_ctl");
+    pthread_cleanup_push(cleanup, "epoll_wait");
+    printf("epoll_wait %d\n", epoll_wait(ep, &ev, 1, -1));
+    pthread_cleanup_pop(0);
+    close(ep);
+    return NULL;
+}
+
 static void cancelled(void *(*fn)(void *))
 {
     pthread_t t;
@@ -101,7 +172,12 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     on_new_pair(reading, true);
     on_new_pair(receiving, true);
+    on_new_pair(scattering, true);
+    on_new_pair(polling, true);
+    on_new_pair(selecting, true);
+    on_new_pair(epolling, true);
     on_new_pair(filling, false);
+    on_new_pair(sending, false);
     on_new_pair(at_once, true);
     return 0;
 }

@@ -314,10 +314,14 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     return rail_ready(f, events);
 }
 
+/* This thread's sleep; odd while it is one. */
+static _Thread_local uintptr_t sleep_now;
+
 struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n)
 {
     (void)pfd;
     (void)n;
+    sleep_now++;
     atomic_fetch_add(&fake_sleepers, 1);
     return (struct fb_sleeper *)&fake_sleepers;
 }
@@ -333,7 +337,20 @@ struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *
 void fb_sleeper_end(struct fb_sleeper *sleeper)
 {
     (void)sleeper;
+    sleep_now++;
     atomic_fetch_sub(&fake_sleepers, 1);
+}
+
+uintptr_t fb_sleeper_sleep(struct fb_sleeper *sleeper)
+{
+    (void)sleeper;
+    return sleep_now;
+}
+
+void fb_sleeper_left(struct fb_sleeper *sleeper, uintptr_t sleep)
+{
+    if (sleeper && sleep == sleep_now)
+        fb_sleeper_end(sleeper);
 }
 
 void pl_child(void)

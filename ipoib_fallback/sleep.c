@@ -1,0 +1,152 @@
+/*
+ * sleep.c - the sleeps of a blocking receive or send (sleep.h). Application threads, no lock held.
+ *
+ * They are cancellation points, as recv and send are. glibc's cancellation signal restarts a raw system
+ * call, so the thread is asynchronously cancellable while it is in one, where it holds no lock; each sleep
+ * is a call of its own, so that the unwinder finds the caller's clean-ups.
+ */
+#include "ipoib_fallback/sleep.h"
+
+#include "ipoib_fallback/stream.h"
+
+#include <pthread.h>
+
+/* signal(7): a handler without SA_RESTART ends the call, and so does any if the socket has a time-out. One
+ * that we have not seen was set by a raw system call, and the kernel has decided. */
+int sleep_ended(struct fb_signals *s, ssize_t r, uint64_t limited)
+{
+    uint32_t seen = rsk_sig.seen;
+    bool ran = seen != s->seen;
+
+    s->seen = seen;
+    if (rsk_sig.cut != s->cut || (ran && limited))
+        return -EINTR;
+    return r == -EINTR && !ran ? -EINTR : 0;
+}
+
+__attribute__((noinline)) ssize_t sleep_peek(int fd, uint32_t seen)
+{
+    char b;
+    int old;
+    ssize_t n;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    n = RSK_SLEEP(&rsk_sig.seen, seen, SYS_recvfrom, fd, &b, 1, MSG_PEEK, 0, 0);
+    pthread_setcanceltype(old, NULL);
+    return n;
+}
+
+__attribute__((noinline)) int sleep_futex(_Atomic uint32_t *word, uint32_t val,
+                                          const struct timespec *limit, uint32_t seen)
+{
+    int r, old;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_futex, word, FUTEX_WAIT, val, limit, 0, 0);
+    pthread_setcanceltype(old, NULL);
+    return r;
+}
+
+/* ---- what is raised ---- */
+
+static void lower(void *count, void *rail)
+{
+    if (count)
+        atomic_fetch_sub((_Atomic uint32_t *)count, 1);
+    if (rail)
+        rsk_rail_put(rail);
+}
+
+void sleep_open(struct fb_raised *r, const void *frame)
+{
+    rsk_window_open(&r->pass, frame, lower, r->count, r->rail);
+}
+
+void sleep_raised_end(struct fb_raised *r)
+{
+    if (!r->pass.open || rsk_window_close(&r->pass))
+        lower(r->count, r->rail);
+    r->count = NULL;
+    r->rail = NULL;
+}
+
+/* ---- the kernel's own calls ---- */
+
+struct plain {
+    struct fb_stream *s;
+    void (*lower)(void *, void *);
+    _Atomic uint32_t *in;
+    struct rsk_pass pass;
+};
+
+static void lower_rx(void *s, void *unused)
+{
+    (void)unused;
+    (void)fb_rx_leave(s, -1, -EINTR, NULL, 0, 0);
+}
+
+static void lower_tx(void *s, void *unused)
+{
+    (void)unused;
+    fb_tx_leave(s, -1, -EINTR, NULL, 0, 0);
+}
+
+static void plain_open(struct plain *p, const void *frame, const struct fb_signals *signals)
+{
+    rsk_window_open(&p->pass, frame, p->lower, p->s, NULL);
+    rsk_sig.stop_was = signals->seen;
+    rsk_sig.stop = &rsk_sig.seen; /* for fb_io's functions */
+}
+
+/* A window that was taken for dead has been lowered: as if it had not been. */
+static void plain_close(struct plain *p)
+{
+    rsk_sig.stop = NULL;
+    if (!rsk_window_close(&p->pass))
+        atomic_fetch_add(p->in, 1);
+}
+
+/* Cancelled in it. */
+static void plain_end(struct plain *p)
+{
+    if (p->pass.open) {
+        plain_close(p);
+        p->lower(p->s, NULL);
+    }
+}
+
+static __attribute__((noinline)) ssize_t cancellable(bool rx, int fd, const struct iovec *v,
+                                                     int cnt, int flags)
+{
+    ssize_t n;
+    int old;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    n = rx ? fb_io.recv(fd, v, cnt, UINT64_MAX, flags) : fb_io.send(fd, v, cnt, flags);
+    pthread_setcanceltype(old, NULL);
+    return n;
+}
+
+ssize_t sleep_recv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
+                   const struct fb_signals *signals)
+{
+    struct plain p __attribute__((cleanup(plain_end))) = {s, lower_rx, &s->rx_in, {0}};
+    ssize_t n;
+
+    plain_open(&p, __builtin_frame_address(0), signals);
+    n = cancellable(true, fd, v, cnt, flags);
+    plain_close(&p);
+    return n;
+}
+
+ssize_t sleep_send(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
+                   const struct fb_signals *signals)
+{
+    struct plain p __attribute__((cleanup(plain_end))) = {s, lower_tx, &s->tx_in, {0}};
+    ssize_t n;
+
+    plain_open(&p, __builtin_frame_address(0), signals);
+    n = cancellable(false, fd, v, cnt, flags);
+    plain_close(&p);
+    return n;
+}

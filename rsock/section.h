@@ -1,0 +1,148 @@
+/*
+ * section.h - where an application's signal handler may run. A thread is *in a section* from the entry
+ * of an intercepted call until it returns or sleeps: it may hold locks, and what it has raised
+ * (references, counts) is on its stack alone. A handler that comes meanwhile is put off to the
+ * end of the section (preload/pl_signal.c). For the time of a sleep, or of a plain kernel call, the section is
+ * opened (a *window*): no lock is held, what is raised stands in a record of the thread's, and
+ * handlers run at once. They may call anything, and need not return: the thread's next call
+ * from a frame that is not deeper, or its end, finds the record and lowers what it says.
+ *
+ * Everything here is the calling thread's own. Handlers of the same thread are the only other party,
+ * and outside a window they only set `pending`: hence volatile, and no atomics.
+ */
+#ifndef RSK_SECTION_H
+#define RSK_SECTION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RSK_WINDOWS = 8 }; /* handlers in handlers that sleep; deeper ones have no record */
+
+struct rsk_window {
+    const void *frame; /* of the function that opened it */
+    uint32_t id;
+    void *held;
+    void (*undo)(void *a, void *b);
+    void *a, *b;
+};
+
+struct rsk_sig {
+    volatile uint32_t depth;   /* of sections */
+    volatile uint32_t pending; /* a handler was put off; all signals are blocked until it has run */
+    volatile uint32_t seen;    /* handlers run so far */
+    volatile uint32_t cut;     /* those without SA_RESTART */
+    volatile uint32_t windows; /* open ones, or left by longjmp */
+    uint32_t ids;
+    bool keyed;          /* what happens at the thread's end is arranged */
+    void *volatile held; /* the file that the innermost section has a reference to */
+    /* See rsk_sleep6: for a kernel call that is made further down. NULL: it just waits. */
+    const volatile uint32_t *volatile stop;
+    volatile uint32_t stop_was;
+    uint64_t mask; /* pending: the application's signal mask */
+    struct rsk_window window[RSK_WINDOWS];
+};
+extern _Thread_local struct rsk_sig rsk_sig;
+
+/* Handlers go through preload/pl_signal.c, so that they can be put off. False as long as no rail was
+ * wanted: then a handler may be the application's own, and may longjmp out of a section, whose depth
+ * nobody would lower. */
+extern _Atomic bool rsk_sections_on;
+/* At load. held_put gives back what rsk_sig.held was. */
+void rsk_section_init(void (*held_put)(void *));
+/* rsk_sig.held of a section whose window was taken for dead while it was not (see rsk_window_close). */
+#define RSK_GONE ((void *)-1)
+
+/* The handlers that were put off run now. errno is kept. */
+void rsk_section_flush(void);
+
+static inline void rsk_section_enter(void)
+{
+    rsk_sig.depth = rsk_sig.depth + atomic_load_explicit(&rsk_sections_on, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* A section that was entered before they were switched on has no depth. */
+static inline void rsk_section_leave(void)
+{
+    uint32_t d = rsk_sig.depth;
+
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!d)
+        return;
+    rsk_sig.depth = d - 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(d == 1 && rsk_sig.pending, 0))
+        rsk_section_flush();
+}
+
+/* The thread came here from frame: windows of frames that are not above it are dead. In a section. */
+void rsk_windows_reclaim(const void *frame);
+
+/* A call begins. Inlined, so that the frame is that of the intercepting function. */
+static inline __attribute__((always_inline)) void rsk_call_enter(void)
+{
+    rsk_section_enter();
+    if (__builtin_expect(rsk_sig.windows != 0, 0))
+        rsk_windows_reclaim(__builtin_frame_address(0));
+}
+
+struct rsk_pass {
+    uint32_t depth, id;
+    bool open;
+    void *held;
+};
+
+/* Opens the section; handlers that were put off run at once. undo(a, b), which may be NULL, lowers what the
+ * caller has raised, if a handler does not come back. */
+void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, void *), void *a,
+                     void *b);
+/* The section goes on. False: the window was taken for dead, and undo has run. That takes a handler that
+ * left by switching to another stack (swapcontext), where the thread then made calls, and came back. */
+bool rsk_window_close(struct rsk_pass *);
+
+/* As a cleanup, for windows with nothing to undo. */
+static inline void rsk_window_end(struct rsk_pass *p)
+{
+    if (p->open)
+        (void)rsk_window_close(p);
+}
+
+/* The value of a call that may block, made in a window; nothing is raised but what is held. */
+#define RSK_OPENED(call)                                                       \
+    ({                                                                         \
+        struct rsk_pass pass_ __attribute__((cleanup(rsk_window_end))) = {0};  \
+        rsk_window_open(&pass_, __builtin_frame_address(0), NULL, NULL, NULL); \
+        (call);                                                                \
+    })
+
+/* Lets handlers that were put off run, within a section in which nothing but the held file is raised, or what
+ * a block of the thread's has noted. */
+static inline __attribute__((always_inline)) void rsk_section_pause(void)
+{
+    if (__builtin_expect(rsk_sig.pending, 0)) {
+        struct rsk_pass p __attribute__((cleanup(rsk_window_end))) = {0};
+
+        rsk_window_open(&p, __builtin_frame_address(0), NULL, NULL, NULL);
+    }
+}
+
+/*
+ * A system call that sleeps, unless *word is not `was` any more: -EINTR then. No handler can come between the
+ * look and the sleep, because one that interrupts this function before the kernel has begun, or where the
+ * kernel restarts the call, goes back to the look (rsk_sleep_rewind). word is one of rsk_sig's.
+ */
+long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
+                const volatile uint32_t *word, uint32_t was);
+#define RSK_SLEEP(word, was, nr, a, b, c, d, e, f)                                             \
+    rsk_sleep6((nr), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f), (word), \
+               (was))
+
+/* For the handler: the interrupted thread's next instruction, or where it shall go on instead. */
+uintptr_t rsk_sleep_rewind(uintptr_t pc);
+
+/* In a forked child: the thread's windows were about what is the parent's. */
+void rsk_section_after_fork_child(void);
+
+#endif
