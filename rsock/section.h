@@ -2,7 +2,7 @@
  * section.h - where an application's signal handler may run. A thread is *in a section* from the entry
  * of an intercepted call until it returns or sleeps: it may hold locks, and what it has raised
  * (references, counts) is on its stack alone. A handler that comes meanwhile is put off to the
- * end of the section (preload/pl_signal.c). For the time of a sleep, or of a plain kernel call, the section is
+ * end of the section (preload/pl_signal.c; preload/README.md has the table). For the time of a sleep, or of a plain kernel call, the section is
  * opened (a *window*): no lock is held, what is raised stands in a record of the thread's, and
  * handlers run at once. They may call anything, and need not return: the thread's next call
  * from a frame that is not deeper, or its end, finds the record and lowers what it says.

@@ -4,6 +4,7 @@
  */
 #include "rounds.h"
 
+#include <stdint.h>
 #include <sys/wait.h>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -27,7 +28,7 @@ static void with_info(int sig, siginfo_t *info, void *uc)
     (void)sig;
     (void)uc;
     count++;
-    on_stack = &here >= stack && &here < stack + sizeof(stack);
+    on_stack = (uintptr_t)&here - (uintptr_t)stack < sizeof(stack);
     value = info->si_code == SI_QUEUE ? info->si_value.sival_int : -1;
 }
 
