@@ -171,7 +171,7 @@ static void counting(int sig, siginfo_t *info, void *uc)
     first++;
 }
 
-enum { QUEUED = 5000 };
+enum { QUEUED = 1000 };
 static pthread_t victim_thread;
 
 static void *queueing(void *directed)
@@ -186,7 +186,7 @@ static void *queueing(void *directed)
         while ((directed ? pthread_sigqueue(victim_thread, SIGRTMIN + 3, number)
                          : sigqueue(getpid(), SIGRTMIN + 3, number)) != 0)
             sched_yield(); /* too many are waiting */
-        for (int limit = 0; i - first > 1 && limit < 1000; limit++)
+        for (int limit = 0; i - first > 1 && limit < 50; limit++)
             sched_yield();
     }
     return NULL;
