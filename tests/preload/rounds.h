@@ -72,9 +72,10 @@ struct victim {
     _Atomic unsigned returned; /* of this one it has returned */
 };
 
-static inline void until_asleep(struct victim *v)
+/* Or until the round is over. */
+static inline void until_asleep(struct victim *v, unsigned round)
 {
-    while (state_of(v->tid) != 'S')
+    while (v->returned < round && state_of(v->tid) != 'S')
         sched_yield();
 }
 
