@@ -34,6 +34,9 @@ static inline struct fb_conn *conn(const struct victim *v)
 
 /* The connection that victim_connect made, for hooks. */
 extern struct fb_conn *_Atomic attacked;
+/* For a second one. */
+extern const char *victim_address;
+extern uint16_t victim_port;
 void victim_connect(struct victim *, const char *address, uint16_t port);
 /* 0, or a negative errno: -EAGAIN after PATIENCE_S, -EBADMSG when what came back is not what went. */
 int round_trip(struct victim *, size_t n);

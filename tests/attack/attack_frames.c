@@ -248,7 +248,51 @@ static void weak_lie(void)
     lie_in_messages(weak_proof);
 }
 
+/* While our library's own progress thread may be giving the rail back. */
+static void say(struct rsk_rail *r, const struct rsk_msg *m)
+{
+    if (r && !r->failed)
+        r->wire->ctl_send(r, m);
+}
+
+/* Messages that concern an epoch that is over. */
+static void stale_epochs(struct victim *v)
+{
+    static const uint8_t types[] = {FM_ANN,       FM_ACK,       FM_NAK, FM_ECHO,
+                                    FM_LEAVE_REQ, FM_NUDGE_REQ, FM_BYE};
+    struct rsk_rail *r = conn(v)->rail;
+
+    for (size_t i = 0; i < sizeof types; i++) {
+        struct rsk_msg m = {.type = types[i], .epoch = conn(v)->epoch - 1, .a = v->pos, .att = 1};
+
+        say(r, &m);
+    }
+}
+
+/* An announcement of a switch where one has been on this rail already. */
+static void announce_again(struct victim *v)
+{
+    struct rsk_rail *r = conn(v)->rail;
+    struct rsk_msg m = {.type = FM_ANN, .epoch = conn(v)->epoch, .a = v->pos, .b = 1, .att = 9};
+
+    say(r, &m);
+}
+
+/* A LEAVE_REQ that claims to have read what was never sent, and one that takes back what it has. */
+static void leave_lies(struct victim *v)
+{
+    struct rsk_rail *r = conn(v)->rail;
+    struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = conn(v)->epoch, .a = UINT64_MAX};
+
+    say(r, &m);
+    m.a = 0;
+    say(r, &m);
+}
+
 const struct lie frame_lies[] = {
+    {.name = "stale-epochs", .once = stale_epochs},
+    {.name = "announce-again", .once = announce_again},
+    {.name = "leave-lies", .once = leave_lies},
     {.name = "switch-tag", .before = switch_wrong_tag},
     {.name = "switch-nonce", .before = switch_wrong_nonce},
     {.name = "switch-epoch", .before = switch_wrong_epoch},

@@ -24,6 +24,8 @@
 
 struct fb_conn *_Atomic attacked;
 bool careless;
+const char *victim_address;
+uint16_t victim_port;
 
 static unsigned char at(uint64_t i)
 {
@@ -178,6 +180,7 @@ static int peer(const char *address, const char *port, const char *name)
 {
     const struct lie *lie = find_lie(name);
     struct scribbler s = {.lie = lie};
+    int rounds = getenv("ATTACK_ROUNDS") ? atoi(getenv("ATTACK_ROUNDS")) : 2000;
     struct rsk_rail *rail;
     struct victim v;
     bool left = false;
@@ -189,7 +192,9 @@ static int peer(const char *address, const char *port, const char *name)
     careless = lie->careless;
     if (lie->before)
         lie->before();
-    victim_connect(&v, address, (uint16_t)atoi(port));
+    victim_address = address;
+    victim_port = (uint16_t)atoi(port);
+    victim_connect(&v, victim_address, victim_port);
     if (!board(&v, lie->before ? 2 : PATIENCE_S)) {
         if (!lie->before)
             DIE("does not board");
@@ -208,7 +213,7 @@ static int peer(const char *address, const char *port, const char *name)
     if (lie->scribble && pthread_create(&t, NULL, scribble, &s))
         DIE("no thread");
     /* Large ones, so that both rings are more than half full at times and credit is looked at. */
-    for (int i = 0; i < 2000 && err == 0 && !left; i++) {
+    for (int i = 0; i < rounds && err == 0 && !left; i++) {
         err = round_trip(&v, i % 2 ? 65000 : 100);
         left = v.s->pub->path_rx == FB_PATH_TCP;
     }

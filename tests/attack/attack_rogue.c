@@ -15,6 +15,7 @@
 
 #include "config/env.h"
 #include "rsock/loop.h"
+#include "rsock/shard.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
@@ -172,7 +173,7 @@ static void on_thread(void (*fn)(void *), void *arg)
 static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner)
 {
     (void)t;
-    *shard = NULL;
+    *shard = rsk_shard_common();
     *ring = 0;
     *owner = &liar;
     return 0;
@@ -223,7 +224,7 @@ static void asked(void *owner, struct rsk_rail *r, int reason)
 static void do_ask(void *arg)
 {
     (void)arg;
-    if (wire()->usable() || wire()->connect(&tuple, NULL, 0, &liar, asked))
+    if (wire()->usable() || wire()->connect(&tuple, rsk_shard_common(), 0, &liar, asked))
         say("cannot ask", 0);
 }
 

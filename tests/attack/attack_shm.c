@@ -146,20 +146,6 @@ static void flood(struct victim *v)
     }
 }
 
-/* Messages that concern an epoch that is over. */
-static void stale_epochs(struct victim *v)
-{
-    static const uint8_t types[] = {FM_ANN,       FM_ACK,       FM_NAK, FM_ECHO,
-                                    FM_LEAVE_REQ, FM_NUDGE_REQ, FM_BYE};
-    struct shm_rail *r = rail(v);
-
-    for (size_t i = 0; i < sizeof types; i++) {
-        struct rsk_msg m = {.type = types[i], .epoch = conn(v)->epoch - 1, .a = v->pos, .att = 1};
-
-        shm_ctl_send(&r->base, &m);
-    }
-}
-
 static void bells(struct victim *v)
 {
     struct shm_rail *r = rail(v);
@@ -183,26 +169,6 @@ static void block_bells(struct victim *v)
             if (write(event, &most, sizeof most) == sizeof most)
                 fcntl(event, F_SETFL, fcntl(event, F_GETFL) & ~O_NONBLOCK);
     }
-}
-
-/* An announcement of a switch where one has been on this rail already. */
-static void announce_again(struct victim *v)
-{
-    struct shm_rail *r = rail(v);
-    struct rsk_msg m = {.type = FM_ANN, .epoch = conn(v)->epoch, .a = v->pos, .b = 1, .att = 9};
-
-    shm_ctl_send(&r->base, &m);
-}
-
-/* A LEAVE_REQ that claims to have read what was never sent, and one that takes back what it has. */
-static void leave_lies(struct victim *v)
-{
-    struct shm_rail *r = rail(v);
-    struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = conn(v)->epoch, .a = UINT64_MAX};
-
-    shm_ctl_send(&r->base, &m);
-    m.a = 0;
-    shm_ctl_send(&r->base, &m);
 }
 
 /* The bytes that the victim may just be looking at. */
@@ -237,11 +203,8 @@ const struct lie shm_lies[] = {
     {.name = "wishes", .careless = true, .scribble = wishes},
     {.name = "all-random", .careless = true, .scribble = all_random},
     {.name = "flood", .scribble = flood},
-    {.name = "stale-epochs", .scribble = stale_epochs},
     {.name = "bells", .scribble = bells},
     {.name = "block-bells", .once = block_bells},
-    {.name = "announce-again", .once = announce_again},
-    {.name = "leave-lies", .once = leave_lies},
     {.name = "other-bytes", .careless = true, .scribble = other_bytes},
     {.name = "holes", .careless = true, .scribble = holes},
     {0},
