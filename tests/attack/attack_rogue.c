@@ -81,18 +81,17 @@ static void on_message(const struct rsk_msg *m)
         break;
     case FM_HELLO_ACK:
         memcpy(liar.nonce[1], m->data, 16);
-        out.type = FM_PROVED;
-        prove(0, out.data);
-        wire()->ctl_send(liar.rail, &out);
-        /* Already: whoever is believed may announce. The next bytes of somebody else's stream are
-         * taken for a frame then. */
+        /* Before the proof is looked at: whoever is believed may announce, and the next bytes of
+         * somebody else's stream are taken for a frame then. */
         out.type = FM_ANN;
         out.att = 1;
-        out.a = 1000;
-        for (int c = 0; c < 256; c++) {
-            out.b = (uint64_t)c;
-            wire()->ctl_send(liar.rail, &out);
-        }
+        out.a = 1u << 30;
+        wire()->ctl_send(liar.rail, &out);
+        out = (struct rsk_msg){.epoch = m->epoch, .type = FM_PROVED};
+        prove(0, out.data);
+        wire()->ctl_send(liar.rail, &out);
+        out = (struct rsk_msg){.epoch = m->epoch, .type = FM_ANN, .att = 2, .a = 1u << 30};
+        wire()->ctl_send(liar.rail, &out);
         break;
     case FM_REFUSED:
         say("refused", m->reason);

@@ -193,6 +193,46 @@ TEST_CASE(stream, ping_pong_boards_both_ways)
     fb_put(x.e.s);
 }
 
+static int endless(struct rsk_rail *r, struct rsk_msg *m)
+{
+    (void)r;
+    *m = (struct rsk_msg){.type = FM_OWED};
+    return 1;
+}
+
+/* Whoever takes messages has something else to do as well: this test ends, or it hangs. */
+TEST_CASE(stream, messages_without_end)
+{
+    static struct rsk_wire talkative;
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    uint64_t pos = 0;
+    struct rsk_rail *rail;
+
+    eager();
+    pair(&a, &x.e);
+    fb_get(x.e.s);
+    pthread_create(&t, NULL, echo_main, &x);
+    for (int i = 0; i < 20000 && a.s->pub->path_rx != FB_PATH_SHM; i++)
+        ASSERT(round_trip(&a, &pos, 100));
+    rail = conn_of(a.s)->rail;
+    ASSERT(rail != NULL);
+    rsk_rail_get(rail);
+    talkative = *rail->wire;
+    talkative.ctl_recv = endless;
+    rail->wire = &talkative;
+    conn_mail(conn_of(a.s));
+    EXPECT(round_trip(&a, &pos, 100));
+    rail->wire = &rsk_shm_wire;
+    rsk_rail_put(rail);
+    EXPECT(round_trip(&a, &pos, 100));
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    fb_put(x.e.s);
+}
+
 struct bulk {
     struct end *e;
     uint64_t total, done;
