@@ -124,7 +124,7 @@ host2() {
     exec 8>&-
     wait
     verdict rogue-initiator.stream "$(tail -n 1 "$LAB_SCRATCH/held")" fine
-    for name in imm-type imm-length imm-sequence credit-ahead credit-back credit-messages \
+    for name in imm-type imm-length imm-sequence credit-ahead credit-messages \
         wait-lie; do
         lie $name left "$broke"
     done

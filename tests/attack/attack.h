@@ -55,6 +55,9 @@ struct lie {
     void (*before)(void);
     /* On a boarded connection, again and again while traffic runs, on a thread of its own. NULL: none. */
     void (*scribble)(struct victim *);
+    /* On a boarded connection, before each round trip, because our own library writes the truth in
+     * between. NULL: none. */
+    void (*each)(struct victim *);
     /* On a boarded connection, once. NULL: none. */
     void (*once)(struct victim *);
 };

@@ -214,6 +214,8 @@ static int peer(const char *address, const char *port, const char *name)
         DIE("no thread");
     /* Large ones, so that both rings are more than half full at times and credit is looked at. */
     for (int i = 0; i < rounds && err == 0 && !left; i++) {
+        if (lie->each && conn(&v)->rail && !rail->failed)
+            lie->each(&v);
         err = round_trip(&v, i % 2 ? 65000 : 100);
         left = v.s->pub->path_rx == FB_PATH_TCP;
     }

@@ -95,15 +95,6 @@ static void credit_ahead(struct victim *v)
     credit(v, &c);
 }
 
-static void credit_back(struct victim *v)
-{
-    struct vb_rail *r = rail(v);
-    struct vb_credit c = {
-        .consumed = conn(v)->rx.S, .messages = r->pub_messages, .control = r->pub_control};
-
-    credit(v, &c);
-}
-
 static void credit_messages(struct victim *v)
 {
     struct vb_rail *r = rail(v);
@@ -191,11 +182,10 @@ const struct lie verbs_lies[] = {
     {.name = "imm-zero", .once = imm_zero},
     {.name = "imm-sequence", .once = imm_sequence},
     {.name = "ctl-replay", .once = ctl_replay},
-    {.name = "credit-ahead", .once = credit_ahead},
-    {.name = "credit-back", .once = credit_back},
-    {.name = "credit-messages", .once = credit_messages},
-    {.name = "credit-control", .once = credit_control},
-    {.name = "wait-lie", .once = wait_lie},
+    {.name = "credit-ahead", .each = credit_ahead},
+    {.name = "credit-messages", .each = credit_messages},
+    {.name = "credit-control", .each = credit_control},
+    {.name = "wait-lie", .each = wait_lie},
     {.name = "key-guess", .once = key_guess},
     {.name = "beyond-the-ring", .once = beyond_the_ring},
     {.name = "read-memory", .once = read_memory},
