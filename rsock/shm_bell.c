@@ -362,7 +362,7 @@ static struct shm_peer_bell *known(const struct stat *st, uint32_t uid, uint32_t
 struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint32_t pid)
 {
     struct shm_peer_bell *b = NULL;
-    struct stat st;
+    struct stat st = {0};
     bool timer;
 
     if (!shm_sealed_good(page, PAGE) || !is_good(event, uid, &timer) ||

@@ -167,9 +167,9 @@ static const char *word_of(int err, bool left)
 static const struct lie *find_lie(const char *name)
 {
     static const struct lie none = {.name = "none"};
-    const struct lie *all[] = {shm_lies, frame_lies, verbs_lies};
+    const struct lie *all[] = {shm_lies, frame_lies, verbs_lies, NULL};
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; all[i]; i++)
         for (const struct lie *l = all[i]; l->name; l++)
             if (strcmp(l->name, name) == 0)
                 return l;
@@ -179,12 +179,13 @@ static const struct lie *find_lie(const char *name)
 static int peer(const char *address, const char *port, const char *name)
 {
     const struct lie *lie = find_lie(name);
-    struct scribbler s = {.lie = lie};
-    int rounds = getenv("ATTACK_ROUNDS") ? atoi(getenv("ATTACK_ROUNDS")) : 2000;
+    const char *most = getenv("ATTACK_ROUNDS");
+    int rounds = most ? atoi(most) : 2000;
     struct rsk_rail *rail;
-    struct victim v;
+    struct victim v = {.fd = -1};
+    struct scribbler s = {.lie = lie, .v = &v};
     bool left = false;
-    pthread_t t;
+    pthread_t t = 0;
     int err = 0;
 
     if (!lie)
@@ -207,7 +208,6 @@ static int peer(const char *address, const char *port, const char *name)
     if (!rail)
         DIE("the rail has gone already");
     rsk_rail_get(rail);
-    s.v = &v;
     if (lie->once)
         lie->once(&v);
     if (lie->scribble && pthread_create(&t, NULL, scribble, &s))
