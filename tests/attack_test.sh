@@ -290,8 +290,8 @@ proxies() {
         'fine tcp no-peer-library'
     verdict proxy.changes-bytes "$(timeout 60 "${run[@]}" $python tests/attack/talker.py 127.0.0.3 $port changed 2>&1 |
         tail -n 1)" 'fine tcp not-mine'
-    verdict proxy.with-library "$(timeout 60 "${run[@]}" $python tests/attack/talker.py 127.0.0.4 $port 2>&1 | tail -n 1)" \
-        'fine shm none'
+    verdict proxy.with-library "$(timeout 60 "${run[@]}" $python tests/attack/talker.py 127.0.0.4 $port boards 2>&1 | tail -n 1)" \
+        'fine shm .*'
     end_all
 }
 
