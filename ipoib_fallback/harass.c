@@ -33,11 +33,7 @@ static void trouble(struct fb_conn *c, void *unused)
     switch (rnd(8)) {
     case 0:
         log_debug("stream %u: its rail is made to fail", c->slot);
-        rail->wire->kill(rail, RSN_RAIL_FAILED);
-        conn_todo_tx(c, TODO_FAIL);
-        conn_todo_rx(c, TODO_FAIL);
-        conn_serve(c);
-        link_release(c);
+        link_end(c, RSN_RAIL_FAILED);
         break;
     case 1: /* one direction */
         fb_lock(&c->tx.lock);

@@ -222,6 +222,13 @@ struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen)
     return NULL;
 }
 
+bool fb_may_board(const struct fb_stream *s)
+{
+    const struct fb_conn *c = (const struct fb_conn *)s;
+
+    return atomic_load_explicit(&c->rail, memory_order_relaxed) && !c->rcv_timeout;
+}
+
 bool fb_ever_tracked(void)
 {
     return used_slots != 0;

@@ -177,6 +177,7 @@ enum {
     CF_LENT = 262144,       /* pinned only as long as a forked child may use it */
     CF_STALL = 524288,      /* stall.c looks at it */
     CF_RESET = 1048576,     /* the process ends and has not read everything: so does TCP */
+    CF_OWES = 2097152,      /* owed.c looks at it */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 
@@ -278,6 +279,11 @@ void tx_leave(struct fb_conn *, int reason, bool force);
 /* Pushes a frame or residue on its way. True if the half is in T (or R) afterwards. */
 bool tx_push(struct fb_conn *);
 bool tx_can_send(struct fb_conn *, int fd);
+
+/* ---- owed.c ---- */
+
+/* A frame is owed and no rail is left to ask for it: it will be written. tx lock held. */
+void tx_owes(struct fb_conn *);
 
 /* ---- stall.c ---- */
 

@@ -225,6 +225,8 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
         link_watch(c);
         return;
     }
+    if (tx->state == TX_L1 && tx->owed && rail && rail->failed)
+        tx_owes(c);
     actions = tx_to(c, TE_LEAVE);
     if (actions & TA_LATER) {
         tx->later = true;
@@ -252,6 +254,8 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
             struct rsk_msg m = {.type = FM_OWED, .epoch = c->epoch, .a = tx->F};
 
             rail->wire->ctl_send(rail, &m);
+        } else if (tx->owed) {
+            tx_owes(c);
         }
         link_watch(c);
         link_release(c);

@@ -41,11 +41,16 @@ static void cancelled(struct in_kernel *k)
 }
 
 /* A thread asleep in recv(MSG_WAITALL) is not woken by the switch's frame (HARD-CASES 1): rx_odd,
- * raised before fb_rx_enter, keeps the guard away while it is there. */
+ * raised before fb_rx_enter, keeps the guard away while it is there. Once there is a rail to board,
+ * fb_recvv receives piece by piece, so that programs that always ask like this board as well. */
 static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, struct fb_stream *s,
                                                         int fd, int flags)
 {
     k->odd = flags & MSG_WAITALL;
+    if (k->odd && !(flags & MSG_PEEK) && fb_may_board(s)) {
+        k->odd = false;
+        return false;
+    }
     if (k->odd)
         atomic_fetch_add(&s->rx_odd, 1);
     if (fb_rx_enter(s)) {

@@ -431,11 +431,11 @@ void rsk_loop_stop(void)
         }
         loop_backend->close();
         timers_clear();
-        free(wake_watch);
-        free(anchor_watch);
         loop_watch_rest();
         loop_watch_bury();
         loop_watch_forget();
+        free(wake_watch);
+        free(anchor_watch);
         while ((w = common_watches)) {
             common_watches = w->next_dead;
             free(w);

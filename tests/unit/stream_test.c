@@ -8,11 +8,13 @@
 #include "config/env.h"
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/stream.h"
+#include "rsock/loop.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -200,6 +202,30 @@ static int endless(struct rsk_rail *r, struct rsk_msg *m)
     return 1;
 }
 
+struct swap {
+    struct rsk_rail *rail;
+    const struct rsk_wire *wire;
+    _Atomic bool done;
+};
+
+/* On the progress thread, which looks at the rail whenever it likes. */
+static void swap_job(void *arg)
+{
+    struct swap *w = arg;
+
+    w->rail->wire = w->wire;
+    atomic_store(&w->done, true);
+}
+
+static void swap_wire(struct rsk_rail *rail, const struct rsk_wire *wire)
+{
+    struct swap w = {.rail = rail, .wire = wire};
+
+    ASSERT_EQ_INT(rsk_loop_post(swap_job, &w), 0);
+    while (!atomic_load(&w.done))
+        sched_yield();
+}
+
 /* Whoever takes messages has something else to do as well: this test ends, or it hangs. */
 TEST_CASE(stream, messages_without_end)
 {
@@ -221,10 +247,10 @@ TEST_CASE(stream, messages_without_end)
     rsk_rail_get(rail);
     talkative = *rail->wire;
     talkative.ctl_recv = endless;
-    rail->wire = &talkative;
+    swap_wire(rail, &talkative);
     conn_mail(conn_of(a.s));
     EXPECT(round_trip(&a, &pos, 100));
-    rail->wire = &rsk_shm_wire;
+    swap_wire(rail, &rsk_shm_wire);
     rsk_rail_put(rail);
     EXPECT(round_trip(&a, &pos, 100));
     done(&a);
@@ -502,6 +528,45 @@ static bool comes_back(struct reader *r, pthread_t t)
 }
 
 /* The rail is given back under a thread that sleeps on its word; what it waits for comes by TCP. */
+/* The echo's end owes its frame, and no rail is left over which it could be asked for it. */
+TEST_CASE(stream, failed_rail_then_handed_over)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    uint64_t pos = 0;
+    bool ok = true, failed = false;
+
+    eager();
+    pair(&a, &x.e);
+    fb_get(x.e.s);
+    pthread_create(&t, NULL, echo_main, &x);
+    for (int i = 0; ok && i < 40000 && !failed; i++) {
+        struct rsk_rail *rail = conn_of(x.e.s)->rail;
+
+        ok = round_trip(&a, &pos, 1 + (size_t)i % 300);
+        if (a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM && rail) {
+            rail->wire->kill(rail, RSN_RAIL_FAILED);
+            conn_todo_tx(conn_of(x.e.s), TODO_FAIL);
+            conn_todo_rx(conn_of(x.e.s), TODO_FAIL);
+            conn_serve(conn_of(x.e.s));
+            failed = true;
+        }
+        usleep(100);
+    }
+    ASSERT(ok && failed);
+    for (int i = 0; i < 5000 && conn_of(x.e.s)->rail; i++)
+        usleep(1000);
+    EXPECT(conn_of(x.e.s)->rail == NULL);
+    fb_pin(a.s, RSN_CALL, true);
+    EXPECT(fb_plain(a.s));
+    EXPECT(round_trip(&a, &pos, 100));
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    fb_put(x.e.s);
+}
+
 TEST_CASE(stream, sleeping_reader_survives_its_rail)
 {
     struct reader r = {0};
