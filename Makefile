@@ -65,6 +65,7 @@ FB_SRC := \
 	ipoib_fallback/prove.c \
 	ipoib_fallback/pubfile.c \
 	ipoib_fallback/rdv.c \
+	ipoib_fallback/reach.c \
 	ipoib_fallback/ready.c \
 	ipoib_fallback/rx.c \
 	ipoib_fallback/rx_frame.c \

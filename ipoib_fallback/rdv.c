@@ -6,6 +6,7 @@
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/hold.h"
 
 #include "config/env.h"
@@ -395,18 +396,7 @@ static const struct rsk_accept_ops accept_ops = {find, accepted, refused};
 
 static void be_reachable(struct fb_conn *c)
 {
-    int family = c->tuple.family, r = 0;
-    uint16_t port = c->tuple.dst_port;
-
-    if (cfg.wire != CFG_WIRE_VERBS)
-        r = rsk_shm_wire.listen(family, port, &accept_ops);
-    if (r < 0)
-        log_warn("port %u: no shared-memory rendezvous: error %d", port, -r);
-    if (cfg.wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
-        r = rsk_verbs_wire.listen(family, port, &accept_ops);
-        if (r < 0)
-            log_warn("port %u: no RDMA rendezvous: error %d", port, -r);
-    }
+    reach_add(c, &accept_ops);
     if (c->s.pub->reason == RSN_NEW)
         conn_reason(c, RSN_WAIT_PEER);
 }

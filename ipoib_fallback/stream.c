@@ -10,6 +10,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rx.h"
 
 #include <errno.h>
@@ -184,6 +185,7 @@ void fb_put(struct fb_stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     fb_prefer_shard(s, NULL);
+    reach_drop(c);
     rx_shown_free(c);
     fb_pub_closed(s->pub);
     atomic_fetch_add(&s->pub->gen, 1);
@@ -410,6 +412,7 @@ void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
 
 void fb_registry_forget(void)
 {
+    reach_forget();
     memset(&registry, 0, sizeof(registry));
     for (uint32_t i = 0; i < CHUNKS && i <= used_slots / PER_CHUNK; i++)
         atomic_store(&chunks[i], NULL);

@@ -178,6 +178,7 @@ enum {
     CF_STALL = 524288,      /* stall.c looks at it */
     CF_RESET = 1048576,     /* the process ends and has not read everything: so does TCP */
     CF_OWES = 2097152,      /* owed.c looks at it */
+    CF_REACHABLE = 4194304, /* reach.c counts it */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 

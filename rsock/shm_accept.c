@@ -266,17 +266,32 @@ int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
     return err;
 }
 
+static void remove_first(struct listener **at)
+{
+    struct listener *l = *at;
+
+    *at = l->next;
+    rsk_unwatch(l->watch);
+    rsk_own_close(l->fd);
+    free(l);
+}
+
+void shm_unlisten(int family, uint16_t port)
+{
+    struct listener **at = &listeners;
+
+    (void)family; /* the caller has ended with both, or will */
+    while (*at && (*at)->port != port)
+        at = &(*at)->next;
+    if (*at)
+        remove_first(at);
+}
+
 void shm_shut(int reason)
 {
-    struct listener *l;
-
     (void)reason;
-    while ((l = listeners)) {
-        listeners = l->next;
-        rsk_unwatch(l->watch);
-        rsk_own_close(l->fd);
-        free(l);
-    }
+    while (listeners)
+        remove_first(&listeners);
 }
 
 void shm_accept_after_fork_child(void)

@@ -178,6 +178,7 @@ const struct rsk_wire rsk_shm_wire = {
     .outlives_sender = true,
     .usable = shm_usable,
     .listen = shm_listen,
+    .unlisten = shm_unlisten,
     .shut = shm_shut,
     .connect = shm_connect,
     .destroy = shm_destroy,

@@ -380,6 +380,7 @@ socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct soc
 /* ---- verbs_listen.c */
 
 int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+void vb_unlisten(int family, uint16_t port);
 struct vb_listener;
 /* private_data is a copy; id is ours from now on. */
 void vb_request(struct vb_listener *, struct rdma_cm_id *id, const void *private_data, size_t len);

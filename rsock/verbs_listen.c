@@ -106,16 +106,30 @@ void vb_listen_forget(void)
     listeners = NULL;
 }
 
+static void remove_first(struct vb_listener **at)
+{
+    struct vb_listener *l = *at;
+
+    *at = l->next;
+    vdl.destroy_id(l->id);
+    rsk_own_close(l->name);
+    free(l);
+}
+
+void vb_unlisten(int family, uint16_t port)
+{
+    struct vb_listener **at = &listeners;
+
+    while (*at && ((*at)->family != family || (*at)->port != port))
+        at = &(*at)->next;
+    if (*at)
+        remove_first(at);
+}
+
 void vb_listen_shut(void)
 {
-    struct vb_listener *l;
-
-    while ((l = listeners)) {
-        listeners = l->next;
-        vdl.destroy_id(l->id);
-        rsk_own_close(l->name);
-        free(l);
-    }
+    while (listeners)
+        remove_first(&listeners);
 }
 
 static int bind_id(struct vb_listener *l, uint16_t port)

@@ -155,6 +155,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .path = 2,
     .usable = usable,
     .listen = vb_listen,
+    .unlisten = vb_unlisten,
     .connect = vb_connect,
     .shut = shut,
     .destroy = destroy,

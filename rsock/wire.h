@@ -117,6 +117,8 @@ struct rsk_wire {
     int (*usable)(void);
     /* Makes port (host order) reachable for rail requests. Idempotent. 0 or -errno. */
     int (*listen)(int family, uint16_t port, const struct rsk_accept_ops *ops);
+    /* The opposite. What is being answered goes on. */
+    void (*unlisten)(int family, uint16_t port);
     /* Asks for a rail for t. done() is called exactly once, later, on the progress thread:
      * rail with reason 0, or NULL with a reason number. Returns 0, or -errno when it could not
      * even begin (done is then not called). The deadline is this call's own: 3 s. */

@@ -1,6 +1,7 @@
 /*
  * instances.c - a server that makes an epoll instance for a while, again and again, for streams that it
- * also waits for with poll and in a second instance. Descriptors must not pile up.
+ * also waits for with poll and in a second instance; and one that listens at a new port for each
+ * connection. Descriptors must not pile up.
  */
 #include "pair.h"
 
@@ -67,6 +68,13 @@ int main(void)
             close(first[j]);
             close(p[j]);
         }
+    }
+    for (i = 0; i < ROUNDS; i++) {
+        int p[2];
+
+        tcp_pair(p);
+        close(p[0]);
+        close(p[1]);
     }
     /* A library may close in its own time; some numbers are for all time. */
     most = before + 24;

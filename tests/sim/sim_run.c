@@ -5,6 +5,7 @@
  * others the applications.
  */
 #include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/reach.h"
 #include "tests/sim/sim.h"
 
 #include "config/env.h"
@@ -322,6 +323,7 @@ static void set_up(uint64_t seed)
     cfg.board_calls = 1 + rnd(6);
     cfg.board_bytes = UINT64_MAX;
     budget_forget();
+    reach_forget();
     cfg.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;
     cfg.stall_ns = chance(200) ? 50000000 : 0;
     cfg.max_rails = chance(100) ? 1 : 1024; /* both ends are in one process */

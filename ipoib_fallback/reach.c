@@ -1,0 +1,116 @@
+/*
+ * reach.c - the ports at which this process answers requests for rails, and for how long: as long as it
+ * has an accepted stream that wants one, and a little longer, because the next one often follows.
+ * Progress thread, except reach_drop.
+ */
+#include "ipoib_fallback/reach.h"
+
+#include "config/env.h"
+#include "config/log.h"
+#include "rsock/loop.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+
+#define LINGER_NS 1000000000u
+
+struct port {
+    struct port *next;
+    uint32_t users; /* streams */
+    uint16_t number;
+    bool v4, v6, ending; /* ending: its timer is set */
+};
+
+static struct port *ports;
+
+void reach_forget(void)
+{
+    ports = NULL;
+}
+
+static struct port *port_of(uint16_t number)
+{
+    struct port *p = ports;
+
+    while (p && p->number != number)
+        p = p->next;
+    return p;
+}
+
+static void unlisten(const struct port *p, int family)
+{
+    if (rsk_shm_wire.unlisten)
+        rsk_shm_wire.unlisten(family, p->number);
+    if (rsk_verbs_wire.unlisten)
+        rsk_verbs_wire.unlisten(family, p->number);
+}
+
+static void end(void *number)
+{
+    struct port *p = port_of((uint16_t)(uintptr_t)number), **at = &ports;
+
+    if (!p)
+        return;
+    p->ending = false;
+    if (p->users > 0)
+        return;
+    if (p->v4)
+        unlisten(p, AF_INET);
+    if (p->v6)
+        unlisten(p, AF_INET6);
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    log_debug("port %u: nobody is left to ask for", p->number);
+    free(p);
+}
+
+static void drop(void *number)
+{
+    struct port *p = port_of((uint16_t)(uintptr_t)number);
+
+    if (!p || --p->users > 0 || p->ending)
+        return;
+    p->ending = rsk_timer_add(LINGER_NS, end, number) != NULL;
+}
+
+void reach_drop(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_REACHABLE))
+        (void)rsk_loop_post(drop, (void *)(uintptr_t)c->tuple.dst_port);
+}
+
+static void count(struct fb_conn *c)
+{
+    struct port *p = port_of(c->tuple.dst_port);
+
+    if (!p) {
+        p = calloc(1, sizeof(*p));
+        if (!p)
+            return; /* it stays reachable */
+        p->number = c->tuple.dst_port;
+        p->next = ports;
+        ports = p;
+    }
+    p->v4 |= c->tuple.family == AF_INET;
+    p->v6 |= c->tuple.family != AF_INET;
+    if (conn_set(c, CF_REACHABLE))
+        p->users++;
+}
+
+void reach_add(struct fb_conn *c, const struct rsk_accept_ops *ops)
+{
+    int family = c->tuple.family, r = 0;
+    uint16_t port = c->tuple.dst_port;
+
+    count(c);
+    if (cfg.wire != CFG_WIRE_VERBS)
+        r = rsk_shm_wire.listen(family, port, ops);
+    if (r < 0)
+        log_warn("port %u: no shared-memory rendezvous: error %d", port, -r);
+    if (cfg.wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
+        r = rsk_verbs_wire.listen(family, port, ops);
+        if (r < 0)
+            log_warn("port %u: no RDMA rendezvous: error %d", port, -r);
+    }
+}

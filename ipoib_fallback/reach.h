@@ -1,0 +1,15 @@
+/*
+ * reach.h - being asked for rails.
+ */
+#ifndef FB_REACH_H
+#define FB_REACH_H
+
+#include "ipoib_fallback/stream.h"
+
+/* An accepted stream wants a rail: requests for its port are answered. Progress thread. */
+void reach_add(struct fb_conn *, const struct rsk_accept_ops *);
+/* The stream is gone. Any thread. */
+void reach_drop(struct fb_conn *);
+void reach_forget(void); /* forked child */
+
+#endif
