@@ -205,6 +205,21 @@ void rx_caught_up(struct fb_conn *c)
     link_watch(c);
 }
 
+/* The kernel has given more or less than is counted: 0, or why there is no guard. */
+static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
+{
+    /* What the receive under way has taken, or another process: that cannot be told apart now. And
+     * where several threads receive, what it has taken may come before bytes that another thread
+     * has counted already, so that nobody knows which of them is at S. */
+    if (in > 0 && (conn_shared(c) || c->seen_rx.off))
+        return RSN_GUARD_REFUSED;
+    if (in > 0 && received > c->krx)
+        return 0; /* it has taken them */
+    log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
+             (unsigned long long)received, (unsigned long long)c->krx);
+    return RSN_BYPASSED;
+}
+
 /* The gate goes up first, then the calls in flight are counted; a caller counts first, then looks at
  * the gate (fb_rx_enter): one of the two sees the other. */
 int rx_guard(struct fb_conn *c)
@@ -218,22 +233,12 @@ int rx_guard(struct fb_conn *c)
     atomic_store(&c->s.rx_gate, 1);
     in = atomic_load(&c->s.rx_in);
     if (in > 1 || atomic_load(&c->s.rx_odd) || !sleepers_collect(c) ||
-        (in == 1 && (c->rx.must_see_n > 0 || atomic_load(&c->peekers)))) {
+        (in == 1 && (c->rx.must_see_n > 0 || atomic_load(&c->peekers))))
         reason = RSN_GUARD_REFUSED;
-    } else if (!fb_io.counters(c->fd, &sent, &received)) {
+    else if (!fb_io.counters(c->fd, &sent, &received))
         reason = RSN_NOT_ESTABLISHED;
-    } else if (received != c->krx && in == 0) {
-        log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
-                 (unsigned long long)received, (unsigned long long)c->krx);
-        reason = RSN_BYPASSED;
-    } else if (received != c->krx && (conn_shared(c) || c->seen_rx.off)) {
-        /* What the receive under way has taken, or another process: that cannot be told apart now. And
-         * where several threads receive, what it has taken may come before bytes that another thread
-         * has counted already, so that nobody knows which of them is at S. */
-        reason = RSN_GUARD_REFUSED;
-    } else if (received < c->krx) {
-        reason = RSN_BYPASSED;
-    }
+    else if (received != c->krx)
+        reason = unaccounted(c, in, received);
     if (reason)
         rx_gate_set(c);
     return reason;

@@ -51,7 +51,7 @@ static void and_back(void)
     SHOW(geteuid());
 }
 
-int capset(cap_user_header_t, const cap_user_data_t);
+int capset(cap_user_header_t, cap_user_data_t);
 
 static void capabilities(void)
 {

@@ -29,6 +29,7 @@ static void count(void)
 
     while (n < 100 && (fd[n] = open("/dev/null", O_RDONLY)) >= 0)
         n++;
+    must(n > 0 && n < 100, "open");
     printf("%d, from %d to %d, then %s\n", n, fd[0], fd[n - 1], strerrorname_np(errno));
     while (n)
         close(fd[--n]);

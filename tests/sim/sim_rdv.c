@@ -108,7 +108,8 @@ bool sim_rdv_answer(void)
             void (*answer)(void *, struct rsk_rail *, int) = rdv.answer;
 
             rdv.answer = NULL;
-            answer(rdv.asker, &r->base, 0);
+            if (answer) /* it is there: sim_rdv_connect has set it before anything is given */
+                answer(rdv.asker, &r->base, 0);
         }
         return true;
     }

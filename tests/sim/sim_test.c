@@ -45,7 +45,8 @@ static void work(struct worker *w, uint64_t first, uint64_t step, uint64_t runs,
             return;
         w->seed = test_seed() + i;
         if (!sim_run(w->seed, NULL)) {
-            w->failed = *stop = true;
+            w->failed = true;
+            *stop = true;
             return;
         }
         w->done++;
