@@ -36,18 +36,18 @@ static int newest(const struct fb_digest *d)
 /* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
  * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
  * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
- * that it has sent by sendfile, without looking, may be left out for 256 bytes of the other one. */
+ * that it has sent by sendfile, without looking, may be left out for 64 bytes of the other one, which is what an HTTP request has. */
 static bool recent(struct fb_conn *c)
 {
     bool conn = c->s.role == FB_CONNECTED;
     int tx_at = (conn ? c->hello_up : c->hello_down) - 1, tx = newest(&c->seen_tx);
     int rx_at = (conn ? c->hello_down : c->hello_up) - 1, rx = newest(&c->seen_rx);
 
-    if ((tx_at < 0 || rx_at < 0) && tx_at < 2 && rx_at < 2)
+    if ((tx_at < 0 || rx_at < 0) && tx_at < 1 && rx_at < 1)
         return false;
     if (tx >= 0 && (tx_at < 0 || tx_at + 2 < tx))
         return false;
-    return rx < 0 || (rx_at >= 0 && rx_at + 2 >= rx) || tx_at >= 2;
+    return rx < 0 || (rx_at >= 0 && rx_at + 2 >= rx) || tx_at >= 1;
 }
 
 static void refuse(struct fb_conn *c, int reason)
