@@ -103,6 +103,7 @@ static void again(struct fb_conn *c, void *unused)
 static void again_job(void *unused)
 {
     (void)unused;
+    rdv_moved();
     conn_each(again, NULL);
 }
 

@@ -12,6 +12,7 @@
 #include "config/env.h"
 #include "config/log.h"
 #include "rsock/loop.h"
+#include "rsock/own.h"
 #include "rsock/shard.h"
 
 #include <errno.h>
@@ -309,12 +310,55 @@ static bool pin_foreign(struct fb_conn *c)
     return true;
 }
 
+/* The cookie of the network namespace of this thread; 0: not asked yet. */
+static uint64_t own_netns;
+
+void rdv_moved(void)
+{
+    own_netns = 0;
+}
+
+static uint64_t netns_of(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t len = sizeof(cookie);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
+}
+
+/* Its addresses mean something else here: what answers to them is not the other end. */
+static bool of_another_netns(struct fb_conn *c)
+{
+    uint64_t its = netns_of(c->fd);
+
+    if (!its) /* an old kernel, which does not say */
+        return false;
+    if (!own_netns) {
+        int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+
+        own_netns = fd < 0 ? 0 : netns_of(fd);
+        rsk_own_close(fd);
+    }
+    return own_netns && its != own_netns;
+}
+
+/* Asks again with its next traffic: the process may come back. */
+static void elsewhere(struct fb_conn *c)
+{
+    conn_reason(c, RSN_NETNS);
+    conn_afresh(c);
+}
+
 static void attempt(struct fb_conn *c)
 {
     if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->tx.fin)
         return;
     if (hold_on()) {
         rdv_again(c, RSN_NOT_YET);
+        return;
+    }
+    if (of_another_netns(c)) {
+        elsewhere(c);
         return;
     }
     if (heir_elsewhere(c)) {
@@ -416,6 +460,8 @@ static void begin_job(void *arg)
                    memcmp(c->tuple.src, c->tuple.dst, 16) == 0) {
             conn_set(c, CF_PINNED);
             conn_reason(c, RSN_SELF_CONNECT);
+        } else if (of_another_netns(c)) {
+            elsewhere(c);
         } else {
             conn_settings(c);
             if (c->s.role == FB_ACCEPTED)

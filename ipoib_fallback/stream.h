@@ -364,6 +364,7 @@ void link_post(struct fb_conn *, void (*fn)(void *));
 void link_post_once(struct fb_conn *, uint32_t flag, void (*fn)(void *));
 /* True while a closed stream still has something to say or to wait for. */
 bool conn_lingers(struct fb_conn *);
+void rdv_moved(void);                         /* the progress thread may be in another namespace */
 void rdv_again(struct fb_conn *, int reason); /* progress thread: a rail or an attempt ended */
 
 #endif

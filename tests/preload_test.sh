@@ -127,6 +127,19 @@ case $? in
 *) echo "skip preload.simultaneous_open: no network of its own, or no nft" ;;
 esac
 
+# A stream stays in the network namespace of its socket, whatever its process does.
+if unshare -n true 2>/dev/null; then
+    # shellcheck disable=SC2016 # for the inner shell
+    if said=$(unshare -n sh -c 'ip link set lo up; RAILSOCK_MODE=rail LD_PRELOAD=$1 exec timeout 60 python3 \
+        tests/preload/netns.py build/railsock' sh "$lib" 2>&1); then
+        echo 'ok preload.netns'
+    else
+        echo "not ok preload.netns: $said"
+    fi
+else
+    echo 'skip preload.netns: no network of its own'
+fi
+
 # Every name of calls.def that is defined here must be exported, and nothing else.
 cc -E -P -undef -x c '-DCALL(ret, name, params, args, class)=@ name @' preload/calls.def |
     tr '@' '\n' | awk 'NF == 1 { print $1 }' | sort >"$dir/table"

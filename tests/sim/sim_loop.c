@@ -7,6 +7,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
 #include "rsock/loop.h"
+#include "rsock/own.h"
 #include "rsock/shard.h"
 
 #include <string.h>
@@ -105,6 +106,16 @@ void rsk_shard_put(struct rsk_shard *s)
 struct rsk_shard *rsk_shard_common(void)
 {
     return NULL;
+}
+
+int rsk_own_fd(int fd)
+{
+    return fd;
+}
+
+void rsk_own_close(int fd)
+{
+    (void)fd;
 }
 
 int rsk_loop_start(bool use_uring)
