@@ -40,6 +40,7 @@ RSOCK_SRC := \
 	rsock/verbs_dl.c \
 	rsock/verbs_listen.c \
 	rsock/verbs_mind.c \
+	rsock/verbs_pin.c \
 	rsock/verbs_post.c \
 	rsock/verbs_probe.c \
 	rsock/verbs_rail.c \

@@ -7,7 +7,7 @@
  *   verbs_rail  memory and QP of one rail         verbs_recv  receiving
  *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
- *   verbs_probe silent rails whose peer is gone
+ *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
@@ -376,6 +376,13 @@ void vb_cm_forget(void);
 /* Closes the event channel, which no id is left on. */
 void vb_cm_shut(void);
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
+
+/* ---- verbs_pin.c */
+
+/* ibv_reg_mr, or NULL with ENOMEM when it would take more than three quarters of RLIMIT_MEMLOCK. */
+struct ibv_mr *vb_pin(struct ibv_pd *, void *, size_t, int access);
+void vb_unpin(struct ibv_mr *); /* NULL: nothing */
+void vb_pin_forget(void);       /* forked child */
 
 /* ---- verbs_listen.c */
 
