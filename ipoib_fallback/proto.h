@@ -12,9 +12,8 @@
  *   ANN       S: att, a = S, b = c. Read no byte beyond S without looking.
  *   ACK       R: att.   NAK  R: att, reason.
  *   ECHO      R: data = X of the SWITCH frame: it came through this TCP stream.
- *   LEAVE_REQ R: a = R, its rx: leave, please.
+ *   LEAVE_REQ R: a = R, its rx: leave, please; and write the frame, if it is owed.
  *   OWED      S: a = F: left, everything was consumed, nothing is written yet.
- *   NUDGE_REQ R: write the owed frame, please.
  *   BYE       either: the rail ends when both directions have left; reason.
  *
  * On the anchor, one 64-byte frame type for each change of track:
@@ -41,15 +40,13 @@ enum fb_msg_type {
     FM_ECHO,
     FM_LEAVE_REQ,
     FM_OWED,
-    FM_NUDGE_REQ,
     FM_BYE,
 };
 
 enum { FF_SWITCH = 1, FF_RESUME = 2 };
 enum {
-    FF_FIN = 1,       /* RESUME: this direction ends after E */
-    FF_CLOSED = 2,    /* the sender's application has closed; write no frame to it on your own */
-    FF_SOLICITED = 4, /* answers a request */
+    FF_FIN = 1,    /* RESUME: this direction ends after E */
+    FF_CLOSED = 2, /* the sender's application has closed; write no frame to it on your own */
 };
 
 #define FB_RESUME_C 0x52u

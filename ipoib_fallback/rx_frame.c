@@ -128,6 +128,7 @@ static int take_resume(struct fb_conn *c)
     rx->E = E;
     rx->skip = rx->V - F;
     rx->frozen = false;
+    atomic_store(&c->peer_rx, rx->frame.u.re.ack);
     if (rx->frame.flags & FF_CLOSED)
         rx->peer_closed = true;
     atomic_store(&c->s.pub->path_rx, FB_PATH_TCP);

@@ -69,7 +69,7 @@ struct fb_rx {
 
 /* Messages that were taken off the rail and wait for the half that they are for. Under ctl. */
 struct fb_mail {
-    bool ann, ack, nak, echo, leave_req, nudge, hello_due;
+    bool ann, ack, nak, echo, leave_req, hello_due;
     uint16_t nak_reason;
     uint32_t ann_att, ack_att, nak_att;
     uint64_t ann_S, leave_R;
@@ -116,6 +116,7 @@ struct fb_conn {
     _Atomic uint32_t changes;                /* counts conn_wake calls */
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
+    _Atomic uint64_t peer_rx; /* the peer's last RESUME: what it has delivered of ours */
     _Atomic int
         swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
     _Atomic uint32_t waits;            /* counts them, for the learning of the spin budgets */

@@ -56,17 +56,16 @@ void tx_serve(struct fb_conn *c)
     struct rsk_rail *rail = c->rail;
 
     if (todo & TODO_MAIL) {
-        bool echo, leave, nudge;
+        bool echo, leave;
         uint64_t R;
         uint8_t X[16];
 
         fb_lock(&c->ctl_lock);
         echo = c->mail.echo;
         leave = c->mail.leave_req;
-        nudge = c->mail.nudge;
         R = c->mail.leave_R;
         memcpy(X, c->mail.echo_X, 16);
-        c->mail.echo = c->mail.leave_req = c->mail.nudge = false;
+        c->mail.echo = c->mail.leave_req = false;
         fb_unlock(&c->ctl_lock);
         if (echo) {
             if (fb_same(X, tx->X, 16))
@@ -78,11 +77,14 @@ void tx_serve(struct fb_conn *c)
             tx->F = R;
         if (leave)
             tx_leave(c, RSN_PEER_LEFT, true);
-        if (nudge && tx->owed)
-            tx_leave(c, RSN_PEER_LEFT, true);
     }
-    if (todo & TODO_PEER)
+    if (todo & TODO_PEER) {
+        uint64_t ack = atomic_load(&c->peer_rx); /* of an earlier rail: not above F */
+
+        if (tx->state == TX_R && ack > tx->F && ack <= c->s.pub->tx)
+            tx->F = ack;
         tx_leave(c, RSN_PEER_LEFT, false);
+    }
     if (todo & TODO_LEAVE)
         tx_leave(c, (int)c->leave_why, true);
     if ((todo & TODO_FAIL) || (rail && rail->failed))

@@ -110,10 +110,6 @@ bool conn_mail(struct fb_conn *c)
             mail->leave_R = m.a;
             tx |= TODO_MAIL;
             break;
-        case FM_NUDGE_REQ:
-            mail->nudge = true;
-            tx |= TODO_MAIL;
-            break;
         case FM_OWED:
             break; /* the frame comes with the next bytes; nothing to do until then */
         case FM_HELLO:

@@ -258,8 +258,7 @@ static void say(struct rsk_rail *r, const struct rsk_msg *m)
 /* Messages that concern an epoch that is over. */
 static void stale_epochs(struct victim *v)
 {
-    static const uint8_t types[] = {FM_ANN,       FM_ACK,       FM_NAK, FM_ECHO,
-                                    FM_LEAVE_REQ, FM_NUDGE_REQ, FM_BYE};
+    static const uint8_t types[] = {FM_ANN, FM_ACK, FM_NAK, FM_ECHO, FM_LEAVE_REQ, FM_BYE};
     struct rsk_rail *r = conn(v)->rail;
 
     for (size_t i = 0; i < sizeof types; i++) {
