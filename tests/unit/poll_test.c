@@ -357,7 +357,8 @@ TEST_CASE(poll, cancelled)
     SKIP("a thread cancelled inside an interceptor is invisible to ThreadSanitizer from then on");
 #endif
 #ifdef __SANITIZE_ADDRESS__
-    SKIP("frames that are unwound leave redzones, on which AddressSanitizer's own sigaltstack fails");
+    SKIP(
+        "frames that are unwound leave redzones, on which AddressSanitizer's own sigaltstack fails");
 #endif
     fake_board(f);
     pthread_create(&t, NULL, sleep_for_ever, f);
