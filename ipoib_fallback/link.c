@@ -203,23 +203,23 @@ void link_watch(struct fb_conn *c)
 static void destroy_when_unused(void *arg)
 {
     struct rsk_rail *rail = arg;
+    struct fb_conn *c = rail->owner;
 
     /* Waiters that look at the rail without a lock leave soon: they were woken. */
     if (atomic_load(&rail->refs) && rsk_timer_add(200000, destroy_when_unused, rail))
         return;
     rail->wire->destroy(rail);
+    /* Only now: up to here another thread's drain may have been in conn_notify. */
+    fb_put(&c->s);
 }
 
 static void detach(struct fb_conn *c)
 {
-    struct rsk_rail *rail = c->rail;
-
     fb_lock(&c->ctl_lock); /* conn_mail reads from the rail under it, without a reference */
     fb_lock(&c->watch_lock);
     c->rail = NULL;
     fb_unlock(&c->watch_lock);
     fb_unlock(&c->ctl_lock);
-    rail->owner = NULL;
 }
 
 /* Is the rail still wanted by this half? tx and rx lock held. Not for its memory while a frame is owed,
@@ -296,7 +296,6 @@ static void release_job(void *arg)
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
             rdv_again(c, c->end_reason ? c->end_reason : failed ? RSN_RAIL_FAILED : RSN_PEER_LEFT);
         c->end_reason = 0;
-        fb_put(&c->s); /* the rail's */
     }
     fb_put(&c->s);
 }

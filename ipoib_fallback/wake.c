@@ -44,7 +44,7 @@ void conn_notify(struct rsk_rail *rail, unsigned events)
 {
     struct fb_conn *c = rail->owner;
 
-    if (!c)
+    if (!c || atomic_load(&c->rail) != rail) /* it has been given back, and is not destroyed yet */
         return;
     if (events & RSK_FAIL) {
         atomic_fetch_or(&c->tx_todo, TODO_FAIL);
