@@ -101,7 +101,7 @@ static void ends_cross(int how)
     int i, j;
 
     pthread_barrier_init(&start, NULL, 2);
-    for (i = 0; i < 40; i++) {
+    for (i = 0; i < 15; i++) {
         struct both b[2];
         pthread_t t[2];
         int p[2];

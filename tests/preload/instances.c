@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-enum { ROUNDS = 100 };
+enum { ROUNDS = 40 };
 
 static int numbers(void)
 {
