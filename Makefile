@@ -423,8 +423,9 @@ help:
 	@echo 'tests    the unit tests, built but not run'
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
-	@echo 'torture fuzz bench   what tests/NAME or tests/NAME/run does'
-	@echo 'lab-faults  faults between two virtual hosts, and a table; TRIES=N FAULTS=TEXT'
+	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
+	@echo 'lab-faults   faults between two virtual hosts, as a table (TRIES= FAULTS=)'
+	@echo 'fuzz bench   what tests/NAME or tests/NAME/run does'
 	@echo 'install  PREFIX=/usr/local DESTDIR='
 	@echo 'clean    removes build/'
 
