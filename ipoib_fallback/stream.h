@@ -26,7 +26,7 @@ struct fb_tx {
     uint8_t frame_flags;   /* for RESUME */
     _Atomic bool want;     /* the peer is proved: the next send may try to board */
     bool echoed;           /* ECHO has come: the rail is open */
-    bool owed;             /* L1 with F == E: written only with bytes, FIN, or on request */
+    _Atomic bool owed;     /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;            /* leave as soon as the frame is whole */
     _Atomic bool fin;      /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;

@@ -83,6 +83,15 @@ comes_back() { # HOST: the same connections, after the device has come back
     benchmark_ends
 }
 
+# One after another under the same streams.
+several_faults() {
+    streams_start || return
+    faulty loss loss_10_on netem_off 2 3 may-leave 1
+    [ -n "$why" ] || faulty reordering reorder_on netem_off 1 3 may-leave 1
+    [ -n "$why" ] || faulty link_down link_down link_up 2 1 leaves 1
+    streams_end
+}
+
 # Streams that are made to change track at random moments, on both hosts.
 torture() { # SEED SECONDS
     server env RAILSOCK_TEST_SWITCH="$1" "$LAB_SCRATCH/torture" "$1" 0 "$port" server || return
@@ -107,6 +116,7 @@ BOARD=eager SERVER=off run_case nobody_waits 0 never_waits true true 2
 run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
 run_case boards_again.server 1 comes_back 1
 run_case boards_again.client 1 comes_back 2
+BOARD=eager run_case several_faults any several_faults
 BOARD=eager run_case killed any killed killed 2
 BOARD=eager run_case torture any torture 3 15
 lab-barrier faults-done
