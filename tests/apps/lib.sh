@@ -74,13 +74,15 @@ listening() {
         awk -v p=":$hex\$" '$2 ~ p && $4 == "0A" { found = 1 } END { exit !found }'
 }
 
-wait_until() { # SECONDS COMMAND...: until it succeeds
-    local tries=$(($1 * 20))
+# wait_until SECONDS COMMAND...: until it succeeds. On a slow host one look may take a second, so there is
+# as much time again, and twice, for looking.
+wait_until() {
+    local tries=$(($1 * 20)) end=$((${EPOCHREALTIME/./} + $1 * 3000000))
 
     shift
     until "$@"; do
         tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
+        [ $tries -gt 0 ] && [ "${EPOCHREALTIME/./}" -lt $end ] || return 1
         sleep 0.05
     done
 }

@@ -44,6 +44,23 @@ reorder_on() { netem_on "$1" delay 2ms reorder 75% 50%; }
 link_down() { on_host "$1" ip link set eth0 down; }
 link_up() { on_host "$1" ip link set eth0 up; }
 
+# Whether nobody can set up an RDMA connection any more, asked without the library. rxe's queue pair for
+# connection management goes into an error state when a message of it finds no route, as a request that is
+# repeated while the link is down. The kernel (6.1) sets only its sending half right again: from then on
+# that device hears nobody, until it is deleted and added.
+deaf() {
+    local server client
+
+    timeout 30 ib_send_lat -R -d rxe0 -n 5 -p 18799 >/dev/null 2>&1 &
+    server=$!
+    wait_until 10 hears_18799 || { fail 'ib_send_lat does not listen'; return 1; }
+    on 2 timeout 15 ib_send_lat -R -d rxe0 -n 5 -p 18799 "$LAB_IP_1" >/dev/null 2>&1
+    client=$?
+    wait $server
+    [ $client -ne 0 ]
+}
+hears_18799() { rdma resource show cm_id | grep -q 'LISTEN.*:18799'; }
+
 # ---- what a program is on
 
 # What the open connections of this host's programs go over: "verbs", "tcp", or both.

@@ -15,6 +15,14 @@ def ms(values):
     return tuple(f"{v / 1000:.2f} s" for v in (statistics.median(values), max(values)))
 
 
+def again(boarded):
+    """How many came back, and how many of them only over a new device."""
+    anew = boarded.count("new-device")
+    if not boarded:
+        return "-"
+    return f"{boarded.count('yes') + anew} of {len(boarded)}" + (f" ({anew}: new device)" if anew else "")
+
+
 def main():
     groups = {}
     with open(sys.argv[1], encoding="ascii") as f:
@@ -29,7 +37,7 @@ def main():
         boarded = [t[2] for t in tries if t[2] != "-"]
         rows.append((name.replace("_", " "), KINDS[kind], " ".join(saw), str(len(tries)),
                      *ms([t[0] for t in tries]), *ms([t[1] for t in tries if t[1] is not None]),
-                     f"{boarded.count('yes')} of {len(boarded)}" if boarded else "-",
+                     again(boarded),
                      # Anything else is a failed case; redis-benchmark and iperf3 do not check.
                      "0" if kind in ("p", "d", "pdu") else "-"))
     width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
