@@ -7,6 +7,9 @@
  *   torture SEED SECONDS PORT       the server is a child; prints what was done, status 1 when bytes
  *                                   were wrong or a stream did not end as it should
  *
+ * TORTURE_PACE=MS: writers pause for up to so long between two calls, and forks are few. The streams live for
+ * longer and carry less, so that a slow machine spends its time on changes of track.
+ *
  * What one connection does follows from SEED and its number, on both ends.
  */
 #include <arpa/inet.h>
@@ -36,6 +39,7 @@ enum { AT_ONCE = 6 /* TORTURE_AT_ONCE may say less */, ROOM = 200000, PATIENCE_S
 
 static uint64_t seed;
 static int port;
+static uint32_t pace;
 static _Atomic uint64_t moved, streams;
 static _Atomic bool failed;
 
@@ -194,6 +198,8 @@ static void pause_maybe(struct half *h)
 {
     if (!rnd(&h->rng, 60))
         usleep(rnd(&h->rng, 3000));
+    if (pace && h->writes)
+        usleep(rnd(&h->rng, pace * 1000));
 }
 
 /* Waits in one of the ways that there are. False: nothing happened for too long. */
@@ -260,7 +266,7 @@ static uint64_t length(struct rng *r)
 {
     static const uint32_t most[] = {100, 200000, 8000000, 60000000};
 
-    return rnd(r, most[rnd(r, 4)]);
+    return rnd(r, most[rnd(r, pace ? 3 : 4)]);
 }
 
 static void one_connection(int fd, int number, bool client)
@@ -360,7 +366,7 @@ static void *forker(void *arg)
             _exit(0);
         }
         waitpid(pid, NULL, 0);
-        usleep(20000 + rnd(&r, 100000));
+        usleep((pace ? 2000000 : 20000) + rnd(&r, 100000));
     }
     return NULL;
 }
@@ -381,7 +387,7 @@ static int listen_here(void)
 int main(int argc, char **argv)
 {
     in_addr_t to = htonl(INADDR_LOOPBACK);
-    const char *few = getenv("TORTURE_AT_ONCE");
+    const char *few = getenv("TORTURE_AT_ONCE"), *slow = getenv("TORTURE_PACE");
     int at_once = few ? atoi(few) : AT_ONCE;
     pthread_t t[AT_ONCE], f;
     pid_t pid = 0;
@@ -391,6 +397,7 @@ int main(int argc, char **argv)
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
+    pace = slow ? (uint32_t)atoi(slow) : 0;
     seed = strtoull(argv[1], NULL, 10);
     until = time(NULL) + atoi(argv[2]);
     port = atoi(argv[3]);
