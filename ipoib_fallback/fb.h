@@ -22,11 +22,10 @@
 #include <sys/socket.h>
 
 struct fb_stream;
-struct fb_link; /* everything that exists only once a rail is wanted */
 
 enum fb_role { FB_CONNECTED, FB_ACCEPTED };
 
-/* Called by fb_wake with the watcher's list locked: must not block, must not take a stream's tx or
+/* Called by conn_wake with the watcher's list locked: must not block, must not take a stream's tx or
  * rx lock. Events: RSK_RX, RSK_TX, RSK_FAIL, and FB_EV_STATE: a half changed track, so what the
  * kernel should report for this socket changed (fb_kernel_events). */
 struct fb_watcher {
@@ -47,9 +46,8 @@ struct fb_stream {
      * wrappers, before fb_rx_enter; a guard is refused meanwhile (HARD-CASES 1) */
     _Atomic uint32_t rx_odd;
     _Atomic uint32_t refs;
-    _Atomic uint32_t fds; /* descriptors of this process that refer to it (dup) */
-    struct fb_pub *pub;   /* counters; never NULL */
-    struct fb_link *link;
+    _Atomic uint32_t fds;      /* descriptors of this process that refer to it (dup) */
+    struct fb_pub *pub;        /* counters; never NULL */
     _Atomic uint64_t ready_at; /* calls so far, for the boarding policy */
     /* the rest is ipoib_fallback's own: stream.h */
 };
@@ -77,7 +75,8 @@ int fb_shutdown(struct fb_stream *, int fd, int how);
 void fb_pin(struct fb_stream *, int reason, bool wait);
 /* Another process may hold the description from now on, but does not use it: a close is no end. */
 void fb_maybe_shared(struct fb_stream *);
-/* All streams of the process; before fork, spawn, exec. shared: they are also pinned (RSN_SHARED). */
+/* All streams of the process; before exec, and before a fork whose child cannot ask for them.
+ * pin_shared: they are also pinned (RSN_SHARED). */
 void fb_leave_all(int reason, bool pin_shared);
 /* The process is ending: leave all within the linger limit, then be passive. */
 void fb_exit(void);

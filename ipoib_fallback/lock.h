@@ -3,13 +3,15 @@
  * Held for short stretches and never across a call that may block.
  *
  * All locks, in the order in which they may be taken, and what each protects:
- *   registry   stream.c: which slots are in use, finding a stream by its addresses
+ *   links      heir.c: the links to forked children. In a child, `told` of heir_child.c: what it has heard
  *   tx         one per stream: the sending half (struct fb_tx) and the rail's tx_* calls
  *   rx         one per stream: the receiving half (struct fb_rx) and the rail's rx_* calls.
  *              tx before rx where both are needed; from rx, tx only by trying
  *   ctl        one per stream: takes control messages off the rail into the mailbox
  *   watchers   one per stream: the list of watchers, and `rail` against wakes
  *   (below: an epoll instance's own lock, a wire's own locks)
+ *   sleeper    one per thread that polls, sleepers.c: its record. From rx, to look at it
+ *   registry   stream.c: which slots are free. Whoever drops the last reference takes it
  * Who cannot get a lock by trying leaves a bit in tx_todo or rx_todo; who unlocks looks at them after
  * the unlock and serves them, so no event is lost and nobody waits.
  */

@@ -55,7 +55,6 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
         rx_shown(c, have, total, flags & MSG_PEEK ? fb_iov_size(v, cnt) : 0, rail->rx_size);
     done = fb_iov_copy(v, cnt, have + !copy, 2 + copy, total);
     if (done && !(flags & MSG_PEEK)) {
-
         rail->wire->rx_consume(rail, done);
         atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);
         atomic_store_explicit(&pub->rail_rx, pub->rail_rx + done, memory_order_relaxed);

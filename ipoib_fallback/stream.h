@@ -31,7 +31,6 @@ struct fb_tx {
     _Atomic bool fin;      /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
     bool on_rail; /* this rail's sender half was started: it will not be again */
-    bool gone;    /* a frame could not be written: the anchor is in error */
     uint16_t why; /* reason of the leave */
     int err;      /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;
@@ -52,8 +51,7 @@ struct fb_rx {
     bool shut;        /* shutdown(SHUT_RD) was called */
     bool on_rail;     /* this rail's receiver half was started */
     bool peer_closed; /* the peer's CLOSED was seen */
-    uint16_t why;
-    _Atomic int end; /* 1: none; 0: end of stream after V; < 0: that error after V */
+    _Atomic int end;  /* 1: none; 0: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
@@ -145,7 +143,6 @@ struct fb_conn {
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
     uint32_t holds;                 /* failures so far: the next boarding is held down for longer */
-    bool proved_once;
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
@@ -154,7 +151,7 @@ struct fb_conn {
     uint32_t born, gen;           /* heir_forks and pub->gen when it was tracked */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;
-    struct rsk_tuple tuple; /* connecting side's view; filled by fb_addresses() */
+    struct rsk_tuple tuple; /* connecting side's view; filled by conn_addresses() */
 };
 
 /* fb_conn.flags */

@@ -89,7 +89,6 @@ static void anchor_dead(struct fb_conn *c)
     }
     if (tx->state == TX_L3)
         tx_to(c, TE_DRAINED);
-    tx->gone = true;
 }
 
 static void now_plain(struct fb_conn *c)

@@ -8,6 +8,7 @@
  * that ran before a sleep has begun keeps the sleep from beginning, one that runs in it ends it; then the half is
  * looked at once more, and EINTR is for who finds nothing (sleep.h).
  */
+#include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/sleep.h"
 #include "ipoib_fallback/stream.h"
 
@@ -44,15 +45,6 @@ struct cursor {
     int cnt;
     size_t off, left;
 };
-
-static size_t total_of(const struct iovec *v, int cnt)
-{
-    size_t n = 0;
-
-    for (int i = 0; i < cnt; i++)
-        n += v[i].iov_len;
-    return n;
-}
 
 static int window(const struct cursor *u, struct iovec part[PIECES])
 {
@@ -239,7 +231,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
-    struct cursor u = {v, cnt, 0, total_of(v, cnt)};
+    struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
     struct wait w = {.signals = sleep_signals()};
     ssize_t done = 0;
     bool nonblock;
@@ -345,7 +337,7 @@ static void make_room(struct fb_conn *c, int fd)
 ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
-    struct cursor u = {v, cnt, 0, total_of(v, cnt)};
+    struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
     struct wait w = {.signals = sleep_signals()};
     ssize_t done = 0;
     bool nonblock;

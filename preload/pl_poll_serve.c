@@ -23,7 +23,6 @@
 #define MUTED_NS 10000000u
 /* The engine's two answers differ: do not spin on that. */
 #define UNSURE_NS 1000000u
-/* Between two looks at the kernel while spinning. */
 
 struct entry {
     struct fb_watcher watcher; /* first: wake() gets it */

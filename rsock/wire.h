@@ -140,8 +140,9 @@ struct rsk_wire {
      * the result is -EPIPE (tx_kept has them then), and posted as far as the rail is open and message
      * credit allows. */
     int (*tx_put)(struct rsk_rail *, size_t n);
-    /* The receiver has proved itself (ECHO): post what is staged and everything from now on.
-     * Until then no byte leaves this process's private memory. */
+    /* Post what is staged and everything from now on. Until this call no byte leaves this process's private
+     * memory. It comes when the receiver has proved itself (ECHO), and on a wire that outlives_sender right
+     * after tx_start: there the kernel has shown whose memory it is. */
     int (*tx_open)(struct rsk_rail *);
     /* Posts what could not be posted before. Returns the bytes still unposted, or -errno. */
     ssize_t (*tx_push)(struct rsk_rail *);
