@@ -178,7 +178,23 @@ void end_leave(struct fb_conn *c, int reason)
 /* Bytes before an announced switch, which only the application can take. */
 static bool unread(struct fb_conn *c)
 {
-    return c->rx.state == RX_gS && c->s.pub->rx < c->rx.S;
+    bool yes;
+
+    fb_lock(&c->rx.lock);
+    yes = c->rx.state == RX_gS && c->s.pub->rx < c->rx.S;
+    rx_unlock(c);
+    return yes;
+}
+
+/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. */
+static bool behind(struct fb_conn *c)
+{
+    bool yes;
+
+    fb_lock(&c->rx.lock);
+    yes = c->rx.end == 1 && c->s.pub->rx < c->rx.E;
+    rx_unlock(c);
+    return yes;
 }
 
 bool end_settled(struct fb_conn *c, int reason)
@@ -195,7 +211,7 @@ bool end_settled(struct fb_conn *c, int reason)
     conn_serve(c);
     /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
      * bytes are unread, as they were. */
-    if (is_plain(c) && c->fd >= 0 && c->s.pub->rx < c->rx.E && c->rx.end == 1)
+    if (is_plain(c) && c->fd >= 0 && behind(c))
         return fb_io.poll(c->fd, POLLIN) != 0;
     /* At its end the peer says nothing more, and the kernel tells the application. */
     return is_plain(c) || c->fd < 0 || (c->rx.end != 1 && c->tx.state == TX_T);

@@ -169,6 +169,7 @@ static void watch_job(void *arg)
 {
     struct fb_conn *c = arg;
     uint32_t needed;
+    bool slept_on;
     int fd;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_WATCH);
@@ -187,8 +188,9 @@ static void watch_job(void *arg)
         if (!c->watch)
             fb_put(&c->s);
     }
+    slept_on = c->rx.state == RX_gS && c->rx.must_see_n > 0;
     rx_unlock(c);
-    if (!needed && c->rx.state == RX_gS && c->rdv == RDV_PROVED && c->rx.must_see_n)
+    if (!needed && slept_on && c->rdv == RDV_PROVED)
         link_timer(c, 1000000, look_again);
     fb_put(&c->s);
 }

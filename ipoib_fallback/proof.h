@@ -22,11 +22,11 @@
 
 struct fb_digest {
     struct fb_sip sip;
-    uint64_t next;          /* byte number of the next checkpoint */
-    uint64_t unseen;        /* bytes before this number did not all pass us */
-    _Atomic uint32_t valid; /* bit i: checkpoint i is in ring[i % 8] */
-    uint8_t index;          /* of the next checkpoint */
-    bool off;
+    uint64_t next;            /* byte number of the next checkpoint */
+    uint64_t unseen;          /* bytes before this number did not all pass us */
+    _Atomic uint32_t valid;   /* bit i: checkpoint i is in ring[i % 8] */
+    uint8_t index;            /* of the next checkpoint */
+    _Atomic bool off;         /* it ends here: two calls at once, or the last checkpoint */
     _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
 

@@ -216,8 +216,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         atomic_store(&c->anchor_bits, 0);
         fb_lock(&c->ctl_lock);
         memset(&c->mail, 0, sizeof(c->mail));
-        rail->notify = conn_notify;
         rail->owner = c;
+        rail->notify = conn_notify; /* after it: on verbs somebody may be draining already */
         fb_lock(&c->watch_lock);
         c->rail = rail;
         fb_unlock(&c->watch_lock);

@@ -25,7 +25,7 @@
 static struct fb_lock registry;
 static struct fb_conn *_Atomic chunks[CHUNKS];
 static _Atomic uint32_t used_slots;     /* ever used: slots below are valid */
-static uint32_t free_head = UINT32_MAX; /* list through epoch of free slots */
+static uint32_t free_head = UINT32_MAX; /* list through next_free */
 
 static struct fb_conn *conn_at(uint32_t slot)
 {
@@ -41,7 +41,7 @@ static struct fb_conn *take_slot(void)
     fb_lock(&registry);
     if (free_head != UINT32_MAX) {
         c = conn_at(free_head);
-        free_head = c->epoch;
+        free_head = c->next_free;
     } else if (used_slots < FB_MAX_STREAMS) {
         uint32_t slot = used_slots;
 
@@ -65,54 +65,57 @@ static struct fb_conn *take_slot(void)
     return c;
 }
 
-static void pub_address(struct fb_pub_addr *out, int fd, bool peer)
+static struct fb_pub_addr address_of(int fd, bool peer)
 {
     struct sockaddr_storage ss = {0};
     socklen_t len = sizeof(ss);
     int r = peer ? sys_getpeername(fd, &ss, &len) : sys_getsockname(fd, &ss, &len);
+    struct fb_pub_addr out = {0};
 
-    memset(out, 0, sizeof(*out));
     if (r < 0)
-        return;
+        return out;
     if (ss.ss_family == AF_INET) {
         struct sockaddr_in *in = (struct sockaddr_in *)&ss;
 
-        out->family = AF_INET;
-        out->port = ntohs(in->sin_port);
-        memcpy(out->addr, &in->sin_addr, 4);
+        out.family = AF_INET;
+        out.port = ntohs(in->sin_port);
+        memcpy(out.addr, &in->sin_addr, 4);
     } else if (ss.ss_family == AF_INET6) {
         struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&ss;
 
-        out->port = ntohs(in6->sin6_port);
+        out.port = ntohs(in6->sin6_port);
         if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
-            out->family = AF_INET;
-            memcpy(out->addr, &in6->sin6_addr.s6_addr[12], 4);
+            out.family = AF_INET;
+            memcpy(out.addr, &in6->sin6_addr.s6_addr[12], 4);
         } else {
-            out->family = AF_INET6;
-            memcpy(out->addr, &in6->sin6_addr, 16);
+            out.family = AF_INET6;
+            memcpy(out.addr, &in6->sin6_addr, 16);
         }
     }
+    return out;
 }
 
+/* The first call's thread and the progress thread may both be here, and write the same: without a lock, because
+ * before a rail is wanted a handler may jump out of it. */
 bool conn_addresses(struct fb_conn *c)
 {
-    struct fb_pub *pub = c->s.pub;
-    struct fb_pub_addr *src, *dst;
+    struct fb_pub_addr local, peer, *src, *dst;
+    struct rsk_tuple t = {0};
 
     if (conn_flag(c, CF_ADDRESSES))
         return true;
-    pub_address(&pub->local, c->fd, false);
-    pub_address(&pub->peer, c->fd, true);
-    if (!pub->local.family || pub->local.family != pub->peer.family)
+    local = c->s.pub->local = address_of(c->fd, false);
+    peer = c->s.pub->peer = address_of(c->fd, true);
+    if (!local.family || local.family != peer.family)
         return false;
-    src = c->s.role == FB_CONNECTED ? &pub->local : &pub->peer;
-    dst = c->s.role == FB_CONNECTED ? &pub->peer : &pub->local;
-    memset(&c->tuple, 0, sizeof(c->tuple));
-    c->tuple.family = (uint8_t)src->family;
-    c->tuple.src_port = src->port;
-    c->tuple.dst_port = dst->port;
-    memcpy(c->tuple.src, src->addr, 16);
-    memcpy(c->tuple.dst, dst->addr, 16);
+    src = c->s.role == FB_CONNECTED ? &local : &peer;
+    dst = c->s.role == FB_CONNECTED ? &peer : &local;
+    t.family = (uint8_t)src->family;
+    t.src_port = src->port;
+    t.dst_port = dst->port;
+    memcpy(t.src, src->addr, 16);
+    memcpy(t.dst, dst->addr, 16);
+    c->tuple = t;
     conn_set(c, CF_ADDRESSES);
     return true;
 }
@@ -190,7 +193,7 @@ void fb_put(struct fb_stream *s)
     fb_pub_closed(s->pub);
     atomic_fetch_add(&s->pub->gen, 1);
     fb_lock(&registry);
-    c->epoch = free_head;
+    c->next_free = free_head;
     free_head = c->slot;
     fb_unlock(&registry);
 }
@@ -200,12 +203,11 @@ struct fb_conn *conn_find(const struct rsk_tuple *t)
     for (uint32_t i = 0; i < used_slots; i++) {
         struct fb_conn *c = conn_at(i);
 
-        if (!c || !atomic_load(&c->s.refs) || c->s.role != FB_ACCEPTED ||
-            !conn_flag(c, CF_ADDRESSES))
+        if (!c || !conn_flag(c, CF_ADDRESSES) || !fb_tryget(&c->s))
             continue;
-        if (!fb_tryget(&c->s))
-            continue;
-        if (memcmp(&c->tuple, t, sizeof(*t)) == 0 && !conn_flag(c, CF_CLOSED))
+        /* Only now: before, the slot may have been another stream's, of the other end for all we know. */
+        if (c->s.role == FB_ACCEPTED && conn_flag(c, CF_ADDRESSES) &&
+            memcmp(&c->tuple, t, sizeof(*t)) == 0 && !conn_flag(c, CF_CLOSED))
             return c;
         fb_put(&c->s);
     }
@@ -322,10 +324,11 @@ static void count_call(struct fb_conn *c)
         conn_consider(c);
 }
 
-/* Two plain calls at once: which bytes came first is not known, so the digests end here. */
+/* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a call that
+ * has just left was the last to write them. */
 static void digest_order(struct fb_digest *d, const _Atomic uint32_t *in)
 {
-    if (atomic_load_explicit(in, memory_order_relaxed) != 1)
+    if (atomic_load_explicit(in, memory_order_acquire) != 1)
         d->off = true;
 }
 

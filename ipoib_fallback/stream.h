@@ -93,7 +93,7 @@ struct fb_conn {
 
     struct fb_lock watch_lock;
     struct fb_watcher *watchers;
-    uint32_t slot;
+    uint32_t slot, next_free;
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
     _Atomic uint32_t flags;
     _Atomic uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
@@ -119,7 +119,7 @@ struct fb_conn {
         swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
     _Atomic uint32_t waits;            /* counts them, for the learning of the spin budgets */
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
-    uint32_t epoch;
+    _Atomic uint32_t epoch; /* written by the progress thread, before the peer is proved */
     uint8_t nonce0[16], nonce1[16];
     struct fb_tx tx;
     struct fb_rx rx;

@@ -71,11 +71,11 @@ struct rsk_tuple {
 
 struct rsk_rail {
     const struct rsk_wire *wire;
-    void *owner;             /* the stream above; set before the first notify */
+    void *owner;             /* the stream above; set before notify */
     struct rsk_shard *shard; /* whose drain finds this rail's data events */
     /* Called by whoever drains, with RSK_* bits that may hold now. It must not take tx or
      * rx locks (the drainer may hold one) and must not call back into the wire. */
-    void (*notify)(struct rsk_rail *, unsigned events);
+    void (*_Atomic notify)(struct rsk_rail *, unsigned events);
     /* Words that blocked threads sleep on with FUTEX_WAIT (shared futex, not _PRIVATE).
      * shm: in the shared mapping, the peer itself wakes them; verbs: in this process. */
     _Atomic uint32_t *rx_word, *tx_word;
