@@ -23,7 +23,7 @@ static int in_copy(void *arg)
 
 static int copy(struct start *s, void *stack, int flags, void *const more[3])
 {
-    struct fb_fork fork;
+    struct pl_fork fork;
     int pid, err;
 
     pl_fork_begin(&fork, flags & CLONE_FILES);

@@ -133,10 +133,16 @@ bool pl_is_tcp(int fd);
 void pl_process_init(void);
 /* In a forked child: the tables are its own from now on. Idempotent. */
 void pl_child(void);
+struct pl_fork {
+    struct fb_fork link;
+    struct pl_fork *outer; /* that a signal handler, or a hook, has interrupted to fork */
+    bool files, asks;      /* asks: the child can ask for what it inherits */
+};
+
 /* Around a call that copies the process; the end in the parent, or if there is no child. files: the child
  * shares the descriptor table. In the child, pl_child. */
-void pl_fork_begin(struct fb_fork *, bool files);
-void pl_fork_end(struct fb_fork *);
+void pl_fork_begin(struct pl_fork *, bool files);
+void pl_fork_end(struct pl_fork *);
 /* Instead of both, where the child does not come back to us: all is plain before. */
 void pl_leave_for_child(bool files);
 /* The process ends: everything that has been sent is the kernel's, within a limit. */

@@ -44,7 +44,7 @@ void pl_process_init(void)
 }
 
 /* What this thread has prepared for the child that it is about to have. */
-static _Thread_local struct fb_fork *forking;
+static _Thread_local struct pl_fork *forking;
 
 void pl_child(void)
 {
@@ -58,8 +58,8 @@ void pl_child(void)
         return;
     atomic_store(pl_alive, 1);
     rsk_loop_after_fork_child();
-    if (forking)
-        heritage = fb_fork_child(forking);
+    if (forking && forking->asks)
+        heritage = fb_fork_child(&forking->link);
     else
         fb_after_fork_child();
     forking = NULL;
@@ -87,40 +87,35 @@ bool pl_is_owner(void)
 
 /* What the child will hold, too: streams leave and stay on TCP; an epoll instance would give its events
  * to whichever process asks first, so its members stay on TCP as well (HARD-CASES 5). */
-static void leave_for_child(void)
+void pl_leave_for_child(bool files)
 {
     fb_leave_all(RSN_FORKED, true);
     pl_epoll_cross_all();
-}
-
-void pl_leave_for_child(bool files)
-{
-    leave_for_child();
-    /* The child's table is this one: what it finds in it is not a copy to be closed. */
-    if (files)
-        rsk_own_files_are_shared(true);
+    /* If the child's table is this one: what it finds in it is not a copy to be closed. */
+    rsk_own_files_are_shared(files);
 }
 
 /* Before a call that forks; streams stay where they are if the child can ask for them. */
-void pl_fork_begin(struct fb_fork *f, bool files)
+void pl_fork_begin(struct pl_fork *f, bool files)
 {
-    *f = (struct fb_fork){.theirs = -1};
-    if (!files && fb_fork_begin(f))
-        forking = f;
-    else
+    *f = (struct pl_fork){.link.theirs = -1, .outer = forking, .files = files};
+    rsk_own_files_are_shared(files);
+    f->asks = !files && fb_fork_begin(&f->link);
+    if (!f->asks)
         pl_leave_for_child(files);
+    forking = f;
 }
 
-void pl_fork_end(struct fb_fork *f)
+void pl_fork_end(struct pl_fork *f)
 {
-    forking = NULL;
-    rsk_own_files_are_shared(false);
-    fb_fork_parent(f);
+    forking = f->outer;
+    rsk_own_files_are_shared(forking && forking->files);
+    fb_fork_parent(&f->link);
 }
 
 static pid_t fork_with(pid_t (*real)(void))
 {
-    struct fb_fork f;
+    struct pl_fork f;
     pid_t pid;
 
     if (!pl_is_owner())
@@ -158,7 +153,7 @@ PL_EXPORT int daemon(int nochdir, int noclose)
     pl_ready();
     pl_hold_begin(&h, RSN_FORKED, FB_HOLD_THREAD);
     if (h.on)
-        leave_for_child();
+        pl_leave_for_child(false);
     r = pl_real.daemon(nochdir, noclose);
     pl_hold_end(&h);
     return r;
@@ -167,7 +162,7 @@ PL_EXPORT int daemon(int nochdir, int noclose)
 PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const struct winsize *ws)
 {
     bool ours;
-    struct fb_fork f;
+    struct pl_fork f;
     int pid;
 
     pl_ready();

@@ -118,7 +118,7 @@ static bool same_stack(long nr, long a, long b)
 
 static long copy(ARGS)
 {
-    struct fb_fork fork;
+    struct pl_fork fork;
     long pid;
     int err;
 

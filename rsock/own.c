@@ -168,7 +168,7 @@ void rsk_own_unmap(struct rsk_own_map *m)
     m->addr = NULL;
 }
 
-static bool files_shared;
+static _Thread_local bool files_shared;
 
 void rsk_own_files_are_shared(bool shared)
 {

@@ -34,7 +34,7 @@ struct rsk_own_map {
 void rsk_own_map(struct rsk_own_map *, void *addr, size_t len);
 void rsk_own_unmap(struct rsk_own_map *);
 
-/* The next child has the same descriptor table, not a copy: it closes nothing. */
+/* The next child of this thread has the same descriptor table, not a copy: it closes nothing. */
 void rsk_own_files_are_shared(bool);
 /* In a forked child: closes and unmaps everything noted. Takes no lock, calls no malloc. */
 void rsk_own_after_fork_child(void);
