@@ -130,10 +130,12 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     struct fb_conn *c = conn_of(s);
     int r = 0;
 
-    if (fb_plain(s) && !conn_flag(c, CF_LINKED))
-        return fb_io.shutdown(fd, how);
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
         return -EINVAL;
+    if (how != SHUT_WR)
+        atomic_store(&c->rx.shut, true);
+    if (fb_plain(s) && !conn_flag(c, CF_LINKED))
+        return fb_io.shutdown(fd, how);
     if (how != SHUT_RD) {
         fb_lock(&c->tx.lock);
         if (!c->tx.fin) {
@@ -151,9 +153,6 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         link_watch(c);
     }
     if (how != SHUT_WR) {
-        fb_lock(&c->rx.lock);
-        c->rx.shut = true;
-        rx_unlock(c);
         r = fb_io.shutdown(fd, SHUT_RD);
         conn_wake(c, RSK_RX);
     }

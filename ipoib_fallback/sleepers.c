@@ -35,6 +35,7 @@ static void thread_ended(void *arg)
 {
     struct fb_sleeper *s = arg;
 
+    mine = NULL; /* later destructors may poll as well */
     atomic_store(&s->used, 0);
 }
 

@@ -46,12 +46,12 @@ struct fb_rx {
     _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
     uint8_t c;
     uint8_t frame_at;
-    bool frozen;      /* ring bytes are no longer read: V is R (hand-over) or final */
-    bool handed;      /* sk after a hand-over: plain as soon as the overlap is gone */
-    bool shut;        /* shutdown(SHUT_RD) was called */
-    bool on_rail;     /* this rail's receiver half was started */
-    bool peer_closed; /* the peer's CLOSED was seen */
-    _Atomic int end;  /* 1: none; 0: end of stream after V; < 0: that error after V */
+    bool frozen;       /* ring bytes are no longer read: V is R (hand-over) or final */
+    bool handed;       /* sk after a hand-over: plain as soon as the overlap is gone */
+    _Atomic bool shut; /* shutdown(SHUT_RD) was called */
+    bool on_rail;      /* this rail's receiver half was started */
+    bool peer_closed;  /* the peer's CLOSED was seen */
+    _Atomic int end;   /* 1: none; 0: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;

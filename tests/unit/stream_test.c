@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -719,6 +720,92 @@ TEST_CASE(stream, shut_for_reading)
     EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), sizeof(buf));
     done(&b);
     done(&a);
+}
+
+/* All n bytes, at an end for which a receive that finds nothing says 0, as the kernel does. */
+static bool take_all(struct end *e, unsigned char *buf, size_t n)
+{
+    uint64_t until = sys_now() + 10000000000ull;
+    size_t have = 0;
+
+    while (have < n && sys_now() < until) {
+        ssize_t r = get(e, buf + have, n - have);
+
+        if (r < 0)
+            return false;
+        have += (size_t)r;
+        sched_yield();
+    }
+    return have == n;
+}
+
+/* The same said before there was a rail. */
+TEST_CASE(stream, shut_for_reading_before_it_boards)
+{
+    unsigned char buf[64] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    do {
+        ASSERT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+        ASSERT(take_all(&a, buf, sizeof(buf)));
+    } while (a.s->pub->rail_rx == 0);
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT(take_all(&a, buf, sizeof(buf)));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    done(&b);
+    done(&a);
+}
+
+static pthread_key_t late;
+static sem_t polling, polled;
+static struct fb_sleeper *late_sleeper;
+
+/* Runs after the key of the library's, which was made before. */
+static void polls_late(void *arg)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+
+    (void)arg;
+    late_sleeper = fb_sleeper_poll(&p, 1);
+    sem_post(&polling);
+    sem_wait(&polled);
+    fb_sleeper_end(late_sleeper);
+}
+
+static void *polls_to_the_end(void *arg)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+
+    (void)arg;
+    fb_sleeper_end(fb_sleeper_poll(&p, 1));
+    pthread_key_create(&late, polls_late);
+    pthread_setspecific(late, &late);
+    return NULL;
+}
+
+/* A thread that polls in its destructors has a record of its own, too: no other thread gets it meanwhile. */
+TEST_CASE(stream, sleeper_of_a_thread_that_ends)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+    struct fb_sleeper *s;
+    pthread_t t;
+
+    sem_init(&polling, 0, 0);
+    sem_init(&polled, 0, 0);
+    ASSERT_EQ_INT(pthread_create(&t, NULL, polls_to_the_end, NULL), 0);
+    sem_wait(&polling);
+    EXPECT(late_sleeper != NULL);
+    s = fb_sleeper_poll(&p, 1); /* this thread's first */
+    EXPECT(s != NULL);
+    EXPECT(s != late_sleeper);
+    fb_sleeper_end(s);
+    sem_post(&polled);
+    pthread_join(t, NULL);
+    pthread_key_delete(late);
 }
 
 /* The peer has closed, and said so; this end's FIN must not cost it the bytes it has not read yet. */
