@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "rsock/loop.h"
+#include "rsock/own.h"
 #include "rsock/shard.h"
 #include "rsock/sys.h"
 
@@ -177,35 +178,43 @@ BOTH_BACKENDS(timers_fire_in_order_and_not_early)
     EXPECT(fired_at - before >= 30000000);
 }
 
+/* Between these moments it is due: the adding thread may have to wait for a processor. */
+struct random_timer {
+    uint64_t earliest, latest;
+    struct rsk_timer *t;
+};
+
 static int n_random;
 static uint64_t last_due;
 
 static void random_fired(void *arg)
 {
-    uint64_t due = (uint64_t)(uintptr_t)arg;
+    const struct random_timer *r = arg;
 
-    EXPECT(due >= last_due);
-    last_due = due;
+    EXPECT(r->latest >= last_due);
+    if (r->earliest > last_due)
+        last_due = r->earliest;
     if (++n_random == 350)
         sem_post(&fired);
 }
 
 static void add_random(void *arg)
 {
-    struct rsk_timer *t[500];
+    static struct random_timer r[500];
     unsigned seed = (unsigned)test_seed();
 
     (void)arg;
     for (int i = 0; i < 500; i++) {
-        uint64_t us = (uint64_t)(rand_r(&seed) % 10) * 20000;
+        uint64_t ns = 20000000 + (uint64_t)(rand_r(&seed) % 10) * 20000000;
 
-        /* Counted from slightly different moments, so well apart. */
-        t[i] = rsk_timer_add(20000000 + us * 1000, random_fired, (void *)(uintptr_t)us);
-        ASSERT(t[i] != NULL);
+        r[i].earliest = sys_now() + ns;
+        r[i].t = rsk_timer_add(ns, random_fired, &r[i]);
+        ASSERT(r[i].t != NULL);
+        r[i].latest = sys_now() + ns;
     }
     for (int i = 0; i < 500; i++)
         if (i % 10 < 3)
-            rsk_timer_cancel(t[i]);
+            rsk_timer_cancel(r[i].t);
 }
 
 BOTH_BACKENDS(many_timers_and_cancels)
@@ -513,6 +522,36 @@ BOTH_BACKENDS(a_forked_child_has_nothing_and_can_start_anew)
     EXPECT_EQ_INT(status, 0);
     on_thread(nothing, NULL);
     EXPECT_EQ_INT(count_fds(), before);
+}
+
+static void *shares_files(void *arg)
+{
+    (void)arg;
+    rsk_own_files_are_shared(true);
+    return NULL;
+}
+
+/* Another thread is about to have a child on its own descriptor table: that is no business of this one's. */
+TEST_CASE(loop, a_childs_descriptors_go_by_who_forked)
+{
+    pthread_t other;
+    int status = -1;
+    pid_t child;
+
+    ASSERT_EQ_INT(rsk_loop_start(false), 0);
+    ASSERT_EQ_INT(pthread_create(&other, NULL, shares_files, NULL), 0);
+    pthread_join(other, NULL);
+    child = fork();
+    ASSERT(child >= 0);
+    if (child == 0) {
+        rsk_loop_after_fork_child();
+        for (int i = 512; i < 640; i++)
+            EXPECT(fcntl(i, F_GETFD) < 0);
+        _exit(0);
+    }
+    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
+    EXPECT_EQ_INT(status, 0);
+    rsk_loop_stop();
 }
 
 TEST_CASE(loop, descriptors_are_out_of_the_way)
