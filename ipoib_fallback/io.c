@@ -73,33 +73,40 @@ static int anchor_inq(int fd)
     return r < 0 ? r : n;
 }
 
-/* bytes_acked counts SYN and FIN, bytes_received counts FIN: hence bytes_sent less retransmissions
- * plus what was not sent yet, and only while ESTABLISHED (DESIGN 5). The unread bytes are asked for
- * between two snapshots that must agree; a stream in fast motion takes a few attempts. */
-static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
+/* What is queued, asked between two snapshots that agree on *field, which is in *ti; a stream in fast motion
+ * takes a few attempts. False: not ESTABLISHED, or too fast. */
+static bool settled(int fd, struct tcp_info *ti, const __u64 *field, unsigned long queue,
+                    int *queued)
 {
-    struct tcp_info ti;
-    uint64_t before = UINT64_MAX; /* bytes received */
-    int unread = 0;
+    uint64_t before = UINT64_MAX;
 
-    memset(&ti, 0, sizeof(ti));
     for (int i = 0; i < 8; i++) {
-        socklen_t len = sizeof(ti);
+        socklen_t len = sizeof(*ti);
 
-        if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 ||
-            ti.tcpi_state != TCPS_ESTABLISHED)
+        if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, ti, &len) < 0 ||
+            ti->tcpi_state != TCPS_ESTABLISHED)
             return false;
-        if (ti.tcpi_bytes_received == before) {
-            *sent = ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes;
-            *received = before - (uint64_t)unread;
+        if (*field == before)
             return true;
-        }
-        before = ti.tcpi_bytes_received;
-        unread = anchor_inq(fd);
-        if (unread < 0)
+        before = *field;
+        if (sys_ioctl(fd, queue, queued) < 0)
             return false;
     }
     return false;
+}
+
+/* bytes_acked counts SYN and FIN, bytes_received counts FIN: hence bytes_sent less retransmissions
+ * plus what was not sent yet, and only while ESTABLISHED (DESIGN 5). */
+static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
+{
+    struct tcp_info ti = {0};
+    int unread = 0;
+
+    if (!settled(fd, &ti, &ti.tcpi_bytes_received, SIOCINQ, &unread))
+        return false;
+    *sent = ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes;
+    *received = ti.tcpi_bytes_received - (unsigned int)unread;
+    return true;
 }
 
 /* bytes_sent also counts, each time anew, what did not get as far as the device because the link was down.
@@ -107,26 +114,13 @@ static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
  * questions, and a stream that is being acknowledged all the time has no good moment for them. */
 static bool anchor_given(int fd, bool connected, uint64_t *sent)
 {
-    struct tcp_info ti;
-    uint64_t before = UINT64_MAX; /* bytes acknowledged */
+    struct tcp_info ti = {0};
     int queued = 0;
 
-    memset(&ti, 0, sizeof(ti));
-    for (int i = 0; i < 8; i++) {
-        socklen_t len = sizeof(ti);
-
-        if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 ||
-            ti.tcpi_state != TCPS_ESTABLISHED)
-            return false;
-        if (ti.tcpi_bytes_acked == before) {
-            *sent = before - connected + (uint64_t)queued;
-            return true;
-        }
-        before = ti.tcpi_bytes_acked;
-        if (sys_ioctl(fd, SIOCOUTQ, &queued) < 0)
-            return false;
-    }
-    return false;
+    if (!settled(fd, &ti, &ti.tcpi_bytes_acked, SIOCOUTQ, &queued))
+        return false;
+    *sent = ti.tcpi_bytes_acked - connected + (unsigned int)queued;
+    return true;
 }
 
 static bool anchor_nodelay(int fd, bool on)

@@ -183,13 +183,8 @@ struct fb_pub_file *fb_pub_hand_on(void)
 
 void fb_pub_forget(void)
 {
-    if (file) {
-        munmap(file, WHOLE);
-        if (file_fd >= 0)
-            sys_close(file_fd);
-    }
-    file = NULL;
-    file_fd = -1;
-    named = false;
-    reserved = 0;
+    struct fb_pub_file *theirs = fb_pub_hand_on();
+
+    if (theirs)
+        munmap(theirs, WHOLE);
 }

@@ -127,26 +127,27 @@ static __attribute__((noinline)) ssize_t cancellable(bool rx, int fd, const stru
     return n;
 }
 
-ssize_t sleep_recv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
-                   const struct fb_signals *signals)
+static ssize_t plain_call(bool rx, struct fb_stream *s, int fd, const struct iovec *v, int cnt,
+                          int flags, const struct fb_signals *signals)
 {
-    struct plain p __attribute__((cleanup(plain_end))) = {s, lower_rx, &s->rx_in, {0}};
+    struct plain p __attribute__((cleanup(plain_end))) = {
+        s, rx ? lower_rx : lower_tx, rx ? &s->rx_in : &s->tx_in, {0}};
     ssize_t n;
 
     plain_open(&p, __builtin_frame_address(0), signals);
-    n = cancellable(true, fd, v, cnt, flags);
+    n = cancellable(rx, fd, v, cnt, flags);
     plain_close(&p);
     return n;
+}
+
+ssize_t sleep_recv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
+                   const struct fb_signals *signals)
+{
+    return plain_call(true, s, fd, v, cnt, flags, signals);
 }
 
 ssize_t sleep_send(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
                    const struct fb_signals *signals)
 {
-    struct plain p __attribute__((cleanup(plain_end))) = {s, lower_tx, &s->tx_in, {0}};
-    ssize_t n;
-
-    plain_open(&p, __builtin_frame_address(0), signals);
-    n = cancellable(false, fd, v, cnt, flags);
-    plain_close(&p);
-    return n;
+    return plain_call(false, s, fd, v, cnt, flags, signals);
 }

@@ -34,20 +34,22 @@ void pl_hold_end(struct pl_hold *h)
     errno = err;
 }
 
+#define HELD(reason, what, name, params, args) \
+    PL_EXPORT int name params                  \
+    {                                          \
+        struct pl_hold h;                      \
+        int r;                                 \
+                                               \
+        pl_ready();                            \
+        pl_hold_begin(&h, reason, what);       \
+        r = pl_real.name args;                 \
+        pl_hold_end(&h);                       \
+        return r;                              \
+    }
+
 /* ---- credentials ---- */
 
-#define CREDENTIALS(name, params, args)                          \
-    PL_EXPORT int name params                                    \
-    {                                                            \
-        struct pl_hold h;                                        \
-        int r;                                                   \
-                                                                 \
-        pl_ready();                                              \
-        pl_hold_begin(&h, RSN_CREDENTIALS, FB_HOLD_CREDENTIALS); \
-        r = pl_real.name args;                                   \
-        pl_hold_end(&h);                                         \
-        return r;                                                \
-    }
+#define CREDENTIALS(...) HELD(RSN_CREDENTIALS, FB_HOLD_CREDENTIALS, __VA_ARGS__)
 
 CREDENTIALS(setuid, (uid_t u), (u))
 CREDENTIALS(seteuid, (uid_t u), (u))
@@ -62,17 +64,9 @@ CREDENTIALS(initgroups, (const char *user, gid_t g), (user, g))
 
 /* ---- what belongs to a thread ---- */
 
-PL_EXPORT int capset(cap_user_header_t head, cap_user_data_t data)
-{
-    struct pl_hold h;
-    int r;
-
-    pl_ready();
-    pl_hold_begin(&h, RSN_CREDENTIALS, FB_HOLD_THREAD);
-    r = pl_real.capset(head, data);
-    pl_hold_end(&h);
-    return r;
-}
+HELD(RSN_CREDENTIALS, FB_HOLD_THREAD, capset, (cap_user_header_t head, cap_user_data_t data),
+     (head, data))
+HELD(RSN_NAMESPACE, FB_HOLD_THREAD, setns, (int fd, int type), (fd, type))
 
 PL_EXPORT int chroot(const char *path)
 {
@@ -84,18 +78,6 @@ PL_EXPORT int chroot(const char *path)
     r = pl_real.chroot(path);
     if (r == 0)
         rsk_loop_no_libraries(); /* what is in the new root need not be what its name says */
-    pl_hold_end(&h);
-    return r;
-}
-
-PL_EXPORT int setns(int fd, int type)
-{
-    struct pl_hold h;
-    int r;
-
-    pl_ready();
-    pl_hold_begin(&h, RSN_NAMESPACE, FB_HOLD_THREAD);
-    r = pl_real.setns(fd, type);
     pl_hold_end(&h);
     return r;
 }

@@ -9,6 +9,8 @@
 #include "preload/pl.h"
 #include "rsock/section.h"
 
+#include <limits.h>
+
 static inline void pl_held_end(struct pl_file **f)
 {
     if (!*f)
@@ -101,6 +103,12 @@ enum { PL_RW_MAX = 0x7ffff000 }; /* the kernel's MAX_RW_COUNT */
  * taking fewer elements, or a part of the first in *one. 0, or -errno: -EFAULT for NULL buffers,
  * -EINVAL for lengths, `too_many` for more than IOV_MAX elements. *total is what is left. */
 int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total);
+
+/* A msghdr's number of elements, as it fits in there. */
+static inline int pl_iov_count(size_t n)
+{
+    return n > INT_MAX ? INT_MAX : (int)n;
+}
 
 /* ---- pl_fd.c ---- */
 

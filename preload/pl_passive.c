@@ -18,7 +18,6 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 
@@ -49,13 +48,7 @@ void pl_plain_for_good(int reason)
 /* Will the kernel refuse it in any case? Then nothing is given up for it. */
 static bool may_filter(void)
 {
-    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-
-    if (SYS6(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1)
-        return true;
-    return SYS6(SYS_capget, &head, data, 0, 0, 0, 0) == 0 &&
-           (data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN));
+    return SYS6(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1 || sys_capable(CAP_SYS_ADMIN);
 }
 
 void pl_filter_begin(struct pl_hold *h, bool strict, const void *filter)

@@ -12,7 +12,6 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 
 /* A receive that is inside the kernel: what is counted, and the window of the call. */
@@ -154,11 +153,6 @@ static bool kernels_own(struct pl_file *f, int flags)
     return true;
 }
 
-static int vector_len(size_t n)
-{
-    return n > INT_MAX ? INT_MAX : (int)n;
-}
-
 /* ---- read ---- */
 
 PL_EXPORT ssize_t read(int fd, void *buf, size_t n)
@@ -277,7 +271,7 @@ PL_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int f
 
 static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
 {
-    ssize_t n = rail(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags, -EMSGSIZE);
+    ssize_t n = rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE);
 
     if (n < 0)
         return n;
@@ -298,7 +292,7 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
         return pl_real.recvmsg(fd, msg, flags);
     if (!msg || kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmsg(fd, msg, flags));
-    return RECEIVE(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags,
+    return RECEIVE(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
 

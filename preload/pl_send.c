@@ -209,16 +209,11 @@ PL_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_S
                 rail_to(f, &v, flags, addr.__sockaddr__, len));
 }
 
-static int vector_len(size_t n)
-{
-    return n > INT_MAX ? INT_MAX : (int)n;
-}
-
 static ssize_t rail_msg(struct pl_file *f, const struct msghdr *msg, int flags)
 {
     if (msg->msg_name && msg->msg_namelen > INT_MAX)
         return -EINVAL;
-    return rail(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags, -EMSGSIZE);
+    return rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE);
 }
 
 /* Streams whose descriptors go to another process with SCM_RIGHTS leave and stay on TCP. */
@@ -259,7 +254,7 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
         return sent;
     }
     pin_for(f, flags, msg->msg_controllen != 0);
-    return SEND(f, msg->msg_iov, vector_len(msg->msg_iovlen), flags,
+    return SEND(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
                 pl_real.sendmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
 

@@ -12,8 +12,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -117,6 +119,16 @@ static inline int sys_hide_fd(int fd)
     high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
     sys_close(fd);
     return high == -EINVAL ? -EMFILE : high;
+}
+
+/* Does the calling thread have this capability now? */
+static inline bool sys_capable(int cap)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+
+    return SYS6(SYS_capget, &head, data, 0, 0, 0, 0) == 0 &&
+           (data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap));
 }
 
 static inline void sys_pause_cpu(void)

@@ -3,7 +3,6 @@
  * the application may need for itself: a quarter of it is left. Progress thread.
  */
 #include <errno.h>
-#include <linux/capability.h>
 #include <sys/resource.h>
 
 #include "rsock/sys.h"
@@ -11,23 +10,14 @@
 
 static size_t pinned;
 
-/* CAP_IPC_LOCK: the limit is not asked. */
-static bool unlimited(void)
-{
-    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
-
-    return SYS6(SYS_capget, &head, data, 0, 0, 0, 0) == 0 &&
-           (data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK));
-}
-
 static bool fits(size_t n)
 {
     struct rlimit l;
 
     if (getrlimit(RLIMIT_MEMLOCK, &l) < 0 || l.rlim_cur == RLIM_INFINITY)
         return true;
-    return pinned + n <= l.rlim_cur / 4 * 3 || unlimited();
+    /* Who has the capability is not asked for the limit. */
+    return pinned + n <= l.rlim_cur / 4 * 3 || sys_capable(CAP_IPC_LOCK);
 }
 
 struct ibv_mr *vb_pin(struct ibv_pd *pd, void *p, size_t n, int access)
