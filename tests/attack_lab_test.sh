@@ -5,7 +5,8 @@
 # shellcheck disable=SC2317,SC2086
 set -u
 cd "$(dirname "$0")/.." || exit 1
-build=${RAILSOCK_TEST_BUILD:-build}
+build=${RAILSOCK_TEST_BUILD:-build} PREFIX=attack-verbs
+. tests/attack/lib.sh
 python=/usr/bin/python3
 
 if [ -z "${LAB_HOST-}" ]; then
@@ -22,45 +23,6 @@ fi
 export RAILSOCK=$LAB_RAILSOCK RAILSOCK_WIRE=verbs ATTACK_ROUNDS=6
 attack=$LAB_SCRATCH/attack log=$LAB_SCRATCH/log ip=10.1.0.1 guess=$'GET / HTTP/1.1\r\n'
 run=("$RAILSOCK" run --board eager --)
-
-verdict() { # NAME GOT WANTED
-    if [[ $2 =~ ^($3)$ ]]; then
-        echo "ok attack-verbs.$1"
-    else
-        echo "not ok attack-verbs.$1: $2, and not $3"
-    fi
-}
-
-says() { # FILE TEXT
-    local i
-
-    for ((i = 0; i < 300; i++)); do
-        grep -q "$2" "$1" 2>/dev/null && return 0
-        sleep 0.05
-    done
-    return 1
-}
-
-# Asks until the victim can be asked: it becomes reachable when its connection has been worth it.
-asks() { # TUPLE... [KNOWN]
-    local i out
-
-    for ((i = 0; i < 50; i++)); do
-        out=$(timeout 20 "$attack" ask "$@")
-        [[ $out == *no-peer-library* ]] || break
-        sleep 0.1
-    done
-    echo "$out"
-}
-
-listens() { # PORT
-    local i
-
-    for ((i = 0; i < 300; i++)); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' "$1")" /proc/net/tcp && return 0
-        sleep 0.05
-    done
-}
 
 host1() {
     local pids=''

@@ -9,7 +9,8 @@
 # shellcheck disable=SC2317,SC2086
 set -u
 cd "$(dirname "$0")/.." || exit 1
-build=${RAILSOCK_TEST_BUILD:-build}
+build=${RAILSOCK_TEST_BUILD:-build} PREFIX=attack
+. tests/attack/lib.sh
 # A network of its own: ports, abstract names and users of them are the whole network's business.
 if [ -z "${ATTACK_ALONE-}" ] && unshare -n true 2>/dev/null; then
     ATTACK_ALONE=1 exec unshare -n "$PWD/tests/attack_test.sh" "$@"
@@ -33,52 +34,10 @@ end_all() {
 }
 trap 'end_all; rm -rf "$work"' EXIT
 
-# verdict NAME GOT WANTED [DETAILS]: WANTED is an extended regular expression.
-verdict() {
-    if [[ $2 =~ ^($3)$ ]]; then
-        echo "ok attack.$1"
-    else
-        echo "not ok attack.$1: $2, and not $3"
-        [ -z "${4-}" ] || tail -n 5 "$4" | sed 's/^/    /'
-    fi
-}
-
 start() { # COMMAND...: in the background
     "$@" <&0 & # else it would read /dev/null
     pid=$!
     pids+=" $pid"
-}
-
-# Asks until the victim can be asked: it becomes reachable when its connection has been worth it.
-asks() { # TUPLE... [KNOWN]
-    local i out
-
-    for ((i = 0; i < 50; i++)); do
-        out=$(timeout 20 "$attack" ask "$@")
-        [[ $out == *no-peer-library* ]] || break
-        sleep 0.1
-    done
-    echo "$out"
-}
-
-listens() { # PORT
-    local i
-
-    for ((i = 0; i < 200; i++)); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' "$1")" /proc/net/tcp && return 0
-        sleep 0.05
-    done
-    return 1
-}
-
-says() { # FILE TEXT: until it is there
-    local i
-
-    for ((i = 0; i < 200; i++)); do
-        grep -q "$2" "$1" && return 0
-        sleep 0.05
-    done
-    return 1
 }
 
 victim() { # COMMAND...: with the library, on the next port, which is PORT in the command

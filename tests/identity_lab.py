@@ -3,53 +3,33 @@
 Says what is wrong on stderr, with status 1. LOG is the library's log.
 """
 import os
-import socket
-import sys
 import time
 
-host = "10.1.0." + os.environ["LAB_HOST"]
-log = sys.argv[1]
+from lab_pair import listener, logged, pair, talk
 
 
-def pair():
-    listener = socket.create_server((host, 0))
-    one = socket.create_connection(listener.getsockname())
-    other, _ = listener.accept()
-    return one, other
-
-
-def talk(ends, count):
+def talks(ends, count):
     for i in range(count):
-        for a, b in (ends, ends[::-1]):
-            a.sendall(b"%015d\n" % i)
-            got = b""
-            while len(got) < 16:
-                got += b.recv(16 - len(got))
-            assert got == b"%015d\n" % i, got
-
-
-def boarded():
-    with open(log) as f:
-        return f.read().count("sending on rxe")
+        talk(ends, i)
 
 
 def boards(ends, who):
     """Both directions, from now on."""
-    wanted = boarded() + 2
+    wanted = logged("sending on rxe") + 2
     end = time.monotonic() + 60
-    while boarded() < wanted:
+    while logged("sending on rxe") < wanted:
         assert time.monotonic() < end, f"{who} does not board"
-        talk(ends, 5)
+        talks(ends, 5)
         time.sleep(0.02)
 
 
-old = pair()
+old = pair(listener())
 boards(old, "a connection of root")
 os.seteuid(1000)
-talk(old, 20)
+talks(old, 20)
 boards(old, "an old connection")
-new = pair()
+new = pair(listener())
 boards(new, "a new connection")
 os.seteuid(0)
-talk(new, 20)
+talks(new, 20)
 boards(old, "a connection of root's again")

@@ -12,6 +12,7 @@
  * What the victim says and whether it lives is the script's to see.
  */
 #include "tests/attack/attack.h"
+#include "tests/calls.h"
 
 #include "config/env.h"
 #include "rsock/sys.h"
@@ -27,52 +28,22 @@ bool careless;
 const char *victim_address;
 uint16_t victim_port;
 
-static unsigned char at(uint64_t i)
-{
-    return (unsigned char)((i * 2654435761u) >> 13);
-}
-
-static ssize_t put(struct victim *v, const void *p, size_t n)
-{
-    struct iovec iov = {(void *)(uintptr_t)p, n};
-    ssize_t r;
-
-    if (!fb_tx_enter(v->s))
-        return fb_sendv(v->s, v->fd, &iov, 1, 0);
-    r = send(v->fd, p, n, MSG_NOSIGNAL);
-    r = r < 0 ? -errno : r;
-    fb_tx_leave(v->s, v->fd, r, &iov, 1, 0);
-    return r;
-}
-
-static ssize_t get(struct victim *v, void *p, size_t n)
-{
-    struct iovec iov = {p, n};
-    ssize_t r = FB_RETRY;
-
-    if (fb_rx_enter(v->s)) {
-        r = recv(v->fd, p, n, 0);
-        r = fb_rx_leave(v->s, v->fd, r < 0 ? -errno : r, &iov, 1, 0);
-    }
-    return r == FB_RETRY ? fb_recvv(v->s, v->fd, &iov, 1, 0) : r;
-}
-
 int round_trip(struct victim *v, size_t n)
 {
     static unsigned char out[1 << 17], in[1 << 17];
     size_t sent = 0, have = 0;
 
     for (size_t i = 0; i < n; i++)
-        out[i] = at(v->pos + i);
+        out[i] = byte_at(v->pos + i);
     while (sent < n) {
-        ssize_t r = put(v, out + sent, n - sent);
+        ssize_t r = call_send(v->s, v->fd, out + sent, n - sent);
 
         if (r <= 0)
             return r ? (int)r : -EPIPE;
         sent += (size_t)r;
     }
     while (have < n) {
-        ssize_t r = get(v, in + have, n - have);
+        ssize_t r = call_recv(v->s, v->fd, in + have, n - have);
 
         if (r <= 0)
             return r ? (int)r : -EPIPE;
@@ -243,9 +214,9 @@ static void *echo_one(void *arg)
     static __thread char buf[65536];
     ssize_t n;
 
-    while ((n = get(v, buf, sizeof buf)) > 0)
+    while ((n = call_recv(v->s, v->fd, buf, sizeof buf)) > 0)
         for (ssize_t m = 0, r; m < n; m += r)
-            if ((r = put(v, buf + m, (size_t)(n - m))) <= 0)
+            if ((r = call_send(v->s, v->fd, buf + m, (size_t)(n - m))) <= 0)
                 goto out;
 out:
     victim_close(v);

@@ -4,43 +4,14 @@
  */
 #include "pair.h"
 
+#include "../../rsock/sys.h" /* system calls that no wrapper sees, as liburing makes them */
+
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-
-/* As liburing does it. */
-static long bare(long nr, long a, long b, long c, long d, long e, long f)
-{
-#if defined(__x86_64__)
-    long r;
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-
-    __asm__ volatile("syscall"
-                     : "=a"(r)
-                     : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return r;
-#else
-    register long x8 __asm__("x8") = nr;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-
-    __asm__ volatile("svc #0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
-    return x0;
-#endif
-}
 
 /* One receive, submitted and waited for. */
 static long ring_recv(int ring, struct io_uring_params *q, int fd, char *buf, unsigned n)
@@ -63,7 +34,7 @@ static long ring_recv(int ring, struct io_uring_params *q, int fd, char *buf, un
     ((unsigned *)(m + q->sq_off.array))[0] = 0;
     tail = (unsigned *)(m + q->sq_off.tail);
     __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-    must(bare(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) == 1, "enter");
+    must(sys_call6(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) == 1, "enter");
     c = (struct io_uring_cqe *)(m + q->cq_off.cqes);
     return c->res;
 }
@@ -111,7 +82,7 @@ int main(int argc, char **argv)
         second_program(atoi(argv[1]));
         return 0;
     }
-    ring = bare(SYS_io_uring_setup, 4, (long)&q, 0, 0, 0, 0);
+    ring = sys_call6(SYS_io_uring_setup, 4, (long)&q, 0, 0, 0, 0);
     if (ring >= 0)
         with_ring(ring, &q);
     memset(&q, 0, sizeof(q));

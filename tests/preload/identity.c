@@ -2,7 +2,7 @@
  * identity.c - a process that changes its user, its groups, its capabilities or its root directory
  * while connections are in use, and then makes new ones.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <grp.h>
 #include <linux/capability.h>
@@ -11,18 +11,6 @@
 #include <sys/wait.h>
 
 enum { NOBODY = 65534 };
-
-static void talk(int p[2], const char *when)
-{
-    char buf[64];
-
-    for (int i = 0; i < 30; i++)
-        for (int j = 0; j < 2; j++) {
-            must(write(p[j], when, 16) == 16, "write");
-            must(recv(p[!j], buf, 16, MSG_WAITALL) == 16 && memcmp(buf, when, 16) == 0, "read");
-        }
-    printf("%.16s: the stream is whole\n", when);
-}
 
 static void to_user(void)
 {

@@ -2,25 +2,13 @@
  * namespaces.c - calls that the kernel refuses to a process of several threads, made while
  * connections are in use: they work as if the process had no thread but its own.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>
 
 /* Still one stream, in both directions, and as good as new afterwards. */
-static void talk(int p[2], const char *when)
-{
-    char buf[64];
-
-    for (int i = 0; i < 30; i++)
-        for (int j = 0; j < 2; j++) {
-            must(write(p[j], when, 16) == 16, "write");
-            must(recv(p[!j], buf, 16, MSG_WAITALL) == 16 && memcmp(buf, when, 16) == 0, "read");
-        }
-    printf("%.16s: the stream is whole\n", when);
-}
-
 /* In a child, because there is no way back. unread: bytes of before are read after the call. */
 static void in_child(const char *name, int (*call)(void))
 {

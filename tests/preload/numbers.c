@@ -2,24 +2,13 @@
  * numbers.c - descriptors: dup and close in all their forms, numbers that are used again,
  * stdio, and a socket passed to itself.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-
-static void hear(int fd, const char *who)
-{
-    char buf[64];
-    ssize_t n = read(fd, buf, sizeof(buf));
-
-    if (n < 0)
-        printf("%s: %s\n", who, strerrorname_np(errno));
-    else
-        printf("%s: %zd [%.*s]\n", who, n, (int)n, buf);
-}
 
 static void dups(void)
 {

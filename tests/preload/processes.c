@@ -2,7 +2,7 @@
  * processes.c - fork, vfork, spawn and exec around connections: what the parent and the
  * child can do with inherited ones, with listeners, and with their own.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,47 +13,6 @@
 #include <sys/wait.h>
 
 extern char **environ;
-
-static void hear(int fd, const char *who)
-{
-    char buf[64];
-    ssize_t n = read(fd, buf, sizeof(buf));
-
-    if (n < 0)
-        printf("%s: %s\n", who, strerrorname_np(errno));
-    else
-        printf("%s: %zd [%.*s]\n", who, n, (int)n, buf);
-}
-
-static void ended(pid_t pid)
-{
-    int status;
-
-    must(waitpid(pid, &status, 0) == pid, "waitpid");
-    printf("child: exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
-}
-
-/* Both processes write and read on the same connection. */
-static void shared_by(pid_t (*make)(void), const char *how)
-{
-    int p[2];
-    pid_t pid;
-
-    printf("-- %s\n", how);
-    tcp_pair(p);
-    pid = make();
-    if (pid == 0) {
-        must(write(p[0], "from the child", 14) == 14, "child's write");
-        _exit(7);
-    }
-    ended(pid);
-    hear(p[1], "end");
-    deliver(p[0], p[1], "from the parent");
-    hear(p[1], "end");
-    close(p[0]);
-    hear(p[1], "end of stream");
-    close(p[1]);
-}
 
 static pid_t by_clone(void)
 {

@@ -2,7 +2,7 @@
  * raw.c - system calls by number, and clone, around connections: they do what the kernel does, with
  * every argument, and the streams know of it.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -15,25 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-
-static void hear(int fd, const char *who)
-{
-    char buf[64];
-    ssize_t n = read(fd, buf, sizeof(buf));
-
-    if (n < 0)
-        printf("%s: %s\n", who, strerrorname_np(errno));
-    else
-        printf("%s: %zd [%.*s]\n", who, n, (int)n, buf);
-}
-
-static void ended(pid_t pid)
-{
-    int status;
-
-    must(waitpid(pid, &status, __WALL) == pid, "waitpid");
-    printf("child: exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
-}
 
 /* All six arguments, the result and errno. */
 static void exact(void)
@@ -179,23 +160,8 @@ static pid_t by_fork(void)
 static void both_write(pid_t (*make)(void), const char *how)
 {
     int p[2];
-    pid_t pid;
 
-    printf("-- %s\n", how);
-    fflush(stdout);
-    tcp_pair(p);
-    pid = make();
-    if (pid == 0) {
-        must(write(p[0], "from the child", 14) == 14, "child's write");
-        _exit(7);
-    }
-    ended(pid);
-    hear(p[1], "end");
-    deliver(p[0], p[1], "from the parent");
-    hear(p[1], "end");
-    close(p[0]);
-    hear(p[1], "end of stream");
-    close(p[1]);
+    shared_by(make, how);
     tcp_pair(p);
     deliver(p[0], p[1], "a new one");
     hear(p[1], "end");

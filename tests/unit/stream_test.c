@@ -3,6 +3,7 @@
  * through fb.h as the intercepting layer does, with the real progress thread and
  * the real shared-memory wire. Every byte is a function of its offset.
  */
+#include "tests/calls.h"
 #include "tests/shim/shim.h"
 
 #include "config/env.h"
@@ -45,27 +46,12 @@ static void pair(struct end *a, struct end *b)
 
 static ssize_t put(struct end *e, const void *p, size_t n)
 {
-    struct iovec v = {(void *)p, n};
-    ssize_t r;
-
-    if (!fb_tx_enter(e->s))
-        return fb_sendv(e->s, e->fd, &v, 1, 0);
-    r = write(e->fd, p, n);
-    r = r < 0 ? -errno : r;
-    fb_tx_leave(e->s, e->fd, r, &v, 1, 0);
-    return r;
+    return call_send(e->s, e->fd, p, n);
 }
 
 static ssize_t get(struct end *e, void *p, size_t n)
 {
-    struct iovec v = {p, n};
-    ssize_t r = FB_RETRY;
-
-    if (fb_rx_enter(e->s)) {
-        r = read(e->fd, p, n);
-        r = fb_rx_leave(e->s, e->fd, r < 0 ? -errno : r, &v, 1, 0);
-    }
-    return r == FB_RETRY ? fb_recvv(e->s, e->fd, &v, 1, 0) : r;
+    return call_recv(e->s, e->fd, p, n);
 }
 
 static void done(struct end *e)
@@ -75,21 +61,16 @@ static void done(struct end *e)
     fb_put(e->s);
 }
 
-static unsigned char at(uint64_t i)
-{
-    return (unsigned char)((i * 2654435761u) >> 13);
-}
-
 static void fill(unsigned char *p, uint64_t from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        p[i] = at(from + i);
+        p[i] = byte_at(from + i);
 }
 
 static bool check(const unsigned char *p, uint64_t from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (p[i] != at(from + i))
+        if (p[i] != byte_at(from + i))
             return false;
     return true;
 }

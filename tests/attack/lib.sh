@@ -1,0 +1,45 @@
+# tests/attack/lib.sh - what the two scripts of attacks share; sourced by them. PREFIX names the cases,
+# `attack` is the program.
+# shellcheck shell=bash
+
+# verdict NAME GOT WANTED [DETAILS]: WANTED is an extended regular expression.
+verdict() {
+    if [[ $2 =~ ^($3)$ ]]; then
+        echo "ok $PREFIX.$1"
+    else
+        echo "not ok $PREFIX.$1: $2, and not $3"
+        [ -z "${4-}" ] || tail -n 5 "$4" | sed 's/^/    /'
+    fi
+}
+
+# Asks until the victim can be asked: it becomes reachable when its connection has been worth it.
+asks() { # TUPLE... [KNOWN]
+    local i out
+
+    for ((i = 0; i < 50; i++)); do
+        out=$(timeout 20 "$attack" ask "$@")
+        [[ $out == *no-peer-library* ]] || break
+        sleep 0.1
+    done
+    echo "$out"
+}
+
+listens() { # PORT
+    local i
+
+    for ((i = 0; i < 300; i++)); do
+        grep -q "$(printf ':%04X 00000000:0000 0A' "$1")" /proc/net/tcp && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+says() { # FILE TEXT: until it is there
+    local i
+
+    for ((i = 0; i < 300; i++)); do
+        grep -q "$2" "$1" 2>/dev/null && return 0
+        sleep 0.05
+    done
+    return 1
+}
