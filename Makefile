@@ -155,12 +155,19 @@ UNIT_TESTS := \
 	reason_test \
 	stat_test \
 	loop_test \
+	loop_life_test \
 	shard_test \
 	shm_ring_test \
+	shm_traffic_test \
 	shm_rdv_test \
+	shm_processes_test \
 	stream_test \
+	stream_end_test \
+	stream_leave_test \
 	epoll_test \
+	epoll_switch_test \
 	poll_test \
+	select_test \
 	table_test \
 	proof_test \
 	iov_test \
@@ -189,8 +196,9 @@ READINESS_SRC := \
 	rsock/section.c \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
-
+epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
+select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 proof_test_SRC := \
 	tests/unit/proof_test.c \
@@ -219,11 +227,12 @@ sim_test_SRC := \
 	rsock/section.c \
 	$(CONFIG_SRC) \
 
-stream_test_SRC := \
-	tests/unit/stream_test.c \
-	$(FB_SRC) \
-	$(RSOCK_SRC) \
-	$(CONFIG_SRC) \
+# Everything but the intercepting layer.
+ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC)
+
+stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
+stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
+stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 
 table_test_SRC := \
 	tests/unit/table_test.c \
@@ -265,9 +274,12 @@ LOOP_TEST_SRC := \
 SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/unix_names.c config/reason.c
 
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
+loop_life_test_SRC := tests/unit/loop_life_test.c $(LOOP_TEST_SRC)
 shard_test_SRC := tests/unit/shard_test.c $(SHM_TEST_SRC)
 shm_ring_test_SRC := tests/unit/shm_ring_test.c $(SHM_TEST_SRC)
+shm_traffic_test_SRC := tests/unit/shm_traffic_test.c $(SHM_TEST_SRC)
 shm_rdv_test_SRC := tests/unit/shm_rdv_test.c $(SHM_TEST_SRC)
+shm_processes_test_SRC := tests/unit/shm_processes_test.c $(SHM_TEST_SRC)
 
 # ---- variant and flags
 

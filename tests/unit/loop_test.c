@@ -1,83 +1,20 @@
 /*
- * loop_test.c - the progress thread on both backends: posts, timers, watches, stop, fork.
+ * loop_test.c - the progress thread on both backends: posts, timers, watches.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/loop.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rsock/loop.h"
-#include "rsock/own.h"
 #include "rsock/shard.h"
 #include "rsock/sys.h"
-
-static bool start(bool uring)
-{
-    if (rsk_loop_start(uring))
-        return false;
-    return strcmp(rsk_loop_backend(), uring ? "io_uring" : "epoll") == 0;
-}
-
-#define BOTH_BACKENDS(name)                         \
-    static void name(void);                         \
-    TEST_CASE(loop_epoll, name)                     \
-    {                                               \
-        ASSERT(start(false));                       \
-        name();                                     \
-        rsk_loop_stop();                            \
-    }                                               \
-    TEST_CASE(loop_uring, name)                     \
-    {                                               \
-        if (!start(true)) {                         \
-            rsk_loop_stop();                        \
-            SKIP("io_uring is not to be had here"); \
-        }                                           \
-        name();                                     \
-        rsk_loop_stop();                            \
-    }                                               \
-    static void name(void)
-
-static bool soon(sem_t *s)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_REALTIME, &ts);
-    ts.tv_sec += 10;
-    return sem_timedwait(s, &ts) == 0;
-}
-
-/* Runs fn on the thread and waits for it. */
-struct call {
-    void (*fn)(void *arg);
-    void *arg;
-    sem_t done;
-};
-
-static void call_run(void *arg)
-{
-    struct call *c = arg;
-
-    c->fn(c->arg);
-    sem_post(&c->done);
-}
-
-static void on_thread(void (*fn)(void *arg), void *arg)
-{
-    struct call c = {.fn = fn, .arg = arg};
-
-    sem_init(&c.done, 0, 0);
-    ASSERT_EQ_INT(rsk_loop_post(call_run, &c), 0);
-    ASSERT(soon(&c.done));
-}
 
 /* ---- posts */
 
@@ -87,11 +24,6 @@ static void note_post(void *arg)
 {
     posted[n_posted++] = (int)(intptr_t)arg;
     EXPECT(rsk_loop_is_self());
-}
-
-static void nothing(void *arg)
-{
-    (void)arg;
 }
 
 BOTH_BACKENDS(posts_run_in_order)
@@ -228,29 +160,6 @@ BOTH_BACKENDS(many_timers_and_cancels)
 
 /* ---- watches */
 
-static int pipe_fds[2];
-static struct rsk_watch *watch;
-static atomic_int n_events, stop_after;
-static sem_t seen;
-
-static void on_event(void *arg, uint32_t events)
-{
-    (void)arg;
-    EXPECT(events & POLLIN);
-    if (++n_events == stop_after) {
-        rsk_unwatch(watch);
-        sem_post(&seen);
-    }
-}
-
-static void add_watch(void *arg)
-{
-    bool edge = arg != NULL;
-
-    watch = rsk_watch_fd(pipe_fds[0], edge ? EPOLLIN | EPOLLET : POLLIN, edge, on_event, NULL);
-    ASSERT(watch != NULL);
-}
-
 static void drop_watch(void *arg)
 {
     (void)arg;
@@ -342,227 +251,4 @@ BOTH_BACKENDS(unwatch_of_another_in_the_same_batch)
     EXPECT_EQ_INT(pair_events, 1);
     close(pipe_fds[0]);
     close(pipe_fds[1]);
-}
-
-/* ---- start, stop, fork */
-
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 3; /* ".", "..", and the directory's own */
-}
-
-TEST_CASE(loop, stop_gives_everything_back)
-{
-    int before;
-
-    ASSERT(start(false));
-    rsk_loop_stop();
-    before = count_fds();
-    for (int i = 0; i < 6; i++) {
-        ASSERT_EQ_INT(rsk_loop_start(i & 1), 0);
-        ASSERT_EQ_INT(rsk_loop_start(i & 1), 0);
-        on_thread(nothing, NULL);
-        rsk_loop_stop();
-        EXPECT(!rsk_loop_running());
-        EXPECT_EQ_INT(rsk_loop_post(nothing, NULL), -ESRCH);
-    }
-    rsk_loop_stop();
-    EXPECT_EQ_INT(count_fds(), before);
-}
-
-/* ---- pause */
-
-static int threads(void)
-{
-    DIR *d = opendir("/proc/self/task");
-    int n = 0;
-
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2;
-}
-
-static sem_t fired_after, done_after;
-
-static void fire(void *arg)
-{
-    sem_post(arg);
-}
-
-static void add_timer(void *arg)
-{
-    ASSERT(rsk_timer_add(1000000, fire, arg) != NULL);
-}
-
-/* Watches, timers and jobs of before and of meanwhile are all there afterwards, and nothing runs in between. */
-BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
-{
-    int with = threads();
-
-    sem_init(&seen, 0, 0);
-    sem_init(&fired_after, 0, 0);
-    sem_init(&done_after, 0, 0);
-    for (int edge = 0; edge < 2; edge++) {
-        ASSERT_EQ_INT(pipe(pipe_fds), 0);
-        n_events = 0;
-        stop_after = 1;
-        on_thread(add_watch, edge ? (void *)1 : NULL);
-        rsk_loop_pause();
-        rsk_loop_pause();
-        EXPECT_EQ_INT(threads(), with - 1);
-        EXPECT(!rsk_loop_running());
-        ASSERT_EQ_INT(write(pipe_fds[1], "x", 1), 1);
-        EXPECT_EQ_INT(rsk_loop_post(add_timer, &fired_after), 0);
-        EXPECT_EQ_INT(rsk_loop_post(fire, &done_after), 0);
-        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
-        EXPECT_EQ_INT(rsk_loop_resume(), 0);
-        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
-        EXPECT_EQ_INT(n_events, 0);
-        EXPECT_EQ_INT(sem_trywait(&done_after), -1);
-        EXPECT_EQ_INT(rsk_loop_resume(), 0);
-        EXPECT(rsk_loop_running());
-        EXPECT_EQ_INT(threads(), with);
-        EXPECT(soon(&seen));
-        EXPECT(soon(&done_after));
-        EXPECT(soon(&fired_after));
-        close(pipe_fds[0]);
-        close(pipe_fds[1]);
-    }
-}
-
-/* The kernel interrupts whoever made a ring that is closed: that must not be a thread of the program. */
-BOTH_BACKENDS(a_pause_interrupts_nobody)
-{
-    int ep = epoll_create1(0);
-
-    for (int i = 0; i < 60; i++) {
-        struct epoll_event ev;
-
-        rsk_loop_pause();
-        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 3), 0);
-        ASSERT_EQ_INT(rsk_loop_resume(), 0);
-    }
-    close(ep);
-}
-
-static _Atomic bool enough;
-
-static void *post_and_start(void *arg)
-{
-    (void)arg;
-    while (!enough) {
-        rsk_loop_start(true);
-        rsk_loop_post(nothing, NULL);
-    }
-    return NULL;
-}
-
-/* Other threads that start and post do not bring it back. */
-BOTH_BACKENDS(nobody_starts_it_during_a_pause)
-{
-    pthread_t other;
-    int with = threads();
-
-    enough = false;
-    ASSERT_EQ_INT(pthread_create(&other, NULL, post_and_start, NULL), 0);
-    for (int i = 0; i < 200; i++) {
-        rsk_loop_pause();
-        EXPECT_EQ_INT(threads(), with);
-        EXPECT_EQ_INT(rsk_loop_resume(), 0);
-    }
-    enough = true;
-    pthread_join(other, NULL);
-    on_thread(nothing, NULL);
-}
-
-static int hook_ran;
-
-static void hook(void)
-{
-    hook_ran++;
-}
-
-BOTH_BACKENDS(a_forked_child_has_nothing_and_can_start_anew)
-{
-    int status = -1, before;
-    pid_t child;
-
-    rsk_at_fork_child(hook);
-    on_thread(nothing, NULL);
-    before = count_fds();
-    child = fork();
-    ASSERT(child >= 0);
-    if (child == 0) {
-        struct dirent *e;
-        DIR *d;
-
-        rsk_loop_after_fork_child();
-        d = opendir("/proc/self/fd");
-        while ((e = readdir(d)))
-            EXPECT(atoi(e->d_name) < 512);
-        closedir(d);
-        EXPECT(!rsk_loop_running());
-        EXPECT(hook_ran > 0);
-        EXPECT(rsk_shard_common() == NULL);
-#if !defined(__SANITIZE_THREAD__) /* which refuses threads in a child of a threaded process */
-        EXPECT(rsk_loop_start(true) == 0);
-        on_thread(nothing, NULL);
-        rsk_loop_stop();
-#endif
-        _exit(0);
-    }
-    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
-    EXPECT_EQ_INT(status, 0);
-    on_thread(nothing, NULL);
-    EXPECT_EQ_INT(count_fds(), before);
-}
-
-static void *shares_files(void *arg)
-{
-    (void)arg;
-    rsk_own_files_are_shared(true);
-    return NULL;
-}
-
-/* Another thread is about to have a child on its own descriptor table: that is no business of this one's. */
-TEST_CASE(loop, a_childs_descriptors_go_by_who_forked)
-{
-    pthread_t other;
-    int status = -1;
-    pid_t child;
-
-    ASSERT_EQ_INT(rsk_loop_start(false), 0);
-    ASSERT_EQ_INT(pthread_create(&other, NULL, shares_files, NULL), 0);
-    pthread_join(other, NULL);
-    child = fork();
-    ASSERT(child >= 0);
-    if (child == 0) {
-        rsk_loop_after_fork_child();
-        for (int i = 512; i < 640; i++)
-            EXPECT(fcntl(i, F_GETFD) < 0);
-        _exit(0);
-    }
-    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
-    EXPECT_EQ_INT(status, 0);
-    rsk_loop_stop();
-}
-
-TEST_CASE(loop, descriptors_are_out_of_the_way)
-{
-    bool low[512];
-
-    for (int i = 0; i < 512; i++)
-        low[i] = fcntl(i, F_GETFD) >= 0;
-    ASSERT_EQ_INT(rsk_loop_start(true), 0);
-    on_thread(nothing, NULL);
-    for (int i = 0; i < 512; i++)
-        EXPECT_EQ_INT(fcntl(i, F_GETFD) >= 0, low[i]);
-    rsk_loop_stop();
 }

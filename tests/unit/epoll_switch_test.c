@@ -1,0 +1,354 @@
+/*
+ * epoll_switch_test.c - as epoll_test.c: streams get on and off their rail, numbers come and go, while threads
+ * wait; and no wake-up is lost.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/epoll_calls.h"
+#include "tests/unit/epoll_fake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "rsock/sys.h"
+
+TEST_CASE(epoll, sleeper_is_woken_by_the_rail)
+{
+    for (int by_thread = 0; by_thread < 2; by_thread++) {
+        int ep = epoll_create1(0);
+        struct fake *f = fake_new();
+        struct waiter w;
+
+        f->by_thread = by_thread;
+        add(ep, f->fd, EPOLLIN, 7);
+        fake_board(f);
+        for (int i = 0; i < 20; i++) {
+            start(&w, ep, 5000);
+            fake_ms(i % 3);
+            fake_arrive(f, 1);
+            pthread_join(w.thread, NULL);
+            ASSERT_EQ_INT(w.n, 1);
+            EXPECT_EQ_INT(fake_read(f, 1), 1);
+        }
+        fake_close(f);
+        close_ep(ep);
+    }
+}
+
+TEST_CASE(epoll, boards_while_a_thread_sleeps)
+{
+    int ep = epoll_create1(0);
+    struct fake *f;
+    struct waiter w;
+
+    /* It sleeps in an instance that has never seen a stream. */
+    start(&w, ep, 5000);
+    fake_ms(5);
+    f = fake_new();
+    add(ep, f->fd, EPOLLIN, 7);
+    fake_ms(5);
+    fake_board(f);
+    fake_ms(5);
+    /* A frame of the library's in the anchor's queue: nothing for the application. */
+    in_kernel(f, "frame");
+    fake_ms(5);
+    EXPECT(!atomic_load(&w.done));
+    fake_arrive(f, 1);
+    pthread_join(w.thread, NULL);
+    EXPECT_EQ_INT(w.n, 1);
+    EXPECT_EQ_U64(w.ev[0].data.u64, 7);
+    fake_close(f);
+    close_ep(ep);
+}
+
+/* The gate is up and the frame is there before anybody has come to change the registration. */
+TEST_CASE(epoll, frame_is_not_reported)
+{
+    for (int et = 0; et < 2; et++) {
+        int ep = epoll_create1(0);
+        struct fake *f = fake_new();
+        struct waiter w;
+
+        add(ep, f->fd, EPOLLIN | (et ? EPOLLET : 0u), 7);
+        start(&w, ep, 50);
+        fake_ms(5);
+        atomic_store(&f->s.rx_gate, 1);
+        fake_board(f);
+        in_kernel(f, "frame");
+        pthread_join(w.thread, NULL);
+        EXPECT_EQ_INT(w.n, 0);
+        fake_close(f);
+        close_ep(ep);
+    }
+}
+
+TEST_CASE(epoll, leaves_while_a_thread_sleeps)
+{
+    for (int et = 0; et < 2; et++) {
+        int ep = epoll_create1(0);
+        struct fake *f = fake_new();
+        struct waiter w;
+
+        add(ep, f->fd, EPOLLIN | (et ? EPOLLET : 0u), 7);
+        fake_board(f);
+        start(&w, ep, 5000);
+        fake_ms(5);
+        fake_leave(f);
+        fake_ms(5);
+        in_kernel(f, "bytes");
+        pthread_join(w.thread, NULL);
+        EXPECT_EQ_INT(w.n, 1);
+        EXPECT_EQ_U64(w.ev[0].data.u64, 7);
+        EXPECT_EQ_INT(w.ev[0].events, EPOLLIN);
+        fake_close(f);
+        close_ep(ep);
+    }
+}
+
+TEST_CASE(epoll, all_sleepers_are_served)
+{
+    enum { THREADS = 4 };
+    int ep = epoll_create1(0);
+    struct fake *f[THREADS];
+    struct waiter w[THREADS];
+    int seen = 0;
+
+    for (int i = 0; i < THREADS; i++) {
+        f[i] = fake_new();
+        add(ep, f[i]->fd, EPOLLIN | EPOLLONESHOT, (uint64_t)i);
+        fake_board(f[i]);
+    }
+    for (int i = 0; i < THREADS; i++)
+        start(&w[i], ep, 5000);
+    fake_ms(10);
+    for (int i = 0; i < THREADS; i++) {
+        fake_arrive(f[i], 1);
+        fake_ms(2);
+    }
+    for (int i = 0; i < 300; i++) { /* 3 s, less than their time-out */
+        fake_ms(10);
+        for (int k = 0; k < THREADS; k++) {
+            for (int j = 0; atomic_load(&w[k].done) && j < w[k].n; j++)
+                seen |= 1 << w[k].ev[j].data.u64;
+        }
+        if (seen == (1 << THREADS) - 1)
+            break;
+    }
+    EXPECT_EQ_INT(seen, (1 << THREADS) - 1);
+    /* Some thread may have got two: let the others go. */
+    for (int i = 0; i < THREADS; i++) {
+        mod(ep, f[i]->fd, EPOLLIN, (uint64_t)i);
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++)
+        fake_close(f[i]);
+    close_ep(ep);
+}
+
+TEST_CASE(epoll, registered_before_it_is_tracked)
+{
+    for (int shot = 0; shot < 2; shot++) {
+        int ep = epoll_create1(0), other = epoll_create1(0);
+        struct fake *f = fake_untracked();
+
+        EXPECT_EQ_INT(add(ep, f->fd, EPOLLIN | (shot ? EPOLLONESHOT : 0u), 7), 0);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        fake_track(f);
+        fake_board(f);
+        fake_arrive(f, 1);
+        EXPECT_EQ_U64(one(ep, 1000), EVENT(7, EPOLLIN));
+        EXPECT_EQ_INT(f->pinned, 0);
+        EXPECT_EQ_U64(one(other, 0), 0);
+        fake_close(f);
+        close_ep(ep);
+        close_ep(other);
+    }
+}
+
+/* A number on our list that the kernel has dropped, because it was closed unseen. */
+TEST_CASE(epoll, stale_numbers_do_no_harm)
+{
+    int ep = epoll_create1(0), fd = eventfd(0, EFD_NONBLOCK);
+    struct fake *f;
+
+    EXPECT_EQ_INT(add(ep, fd, EPOLLIN, 5), 0);
+    sys_close(fd);
+    f = fake_untracked();
+    EXPECT_EQ_INT(f->fd, fd);
+    fake_track(f);
+    fake_board(f);
+    fake_arrive(f, 1);
+    EXPECT_EQ_U64(one(ep, 5), 0);
+    EXPECT_EQ_INT(add(ep, f->fd, EPOLLIN, 6), 0);
+    EXPECT_EQ_U64(one(ep, 100), EVENT(6, EPOLLIN));
+    fake_close(f);
+    close_ep(ep);
+}
+
+TEST_CASE(epoll, exclusive_does_not_board)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+
+    fake_board(f);
+    EXPECT_EQ_INT(add(ep, f->fd, EPOLLIN | EPOLLEXCLUSIVE, 7), 0);
+    EXPECT(f->pinned != 0);
+    in_kernel(f, "x");
+    EXPECT_EQ_U64(one(ep, 100), EVENT(7, EPOLLIN));
+    fake_close(f);
+    close_ep(ep);
+}
+
+TEST_CASE(epoll, close_while_a_duplicate_lives)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+    int dup_fd = sys_fcntl(f->fd, F_DUPFD, 3);
+
+    add(ep, f->fd, EPOLLIN, 7);
+    fake_board(f);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    atomic_store(&f->s.fds, 2);
+    {
+        int peer = f->peer;
+
+        f->peer = -1;
+        fake_close(f); /* the number only */
+        f->peer = peer;
+    }
+    /* As the kernel has it: the registration lives with the description. */
+    EXPECT(f->pinned != 0);
+    in_kernel(f, "x");
+    EXPECT_EQ_U64(one(ep, 100), EVENT(7, EPOLLIN));
+    sys_close(dup_fd);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    sys_close(f->peer);
+    close_ep(ep);
+}
+
+/* ---- no lost wake-up: every byte is read, whatever changes meanwhile */
+
+enum { STRESS_STREAMS = 4, STRESS_MS = 1500 };
+
+struct stress {
+    int ep;
+    uint32_t flags;
+    struct fake *f[STRESS_STREAMS];
+    _Atomic int sent[STRESS_STREAMS], got[STRESS_STREAMS];
+    _Atomic bool stop;
+};
+
+static void take_all(struct stress *s, uint64_t i)
+{
+    char buf[64];
+    ssize_t n;
+
+    while ((n = fake_read(s->f[i], 100)) > 0)
+        atomic_fetch_add(&s->got[i], (int)n);
+    while ((n = read(s->f[i]->fd, buf, sizeof buf)) > 0)
+        atomic_fetch_add(&s->got[i], (int)n);
+}
+
+static void *consumer(void *arg)
+{
+    struct stress *s = arg;
+
+    while (!atomic_load(&s->stop)) {
+        struct epoll_event ev[2];
+        int n = epoll_wait(s->ep, ev, 2, 6000);
+
+        for (int i = 0; i < n && ev[i].data.u64 < STRESS_STREAMS; i++) {
+            take_all(s, ev[i].data.u64);
+            if (s->flags & EPOLLONESHOT)
+                mod(s->ep, s->f[ev[i].data.u64]->fd, s->flags, ev[i].data.u64);
+        }
+    }
+    return NULL;
+}
+
+static void stress(uint32_t flags, int threads)
+{
+    static struct stress s;
+    unsigned seed = (unsigned)test_seed();
+    pthread_t t[4];
+    uint64_t end;
+    int lag = 0, bell = eventfd(0, EFD_NONBLOCK);
+
+    memset(&s, 0, sizeof s);
+    s.ep = epoll_create1(0);
+    s.flags = flags;
+    for (int i = 0; i < STRESS_STREAMS; i++) {
+        s.f[i] = fake_new();
+        s.f[i]->by_thread = i & 1;
+        add(s.ep, s.f[i]->fd, flags, (uint64_t)i);
+        fake_board(s.f[i]);
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_create(&t[i], NULL, consumer, &s);
+    end = sys_now() + (uint64_t)STRESS_MS * 1000000;
+    while (sys_now() < end && lag < 3) {
+        int i = (int)(rand_r(&seed) % STRESS_STREAMS);
+        uint64_t limit;
+
+        /* What is unread stays with its half in this engine: only then it may change. */
+        if (rand_r(&seed) % 8 == 0 && atomic_load(&s.got[i]) == atomic_load(&s.sent[i])) {
+            if (fb_plain(&s.f[i]->s))
+                fake_board(s.f[i]);
+            else
+                fake_leave(s.f[i]);
+        }
+        atomic_fetch_add(&s.sent[i], 1);
+        if (!fb_plain(&s.f[i]->s))
+            fake_arrive(s.f[i], 1);
+        else if (write(s.f[i]->peer, "x", 1) != 1)
+            atomic_fetch_sub(&s.sent[i], 1);
+        if (rand_r(&seed) % 4)
+            continue;
+        /* Everything must arrive without another push, long before their time-out. */
+        limit = sys_now() + 3000000000;
+        for (int k = 0; k < STRESS_STREAMS; k++)
+            while (atomic_load(&s.got[k]) < atomic_load(&s.sent[k]) && sys_now() < limit)
+                sys_yield();
+        for (int k = 0; k < STRESS_STREAMS; k++)
+            if (!EXPECT_EQ_INT(atomic_load(&s.got[k]), atomic_load(&s.sent[k])))
+                lag++;
+    }
+    atomic_store(&s.stop, true);
+    add(s.ep, bell, EPOLLIN, STRESS_STREAMS);
+    (void)!write(bell, &end, sizeof end);
+    for (int i = 0; i < threads; i++)
+        pthread_join(t[i], NULL);
+    close(bell);
+    for (int i = 0; i < STRESS_STREAMS; i++)
+        fake_close(s.f[i]);
+    close_ep(s.ep);
+}
+
+TEST_CASE(epoll, stress_level)
+{
+    stress(EPOLLIN, 1);
+}
+
+TEST_CASE(epoll, stress_level_two_threads)
+{
+    stress(EPOLLIN, 2);
+}
+
+TEST_CASE(epoll, stress_edge)
+{
+    stress(EPOLLIN | EPOLLET, 1);
+}
+
+TEST_CASE(epoll, stress_edge_three_threads)
+{
+    stress(EPOLLIN | EPOLLET, 3);
+}
+
+TEST_CASE(epoll, stress_one_shot)
+{
+    stress(EPOLLIN | EPOLLONESHOT, 2);
+}

@@ -1,0 +1,243 @@
+/*
+ * loop_life_test.c - the progress thread begins, pauses, ends, and is not there in a forked child; what it
+ * opened goes with it.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/loop.h"
+
+#include <fcntl.h>
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rsock/loop.h"
+#include "rsock/own.h"
+#include "rsock/shard.h"
+
+/* ---- start, stop, fork */
+
+static int count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 3; /* ".", "..", and the directory's own */
+}
+
+TEST_CASE(loop, stop_gives_everything_back)
+{
+    int before;
+
+    ASSERT(start(false));
+    rsk_loop_stop();
+    before = count_fds();
+    for (int i = 0; i < 6; i++) {
+        ASSERT_EQ_INT(rsk_loop_start(i & 1), 0);
+        ASSERT_EQ_INT(rsk_loop_start(i & 1), 0);
+        on_thread(nothing, NULL);
+        rsk_loop_stop();
+        EXPECT(!rsk_loop_running());
+        EXPECT_EQ_INT(rsk_loop_post(nothing, NULL), -ESRCH);
+    }
+    rsk_loop_stop();
+    EXPECT_EQ_INT(count_fds(), before);
+}
+
+/* ---- pause */
+
+static int threads(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    int n = 0;
+
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2;
+}
+
+static sem_t fired_after, done_after;
+
+static void fire(void *arg)
+{
+    sem_post(arg);
+}
+
+static void add_timer(void *arg)
+{
+    ASSERT(rsk_timer_add(1000000, fire, arg) != NULL);
+}
+
+/* Watches, timers and jobs of before and of meanwhile are all there afterwards, and nothing runs in between. */
+BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
+{
+    int with = threads();
+
+    sem_init(&seen, 0, 0);
+    sem_init(&fired_after, 0, 0);
+    sem_init(&done_after, 0, 0);
+    for (int edge = 0; edge < 2; edge++) {
+        ASSERT_EQ_INT(pipe(pipe_fds), 0);
+        n_events = 0;
+        stop_after = 1;
+        on_thread(add_watch, edge ? (void *)1 : NULL);
+        rsk_loop_pause();
+        rsk_loop_pause();
+        EXPECT_EQ_INT(threads(), with - 1);
+        EXPECT(!rsk_loop_running());
+        ASSERT_EQ_INT(write(pipe_fds[1], "x", 1), 1);
+        EXPECT_EQ_INT(rsk_loop_post(add_timer, &fired_after), 0);
+        EXPECT_EQ_INT(rsk_loop_post(fire, &done_after), 0);
+        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
+        EXPECT_EQ_INT(rsk_loop_resume(), 0);
+        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
+        EXPECT_EQ_INT(n_events, 0);
+        EXPECT_EQ_INT(sem_trywait(&done_after), -1);
+        EXPECT_EQ_INT(rsk_loop_resume(), 0);
+        EXPECT(rsk_loop_running());
+        EXPECT_EQ_INT(threads(), with);
+        EXPECT(soon(&seen));
+        EXPECT(soon(&done_after));
+        EXPECT(soon(&fired_after));
+        close(pipe_fds[0]);
+        close(pipe_fds[1]);
+    }
+}
+
+/* The kernel interrupts whoever made a ring that is closed: that must not be a thread of the program. */
+BOTH_BACKENDS(a_pause_interrupts_nobody)
+{
+    int ep = epoll_create1(0);
+
+    for (int i = 0; i < 60; i++) {
+        struct epoll_event ev;
+
+        rsk_loop_pause();
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 3), 0);
+        ASSERT_EQ_INT(rsk_loop_resume(), 0);
+    }
+    close(ep);
+}
+
+static _Atomic bool enough;
+
+static void *post_and_start(void *arg)
+{
+    (void)arg;
+    while (!enough) {
+        rsk_loop_start(true);
+        rsk_loop_post(nothing, NULL);
+    }
+    return NULL;
+}
+
+/* Other threads that start and post do not bring it back. */
+BOTH_BACKENDS(nobody_starts_it_during_a_pause)
+{
+    pthread_t other;
+    int with = threads();
+
+    enough = false;
+    ASSERT_EQ_INT(pthread_create(&other, NULL, post_and_start, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        rsk_loop_pause();
+        EXPECT_EQ_INT(threads(), with);
+        EXPECT_EQ_INT(rsk_loop_resume(), 0);
+    }
+    enough = true;
+    pthread_join(other, NULL);
+    on_thread(nothing, NULL);
+}
+
+static int hook_ran;
+
+static void hook(void)
+{
+    hook_ran++;
+}
+
+BOTH_BACKENDS(a_forked_child_has_nothing_and_can_start_anew)
+{
+    int status = -1, before;
+    pid_t child;
+
+    rsk_at_fork_child(hook);
+    on_thread(nothing, NULL);
+    before = count_fds();
+    child = fork();
+    ASSERT(child >= 0);
+    if (child == 0) {
+        struct dirent *e;
+        DIR *d;
+
+        rsk_loop_after_fork_child();
+        d = opendir("/proc/self/fd");
+        while ((e = readdir(d)))
+            EXPECT(atoi(e->d_name) < 512);
+        closedir(d);
+        EXPECT(!rsk_loop_running());
+        EXPECT(hook_ran > 0);
+        EXPECT(rsk_shard_common() == NULL);
+#if !defined(__SANITIZE_THREAD__) /* which refuses threads in a child of a threaded process */
+        EXPECT(rsk_loop_start(true) == 0);
+        on_thread(nothing, NULL);
+        rsk_loop_stop();
+#endif
+        _exit(0);
+    }
+    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
+    EXPECT_EQ_INT(status, 0);
+    on_thread(nothing, NULL);
+    EXPECT_EQ_INT(count_fds(), before);
+}
+
+static void *shares_files(void *arg)
+{
+    (void)arg;
+    rsk_own_files_are_shared(true);
+    return NULL;
+}
+
+/* Another thread is about to have a child on its own descriptor table: that is no business of this one's. */
+TEST_CASE(loop, a_childs_descriptors_go_by_who_forked)
+{
+    pthread_t other;
+    int status = -1;
+    pid_t child;
+
+    ASSERT_EQ_INT(rsk_loop_start(false), 0);
+    ASSERT_EQ_INT(pthread_create(&other, NULL, shares_files, NULL), 0);
+    pthread_join(other, NULL);
+    child = fork();
+    ASSERT(child >= 0);
+    if (child == 0) {
+        rsk_loop_after_fork_child();
+        for (int i = 512; i < 640; i++)
+            EXPECT(fcntl(i, F_GETFD) < 0);
+        _exit(0);
+    }
+    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
+    EXPECT_EQ_INT(status, 0);
+    rsk_loop_stop();
+}
+
+TEST_CASE(loop, descriptors_are_out_of_the_way)
+{
+    bool low[512];
+
+    for (int i = 0; i < 512; i++)
+        low[i] = fcntl(i, F_GETFD) >= 0;
+    ASSERT_EQ_INT(rsk_loop_start(true), 0);
+    on_thread(nothing, NULL);
+    for (int i = 0; i < 512; i++)
+        EXPECT_EQ_INT(fcntl(i, F_GETFD) >= 0, low[i]);
+    rsk_loop_stop();
+}

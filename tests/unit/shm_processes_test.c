@@ -1,0 +1,225 @@
+/*
+ * shm_processes_test.c - the shm rendezvous with other processes, of this user and another one, that live,
+ * hang, have died or fork.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/shm_rdv.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "config/reason.h"
+#include "rsock/loop.h"
+#include "rsock/shm_wire.h"
+#include "rsock/sys.h"
+
+/* ---- other processes */
+
+struct child {
+    pid_t pid;
+    int ready; /* readable when it listens */
+};
+
+/* A child that answers requests for this connection: with a reason, or with a rail that sends
+ * back what it receives. */
+static struct child child_new(const struct tcp *c, int reason, uid_t uid)
+{
+    struct child ch;
+    int p[2];
+
+    ASSERT_EQ_INT(pipe2(p, O_CLOEXEC), 0);
+    ch.ready = p[0];
+    ch.pid = fork();
+    ASSERT(ch.pid >= 0);
+    if (ch.pid == 0) {
+        struct job j = {.t = &c->t};
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        rsk_loop_after_fork_child();
+        if (uid && (setresgid(uid, uid, uid) || setresuid(uid, uid, uid)))
+            _exit(77);
+        begin();
+        /* A connection whose accepting end belongs to this user. */
+        if (uid && accept4(c->listener, NULL, NULL, SOCK_CLOEXEC) < 0)
+            _exit(5);
+        find_reason = reason;
+        on_thread(do_listen, &j);
+        if (write(p[1], "x", 1) != 1 || !soon(&asked.heard) || !asked.rail)
+            _exit(3);
+        receive_all(asked.rail, "hello");
+        send_all(asked.rail, "HELLO");
+        pause();
+        _exit(4);
+    }
+    close(p[1]);
+    return ch;
+}
+
+static bool child_ready(struct child *c)
+{
+    char x;
+
+    return read(c->ready, &x, 1) == 1;
+}
+
+static int child_end(struct child *c)
+{
+    int status = -1;
+
+    close(c->ready);
+    kill(c->pid, SIGKILL);
+    waitpid(c->pid, &status, 0);
+    return status;
+}
+
+/* Processes are forked before this one has threads: the thread sanitizer wants it so. */
+static void with_children(int n, const int *reasons, int expected)
+{
+    struct child ch[3];
+    struct tcp c;
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    for (int i = 0; i < n; i++)
+        ch[i] = child_new(&c, reasons[i], 0);
+    for (int i = 0; i < n; i++)
+        ASSERT(child_ready(&ch[i]));
+    begin();
+    if (EXPECT_EQ_INT(try_connect(&c.t, NULL), expected) && !expected) {
+        EXPECT_EQ_INT(asker.rail->peer_pid, ch[n - 1].pid);
+        send_all(asker.rail, "hello");
+        receive_all(asker.rail, "HELLO");
+        /* The peer dies: what it wrote is there, nothing else happens. */
+        child_end(&ch[n - 1]);
+        EXPECT_EQ_INT(asker.rail->failed, 0);
+        n--;
+    }
+    destroy(&asker);
+    for (int i = 0; i < n; i++)
+        child_end(&ch[i]);
+    tcp_free(&c);
+}
+
+TEST_CASE(shm_rdv_processes, another_process)
+{
+    with_children(1, (int[]){0}, 0);
+}
+
+TEST_CASE(shm_rdv_processes, the_right_one_of_several)
+{
+    with_children(3, (int[]){RSN_NOT_MINE, RSN_NOT_MINE, 0}, 0);
+}
+
+TEST_CASE(shm_rdv_processes, nobody_owns_it)
+{
+    with_children(2, (int[]){RSN_NOT_MINE, RSN_NOT_MINE}, RSN_NOT_MINE);
+}
+
+TEST_CASE(shm_rdv_processes, one_that_died_is_nobody)
+{
+    struct child ch;
+    struct tcp c;
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    ch = child_new(&c, 0, 0);
+    ASSERT(child_ready(&ch));
+    child_end(&ch);
+    begin();
+    EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_NO_PEER_LIB);
+    tcp_free(&c);
+}
+
+TEST_CASE(shm_rdv_processes, one_that_hangs_costs_the_deadline)
+{
+    struct child ch;
+    struct tcp c;
+    uint64_t t0;
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    ch = child_new(&c, 0, 0);
+    ASSERT(child_ready(&ch));
+    kill(ch.pid, SIGSTOP);
+    begin();
+    t0 = sys_now();
+    EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_RDV_TIMEOUT);
+    EXPECT(sys_now() - t0 < 4000000000u);
+    child_end(&ch);
+    tcp_free(&c);
+}
+
+TEST_CASE(shm_rdv_processes, across_users)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}},
+                       local = {0};
+    socklen_t len = sizeof local;
+    struct child ch;
+    struct tcp c;
+    int fd;
+
+    if (geteuid() != 0)
+        SKIP("only root can be another user");
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    a.sin_port = htons(c.t.dst_port);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ch = child_new(&c, 0, 33);
+    ASSERT_EQ_INT(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    getsockname(fd, (struct sockaddr *)&local, &len);
+    ASSERT(child_ready(&ch));
+    begin();
+    /* Its rendezvous has the other user's name, and this connection's end is ours. */
+    EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_NO_PEER_LIB);
+    c.t.src_port = ntohs(local.sin_port);
+    if (EXPECT_EQ_INT(try_connect(&c.t, NULL), 0)) {
+        EXPECT_EQ_INT(asker.rail->peer_pid, ch.pid);
+        send_all(asker.rail, "hello");
+        receive_all(asker.rail, "HELLO");
+    }
+    destroy(&asker);
+    child_end(&ch);
+    close(fd);
+    tcp_free(&c);
+}
+
+TEST_CASE(shm_rdv_processes, a_forked_child_keeps_nothing)
+{
+    int status = -1;
+    struct tcp c;
+    struct job j;
+    pid_t pid;
+
+    begin();
+    ASSERT(tcp_new(&c, AF_INET));
+    j.t = &c.t;
+    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    ASSERT_EQ_INT(try_connect(&c.t, NULL), 0);
+    ASSERT(soon(&asked.heard));
+    pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        struct dirent *e;
+        DIR *d;
+
+        rsk_loop_after_fork_child();
+        EXPECT_EQ_INT(count_maps(), 0);
+        d = opendir("/proc/self/fd");
+        while ((e = readdir(d)))
+            EXPECT(atoi(e->d_name) < 512);
+        closedir(d);
+        _exit(0);
+    }
+    ASSERT_EQ_INT(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ_INT(status, 0);
+    talk(asker.rail, asked.rail);
+    destroy(&asker);
+    destroy(&asked);
+    tcp_free(&c);
+    rsk_loop_stop();
+}

@@ -1,0 +1,226 @@
+/*
+ * stream_end_test.c - ends of streams on a rail, of one direction or both, by whatever number.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/stream_pair.h"
+
+#include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/stream.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+TEST_CASE(stream, close_delivers_what_was_sent)
+{
+    unsigned char buf[5000], in[5000];
+    struct end a, b;
+    size_t have = 0;
+    ssize_t r;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    fill(buf, 0, sizeof(buf));
+    EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
+    done(&a);
+    while ((r = get(&b, in + have, sizeof(in) - have)) > 0)
+        have += (size_t)r;
+    EXPECT_EQ_INT(have == sizeof(in) ? get(&b, in, 1) : r, 0);
+    EXPECT_EQ_INT(have, sizeof(in));
+    EXPECT_MEMEQ(in, buf, sizeof(in));
+    done(&b);
+}
+
+TEST_CASE(stream, close_with_unread_bytes_resets)
+{
+    unsigned char buf[100] = {0};
+    struct end a, b;
+    ssize_t r;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
+    usleep(1000);
+    done(&b);
+    r = get(&a, buf, sizeof(buf));
+    EXPECT_EQ_INT(r, -ECONNRESET);
+    done(&a);
+}
+
+TEST_CASE(stream, half_close_then_the_other_way)
+{
+    unsigned char buf[300000], in[4096];
+    struct end a, b;
+    uint64_t have = 0;
+    ssize_t r;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+    EXPECT_EQ_INT(get(&b, in, sizeof(in)), 0);
+    fill(buf, 0, 100000);
+    EXPECT_EQ_INT(put(&b, buf, 100000), 100000);
+    done(&b);
+    while ((r = get(&a, in, sizeof(in))) > 0) {
+        EXPECT(check(in, have, (size_t)r));
+        have += (uint64_t)r;
+    }
+    EXPECT_EQ_INT(r, 0);
+    EXPECT_EQ_U64(have, 100000);
+    done(&a);
+}
+
+/* The number that the anchor is watched under is closed while the socket lives on under another. */
+TEST_CASE(stream, duplicate_outlives_the_first_number)
+{
+    unsigned char buf[64] = {0};
+    struct end a, b;
+
+    eager();
+    for (int i = 0; i < 20; i++) {
+        int first, second;
+
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        first = a.fd;
+        second = dup(first);
+        fb_dup(a.s, second);
+        fb_close(a.s, first);
+        close(first);
+        a.fd = second;
+        usleep(1000);
+        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
+        EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+        usleep(1000);
+        EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
+        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), sizeof(buf));
+        done(&a);
+        usleep(1000);
+        done(&b);
+    }
+}
+
+/* Another thread closes the number, and it becomes another file's: the reader leaves that alone. */
+TEST_CASE(stream, closed_under_a_reader)
+{
+    struct reader r = {0};
+    struct end a, b;
+    pthread_t t;
+    int other[2];
+    char x;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    r.e = &a;
+    fb_get(a.s);
+    pthread_create(&t, NULL, reader_main, &r);
+    usleep(20000);
+    fb_close(a.s, a.fd);
+    socketpair(AF_UNIX, SOCK_STREAM, 0, other);
+    dup2(other[0], a.fd);
+    EXPECT_EQ_INT(write(other[1], "x", 1), 1);
+    EXPECT(comes_back(&r, t));
+    EXPECT_EQ_INT(r.n, -EBADF);
+    EXPECT_EQ_INT(recv(other[0], &x, 1, MSG_DONTWAIT), 1);
+    EXPECT_EQ_INT(get(&b, &x, 1), 0);
+    close(other[0]);
+    close(other[1]);
+    close(a.fd);
+    fb_put(a.s);
+    fb_put(a.s);
+    done(&b);
+}
+
+/* SHUT_RD of one end is no end of the other, and what the peer's half says by TCP still comes. */
+TEST_CASE(stream, shut_for_reading)
+{
+    unsigned char buf[64] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    usleep(5000);
+    EXPECT_EQ_INT(conn_of(a.s)->rx.end, 1);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), sizeof(buf));
+    done(&b);
+    done(&a);
+}
+
+/* All n bytes, at an end for which a receive that finds nothing says 0, as the kernel does. */
+static bool take_all(struct end *e, unsigned char *buf, size_t n)
+{
+    uint64_t until = sys_now() + 10000000000ull;
+    size_t have = 0;
+
+    while (have < n && sys_now() < until) {
+        ssize_t r = get(e, buf + have, n - have);
+
+        if (r < 0)
+            return false;
+        have += (size_t)r;
+        sched_yield();
+    }
+    return have == n;
+}
+
+/* The same said before there was a rail. */
+TEST_CASE(stream, shut_for_reading_before_it_boards)
+{
+    unsigned char buf[64] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    do {
+        ASSERT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+        ASSERT(take_all(&a, buf, sizeof(buf)));
+    } while (a.s->pub->rail_rx == 0);
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT(take_all(&a, buf, sizeof(buf)));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    done(&b);
+    done(&a);
+}
+
+/* The peer has closed, and said so; this end's FIN must not cost it the bytes it has not read yet. */
+TEST_CASE(stream, end_after_the_peers_close_keeps_what_came)
+{
+    static unsigned char out[200000], in[200000];
+    struct end a, b;
+    size_t have = 0;
+    ssize_t r = 0;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    fill(out, 0, sizeof(out));
+    EXPECT_EQ_INT(put(&a, out, sizeof(out)), sizeof(out));
+    done(&a);
+    EXPECT_EQ_INT(get(&b, in, 1000), 1000);
+    have = 1000;
+    usleep(30000);
+    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
+    usleep(30000);
+    while (have < sizeof(in) && (r = get(&b, in + have, sizeof(in) - have)) > 0)
+        have += (size_t)r;
+    EXPECT_EQ_INT(have, sizeof(in));
+    EXPECT_EQ_INT(get(&b, out, 1), 0);
+    EXPECT_MEMEQ(in + 1000, out + 1000, sizeof(in) - 1000);
+    done(&b);
+}

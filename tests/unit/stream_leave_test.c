@@ -1,0 +1,243 @@
+/*
+ * stream_leave_test.c - streams leave their rail, which has failed or must be left, while threads read.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/stream_pair.h"
+
+#include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/stream.h"
+#include "rsock/sys.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The process takes its stream back to TCP in the middle of traffic: nothing is lost. */
+TEST_CASE(stream, pinned_in_the_middle)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    uint64_t pos = 0;
+    bool ok = true;
+
+    eager();
+    pair(&a, &x.e);
+    fb_get(x.e.s);
+    pthread_create(&t, NULL, echo_main, &x);
+    for (int i = 0; ok && i < 4000; i++) {
+        if (i < 200)
+            usleep(100);
+        if (i == 3000)
+            fb_pin(a.s, RSN_CALL, true);
+        if (i == 3001)
+            EXPECT(fb_plain(a.s));
+        ok = round_trip(&a, &pos, 1 + (size_t)i % 3000);
+    }
+    EXPECT(ok);
+    EXPECT(a.s->pub->rail_tx > 0);
+    EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
+    EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_TCP);
+    EXPECT_EQ_INT(a.s->pub->reason, RSN_CALL);
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    EXPECT_EQ_U64(x.bytes, pos);
+    fb_put(x.e.s);
+}
+
+/* The rail fails under traffic: the stream goes on over TCP and boards again after the hold-down. */
+TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    uint64_t pos = 0;
+    bool ok = true, again = false, failed = false;
+
+    eager();
+    pair(&a, &x.e);
+    fb_get(x.e.s);
+    pthread_create(&t, NULL, echo_main, &x);
+    for (int i = 0; ok && i < 40000 && !again; i++) {
+        struct rsk_rail *rail = conn_of(a.s)->rail;
+
+        if (!failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM &&
+            rail) {
+            rail->wire->kill(rail, RSN_RAIL_FAILED);
+            failed = true;
+        } else if (failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->switches >= 6) {
+            again = true;
+        }
+        ok = round_trip(&a, &pos, 1 + (size_t)i % 300);
+        usleep(100);
+    }
+    EXPECT(ok);
+    EXPECT(failed);
+    EXPECT(again);
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    EXPECT_EQ_U64(x.bytes, pos);
+    fb_put(x.e.s);
+}
+
+/* The rail is given back under a thread that sleeps on its word; what it waits for comes by TCP. */
+/* The echo's end owes its frame, and no rail is left over which it could be asked for it. */
+TEST_CASE(stream, failed_rail_then_handed_over)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    uint64_t pos = 0;
+    bool ok = true, failed = false;
+
+    eager();
+    pair(&a, &x.e);
+    fb_get(x.e.s);
+    pthread_create(&t, NULL, echo_main, &x);
+    for (int i = 0; ok && i < 40000 && !failed; i++) {
+        struct rsk_rail *rail = conn_of(x.e.s)->rail;
+
+        ok = round_trip(&a, &pos, 1 + (size_t)i % 300);
+        if (a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM && rail) {
+            rail->wire->kill(rail, RSN_RAIL_FAILED);
+            conn_todo_tx(conn_of(x.e.s), TODO_FAIL);
+            conn_todo_rx(conn_of(x.e.s), TODO_FAIL);
+            conn_serve(conn_of(x.e.s));
+            failed = true;
+        }
+        usleep(100);
+    }
+    ASSERT(ok && failed);
+    for (int i = 0; i < 5000 && conn_of(x.e.s)->rail; i++)
+        usleep(1000);
+    EXPECT(conn_of(x.e.s)->rail == NULL);
+    fb_pin(a.s, RSN_CALL, true);
+    EXPECT(fb_plain(a.s));
+    EXPECT(round_trip(&a, &pos, 100));
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    fb_put(x.e.s);
+}
+
+TEST_CASE(stream, sleeping_reader_survives_its_rail)
+{
+    struct reader r = {0};
+    unsigned char buf[64] = {0};
+    struct end a, b;
+    pthread_t t;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    r.e = &a;
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+    pthread_create(&t, NULL, reader_main, &r);
+    EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), 0);
+    usleep(50000);
+    if (conn_of(b.s)->rail)
+        conn_of(b.s)->rail->wire->kill(conn_of(b.s)->rail, RSN_RAIL_FAILED);
+    if (conn_of(a.s)->rail)
+        conn_of(a.s)->rail->wire->kill(conn_of(a.s)->rail, RSN_RAIL_FAILED);
+    link_release(conn_of(a.s));
+    link_release(conn_of(b.s));
+    usleep(50000);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT(comes_back(&r, t));
+    EXPECT_EQ_INT(r.n, sizeof(buf));
+    done(&a);
+    done(&b);
+}
+
+/* A switch announced beyond bytes that only this process's application can read must not hold up a
+ * hand-over for seconds; what was announced is handed over as soon as it has come. */
+TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
+{
+    static unsigned char out[20000], in[20000];
+    unsigned char buf[32] = {0};
+    struct end a, b;
+    uint64_t begin;
+    size_t have = 0;
+    ssize_t r;
+
+    eager();
+    pair(&a, &b);
+    for (int i = 0; i < 2000 && !conn_of(a.s)->tx.want; i++) {
+        EXPECT_EQ_INT(put(&b, buf, 32), 32);
+        EXPECT_EQ_INT(get(&a, buf, 32), 32);
+        usleep(500);
+    }
+    ASSERT(conn_of(a.s)->tx.want);
+    fill(out, 0, sizeof(out));
+    for (size_t n = 0; n < sizeof(out); n += 500) {
+        ASSERT(put(&a, out + n, 500) == 500);
+        usleep(2000);
+    }
+    begin = sys_now();
+    fb_pin(b.s, RSN_CALL, true);
+    EXPECT(sys_now() - begin < 1000000000u);
+    while (have < sizeof(in) && (r = get(&b, in + have, sizeof(in) - have)) > 0)
+        have += (size_t)r;
+    EXPECT_EQ_INT(have, sizeof(in));
+    EXPECT_MEMEQ(in, out, sizeof(in));
+    for (int i = 0; i < 1000 && b.s->pub->path_rx != FB_PATH_TCP; i++) {
+        EXPECT_EQ_INT(put(&a, buf, 32), 32);
+        EXPECT_EQ_INT(get(&b, buf, 32), 32);
+        usleep(500);
+    }
+    EXPECT_EQ_INT(b.s->pub->path_rx, FB_PATH_TCP);
+    done(&a);
+    done(&b);
+}
+
+static pthread_key_t late;
+static sem_t polling, polled;
+static struct fb_sleeper *late_sleeper;
+
+/* Runs after the key of the library's, which was made before. */
+static void polls_late(void *arg)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+
+    (void)arg;
+    late_sleeper = fb_sleeper_poll(&p, 1);
+    sem_post(&polling);
+    sem_wait(&polled);
+    fb_sleeper_end(late_sleeper);
+}
+
+static void *polls_to_the_end(void *arg)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+
+    (void)arg;
+    fb_sleeper_end(fb_sleeper_poll(&p, 1));
+    pthread_key_create(&late, polls_late);
+    pthread_setspecific(late, &late);
+    return NULL;
+}
+
+/* A thread that polls in its destructors has a record of its own, too: no other thread gets it meanwhile. */
+TEST_CASE(stream, sleeper_of_a_thread_that_ends)
+{
+    struct pollfd p = {-1, POLLIN, 0};
+    struct fb_sleeper *s;
+    pthread_t t;
+
+    sem_init(&polling, 0, 0);
+    sem_init(&polled, 0, 0);
+    ASSERT_EQ_INT(pthread_create(&t, NULL, polls_to_the_end, NULL), 0);
+    sem_wait(&polling);
+    EXPECT(late_sleeper != NULL);
+    s = fb_sleeper_poll(&p, 1); /* this thread's first */
+    EXPECT(s != NULL);
+    EXPECT(s != late_sleeper);
+    fb_sleeper_end(s);
+    sem_post(&polled);
+    pthread_join(t, NULL);
+    pthread_key_delete(late);
+}

@@ -1,0 +1,190 @@
+/*
+ * stream_pair.h - two tracked ends of a real TCP connection over loopback, driven through fb.h as the
+ * intercepting layer does, with the real progress thread and the real shared-memory wire. Every byte is a
+ * function of its offset.
+ */
+#ifndef TESTS_UNIT_STREAM_PAIR_H
+#define TESTS_UNIT_STREAM_PAIR_H
+
+#include "tests/calls.h"
+
+#include "config/env.h"
+#include "ipoib_fallback/fb.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct end {
+    int fd;
+    struct fb_stream *s;
+};
+
+static inline void pair(struct end *a, struct end *b)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(sin);
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+
+    (void)bind(l, (struct sockaddr *)&sin, sizeof(sin));
+    listen(l, 1);
+    getsockname(l, (struct sockaddr *)&sin, &len);
+    a->fd = socket(AF_INET, SOCK_STREAM, 0);
+    (void)connect(a->fd, (struct sockaddr *)&sin, sizeof(sin));
+    b->fd = accept(l, NULL, NULL);
+    close(l);
+    a->s = fb_track(a->fd, FB_CONNECTED, 0);
+    b->s = fb_track(b->fd, FB_ACCEPTED, 0);
+}
+
+static inline ssize_t put(struct end *e, const void *p, size_t n)
+{
+    return call_send(e->s, e->fd, p, n);
+}
+
+static inline ssize_t get(struct end *e, void *p, size_t n)
+{
+    return call_recv(e->s, e->fd, p, n);
+}
+
+static inline void done(struct end *e)
+{
+    fb_close(e->s, e->fd);
+    close(e->fd);
+    fb_put(e->s);
+}
+
+static inline void fill(unsigned char *p, uint64_t from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = byte_at(from + i);
+}
+
+static inline bool check(const unsigned char *p, uint64_t from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != byte_at(from + i))
+            return false;
+    return true;
+}
+
+static inline void eager(void)
+{
+    static bool done_once; /* the progress thread reads what cfg_init writes */
+
+    if (done_once)
+        return;
+    done_once = true;
+    setenv("RAILSOCK_BOARD", "eager", 1);
+    cfg_init();
+}
+
+struct echo {
+    struct end e;
+    uint64_t bytes;
+    bool good;
+};
+
+static inline void *echo_main(void *arg)
+{
+    struct echo *x = arg;
+    unsigned char buf[70000];
+
+    x->good = true;
+    for (;;) {
+        ssize_t n = get(&x->e, buf, sizeof(buf)), m = 0;
+
+        if (n <= 0) {
+            x->good = x->good && n == 0;
+            break;
+        }
+        x->good = x->good && check(buf, x->bytes, (size_t)n);
+        x->bytes += (uint64_t)n;
+        while (m < n) {
+            ssize_t r = put(&x->e, buf + m, (size_t)(n - m));
+            if (r < 0) {
+                x->good = false;
+                goto out;
+            }
+            m += r;
+        }
+    }
+out:
+    done(&x->e);
+    return NULL;
+}
+
+static inline bool round_trip(struct end *e, uint64_t *pos, size_t n)
+{
+    static unsigned char out[70000], in[70000];
+    size_t have = 0, sent = 0;
+
+    fill(out, *pos, n);
+    while (sent < n) {
+        ssize_t r = put(e, out + sent, n - sent);
+
+        if (r < 0)
+            return false;
+        sent += (size_t)r;
+    }
+    while (have < n) {
+        ssize_t r = get(e, in + have, n - have);
+
+        if (r <= 0)
+            return false;
+        have += (size_t)r;
+    }
+    *pos += n;
+    return memcmp(in, out, n) == 0;
+}
+
+/* Boards a.. with a few round trips; true when both directions are on the rail. */
+static inline bool board(struct end *a, struct end *b)
+{
+    unsigned char buf[32] = {0};
+
+    for (int i = 0; i < 2000; i++) {
+        if (put(a, buf, 32) != 32 || get(b, buf, 32) != 32 || put(b, buf, 32) != 32 ||
+            get(a, buf, 32) != 32)
+            return false;
+        if (a->s->pub->path_tx == FB_PATH_SHM && b->s->pub->path_tx == FB_PATH_SHM &&
+            a->s->pub->path_rx == FB_PATH_SHM && b->s->pub->path_rx == FB_PATH_SHM)
+            return true;
+        usleep(500);
+    }
+    return false;
+}
+
+struct reader {
+    struct end *e;
+    ssize_t n;
+    _Atomic bool done;
+    unsigned char buf[8192];
+};
+
+static inline void *reader_main(void *arg)
+{
+    struct reader *r = arg;
+
+    r->n = get(r->e, r->buf, sizeof(r->buf));
+    r->done = true;
+    return NULL;
+}
+
+/* For a call that must come back: a test that would hang ends instead. */
+static inline bool comes_back(struct reader *r, pthread_t t)
+{
+    for (int i = 0; i < 1000 && !r->done; i++)
+        usleep(5000);
+    if (!r->done) {
+        FAILF("the reader does not come back");
+        _exit(1);
+    }
+    pthread_join(t, NULL);
+    return true;
+}
+
+#endif
