@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/verbs_test.sh - the verbs wire by itself, between two virtual hosts and between two
-# processes of one. tests/lab/verbs_wire_test.c is the program; one boot for all cases.
+# processes of one. tests/lab/verbs_wire_*.c are the program; one boot for all cases.
 #
 # Lines that start with # show latency and bandwidth beside perftest's, measured in turn on
 # host 1. They are for people: the machine below has too few cores for a limit to hold.
@@ -75,7 +75,7 @@ esac
 dir=$(mktemp -d "${TMPDIR:-/tmp}/verbs.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 ${CC:-cc} -std=gnu11 -O2 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$dir/verbs_wire_test" \
-    tests/lab/verbs_wire_test.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason}.o \
+    tests/lab/verbs_wire_*.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason}.o \
     -ldl -lpthread || exit 1
 "$build/railsock" lab run --hosts 2 --timeout 280 --scratch "$dir" -- tests/verbs_test.sh |
     sed -u 's/^host[12]| //'
