@@ -2,6 +2,7 @@
  * calls.c - every form of receiving and sending on a TCP connection, with good and bad
  * arguments. Built with _FORTIFY_SOURCE=2, so that the __*_chk names are called, too.
  */
+#include "asleep.h"
 #include "pair.h"
 
 #include <fcntl.h>
@@ -121,12 +122,14 @@ static void receive(void)
     SHOW(recv(s, buf, twenty, MSG_OOB));
 }
 
+static _Atomic int main_thread;
+
 static void *later(void *unused)
 {
     (void)unused;
-    usleep(20000);
+    until_it_sleeps(&main_thread);
     must(write(c, "half", 4) == 4, "later");
-    usleep(20000);
+    usleep(20000); /* it takes that alone */
     must(write(c, "whole", 5) == 5, "later");
     return NULL;
 }
@@ -137,6 +140,7 @@ static void waiting(void)
     pthread_t t;
 
     puts("-- waiting");
+    main_thread = gettid();
     pthread_create(&t, NULL, later, NULL);
     TAKE(recv(s, buf, 9, MSG_WAITALL));
     pthread_join(t, NULL);

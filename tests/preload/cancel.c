@@ -2,6 +2,7 @@
  * cancel.c - threads that are cancelled while they sleep in a call, and at the entry of one
  * that need not sleep. The connection goes on afterwards.
  */
+#include "asleep.h"
 #include "pair.h"
 
 #include <poll.h>
@@ -126,13 +127,22 @@ static void *epolling(void *unused)
     return NULL;
 }
 
+static _Atomic int sleeper;
+
+static void *begin(void *fn)
+{
+    sleeper = gettid();
+    return (*(void *(**)(void *))fn)(NULL);
+}
+
 static void cancelled(void *(*fn)(void *))
 {
     pthread_t t;
     void *result;
 
-    pthread_create(&t, NULL, fn, NULL);
-    usleep(50000);
+    sleeper = 0;
+    pthread_create(&t, NULL, begin, &fn);
+    until_it_sleeps(&sleeper);
     pthread_cancel(t);
     pthread_join(t, &result);
     printf("cancelled: %d\n", result == PTHREAD_CANCELED);

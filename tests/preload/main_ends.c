@@ -3,6 +3,7 @@
  * one only then.
  * The process ends with the last thread, with status 0 and its exit handlers.
  */
+#include "asleep.h"
 #include "pair.h"
 
 #include <pthread.h>
@@ -20,7 +21,8 @@ static void *other(void *unused)
     char buf[16];
 
     (void)unused;
-    usleep(100000); /* the main thread has ended */
+    while (state_of(getpid()) != 'Z') /* until the main thread has ended */
+        sched_yield();
     if (!p[0])
         tcp_pair(p);
     for (int i = 0; i < 1000; i++) {

@@ -5,9 +5,9 @@
 #ifndef TESTS_PRELOAD_ROUNDS_H
 #define TESTS_PRELOAD_ROUNDS_H
 
+#include "asleep.h"
 #include "pair.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -45,24 +45,6 @@ static inline void on_rail(int p[2])
         if (tries == 3000)
             printf("direction %d is not on a rail\n", i);
     }
-}
-
-/* How a thread of ours is, as the kernel says: 'S' asleep, 'R' running. */
-static inline char state_of(int tid)
-{
-    char path[64], text[512], *end;
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-    fd = open(path, O_RDONLY);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
-        return '?';
-    text[n] = 0;
-    end = strrchr(text, ')');
-    return end ? end[2] : '?';
 }
 
 /* A thread in a call, round by round. */

@@ -2,6 +2,7 @@
  * threads.c - signals with and without SA_RESTART, a connection that ends while another
  * thread sleeps on it, and a crowd of readers.
  */
+#include "asleep.h"
 #include "pair.h"
 
 #include <pthread.h>
@@ -18,12 +19,14 @@ static void on_signal(int sig)
 }
 
 static _Atomic bool returned;
+static _Atomic int reader;
 
 static void *interrupted(void *how)
 {
     char buf[16];
     ssize_t n;
 
+    reader = gettid();
     n = how ? recv(s, buf, 4, MSG_WAITALL) : read(s, buf, sizeof(buf));
     printf("%zd %s\n", n, n < 0 ? strerrorname_np(errno) : "");
     returned = true;
@@ -40,12 +43,13 @@ static void signals(void)
         sa.sa_flags = i == 0 ? SA_RESTART : 0;
         sigaction(SIGUSR1, &sa, NULL);
         returned = false;
-        handled = 0;
+        handled = reader = 0;
         pthread_create(&t, NULL, interrupted, i == 2 ? &sa : NULL);
-        usleep(30000);
-        if (i == 2)
+        until_it_sleeps(&reader);
+        if (i == 2) {
             must(write(c, "ab", 2) == 2, "write");
-        usleep(30000);
+            usleep(30000); /* it takes that, and sleeps again */
+        }
         do {
             pthread_kill(t, SIGUSR1);
             usleep(30000);
@@ -62,8 +66,9 @@ static void ended(void)
 {
     pthread_t t;
 
+    reader = 0;
     pthread_create(&t, NULL, interrupted, NULL);
-    usleep(30000);
+    until_it_sleeps(&reader);
     shutdown(s, SHUT_RDWR);
     pthread_join(t, NULL);
 }

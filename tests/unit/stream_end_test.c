@@ -45,7 +45,6 @@ TEST_CASE(stream, close_with_unread_bytes_resets)
     pair(&a, &b);
     ASSERT(board(&a, &b));
     EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
-    usleep(1000);
     done(&b);
     r = get(&a, buf, sizeof(buf));
     EXPECT_EQ_INT(r, -ECONNRESET);
@@ -94,14 +93,14 @@ TEST_CASE(stream, duplicate_outlives_the_first_number)
         fb_close(a.s, first);
         close(first);
         a.fd = second;
-        usleep(1000);
+        jobs_done();
         EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
         EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
-        usleep(1000);
+        jobs_done();
         EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
         EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), sizeof(buf));
         done(&a);
-        usleep(1000);
+        jobs_done();
         done(&b);
     }
 }
@@ -121,7 +120,7 @@ TEST_CASE(stream, closed_under_a_reader)
     r.e = &a;
     fb_get(a.s);
     pthread_create(&t, NULL, reader_main, &r);
-    usleep(20000);
+    until_it_waits(&r);
     fb_close(a.s, a.fd);
     socketpair(AF_UNIX, SOCK_STREAM, 0, other);
     dup2(other[0], a.fd);
@@ -149,7 +148,9 @@ TEST_CASE(stream, shut_for_reading)
     ASSERT(board(&a, &b));
     EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
-    usleep(5000);
+    while (!conn_of(a.s)->anchor_bits) /* the kernel says RDHUP to the progress thread */
+        sched_yield();
+    jobs_done();
     EXPECT_EQ_INT(conn_of(a.s)->rx.end, 1);
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
@@ -214,9 +215,10 @@ TEST_CASE(stream, end_after_the_peers_close_keeps_what_came)
     done(&a);
     EXPECT_EQ_INT(get(&b, in, 1000), 1000);
     have = 1000;
-    usleep(30000);
+    while (!conn_flag(conn_of(b.s), CF_PEER_CLOSED))
+        sched_yield();
     EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
-    usleep(30000);
+    usleep(30000); /* for what must not come */
     while (have < sizeof(in) && (r = get(&b, in + have, sizeof(in) - have)) > 0)
         have += (size_t)r;
     EXPECT_EQ_INT(have, sizeof(in));

@@ -138,14 +138,14 @@ TEST_CASE(stream, sleeping_reader_survives_its_rail)
     EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
     pthread_create(&t, NULL, reader_main, &r);
     EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), 0);
-    usleep(50000);
+    until_it_waits(&r);
     if (conn_of(b.s)->rail)
         conn_of(b.s)->rail->wire->kill(conn_of(b.s)->rail, RSN_RAIL_FAILED);
     if (conn_of(a.s)->rail)
         conn_of(a.s)->rail->wire->kill(conn_of(a.s)->rail, RSN_RAIL_FAILED);
     link_release(conn_of(a.s));
     link_release(conn_of(b.s));
-    usleep(50000);
+    jobs_done();
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
     EXPECT(comes_back(&r, t));
     EXPECT_EQ_INT(r.n, sizeof(buf));

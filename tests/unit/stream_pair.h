@@ -7,12 +7,17 @@
 #define TESTS_UNIT_STREAM_PAIR_H
 
 #include "tests/calls.h"
+#include "tests/shim/shim.h"
 
 #include "config/env.h"
 #include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/stream.h"
+#include "rsock/loop.h"
 
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -158,6 +163,22 @@ static inline bool board(struct end *a, struct end *b)
     return false;
 }
 
+static inline void job_over(void *over)
+{
+    sem_post(over);
+}
+
+/* Everything that the progress thread has been asked for up to here is done. */
+static inline void jobs_done(void)
+{
+    sem_t over;
+
+    sem_init(&over, 0, 0);
+    ASSERT_EQ_INT(rsk_loop_post(job_over, &over), 0);
+    while (sem_wait(&over))
+        ;
+}
+
 struct reader {
     struct end *e;
     ssize_t n;
@@ -172,6 +193,13 @@ static inline void *reader_main(void *arg)
     r->n = get(r->e, r->buf, sizeof(r->buf));
     r->done = true;
     return NULL;
+}
+
+/* It has found nothing, and sleeps. */
+static inline void until_it_waits(struct reader *r)
+{
+    while (!conn_of(r->e->s)->rx_waiters && !conn_of(r->e->s)->peekers && !r->done)
+        sched_yield();
 }
 
 /* For a call that must come back: a test that would hang ends instead. */

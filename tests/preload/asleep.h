@@ -1,0 +1,41 @@
+/*
+ * asleep.h - how a thread of the program is: for those who have to come when it sleeps.
+ */
+#ifndef TESTS_PRELOAD_ASLEEP_H
+#define TESTS_PRELOAD_ASLEEP_H
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* As the kernel says: 'S' asleep, 'R' running, 'Z' ended. */
+static inline char state_of(int tid)
+{
+    char path[64], text[512], *end;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+    fd = open(path, O_RDONLY);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return '?';
+    text[n] = 0;
+    end = strrchr(text, ')');
+    return end ? end[2] : '?';
+}
+
+/* Or has ended. The thread writes its number there before the call. */
+static inline void until_it_sleeps(_Atomic int *tid)
+{
+    char state = 'R';
+
+    while (!*tid || (state = state_of(*tid)) == 'R' || state == 'D')
+        sched_yield();
+}
+
+#endif
