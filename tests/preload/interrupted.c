@@ -166,6 +166,17 @@ static void *victim(void *unused)
     return NULL;
 }
 
+static void begin(pthread_t *t, const char *name, long (*fn)(void), unsigned n)
+{
+    doing = name;
+    call = fn;
+    rounds = n;
+    eintr = other = 0;
+    v.tid = 0;
+    v.round = v.returned = 0;
+    pthread_create(t, NULL, victim, NULL);
+}
+
 /* One signal for each call, which it must end. Every second one is sent without waiting until the thread is
  * asleep, if it can be known that it is in the call: on a rail it spins there. What comes
  * between the announcement of the round and the call is rightly lost; there may be a few of those. */
@@ -176,13 +187,7 @@ static void each_ends(const char *name, long (*fn)(void), bool spins)
     const char *mode = getenv("RAILSOCK_MODE");
 
     spins = spins && mode && !strcmp(mode, "rail");
-    doing = name;
-    call = fn;
-    rounds = ROUNDS;
-    eintr = other = 0;
-    v.tid = 0;
-    v.round = v.returned = 0;
-    pthread_create(&t, NULL, victim, NULL);
+    begin(&t, name, fn, ROUNDS);
     for (unsigned i = 1; i <= ROUNDS; i++) {
         unsigned before;
 
@@ -218,13 +223,7 @@ static void goes_on(const char *name, long (*fn)(void))
 {
     pthread_t t;
 
-    doing = name;
-    call = fn;
-    rounds = RESTARTS;
-    eintr = other = 0;
-    v.tid = 0;
-    v.round = v.returned = 0;
-    pthread_create(&t, NULL, victim, NULL);
+    begin(&t, name, fn, RESTARTS);
     for (unsigned i = 1; i <= RESTARTS; i++) {
         while (v.round < i)
             sched_yield();
