@@ -92,9 +92,9 @@ struct pl_epoll {
     bool updating;                  /* lock: settle is at work, a member may be on its way to hot */
     struct pl_share *_Atomic share; /* its shard is drained by the progress thread, too */
     int kfd, efd;                   /* hidden: the instance itself, the eventfd; -1 */
-    struct rsk_shard *shard;        /* ctl to write; never changes once set */
-    struct pl_link parents;         /* nest: members of other instances that stand for this one */
-    int shard_fd[PL_SHARD_FDS];     /* lock */
+    struct rsk_shard *_Atomic shard; /* ctl to write; never changes once set */
+    struct pl_link parents;          /* nest: members of other instances that stand for this one */
+    int shard_fd[PL_SHARD_FDS];      /* lock */
     int nshard_fd;
     struct pl_link ready, hot_list, dirty; /* lock */
     struct pl_member **bucket;             /* lock */

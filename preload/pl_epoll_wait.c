@@ -22,7 +22,6 @@
  * so many calls and nanoseconds; and the other way round every 16th call they come first. */
 enum { KERNEL_CALLS = 16 };
 #define KERNEL_NS 50000u
-/* Between two looks at the kernel while spinning. */
 
 enum how { WAIT, PWAIT, PWAIT2 };
 
@@ -277,7 +276,7 @@ static void pass_baton(struct pl_epoll *ep)
 {
     if (!atomic_load(&ep->asleep))
         return;
-    if (ep->shard && atomic_load(&ep->woven)) {
+    if (atomic_load(&ep->woven)) {
         if (rsk_shard_arm(ep->shard))
             pl_ready_drain(ep);
         rsk_shard_disarm(ep->shard);
