@@ -13,6 +13,7 @@
 
 #include "config/env.h"
 #include "rsock/own.h"
+#include "rsock/section.h"
 #include "rsock/sys.h"
 
 #define NS_PER_S  1000000000u
@@ -188,13 +189,6 @@ static void at_thread_end(void)
         pthread_setspecific(key, &self);
 }
 
-static bool on_signal_stack(void)
-{
-    stack_t ss = {0};
-
-    return SYS6(SYS_sigaltstack, NULL, &ss, 0, 0, 0, 0) == 0 && (ss.ss_flags & SS_ONSTACK);
-}
-
 static void keep(struct pl_block *b)
 {
     if (b->size > KEEP_MAX || self.spares >= KEEP) {
@@ -214,7 +208,7 @@ static void reclaim(const void *frame)
 {
     struct pl_block *b;
 
-    if (!self.waits || (uintptr_t)self.waits->frame > (uintptr_t)frame || on_signal_stack())
+    if (!self.waits || (uintptr_t)self.waits->frame > (uintptr_t)frame || rsk_on_signal_stack())
         return;
     while ((b = self.waits) != NULL && (uintptr_t)b->frame <= (uintptr_t)frame) {
         self.waits = b->outer;

@@ -31,7 +31,7 @@ void rsk_section_flush(void)
     errno = saved;
 }
 
-static bool on_signal_stack(void)
+bool rsk_on_signal_stack(void)
 {
     stack_t ss = {0};
 
@@ -58,7 +58,7 @@ void rsk_windows_reclaim(const void *frame)
     while (rsk_sig.windows) {
         uintptr_t of = (uintptr_t)rsk_sig.window[rsk_sig.windows - 1].frame;
 
-        if ((uintptr_t)frame < of || (uintptr_t)frame - of > FAR || on_signal_stack())
+        if ((uintptr_t)frame < of || (uintptr_t)frame - of > FAR || rsk_on_signal_stack())
             return;
         lower_last();
     }

@@ -77,6 +77,9 @@ static inline void rsk_section_leave(void)
         rsk_section_flush();
 }
 
+/* Is the thread on an alternate signal stack? Then the places of its frames say nothing. */
+bool rsk_on_signal_stack(void);
+
 /* The thread came here from frame: windows of frames that are not above it are dead. In a section. */
 void rsk_windows_reclaim(const void *frame);
 
