@@ -134,8 +134,13 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         return -EINVAL;
     if (how != SHUT_WR)
         atomic_store(&c->rx.shut, true);
-    if (fb_plain(s) && !conn_flag(c, CF_LINKED))
-        return fb_io.shutdown(fd, how);
+    if (fb_plain(s) && !conn_flag(c, CF_LINKED)) {
+        r = fb_io.shutdown(fd, how);
+        /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
+        if (how != SHUT_WR && !(fb_io.poll(fd, POLLRDHUP) & POLLRDHUP))
+            atomic_store(&c->rx.shut, false);
+        return r;
+    }
     if (how != SHUT_RD) {
         fb_lock(&c->tx.lock);
         if (!c->tx.fin) {

@@ -9,6 +9,7 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -197,6 +198,32 @@ TEST_CASE(stream, shut_for_reading_before_it_boards)
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
     done(&b);
     done(&a);
+}
+
+/* Before it is connected a shutdown only ends the attempt: the socket can be connected anew, and then reads. */
+TEST_CASE(stream, shut_for_reading_while_it_connects)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(sin);
+    int l = socket(AF_INET, SOCK_STREAM, 0), fd[4];
+    struct end a;
+
+    (void)bind(l, (struct sockaddr *)&sin, sizeof(sin));
+    listen(l, 0);
+    getsockname(l, (struct sockaddr *)&sin, &len);
+    /* More than the queue holds: the last gets no answer. */
+    for (int i = 0; i < 4; i++) {
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fd[i], (struct sockaddr *)&sin, sizeof(sin));
+    }
+    a = (struct end){fd[3], fb_track(fd[3], FB_CONNECTED, 1)};
+    ASSERT(a.s != NULL);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    EXPECT(!conn_of(a.s)->rx.shut);
+    done(&a);
+    for (int i = 0; i < 3; i++)
+        close(fd[i]);
+    close(l);
 }
 
 /* The peer has closed, and said so; this end's FIN must not cost it the bytes it has not read yet. */
