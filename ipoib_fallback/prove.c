@@ -207,7 +207,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         conn_settings(c);
         conn_set(c, CF_LINKED);
         atomic_fetch_and(&c->flags, ~(uint32_t)CF_PROVED);
-        c->tx.on_rail = c->rx.on_rail = c->tx.later = c->tx.owed = c->tx.echoed = false;
+        c->tx.on_rail = c->rx.on_rail = c->tx.later = c->tx.echoed = false;
+        c->tx.owed = false;
         c->tx.tries = 0;
         c->tx.not_before = 0;
         c->rx.frozen = c->rx.handed = false;

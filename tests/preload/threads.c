@@ -43,7 +43,8 @@ static void signals(void)
         sa.sa_flags = i == 0 ? SA_RESTART : 0;
         sigaction(SIGUSR1, &sa, NULL);
         returned = false;
-        handled = reader = 0;
+        handled = 0;
+        reader = 0;
         pthread_create(&t, NULL, interrupted, i == 2 ? &sa : NULL);
         until_it_sleeps(&reader);
         if (i == 2) {
