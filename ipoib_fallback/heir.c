@@ -26,8 +26,10 @@
 #include "rsock/own.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { MAX_LINKS = 1024, PRUNE_AT = 16 };
 #define STEP_NS 200000ull
@@ -36,8 +38,27 @@ _Atomic uint32_t heir_forks;
 static struct fb_lock links_lock;
 static struct heir_link *links;
 static unsigned n_links;
+static struct heir_link
+    *spare; /* memory for links: no malloc around a fork, whose locks it may hold */
 static _Atomic bool serving;
 static bool (*epoll_asked)(uintptr_t id);
+
+/* For the application's threads: a handler that forks would wait for the lock that its own thread has. Blocked by a
+ * system call, for a moment. */
+static uint64_t links_take(void)
+{
+    uint64_t all = ~0ull, before = 0;
+
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all, 0, 0);
+    fb_lock(&links_lock);
+    return before;
+}
+
+static void links_give(uint64_t before)
+{
+    fb_unlock(&links_lock);
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before, 0, 0);
+}
 
 void fb_on_epoll_asked(bool (*fn)(uintptr_t id))
 {
@@ -155,15 +176,39 @@ static void unlink_link(struct heir_link *gone)
     }
 }
 
+/* links_lock held. */
+static struct heir_link *new_link(void)
+{
+    enum { BLOCK = 4096 };
+    struct heir_link *l = spare;
+
+    if (!l) {
+        l = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (l == MAP_FAILED)
+            return NULL;
+        for (size_t i = 0; i + 1 < BLOCK / sizeof *l; i++)
+            l[i].next = &l[i + 1];
+    }
+    spare = l->next;
+    *l = (struct heir_link){.fd = -1};
+    return l;
+}
+
+static void old_link(struct heir_link *l)
+{
+    l->next = spare;
+    spare = l;
+}
+
 static void link_gone(struct heir_link *l)
 {
+    rsk_unwatch(l->watch);
     fb_lock(&links_lock);
     unlink_link(l);
     conn_each(give_back, l);
-    fb_unlock(&links_lock);
-    rsk_unwatch(l->watch);
     rsk_own_close(l->fd);
-    free(l);
+    old_link(l);
+    fb_unlock(&links_lock);
 }
 
 static void on_link(void *arg, uint32_t events)
@@ -231,16 +276,18 @@ void heir_let_go(struct fb_conn *c)
 {
     struct heir_note n = {.what = HEIR_LET_GO, .slot = c->slot, .gen = c->gen};
 
+    uint64_t signals;
+
     if (atomic_load(&heir_forks) == c->born)
         return;
-    fb_lock(&links_lock);
+    signals = links_take();
     for (struct heir_link *l = links; l; l = l->next) {
         if (l->seq <= c->born)
             continue;
         n.alone = !conn_flag(c, CF_SHARED) && !held_after(c->born, l);
         sys_send(l->fd, &n, sizeof n, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
-    fb_unlock(&links_lock);
+    links_give(signals);
 }
 
 /* ---- the fork itself */
@@ -283,51 +330,60 @@ static void prune(void)
         if (ended)
             conn_each(give_back, l);
         rsk_own_close(l->fd);
-        free(l);
+        old_link(l);
     }
+}
+
+/* links_lock held. */
+static struct heir_link *link_up_child(int *theirs)
+{
+    struct heir_link *l;
+    int pair[2] = {-1, -1};
+
+    prune();
+    l = n_links < MAX_LINKS ? new_link() : NULL;
+    if (!l)
+        return NULL;
+    if (SYS6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
+             0) == 0) {
+        l->fd = rsk_own_fd(pair[0]);
+        *theirs = sys_hide_fd(pair[1]); /* not noted as ours: the child keeps it */
+    }
+    if (l->fd < 0 || *theirs < 0) {
+        rsk_own_close(l->fd);
+        if (*theirs >= 0)
+            sys_close(*theirs);
+        *theirs = -1;
+        old_link(l);
+        return NULL;
+    }
+    return l;
 }
 
 bool fb_fork_begin(struct fb_fork *f)
 {
     struct heir_link *l;
-    int pair[2] = {-1, -1};
+    uint64_t signals;
 
     *f = (struct fb_fork){.theirs = -1};
     /* Where there is never a rail the child may use what it likes. */
     if (!fb_ever_tracked() || cfg.mode == CFG_TCP || cfg.board_never)
         return true;
-    l = calloc(1, sizeof *l);
-    if (!l)
-        return false;
-    fb_lock(&links_lock);
-    prune();
-    if (n_links >= MAX_LINKS ||
-        SYS6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
-             0) < 0) {
-        fb_unlock(&links_lock);
-        free(l);
-        return false;
+    signals = links_take();
+    l = link_up_child(&f->theirs);
+    if (l) {
+        l->seq = atomic_fetch_add(&heir_forks, 1) + 1;
+        atomic_store(&fb_pub_head()->forks, l->seq);
+        l->next = links;
+        links = l;
+        n_links++;
+        f->link = l;
     }
-    l->fd = rsk_own_fd(pair[0]);
-    f->theirs = sys_hide_fd(pair[1]); /* not noted as ours: the child keeps it */
-    if (l->fd < 0 || f->theirs < 0) {
-        rsk_own_close(l->fd);
-        if (f->theirs >= 0)
-            sys_close(f->theirs);
-        f->theirs = -1;
-        fb_unlock(&links_lock);
-        free(l);
-        return false;
-    }
-    l->seq = atomic_fetch_add(&heir_forks, 1) + 1;
-    atomic_store(&fb_pub_head()->forks, l->seq);
-    l->next = links;
-    links = l;
-    n_links++;
-    f->link = l;
-    fb_unlock(&links_lock);
-    return true;
+    links_give(signals);
+    return l != NULL;
 }
+
+static struct rsk_job watch_job = {.fn = watch_links};
 
 void fb_fork_parent(struct fb_fork *f)
 {
@@ -336,7 +392,7 @@ void fb_fork_parent(struct fb_fork *f)
     /* If the fork has failed, this is the link's end. */
     sys_close(f->theirs);
     if (atomic_load(&serving))
-        rsk_loop_post(watch_links, NULL);
+        rsk_loop_post_job(&watch_job);
 }
 
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq)
@@ -349,6 +405,8 @@ void heir_forget(void)
 {
     links = NULL;
     n_links = 0;
+    spare = NULL; /* the siblings' are still read */
+    atomic_store(&watch_job.posted, false);
     links_lock = (struct fb_lock){0};
     atomic_store(&heir_forks, 0);
     atomic_store(&serving, false);

@@ -113,8 +113,11 @@ void pl_fork_end(struct pl_fork *f)
     fb_fork_parent(&f->link);
 }
 
+/* In a section: a handler that forks would wait for libc's locks, which its own thread has; a program of one thread
+ * knows no such locks, but with ours it has two. */
 static pid_t fork_with(pid_t (*real)(void))
 {
+    PL_SECTION;
     struct pl_fork f;
     pid_t pid;
 
@@ -166,6 +169,7 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
     int pid;
 
     pl_ready();
+    PL_SECTION;
     ours = pl_is_owner();
     if (ours)
         pl_fork_begin(&f, false);

@@ -27,12 +27,6 @@
 
 enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8, COMMON_FDS = 256 };
 
-struct job {
-    void (*fn)(void *arg);
-    void *arg;
-    struct job *next;
-};
-
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
 static atomic_bool running, stopping;
@@ -47,7 +41,7 @@ static _Thread_local bool is_self;
 
 static int wake_fd = -1;
 static struct rsk_watch *wake_watch, *anchor_watch;
-static struct job *_Atomic jobs;
+static struct rsk_job *_Atomic jobs;
 
 static struct rsk_shard *_Atomic common;
 /* The common shard's descriptors, kept so that a restarted thread watches them again. */
@@ -60,16 +54,11 @@ static int n_fork_hooks;
 
 /* ---- jobs */
 
-static int push_job(void (*fn)(void *arg), void *arg)
+static void push(struct rsk_job *j)
 {
     const uint64_t one = 1;
-    struct job *j = malloc(sizeof *j), *top;
+    struct rsk_job *top = atomic_load_explicit(&jobs, memory_order_relaxed);
 
-    if (!j)
-        return -ENOMEM;
-    j->fn = fn;
-    j->arg = arg;
-    top = atomic_load_explicit(&jobs, memory_order_relaxed);
     do
         j->next = top;
     while (!atomic_compare_exchange_weak_explicit(&jobs, &top, j, memory_order_release,
@@ -78,6 +67,16 @@ static int push_job(void (*fn)(void *arg), void *arg)
      * it, and the thread takes the stack after that, so no job is left behind. */
     if (!top)
         sys_write(wake_fd, &one, sizeof one);
+}
+
+static int push_new(void (*fn)(void *arg), void *arg)
+{
+    struct rsk_job *j = malloc(sizeof *j);
+
+    if (!j)
+        return -ENOMEM;
+    *j = (struct rsk_job){.fn = fn, .arg = arg, .allocated = true};
+    push(j);
     return 0;
 }
 
@@ -85,25 +84,45 @@ int rsk_loop_post(void (*fn)(void *arg), void *arg)
 {
     if (!atomic_load_explicit(&running, memory_order_acquire))
         return -ESRCH;
-    return push_job(fn, arg);
+    return push_new(fn, arg);
+}
+
+int rsk_loop_post_job(struct rsk_job *j)
+{
+    if (!atomic_load_explicit(&running, memory_order_acquire))
+        return -ESRCH;
+    if (!atomic_exchange(&j->posted, true))
+        push(j);
+    return 0;
+}
+
+/* Its memory may be used again from here on. */
+static void let_go(struct rsk_job *j)
+{
+    if (j->allocated)
+        free(j);
+    else
+        atomic_store(&j->posted, false);
 }
 
 static void run_jobs(void)
 {
-    struct job *j = atomic_exchange_explicit(&jobs, NULL, memory_order_acquire), *first = NULL;
+    struct rsk_job *j = atomic_exchange_explicit(&jobs, NULL, memory_order_acquire), *first = NULL;
 
     while (j) {
-        struct job *next = j->next;
+        struct rsk_job *next = j->next;
 
         j->next = first;
         first = j;
         j = next;
     }
     while (first) {
-        struct job *next = first->next;
+        struct rsk_job *next = first->next;
+        void (*fn)(void *arg) = first->fn;
+        void *arg = first->arg;
 
-        first->fn(first->arg);
-        free(first);
+        let_go(first); /* before: what is posted from now on is another run */
+        fn(arg);
         first = next;
     }
 }
@@ -421,13 +440,13 @@ void rsk_loop_stop(void)
     if (rsk_loop_running()) {
         /* First no new jobs, then the last one: what was posted before still runs. */
         atomic_store(&running, false);
-        while (push_job(set_stopping, NULL))
+        while (push_new(set_stopping, NULL))
             sys_yield();
         pthread_join(thread, NULL);
         /* A poster that saw `running` may have come after the last look: as if it had not. */
-        for (struct job *j = atomic_exchange(&jobs, NULL), *next; j; j = next) {
+        for (struct rsk_job *j = atomic_exchange(&jobs, NULL), *next; j; j = next) {
             next = j->next;
-            free(j);
+            let_go(j);
         }
         loop_backend->close();
         timers_clear();

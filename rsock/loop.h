@@ -27,6 +27,17 @@ const char *rsk_loop_backend(void);
  * signal handler. 0, -ENOMEM, or -ESRCH when the thread does not run. */
 int rsk_loop_post(void (*fn)(void *arg), void *arg);
 
+/* A job in memory of the caller's, zeroed but for fn and arg. */
+struct rsk_job {
+    void (*fn)(void *arg);
+    void *arg;
+    struct rsk_job *next;
+    bool allocated;      /* by rsk_loop_post */
+    _Atomic bool posted; /* it stands in the queue; a forked child clears it */
+};
+/* The same as rsk_loop_post, also in a signal handler. Nothing happens while it is posted already. */
+int rsk_loop_post_job(struct rsk_job *);
+
 /* Watches fd (level-triggered POLLIN style bits in `events`; EPOLLET allowed when anchor is
  * true). fn is called with the poll bits. Progress thread only, all four. The caller keeps fd
  * open until after rsk_unwatch. After rsk_unwatch returns fn is not called again. */
