@@ -281,6 +281,15 @@ shm_traffic_test_SRC := tests/unit/shm_traffic_test.c $(SHM_TEST_SRC)
 shm_rdv_test_SRC := tests/unit/shm_rdv_test.c $(SHM_TEST_SRC)
 shm_processes_test_SRC := tests/unit/shm_processes_test.c $(SHM_TEST_SRC)
 
+# One program of many cases, which tests/conform/run runs in several ways.
+CONFORM_SRC := \
+	tests/conform/main.c \
+	tests/conform/kit.c \
+	tests/conform/kit_live.c \
+	tests/conform/forms_recv.c \
+	tests/conform/receive.c \
+	tests/conform/receive_wait.c \
+
 # ---- variant and flags
 
 SHELL := /bin/bash
@@ -354,7 +363,7 @@ $(TOP_PRODUCTS): $(BUILD)/%: $(B)/%
 endif
 all: $(SO_OBJ) $(TOOL_OBJ) $(PRODUCTS) $(TOP_PRODUCTS)
 
-tests: $(TEST_BIN) $(B)/tests/torture_linked
+tests: $(TEST_BIN) $(B)/tests/torture_linked $(B)/tests/conform_cases
 
 # ---- rules
 
@@ -416,8 +425,14 @@ $(B)/tests/torture_linked: $(call objs,tests/torture/torture.c) $(SO_OBJ)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
 
+# Checked by the library, not by the sanitizers.
+$(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
+
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
+	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
 # ---- what people and CI call

@@ -1,0 +1,368 @@
+/*
+ * kit.c - connections, and waiting for what happens at their other end. See kit.h.
+ */
+#include "tests/conform/kit.h"
+
+#include "ipoib_fallback/pub.h"
+
+#include <linux/sockios.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define PATIENCE 10000 /* ms */
+
+/* ---- printing */
+
+void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    printf("%s: %s\n", what, strerrorname_np(errno));
+    fflush(stdout);
+    exit(3);
+}
+
+void say(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+}
+
+long show(const char *what, long result, int error)
+{
+    if (result == -1)
+        printf("%s = -1 %s\n", what, strerrorname_np(error));
+    else
+        printf("%s = %ld%s\n", what, result, error == CLEAN ? "" : " (errno moved)");
+    errno = error;
+    return result;
+}
+
+void say_events(const char *what, int events)
+{
+    static const struct {
+        int bit;
+        const char *name;
+    } names[] = {
+        {POLLIN, "IN"},         {POLLPRI, "PRI"},       {POLLOUT, "OUT"},
+        {POLLRDHUP, "RDHUP"},   {POLLERR, "ERR"},       {POLLHUP, "HUP"},
+        {POLLNVAL, "NVAL"},     {POLLRDNORM, "RDNORM"}, {POLLRDBAND, "RDBAND"},
+        {POLLWRNORM, "WRNORM"}, {POLLWRBAND, "WRBAND"},
+    };
+
+    printf("%s:", what);
+    for (size_t i = 0; i < COUNT(names); i++)
+        if (events & names[i].bit)
+            printf(" %s", names[i].name);
+    putchar('\n');
+}
+
+void say_bytes(const char *what, const void *bytes, ssize_t n)
+{
+    printf("%s [%.*s]\n", what, n > 0 ? (int)n : 0, (const char *)bytes);
+}
+
+void sleep_ms(int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
+
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        ;
+}
+
+/* ---- rails */
+
+/* Whether the public file of this process says that both directions of fd are on a rail, or, if it need
+ * not last, have been. */
+static bool on_rail(int fd, bool lasting)
+{
+    struct fb_pub slot;
+    struct stat st;
+    char path[64];
+    bool found = false;
+    off_t at = offsetof(struct fb_pub_file, slot);
+    int file;
+
+    snprintf(path, sizeof(path), FB_PUB_DIR "/%d", geteuid(), (int)getpid());
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    for (must(fstat(file, &st) == 0, "fstat"); !found && at < st.st_size; at += (off_t)sizeof(slot))
+        if (pread(file, &slot, sizeof(slot), at) == sizeof(slot) && slot.gen % 2 && slot.fd == fd)
+            found = (slot.path_tx != FB_PATH_TCP && slot.path_rx != FB_PATH_TCP) ||
+                    (!lasting && slot.rail_tx && slot.rail_rx);
+    close(file);
+    return found;
+}
+
+static const char *boarding(void)
+{
+    const char *how = getenv("CONFORM_BOARD");
+
+    return how ? how : "";
+}
+
+/* As much as a stream needs before it may board. */
+#define ROUNDS 3
+
+static void exchange(int from, int to)
+{
+    char bytes[64] = "some bytes that both ends of the stream have seen";
+
+    must(send(from, bytes, sizeof(bytes), MSG_NOSIGNAL) == sizeof(bytes), "exchange: send");
+    must(recv(to, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "exchange: recv");
+}
+
+void board(int a, int b)
+{
+    bool lasting = !getenv("RAILSOCK_TEST_SWITCH");
+
+    for (int i = 0; i < ROUNDS; i++) {
+        exchange(a, b);
+        exchange(b, a);
+    }
+    if (strcmp(boarding(), "wait") != 0)
+        return;
+    for (int i = 0; !on_rail(a, lasting) || !on_rail(b, lasting); i++) {
+        errno = ETIMEDOUT;
+        must(i < PATIENCE, "boarding");
+        exchange(a, b);
+        exchange(b, a);
+        sleep_ms(1);
+    }
+}
+
+/* Two processes each see their own half of the rail, so they tell each other: the first byte of a message
+ * says whether the sender's end is where it should be. They go on until both are. */
+void board_one(int fd, bool first)
+{
+    bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = strcmp(boarding(), "wait") == 0;
+    char bytes[64];
+    bool done = false;
+
+    for (int i = 0; i < ROUNDS || !done; i++) {
+        char mine = !waits || on_rail(fd, lasting) ? '1' : '0';
+
+        errno = ETIMEDOUT;
+        must(i < PATIENCE, "boarding");
+        memset(bytes, mine, sizeof(bytes));
+        if (first)
+            must(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == sizeof(bytes), "board: send");
+        must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "board: recv");
+        done = mine == '1' && bytes[0] == '1';
+        if (first)
+            continue;
+        memset(bytes, mine, sizeof(bytes));
+        must(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == sizeof(bytes), "board: send");
+        sleep_ms(1);
+    }
+}
+
+/* ---- connections */
+
+const struct net net4 = {"ipv4", AF_INET, "127.0.0.1", "127.0.0.1"};
+const struct net net6 = {"ipv6", AF_INET6, "::1", "::1"};
+
+static socklen_t address(struct sockaddr_storage *a, int family, const char *text, in_port_t port)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)a;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)a;
+
+    memset(a, 0, sizeof(*a));
+    a->ss_family = (sa_family_t)family;
+    if (family == AF_INET) {
+        v4->sin_port = port;
+        must(inet_pton(family, text, &v4->sin_addr) == 1, text);
+        return sizeof(*v4);
+    }
+    v6->sin6_port = port;
+    must(inet_pton(family, text, &v6->sin6_addr) == 1, text);
+    return sizeof(*v6);
+}
+
+static in_port_t port_of(const struct sockaddr_storage *a)
+{
+    return a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port
+                                   : ((const struct sockaddr_in6 *)a)->sin6_port;
+}
+
+/* *at becomes where to connect to. */
+int listener(const struct net *net, struct sockaddr_storage *at, socklen_t *len)
+{
+    int fd;
+
+    *len = address(at, strchr(net->bound, ':') ? AF_INET6 : AF_INET, net->bound, 0);
+    fd = socket(at->ss_family, SOCK_STREAM, 0);
+    must(fd >= 0 && bind(fd, (struct sockaddr *)at, *len) == 0 && listen(fd, 64) == 0, "listen");
+    must(getsockname(fd, (struct sockaddr *)at, len) == 0, "getsockname");
+    *len = address(at, net->family, net->to, port_of(at));
+    return fd;
+}
+
+void pair_raw(const struct net *net, int p[2])
+{
+    struct sockaddr_storage at;
+    socklen_t len;
+    int l = listener(net, &at, &len);
+
+    p[0] = socket(net->family, SOCK_STREAM, 0);
+    must(p[0] >= 0 && connect(p[0], (struct sockaddr *)&at, len) == 0, "connect");
+    p[1] = accept(l, NULL, NULL);
+    must(p[1] >= 0, "accept");
+    close(l);
+}
+
+void pair_over(const struct net *net, int p[2])
+{
+    struct sockaddr_storage at;
+    socklen_t len;
+    int l = listener(net, &at, &len);
+
+    p[0] = socket(net->family, SOCK_STREAM, 0);
+    must(p[0] >= 0 && connect(p[0], (struct sockaddr *)&at, len) == 0, "connect");
+    p[1] = accept(l, NULL, NULL);
+    must(p[1] >= 0, "accept");
+    board(p[0], p[1]);
+    close(l);
+}
+
+void pair(int p[2])
+{
+    pair_over(&net4, p);
+}
+
+void nonblock(int fd, bool on)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    must(flags >= 0 && fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK) == 0,
+         "O_NONBLOCK");
+}
+
+void reset(int fd)
+{
+    struct linger l = {1, 0};
+
+    must(setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)) == 0 && close(fd) == 0, "reset");
+}
+
+/* ---- waiting */
+
+int until(int fd, int events)
+{
+    struct pollfd p = {fd, (short)(events & (POLLIN | POLLOUT | POLLPRI | POLLRDHUP)), 0};
+
+    for (int i = 0; i < PATIENCE / 5; i++) {
+        if (poll(&p, 1, 5) > 0 && (p.revents & events) == events)
+            return p.revents;
+        if (p.revents)
+            sleep_ms(5); /* others than these are there, which would not let poll sleep */
+    }
+    say_events("waited in vain; poll says", p.revents);
+    return p.revents;
+}
+
+void arrived(int fd, size_t n)
+{
+    int have = 0;
+
+    for (int i = 0; i < PATIENCE; i++) {
+        must(ioctl(fd, FIONREAD, &have) == 0, "FIONREAD");
+        if (have >= 0 && (size_t)have >= n)
+            return;
+        sleep_ms(1);
+    }
+    say("waited in vain for %zu bytes; there are %d", n, have);
+}
+
+void deliver(int from, int to, const char *text)
+{
+    int have = 0;
+
+    must(ioctl(to, FIONREAD, &have) == 0, "FIONREAD");
+    must(send(from, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text), "deliver");
+    arrived(to, (size_t)have + strlen(text));
+}
+
+void acked(int fd)
+{
+    int left = 0;
+
+    for (int i = 0; i < PATIENCE; i++) {
+        must(ioctl(fd, SIOCOUTQ, &left) == 0, "SIOCOUTQ");
+        if (left == 0)
+            return;
+        sleep_ms(1);
+    }
+    say("waited in vain for the queue to be empty");
+}
+
+/* Its period is prime, so that no buffer size hides a shift. */
+unsigned char pattern(size_t i)
+{
+    return (unsigned char)('a' + i % 251 % 26);
+}
+
+void fill(int fd, size_t *at)
+{
+    static char bytes[16384];
+    struct pollfd p = {fd, POLLOUT, 0};
+    size_t begin = *at;
+
+    do {
+        for (ssize_t n = 1; n > 0;) {
+            for (size_t i = 0; i < sizeof(bytes); i++)
+                bytes[i] = (char)pattern(*at + i);
+            n = send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
+            *at += n > 0 ? (size_t)n : 0;
+        }
+        /* A stalled rail gives way to TCP's larger buffers after 50 ms. */
+    } while (poll(&p, 1, 250) == 1 && p.revents == POLLOUT && *at - begin < 64u << 20);
+}
+
+void put(int fd, size_t from, size_t n)
+{
+    static char bytes[16384];
+
+    while (n > 0) {
+        size_t some = n < sizeof(bytes) ? n : sizeof(bytes);
+        ssize_t did;
+
+        for (size_t i = 0; i < some; i++)
+            bytes[i] = (char)pattern(from + i);
+        did = send(fd, bytes, some, MSG_NOSIGNAL);
+        must(did > 0, "put");
+        from += (size_t)did;
+        n -= (size_t)did;
+    }
+}
+
+bool take(int fd, size_t from, size_t n)
+{
+    static unsigned char bytes[16384];
+
+    while (n > 0) {
+        ssize_t did = recv(fd, bytes, n < sizeof(bytes) ? n : sizeof(bytes), 0);
+
+        if (did <= 0) {
+            if (did < 0 || n < SIZE_MAX / 2)
+                say("take: %s", did == 0 ? "end of stream" : strerrorname_np(errno));
+            return did == 0;
+        }
+        for (ssize_t i = 0; i < did; i++) {
+            if (bytes[i] != pattern(from + (size_t)i)) {
+                say("take: a wrong byte");
+                return false;
+            }
+        }
+        from += (size_t)did;
+        n -= (size_t)did;
+    }
+    return true;
+}

@@ -1,0 +1,136 @@
+/*
+ * kit_live.c - threads, signals and processes that take part in a case. See kit.h.
+ */
+#include "tests/conform/kit.h"
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+int my_tid(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+/* The kernel's word for how a thread is: S asleep. */
+static char state_of(int tid)
+{
+    char path[64], text[512], *end;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return '?';
+    text[n] = 0;
+    end = strrchr(text, ')');
+    return end ? end[2] : '?';
+}
+
+void asleep(int tid)
+{
+    for (int i = 0, in_row = 0; i < 2000 && in_row < 3; i++) {
+        in_row = state_of(tid) == 'S' ? in_row + 1 : 0;
+        sleep_ms(1);
+    }
+}
+
+static void *later_main(void *arg)
+{
+    struct later *l = arg;
+
+    asleep(l->of);
+    l->fn(l->arg);
+    return NULL;
+}
+
+void later(struct later *l, void (*fn)(void *), void *arg)
+{
+    l->of = my_tid();
+    l->fn = fn;
+    l->arg = arg;
+    must(pthread_create(&l->thread, NULL, later_main, l) == 0, "pthread_create");
+}
+
+void later_end(struct later *l)
+{
+    pthread_join(l->thread, NULL);
+}
+
+volatile sig_atomic_t caught;
+
+static void count(int sig)
+{
+    (void)sig;
+    caught = caught + 1;
+}
+
+void catch_signal(int sig, int flags)
+{
+    struct sigaction a;
+
+    memset(&a, 0, sizeof(a));
+    a.sa_handler = count;
+    a.sa_flags = flags;
+    must(sigaction(sig, &a, NULL) == 0, "sigaction");
+}
+
+/* ---- the far process */
+
+void far_begin(struct far *f, void (*fn)(struct far *))
+{
+    struct sockaddr_storage at;
+    socklen_t len;
+    int l = listener(&net4, &at, &len), down[2], up[2];
+
+    must(pipe(down) == 0 && pipe(up) == 0, "pipe");
+    fflush(stdout);
+    f->pid = fork();
+    must(f->pid >= 0, "fork");
+    if (f->pid == 0) {
+        close(l);
+        close(down[1]);
+        close(up[0]);
+        f->in = down[0];
+        f->out = up[1];
+        f->fd = socket(AF_INET, SOCK_STREAM, 0);
+        must(connect(f->fd, (struct sockaddr *)&at, len) == 0, "far: connect");
+        board_one(f->fd, false);
+        fn(f);
+        exit(0);
+    }
+    close(down[0]);
+    close(up[1]);
+    f->in = up[0];
+    f->out = down[1];
+    f->fd = accept(l, NULL, NULL);
+    must(f->fd >= 0, "far: accept");
+    board_one(f->fd, true);
+    close(l);
+}
+
+void far_step(struct far *f)
+{
+    must(write(f->out, "s", 1) == 1, "far_step");
+}
+
+void far_wait(struct far *f)
+{
+    char byte;
+
+    must(read(f->in, &byte, 1) == 1, "far_wait");
+}
+
+int far_end(struct far *f)
+{
+    int status = 0;
+
+    must(waitpid(f->pid, &status, 0) == f->pid, "waitpid");
+    if (WIFSIGNALED(status))
+        say("far: %s", strsignal(WTERMSIG(status)));
+    else
+        say("far: status %d", WEXITSTATUS(status));
+    return status;
+}

@@ -1,0 +1,374 @@
+/*
+ * receive.c - what each form of receiving gives in each state of the stream: recv(2), read(2), tcp(7). The
+ * forms that wait are in receive_wait.c.
+ */
+#include "tests/conform/forms_recv.h"
+
+#define EACH_RFORM(id) EACH(id, struct rform, rforms, RFORMS)
+
+EACH_RFORM(data)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "hello");
+    take_by(f, p[1], 100);
+    deliver(p[1], p[0], "and back");
+    take_by(f, p[0], 100);
+}
+
+EACH_RFORM(short_of_what_is_there)
+{
+    int p[2];
+
+    pair(p);
+    if (strcmp(f->name, "recvmmsg2") == 0) {
+        say("takes more than it says here");
+        return;
+    }
+    deliver(p[0], p[1], "abcdefghij");
+    take_by(f, p[1], 1);
+    take_by(f, p[1], 4);
+    deliver(p[0], p[1], "kl");
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(two_writes_are_one_stream)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "one,");
+    deliver(p[0], p[1], "two,");
+    deliver(p[0], p[1], "three");
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(end_of_stream)
+{
+    int p[2];
+
+    pair(p);
+    SHOW(shutdown(p[0], SHUT_WR));
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+    deliver(p[1], p[0], "still open this way");
+    take_by(f, p[0], 100);
+}
+
+EACH_RFORM(end_after_data)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "the last words");
+    SHOW(shutdown(p[0], SHUT_WR));
+    until(p[1], POLLRDHUP);
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(end_by_close)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "the last words");
+    SHOW(close(p[0]));
+    until(p[1], POLLRDHUP);
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(again)
+{
+    int p[2];
+
+    pair(p);
+    nonblock(p[1], true);
+    take_by(f, p[1], 100);
+    deliver(p[0], p[1], "now");
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+    nonblock(p[1], false);
+}
+
+EACH_RFORM(reset_once)
+{
+    int p[2];
+
+    pair(p);
+    reset(p[0]);
+    until(p[1], POLLHUP);
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+/* TCP throws away what has arrived when a reset comes. */
+EACH_RFORM(reset_after_data)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "never to be read");
+    reset(p[0]);
+    until(p[1], POLLHUP);
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(reset_by_unread_data)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[1], p[0], "unread by the one that closes");
+    SHOW(close(p[0]));
+    until(p[1], POLLHUP);
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(shut_for_reading)
+{
+    int p[2];
+
+    pair(p);
+    SHOW(shutdown(p[1], SHUT_RD));
+    take_by(f, p[1], 100);
+    deliver(p[0], p[1], "Linux delivers it all the same");
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(shut_for_reading_with_data)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "was there before");
+    SHOW(shutdown(p[1], SHUT_RD));
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(shut_for_writing)
+{
+    int p[2];
+
+    pair(p);
+    SHOW(shutdown(p[1], SHUT_WR));
+    deliver(p[0], p[1], "the other way");
+    take_by(f, p[1], 100);
+    SHOW(close(p[0]));
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(no_bytes_wanted)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "x");
+    if (strcmp(f->name, "recvmmsg2") == 0) {
+        say("would take the byte with its second message");
+        return;
+    }
+    take_by(f, p[1], 0);
+    take_by(f, p[1], 10);
+}
+
+EACH_RFORM(not_connected)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    take_by(f, fd, 10);
+}
+
+EACH_RFORM(listening)
+{
+    struct sockaddr_storage at;
+    socklen_t len;
+
+    take_by(f, listener(&net4, &at, &len), 10);
+}
+
+EACH_RFORM(closed_descriptor)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "x");
+    SHOW(close(p[1]));
+    take_by(f, p[1], 10);
+    take_by(f, -1, 10);
+}
+
+EACH_RFORM(through_a_duplicate)
+{
+    int p[2], d;
+
+    pair(p);
+    d = dup(p[1]);
+    deliver(p[0], p[1], "0123456789");
+    take_by(f, d, strcmp(f->name, "recvmmsg2") == 0 ? 100 : 4);
+    SHOW(close(p[1]));
+    deliver(p[0], d, "abc");
+    take_by(f, d, 100);
+}
+
+EACH_RFORM(much)
+{
+    size_t at = 0, want = 300000;
+    unsigned char buf[5000];
+    int p[2], n;
+
+    pair(p);
+    nonblock(p[0], true);
+    for (size_t sent = 0; at < want;) {
+        while (sent < want) {
+            for (size_t i = 0; i < sizeof(buf); i++)
+                buf[i] = pattern(sent + i);
+            n = (int)send(p[0], buf, sizeof(buf) < want - sent ? sizeof(buf) : want - sent, 0);
+            if (n <= 0)
+                break;
+            sent += (size_t)n;
+        }
+        if (strcmp(f->name, "recvmmsg2") == 0) { /* only the first message is looked at */
+            n = (int)recv(p[1], buf, sizeof(buf), 0);
+        } else {
+            n = (int)f->get(p[1], buf, 1 + at % sizeof(buf));
+        }
+        must(n > 0, "much");
+        for (int i = 0; i < n; i++)
+            must(buf[i] == pattern(at + (size_t)i), "byte");
+        at += (size_t)n;
+    }
+    say("all %zu", at);
+}
+
+/* The forms with flags. */
+
+static void flagged(const struct rform *f, int fd, size_t n, const char *name, int flags)
+{
+    char buf[100] = "";
+    ssize_t got;
+
+    errno = CLEAN;
+    got = f->get_with(fd, buf, n, flags);
+    show(name, got, errno);
+    if (got > 0)
+        say_bytes(" ", buf, got);
+}
+
+#define FLAGGED(fd, n, flags) flagged(f, fd, n, #flags, flags)
+#define EACH_FLAGGED(id)      EACH(id, struct rform, rforms + 3, 4)
+
+EACH_FLAGGED(dontwait)
+{
+    int p[2];
+
+    pair(p);
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+    deliver(p[0], p[1], "some");
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+    SHOW(close(p[0]));
+    until(p[1], POLLRDHUP);
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+}
+
+EACH_FLAGGED(peek)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "look at me");
+    FLAGGED(p[1], 4, MSG_PEEK);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 4, 0);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    deliver(p[0], p[1], " again");
+    FLAGGED(p[1], 100, MSG_PEEK | MSG_DONTWAIT);
+    FLAGGED(p[1], 100, 0);
+    FLAGGED(p[1], 100, MSG_PEEK | MSG_DONTWAIT);
+}
+
+EACH_FLAGGED(peek_at_the_end)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "end");
+    SHOW(shutdown(p[0], SHUT_WR));
+    until(p[1], POLLRDHUP);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, 0);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, 0);
+}
+
+EACH_FLAGGED(waitall_at_the_end)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "too few");
+    SHOW(shutdown(p[0], SHUT_WR));
+    FLAGGED(p[1], 100, MSG_WAITALL);
+    FLAGGED(p[1], 100, MSG_WAITALL);
+}
+
+EACH_FLAGGED(waitall_dontwait)
+{
+    int p[2];
+
+    pair(p);
+    FLAGGED(p[1], 10, MSG_WAITALL | MSG_DONTWAIT);
+    deliver(p[0], p[1], "few");
+    FLAGGED(p[1], 10, MSG_WAITALL | MSG_DONTWAIT);
+}
+
+/* TCP: the bytes are thrown away. */
+EACH_FLAGGED(trunc)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "thrown away, the rest is not");
+    errno = CLEAN;
+    show("MSG_TRUNC", f->get_with(p[1], NULL, 0, MSG_TRUNC | MSG_DONTWAIT), errno);
+    if (strcmp(f->name, "recv") == 0 || strcmp(f->name, "recvfrom") == 0)
+        SHOW_AS("NULL", f->get_with(p[1], NULL, 12, MSG_TRUNC));
+    FLAGGED(p[1], 100, 0);
+}
+
+EACH_FLAGGED(out_of_band_without_any)
+{
+    int p[2];
+
+    pair(p);
+    FLAGGED(p[1], 1, MSG_OOB);
+    deliver(p[0], p[1], "in the band");
+    FLAGGED(p[1], 1, MSG_OOB);
+    FLAGGED(p[1], 100, 0);
+}
+
+EACH_FLAGGED(error_queue)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "data");
+    FLAGGED(p[1], 10, MSG_ERRQUEUE);
+    FLAGGED(p[1], 10, 0);
+}
+
+EACH_FLAGGED(unknown_flag)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "data");
+    FLAGGED(p[1], 10, MSG_DONTROUTE | MSG_CONFIRM | MSG_NOSIGNAL | MSG_EOR);
+}

@@ -1,0 +1,255 @@
+/*
+ * receive_wait.c - receiving that has to wait, and what ends it: bytes, the end, a reset, time, a signal.
+ */
+#include "tests/conform/forms_recv.h"
+
+#include <sys/syscall.h>
+
+#define EACH_RFORM(id) EACH(id, struct rform, rforms, RFORMS)
+
+static int p[2];
+static int sleeper;
+
+static void sends(void *text)
+{
+    must(send(p[0], text, strlen(text), MSG_NOSIGNAL) > 0, "send");
+}
+
+static void shuts(void *unused)
+{
+    (void)unused;
+    shutdown(p[0], SHUT_WR);
+}
+
+static void closes(void *unused)
+{
+    (void)unused;
+    close(p[0]);
+}
+
+static void resets(void *unused)
+{
+    (void)unused;
+    reset(p[0]);
+}
+
+static void shuts_here(void *unused)
+{
+    (void)unused;
+    shutdown(p[1], SHUT_RD);
+}
+
+static void signals(void *then)
+{
+    syscall(SYS_tgkill, getpid(), sleeper, SIGUSR1);
+    if (!then)
+        return;
+    for (int i = 0; i < 5000 && !caught; i++)
+        sleep_ms(1);
+    asleep(sleeper);
+    sends(then);
+}
+
+static void waits(const struct rform *f, void (*fn)(void *), const char *arg)
+{
+    char text[64];
+    struct later l;
+
+    sleeper = my_tid();
+    if (arg)
+        snprintf(text, sizeof(text), "%s", arg);
+    later(&l, fn, arg ? text : NULL);
+    take_by(f, p[1], 100);
+    later_end(&l);
+}
+
+EACH_RFORM(for_bytes)
+{
+    pair(p);
+    waits(f, sends, "here they are");
+    waits(f, sends, "and more");
+}
+
+EACH_RFORM(for_the_end)
+{
+    pair(p);
+    waits(f, shuts, NULL);
+    take_by(f, p[1], 1);
+}
+
+EACH_RFORM(for_a_close)
+{
+    pair(p);
+    waits(f, closes, NULL);
+    take_by(f, p[1], 1);
+}
+
+EACH_RFORM(for_a_reset)
+{
+    pair(p);
+    waits(f, resets, NULL);
+    take_by(f, p[1], 1);
+}
+
+EACH_RFORM(shut_from_another_thread)
+{
+    pair(p);
+    waits(f, shuts_here, NULL);
+    take_by(f, p[1], 1);
+}
+
+EACH_RFORM(times_out)
+{
+    struct timeval tv = {0, 30000}, was = {0, 0};
+    socklen_t len = sizeof(was);
+
+    pair(p);
+    SHOW(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+    SHOW(getsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &was, &len));
+    say("%ld s, %d", (long)was.tv_sec, was.tv_usec > 0);
+    tv.tv_sec = 20;
+    SHOW(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+    waits(f, sends, "in time");
+}
+
+EACH_RFORM(interrupted)
+{
+    pair(p);
+    catch_signal(SIGUSR1, 0);
+    waits(f, signals, NULL);
+    say("caught %d", (int)caught);
+    deliver(p[0], p[1], "goes on");
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(restarted)
+{
+    pair(p);
+    catch_signal(SIGUSR1, SA_RESTART);
+    waits(f, signals, "after the signal");
+    say("caught %d", (int)caught);
+}
+
+/* signal(7): with a time-out it is never restarted. */
+EACH_RFORM(not_restarted_with_a_time_out)
+{
+    struct timeval tv = {20, 0};
+
+    pair(p);
+    SHOW(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+    catch_signal(SIGUSR1, SA_RESTART);
+    waits(f, signals, NULL);
+    say("caught %d", (int)caught);
+}
+
+/* MSG_WAITALL: what it waits for, and what it gives when the wait ends early. */
+
+static void sends_in_pieces(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 5; i++) {
+        sends("12345");
+        sleep_ms(3);
+    }
+}
+
+static void sends_some_then_ends(void *unused)
+{
+    (void)unused;
+    sends("12345");
+    sleep_ms(3);
+    shutdown(p[0], SHUT_WR);
+}
+
+static void sends_some_then_signals(void *unused)
+{
+    (void)unused;
+    sends("12345");
+    for (int left = 1; left > 0; sleep_ms(1)) /* until the sleeper has it */
+        must(ioctl(p[1], FIONREAD, &left) == 0, "FIONREAD");
+    asleep(sleeper);
+    signals(NULL);
+}
+
+static void sends_some_then_resets(void *unused)
+{
+    (void)unused;
+    sends("12345");
+    for (int left = 1; left > 0; sleep_ms(1))
+        must(ioctl(p[1], FIONREAD, &left) == 0, "FIONREAD");
+    reset(p[0]);
+}
+
+static void waits_for_all(const struct rform *f, void (*fn)(void *), size_t n)
+{
+    char buf[100] = "";
+    struct later l;
+    ssize_t got;
+
+    sleeper = my_tid();
+    later(&l, fn, NULL);
+    errno = CLEAN;
+    got = f->get_with(p[1], buf, n, MSG_WAITALL);
+    show("MSG_WAITALL", got, errno);
+    say_bytes(" ", buf, got);
+    later_end(&l);
+}
+
+#define EACH_FLAGGED(id) EACH(id, struct rform, rforms + 3, 4)
+
+EACH_FLAGGED(waitall_in_pieces)
+{
+    pair(p);
+    waits_for_all(f, sends_in_pieces, 25);
+}
+
+EACH_FLAGGED(waitall_ends)
+{
+    pair(p);
+    waits_for_all(f, sends_some_then_ends, 25);
+    take_by(f, p[1], 1);
+}
+
+EACH_FLAGGED(waitall_interrupted)
+{
+    pair(p);
+    catch_signal(SIGUSR1, 0);
+    waits_for_all(f, sends_some_then_signals, 25);
+    say("caught %d", (int)caught);
+}
+
+EACH_FLAGGED(waitall_reset)
+{
+    pair(p);
+    waits_for_all(f, sends_some_then_resets, 25);
+    take_by(f, p[1], 1);
+    take_by(f, p[1], 1);
+}
+
+EACH_FLAGGED(waitall_times_out)
+{
+    struct timeval tv = {0, 300000};
+
+    pair(p);
+    SHOW(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+    deliver(p[0], p[1], "12345");
+    waits_for_all(f, sends_in_pieces, 60);
+    take_by(f, p[1], 1);
+}
+
+/* A peek waits as well. */
+EACH_FLAGGED(peek_waits)
+{
+    char buf[100] = "";
+    struct later l;
+
+    pair(p);
+    sleeper = my_tid();
+    later(&l, sends, "seen");
+    SHOW_AS("MSG_PEEK", f->get_with(p[1], buf, 100, MSG_PEEK));
+    say_bytes(" ", buf, 4);
+    later_end(&l);
+    take_by(f, p[1], 100);
+}
