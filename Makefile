@@ -289,6 +289,11 @@ CONFORM_SRC := \
 	tests/conform/forms_recv.c \
 	tests/conform/receive.c \
 	tests/conform/receive_wait.c \
+	tests/conform/forms_send.c \
+	tests/conform/send.c \
+	tests/conform/send_wait.c \
+	tests/conform/forms_ready.c \
+	tests/conform/ready.c \
 
 # ---- variant and flags
 

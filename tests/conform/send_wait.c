@@ -1,0 +1,166 @@
+/*
+ * send_wait.c - sending that has to wait for room, and what ends it: room, a reset, time, a signal.
+ */
+#include "tests/conform/forms_send.h"
+
+#include <sys/syscall.h>
+
+#define EACH_SFORM(id) EACH(id, struct sform, sforms, SFORMS)
+
+static int p[2];
+static size_t filled;
+static int sleeper;
+
+static void takes(void *unused)
+{
+    (void)unused;
+    must(take(p[1], 0, filled), "take");
+}
+
+static void resets(void *unused)
+{
+    (void)unused;
+    reset(p[1]);
+}
+
+static void shuts_here(void *unused)
+{
+    (void)unused;
+    shutdown(p[0], SHUT_WR);
+}
+
+static void signals(void *unused)
+{
+    (void)unused;
+    syscall(SYS_tgkill, getpid(), sleeper, SIGUSR1);
+}
+
+static void signals_then_takes(void *unused)
+{
+    (void)unused;
+    signals(NULL);
+    for (int i = 0; i < 5000 && !caught; i++)
+        sleep_ms(1);
+    asleep(sleeper);
+    takes(NULL);
+}
+
+static ssize_t waits(const struct sform *f, void (*fn)(void *), const char *text)
+{
+    struct later l;
+    ssize_t n;
+
+    sleeper = my_tid();
+    later(&l, fn, NULL);
+    n = send_by(f, p[0], text);
+    later_end(&l);
+    return n;
+}
+
+static void full(void)
+{
+    pair(p);
+    filled = 0;
+    fill(p[0], &filled);
+}
+
+EACH_SFORM(for_room)
+{
+    char buf[10] = "";
+
+    full();
+    waits(f, takes, "after");
+    must(recv(p[1], buf, 5, MSG_WAITALL) == 5, "recv");
+    say_bytes("got", buf, 5);
+}
+
+EACH_SFORM(reset_meanwhile)
+{
+    signal(SIGPIPE, SIG_IGN);
+    full();
+    waits(f, resets, "never");
+    send_by(f, p[0], "never");
+}
+
+EACH_SFORM(shut_meanwhile)
+{
+    signal(SIGPIPE, SIG_IGN);
+    full();
+    waits(f, shuts_here, "never");
+}
+
+EACH_SFORM(times_out)
+{
+    struct timeval tv = {0, 100000};
+
+    full();
+    SHOW(setsockopt(p[0], SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+    send_by(f, p[0], "never");
+    must(take(p[1], 0, filled), "take");
+    send_by(f, p[0], "room");
+}
+
+EACH_SFORM(interrupted)
+{
+    full();
+    catch_signal(SIGUSR1, 0);
+    waits(f, signals, "never");
+    say("caught %d", (int)caught);
+    must(take(p[1], 0, filled), "take");
+    send_by(f, p[0], "goes on");
+}
+
+EACH_SFORM(restarted)
+{
+    full();
+    catch_signal(SIGUSR1, SA_RESTART);
+    waits(f, signals_then_takes, "after");
+    say("caught %d", (int)caught);
+}
+
+static void takes_much(void *n)
+{
+    say("all there: %d", take(p[1], 0, *(size_t *)n));
+}
+
+/* A blocking call comes back when all has gone. */
+EACH_SFORM(much)
+{
+    static char bytes[1000000];
+    size_t n = strcmp(f->name, "splice") == 0 ? 65536 : sizeof(bytes);
+    struct later l;
+    ssize_t did;
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)pattern(i);
+    pair(p);
+    later(&l, takes_much, &n);
+    errno = CLEAN;
+    did = f->put(p[0], bytes, n);
+    show("all", did, errno);
+    later_end(&l);
+}
+
+/* What has gone before the signal is told. */
+EACH_SFORM(much_interrupted)
+{
+    static char bytes[16 << 20];
+    struct later l;
+    ssize_t did;
+
+    if (strcmp(f->name, "splice") == 0) {
+        say("a pipe does not hold as much");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)pattern(i);
+    pair(p);
+    catch_signal(SIGUSR1, 0);
+    sleeper = my_tid();
+    later(&l, signals, NULL);
+    did = f->put(p[0], bytes, sizeof(bytes));
+    later_end(&l);
+    say("some %d, caught %d", did > 0 && (size_t)did < sizeof(bytes), (int)caught);
+    must(take(p[1], 0, (size_t)did), "take");
+    say("goes on: %zd", f->put(p[0], "x", 1));
+}
