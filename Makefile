@@ -294,6 +294,9 @@ CONFORM_SRC := \
 	tests/conform/send_wait.c \
 	tests/conform/forms_ready.c \
 	tests/conform/ready.c \
+	tests/conform/epoll.c \
+	tests/conform/options.c \
+	tests/conform/ends.c \
 
 # ---- variant and flags
 

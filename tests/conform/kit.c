@@ -309,21 +309,35 @@ unsigned char pattern(size_t i)
     return (unsigned char)('a' + i % 251 % 26);
 }
 
-void fill(int fd, size_t *at)
+/* How much one send of n bytes of the pattern took. */
+static size_t offer(int fd, size_t at, size_t n)
 {
     static char bytes[16384];
+    ssize_t did;
+
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (char)pattern(at + i);
+    did = send(fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return did > 0 ? (size_t)did : 0;
+}
+
+void fill(int fd, size_t *at)
+{
     struct pollfd p = {fd, POLLOUT, 0};
-    size_t begin = *at;
+    size_t begin = *at, did;
 
     do {
-        for (ssize_t n = 1; n > 0;) {
-            for (size_t i = 0; i < sizeof(bytes); i++)
-                bytes[i] = (char)pattern(*at + i);
-            n = send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
-            *at += n > 0 ? (size_t)n : 0;
-        }
-        /* A stalled rail gives way to TCP's larger buffers after 50 ms. */
-    } while (poll(&p, 1, 250) == 1 && p.revents == POLLOUT && *at - begin < 64u << 20);
+        while ((did = offer(fd, *at, 16384)) > 0)
+            *at += did;
+        /* A stalled rail gives way to TCP's larger buffers after 50 ms. And TCP takes a few bytes where it does
+         * not yet say POLLOUT. */
+        if (poll(&p, 1, 200) == 1 && p.revents == POLLOUT)
+            continue;
+        did = offer(fd, *at, 1);
+        *at += did;
+        if (!did)
+            break;
+    } while (*at - begin < 64u << 20);
 }
 
 void put(int fd, size_t from, size_t n)
