@@ -149,10 +149,14 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
                 c->tx.want = false;
                 r = fb_io.shutdown(fd, SHUT_WR);
             } else {
+                if (fb_io.poll(fd, 0) & POLLHUP) /* reset: the kernel's error */
+                    r = fb_io.shutdown(fd, SHUT_WR);
                 c->tx.frame_flags |= FF_FIN;
                 c->tx.fin = true;
                 tx_leave(c, RSN_ENDING, true);
             }
+        } else if (c->tx.fin_done) {
+            r = fb_io.shutdown(fd, SHUT_WR); /* it knows whether there is still a connection */
         }
         tx_unlock(c);
         link_watch(c);

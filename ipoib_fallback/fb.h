@@ -176,6 +176,8 @@ ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int
 /* There is a rail, and fb_recvv can receive as a blocking call of the kernel's would: no time-out is set,
  * which the kernel counts for the call and fb_recvv on a plain half for each piece. */
 bool fb_may_board(const struct fb_stream *);
+/* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
+int fb_so_error(struct fb_stream *);
 /* FIONREAD and SIOCOUTQ as TCP counts them. */
 int fb_inq(struct fb_stream *, int fd);
 int fb_outq(struct fb_stream *, int fd);

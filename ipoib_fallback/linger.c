@@ -112,7 +112,9 @@ static void linger_step(struct fb_conn *c)
         return;
     }
     if ((drained && (ended || finished(c))) || fb_io.now() > c->linger_until) {
-        finish(c, !drained);
+        /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
+         * writes all the same, these are its bytes. */
+        finish(c, !drained || (!ended && c->rx.frame_at > 0));
         return;
     }
     link_watch(c);

@@ -61,9 +61,14 @@ short fb_ready(struct fb_stream *s, int fd, short events)
         rail_tx = c->tx.state == TX_R;
         tx_unlock(c);
     }
-    /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them. */
-    if ((!rail_rx && !rail_tx) || atomic_load_explicit(&c->anchor_bits, memory_order_acquire))
+    /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them, but for
+     * what the application itself has shut. */
+    if ((!rail_rx && !rail_tx) || c->rx.shut ||
+        atomic_load_explicit(&c->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
+    /* The error was the kernel's until we took it, and is untold. */
+    if (atomic_load(&c->swallowed))
+        got |= POLLERR;
     /* TCP never reports an end without POLLIN: what the end is, the frames before it say. */
     if ((got & (POLLHUP | POLLERR | POLLRDHUP)) && (events & IN_BITS) && !(got & IN_BITS)) {
         fb_lock(&c->rx.lock);
@@ -128,7 +133,7 @@ short fb_arm(struct fb_stream *s, int fd, short events)
         /* The usual case by far: the ring is empty (or full) and the anchor silent. */
         if (!want && c->rx.state == RX_r && c->rx.end == 1 &&
             (!(events & OUT_BITS) || c->tx.state == TX_R) && !atomic_load(&c->anchor_news) &&
-            !atomic_load(&c->anchor_bits))
+            !atomic_load(&c->anchor_bits) && !c->rx.shut)
             return 0;
     }
     return fb_ready(s, fd, events);

@@ -62,18 +62,25 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     return (ssize_t)done;
 }
 
-/* An error is told once, as the kernel does; then it is the end of the stream. */
-static int take_end(struct fb_rx *rx)
+void rx_ended(struct fb_conn *c, int end)
 {
-    int end = rx->end;
+    c->rx.end = end;
+    if (end == 0)
+        return;
+    atomic_store(&c->swallowed, end);
+    atomic_store(&c->s.tx_gate, 1); /* a send has to look for it before the kernel raises SIGPIPE */
+}
 
-    if (end < 0)
-        rx->end = 0;
-    return end;
+/* An error is told once, by whichever call comes first, as the kernel does; then it is the end of the
+ * stream. */
+static int take_end(struct fb_conn *c)
+{
+    c->rx.end = 0;
+    return atomic_exchange(&c->swallowed, 0);
 }
 
 /* Discards the overlap: bytes of TCP that the ring has shown already. */
-static void skip(struct fb_conn *c, int fd)
+void rx_skip(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->rx;
     char scratch[4096] = {0};
@@ -90,10 +97,18 @@ static void skip(struct fb_conn *c, int fd)
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return;
         /* FIN or an error: clean only if nothing beyond V was ever accepted. */
-        rx->end = n == 0 ? (rx->V == rx->E ? 0 : -ECONNRESET) : (int)n;
+        rx_ended(c, n == 0 ? (rx->V == rx->E ? 0 : -ECONNRESET) : (int)n);
         rx->skip = 0;
         return;
     }
+}
+
+/* All that is to be discarded lies in the socket. */
+static bool skip_arrived(struct fb_conn *c, int fd)
+{
+    int n = fb_io.inq(fd);
+
+    return n >= 0 && (uint64_t)n >= c->rx.skip;
 }
 
 /* The peer has died without a frame. Had it not read what we sent, its kernel would have reset the
@@ -125,7 +140,10 @@ void rx_anchor(struct fb_conn *c, int fd)
                 return;
             continue;
         case RX_sk:
-            skip(c, fd);
+            /* What is in the socket already is in nobody's way, and can still be handed over: rx_freeze. */
+            if (c->s.pub->rx < rx->V && skip_arrived(c, fd))
+                return;
+            rx_skip(c, fd);
             if (rx->skip == 0 && rx->end == 1 && c->s.pub->rx == rx->V &&
                 (rx->handed || rx->V == rx->E))
                 rx_caught_up(c);
@@ -156,12 +174,12 @@ void rx_anchor(struct fb_conn *c, int fd)
         if (rx->frozen)
             rx->V = c->s.pub->rx;
         if (n < 0)
-            rx->end = (int)n;
+            rx_ended(c, (int)n);
         else
-            rx->end = rail && rail->wire->outlives_sender && rx->frame_at == 0 && !rx->frozen &&
-                              !died_with_unread(c, rail)
-                          ? 0
-                          : -ECONNRESET;
+            rx_ended(c, rail && rail->wire->outlives_sender && rx->frame_at == 0 && !rx->frozen &&
+                                !died_with_unread(c, rail)
+                            ? 0
+                            : -ECONNRESET);
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
                  c->slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
         /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no
@@ -191,7 +209,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case RX_gS:
         case RX_f2:
             if (rx->end != 1)
-                return take_end(rx);
+                return take_end(c);
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S)
@@ -211,7 +229,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                     return n;
             }
             if (rx->end != 1)
-                return take_end(rx);
+                return take_end(c);
             if (atomic_load(&c->anchor_news)) {
                 rx_anchor(c, fd);
                 continue;
@@ -225,9 +243,9 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             if (at < rx->V)
                 return rx_broken(c, "bytes that had arrived are not in the ring any more");
-            skip(c, fd);
+            rx_skip(c, fd);
             if (rx->end != 1)
-                return take_end(rx);
+                return take_end(c);
             if (rx->skip > 0)
                 return rx->shut ? 0 : -EAGAIN;
             if (at == rx->E || rx->handed) {
@@ -236,8 +254,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             n = kernel_read(c, fd, v, cnt, rx->E - at, flags);
             if (n == 0 && !rx->shut) {
-                rx->end = -ECONNRESET;
-                return take_end(rx);
+                rx_ended(c, -ECONNRESET);
+                return take_end(c);
             }
             if (n > 0 && c->s.pub->rx == rx->E)
                 rx_caught_up(c);
@@ -288,7 +306,7 @@ int rx_readable(struct fb_conn *c, int fd)
         case RX_sk:
             if (at < rx->V || rx->shut)
                 return 1;
-            skip(c, fd);
+            rx_skip(c, fd);
             if (rx->end != 1)
                 return 1;
             if (rx->skip > 0)
@@ -353,7 +371,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
                 size_t want = FB_FRAME - rx->frame_at;
 
                 if (rx->end != 1)
-                    return out ? (ssize_t)out : take_end(rx);
+                    return out ? (ssize_t)out : take_end(c);
                 if (take > want)
                     take = want;
                 memcpy((char *)&rx->frame + rx->frame_at, p, take);
@@ -396,7 +414,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     if (rx->state == RX_sk && c->s.pub->rx == rx->E && rx->skip == 0)
         rx_caught_up(c);
     if (out == 0)
-        return rx->end != 1 ? take_end(rx) : FB_RETRY;
+        return rx->end != 1 ? take_end(c) : FB_RETRY;
     return (ssize_t)out;
 }
 

@@ -22,6 +22,9 @@ void rx_no_switch(struct fb_conn *);
  * shown already go to have[0], and the ring's lose them. `show`: as many are about to be shown. */
 void rx_shown(struct fb_conn *, struct iovec have[3], size_t total, size_t show, size_t ring_size);
 void rx_shown_free(struct fb_conn *);
+/* The stream ends here, with an error or 0. */
+void rx_ended(struct fb_conn *, int end);
+void rx_skip(struct fb_conn *, int fd);
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* sk: rx == E and nothing to skip: the half is plain. */

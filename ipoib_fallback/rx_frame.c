@@ -38,7 +38,7 @@ uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
 int rx_broken(struct fb_conn *c, const char *what)
 {
     log_error("stream %u: %s: the connection is reset", c->slot, what);
-    c->rx.end = -ECONNRESET;
+    rx_ended(c, -ECONNRESET);
     c->rx.V = c->s.pub->rx;
     c->rx.skip = 0;
     conn_reason(c, RSN_PEER_PROTOCOL);
@@ -110,7 +110,7 @@ static int take_resume(struct fb_conn *c)
     if (!frame_ours(c, FF_RESUME) && conn_flag(c, CF_TOLD_CLOSED)) {
         /* It knows that no frame may follow our close, and its application writes on: TCP resets. */
         log_info("stream %u: the peer writes to a closed socket", c->slot);
-        rx->end = -ECONNRESET;
+        rx_ended(c, -ECONNRESET);
         rx->V = at;
         return -ECONNRESET;
     }
@@ -163,7 +163,7 @@ int rx_switch(struct fb_conn *c, int fd)
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return 0;
         if (n <= 0) {
-            rx->end = (int)conn_told(c, n);
+            rx_ended(c, (int)conn_told(c, n));
             return 1;
         }
         /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
@@ -186,7 +186,7 @@ int rx_switch(struct fb_conn *c, int fd)
             return 0;
         if (n <= 0) {
             /* Nothing beyond S was accepted by a sender that did not finish the frame. */
-            rx->end = (int)conn_told(c, n);
+            rx_ended(c, (int)conn_told(c, n));
             return 1;
         }
         c->krx += (uint64_t)n;
@@ -300,12 +300,31 @@ void rx_serve(struct fb_conn *c)
         rx_anchor(c, c->fd);
 }
 
+/* The sender has left already. Of what it has sent again, the bytes that are unread stay in TCP for whoever reads
+ * on there; if they are still there. */
+static void hand_back(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->rx;
+    uint64_t at = c->s.pub->rx;
+
+    if (at >= rx->V || rx->V - rx->skip > at)
+        return;
+    rx->skip -= rx->V - at;
+    rx->V = at;
+    rx->handed = true;
+    rx_skip(c, c->fd);
+    if (rx->skip == 0 && rx->end == 1)
+        rx_caught_up(c);
+}
+
 void rx_freeze(struct fb_conn *c, int reason)
 {
     struct fb_rx *rx = &c->rx;
     struct rsk_rail *rail = c->rail;
     struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = c->epoch, .reason = (uint16_t)reason};
 
+    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 1)
+        hand_back(c);
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 1)
         return;
     m.a = c->s.pub->rx;

@@ -19,7 +19,8 @@
 
 static void tx_gate_set(struct fb_conn *c)
 {
-    bool up = c->tx.state != TX_T || c->tx.want || (c->tx.fin && !c->tx.fin_done);
+    bool up = c->tx.state != TX_T || c->tx.want || (c->tx.fin && !c->tx.fin_done) ||
+              atomic_load(&c->swallowed);
 
     atomic_store(&c->s.tx_gate, up);
 }

@@ -278,8 +278,12 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             if (got == -EAGAIN && w.cut)
                 got = -EINTR;
         }
-        if (got <= 0)
+        if (got <= 0) {
+            /* What ended a MSG_WAITALL that has bytes is for the next call. */
+            if (done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EFAULT)
+                atomic_store(&c->swallowed, (int)got);
             return done ? done : got;
+        }
         done += got;
         advance(&u, (size_t)got);
         if (!(flags & MSG_WAITALL) || u.left == 0)
@@ -381,6 +385,10 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 continue;
         }
         if (got < 0) {
+            if (got == -EPIPE) { /* another thread may just be taking the error from the anchor: rx_ended */
+                fb_lock(&c->rx.lock);
+                rx_unlock(c);
+            }
             if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)
                 atomic_store(&c->swallowed, (int)got);
             return done ? done : conn_told(c, got);
@@ -394,14 +402,22 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     }
 }
 
+int fb_so_error(struct fb_stream *s)
+{
+    return atomic_exchange(&conn_of(s)->swallowed, 0);
+}
+
 int fb_inq(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);
     struct rsk_rail *rail;
     struct iovec have[2];
-    int n = fb_io.inq(fd);
+    int n;
 
     fb_lock(&c->rx.lock);
+    /* Who only asks for the count must get past a frame, too. */
+    (void)rx_readable(c, fd);
+    n = fb_io.inq(fd);
     rail = c->rail;
     switch ((enum fb_rx_state)c->rx.state) {
     case RX_r:

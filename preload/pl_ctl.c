@@ -158,8 +158,17 @@ PL_EXPORT int sockatmark(int fd)
  * anchor alone. */
 PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
+    int ret;
+
     pl_ready();
-    return pl_real.getsockopt(fd, level, name, value, len);
+    ret = pl_real.getsockopt(fd, level, name, value, len);
+    if (ret == 0 && level == SOL_SOCKET && name == SO_ERROR && *len == sizeof(int)) {
+        PL_HELD f = pl_get_stream(fd);
+
+        if (f && *(int *)value == 0)
+            *(int *)value = -fb_so_error(f->stream);
+    }
+    return ret;
 }
 
 PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)

@@ -296,8 +296,13 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
 
+static ssize_t first_of(int fd, struct mmsghdr *msgs, int flags)
+{
+    return pl_real.recvmmsg(fd, msgs, 1, flags, NULL) == 1 ? (ssize_t)msgs->msg_len : -1;
+}
+
 /*
- * One message is recvmsg. With more the kernel keeps an error that comes after the first for the
+ * One message is as recvmsg. With more the kernel keeps an error that comes after the first for the
  * next call, which we could only imitate, and frames do not wake a thread asleep in it: programs
  * that do this on a stream socket have it on TCP.
  */
@@ -306,16 +311,27 @@ PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
 {
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
+    struct msghdr *m;
     ssize_t n;
+    int err;
 
     if (!f)
         return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
-    if (!msgs || cnt != 1 || timeout) {
-        if (msgs && cnt && !kernels_own(f, flags))
-            fb_pin(f->stream, RSN_CALL, true);
+    if (!msgs || cnt == 0 || kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
-    }
-    n = recvmsg(fd, &msgs->msg_hdr, flags & ~MSG_WAITFORONE);
+    if (cnt > 1 || timeout)
+        fb_pin(f->stream, RSN_CALL, true);
+    /* Before anything that can still be read, as the kernel has it here. */
+    err = fb_so_error(f->stream);
+    if (err)
+        return (int)pl_ret(err);
+    /* What a rail holds at the end of a stream nobody can put into the socket. */
+    if ((cnt > 1 || timeout) && !atomic_load(&f->stream->rx_gate))
+        return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
+    flags &= ~MSG_WAITFORONE;
+    m = &msgs->msg_hdr;
+    n = RECEIVE(f, m->msg_iov, pl_iov_count(m->msg_iovlen), flags, first_of(fd, msgs, flags),
+                rail_msg(f, m, flags));
     if (n < 0)
         return -1;
     msgs->msg_len = (unsigned int)n;

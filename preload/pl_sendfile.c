@@ -97,19 +97,28 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 
 PL_ALIAS(sendfile, sendfile64);
 
-static void pin(int fd)
+/* Returns an error that the library has taken from the kernel, and that is to be told. */
+static int pin(int fd)
 {
     PL_HELD f = pl_get_stream(fd);
 
-    if (f)
-        fb_pin(f->stream, RSN_CALL, true);
+    if (!f)
+        return 0;
+    fb_pin(f->stream, RSN_CALL, true);
+    return fb_so_error(f->stream);
 }
 
 PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t n,
                          unsigned int flags)
 {
+    int err;
+
     pl_ready();
-    pin(in);
-    pin(out);
+    err = pin(in);
+    if (err)
+        return pl_ret(err);
+    err = pin(out);
+    if (err)
+        return pl_ret(err);
     return pl_real.splice(in, inoff, out, outoff, n, flags);
 }
