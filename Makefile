@@ -294,9 +294,16 @@ CONFORM_SRC := \
 	tests/conform/send_wait.c \
 	tests/conform/forms_ready.c \
 	tests/conform/ready.c \
+	tests/conform/kit_epoll.c \
 	tests/conform/epoll.c \
+	tests/conform/epoll_list.c \
 	tests/conform/options.c \
 	tests/conform/ends.c \
+	tests/conform/addresses.c \
+	tests/conform/numbers.c \
+	tests/conform/threads.c \
+	tests/conform/processes.c \
+	tests/conform/limits.c \
 
 # ---- variant and flags
 
