@@ -304,6 +304,7 @@ CONFORM_SRC := \
 	tests/conform/threads.c \
 	tests/conform/processes.c \
 	tests/conform/limits.c \
+	tests/conform/peers.c \
 
 # ---- variant and flags
 
@@ -368,7 +369,7 @@ PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all tests help demo test lint format install model torture fuzz bench lab-faults clean FORCE
+.PHONY: all tests help demo test lint format install model torture conform fuzz bench lab-faults clean FORCE
 
 # Hard links: through a symbolic link the command would look for its files beside build/plain/.
 ifeq ($(VARIANT),plain)
@@ -378,7 +379,7 @@ $(TOP_PRODUCTS): $(BUILD)/%: $(B)/%
 endif
 all: $(SO_OBJ) $(TOOL_OBJ) $(PRODUCTS) $(TOP_PRODUCTS)
 
-tests: $(TEST_BIN) $(B)/tests/torture_linked $(B)/tests/conform_cases
+tests: $(TEST_BIN) $(B)/tests/torture_linked $(if $(SAN),,$(B)/tests/conform_cases)
 
 # ---- rules
 
@@ -440,7 +441,7 @@ $(B)/tests/torture_linked: $(call objs,tests/torture/torture.c) $(SO_OBJ)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
 
-# Checked by the library, not by the sanitizers.
+# The library is preloaded, so no sanitizer.
 $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
@@ -463,6 +464,7 @@ help:
 	@echo 'demo     what it does, shown on virtual hosts'
 	@echo 'test     every test, unit tests also under the sanitizers; FILTER=TEXT for some'
 	@echo 'tests    the unit tests, built but not run'
+	@echo 'conform  every behaviour of a socket, without the library and with it in several ways (FILTER= WAYS= SEED=)'
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
@@ -496,6 +498,11 @@ torture:
 	+set -e; for san in $(filter-out plain,$(VARIANTS)); do \
 	    $(SUBMAKE) SAN=$$san $(BUILD)/$$san/tests/torture_linked; done
 	$(call script,tests/torture/run)
+
+# WAYS=off,rail,race,switch SEED=N FILTER=TEXT
+conform:
+	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/conform_cases
+	RAILSOCK_TEST_BUILD=$(BUILD) tests/conform/run $(if $(WAYS),-w $(WAYS)) $(if $(SEED),-s $(SEED)) $(FILTER)
 
 # TRIES=N FAULTS=TEXT
 lab-faults:

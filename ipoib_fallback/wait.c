@@ -236,8 +236,13 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     ssize_t done = 0;
     bool nonblock;
 
-    if (u.left == 0)
-        return 0;
+    if (u.left == 0) { /* as TCP: waits for something, and takes nothing */
+        char byte;
+        struct iovec one = {&byte, 1};
+        ssize_t n = fb_recvv(s, fd, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK);
+
+        return n > 0 ? 0 : n;
+    }
     if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
         (flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL))
         fb_pin(s, RSN_CALL, true);
@@ -246,16 +251,21 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     for (;;) {
         struct iovec part[PIECES];
         int n = window(&u, part), r;
+        /* Nothing more is waited for. */
+        bool enough = done && !(flags & MSG_WAITALL);
+        uint8_t state;
         ssize_t got;
 
         if (!still_open(c, &fd))
-            return done ? done : -EBADF;
+            return done || c->rx.shut ? done : -EBADF; /* who shut it first has woken us with 0 */
         fb_lock(&c->rx.lock);
+        state = c->rx.state;
         if (c->rx.state == RX_t && atomic_load(&c->rx_todo) == 0) {
             rx_unlock(c);
             if (!fb_rx_enter(s))
                 continue;
-            got = sleep_recv(s, fd, part, n, flags & ~MSG_WAITALL, &w.signals);
+            got = sleep_recv(s, fd, part, n, (flags & ~MSG_WAITALL) | (enough ? MSG_DONTWAIT : 0),
+                             &w.signals);
             got = fb_rx_leave(s, fd, got, part, n, flags);
             if (got == FB_RETRY)
                 continue;
@@ -263,7 +273,7 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 continue;
         } else {
             got = rx_try(c, fd, part, n, flags);
-            if (got == -EAGAIN && !nonblock && !w.cut) {
+            if (got == -EAGAIN && !nonblock && !enough && !w.cut) {
                 if (!w.deadline && c->rcv_timeout)
                     w.deadline = sys_now() + c->rcv_timeout;
                 rx_prepare(c, &w);
@@ -286,7 +296,13 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         }
         done += got;
         advance(&u, (size_t)got);
-        if (!(flags & MSG_WAITALL) || u.left == 0)
+        if (u.left == 0)
+            return done;
+        if (flags & MSG_WAITALL)
+            continue;
+        /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. */
+        if ((flags & MSG_PEEK) ||
+            ((size_t)got < fb_iov_size(part, n) && (state == RX_r || state == RX_t)))
             return done;
     }
 }
@@ -385,7 +401,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 continue;
         }
         if (got < 0) {
-            if (got == -EPIPE) { /* another thread may just be taking the error from the anchor: rx_ended */
+            if (got ==
+                -EPIPE) { /* another thread may just be taking the error from the anchor: rx_ended */
                 fb_lock(&c->rx.lock);
                 rx_unlock(c);
             }
@@ -430,13 +447,11 @@ int fb_inq(struct fb_stream *s, int fd)
             n = (int)(c->rx.S - c->s.pub->rx);
         break;
     case RX_sk: {
-        uint64_t at = c->s.pub->rx, kernel = n > 0 ? (uint64_t)n : 0, end;
+        uint64_t at = c->s.pub->rx, kernel = n > 0 ? (uint64_t)n : 0;
 
+        /* Also beyond E: no frame comes before this half is plain. */
         kernel = kernel > c->rx.skip ? kernel - c->rx.skip : 0;
-        end = c->rx.V + kernel < c->rx.E ? c->rx.V + kernel : c->rx.E;
-        if (at > c->rx.V)
-            end = at + kernel < c->rx.E ? at + kernel : c->rx.E;
-        n = (int)(end - at);
+        n = (int)(kernel + (c->rx.V > at ? c->rx.V - at : 0));
         break;
     }
     default:

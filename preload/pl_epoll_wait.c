@@ -318,6 +318,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
 __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct call *c,
                                            uint64_t deadline)
 {
+    pthread_testcancel(); /* though nothing may have to be waited for */
     struct sleep *s __attribute__((cleanup(put_sleep))) =
         (struct sleep *)pl_block_get(sizeof *s, __builtin_frame_address(0), NULL);
     uint32_t signals = rsk_sig.seen;

@@ -15,10 +15,8 @@
 
 /* ---- printing */
 
-void must(bool ok, const char *what)
+void give_up(const char *what)
 {
-    if (ok)
-        return;
     printf("%s: %s\n", what, strerrorname_np(errno));
     fflush(stdout);
     exit(3);
@@ -272,7 +270,7 @@ void arrived(int fd, size_t n)
 {
     int have = 0;
 
-    for (int i = 0; i < PATIENCE; i++) {
+    for (int i = 0; i < PATIENCE / 2; i++) {
         must(ioctl(fd, FIONREAD, &have) == 0, "FIONREAD");
         if (have >= 0 && (size_t)have >= n)
             return;

@@ -88,7 +88,13 @@ long show(const char *what, long result, int error);
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void say_events(const char *what, int events); /* POLL* */
 void say_bytes(const char *what, const void *bytes, ssize_t n);
-void must(bool ok, const char *what);
+/* The case fails here, with errno. */
+__attribute__((noreturn)) void give_up(const char *what);
+static inline void must(bool ok, const char *what)
+{
+    if (!ok)
+        give_up(what);
+}
 
 /* ---- connections */
 

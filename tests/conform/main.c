@@ -5,7 +5,7 @@
  *   conform run DIR JOBS LIMIT [FILTER...]        into DIR/NAME what each printed and how it ended
  *   conform case NAME                             one, in this process, on standard output
  *
- * A filter is a part of a name. A case that runs longer than LIMIT seconds is killed, with
+ * A filter is a part of a name, or =NAME. A case that runs longer than LIMIT seconds is killed, with
  * everything that it has started.
  */
 #include "tests/conform/kit.h"
@@ -48,7 +48,8 @@ static bool wanted(const char *name, char **filters)
     bool any = !*filters;
 
     for (; *filters; filters++)
-        any = any || strstr(name, *filters);
+        any = any ||
+              (**filters == '=' ? !strcmp(name, *filters + 1) : strstr(name, *filters) != NULL);
     return any;
 }
 
