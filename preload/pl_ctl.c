@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
 /* ---- fcntl ---- */
@@ -155,12 +156,18 @@ PL_EXPORT int sockatmark(int fd)
 /* ---- options ---- */
 
 /* The anchor holds the options, so its answers are right on a rail, too; TCP_INFO tells of the
- * anchor alone. */
+ * anchor alone. One option is a receive: it maps and copies bytes that nobody would count. */
 PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
     int ret;
 
     pl_ready();
+    if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
+        PL_HELD f = pl_get_stream(fd);
+
+        if (f)
+            fb_pin(f->stream, RSN_CALL, true);
+    }
     ret = pl_real.getsockopt(fd, level, name, value, len);
     if (ret == 0 && level == SOL_SOCKET && name == SO_ERROR && *len == sizeof(int)) {
         PL_HELD f = pl_get_stream(fd);

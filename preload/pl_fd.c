@@ -269,3 +269,52 @@ PL_EXPORT int dup3(int fd, int to, int flags)
     (void)replacing(fd, to);
     return replaced(f, pl_real.dup3(fd, to, flags));
 }
+
+/* ---- a descriptor of another process, or of this one ---- */
+
+struct same {
+    uint64_t cookie;
+    int fd;
+};
+
+static bool socket_cookie(int fd, uint64_t *cookie)
+{
+    socklen_t len = sizeof(*cookie);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &len) == 0;
+}
+
+static void find_same(struct pl_file *f, void *arg)
+{
+    struct same *same = arg;
+    uint64_t cookie;
+
+    if (f->kind == PL_STREAM && socket_cookie(f->fd, &cookie) && cookie == same->cookie)
+        same->fd = f->fd;
+}
+
+/* A socket that we have under another number is a dup of that. One that only another process has stays
+ * libc's: whether it is on a rail there cannot be known from here. */
+PL_EXPORT int pidfd_getfd(int pidfd, int target, unsigned int flags)
+{
+    struct same same = {.fd = -1};
+    int fd;
+
+    pl_ready();
+    fd = pl_real.pidfd_getfd(pidfd, target, flags);
+    if (fd < 0)
+        return fd;
+    pl_drop_stale(fd);
+    if (!pl_is_tcp(fd) || !pl_is_owner() || !socket_cookie(fd, &same.cookie))
+        return fd;
+    pl_each(find_same, &same);
+    PL_HELD f = pl_get_stream(same.fd);
+
+    /* The number may have been closed since, and given to another stream. */
+    same.fd = -1;
+    if (f)
+        find_same(f, &same);
+    if (same.fd >= 0)
+        pl_dup_file(f, fd);
+    return fd;
+}

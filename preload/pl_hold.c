@@ -67,6 +67,7 @@ CREDENTIALS(initgroups, (const char *user, gid_t g), (user, g))
 HELD(RSN_CREDENTIALS, FB_HOLD_THREAD, capset, (cap_user_header_t head, cap_user_data_t data),
      (head, data))
 HELD(RSN_NAMESPACE, FB_HOLD_THREAD, setns, (int fd, int type), (fd, type))
+HELD(RSN_NAMESPACE, FB_HOLD_THREAD, pivot_root, (const char *root, const char *old), (root, old))
 
 PL_EXPORT int chroot(const char *path)
 {

@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <wordexp.h>
 
 /* Set when the constructor, or the first wrapper of a rare call, runs. */
 static _Atomic int owner;
@@ -269,6 +270,17 @@ PL_EXPORT FILE *popen(const char *command, const char *mode)
     if (file)
         pl_drop_stale(fileno_unlocked(file));
     return file;
+}
+
+PL_ALIAS(_IO_popen, popen);
+
+/* What $(...) in the words names is run by a shell. */
+PL_EXPORT int wordexp(const char *restrict words, wordexp_t *restrict to, int flags)
+{
+    pl_ready();
+    if (pl_is_owner())
+        pl_each(maybe_shared, NULL);
+    return pl_real.wordexp(words, to, flags);
 }
 
 /* ---- exit ---- */

@@ -1,7 +1,7 @@
 /*
- * pl_stdio.c - descriptors that are given to stdio or aio. libc then reads and writes
- * them by internal names that nobody can intercept, so their streams leave and stay on
- * TCP. fclose and freopen close numbers in the same way: we forget them before.
+ * pl_stdio.c - descriptors that are given to stdio, to aio, or to a function of libc's that reads or
+ * writes them inside. That happens by internal names that nobody can intercept, so their streams
+ * leave and stay on TCP. fclose and freopen close numbers in the same way: we forget them before.
  *
  * Called by the application on any thread.
  */
@@ -10,6 +10,8 @@
 #include "config/reason.h"
 
 #include <errno.h>
+#include <execinfo.h>
+#include <sys/eventfd.h>
 
 static void pin(int fd, int reason)
 {
@@ -26,6 +28,17 @@ PL_EXPORT FILE *fdopen(int fd, const char *mode)
     pl_ready();
     pin(fd, RSN_FDOPEN);
     return pl_real.fdopen(fd, mode);
+}
+
+PL_ALIAS(_IO_fdopen, fdopen);
+
+/* What C++ streams of old were made of; no header has it any more. */
+PL_EXPORT FILE *_IO_file_attach(FILE *file, int fd);
+PL_EXPORT FILE *_IO_file_attach(FILE *file, int fd)
+{
+    pl_ready();
+    pin(fd, RSN_FDOPEN);
+    return pl_real._IO_file_attach(file, fd);
 }
 
 static void file_closing(FILE *file)
@@ -59,6 +72,8 @@ PL_EXPORT int fclose(FILE *file)
     file_closing(file);
     return pl_real.fclose(file);
 }
+
+PL_ALIAS(_IO_fclose, fclose);
 
 PL_EXPORT int vdprintf(int fd, const char *restrict fmt, va_list ap)
 {
@@ -96,6 +111,32 @@ PL_EXPORT int __dprintf_chk(int fd, int flag, const char *fmt, ...)
     n = __vdprintf_chk(fd, flag, fmt, ap);
     va_end(ap);
     return n;
+}
+
+/* ---- functions that read or write the number themselves ---- */
+
+PL_EXPORT void backtrace_symbols_fd(void *const *array, int size, int fd)
+{
+    pl_ready();
+    pin(fd, RSN_CALL);
+    pl_real.backtrace_symbols_fd(array, size, fd);
+}
+
+PL_ALIAS(__backtrace_symbols_fd, backtrace_symbols_fd);
+
+/* They do not ask what the number is. */
+PL_EXPORT int eventfd_read(int fd, eventfd_t *value)
+{
+    pl_ready();
+    pin(fd, RSN_CALL);
+    return pl_real.eventfd_read(fd, value);
+}
+
+PL_EXPORT int eventfd_write(int fd, eventfd_t value)
+{
+    pl_ready();
+    pin(fd, RSN_CALL);
+    return pl_real.eventfd_write(fd, value);
 }
 
 /* ---- aio ---- */

@@ -14,8 +14,10 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <linux/aio_abi.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -45,6 +47,8 @@ static long by_name(ARGS)
         return dup3((int)a, (int)b, (int)c);
     case SYS_fcntl:
         return fcntl((int)a, (int)b, c);
+    case SYS_pidfd_getfd:
+        return pidfd_getfd((int)a, (int)b, (unsigned)c);
     case SYS_shutdown:
         return shutdown((int)a, (int)b);
     case SYS_unshare:
@@ -178,6 +182,13 @@ static void leave_selected(int n, const fd_set *const set[3])
             }
 }
 
+/* The kernel's own aio: it reads, writes and polls. */
+static void leave_submitted(struct iocb *const *list, long n)
+{
+    for (long i = 0; list && i < n; i++)
+        leave((int)list[i]->aio_fildes);
+}
+
 static void leave_two(long one, long two)
 {
     leave((int)one);
@@ -221,6 +232,8 @@ static void *of_process(long nr, long a, long b, long c)
     case SYS_clone:
     case SYS_clone3:
         return cloning(nr, a, b);
+    case SYS_pidfd_getfd:
+        return (void *)by_name;
     case SYS_execve:
     case SYS_execveat:
         pl_before_exec();
@@ -277,6 +290,13 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_epoll_pwait2:
     case SYS_vmsplice:
         leave((int)a);
+        break;
+    case SYS_getsockopt:
+        if (b == IPPROTO_TCP && c == TCP_ZEROCOPY_RECEIVE)
+            leave((int)a);
+        break;
+    case SYS_io_submit:
+        leave_submitted((struct iocb *const *)c, b);
         break;
     case SYS_epoll_ctl:
     case SYS_splice:

@@ -1,5 +1,5 @@
 /*
- * pl_thread.c - a main thread that ends by pthread_exit. The process then lives until its last thread
+ * pl_thread.c - a main thread that ends by pthread_exit or thrd_exit. The process then lives until its last thread
  * has ended, and ends with status 0. Our progress thread never ends, so it looks whether it is the only
  * one that is left, and then does what the last thread would have done.
  */
@@ -10,6 +10,7 @@
 #include "rsock/sys.h"
 
 #include <stdlib.h>
+#include <threads.h>
 
 #define LOOK_NS 20000000u
 
@@ -71,5 +72,13 @@ PL_EXPORT void pthread_exit(void *value)
     pl_ready();
     main_ends();
     pl_real.pthread_exit(value);
+    __builtin_unreachable();
+}
+
+PL_EXPORT void thrd_exit(int value)
+{
+    pl_ready();
+    main_ends();
+    pl_real.thrd_exit(value);
     __builtin_unreachable();
 }

@@ -18,12 +18,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <wordexp.h>
 
 #if defined(_FORTIFY_SOURCE) && _FORTIFY_SOURCE > 0
 #error "preload/ defines the functions that _FORTIFY_SOURCE turns into inlines"
@@ -46,8 +49,9 @@ struct pl_real {
 #undef CALL
 };
 
-/* glibc has it, and no header of glibc's says so. */
+/* glibc has them, and no header of glibc's says so. */
 int capset(cap_user_header_t head, cap_user_data_t data);
+int pivot_root(const char *root, const char *old);
 
 extern struct pl_real pl_real;
 extern _Atomic bool pl_resolved;
