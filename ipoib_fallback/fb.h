@@ -203,6 +203,8 @@ void fb_unwatch(struct fb_stream *, struct fb_watcher *);
 short fb_arm(struct fb_stream *, int fd, short events);
 /* For pollers that spin: looks at ring state only, no system call, may say 0 wrongly. */
 short fb_peek_ready(struct fb_stream *, short events);
+/* Is the stream on a rail whose news come by another shard than this one? */
+bool fb_news_elsewhere(struct fb_stream *, const struct rsk_shard *);
 /* The stream should board on this shard (an epoll instance's own). Takes no reference of the
  * caller's. NULL: forget it. Only a hint for the next boarding. */
 void fb_prefer_shard(struct fb_stream *, struct rsk_shard *);

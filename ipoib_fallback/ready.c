@@ -139,6 +139,17 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     return fb_ready(s, fd, events);
 }
 
+bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)
+{
+    struct fb_conn *c = conn_of(s);
+    bool elsewhere;
+
+    fb_lock(&c->watch_lock);
+    elsewhere = c->rail && c->rail->shard != shard;
+    fb_unlock(&c->watch_lock);
+    return elsewhere;
+}
+
 static void drop_shard(void *arg)
 {
     rsk_shard_put(arg);

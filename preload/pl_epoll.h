@@ -57,6 +57,7 @@ struct pl_member {
     uint64_t flip;          /* lock: ep->flips when it became hot */
     _Atomic uint32_t armed; /* EPOLLONESHOT: 0 once it has been reported */
     bool hot;               /* lock and ctl to write */
+    bool elsewhere;         /* the same: hot, and its rail is not on our shard */
     bool dead;              /* lock */
     bool parked;            /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent;  /* nest: on inner->parents */
@@ -75,10 +76,11 @@ struct pl_epoll {
     _Atomic uint32_t refs; /* numbers that stand for it, and who works on it */
     struct fb_lock ctl, lock;
     /* Read by every epoll_wait. */
-    _Atomic bool touched; /* the kernel may report data of ours: look at what it returns */
-    _Atomic bool woven;   /* our descriptors are in the kernel's instance */
-    _Atomic bool pinned;  /* it is served by the kernel alone, and its members with it */
-    _Atomic uint32_t hot; /* hot members */
+    _Atomic bool touched;       /* the kernel may report data of ours: look at what it returns */
+    _Atomic bool woven;         /* our descriptors are in the kernel's instance */
+    _Atomic bool pinned;        /* it is served by the kernel alone, and its members with it */
+    _Atomic uint32_t hot;       /* hot members */
+    _Atomic uint32_t elsewhere; /* those of them whose news the progress thread brings */
     struct pl_member *_Atomic inbox;
     _Atomic uint32_t nready; /* length of ready; written under lock */
     _Atomic uint32_t ndirty; /* length of dirty; the same */
@@ -160,6 +162,9 @@ void pl_ready_settle(struct pl_epoll *);
 /* Tests what is on the ready list and fills out with what holds; at most max. out NULL: only
  * whether there is any (1); takes nothing off then that is ready. */
 int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
+/* Before saying that there is nothing: a level that holds must be reported though its news has not come,
+ * because another thread drains its shard. True: collect once more. */
+bool pl_ready_elsewhere(struct pl_epoll *);
 /* Wakes one thread that sleeps in the kernel on this instance. */
 void pl_ready_kick(struct pl_epoll *);
 /* rsk_shard_drain by a thread that collects afterwards: its own wakes need no eventfd. */

@@ -82,7 +82,7 @@ bool pl_epoll_readable(struct pl_epoll *ep)
             return true;
         n = sys_epoll_wait(ep->kfd, ev, 16, 0);
         if (n <= 0)
-            return false;
+            return pl_ready_elsewhere(ep) && pl_ready_collect(ep, NULL, 1) > 0;
         for (int i = 0; i < n; i++)
             holds |= fetched(ep, &ev[i]);
         if (holds)

@@ -302,3 +302,24 @@ int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
     }
     return n;
 }
+
+bool pl_ready_elsewhere(struct pl_epoll *ep)
+{
+    struct rsk_shard *common = rsk_shard_common();
+
+    if (!atomic_load(&ep->elsewhere))
+        return false;
+    /* For edges, whose news has to come. */
+    if (common)
+        rsk_shard_drain(common);
+    fb_lock(&ep->lock);
+    for (struct pl_link *l = ep->hot_list.next; l != &ep->hot_list; l = l->next) {
+        struct pl_member *m =
+            (struct pl_member *)((char *)l - offsetof(struct pl_member, hot_link));
+
+        if (m->elsewhere && !(m->events & EPOLLET))
+            pl_ready_add(m);
+    }
+    fb_unlock(&ep->lock);
+    return true;
+}

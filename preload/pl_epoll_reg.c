@@ -60,10 +60,19 @@ struct pl_reg pl_reg_wanted(struct pl_member *m)
 void pl_reg_before(struct pl_member *m, struct pl_reg reg)
 {
     struct pl_epoll *ep = m->ep;
+    bool elsewhere;
 
-    if (!reg.hot || m->hot)
+    if (!reg.hot)
         return;
+    elsewhere = m->stream && fb_news_elsewhere(m->stream, ep->shard);
     fb_lock(&ep->lock);
+    if (elsewhere != m->elsewhere)
+        atomic_fetch_add(&ep->elsewhere, elsewhere ? 1 : (uint32_t)-1);
+    m->elsewhere = elsewhere;
+    if (m->hot) {
+        fb_unlock(&ep->lock);
+        return;
+    }
     m->hot = true;
     m->flip = atomic_fetch_add(&ep->flips, 1) + 1;
     pl_link_add(&ep->hot_list, &m->hot_link);
@@ -76,6 +85,9 @@ static void cool(struct pl_member *m)
     if (!m->hot)
         return;
     m->hot = false;
+    if (m->elsewhere)
+        atomic_fetch_sub(&m->ep->elsewhere, 1);
+    m->elsewhere = false;
     pl_link_del(&m->hot_link);
     atomic_fetch_sub(&m->ep->hot, 1);
 }

@@ -338,8 +338,11 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         if (n != 0)
             break;
         now = sys_now();
-        if (now >= deadline)
+        if (now >= deadline) {
+            if (pl_ready_elsewhere(ep))
+                n = pl_ready_collect(ep, c->out, c->max);
             break;
+        }
         rsk_section_pause();
         if (rsk_sig.seen != signals) {
             n = -EINTR;

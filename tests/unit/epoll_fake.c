@@ -239,6 +239,13 @@ void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *h)
         atomic_store(&f->shard, h);
 }
 
+bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *h)
+{
+    struct fake *f = (struct fake *)s;
+
+    return !fb_plain(s) && atomic_load(&f->shard) != h;
+}
+
 void fb_watch(struct fb_stream *s, struct fb_watcher *w)
 {
     struct fake *f = (struct fake *)s;
@@ -419,6 +426,11 @@ void fake_arrive(struct fake *f, int n)
 {
     atomic_fetch_add(&f->bytes, n);
     tell(f, IN_BITS);
+}
+
+void fake_arrive_unheard(struct fake *f, int n)
+{
+    atomic_fetch_add(&f->bytes, n);
 }
 
 int fake_read(struct fake *f, int n)

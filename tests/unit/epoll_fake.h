@@ -39,6 +39,8 @@ void fake_board(struct fake *);
 void fake_leave(struct fake *);
 /* n bytes arrive on the rail. */
 void fake_arrive(struct fake *, int n);
+/* The same, and nobody is told yet. */
+void fake_arrive_unheard(struct fake *, int n);
 /* The application reads up to n bytes on the rail; how many there were. */
 int fake_read(struct fake *, int n);
 void fake_room(struct fake *, bool room);

@@ -373,6 +373,31 @@ TEST_CASE(epoll, in_two_instances)
     close_ep(b);
 }
 
+/* Data is there, and who drains the shard that its news is on has not come to it yet. */
+TEST_CASE(epoll, level_holds_before_its_news)
+{
+    int a = epoll_create1(0), b = epoll_create1(0);
+    struct epoll_event ev[MANY];
+    struct fake *f = fake_new();
+
+    add(a, f->fd, EPOLLIN, 1);
+    add(b, f->fd, EPOLLIN, 2);
+    fake_board(f);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    fake_arrive_unheard(f, 1);
+    EXPECT_EQ_U64(one(b, 0), EVENT(2, EPOLLIN));
+    EXPECT_EQ_INT(epoll_wait(b, ev, MANY, 0), 1);
+    fake_read(f, 1);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    /* An edge waits for its news. */
+    EXPECT_EQ_INT(mod(b, f->fd, EPOLLIN | EPOLLET, 2), 0);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    fake_close(f);
+    close_ep(a);
+    close_ep(b);
+}
+
 TEST_CASE(epoll, polled)
 {
     int ep = epoll_create1(0), plain = eventfd(0, EFD_NONBLOCK);
