@@ -8,6 +8,7 @@
 
 #include <aio.h>
 #include <linux/capability.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <pty.h>
 #include <sched.h>

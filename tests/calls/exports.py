@@ -13,6 +13,7 @@ BY_NAME. GLIBC_PRIVATE names are for glibc's own libraries, which this looks at,
 """
 import collections
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -25,8 +26,8 @@ SIBLINGS = """libpthread.so.0 librt.so.1 libutil.so.1 libanl.so.1 libdl.so.2 lib
 # What intercepted calls there are whose parameters say nothing of it.
 BY_NAME = set("""socket epoll_create epoll_create1 fork __fork _Fork vfork __vfork clone __clone syscall daemon
 system popen _IO_popen wordexp execl execle execlp _exit _Exit quick_exit pthread_exit thrd_exit setuid seteuid
-setreuid setresuid setgid setegid setregid setresgid setgroups initgroups capset execv execve execvp execvpe chroot pivot_root unshare
-setrlimit setrlimit64 prlimit prlimit64 prctl sigaction __sigaction signal bsd_signal ssignal sysv_signal
+setreuid setresuid setgid setegid setregid setresgid setgroups initgroups capset execv execve execvp execvpe chroot pivot_root
+unshare setrlimit setrlimit64 prlimit prlimit64 prctl sigaction __sigaction signal bsd_signal ssignal sysv_signal
 __sysv_signal sigset sigignore siginterrupt sigvec""".split())
 
 HEADERS = """aio aliases argp argz arpa/inet arpa/nameser arpa/nameser_compat assert ctype dirent dlfcn envz err
@@ -185,6 +186,11 @@ class Libc:
                 return f"takes '{p}'"
         return None
 
+    def gone(self, tables):
+        """Rows for names that there are not. Only of the libc that the tables were made for."""
+        made_for = platform.libc_ver()[1] == "2.36" and platform.machine() == "x86_64"
+        return sorted(set(tables) - set(self.versions)) if made_for else []
+
     def unknown(self, tables):
         return {n: why for n, why in self.concern.items() if n not in tables}
 
@@ -200,6 +206,7 @@ def main():
         bad = [f"{n}: nobody would miss it" for n in sorted(tables) if n in here.public
                and n not in here.unknown({k: v for k, v in tables.items() if k != n})]
     else:
+        bad += [f"{n}: this libc has no such name" for n in here.gone(tables)]
         # glibc calls itself by names that cannot be intercepted, which calls_left.def builds on.
         bad += [f"{n}: {os.path.basename(here.path)} calls it so that it finds us"
                 for n in sorted(imports(here.path) & set(table(TABLES[0])))]
