@@ -1,7 +1,7 @@
 /*
- * pl_thread.c - a main thread that ends by pthread_exit or thrd_exit. The process then lives until its last thread
- * has ended, and ends with status 0. Our progress thread never ends, so it looks whether it is the only
- * one that is left, and then does what the last thread would have done.
+ * pl_thread.c - a main thread that ends by pthread_exit or thrd_exit, or is cancelled. The process then
+ * lives until its last thread has ended, and ends with status 0. Our progress thread never ends, so it
+ * looks whether it is the only one that is left, and then does what the last thread would have done.
  */
 #include "preload/pl_own.h"
 #include "preload/pl_signal.h"
@@ -9,6 +9,7 @@
 #include "rsock/loop.h"
 #include "rsock/sys.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <threads.h>
 
@@ -40,12 +41,6 @@ static void in_child(void)
     atomic_store(&main_ended, false);
 }
 
-__attribute__((constructor)) static void at_load(void)
-{
-    rsk_at_loop_start(started);
-    rsk_at_fork_child(in_child);
-}
-
 static void main_ends(void)
 {
     if (atomic_load_explicit(&pl_passive, memory_order_relaxed) || sys_gettid() != sys_getpid())
@@ -53,6 +48,23 @@ static void main_ends(void)
     atomic_store(&main_ended, true);
     if (rsk_loop_running())
         rsk_loop_post(look, NULL);
+}
+
+static void destroyed(void *unused)
+{
+    (void)unused;
+    main_ends();
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+    static pthread_key_t key;
+
+    rsk_at_loop_start(started);
+    rsk_at_fork_child(in_child);
+    /* A main thread that is cancelled comes by none of the functions below. */
+    if (pthread_key_create(&key, destroyed) == 0)
+        pthread_setspecific(key, &key);
 }
 
 int pl_thread_ends(int status)

@@ -22,7 +22,6 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/select.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -50,8 +49,9 @@ struct pl_real {
 #undef CALL
 };
 
-/* glibc has them, and no header of glibc's says so. */
+/* glibc has them, and no header of glibc's says so, or only the newest. */
 int capset(cap_user_header_t head, cap_user_data_t data);
+int pidfd_getfd(int pidfd, int target, unsigned int flags);
 int pivot_root(const char *root, const char *old);
 
 extern struct pl_real pl_real;

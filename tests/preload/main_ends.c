@@ -1,7 +1,6 @@
 /*
- * main_ends.c - the main thread ends by pthread_exit, and another one goes on with a connection, or makes
- * one only then.
- * The process ends with the last thread, with status 0 and its exit handlers.
+ * main_ends.c - the main thread ends by pthread_exit, or because it is cancelled, and another one goes on
+ * with a connection, or makes one only then. The process ends with the last thread, with status 0 and its exit handlers.
  */
 #include "asleep.h"
 #include "pair.h"
@@ -10,6 +9,8 @@
 #include <sys/wait.h>
 
 static int p[2];
+static bool cancelled; /* the other thread ends the main one */
+static pthread_t main_thread;
 
 static void handler(void)
 {
@@ -21,6 +22,8 @@ static void *other(void *unused)
     char buf[16];
 
     (void)unused;
+    if (cancelled)
+        must(pthread_cancel(main_thread) == 0, "pthread_cancel");
     while (state_of(getpid()) != 'Z') /* until the main thread has ended */
         sched_yield();
     if (!p[0])
@@ -38,19 +41,27 @@ static void *other(void *unused)
 int main(void)
 {
     pthread_t t;
-    pid_t pid = fork();
+    pid_t pid = 1;
     int status;
 
-    if (pid > 0) {
-        must(waitpid(pid, &status, 0) == pid, "waitpid");
-        printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
-        fflush(stdout);
+    for (int kind = 0; kind < 2 && pid > 0; kind++) {
+        pid = fork();
+        if (pid > 0) {
+            must(waitpid(pid, &status, 0) == pid, "waitpid");
+            printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
+            fflush(stdout);
+        } else {
+            cancelled = kind == 1;
+        }
     }
     atexit(handler);
-    if (pid > 0) /* in the child the other thread makes the connection, after this one's end */
+    if (pid > 0 || cancelled) /* else the other thread makes the connection, after this one's end */
         tcp_pair(p);
-    must(pthread_create(&t, NULL, other, NULL) == 0, "pthread_create");
+    main_thread = pthread_self();
     puts("the main thread ends");
     fflush(stdout);
+    must(pthread_create(&t, NULL, other, NULL) == 0, "pthread_create");
+    while (cancelled)
+        pause();
     pthread_exit(NULL);
 }
