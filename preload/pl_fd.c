@@ -289,7 +289,7 @@ static bool socket_cookie(int fd, uint64_t *cookie)
 static void find_same(struct pl_file *f, void *arg)
 {
     struct same *same = arg;
-    uint64_t cookie;
+    uint64_t cookie = 0;
 
     if (f->kind == PL_STREAM && socket_cookie(f->fd, &cookie) && cookie == same->cookie)
         same->fd = f->fd;

@@ -27,7 +27,7 @@ calls() {
     77) echo "skip absent.calls.$name: no strace, or it may not trace" ;;
     *)
         echo "not ok absent.calls.$name: $(head -n 1 <<<"$said" | cut -c 1-200)"
-        sed 's/^/    /' <<<"$said"
+        printf '%s\n' "$said" | sed 's/^/    /'
         ;;
     esac
 }
