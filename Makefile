@@ -9,12 +9,19 @@
 #   BUILD=DIR                      builds there instead of in build/
 
 CONFIG_SRC := \
+	config/arena.c \
+	config/build.c \
 	config/env.c \
+	config/lex.c \
 	config/log.c \
+	config/read.c \
 	config/reason.c \
+	config/rules.c \
+	config/values.c \
+	config/words.c \
 
 # bison grammars of the config layer; config/gram.y gives gram.c and gram.h in build/<variant>/.
-CONFIG_GRAMMAR :=
+CONFIG_GRAMMAR := config/gram.y
 
 RSOCK_SRC := \
 	rsock/own.c \
@@ -68,6 +75,7 @@ FB_SRC := \
 	ipoib_fallback/rdv.c \
 	ipoib_fallback/reach.c \
 	ipoib_fallback/ready.c \
+	ipoib_fallback/rule.c \
 	ipoib_fallback/rx.c \
 	ipoib_fallback/rx_frame.c \
 	ipoib_fallback/rx_shown.c \
@@ -125,6 +133,7 @@ PRELOAD_SRC := \
 # build/railsock is linked once tools/railsock.c, which has main(), is here.
 TOOL_SRC := \
 	tools/railsock.c \
+	config/print.c \
 	tools/elf_look.c \
 	tools/run.c \
 	tools/stat.c \
@@ -152,6 +161,8 @@ TOOL_SHARE := \
 UNIT_TESTS := \
 	shim_test \
 	env_test \
+	rules_test \
+	rules_fuzz_test \
 	reason_test \
 	stat_test \
 	loop_test \
@@ -226,9 +237,10 @@ sim_test_SRC := \
 	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c,$(FB_SRC)) \
 	rsock/section.c \
 	$(CONFIG_SRC) \
+	$(CONFIG_GRAMMAR) \
 
 # Everything but the intercepting layer.
-ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC)
+ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
@@ -247,6 +259,19 @@ env_test_SRC := \
 	tests/unit/env_test.c \
 	config/env.c \
 	config/log.c \
+	config/values.c \
+
+rules_test_SRC := \
+	tests/unit/rules_test.c \
+	config/print.c \
+	$(CONFIG_SRC) \
+	$(CONFIG_GRAMMAR) \
+
+rules_fuzz_test_SRC := \
+	tests/unit/rules_fuzz_test.c \
+	config/print.c \
+	$(CONFIG_SRC) \
+	$(CONFIG_GRAMMAR) \
 
 reason_test_SRC := \
 	tests/unit/reason_test.c \
@@ -263,6 +288,7 @@ stat_test_SRC := \
 LOOP_TEST_SRC := \
 	config/env.c \
 	config/log.c \
+	config/values.c \
 	rsock/loop.c \
 	rsock/loop_epoll.c \
 	rsock/loop_timer.c \
@@ -469,7 +495,8 @@ help:
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
 	@echo 'lab-faults   faults between two virtual hosts, as a table (TRIES= FAULTS=)'
-	@echo 'fuzz bench   what tests/NAME or tests/NAME/run does'
+	@echo 'fuzz     random texts through the rules'"'"' parser (SECONDS= SEED=)'
+	@echo 'bench    what tests/bench/run does'
 	@echo 'install  PREFIX=/usr/local DESTDIR='
 	@echo 'clean    removes build/'
 
@@ -510,7 +537,14 @@ lab-faults:
 	+$(SUBMAKE) SAN= all
 	TRIES='$(TRIES)' FAULTS='$(FAULTS)' tests/faults/run
 
-model fuzz bench:
+# The parser under both sanitizers at once.
+fuzz:
+	+$(SUBMAKE) SAN=address CFLAGS='-fsanitize=undefined -fno-sanitize-recover=undefined' \
+	    LDFLAGS=-fsanitize=undefined BUILD=$(BUILD)/fuzz $(BUILD)/fuzz/address/tests/rules_fuzz_test
+	RAILSOCK_FUZZ_SECONDS=$(or $(SECONDS),60) RAILSOCK_TEST_SEED=$(or $(SEED),$$RANDOM) \
+	    $(BUILD)/fuzz/address/tests/rules_fuzz_test
+
+model bench:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))
 
 install: all

@@ -9,25 +9,22 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#define RING_MIN 4096u
-#define RING_MAX (64u << 20)
-
-#define DEFAULTS                                                                        \
-    {                                                                                   \
-        .board_calls = 8, .board_bytes = 64 << 10, .spin_ns = 20000, .spin_auto = true, \
-        .max_rails = 1024, .max_memory = 512ull << 20, .idle_ns = 60000000000ull,       \
-        .stall_ns = 50000000, .uring = true, .log_level = CFG_LOG_ERROR,                \
+#define DEFAULTS                                                                  \
+    {                                                                             \
+        .env = CFG_STREAM_DEFAULTS, .stream = CFG_STREAM_DEFAULTS, .uring = true, \
+        .log_level = CFG_LOG_ERROR,                                               \
     }
 
 struct cfg cfg = DEFAULTS;
 
-/* ---- words and numbers */
+/* ---- one parser for each setting that is the process's: false leaves the setting as it was */
 
 /* The place of word in the NULL-terminated list, or -1. */
 static int one_of(const char *word, const char *const *list)
@@ -38,136 +35,15 @@ static int one_of(const char *word, const char *const *list)
     return -1;
 }
 
-/* Decimal digits, then k or m if unit is given, which tells the factor. False: not that, or
- * above max. */
-static bool number(const char *text, uint64_t max, uint64_t *value, uint64_t *unit)
+static bool parse_switch(const char *text, struct cfg *c)
 {
     char *end;
 
     if (!isdigit((unsigned char)*text))
         return false;
     errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (errno)
-        return false;
-    if (unit) {
-        *unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'm' || *end == 'M' ? 1 << 20 : 1;
-        end += *unit != 1;
-        if (*value > max / *unit)
-            return false;
-        *value *= *unit;
-    }
-    return !*end && *value <= max;
-}
-
-/* ---- one parser for each setting: false leaves the setting as it was */
-
-static bool parse_mode(const char *text, struct cfg *c)
-{
-    int i = one_of(text, (const char *const[]){"auto", "tcp", "rail", NULL});
-
-    if (i < 0)
-        return false;
-    c->mode = (enum cfg_mode)i;
-    if (c->mode == CFG_RAIL)
-        c->board_calls = 1;
-    return true;
-}
-
-static bool parse_wire(const char *text, struct cfg *c)
-{
-    int i = one_of(text, (const char *const[]){"auto", "shm", "verbs", NULL});
-
-    if (i < 0)
-        return false;
-    c->wire = (enum cfg_wire)i;
-    return true;
-}
-
-static bool parse_board(const char *text, struct cfg *c)
-{
-    uint64_t value, unit;
-
-    if (strcmp(text, "never") == 0) {
-        c->board_never = true;
-    } else if (strcmp(text, "eager") == 0) {
-        c->board_calls = 1;
-    } else if (strncmp(text, "after=", 6) == 0) {
-        if (!number(text + 6, UINT32_MAX - 1, &value, &unit) || value == 0)
-            return false;
-        c->board_calls = unit == 1 ? (uint32_t)value : UINT32_MAX;
-        c->board_bytes = unit == 1 ? UINT64_MAX : value;
-    } else {
-        return false;
-    }
-    return true;
-}
-
-static bool parse_spin(const char *text, struct cfg *c)
-{
-    uint64_t us;
-
-    if (strcmp(text, "auto") == 0) /* the default */
-        return true;
-    if (!number(text, 1000000, &us, NULL))
-        return false;
-    c->spin_ns = (uint32_t)us * 1000;
-    c->spin_auto = false;
-    return true;
-}
-
-static bool parse_ring(const char *text, struct cfg *c)
-{
-    uint64_t bytes, unit;
-    uint32_t size = RING_MIN;
-
-    if (!number(text, RING_MAX, &bytes, &unit))
-        return false;
-    while (size < bytes)
-        size *= 2;
-    c->ring = bytes ? size : 0;
-    return true;
-}
-
-/* A whole number up to max, which stands for so many units. */
-static bool scaled(const char *text, uint64_t max, uint64_t unit, uint64_t *setting)
-{
-    uint64_t n;
-
-    if (!number(text, max, &n, NULL))
-        return false;
-    *setting = n * unit;
-    return true;
-}
-
-static bool parse_rails(const char *text, struct cfg *c)
-{
-    return scaled(text, 100000, 1, &c->max_rails);
-}
-
-static bool parse_memory(const char *text, struct cfg *c)
-{
-    uint64_t bytes, unit;
-
-    if (!number(text, UINT64_MAX >> 1, &bytes, &unit))
-        return false;
-    c->max_memory = bytes;
-    return true;
-}
-
-static bool parse_idle(const char *text, struct cfg *c)
-{
-    return scaled(text, 86400, 1000000000u, &c->idle_ns);
-}
-
-static bool parse_stall(const char *text, struct cfg *c)
-{
-    return scaled(text, 60000, 1000000u, &c->stall_ns);
-}
-
-static bool parse_switch(const char *text, struct cfg *c)
-{
-    return scaled(text, UINT32_MAX, 1, &c->test_switch);
+    c->test_switch = strtoull(text, &end, 10);
+    return !errno && !*end && c->test_switch <= UINT32_MAX;
 }
 
 static bool parse_progress(const char *text, struct cfg *c)
@@ -218,35 +94,41 @@ static bool parse_log(const char *text, struct cfg *c)
     return true;
 }
 
-/* In this order: an explicit RAILSOCK_BOARD stands above what the mode implies. */
+/* The rules are read later, perhaps from another directory. */
+static bool parse_config(const char *text, struct cfg *c)
+{
+    char dir[sizeof(c->rules_file)] = "";
+    int n;
+
+    if (text[0] != '/' && !getcwd(dir, sizeof(dir)))
+        return false;
+    n = snprintf(c->rules_file, sizeof(c->rules_file), "%s%s%s", dir, dir[0] ? "/" : "", text);
+    if (n >= 0 && (size_t)n < sizeof(c->rules_file))
+        return true;
+    c->rules_file[0] = '\0';
+    return false;
+}
+
 static const struct setting {
     const char *name;
     bool (*parse)(const char *, struct cfg *);
     const char *expected, *used;
 } settings[] = {
-    {"RAILSOCK_MODE", parse_mode, "auto, tcp or rail", "auto"},
-    {"RAILSOCK_WIRE", parse_wire, "auto, shm or verbs", "auto"},
-    {"RAILSOCK_BOARD", parse_board, "eager, after=CALLS, after=BYTESk, after=BYTESm or never",
-     NULL},
-    {"RAILSOCK_SPIN", parse_spin, "microseconds, 0 to 1000000, or auto", "auto"},
-    {"RAILSOCK_RING", parse_ring, "bytes, 4k to 64m, or 0 for the wire's own", "0"},
-    {"RAILSOCK_RAILS", parse_rails, "rails at once, 0 to 100000", "1024"},
-    {"RAILSOCK_MEMORY", parse_memory, "bytes of rings, or with k or m", "512m"},
-    {"RAILSOCK_IDLE", parse_idle, "seconds, 0 to 86400, 0 = never", "60"},
-    {"RAILSOCK_STALL", parse_stall, "milliseconds, 0 to 60000, 0 = never", "50"},
-    {"RAILSOCK_SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
-    {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
-    {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
-    {"RAILSOCK_LOG", parse_log,
+    {"SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
+    {"PROGRESS", parse_progress, "auto or epoll", "auto"},
+    {"TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
+    {"LOG", parse_log,
      "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", "error"},
+    {"CONFIG", parse_config, "a file (a path below 1024 bytes)", "the user's and the system's"},
 };
 
-static void report(const struct setting *s, const char *value)
+enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+static void report(const char *name, const char *value, const char *expected, const char *used)
 {
     char line[400];
-    const char *used = s->used ? s->used : cfg.board_calls == 1 ? "eager" : "after=8";
     size_t n = (size_t)snprintf(line, sizeof(line), "railsock: %s=%.80s%s: expected %s; using %s",
-                                s->name, value, strlen(value) > 80 ? "..." : "", s->expected, used);
+                                name, value, strlen(value) > 80 ? "..." : "", expected, used);
 
     if (n > sizeof(line) - 1)
         n = sizeof(line) - 1;
@@ -257,14 +139,94 @@ static void report(const struct setting *s, const char *value)
     cfg_raw_write(STDERR_FILENO, line, n);
 }
 
+/* RAILSOCK_ and the key's name in capitals. */
+static void key_variable(enum cfg_key key, char name[32])
+{
+    size_t n = (size_t)snprintf(name, 32, "RAILSOCK_%s", cfg_key_name(key));
+
+    for (size_t i = 0; i < n; i++)
+        name[i] = (char)toupper((unsigned char)name[i]);
+}
+
 const char *cfg_expected(const char *name, const char *value)
 {
+    struct cfg_stream stream = cfg_stream_defaults;
     struct cfg scratch = DEFAULTS;
+    char variable[32];
 
-    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-        if (strcmp(name, settings[i].name) == 0)
+    for (unsigned key = 0; key < CFG_KEYS; key++) {
+        key_variable((enum cfg_key)key, variable);
+        if (strcmp(name, variable) == 0)
+            return cfg_key_parse((enum cfg_key)key, value, &stream)
+                       ? NULL
+                       : cfg_key_expected((enum cfg_key)key);
+    }
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        if (strncmp(name, "RAILSOCK_", 9) == 0 && strcmp(name + 9, settings[i].name) == 0)
             return settings[i].parse(value, &scratch) ? NULL : settings[i].expected;
     return "no such setting";
+}
+
+static const struct cfg_stream *const env_level[] = {&cfg.env};
+
+static void read_keys(void)
+{
+    char name[32], used[32];
+
+    for (unsigned key = 0; key < CFG_KEYS; key++) {
+        const char *value;
+
+        key_variable((enum cfg_key)key, name);
+        value = getenv(name);
+        if (!value || !*value || cfg_key_parse((enum cfg_key)key, value, &cfg.env))
+            continue;
+        cfg_resolve(&cfg.stream, env_level, 1);
+        if (key == CFG_TOS)
+            snprintf(used, sizeof(used), "the kernel's");
+        else
+            cfg_key_print((enum cfg_key)key, &cfg.stream, used, sizeof(used));
+        report(name, value, cfg_key_expected((enum cfg_key)key), used);
+    }
+    cfg_resolve(&cfg.stream, env_level, 1);
+}
+
+static void read_settings(void)
+{
+    char name[32];
+
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        const char *value;
+
+        snprintf(name, sizeof(name), "RAILSOCK_%s", s->name);
+        value = getenv(name);
+        if (!value || !*value)
+            continue;
+        if (!s->parse(value, &cfg))
+            report(name, value, s->expected, s->used);
+        else if (s->parse == parse_log)
+            cfg.log_given = true;
+    }
+}
+
+/* Where rules may be, and what they may say of this program. */
+static void note_rules(void)
+{
+    const char *home = getenv("XDG_CONFIG_HOME");
+    int n = -1;
+
+    if (home && *home == '/') {
+        n = snprintf(cfg.user_file, sizeof(cfg.user_file), "%s/railsock.conf", home);
+    } else {
+        home = getenv("HOME");
+        if (home && *home == '/')
+            n = snprintf(cfg.user_file, sizeof(cfg.user_file), "%s/.config/railsock.conf", home);
+    }
+    if (n < 0 || (size_t)n >= sizeof(cfg.user_file))
+        cfg.user_file[0] = '\0';
+    snprintf(cfg.program, sizeof(cfg.program), "%s", program_invocation_short_name);
+    /* The environment says that nothing boards: there is nothing to be decided. */
+    cfg.rules = cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
 }
 
 void cfg_init(void)
@@ -274,17 +236,13 @@ void cfg_init(void)
     cfg = (struct cfg)DEFAULTS;
     if (getauxval(AT_SECURE)) {
         /* Its caller chose the environment, with fewer rights than it has. */
-        cfg.mode = CFG_TCP;
-        cfg.board_never = true;
+        cfg.stream.mode = CFG_TCP;
+        cfg.stream.board_never = true;
     } else {
-        for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-            const struct setting *s = &settings[i];
-            const char *value = getenv(s->name);
-
-            if (value && *value && !s->parse(value, &cfg))
-                report(s, value);
-        }
+        read_keys();
+        read_settings();
+        note_rules();
     }
-    cfg_log_level = cfg.log_level;
+    atomic_store_explicit(&cfg_log_level, cfg.log_level, memory_order_relaxed);
     errno = saved;
 }

@@ -11,13 +11,26 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LINE_SIZE 512
 
-int cfg_log_level = CFG_LOG_ERROR;
+_Atomic int cfg_log_level = CFG_LOG_ERROR;
+
+const char CFG_LOG_SYSLOG[] = "syslog";
+static const char *_Atomic told; /* NULL: cfg.log_file */
+
+void cfg_log_to(int level, const char *file)
+{
+    atomic_store(&told, file);
+    atomic_store(&cfg_log_level, level);
+}
 
 static const char *level_name(int level)
 {
@@ -26,18 +39,46 @@ static const char *level_name(int level)
     return names[level < CFG_LOG_ERROR ? 0 : level > CFG_LOG_DEBUG ? 3 : level - 1];
 }
 
+/* As syslog(3), which cannot be used: it keeps a descriptor and takes locks. */
+static bool put_syslog(int level, const char *line, size_t n)
+{
+    static const int priority[] = {3, 4, 6, 7}; /* of the facility LOG_USER, 1 */
+    struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
+    char packet[LINE_SIZE + 8];
+    int fd = (int)cfg_raw4(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0);
+    bool sent = false;
+    int head;
+
+    if (fd < 0)
+        return false;
+    head = snprintf(packet, sizeof(packet), "<%d>", 8 + priority[level - CFG_LOG_ERROR]);
+    memcpy(packet + head, line, n - 1); /* without the end of line */
+    if (cfg_raw4(SYS_connect, fd, (long)&un, sizeof(un), 0) == 0)
+        sent = cfg_raw_write(fd, packet, (size_t)head + n - 1) > 0;
+    cfg_raw_close(fd);
+    return sent;
+}
+
 /*
  * The file is opened for each line and not kept: a descriptor of ours that stays open would
  * be in the way of programs that close or count theirs. It may be a fifo, hence NONBLOCK.
  */
-static void put(const char *line, size_t n)
+static void put(int level, const char *line, size_t n)
 {
+    const char *file = atomic_load(&told);
     int fd = STDERR_FILENO;
 
-    if (cfg.log_file[0])
+    if (!file)
+        file = cfg.log_file;
+    if (file == CFG_LOG_SYSLOG) {
+        if (!put_syslog(level, line, n))
+            cfg_raw_write(STDERR_FILENO, line, n);
+        return;
+    }
+    if (file[0])
         fd = cfg_raw_open(
-            cfg.log_file,
-            O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+            file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+            0600);
     if (fd < 0) {
         cfg_raw_write(STDERR_FILENO, line, n);
         return;
@@ -69,6 +110,9 @@ void cfg_log_write(int level, const char *fmt, ...)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    put(line, n);
+    put(level < CFG_LOG_ERROR   ? CFG_LOG_ERROR
+        : level > CFG_LOG_DEBUG ? CFG_LOG_DEBUG
+                                : level,
+        line, n);
     errno = saved;
 }

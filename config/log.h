@@ -6,16 +6,24 @@
 #ifndef CFG_LOG_H
 #define CFG_LOG_H
 
+#include <stdatomic.h>
+
 enum { CFG_LOG_ERROR = 1, CFG_LOG_WARN, CFG_LOG_INFO, CFG_LOG_DEBUG };
 
-extern int cfg_log_level;
+extern _Atomic int cfg_log_level;
+
+/* Where lines go from now on, and down to which level; for the rules' log statement, unless
+ * RAILSOCK_LOG is set. file, which must live for ever: "" for stderr, CFG_LOG_SYSLOG, or a path. */
+extern const char CFG_LOG_SYSLOG[];
+void cfg_log_to(int level, const char *file);
 
 __attribute__((format(printf, 2, 3))) void cfg_log_write(int level, const char *fmt, ...);
 
-#define LOG_AT(level, ...)                                 \
-    do {                                                   \
-        if (__builtin_expect(cfg_log_level >= (level), 0)) \
-            cfg_log_write((level), __VA_ARGS__);           \
+#define LOG_AT(level, ...)                                                                 \
+    do {                                                                                   \
+        if (__builtin_expect(                                                              \
+                atomic_load_explicit(&cfg_log_level, memory_order_relaxed) >= (level), 0)) \
+            cfg_log_write((level), __VA_ARGS__);                                           \
     } while (0)
 #define log_error(...) LOG_AT(CFG_LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  LOG_AT(CFG_LOG_WARN, __VA_ARGS__)

@@ -1,13 +1,13 @@
 /*
  * budget.c - see budget.h. Counts rails and the memory of their rings, and looks at all of them from
- * time to time, for as long as there are any: who has moved nothing for cfg.idle_ns leaves by
- * himself. When somebody was refused, looks every second for a while, and lets leave who has been
+ * time to time, for as long as there are any: who has moved nothing for as long as his settings say
+ * leaves by himself. When somebody was refused, looks every second for a while, and lets leave who has been
  * idle for that long: a boarding costs more than it brings to whoever is idle for less.
  */
 #include "ipoib_fallback/budget.h"
 
-#include "config/env.h"
 #include "config/log.h"
+#include "config/rules.h"
 
 #include "rsock/loop.h"
 
@@ -15,8 +15,9 @@
 /* A rail that is asked for: its size is not known yet. */
 #define EXPECTED (512u * 1024)
 
-static uint32_t n_rails;
-static uint64_t memory;
+static struct cfg_use
+    all; /* of the process; a rule's own streams are counted in their settings too */
+static uint64_t shortest; /* the least idle time of a stream that counts, 0: none is watched */
 static bool ticking;
 static uint64_t pressure_until;
 
@@ -26,14 +27,14 @@ static uint64_t pause_ns(void)
 {
     if (fb_io.now() < pressure_until)
         return SECOND;
-    return cfg.idle_ns ? cfg.idle_ns / 4 + 1 : 0;
+    return shortest ? shortest / 4 + 1 : 0;
 }
 
 static void keep_ticking(void)
 {
     uint64_t pause = pause_ns();
 
-    if (!ticking && n_rails && pause)
+    if (!ticking && all.rails && pause)
         ticking = rsk_timer_add(pause, tick, NULL) != NULL;
 }
 
@@ -75,14 +76,23 @@ static void leave_idle(struct fb_conn *c)
     conn_serve(c);
 }
 
+static void watch_idle(uint64_t idle)
+{
+    if (idle && (!shortest || idle < shortest))
+        shortest = idle;
+}
+
 static void look(struct fb_conn *c, void *arg)
 {
     uint64_t now = fb_io.now(), since = idle_since(c);
     /* The end that connected leaves first; if its library does not, the other one does. */
-    uint64_t most = c->s.role == FB_CONNECTED ? cfg.idle_ns : 2 * cfg.idle_ns;
+    uint64_t idle = conn_config(c)->idle_ns;
+    uint64_t most = c->s.role == FB_CONNECTED ? idle : 2 * idle;
 
     (void)arg;
-    if (since && cfg.idle_ns && now - since >= most)
+    if (c->budgeted)
+        watch_idle(idle);
+    if (since && idle && now - since >= most)
         leave_idle(c);
 }
 
@@ -90,6 +100,7 @@ static void tick(void *unused)
 {
     (void)unused;
     ticking = false;
+    shortest = 0;
     conn_each(look, NULL);
     keep_ticking();
 }
@@ -97,6 +108,7 @@ static void tick(void *unused)
 struct victim {
     struct fb_conn *c; /* referenced */
     uint64_t since;
+    const struct cfg_use *of; /* whose streams may be; NULL: all */
 };
 
 static void idler(struct fb_conn *c, void *arg)
@@ -104,24 +116,45 @@ static void idler(struct fb_conn *c, void *arg)
     struct victim *v = arg;
     uint64_t since = idle_since(c);
 
+    if (v->of && conn_config(c)->use != v->of)
+        return;
     if (!since || fb_io.now() - since < SECOND || (v->c && v->since <= since))
         return;
     if (v->c)
         fb_put(&v->c->s);
     fb_get(&c->s);
-    *v = (struct victim){c, since};
+    v->c = c;
+    v->since = since;
+}
+
+static bool room(const struct cfg_use *use, const struct cfg_stream *most)
+{
+    return use->rails < most->max_rails && use->memory + EXPECTED <= most->max_memory;
+}
+
+/* n more rails, of so many bytes more; both may be less than 0. */
+static void count(struct fb_conn *c, int n, int64_t bytes)
+{
+    struct cfg_use *of[] = {&all, conn_config(c)->use};
+
+    for (int i = 0; i < 2 && of[i]; i++) {
+        of[i]->rails += (uint32_t)n;
+        of[i]->memory += (uint64_t)bytes;
+    }
+    c->budgeted += (uint32_t)bytes;
 }
 
 bool budget_take(struct fb_conn *c)
 {
-    struct victim v = {0};
+    const struct cfg_stream *set = conn_config(c);
+    bool own = !set->use || room(set->use, set);
+    struct victim v = {.of = own ? NULL : set->use};
 
     if (c->budgeted)
         return true;
-    if (n_rails < cfg.max_rails && memory + EXPECTED <= cfg.max_memory) {
-        n_rails++;
-        c->budgeted = EXPECTED;
-        memory += c->budgeted;
+    if (own && room(&all, cfg_rules_base())) {
+        count(c, 1, EXPECTED);
+        watch_idle(set->idle_ns);
         keep_ticking();
         return true;
     }
@@ -139,9 +172,7 @@ void budget_up(struct fb_conn *c, const struct rsk_rail *rail)
 {
     if (!c->budgeted)
         return;
-    memory -= c->budgeted;
-    c->budgeted = rail->tx_size + rail->rx_size;
-    memory += c->budgeted;
+    count(c, 0, (int64_t)rail->tx_size + rail->rx_size - c->budgeted);
     c->idle_at = 0;
 }
 
@@ -149,15 +180,13 @@ void budget_free(struct fb_conn *c)
 {
     if (!c->budgeted)
         return;
-    n_rails--;
-    memory -= c->budgeted;
-    c->budgeted = 0;
+    count(c, -1, -(int64_t)c->budgeted);
 }
 
 void budget_forget(void)
 {
-    n_rails = 0;
-    memory = 0;
+    all = (struct cfg_use){0};
+    shortest = 0;
     ticking = false;
     pressure_until = 0;
 }

@@ -367,7 +367,7 @@ bool fb_fork_begin(struct fb_fork *f)
 
     *f = (struct fb_fork){.theirs = -1};
     /* Where there is never a rail the child may use what it likes. */
-    if (!fb_ever_tracked() || cfg.mode == CFG_TCP || cfg.board_never)
+    if (!fb_ever_tracked() || cfg.stream.mode == CFG_TCP || cfg.stream.board_never)
         return true;
     signals = links_take();
     l = link_up_child(&f->theirs);

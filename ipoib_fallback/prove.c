@@ -231,6 +231,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
     if (!ok)
         return false;
     budget_up(c, rail);
+    spin_joined(c);
     c->up_at = fb_io.now();
     link_timer(c, HELLO_NS, hello_late);
     if (c->s.role == FB_CONNECTED) {

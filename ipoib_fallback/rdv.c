@@ -232,8 +232,8 @@ static size_t ring_for(struct fb_conn *c)
 {
     uint64_t calls = atomic_load(&c->s.ready_at);
 
-    if (cfg.ring)
-        return cfg.ring;
+    if (conn_config(c)->ring)
+        return conn_config(c)->ring;
     return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? BULK_RING : 0;
 }
 
@@ -272,7 +272,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     log_info("stream %u: shm rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
-    else if (reason == RSN_OTHER_HOST && cfg.wire != CFG_WIRE_SHM)
+    else if (reason == RSN_OTHER_HOST && conn_config(c)->wire != CFG_WIRE_SHM)
         ask_verbs(c);
     else
         rdv_again(c, reason);
@@ -376,7 +376,7 @@ static void attempt(struct fb_conn *c)
         rdv_again(c, RSN_BUDGET);
         return;
     }
-    if (cfg.wire == CFG_WIRE_VERBS)
+    if (conn_config(c)->wire == CFG_WIRE_VERBS)
         ask_verbs(c);
     else
         ask_shm(c);

@@ -5,7 +5,6 @@
  */
 #include "ipoib_fallback/reach.h"
 
-#include "config/env.h"
 #include "config/log.h"
 #include "rsock/loop.h"
 
@@ -104,11 +103,11 @@ void reach_add(struct fb_conn *c, const struct rsk_accept_ops *ops)
     uint16_t port = c->tuple.dst_port;
 
     count(c);
-    if (cfg.wire != CFG_WIRE_VERBS)
+    if (conn_config(c)->wire != CFG_WIRE_VERBS)
         r = rsk_shm_wire.listen(family, port, ops);
     if (r < 0)
         log_warn("port %u: no shared-memory rendezvous: error %d", port, -r);
-    if (cfg.wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
+    if (conn_config(c)->wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
         r = rsk_verbs_wire.listen(family, port, ops);
         if (r < 0)
             log_warn("port %u: no RDMA rendezvous: error %d", port, -r);

@@ -8,26 +8,56 @@
 
 #define SPIN_LIMIT 500000u /* ns; nowhere is a sleep as dear as that, but on a translated machine */
 
-static _Atomic uint32_t spin_most;
+static _Atomic uint32_t measured; /* 0: nothing yet */
+static _Atomic uint32_t
+    configured; /* 1 + the longest of the streams that have had a rail, unless measured */
+static _Atomic bool by_measure; /* one of those spins for as long as it pays */
+
+/* Where a stream begins that spins for as long as it pays. */
+static uint32_t measured_most(void)
+{
+    uint32_t most = atomic_load_explicit(&measured, memory_order_relaxed);
+
+    return most ? most : cfg_stream_defaults.spin_ns;
+}
+
+static uint32_t most_of(struct fb_conn *c)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    return set->spin_auto ? measured_most() : set->spin_ns;
+}
 
 uint32_t fb_spin_most(void)
 {
-    uint32_t most = atomic_load_explicit(&spin_most, memory_order_relaxed);
+    uint32_t most = atomic_load_explicit(&configured, memory_order_relaxed);
+    uint32_t other = atomic_load_explicit(&by_measure, memory_order_relaxed) ? measured_most() : 0;
 
-    return most ? most : cfg.spin_ns;
+    if (!most && !other) /* no rail so far */
+        return cfg.stream.spin_auto ? measured_most() : cfg.stream.spin_ns;
+    most -= most != 0;
+    return most > other ? most : other;
+}
+
+void spin_joined(struct fb_conn *c)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    if (set->spin_auto)
+        atomic_store_explicit(&by_measure, true, memory_order_relaxed);
+    else if (set->spin_ns >= atomic_load(&configured)) /* the progress thread alone writes it */
+        atomic_store_explicit(&configured, set->spin_ns + 1, memory_order_relaxed);
 }
 
 /* The least that was seen, which forgets slowly: a peer that was busy says nothing of sleeping. */
 void spin_measured(uint64_t answer)
 {
-    uint32_t most = fb_spin_most(), now = answer < SPIN_LIMIT ? (uint32_t)answer : SPIN_LIMIT;
+    uint32_t most = measured_most(), now = answer < SPIN_LIMIT ? (uint32_t)answer : SPIN_LIMIT;
 
-    if (!cfg.spin_auto)
-        return;
-    if (now < cfg.spin_ns)
-        now = cfg.spin_ns;
-    atomic_store_explicit(&spin_most,
-                          now < most || !atomic_load(&spin_most) ? now : most + (now - most) / 8,
+    if (now < cfg_stream_defaults.spin_ns)
+        now = cfg_stream_defaults.spin_ns;
+    atomic_store_explicit(&measured,
+                          now < most || !atomic_load(&measured) ? now : most + (now - most) / 8,
                           memory_order_relaxed);
 }
 
@@ -42,13 +72,13 @@ uint32_t spin_budget(struct fb_conn *c, _Atomic uint32_t *budget)
     uint32_t b = atomic_load_explicit(budget, memory_order_relaxed);
 
     return b == 0 || (atomic_fetch_add_explicit(&c->waits, 1, memory_order_relaxed) & 15) == 0
-               ? fb_spin_most()
+               ? most_of(c)
                : b;
 }
 
-void spin_learn(_Atomic uint32_t *budget, uint64_t took)
+void spin_learn(struct fb_conn *c, _Atomic uint32_t *budget, uint64_t took)
 {
-    uint32_t most = fb_spin_most(), b = atomic_load_explicit(budget, memory_order_relaxed);
+    uint32_t most = most_of(c), b = atomic_load_explicit(budget, memory_order_relaxed);
     uint32_t least = most / 20 + 1;
 
     if (took < most)

@@ -6,7 +6,6 @@
  */
 #include "ipoib_fallback/stream.h"
 
-#include "config/env.h"
 #include "rsock/loop.h"
 
 /* tx lock held. */
@@ -32,7 +31,7 @@ static void check(void *arg)
             tx_leave(c, RSN_STALLED, true);
         } else {
             c->stalled_at = freed;
-            if (rsk_timer_add(cfg.stall_ns, check, c)) {
+            if (rsk_timer_add(conn_config(c)->stall_ns, check, c)) {
                 tx_unlock(c);
                 return;
             }
@@ -55,6 +54,6 @@ static void begin(void *arg)
 
 void tx_stalled(struct fb_conn *c)
 {
-    if (cfg.stall_ns && !conn_flag(c, CF_STALL))
+    if (conn_config(c)->stall_ns && !conn_flag(c, CF_STALL))
         link_post_once(c, CF_STALL, begin);
 }

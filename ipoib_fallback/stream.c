@@ -11,6 +11,7 @@
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/reach.h"
+#include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/rx.h"
 
 #include <errno.h>
@@ -96,7 +97,7 @@ static struct fb_pub_addr address_of(int fd, bool peer)
 }
 
 /* The first call's thread and the progress thread may both be here, and write the same: without a lock, because
- * before a rail is wanted a handler may jump out of it. */
+ * before a rail is wanted a handler may jump out of it. Each looks its rule up with addresses of its own. */
 bool conn_addresses(struct fb_conn *c)
 {
     struct fb_pub_addr local, peer, *src, *dst;
@@ -116,6 +117,7 @@ bool conn_addresses(struct fb_conn *c)
     memcpy(t.src, src->addr, 16);
     memcpy(t.dst, dst->addr, 16);
     c->tuple = t;
+    rule_find(c, &t); /* whoever sees the flag sees what the rule says */
     conn_set(c, CF_ADDRESSES);
     return true;
 }
@@ -135,16 +137,19 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     memset((char *)pub + sizeof(pub->gen), 0, sizeof(*pub) - sizeof(pub->gen));
     pub->fd = fd;
     pub->role = (uint8_t)role;
-    pub->reason = cfg.mode == CFG_TCP ? RSN_MODE_TCP : cfg.board_never ? RSN_BOARD_NEVER : RSN_NEW;
+    pub->reason = cfg.stream.mode == CFG_TCP ? RSN_MODE_TCP
+                  : cfg.stream.board_never   ? RSN_BOARD_NEVER
+                                             : RSN_NEW;
     c->s.role = (uint8_t)role;
     c->fd = fd;
     for (int i = 0; i < 3; i++)
         c->alt_fd[i] = -1;
     c->watch_fd = -1;
+    c->set = &cfg.stream;
     c->rx.end = 1;
     fb_digest_init(&c->seen_tx);
     fb_digest_init(&c->seen_rx);
-    if (cfg.mode == CFG_TCP || cfg.board_never)
+    if (cfg.stream.mode == CFG_TCP || cfg.stream.board_never)
         c->flags = CF_PINNED | CF_ASKED;
     if (fd <= 2) {
         c->flags = CF_PINNED | CF_ASKED;
@@ -317,9 +322,12 @@ static void count_call(struct fb_conn *c)
         conn_addresses(c);
     if (__builtin_expect(conn_flag(c, CF_ASKED), 0))
         return;
+    /* Without them its rule is not known; and another thread's first call may still be looking. */
+    if (!conn_addresses(c))
+        return;
     /* Before a checkpoint has passed nothing could be proved. */
-    if ((calls - c->old_calls >= cfg.board_calls ||
-         c->s.pub->rx + c->s.pub->tx - c->old_bytes >= cfg.board_bytes) &&
+    if ((calls - c->old_calls >= conn_config(c)->board_calls ||
+         c->s.pub->rx + c->s.pub->tx - c->old_bytes >= conn_config(c)->board_bytes) &&
         (c->seen_tx.valid | c->seen_rx.valid))
         conn_consider(c);
 }
@@ -416,6 +424,7 @@ void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
 void fb_registry_forget(void)
 {
     reach_forget();
+    rule_forget();
     memset(&registry, 0, sizeof(registry));
     for (uint32_t i = 0; i < CHUNKS && i <= used_slots / PER_CHUNK; i++)
         atomic_store(&chunks[i], NULL);

@@ -7,6 +7,7 @@
 #define FB_STREAM_H
 
 #include "config/reason.h"
+#include "config/values.h"
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/lock.h"
 #include "ipoib_fallback/proof.h"
@@ -96,6 +97,7 @@ struct fb_conn {
     uint32_t slot, next_free;
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
     _Atomic uint32_t flags;
+    const struct cfg_stream *_Atomic set;  /* its settings: rule.c; never NULL */
     _Atomic uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
     struct fb_digest seen_tx, seen_rx;
     _Atomic uint64_t ktx,
@@ -185,6 +187,12 @@ static inline struct fb_conn *conn_of(struct fb_stream *s)
     return (struct fb_conn *)s;
 }
 
+/* The stream's settings. They change once, when its addresses are known. */
+static inline const struct cfg_stream *conn_config(struct fb_conn *c)
+{
+    return atomic_load_explicit(&c->set, memory_order_acquire);
+}
+
 /* The kernel says 0 once an error has been taken; if we took it, that error. */
 static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
 {
@@ -233,7 +241,7 @@ extern struct fb_io fb_io;
 void conn_reason(struct fb_conn *, int reason);
 /* A half was started on a rail: what stat shows. */
 void conn_boarded(struct fb_conn *);
-/* Reads addresses into tuple; false if they cannot be had. */
+/* Reads addresses into tuple, and finds its rule; false if they cannot be had. */
 bool conn_addresses(struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
@@ -314,7 +322,9 @@ void spin_measured(uint64_t answer);
 /* How long this wait may spin, in ns, by the stream's budget for that half; 0: not at all. */
 uint32_t spin_budget(struct fb_conn *, _Atomic uint32_t *budget);
 /* A wait, spinning and sleeping, has taken so many ns. */
-void spin_learn(_Atomic uint32_t *budget, uint64_t took);
+void spin_learn(struct fb_conn *, _Atomic uint32_t *budget, uint64_t took);
+/* The stream has a rail: waits for several streams may spin for as long as it may. */
+void spin_joined(struct fb_conn *);
 
 /* ---- end.c ---- */
 

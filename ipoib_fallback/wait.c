@@ -94,7 +94,7 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
             conn_serve(c);
         }
         if ((bits & (w->event | RSK_FAIL)) || atomic_load(w->word) != w->val) {
-            spin_learn(budget, sys_now() - begin);
+            spin_learn(c, budget, sys_now() - begin);
             w->begin = 0;
             return true;
         }
@@ -142,10 +142,10 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
 }
 
 /* The next wait may spin again, for as long as this one would have had to. */
-static void slept(struct wait *w, _Atomic uint32_t *budget)
+static void slept(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
 {
     if (w->begin)
-        spin_learn(budget, sys_now() - w->begin);
+        spin_learn(c, budget, sys_now() - w->begin);
     w->begin = 0;
     w->spun = false;
 }
@@ -223,7 +223,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
             !(w->frames && atomic_load(&c->anchor_news)) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(c, w, &up);
-        slept(w, &c->spin_rx);
+        slept(c, w, &c->spin_rx);
     }
     return r;
 }
@@ -338,7 +338,7 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
         if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(c, w, &up);
-        slept(w, &c->spin_tx);
+        slept(c, w, &c->spin_tx);
     }
     return r;
 }

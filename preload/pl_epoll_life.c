@@ -20,9 +20,10 @@
 static struct fb_lock registry_lock;
 static struct pl_link registry = {&registry, &registry};
 
+/* By the environment alone: the rules are not read before there is a connection. */
 bool pl_epoll_useful(void)
 {
-    return cfg.mode != CFG_TCP && !cfg.board_never;
+    return cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
 }
 
 void pl_epoll_created(int fd)

@@ -14,7 +14,7 @@ if [ -z "${LAB_HOST-}" ]; then
     trap 'rm -rf "$scratch"' EXIT
     export LAB_RAILSOCK=$build/railsock
     ${CC:-cc} -std=gnu11 -O1 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$scratch/attack" tests/attack/*.c \
-        "$build"/plain/{rsock,ipoib_fallback,config}/*.o -ldl -lpthread || exit 1
+        "$build"/plain/{rsock,ipoib_fallback,config}/*.o "$build"/plain/gram.o -ldl -lpthread || exit 1
     "$build/railsock" lab run --hosts 2 --timeout 200 --scratch "$scratch" -- tests/attack_lab_test.sh |
         sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"

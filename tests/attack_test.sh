@@ -22,7 +22,7 @@ export RAILSOCK=$build/railsock RAILSOCK_WIRE=shm
 attack=$work/attack log=$work/log port=$((21000 + $$ % 1000)) pids=''
 flags=(-std=gnu11 -O1 -g -I. -D_GNU_SOURCE -Wall -Wextra)
 objects() { # VARIANT
-    printf '%s\n' "$build/$1"/{rsock,ipoib_fallback,config}/*.o
+    printf '%s\n' "$build/$1"/{rsock,ipoib_fallback,config}/*.o "$build/$1"/gram.o
 }
 # shellcheck disable=SC2046 # one word per file
 ${CC:-cc} "${flags[@]}" -o "$attack" tests/attack/*.c $(objects plain) -ldl -lpthread || exit 1

@@ -75,7 +75,7 @@ esac
 dir=$(mktemp -d "${TMPDIR:-/tmp}/verbs.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 ${CC:-cc} -std=gnu11 -O2 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$dir/verbs_wire_test" \
-    tests/lab/verbs_wire_*.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason}.o \
+    tests/lab/verbs_wire_*.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason,values}.o \
     -ldl -lpthread || exit 1
 "$build/railsock" lab run --hosts 2 --timeout 280 --scratch "$dir" -- tests/verbs_test.sh |
     sed -u 's/^host[12]| //'

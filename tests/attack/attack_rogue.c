@@ -30,7 +30,7 @@
 
 static const struct rsk_wire *wire(void)
 {
-    return cfg.wire == CFG_WIRE_VERBS ? &rsk_verbs_wire : &rsk_shm_wire;
+    return cfg.stream.wire == CFG_WIRE_VERBS ? &rsk_verbs_wire : &rsk_shm_wire;
 }
 
 /* ---- one rail of a liar */

@@ -233,7 +233,7 @@ static void finish(void)
     uint64_t before = 0;
 
     sim.draining = true;
-    cfg.idle_ns = 0; /* its looks would be an event for ever */
+    cfg.stream.idle_ns = 0; /* its looks would be an event for ever */
     while (!sim.failed) {
         bool any = false;
 
@@ -317,16 +317,16 @@ static void set_up(uint64_t seed)
     sim.inside = -1;
     sim.outlives = chance(400);
     fb_io = sim_io;
-    cfg.mode = CFG_AUTO;
-    cfg.wire = sim.outlives ? CFG_WIRE_SHM : CFG_WIRE_VERBS;
-    cfg.board_never = false;
-    cfg.board_calls = 1 + rnd(6);
-    cfg.board_bytes = UINT64_MAX;
+    cfg.stream.mode = CFG_AUTO;
+    cfg.stream.wire = sim.outlives ? CFG_WIRE_SHM : CFG_WIRE_VERBS;
+    cfg.stream.board_never = false;
+    cfg.stream.board_calls = 1 + rnd(6);
+    cfg.stream.board_bytes = UINT64_MAX;
     budget_forget();
     reach_forget();
-    cfg.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;
-    cfg.stall_ns = chance(200) ? 50000000 : 0;
-    cfg.max_rails = chance(100) ? 1 : 1024; /* both ends are in one process */
+    cfg.stream.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;
+    cfg.stream.stall_ns = chance(200) ? 50000000 : 0;
+    cfg.stream.max_rails = chance(100) ? 1 : 1024; /* both ends are in one process */
     sim_tcp_new();
     sim_loop_new();
     sim_rdv_new();

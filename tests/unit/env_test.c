@@ -55,28 +55,30 @@ static void load(const char *name, const char *value)
 
 static bool same(const struct cfg *a, const struct cfg *b)
 {
-    return a->mode == b->mode && a->wire == b->wire && a->board_never == b->board_never &&
-           a->board_calls == b->board_calls && a->board_bytes == b->board_bytes &&
-           a->spin_ns == b->spin_ns && a->spin_auto == b->spin_auto && a->ring == b->ring &&
-           a->uring == b->uring && a->log_level == b->log_level &&
-           strcmp(a->log_file, b->log_file) == 0;
+    return a->stream.mode == b->stream.mode && a->stream.wire == b->stream.wire &&
+           a->stream.board_never == b->stream.board_never &&
+           a->stream.board_calls == b->stream.board_calls &&
+           a->stream.board_bytes == b->stream.board_bytes &&
+           a->stream.spin_ns == b->stream.spin_ns && a->stream.spin_auto == b->stream.spin_auto &&
+           a->stream.ring == b->stream.ring && a->uring == b->uring &&
+           a->log_level == b->log_level && strcmp(a->log_file, b->log_file) == 0;
 }
 
 TEST_CASE(env, defaults)
 {
     load(NULL, NULL);
     EXPECT_STREQ(said, "");
-    EXPECT_EQ_INT(cfg.mode, CFG_AUTO);
-    EXPECT_EQ_INT(cfg.wire, CFG_WIRE_AUTO);
-    EXPECT(!cfg.board_never);
-    EXPECT_EQ_INT(cfg.board_calls, 8);
-    EXPECT_EQ_U64(cfg.board_bytes, 65536);
-    EXPECT_EQ_INT(cfg.spin_ns, 20000);
-    EXPECT(cfg.spin_auto);
-    EXPECT_EQ_INT(cfg.ring, 0);
-    EXPECT_EQ_INT(cfg.max_rails, 1024);
-    EXPECT_EQ_U64(cfg.max_memory, 512 << 20);
-    EXPECT_EQ_U64(cfg.idle_ns, 60000000000u);
+    EXPECT_EQ_INT(cfg.stream.mode, CFG_AUTO);
+    EXPECT_EQ_INT(cfg.stream.wire, CFG_WIRE_AUTO);
+    EXPECT(!cfg.stream.board_never);
+    EXPECT_EQ_INT(cfg.stream.board_calls, 8);
+    EXPECT_EQ_U64(cfg.stream.board_bytes, 65536);
+    EXPECT_EQ_INT(cfg.stream.spin_ns, 20000);
+    EXPECT(cfg.stream.spin_auto);
+    EXPECT_EQ_INT(cfg.stream.ring, 0);
+    EXPECT_EQ_INT(cfg.stream.max_rails, 1024);
+    EXPECT_EQ_U64(cfg.stream.max_memory, 512 << 20);
+    EXPECT_EQ_U64(cfg.stream.idle_ns, 60000000000u);
     EXPECT(cfg.uring);
     EXPECT_EQ_INT(cfg.log_level, CFG_LOG_ERROR);
     EXPECT_STREQ(cfg.log_file, "");
@@ -86,43 +88,43 @@ TEST_CASE(env, an_empty_value_is_none)
 {
     load("RAILSOCK_MODE", "");
     EXPECT_STREQ(said, "");
-    EXPECT_EQ_INT(cfg.mode, CFG_AUTO);
+    EXPECT_EQ_INT(cfg.stream.mode, CFG_AUTO);
 }
 
 TEST_CASE(env, each_value)
 {
     load("RAILSOCK_MODE", "tcp");
-    EXPECT_EQ_INT(cfg.mode, CFG_TCP);
+    EXPECT_EQ_INT(cfg.stream.mode, CFG_TCP);
     load("RAILSOCK_MODE", "rail");
-    EXPECT_EQ_INT(cfg.mode, CFG_RAIL);
-    EXPECT_EQ_INT(cfg.board_calls, 1);
+    EXPECT_EQ_INT(cfg.stream.mode, CFG_RAIL);
+    EXPECT_EQ_INT(cfg.stream.board_calls, 1);
     load("RAILSOCK_WIRE", "verbs");
-    EXPECT_EQ_INT(cfg.wire, CFG_WIRE_VERBS);
+    EXPECT_EQ_INT(cfg.stream.wire, CFG_WIRE_VERBS);
     load("RAILSOCK_BOARD", "never");
-    EXPECT(cfg.board_never);
+    EXPECT(cfg.stream.board_never);
     load("RAILSOCK_BOARD", "eager");
-    EXPECT_EQ_INT(cfg.board_calls, 1);
+    EXPECT_EQ_INT(cfg.stream.board_calls, 1);
     load("RAILSOCK_BOARD", "after=20");
-    EXPECT_EQ_INT(cfg.board_calls, 20);
-    EXPECT_EQ_U64(cfg.board_bytes, UINT64_MAX);
+    EXPECT_EQ_INT(cfg.stream.board_calls, 20);
+    EXPECT_EQ_U64(cfg.stream.board_bytes, UINT64_MAX);
     load("RAILSOCK_BOARD", "after=2m");
-    EXPECT_EQ_INT(cfg.board_calls, UINT32_MAX);
-    EXPECT_EQ_U64(cfg.board_bytes, 2 << 20);
+    EXPECT_EQ_INT(cfg.stream.board_calls, UINT32_MAX);
+    EXPECT_EQ_U64(cfg.stream.board_bytes, 2 << 20);
     load("RAILSOCK_SPIN", "0");
-    EXPECT_EQ_INT(cfg.spin_ns, 0);
+    EXPECT_EQ_INT(cfg.stream.spin_ns, 0);
     load("RAILSOCK_SPIN", "1000000");
-    EXPECT_EQ_INT(cfg.spin_ns, 1000000000);
-    EXPECT(!cfg.spin_auto);
+    EXPECT_EQ_INT(cfg.stream.spin_ns, 1000000000);
+    EXPECT(!cfg.stream.spin_auto);
     load("RAILSOCK_SPIN", "auto");
-    EXPECT(cfg.spin_auto);
+    EXPECT(cfg.stream.spin_auto);
     load("RAILSOCK_RAILS", "0");
-    EXPECT_EQ_INT(cfg.max_rails, 0);
+    EXPECT_EQ_INT(cfg.stream.max_rails, 0);
     load("RAILSOCK_MEMORY", "64m");
-    EXPECT_EQ_U64(cfg.max_memory, 64 << 20);
+    EXPECT_EQ_U64(cfg.stream.max_memory, 64 << 20);
     load("RAILSOCK_IDLE", "5");
-    EXPECT_EQ_U64(cfg.idle_ns, 5000000000u);
+    EXPECT_EQ_U64(cfg.stream.idle_ns, 5000000000u);
     load("RAILSOCK_STALL", "7");
-    EXPECT_EQ_U64(cfg.stall_ns, 7000000u);
+    EXPECT_EQ_U64(cfg.stream.stall_ns, 7000000u);
     EXPECT(!cfg.seccomp_rail);
     load("RAILSOCK_SECCOMP", "rail");
     EXPECT(cfg.seccomp_rail);
@@ -143,7 +145,7 @@ TEST_CASE(env, ring_is_a_power_of_two)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         load("RAILSOCK_RING", cases[i].text);
-        EXPECT_EQ_U64(cfg.ring, cases[i].ring);
+        EXPECT_EQ_U64(cfg.stream.ring, cases[i].ring);
         EXPECT_STREQ(said, "");
     }
 }
@@ -155,8 +157,8 @@ TEST_CASE(env, a_board_policy_stands_above_the_mode)
     setenv("RAILSOCK_BOARD", "after=3", 1);
     cfg_init();
     clear();
-    EXPECT_EQ_INT(cfg.mode, CFG_RAIL);
-    EXPECT_EQ_INT(cfg.board_calls, 3);
+    EXPECT_EQ_INT(cfg.stream.mode, CFG_RAIL);
+    EXPECT_EQ_INT(cfg.stream.board_calls, 3);
 }
 
 TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
@@ -164,7 +166,7 @@ TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
     load("RAILSOCK_SPIN", "abc");
     EXPECT_STREQ(said, "railsock: RAILSOCK_SPIN=abc: expected microseconds, 0 to 1000000, or auto; "
                        "using auto\n");
-    EXPECT_EQ_INT(cfg.spin_ns, 20000);
+    EXPECT_EQ_INT(cfg.stream.spin_ns, 20000);
 }
 
 TEST_CASE(env, broken_values)
@@ -278,7 +280,7 @@ __attribute__((constructor)) static void secure_copy(void)
     if (!getenv("ENV_TEST_SECURE"))
         return;
     cfg_init();
-    _exit(cfg.mode == CFG_TCP && cfg.board_never && cfg.log_level == CFG_LOG_ERROR &&
+    _exit(cfg.stream.mode == CFG_TCP && cfg.stream.board_never && cfg.log_level == CFG_LOG_ERROR &&
                   !cfg.log_file[0]
               ? 0
               : 1);

@@ -15,11 +15,11 @@
 #include "rsock/shard.h"
 #include "rsock/sys.h"
 
-struct cfg cfg = {.mode = CFG_AUTO, .spin_ns = 20000};
+struct cfg cfg = {.stream = CFG_STREAM_DEFAULTS};
 
 uint32_t fb_spin_most(void)
 {
-    return cfg.spin_ns;
+    return cfg.stream.spin_ns;
 }
 _Atomic int fake_sleepers;
 

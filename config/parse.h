@@ -1,0 +1,51 @@
+/*
+ * parse.h - what lexer and grammar share while one file is read. For lex.c, gram.y, words.c and rules.c.
+ */
+#ifndef CFG_PARSE_H
+#define CFG_PARSE_H
+
+#include "config/rules.h"
+
+/* A token's text, copied; in place, to blame. */
+struct cfg_word {
+    const char *text;
+    struct cfg_place at;
+};
+
+struct cfg_parse {
+    struct cfg_rules *rules;
+    const struct cfg_file *file;
+    struct cfg_node *first, **end; /* the file's statements */
+    struct cfg_node *node;         /* the one that is being read */
+    /* lex.c's */
+    size_t pos, line_start;
+    uint32_t line;
+    const uint16_t *next; /* the kinds of the next words of the line, then 0; NULL: keywords */
+    enum cfg_key key;     /* the setting that was named last */
+    bool ended;
+    struct cfg_word last; /* the token that was read last: what a syntax error blames */
+};
+
+/* Reads p->file into p->first. */
+void cfg_parse_file(struct cfg_parse *);
+
+/* ---- words.c: what values mean; nothing is noted */
+
+/* ADDRESS[/BITS] without bits beyond them; "*" only if any is true. */
+bool cfg_word_prefix(const char *text, bool any, struct cfg_prefix *);
+/* ADDRESS[/BITS]|*:PORT[-PORT]|*. NULL: understood; else what was expected. */
+const char *cfg_word_endpoint(const char *text, struct cfg_prefix *, uint16_t *from, uint16_t *to);
+/* 1..9 as libsdp counts, or error, warn, info, debug; 0: neither. */
+int cfg_word_level(const char *text);
+bool cfg_glob(const char *pattern, const char *text);
+bool cfg_prefix_holds(const struct cfg_prefix *, uint8_t family, const uint8_t *addr);
+/* A number, or a name in /etc/passwd; CFG_NO_UID: neither. */
+uint32_t cfg_word_uid(struct cfg_rules *, const char *text);
+
+/* ---- read.c */
+
+/* All of a file, NUL after it, in the arena. 0 or -errno; -EFBIG: longer than most. *dev and *ino tell which it
+ * was, *owner whose. */
+int cfg_read_file(struct cfg_rules *, struct cfg_file *, size_t most);
+
+#endif

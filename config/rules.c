@@ -1,0 +1,467 @@
+/*
+ * rules.c - files to statements to settings, and finding the rule that decides. See rules.h.
+ */
+#include "config/rules.h"
+
+#include "config/env.h"
+#include "config/log.h"
+#include "config/parse.h"
+#include "config/raw.h"
+#include "config/reason.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SYSTEM_FILE "/etc/railsock.conf"
+/* The texts, a copy of each word, at most CFG_MAX_NODES statements, and /etc/passwd for a moment: there
+ * is room for each at its largest. Pages come when they are used. */
+#define ARENA_SIZE ((size_t)16 << 20)
+
+bool cfg_rules_begin(struct cfg_rules *r)
+{
+    *r = (struct cfg_rules){.exe = ""};
+    r->files_end = &r->files;
+    r->errors_end = &r->errors;
+    return cfg_arena_open(&r->arena, ARENA_SIZE);
+}
+
+void cfg_rules_end(struct cfg_rules *r)
+{
+    cfg_arena_close(&r->arena);
+    *r = (struct cfg_rules){0};
+}
+
+/* ---- errors */
+
+/* The line of the file, copied without its end and with nothing in it that a terminal obeys. */
+static const char *line_of(struct cfg_rules *r, struct cfg_place at)
+{
+    const char *text = at.file ? at.file->text : NULL, *end = text ? text + at.file->size : NULL;
+    char *copy;
+    size_t n = 0;
+
+    if (!text || !at.line)
+        return NULL;
+    for (uint32_t i = 1; i < at.line; i++) {
+        text = memchr(text, '\n', (size_t)(end - text));
+        if (!text)
+            return NULL;
+        text++;
+    }
+    while (text + n < end && text[n] != '\n' && n < 500)
+        n++;
+    copy = cfg_arena_copy(&r->arena, text, n);
+    for (size_t i = 0; copy && i < n; i++)
+        if (copy[i] == '\r')
+            copy[i] = ' ';
+        else if (copy[i] != '\t' && ((unsigned char)copy[i] < ' ' || copy[i] == 0x7f))
+            copy[i] = '?';
+    return copy;
+}
+
+void cfg_complain(struct cfg_rules *r, struct cfg_place at, const char *fmt, ...)
+{
+    struct cfg_error *e;
+    char text[800];
+    size_t n;
+    va_list ap;
+
+    r->n_errors++;
+    if (r->n_errors > CFG_MAX_ERRORS)
+        return;
+    va_start(ap, fmt);
+    n = (size_t)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (n > sizeof(text) - 1)
+        n = sizeof(text) - 1;
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+            text[i] = '?';
+    e = cfg_arena_take(&r->arena, sizeof(*e));
+    if (!e || !(e->text = cfg_arena_copy(&r->arena, text, n)))
+        return; /* it is counted */
+    e->at = at;
+    e->line = line_of(r, at);
+    *r->errors_end = e;
+    r->errors_end = &e->next;
+}
+
+static const char *why(int err)
+{
+    switch (err) {
+    case -ENOENT:
+    case -ENOTDIR:
+        return "it is not there";
+    case -EACCES:
+        return "this user may not read it";
+    case -EINVAL:
+        return "it is not a file";
+    case -EPERM:
+        return "it belongs to another user";
+    case -EFBIG:
+        return "the files are longer than 1 MiB in all";
+    case -ENOMEM:
+        return "there is no memory";
+    default:
+        return "it cannot be read";
+    }
+}
+
+/* ---- files */
+
+static struct cfg_file *add_file(struct cfg_rules *r, const char *path, struct cfg_file *from)
+{
+    struct cfg_file *f = cfg_arena_take(&r->arena, sizeof(*f));
+    const char *slash = from && *path != '/' ? strrchr(from->path, '/') : NULL;
+    size_t dir = slash ? (size_t)(slash + 1 - from->path) : 0, n = strlen(path);
+    char *copy = cfg_arena_take(&r->arena, dir + n + 1);
+
+    if (!f || !copy) {
+        r->full = true;
+        return NULL;
+    }
+    if (dir)
+        memcpy(copy, from->path, dir);
+    memcpy(copy + dir, path, n);
+    f->path = copy;
+    f->from = from;
+    f->guarded = from && from->guarded;
+    *r->files_end = f;
+    r->files_end = &f->next;
+    r->n_files++;
+    return f;
+}
+
+/* What the file says, includes as they stand. */
+static struct cfg_node *parse(struct cfg_rules *r, struct cfg_file *f)
+{
+    struct cfg_parse *p = cfg_arena_take(&r->arena, sizeof(*p));
+
+    if (!p) {
+        r->full = true;
+        return NULL;
+    }
+    r->text += f->size;
+    p->rules = r;
+    p->file = f;
+    cfg_parse_file(p);
+    return p->first;
+}
+
+static bool loops(const struct cfg_file *f)
+{
+    for (const struct cfg_file *from = f->from; from; from = from->from)
+        if (strcmp(from->path, f->path) == 0 ||
+            (f->ino && from->ino == f->ino && from->dev == f->dev))
+            return true;
+    return false;
+}
+
+static struct cfg_node *include(struct cfg_rules *r, const struct cfg_node *n)
+{
+    struct cfg_file *f;
+    int err;
+
+    if (r->n_files == CFG_MAX_FILES) {
+        cfg_complain(r, n->at, "expected no more than %d files", CFG_MAX_FILES);
+        return NULL;
+    }
+    f = add_file(r, n->path, (struct cfg_file *)n->at.file);
+    if (!f)
+        return NULL;
+    err = cfg_read_file(r, f, CFG_MAX_TEXT - r->text);
+    if (loops(f))
+        cfg_complain(r, n->at, "expected a file that does not include this one: %.200s", f->path);
+    else if (err)
+        cfg_complain(r, n->at, "expected a file: %.200s: %s", f->path, why(err));
+    else
+        return parse(r, f);
+    return NULL;
+}
+
+void cfg_rules_read(struct cfg_rules *r, const char *path, bool optional, bool guarded)
+{
+    struct cfg_file *f = add_file(r, path, NULL);
+    struct cfg_node *first, **at = &first;
+    int err;
+
+    if (!f)
+        return;
+    f->guarded = guarded;
+    err = cfg_read_file(r, f, CFG_MAX_TEXT - r->text);
+    if (err) {
+        if (!optional || (err != -ENOENT && err != -ENOTDIR && !(guarded && err == -EACCES)))
+            cfg_complain(r, (struct cfg_place){.file = f}, "%s", why(err));
+        return;
+    }
+    first = parse(r, f);
+    /* Not by recursion: the stack may be small, and an include in an include is looked at next. */
+    while (*at && !r->full) {
+        struct cfg_node *n = *at, *theirs, *last;
+
+        if (n->kind != CFG_INCLUDE) {
+            at = &n->next;
+            continue;
+        }
+        theirs = last = include(r, n);
+        while (last && last->next)
+            last = last->next;
+        if (last)
+            last->next = n->next;
+        *at = theirs ? theirs : n->next;
+    }
+    if (r->full) {
+        cfg_complain(r, (struct cfg_place){.file = f}, "too much to be read");
+        return;
+    }
+    *at = r->nodes;
+    r->nodes = first;
+}
+
+void cfg_rules_read_all(struct cfg_rules *r)
+{
+    if (cfg.rules_file[0]) {
+        cfg_rules_read(r, cfg.rules_file, false, false);
+        return;
+    }
+    cfg_rules_read(r, SYSTEM_FILE, true, false);
+    if (cfg.user_file[0])
+        cfg_rules_read(r, cfg.user_file, true, true);
+}
+
+/* ---- settings */
+
+static const struct cfg_file *top_of(const struct cfg_file *f)
+{
+    while (f && f->from)
+        f = f->from;
+    return f;
+}
+
+/* Within a file, and what it includes, a later statement has the say; of two files the first, which is the
+ * user's. `by` is who has said it so far. */
+static bool may_say(const struct cfg_file **by, const struct cfg_node *n)
+{
+    const struct cfg_file *top = top_of(n->at.file);
+
+    if (*by && *by != top)
+        return false;
+    *by = top;
+    return true;
+}
+
+static void gather(struct cfg_rules *r, struct cfg_stream *defaults)
+{
+    const struct cfg_file *key_by[CFG_KEYS] = {0}, *map_by = NULL, *file_by = NULL,
+                          *level_by = NULL;
+
+    for (const struct cfg_node *n = r->nodes; n; n = n->next) {
+        if (n->kind == CFG_LOG) {
+            if (n->path && may_say(&file_by, n))
+                r->log_file = n->path;
+            if (n->level && may_say(&level_by, n))
+                r->log_level = n->level;
+        }
+        if (n->kind != CFG_DEFAULTS)
+            continue;
+        for (unsigned key = 0; key < CFG_KEYS; key++)
+            if (n->v.given & 1u << key && may_say(&key_by[key], n))
+                cfg_key_take(defaults, &n->v, (enum cfg_key)key);
+        if (n->v.maps && may_say(&map_by, n))
+            defaults->maps = n->v.maps;
+    }
+}
+
+/* Why a stream with these settings stays on TCP. */
+static uint16_t reason_of(const struct cfg_stream *s)
+{
+    if (s->mode == CFG_TCP)
+        return cfg.env.given & 1u << CFG_MODE ? RSN_MODE_TCP : RSN_RULE;
+    if (s->board_never)
+        return cfg.env.given & 1u << CFG_BOARD ? RSN_BOARD_NEVER : RSN_RULE;
+    return 0;
+}
+
+/* A budget in a rule is that of its streams; those of `defaults` and of the environment are the
+ * process's, and one that the environment sets stands instead of the rules'. */
+static void settle_budget(struct cfg_node *n)
+{
+    uint32_t own = n->v.given & ~cfg.env.given & (1u << CFG_RAILS | 1u << CFG_MEMORY);
+
+    n->stream.max_rails = own & 1u << CFG_RAILS ? n->v.max_rails : UINT64_MAX;
+    n->stream.max_memory = own & 1u << CFG_MEMORY ? n->v.max_memory : UINT64_MAX;
+    n->stream.use = own ? &n->use : NULL;
+}
+
+void cfg_rules_settle(struct cfg_rules *r)
+{
+    struct cfg_stream defaults = cfg_stream_defaults;
+    const struct cfg_stream *level[] = {&defaults, &cfg.env, NULL};
+
+    gather(r, &defaults);
+    cfg_resolve(&r->base, level, 2);
+    r->base.reason = reason_of(&r->base);
+    for (struct cfg_node *n = r->nodes; n; n = n->next) {
+        if (n->kind != CFG_RULE)
+            continue;
+        level[1] = &n->v;
+        level[2] = &cfg.env;
+        cfg_resolve(&n->stream, level, 3);
+        n->stream.reason = reason_of(&n->stream);
+        settle_budget(n);
+    }
+}
+
+/* ---- looking up */
+
+static bool program_is(const char *pattern, const struct cfg_who *who)
+{
+    const char *last = strrchr(who->exe, '/');
+
+    if (strchr(pattern, '/'))
+        return cfg_glob(pattern, who->exe);
+    return cfg_glob(pattern, who->name) || (last && cfg_glob(pattern, last + 1));
+}
+
+const struct cfg_node *cfg_rules_find(const struct cfg_rules *r, unsigned role,
+                                      const struct cfg_who *who, uint8_t family,
+                                      const uint8_t *addr, uint16_t port)
+{
+    for (const struct cfg_node *n = r->nodes; n; n = n->next)
+        if (n->kind == CFG_RULE && n->roles & role && port >= n->port_from && port <= n->port_to &&
+            cfg_prefix_holds(&n->to, family, addr) && (!n->user || n->uid == who->uid) &&
+            (!n->program || program_is(n->program, who)))
+            return n;
+    return NULL;
+}
+
+/* ---- this process's own */
+
+static struct cfg_rules own;
+static struct cfg_stream broken;
+static const struct cfg_stream *base = &cfg.stream;
+static _Atomic bool loaded;
+
+bool cfg_rules_loaded(void)
+{
+    return atomic_load_explicit(&loaded, memory_order_acquire);
+}
+
+static const char *own_path(struct cfg_rules *r)
+{
+    static const char gone[] = " (deleted)";
+    char path[1024];
+    long n = cfg_raw4(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof(path));
+    const char *copy;
+
+    if (n <= 0 || n == sizeof(path))
+        return "";
+    if ((size_t)n > sizeof(gone) &&
+        memcmp(path + n - (sizeof(gone) - 1), gone, sizeof(gone) - 1) == 0)
+        n -= (long)sizeof(gone) - 1;
+    copy = cfg_arena_copy(&r->arena, path, (size_t)n);
+    return copy ? copy : "";
+}
+
+static void tell_broken(const struct cfg_rules *r)
+{
+    const struct cfg_error *e = r->errors;
+    const char *path = e && e->at.file ? e->at.file->path : "the rules";
+
+    broken = cfg_stream_defaults;
+    broken.mode = CFG_TCP;
+    broken.reason = RSN_CONFIG;
+    base = &broken;
+    log_error("%s:%u:%u: %s; %u %s; this program stays on TCP; railsock check shows more", path,
+              e ? e->at.line : 0, e ? e->at.column : 0, e ? e->text : "no memory", r->n_errors,
+              r->n_errors == 1 ? "error" : "errors");
+}
+
+static void tell_log(const struct cfg_rules *r)
+{
+    static char path[256];
+    const char *file = r->log_file;
+
+    if (cfg.log_given || (!file && !r->log_level))
+        return;
+    /* As libsdp: a name without a slash belongs to where logs are. */
+    if (file && file != CFG_LOG_SYSLOG && *file && *file != '/') {
+        unsigned uid = (unsigned)cfg_raw4(SYS_geteuid, 0, 0, 0, 0);
+
+        if (uid)
+            snprintf(path, sizeof(path), "/tmp/%s.%u", file, uid);
+        else
+            snprintf(path, sizeof(path), "/var/log/%s", file);
+        file = path;
+    }
+    cfg_log_to(r->log_level ? r->log_level : cfg.log_level, file ? file : cfg.log_file);
+}
+
+static void load(void)
+{
+    if (!cfg_rules_begin(&own)) {
+        own.n_errors = 1;
+    } else {
+        cfg_rules_read_all(&own);
+        cfg_rules_settle(&own);
+    }
+    if (own.n_errors) {
+        tell_broken(&own);
+        own.nodes = NULL;
+    } else {
+        tell_log(&own);
+    }
+    if (!own.nodes) {
+        cfg_rules_end(&own);
+        return;
+    }
+    if (base != &broken)
+        base = &own.base;
+    own.exe = own_path(&own);
+    cfg_arena_trim(&own.arena);
+}
+
+void cfg_rules_load(void)
+{
+    uint64_t all = UINT64_MAX, mask = 0;
+    int saved = errno;
+
+    if (cfg_rules_loaded())
+        return;
+    if (cfg.rules) {
+        /* A handler might connect, and would wait for us; or leave by longjmp. */
+        cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(mask));
+        load();
+        cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
+    }
+    errno = saved;
+    atomic_store_explicit(&loaded, true, memory_order_release);
+}
+
+const struct cfg_stream *cfg_rules_base(void)
+{
+    return cfg_rules_loaded() ? base : &cfg.stream;
+}
+
+const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const uint8_t *addr,
+                                          uint16_t port)
+{
+    const struct cfg_node *n = NULL;
+
+    if (cfg_rules_loaded() && own.nodes) {
+        struct cfg_who who = {cfg.program, own.exe, (uint32_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0)};
+
+        n = cfg_rules_find(&own, role, &who, family, addr, port);
+    }
+    return n ? &n->stream : cfg_rules_base();
+}
+
+void cfg_rules_forget_use(void)
+{
+    for (struct cfg_node *n = own.nodes; n; n = n->next)
+        n->use = (struct cfg_use){0};
+}

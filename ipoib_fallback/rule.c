@@ -1,0 +1,41 @@
+/*
+ * rule.c - see rule.h. A stream's settings are a pointer to what never changes: the rule's, or those of
+ * no rule. Two threads that come here at once for one stream find the same.
+ */
+#include "ipoib_fallback/rule.h"
+
+#include "config/env.h"
+#include "config/log.h"
+#include "config/rules.h"
+
+/*
+ * Held while files are read, which is the one time that a lock of ours is held across something slow: who
+ * has made a connection meanwhile waits, because it must not board before it is known whether it
+ * may. The holder has all signals blocked and takes no other lock.
+ */
+static struct fb_lock reading;
+
+void rule_find(struct fb_conn *c, const struct rsk_tuple *t)
+{
+    const struct cfg_stream *set;
+
+    if (!cfg_rules_loaded()) {
+        fb_lock(&reading);
+        cfg_rules_load();
+        fb_unlock(&reading);
+    }
+    set = cfg_rules_stream(c->s.role == FB_ACCEPTED ? CFG_SERVER : CFG_CLIENT, t->family, t->dst,
+                           t->dst_port);
+    atomic_store_explicit(&c->set, set, memory_order_release);
+    /* Pinned for another reason, it keeps that. */
+    if (set->reason && conn_set(c, CF_PINNED)) {
+        conn_set(c, CF_ASKED);
+        conn_reason(c, set->reason);
+    }
+}
+
+void rule_forget(void)
+{
+    reading = (struct fb_lock){0};
+    cfg_rules_forget_use();
+}

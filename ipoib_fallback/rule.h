@@ -1,0 +1,15 @@
+/*
+ * rule.h - which rule decides for a stream (config/rules.h).
+ */
+#ifndef FB_RULE_H
+#define FB_RULE_H
+
+#include "ipoib_fallback/stream.h"
+
+/* The stream's addresses are known: gives it its settings, once and for all, and pins it if they say TCP.
+ * The first one of the process reads the rules' files. Any thread; no lock is held. */
+void rule_find(struct fb_conn *, const struct rsk_tuple *);
+/* Forked child: it may have been forked off while they were read. */
+void rule_forget(void);
+
+#endif

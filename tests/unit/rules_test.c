@@ -1,0 +1,518 @@
+/*
+ * rules_test.c - the rules' normal form and their errors against what is kept in tests/config, which rule
+ * decides for whom, which level has the say, and what a process does with files of its own.
+ */
+#include "config/env.h"
+#include "config/log.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "config/reason.h"
+#include "tests/shim/shim.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FOLDER "tests/config/"
+
+static void clear(void)
+{
+    static const char *const names[] = {"MODE", "WIRE",   "BOARD", "SPIN",  "RING", "RAILS",
+                                        "TOS",  "MEMORY", "IDLE",  "STALL", "LOG",  "CONFIG"};
+    char name[40];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(name, sizeof(name), "RAILSOCK_%s", names[i]);
+        unsetenv(name);
+    }
+    cfg_init();
+}
+
+static void read_rules(struct cfg_rules *r, const char *path)
+{
+    ASSERT(cfg_rules_begin(r));
+    cfg_rules_read(r, path, false, false);
+    cfg_rules_settle(r);
+}
+
+/* What fn prints, to be freed. */
+static char *printed(void (*fn)(FILE *, const struct cfg_rules *), const struct cfg_rules *r)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+
+    ASSERT(f);
+    fn(f, r);
+    fclose(f);
+    return text;
+}
+
+static char *file_text(const char *path)
+{
+    char *text = calloc(1, 1 << 16);
+    FILE *f = fopen(path, "r");
+
+    ASSERT(text && f);
+    ASSERT(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* The normal form is what is kept, and reads as itself. */
+static void golden(const char *name)
+{
+    char path[100], want[100], *text, *kept;
+    struct cfg_rules r;
+
+    clear();
+    snprintf(path, sizeof(path), FOLDER "%s.conf", name);
+    snprintf(want, sizeof(want), FOLDER "%s.want", name);
+    kept = file_text(want);
+    for (int i = 0; i < 2; i++) {
+        read_rules(&r, i ? want : path);
+        EXPECT_EQ_INT(r.n_errors, 0);
+        text = printed(cfg_print, &r);
+        EXPECT_STREQ(text, kept);
+        free(text);
+        cfg_rules_end(&r);
+    }
+    free(kept);
+}
+
+TEST_CASE(rules, libsdp)
+{
+    golden("libsdp");
+}
+
+TEST_CASE(rules, native)
+{
+    golden("native");
+}
+
+static void golden_errors(const char *name)
+{
+    char path[100], want[100], *text, *kept;
+    struct cfg_rules r;
+
+    clear();
+    snprintf(path, sizeof(path), FOLDER "%s.conf", name);
+    snprintf(want, sizeof(want), FOLDER "%s.want", name);
+    kept = file_text(want);
+    read_rules(&r, path);
+    text = printed(cfg_print_errors, &r);
+    EXPECT_STREQ(text, kept);
+    free(text);
+    free(kept);
+    cfg_rules_end(&r);
+}
+
+TEST_CASE(rules, errors)
+{
+    golden_errors("broken");
+}
+
+TEST_CASE(rules, errors_of_what_is_no_text)
+{
+    golden_errors("binary");
+}
+
+/* The line of the rule in match.conf that decides; 0: none. */
+static unsigned decides(const struct cfg_rules *r, unsigned role, const char *program, uint32_t uid,
+                        const char *addr, uint16_t port)
+{
+    const char *slash = strrchr(program, '/');
+    struct cfg_who who = {slash ? slash + 1 : program, program, uid};
+    struct cfg_prefix a;
+    const struct cfg_node *n;
+
+    ASSERT(cfg_word_prefix(addr, false, &a));
+    n = cfg_rules_find(r, role, &who, a.family, a.addr, port);
+    return n ? n->at.line : 0;
+}
+
+TEST_CASE(rules, the_first_that_matches_decides)
+{
+    static const struct {
+        unsigned line, role;
+        const char *program;
+        uint32_t uid;
+        const char *addr;
+        uint16_t port;
+    } t[] = {
+        {1, CFG_SERVER, "/usr/sbin/sshd", 0, "10.1.2.3", 80},
+        {0, CFG_CLIENT, "/usr/sbin/sshd", 0, "10.1.2.3", 80}, /* client rules are others */
+        {2, CFG_SERVER, "httpd", 0, "10.1.2.3", 80},
+        {2, CFG_SERVER, "httpd", 0, "10.1.255.255", 90},
+        {0, CFG_SERVER, "httpd", 0, "10.2.0.0", 90},
+        {0, CFG_SERVER, "httpd", 0, "10.1.2.3", 79},
+        {0, CFG_SERVER, "httpd", 0, "10.1.2.3", 91},
+        {3, CFG_SERVER, "httpd", 0, "fdff::1", 80},
+        {0, CFG_SERVER, "httpd", 0, "fe00::1", 80},
+        {2, CFG_SERVER, "httpd", 0, "::ffff:10.1.2.3", 80}, /* a mapped address is what it maps */
+        {4, CFG_CLIENT, "/opt/redis-cli", 0, "10.200.0.1", 6379},
+        {0, CFG_CLIENT, "xredis-cli", 0, "10.200.0.1", 6379},
+        {5, CFG_CLIENT, "/usr/bin/curl", 0, "1.2.3.4", 1},
+        {0, CFG_CLIENT, "/usr/local/bin/curl", 0, "1.2.3.4", 1},
+        {6, CFG_CLIENT, "/usr/local/bin/curl", 1000, "1.2.3.4", 1},
+        {0, CFG_CLIENT, "x", CFG_NO_UID - 1, "1.2.3.4", 1},
+        {8, CFG_CLIENT, "x", 1, "::1", 7000},
+        {8, CFG_SERVER, "x", 1, "127.0.0.1", 7000},
+        {9, CFG_CLIENT, "x", 1, "127.0.0.1", 9000},
+    };
+    struct cfg_rules r;
+
+    clear();
+    read_rules(&r, FOLDER "match.conf");
+    ASSERT_EQ_INT(r.n_errors, 0);
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+        if (decides(&r, t[i].role, t[i].program, t[i].uid, t[i].addr, t[i].port) != t[i].line)
+            FAILF("%s %s %u: not line %u", t[i].program, t[i].addr, t[i].port, t[i].line);
+    cfg_rules_end(&r);
+}
+
+TEST_CASE(rules, patterns)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool matches;
+    } t[] = {
+        {"", "", true},           {"", "a", false},
+        {"*", "", true},          {"*", "abc", true},
+        {"a*c", "abbc", true},    {"a*c", "abcd", false},
+        {"*b*b*", "abab", true},  {"*b*b*", "ab", false},
+        {"?", "a", true},         {"?", "", false},
+        {"[ab]c", "bc", true},    {"[ab]c", "cc", false},
+        {"[!ab]", "c", true},     {"[!ab]", "a", false},
+        {"[a-c]x", "bx", true},   {"[]]", "]", true},
+        {"[a-]", "-", true},      {"[", "[", true},
+        {"[a", "[a", true},       {"\\*", "*", true},
+        {"\\*", "a", false},      {"\\", "\\", true},
+        {"/a/*", "/a/b/c", true}, {"*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaa", false},
+    };
+
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+        if (cfg_glob(t[i].pattern, t[i].text) != t[i].matches)
+            FAILF("%s %s %s", t[i].pattern, t[i].matches ? "matches" : "does not match", t[i].text);
+}
+
+TEST_CASE(rules, maps)
+{
+    struct cfg_map m[2] = {{.next = &m[1]}, {.next = NULL}};
+    uint8_t a[16] = {10, 1, 2, 3}, b[16] = {10, 2, 2, 3}, c[16] = {0xfd, 1, [15] = 7};
+
+    ASSERT(cfg_word_prefix("10.1.0.0/15", false, &m[0].tcp));
+    ASSERT(cfg_word_prefix("192.168.0.0/15", false, &m[0].rdma));
+    ASSERT(cfg_word_prefix("fd01::/16", false, &m[1].tcp));
+    ASSERT(cfg_word_prefix("fd02::/16", false, &m[1].rdma));
+    EXPECT(cfg_map_apply(m, AF_INET, a));
+    EXPECT_MEMEQ(a, ((uint8_t[]){192, 169, 2, 3}), 4);
+    EXPECT(!cfg_map_apply(m, AF_INET, b));
+    EXPECT_MEMEQ(b, ((uint8_t[]){10, 2, 2, 3}), 4);
+    EXPECT(cfg_map_apply(m, AF_INET6, c));
+    EXPECT_EQ_INT(c[1], 2);
+    EXPECT_EQ_INT(c[15], 7);
+}
+
+/* match.conf's settings for a client at that port, with one variable set. */
+static struct cfg_stream with(const char *name, const char *value, uint16_t port)
+{
+    struct cfg_who who = {"x", "x", 1};
+    uint8_t addr[4] = {127, 0, 0, 1};
+    const struct cfg_node *n;
+    struct cfg_stream s;
+    struct cfg_rules r;
+
+    clear();
+    if (name)
+        setenv(name, value, 1);
+    cfg_init();
+    read_rules(&r, FOLDER "match.conf");
+    n = cfg_rules_find(&r, CFG_CLIENT, &who, AF_INET, addr, port);
+    s = n ? n->stream : r.base;
+    cfg_rules_end(&r);
+    clear();
+    return s;
+}
+
+TEST_CASE(rules, environment_rule_defaults)
+{
+    struct cfg_stream s = with(NULL, NULL, 7000);
+
+    EXPECT_EQ_INT(s.spin_ns, 0); /* the rule's */
+    EXPECT(!s.spin_auto);
+    EXPECT_EQ_INT(s.ring, 8192);         /* the file's */
+    EXPECT_EQ_U64(s.stall_ns, 50000000); /* the program's */
+    EXPECT_EQ_U64(s.max_rails, 3);       /* a rule's budget is its streams' */
+    EXPECT_EQ_U64(s.max_memory, UINT64_MAX);
+    EXPECT(s.use);
+    s = with(NULL, NULL, 1);
+    EXPECT_EQ_U64(s.max_rails, 10);
+    EXPECT(!s.use);
+    EXPECT_EQ_INT(s.reason, 0);
+    s = with("RAILSOCK_SPIN", "7", 7000);
+    EXPECT_EQ_INT(s.spin_ns, 7000);
+    s = with("RAILSOCK_SPIN", "auto", 7000);
+    EXPECT(s.spin_auto);
+    s = with("RAILSOCK_RAILS", "9", 7000);
+    EXPECT_EQ_U64(s.max_rails, UINT64_MAX);
+    s = with("RAILSOCK_RING", "64k", 7000);
+    EXPECT_EQ_INT(s.ring, 65536);
+    s = with("RAILSOCK_TOS", "8", 7000);
+    EXPECT_EQ_INT(s.tos, 8);
+
+    s = with(NULL, NULL, 9000);
+    EXPECT_EQ_INT(s.mode, CFG_TCP);
+    EXPECT_EQ_INT(s.reason, RSN_RULE);
+    s = with("RAILSOCK_MODE", "auto", 9000);
+    EXPECT_EQ_INT(s.mode, CFG_AUTO);
+    EXPECT_EQ_INT(s.reason, 0);
+    EXPECT_EQ_INT(s.board_calls, 1); /* the rule's own */
+    s = with("RAILSOCK_BOARD", "never", 7000);
+    EXPECT_EQ_INT(s.reason, RSN_BOARD_NEVER);
+    s = with("RAILSOCK_MODE", "tcp", 7000);
+    EXPECT_EQ_INT(s.reason, RSN_MODE_TCP);
+    s = with("RAILSOCK_MODE", "rail", 7000);
+    EXPECT_EQ_INT(s.board_calls, 1);
+}
+
+TEST_CASE(rules, the_users_file_comes_first)
+{
+    struct cfg_who who = {"x", "x", 1};
+    uint8_t addr[4] = {127, 0, 0, 1};
+    struct cfg_rules r;
+
+    clear();
+    ASSERT(cfg_rules_begin(&r));
+    cfg_rules_read(&r, FOLDER "libsdp.conf", true, false);
+    cfg_rules_read(&r, FOLDER "match.conf", true, false);
+    cfg_rules_read(&r, FOLDER "no-such-file", true, false);
+    cfg_rules_settle(&r);
+    EXPECT_EQ_INT(r.n_errors, 0);
+    EXPECT_EQ_INT(cfg_rules_find(&r, CFG_CLIENT, &who, AF_INET, addr, 7000)->at.line, 8);
+    EXPECT_EQ_INT(cfg_rules_find(&r, CFG_CLIENT, &who, AF_INET, addr, 7001)->at.line, 20);
+    EXPECT(r.log_file == CFG_LOG_SYSLOG); /* the last one of a file */
+    EXPECT_EQ_INT(r.log_level, CFG_LOG_DEBUG);
+    cfg_rules_end(&r);
+}
+
+TEST_CASE(rules, users)
+{
+    struct cfg_rules r;
+
+    ASSERT(cfg_rules_begin(&r));
+    EXPECT_EQ_U64(cfg_word_uid(&r, "root"), 0);
+    EXPECT_EQ_U64(cfg_word_uid(&r, "roo"), CFG_NO_UID);
+    EXPECT_EQ_U64(cfg_word_uid(&r, "root:x"), CFG_NO_UID);
+    EXPECT_EQ_U64(cfg_word_uid(&r, "12"), 12);
+    EXPECT_EQ_U64(cfg_word_uid(&r, "4294967295"), CFG_NO_UID);
+    EXPECT_EQ_U64(r.arena.used, 0);
+    cfg_rules_end(&r);
+}
+
+/* ---- limits */
+
+static char *temporary(void)
+{
+    static char name[40];
+    int fd;
+
+    strcpy(name, "/tmp/rules_test.XXXXXX");
+    fd = mkstemp(name);
+    ASSERT(fd >= 0);
+    close(fd);
+    return name;
+}
+
+static void fill(const char *name, const char *text, size_t times)
+{
+    FILE *f = fopen(name, "w");
+
+    ASSERT(f);
+    while (times--)
+        fputs(text, f);
+    fclose(f);
+}
+
+static void first_error(const char *path, const char *part)
+{
+    struct cfg_rules r;
+
+    read_rules(&r, path);
+    ASSERT(r.n_errors > 0 && r.errors);
+    if (!strstr(r.errors->text, part))
+        FAILF("%s: not %s", r.errors->text, part);
+    cfg_rules_end(&r);
+}
+
+TEST_CASE(rules, limits)
+{
+    const char *name = temporary();
+    struct cfg_rules r;
+
+    clear();
+    fill(name, "client\n", CFG_MAX_NODES);
+    read_rules(&r, name);
+    EXPECT_EQ_INT(r.n_errors, 0);
+    cfg_rules_end(&r);
+    fill(name, "client\n", CFG_MAX_NODES + 1);
+    first_error(name, "expected no more than 4096 statements");
+    fill(name, "# a comment of some length\n", 1 << 16);
+    first_error(name, "longer than 1 MiB");
+    fill(name, "x\n", 1000);
+    read_rules(&r, name);
+    EXPECT_EQ_INT(r.n_errors, 1000); /* all are counted, the first are kept */
+    cfg_rules_end(&r);
+    fill(name, "client program ", 1);
+    first_error(FOLDER, "it is not a file");
+    first_error("/no/such/file", "it is not there");
+    read_rules(&r, "/dev/null");
+    EXPECT_EQ_INT(r.n_errors, 0);
+    EXPECT(!r.nodes);
+    cfg_rules_end(&r);
+    unlink(name);
+}
+
+/* ---- a process's own */
+
+/* Loads the rules of such a file in a child, after a look by fn, and returns what went to stderr. */
+static char *loaded(const char *path, void (*fn)(void))
+{
+    static char said[2048];
+    const char *out = temporary();
+    pid_t pid = fork();
+    int status, fd;
+
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        dup2(open(out, O_WRONLY | O_TRUNC), STDERR_FILENO);
+        setenv("RAILSOCK_CONFIG", path, 1);
+        cfg_init();
+        EXPECT(!cfg_rules_loaded());
+        EXPECT(cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 1) == &cfg.stream);
+        errno = 4711;
+        cfg_rules_load();
+        cfg_rules_load();
+        EXPECT_EQ_INT(errno, 4711);
+        EXPECT(cfg_rules_loaded());
+        fn();
+        _exit(0);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    EXPECT_EQ_INT(status, 0);
+    fd = open(out, O_RDONLY);
+    ASSERT(fd >= 0);
+    said[read(fd, said, sizeof(said) - 1)] = '\0';
+    close(fd);
+    unlink(out);
+    return said;
+}
+
+static void all_on_tcp(void)
+{
+    const struct cfg_stream *s = cfg_rules_stream(CFG_SERVER, AF_INET, (uint8_t[4]){0}, 1);
+
+    EXPECT_EQ_INT(s->mode, CFG_TCP);
+    EXPECT_EQ_INT(s->reason, RSN_CONFIG);
+}
+
+TEST_CASE(rules, a_broken_file_is_told_once)
+{
+    char *said, *line;
+
+    clear();
+    said = loaded(FOLDER "broken.conf", all_on_tcp);
+    line = strchr(said, '\n');
+    EXPECT(strstr(said, FOLDER "broken.conf:1:16: expected stderr, syslog or file; 49 errors; this "
+                               "program stays on TCP; railsock check shows more"));
+    EXPECT(line && !line[1]);
+    said = loaded("/no/such/file", all_on_tcp);
+    EXPECT(strstr(said, "it is not there; 1 error;"));
+}
+
+static void settings_of_this(void)
+{
+    const struct cfg_stream *s = cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 7000);
+    sigset_t mask;
+
+    EXPECT(s != &cfg.stream);
+    EXPECT_EQ_INT(s->spin_ns, 0);
+    EXPECT_EQ_U64(cfg_rules_base()->max_rails, 10);
+    s->use->rails = 3;
+    cfg_rules_forget_use();
+    EXPECT_EQ_INT(s->use->rails, 0);
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    EXPECT(!sigismember(&mask, SIGUSR1));
+}
+
+TEST_CASE(rules, of_this_process)
+{
+    clear();
+    EXPECT_STREQ(loaded(FOLDER "match.conf", settings_of_this), "");
+}
+
+static void no_rules(void)
+{
+    EXPECT(cfg_rules_base() == &cfg.stream);
+    EXPECT(cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 1) == &cfg.stream);
+}
+
+TEST_CASE(rules, none)
+{
+    clear();
+    EXPECT_STREQ(loaded("/dev/null", no_rules), "");
+    setenv("RAILSOCK_MODE", "tcp", 1); /* there is nothing to be decided: it is not even opened */
+    EXPECT_STREQ(loaded("/no/such/file", no_rules), "");
+    clear();
+}
+
+static void log_something(void)
+{
+    log_debug("to the rules' file");
+}
+
+TEST_CASE(rules, log)
+{
+    const char *name = strdup(temporary()), *rules = strdup(temporary());
+    char text[100], *got;
+
+    clear();
+    snprintf(text, sizeof(text), "log destination file %s min-level 1\n", name);
+    fill(rules, text, 1);
+    EXPECT_STREQ(loaded(rules, log_something), "");
+    got = file_text(name);
+    EXPECT(strstr(got, "to the rules' file"));
+    free(got);
+    setenv("RAILSOCK_LOG", "debug", 1);
+    EXPECT(strstr(loaded(rules, log_something), "to the rules' file"));
+    clear();
+    unlink(name);
+    unlink(rules);
+    free((void *)name);
+    free((void *)rules);
+}
+
+TEST_CASE(rules, a_guarded_file_belongs_to_the_user)
+{
+    const char *name = temporary();
+    struct cfg_rules r;
+
+    clear();
+    if (geteuid() != 0)
+        SKIP("only root can give a file away");
+    fill(name, "client\n", 1);
+    ASSERT(chown(name, 65534, 65534) == 0);
+    for (int guarded = 0; guarded < 2; guarded++) {
+        ASSERT(cfg_rules_begin(&r));
+        cfg_rules_read(&r, name, true, guarded);
+        EXPECT_EQ_INT(r.n_errors, guarded);
+        cfg_rules_end(&r);
+    }
+    unlink(name);
+}
