@@ -133,6 +133,7 @@ PRELOAD_SRC := \
 # build/railsock is linked once tools/railsock.c, which has main(), is here.
 TOOL_SRC := \
 	tools/railsock.c \
+	tools/check.c \
 	config/print.c \
 	tools/elf_look.c \
 	tools/run.c \

@@ -15,6 +15,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program with the library, its TCP connections may board a rail"},
     {"stat", cmd_stat, "show the connections of such programs: path, reason, bytes"},
+    {"check", cmd_check, "read the rules, show their errors, and which rule decides"},
     {"lab", cmd_lab, "boot small virtual hosts with a software RDMA device"},
 };
 

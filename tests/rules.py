@@ -1,0 +1,69 @@
+"""rules.py RAILSOCK PORT CASE CLIENT SERVER: a client of an echo server under rules.
+
+Talks until both ends of its connection are in a state, PATH/REASON, as `railsock stat` shows it. CASE is
+`one`, or `two`: CLIENT is then the state of a second connection, while the first is on a rail; or `idle`:
+CLIENT is the state once nothing moves any more. Prints nothing if all is well.
+"""
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+railsock, port, case, client, server = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+
+
+def exchange(s, count=20):
+    for i in range(count):
+        message = b"%d " % i * 50
+        s.sendall(message)
+        got = b""
+        while len(got) < len(message):
+            part = s.recv(4096)
+            assert part, "the stream ended"
+            got += part
+        assert got == message, (got, message)
+
+
+def states(s):
+    """PATH/REASON of the connection at this end and at the other."""
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    stat = json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
+                                     capture_output=True).stdout)
+    own = "%s:%d" % s.getsockname()[:2]
+    ends = {}
+    for p in stat["processes"]:
+        for c in p["connections"]:
+            if own in (c["local"], c["peer"]):
+                ends[c["local"] == own] = c["path"].partition(":")[0] + "/" + c["reason"]
+    return ends.get(True), ends.get(False)
+
+
+def until(wanted, s, busy):
+    end = time.monotonic() + 15
+    while (now := states(s)) != wanted:
+        assert time.monotonic() < end, f"{now}, not {wanted}"
+        for each in busy:
+            exchange(each)
+        time.sleep(0.02)
+
+
+def connect():
+    s = socket.create_connection(("127.0.0.1", port), 10)
+    s.settimeout(10)
+    return s
+
+
+first = connect()
+if case == "one":
+    until((client, server), first, [first])
+elif case == "two":
+    until(("shm/none", "shm/none"), first, [first])
+    second = connect()
+    until((client, server), second, [first, second])
+    assert states(first)[0] == "shm/none"
+elif case == "idle":
+    until(("shm/none", "shm/none"), first, [first])
+    until((client, server), first, [])
+exchange(first)

@@ -1,0 +1,142 @@
+#!/bin/bash
+# tests/rules_apply_test.sh - rules that decide for two real programs, over shared memory; what the
+# environment says against them; a broken file; and that a process without connections reads none.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tests/pair.sh
+. tests/pair.sh
+unset RAILSOCK_CONFIG
+
+verdict() { # NAME GOT WANTED
+    if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: $2, not $3"; fi
+}
+
+# rules NAME CASE CLIENT SERVER [VARIABLE=VALUE...]: rules from stdin, PORT in them is replaced; the states
+# of the two ends that must come about; the settings are for both.
+rules() {
+    local name=$1 case=$2 client=$3 server=$4 pid
+
+    shift 4
+    port=$((port + 1))
+    sed "s/PORT/$port/" >"$work/conf"
+    echo "run $name"
+    env RAILSOCK_CONFIG="$work/conf" "$@" "$build/railsock" run -- "$python" \
+        tests/apps/echo_server.py threads 127.0.0.1 $port >"$work/server" 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
+        sleep 0.05
+    done
+    if env RAILSOCK_CONFIG="$work/conf" "$@" timeout -k 1 60 "$build/railsock" run -- "$python" \
+        tests/rules.py "$build/railsock" $port "$case" "$client" "$server" >"$work/client" 2>&1; then
+        echo "ok $name"
+    else
+        echo "not ok $name: $(tail -n 1 "$work/client")"
+        tail -n 4 "$work/server" "$work/client" | sed 's/^/    /'
+    fi
+    { kill $pid; wait $pid; } 2>/dev/null
+}
+
+rules rules.client one tcp/rule tcp/wait-peer <<<'client to 127.0.0.0/8:PORT mode tcp'
+rules rules.server one tcp/no-peer-library tcp/rule <<<'use tcp server python3* 127.0.0.1:PORT'
+rules rules.board one tcp/rule tcp/wait-peer <<<'client program python3* board never'
+rules rules.others one shm/none shm/none <<'END'
+use tcp client * *:1
+use tcp server no-such-program *:*
+client user 12345 mode tcp
+client to 10.0.0.0/8:* mode tcp
+client program /no/such/python3 mode tcp
+END
+rules rules.first-match one shm/none shm/none <<'END'
+any to *:PORT board eager
+any mode tcp
+END
+rules rules.environment one shm/none shm/none RAILSOCK_MODE=auto <<<'any mode tcp'
+rules rules.environment-tcp one tcp/mode-tcp tcp/mode-tcp RAILSOCK_MODE=tcp <<<'any mode rail'
+rules rules.budget two tcp/budget tcp/wait-peer <<<'client board eager rails 1'
+rules rules.idle idle tcp/idle tcp/peer-left <<'END'
+defaults idle 0 board eager
+client idle 1
+END
+
+rules rules.broken one tcp/config tcp/config <<<'client mode fast'
+for end in server client; do
+    verdict rules.broken.$end-says "$(sed 's/^[^:]*error: //' "$work/$end")" \
+        "$work/conf:1:13: expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP; railsock check shows more"
+done
+# It is still there: who makes no TCP connection does not open it.
+echo run rules.not-read
+verdict rules.not-read "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" run -- "$python" -c '
+import socket
+a, b = socket.socketpair()
+a.send(b"x")
+b.recv(1)
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen()
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.connect(("127.0.0.1", 9))
+print("quiet")' 2>&1)" quiet
+
+mkdir -p "$work/home/.config"
+echo 'client mode tcp' >"$work/home/.config/railsock.conf"
+rules rules.user-file one tcp/rule tcp/wait-peer RAILSOCK_CONFIG= HOME="$work/home" </dev/null
+rules rules.log one shm/none shm/none <<<"log destination file $work/log min-level 7"
+verdict rules.log-file "$([ -s "$work/log" ] && cat "$work/server" "$work/client")" ''
+
+# ---- the command
+
+check() { # NAME WANTED ARGUMENT...
+    local name=$1 wanted=$2
+
+    shift 2
+    echo "run check.$name"
+    verdict "check.$name" "$("$build/railsock" check "$@" 2>&1; echo $?)" "$wanted"
+}
+
+cat >"$work/conf" <<'END'
+# two rules
+use tcp server * *:22
+client program curl to 10.0.0.0/8:* { mode rail
+    board after=3 }
+END
+normal='server to *:22 mode tcp
+client program curl to 10.0.0.0/8:* mode rail board after=3
+0'
+check normal-form "$normal" "$work/conf"
+check no-file "$work/no-such-file: it is not there
+1" "$work/no-such-file"
+for asked in 'server /usr/sbin/sshd 10.1.2.3:22' 'client /usr/bin/curl [::ffff:10.1.2.3]:80' \
+    'server curl 10.1.2.3:80'; do
+    # shellcheck disable=SC2086 # three words
+    check "match.${asked// /,}" "$(
+        case $asked in
+        *:22) echo "$work/conf:2: server to *:22 mode tcp" ;;
+        client*) echo "$work/conf:3: client program curl to 10.0.0.0/8:* mode rail board after=3" ;;
+        *) echo 'no rule: the defaults' ;;
+        esac
+        case $asked in
+        *:22) echo 'then: mode tcp wire auto board after=8 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
+        client*) echo 'then: mode rail wire auto board after=3 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
+        *) echo 'then: mode auto wire auto board after=8 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
+        esac
+        [[ $asked != *:22 ]] || echo 'so it stays on TCP: rule'
+        echo 0
+    )" "$work/conf" --match $asked
+done
+echo 'any  no' >"$work/conf"
+echo '	any mode x' >>"$work/conf"
+check errors "$work/conf:1:6: expected the end of the line, program, user, to, reach, { or a setting (mode, wire, board, spin, ring, rails, memory, idle, stall or tos), not \"no\"
+    any  no
+         ^
+$work/conf:2:11: expected auto, tcp or rail, not \"x\"
+    	any mode x
+    	         ^
+1" "$work/conf"
+echo 'any user no-such-user' >"$work/conf"
+check unknown-user "$work/conf:1: warning: no user no-such-user in /etc/passwd: the rule decides for nobody; a number stands for users that are elsewhere
+any user no-such-user
+0" "$work/conf"
+check match-of-a-network "railsock check: 10.0.0.0/8:80: expected one address and port, like 10.1.2.3:80
+2" /dev/null --match client curl 10.0.0.0/8:80
+exit 0

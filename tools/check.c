@@ -1,0 +1,167 @@
+/*
+ * check.c - `railsock check`: what the rules say, and which of them decides.
+ */
+#include "tools/commands.h"
+
+#include "config/env.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "config/reason.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void usage(FILE *f)
+{
+    fputs(
+        "usage: railsock check [FILE] [--match server|client PROGRAM ADDRESS:PORT [--user USER]]\n"
+        "\n"
+        "Reads the rules of FILE, or those that a program started here would read, and prints\n"
+        "them in their normal form. Every error is shown; status 1 if there is any.\n"
+        "\n"
+        "  --match ROLE PROGRAM ADDRESS:PORT   prints which rule decides for a connection that\n"
+        "                                      PROGRAM has accepted at (server) or made to\n"
+        "                                      (client) that address, and what then holds\n"
+        "  --user USER                         who runs PROGRAM, if not you\n",
+        f);
+}
+
+struct question {
+    unsigned role; /* 0: none */
+    const char *program, *to, *user;
+};
+
+/* Status. */
+static int answer(struct cfg_rules *r, const struct question *q)
+{
+    struct cfg_prefix to;
+    uint16_t port, last;
+    struct cfg_who who = {.uid = (uint32_t)geteuid()};
+    const struct cfg_node *n;
+    const char *slash = strrchr(q->program, '/');
+    struct cfg_stream values;
+    char path[PATH_MAX];
+
+    if (cfg_word_endpoint(q->to, &to, &port, &last) || port != last || !to.family ||
+        to.bits != (to.family == AF_INET ? 32 : 128)) {
+        fprintf(stderr, "railsock check: %s: expected one address and port, like 10.1.2.3:80\n",
+                q->to);
+        return 2;
+    }
+    if (q->user) {
+        who.uid = cfg_word_uid(r, q->user);
+        if (who.uid == CFG_NO_UID) {
+            fprintf(stderr, "railsock check: %s: no such user in /etc/passwd\n", q->user);
+            return 2;
+        }
+    }
+    who.name = slash ? slash + 1 : q->program;
+    who.exe = slash && realpath(q->program, path) ? path : q->program;
+    n = cfg_rules_find(r, q->role, &who, to.family, to.addr, port);
+    if (n) {
+        printf("%s:%u: ", n->at.file->path, n->at.line);
+        cfg_print_node(stdout, n);
+    } else {
+        puts("no rule: the defaults");
+    }
+    values = n ? n->stream : r->base;
+    /* A rule's own budget, and else the process's. */
+    values.given = (1u << CFG_KEYS) - 1;
+    if (values.max_rails == UINT64_MAX)
+        values.max_rails = r->base.max_rails;
+    if (values.max_memory == UINT64_MAX)
+        values.max_memory = r->base.max_memory;
+    if (values.tos < 0)
+        values.given &= ~(1u << CFG_TOS);
+    fputs("then:", stdout);
+    cfg_print_values(stdout, &values);
+    putchar('\n');
+    if (values.reason)
+        printf("so it stays on TCP: %s\n", cfg_reason_name(values.reason));
+    return 0;
+}
+
+/* The names in user conditions that nobody has here. */
+static void warn_users(const struct cfg_rules *r)
+{
+    for (const struct cfg_node *n = r->nodes; n; n = n->next)
+        if (n->kind == CFG_RULE && n->user && n->uid == CFG_NO_UID)
+            fprintf(stderr,
+                    "%s:%u: warning: no user %s in /etc/passwd: the rule decides for nobody; a "
+                    "number stands for users that are elsewhere\n",
+                    n->at.file->path, n->at.line, n->user);
+}
+
+/* False: not understood. */
+static bool parse(int argc, char **argv, const char **file, struct question *q)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--match") == 0) {
+            if (argc - i < 4 || q->role)
+                return false;
+            q->role = strcmp(argv[i + 1], "server") == 0   ? CFG_SERVER
+                      : strcmp(argv[i + 1], "client") == 0 ? CFG_CLIENT
+                                                           : 0;
+            if (!q->role)
+                return false;
+            q->program = argv[i + 2];
+            q->to = argv[i + 3];
+            i += 3;
+        } else if (strcmp(argv[i], "--user") == 0 && i + 1 < argc) {
+            q->user = argv[++i];
+        } else if (argv[i][0] == '-' || *file) {
+            return false;
+        } else {
+            *file = argv[i];
+        }
+    }
+    return !q->user || q->role;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    struct question q = {0};
+    const char *file = NULL;
+    struct cfg_rules r;
+    int status = 0;
+
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage(stdout);
+        return 0;
+    }
+    if (!parse(argc, argv, &file, &q)) {
+        usage(stderr);
+        return 2;
+    }
+    cfg_init();
+    if (!cfg_rules_begin(&r)) {
+        fprintf(stderr, "railsock check: %s\n", strerror(ENOMEM));
+        return 1;
+    }
+    if (file)
+        cfg_rules_read(&r, file, false, false);
+    else
+        cfg_rules_read_all(&r);
+    cfg_rules_settle(&r);
+    if (r.n_errors) {
+        cfg_print_errors(stderr, &r);
+        status = 1;
+    } else {
+        warn_users(&r);
+        if (q.role)
+            status = answer(&r, &q);
+        else
+            cfg_print(stdout, &r);
+    }
+    cfg_rules_end(&r);
+    if (fflush(stdout) != 0) {
+        fprintf(stderr, "railsock check: %s\n", strerror(errno));
+        return 1;
+    }
+    return status;
+}
