@@ -7,6 +7,7 @@
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/reach.h"
+#include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/hold.h"
 
 #include "config/env.h"
@@ -451,6 +452,8 @@ static void begin_job(void *arg)
 
     heir_serve();
     harass();
+    if (rsk_verbs_wire.on_route)
+        rsk_verbs_wire.on_route(rule_route);
     if (hold_on()) {
         conn_afresh(c); /* its traffic asks again */
     } else if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {

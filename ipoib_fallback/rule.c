@@ -34,6 +34,24 @@ void rule_find(struct fb_conn *c, const struct rsk_tuple *t)
     }
 }
 
+void rule_route(const struct rsk_tuple *t, void *owner, struct rsk_route *route)
+{
+    struct fb_conn *c = owner;
+    const struct cfg_stream *set;
+
+    if (c)
+        fb_get(&c->s);
+    else
+        c = conn_find(t);
+    if (!c)
+        return;
+    set = conn_config(c);
+    route->tos = set->tos;
+    (void)cfg_map_apply(set->maps, t->family, route->src);
+    (void)cfg_map_apply(set->maps, t->family, route->dst);
+    fb_put(&c->s);
+}
+
 void rule_forget(void)
 {
     reading = (struct fb_lock){0};

@@ -9,6 +9,9 @@
 /* The stream's addresses are known: gives it its settings, once and for all, and pins it if they say TCP.
  * The first one of the process reads the rules' files. Any thread; no lock is held. */
 void rule_find(struct fb_conn *, const struct rsk_tuple *);
+/* rsk_wire.on_route: maps and service type of the stream's rule. owner: the stream, or NULL for the accepted one of
+ * these addresses. */
+void rule_route(const struct rsk_tuple *, void *owner, struct rsk_route *);
 /* Forked child: it may have been forked off while they were read. */
 void rule_forget(void);
 

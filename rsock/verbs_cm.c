@@ -223,6 +223,35 @@ static int errno_reason(int err)
     }
 }
 
+static void (*tell_route)(const struct rsk_tuple *, void *owner, struct rsk_route *);
+
+void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *))
+{
+    tell_route = fn;
+}
+
+struct rsk_route vb_route(const struct rsk_tuple *t, void *owner)
+{
+    struct rsk_route route = {.tos = -1};
+
+    memcpy(route.src, t->src, sizeof route.src);
+    memcpy(route.dst, t->dst, sizeof route.dst);
+    if (tell_route)
+        tell_route(t, owner, &route);
+    return route;
+}
+
+/* Before the route is resolved, which takes it over (rdma_set_option(3)). The acceptor's packets have the
+ * service type of the request. */
+static void set_tos(struct vb_rail *r)
+{
+    uint8_t tos = (uint8_t)r->route.tos;
+
+    if (r->route.tos >= 0 &&
+        vdl.set_option(r->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos) < 0)
+        log_info("verbs: service type %u: error %d", tos, errno);
+}
+
 static int start(struct vb_rail *r, uint16_t port)
 {
     struct sockaddr_storage src, dst;
@@ -232,9 +261,11 @@ static int start(struct vb_rail *r, uint16_t port)
     r->id = vb_cm_id(&r->cm_owner);
     if (!r->id)
         return errno_reason(errno);
-    vb_sockaddr(r->tuple.family, r->tuple.src, 0, &src);
-    vb_sockaddr(r->tuple.family, r->tuple.dst, port, &dst);
-    /* Bound to the TCP connection's own address: no other device can be chosen. */
+    set_tos(r);
+    vb_sockaddr(r->tuple.family, r->route.src, 0, &src);
+    vb_sockaddr(r->tuple.family, r->route.dst, port, &dst);
+    /* Bound to the TCP connection's own address, or to what the rules have in its place: no other device
+     * can be chosen. */
     if (vdl.resolve_addr(r->id, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS) < 0)
         return errno_reason(errno);
     return 0;
@@ -415,15 +446,15 @@ static void on_channel(void *arg, uint32_t events)
     }
 }
 
-static bool loopback(const struct rsk_tuple *t)
+static bool loopback(uint8_t family, const struct rsk_route *t)
 {
     static const uint8_t one[16] = {[15] = 1};
 
     /* The rdma_cm would take any device for these, whatever route TCP has; link-local addresses
      * need a scope that the tuple does not carry. */
-    return t->family == AF_INET ? t->src[0] == 127 || t->dst[0] == 127
-                                : memcmp(t->src, one, 16) == 0 || memcmp(t->dst, one, 16) == 0 ||
-                                      (t->dst[0] == 0xfe && (t->dst[1] & 0xc0) == 0x80);
+    return family == AF_INET ? t->src[0] == 127 || t->dst[0] == 127
+                             : memcmp(t->src, one, 16) == 0 || memcmp(t->dst, one, 16) == 0 ||
+                                   (t->dst[0] == 0xfe && (t->dst[1] & 0xc0) == 0x80);
 }
 
 /* done() is called later, never from within connect(). */
@@ -451,7 +482,8 @@ int vb_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, 
     r->caller = owner;
     r->done = done;
     r->request = ++requests;
-    reason = loopback(t) ? RSN_NO_RDMA_ON_ROUTE : start(r, t->dst_port);
+    r->route = vb_route(t, owner);
+    reason = loopback(t->family, &r->route) ? RSN_NO_RDMA_ON_ROUTE : start(r, t->dst_port);
     if (!reason) {
         vb_setup_deadline(r);
         return 0;

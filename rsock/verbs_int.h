@@ -208,6 +208,7 @@ struct vb_rail {
     size_t off_ctl, off_credit, off_hello;
     struct rsk_timer *deadline;
     struct rsk_tuple tuple;
+    struct rsk_route route; /* initiator */
     uint32_t request;
     unsigned redirects;
     bool initiator, established;
@@ -354,6 +355,9 @@ bool vb_dev_forked(void);
 
 int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int));
+void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
+/* Where the rail of that connection goes. */
+struct rsk_route vb_route(const struct rsk_tuple *, void *owner);
 /* Ends a set-up that failed and frees the rail. */
 void vb_setup_failed(struct vb_rail *, int reason);
 /* Descriptors have come, or the rail failed before it was up. */

@@ -202,19 +202,29 @@ static void reject(struct rdma_cm_id *id, uint32_t request, int reason, uint16_t
     vdl.destroy_id(id);
 }
 
-/* Whether the route that the rdma_cm found is the one of the TCP connection: else NAT or a
- * peer that names somebody else's. */
-static bool same_addresses(struct rdma_cm_id *id, const struct rsk_tuple *t)
+/* Whether the rdma_cm's addresses are those of the route. */
+static bool same_addresses(struct rdma_cm_id *id, uint8_t family, const struct rsk_route *t)
 {
     const struct sockaddr *peer = rdma_get_peer_addr(id), *own = rdma_get_local_addr(id);
 
-    if (peer->sa_family != t->family || own->sa_family != t->family)
+    if (peer->sa_family != family || own->sa_family != family)
         return false;
-    if (t->family == AF_INET)
+    if (family == AF_INET)
         return memcmp(&((const struct sockaddr_in *)peer)->sin_addr, t->src, 4) == 0 &&
                memcmp(&((const struct sockaddr_in *)own)->sin_addr, t->dst, 4) == 0;
     return memcmp(&((const struct sockaddr_in6 *)peer)->sin6_addr, t->src, 16) == 0 &&
            memcmp(&((const struct sockaddr_in6 *)own)->sin6_addr, t->dst, 16) == 0;
+}
+
+/* Else there is NAT between us, or the peer names somebody else's connection. A map in the rules of this end says
+ * which other addresses the two have. */
+static bool known_addresses(struct rdma_cm_id *id, const struct rsk_tuple *t)
+{
+    struct rsk_route own = {.tos = -1}, route = vb_route(t, NULL);
+
+    memcpy(own.src, t->src, sizeof own.src);
+    memcpy(own.dst, t->dst, sizeof own.dst);
+    return same_addresses(id, t->family, &own) || same_addresses(id, t->family, &route);
 }
 
 /* 0 or a reason. */
@@ -239,7 +249,7 @@ static int parse(const struct vb_listener *l, struct rdma_cm_id *id, const void 
     memcpy(t->dst, req->dst, t->family == AF_INET ? 4 : 16);
     if (id->verbs->device->transport_type != IBV_TRANSPORT_IB)
         return RSN_NO_RDMA_ON_ROUTE;
-    if (!same_addresses(id, t))
+    if (!known_addresses(id, t))
         return RSN_PROOF;
     return t->dst_port == l->port ? 0 : RSN_NOT_MINE;
 }

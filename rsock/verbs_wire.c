@@ -157,6 +157,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .listen = vb_listen,
     .unlisten = vb_unlisten,
     .connect = vb_connect,
+    .on_route = vb_on_route,
     .shut = shut,
     .destroy = destroy,
     .tx_start = vb_tx_start,

@@ -99,6 +99,12 @@ struct rsk_accept_ops {
     void (*refused)(void *owner, int reason);
 };
 
+/* How a rail's packets go. Filled with the connection's own addresses before it is asked for. */
+struct rsk_route {
+    uint8_t src[16], dst[16]; /* as in the tuple */
+    int tos;                  /* their service type; -1: the kernel's own choice */
+};
+
 struct rsk_wire {
     const char *name; /* "shm", "verbs" */
     uint8_t path;     /* what stat shows: 1 shm, 2 verbs */
@@ -127,6 +133,9 @@ struct rsk_wire {
     /* Closes what listen() and connect() have opened: they open it anew, under the credentials and in the
      * namespaces of then. What is under way may end with this reason; rails are dead. */
     void (*shut)(int reason);
+    /* fn says how the rail of a connection goes, if not as the connection itself: owner is whose rail is asked
+     * for, NULL if it is the peer that asks. NULL: the wire has no packets. */
+    void (*on_route)(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
     /* Ends the rail and frees it. No thread is inside another call on it, or will be: the
      * caller has refs == 0 and has taken both locks since nobody can find the rail any more. */
     void (*destroy)(struct rsk_rail *);

@@ -2,7 +2,8 @@
 
 Talks until both ends of its connection are in a state, PATH/REASON, as `railsock stat` shows it. CASE is
 `one`, or `two`: CLIENT is then the state of a second connection, while the first is on a rail; or `idle`:
-CLIENT is the state once nothing moves any more. Prints nothing if all is well.
+CLIENT is the state once nothing moves any more. SERVER - is on another host, ADDRESS.
+Prints nothing if all is well.
 """
 import json
 import os
@@ -12,6 +13,9 @@ import sys
 import time
 
 railsock, port, case, client, server = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+address = os.environ.get("ADDRESS", "127.0.0.1")
+if server == "-":
+    server = None
 
 
 def exchange(s, count=20):
@@ -50,7 +54,7 @@ def until(wanted, s, busy):
 
 
 def connect():
-    s = socket.create_connection(("127.0.0.1", port), 10)
+    s = socket.create_connection((address, port), 10)
     s.settimeout(10)
     return s
 

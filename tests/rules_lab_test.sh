@@ -1,0 +1,74 @@
+#!/bin/bash
+# tests/rules_lab_test.sh - rules for rails over verbs: an address map, and a service type. Two virtual hosts with a second
+# network on the same interface: TCP goes by the one, RDMA by the other, which packet filters count.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+if [ -z "${LAB_HOST-}" ]; then
+    railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
+    export LAB_RAILSOCK=$railsock
+    "$railsock" lab run --hosts 2 --timeout 150 -- tests/rules_lab_test.sh | sed -u 's/^host[12]| //'
+    exit "${PIPESTATUS[0]}"
+fi
+python=/usr/bin/python3
+map='reach 10.1.0.0/24 at 10.9.0.0/24'
+
+serve() { # ADDRESS PORT RULES
+    echo "$3" >/tmp/rules.$2
+    RAILSOCK_CONFIG=/tmp/rules.$2 "$LAB_RAILSOCK" run -- $python tests/apps/echo_server.py threads "$1" "$2" &
+    until ss -Hltn "sport = $2" | grep -q .; do sleep 0.05; done
+}
+
+ask() { # NAME ADDRESS PORT CLIENT SERVER RULES
+    echo "run rules-lab.$1"
+    echo "$6" >/tmp/rules.client
+    if ADDRESS=$2 RAILSOCK_CONFIG=/tmp/rules.client timeout 60 "$LAB_RAILSOCK" run -- $python tests/rules.py \
+        "$LAB_RAILSOCK" "$3" one "$4" "$5" >/tmp/client 2>&1; then
+        echo "ok rules-lab.$1"
+    else
+        echo "not ok rules-lab.$1: $(tail -n 1 /tmp/client)"
+    fi
+}
+
+# RoCE packets that have come: from the second network with the type 104, and others.
+count() {
+    nft 'add table ip t; add chain ip t c { type filter hook input priority 0; };
+         add rule ip t c udp dport 4791 ip saddr 10.9.0.0/24 ip daddr 10.9.0.0/24 ip dscp 26 counter accept;
+         add rule ip t c udp dport 4791 counter'
+}
+
+counted() { # NAME
+    local packets
+
+    packets=$(nft list chain ip t c | sed -n 's/.*counter packets \([0-9]*\) .*/\1/p' | tr '\n' ' ')
+    case $packets in
+    [1-9]*' 0 ') echo "ok rules-lab.$1" ;;
+    *) echo "not ok rules-lab.$1: packets mapped and not: $packets" ;;
+    esac
+}
+
+ip address add "10.9.0.$LAB_HOST/24" dev eth0
+count
+if [ "$LAB_HOST" = 1 ]; then
+    serve 10.1.0.1 7000 "server wire verbs board eager $map"
+    serve 10.1.0.1 7001 'server wire verbs board eager'
+    serve 127.0.0.1 7002 "server wire verbs board eager reach 127.0.0.1/32 at 10.1.0.1/32"
+fi
+lab-barrier up
+if [ "$LAB_HOST" = 2 ]; then
+    ask map 10.1.0.1 7000 verbs/none - "client wire verbs board eager tos 104 $map"
+    counted map.answers
+fi
+lab-barrier mapped
+if [ "$LAB_HOST" = 1 ]; then
+    counted map.requests
+    ask map.loopback 127.0.0.1 7002 verbs/none verbs/none \
+        'client wire verbs board eager reach 127.0.0.1/32 at 10.1.0.1/32'
+    ask no-map.loopback 127.0.0.1 7002 tcp/no-rdma-on-route tcp/wait-peer 'client wire verbs board eager'
+else
+    ask map.of-one-end 10.1.0.1 7001 tcp/proof-failed - "client wire verbs board eager $map"
+fi
+lab-barrier done
+# shellcheck disable=SC2046 # process ids
+[ "$LAB_HOST" = 2 ] || kill $(jobs -p)
+exit 0
