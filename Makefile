@@ -66,6 +66,7 @@ FB_SRC := \
 	ipoib_fallback/io.c \
 	ipoib_fallback/iov.c \
 	ipoib_fallback/linger.c \
+	ipoib_fallback/netns.c \
 	ipoib_fallback/owed.c \
 	ipoib_fallback/link.c \
 	ipoib_fallback/lock.c \

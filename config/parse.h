@@ -40,7 +40,7 @@ int cfg_word_level(const char *text);
 bool cfg_glob(const char *pattern, const char *text);
 bool cfg_prefix_holds(const struct cfg_prefix *, uint8_t family, const uint8_t *addr);
 /* A number, or a name in /etc/passwd; CFG_NO_UID: neither. */
-uint32_t cfg_word_uid(struct cfg_rules *, const char *text);
+uint32_t cfg_word_uid(struct cfg_rules *, const char *name);
 
 /* ---- read.c */
 

@@ -460,8 +460,13 @@ const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const u
     return n ? &n->stream : cfg_rules_base();
 }
 
-void cfg_rules_forget_use(void)
+void cfg_rules_forget(void)
 {
+    if (!cfg_rules_loaded()) {
+        own = (struct cfg_rules){
+            0}; /* the thread that was reading is not here; what it had read stays */
+        return;
+    }
     for (struct cfg_node *n = own.nodes; n; n = n->next)
         n->use = (struct cfg_use){0};
 }

@@ -140,7 +140,7 @@ const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const u
                                           uint16_t port);
 /* Where no rule decides, and the budgets of the process. */
 const struct cfg_stream *cfg_rules_base(void);
-/* A forked child has no rail. */
-void cfg_rules_forget_use(void);
+/* A forked child has no rail; and the thread that was reading, if one was, is not there. */
+void cfg_rules_forget(void);
 
 #endif

@@ -231,14 +231,12 @@ static void print_board(const struct cfg_stream *s, char *text, size_t size)
 
     if (s->board_never) {
         snprintf(text, size, "never");
-    } else if (s->board_bytes == UINT64_MAX) {
-        snprintf(text, size, "after=%" PRIu32, s->board_calls);
     } else if (s->board_calls == UINT32_MAX) {
         put_size(s->board_bytes, bytes, sizeof(bytes));
         snprintf(text, size, "after=%s", bytes);
-    } else if (s->board_calls == 1) {
+    } else if (s->board_calls == 1 && s->board_bytes != UINT64_MAX) {
         snprintf(text, size, "eager");
-    } else { /* the default, which cannot be written */
+    } else { /* also the default, which bounds bytes as well and cannot be written */
         snprintf(text, size, "after=%" PRIu32, s->board_calls);
     }
 }

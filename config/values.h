@@ -65,7 +65,7 @@ bool cfg_key_parse(enum cfg_key, const char *text, struct cfg_stream *);
 const char *cfg_key_print(enum cfg_key, const struct cfg_stream *, char *text, size_t size);
 
 /* Takes one setting over, as given. */
-void cfg_key_take(struct cfg_stream *to, const struct cfg_stream *from, enum cfg_key);
+void cfg_key_take(struct cfg_stream *out, const struct cfg_stream *from, enum cfg_key);
 
 /* The defaults, then what each level has given: later ones have the say. A mode=rail boards at once
  * unless its own level or a later one gives a board. */

@@ -174,7 +174,7 @@ bool cfg_map_apply(const struct cfg_map *m, uint8_t family, uint8_t addr[16])
 static const char *one_matches(const char *p, char c)
 {
     const char *q = p + 1;
-    bool not, found = false;
+    bool negated, found = false;
 
     if (*p == '\\' && p[1])
         return p[1] == c ? p + 2 : NULL;
@@ -182,8 +182,8 @@ static const char *one_matches(const char *p, char c)
         return p + 1;
     if (*p != '[')
         return *p == c ? p + 1 : NULL;
-    not = *q == '!' || *q == '^';
-    q += not ;
+    negated = *q == '!' || *q == '^';
+    q += negated;
     for (bool first = true; *q && (first || *q != ']'); first = false, q++) {
         char low = *q;
 
@@ -193,7 +193,7 @@ static const char *one_matches(const char *p, char c)
     }
     if (!*q)
         return c == '[' ? p + 1 : NULL;
-    return found != not ? q + 1 : NULL;
+    return found != negated ? q + 1 : NULL;
 }
 
 bool cfg_glob(const char *p, const char *text)

@@ -9,6 +9,7 @@
 #include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/hold.h"
+#include "ipoib_fallback/netns.h"
 
 #include "config/env.h"
 #include "config/log.h"
@@ -311,38 +312,6 @@ static bool pin_foreign(struct fb_conn *c)
     return true;
 }
 
-/* The cookie of the network namespace of this thread; 0: not asked yet. */
-static uint64_t own_netns;
-
-void rdv_moved(void)
-{
-    own_netns = 0;
-}
-
-static uint64_t netns_of(int fd)
-{
-    uint64_t cookie = 0;
-    socklen_t len = sizeof(cookie);
-
-    return sys_getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0 ? 0 : cookie;
-}
-
-/* Its addresses mean something else here: what answers to them is not the other end. */
-static bool of_another_netns(struct fb_conn *c)
-{
-    uint64_t its = netns_of(c->fd);
-
-    if (!its) /* an old kernel, which does not say */
-        return false;
-    if (!own_netns) {
-        int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-
-        own_netns = fd < 0 ? 0 : netns_of(fd);
-        rsk_own_close(fd);
-    }
-    return own_netns && its != own_netns;
-}
-
 /* Asks again with its next traffic: the process may come back. */
 static void elsewhere(struct fb_conn *c)
 {
@@ -358,7 +327,7 @@ static void attempt(struct fb_conn *c)
         rdv_again(c, RSN_NOT_YET);
         return;
     }
-    if (of_another_netns(c)) {
+    if (netns_another(c)) {
         elsewhere(c);
         return;
     }
@@ -385,7 +354,10 @@ static void attempt(struct fb_conn *c)
 
 /* ---- the accepting end ---- */
 
-static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner)
+/* other: asked by this wire, a stream does not want it if its rule names that one. The reason for
+ * shared memory is the one that makes the peer ask by RDMA. */
+static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard **shard,
+                size_t *ring, void **owner)
 {
     struct fb_conn *c = conn_find(t);
     int reason = 0;
@@ -396,6 +368,8 @@ static int find(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *rin
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (c->tx.fin)
         reason = RSN_ENDING;
+    else if (conn_config(c)->wire == other)
+        reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
     else if (!conn_flag(c, CF_ASKED) || hold_on() || heir_elsewhere(c) || c->rail ||
              c->rdv != RDV_NONE || c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
         reason = RSN_NOT_YET;
@@ -437,11 +411,23 @@ static void refused(void *owner, int reason)
     fb_put(&c->s);
 }
 
-static const struct rsk_accept_ops accept_ops = {find, accepted, refused};
+static int find_shm(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner)
+{
+    return find(t, CFG_WIRE_VERBS, shard, ring, owner);
+}
+
+static int find_verbs(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring,
+                      void **owner)
+{
+    return find(t, CFG_WIRE_SHM, shard, ring, owner);
+}
+
+static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused};
+static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused};
 
 static void be_reachable(struct fb_conn *c)
 {
-    reach_add(c, &accept_ops);
+    reach_add(c, &shm_ops, &verbs_ops);
     if (c->s.pub->reason == RSN_NEW)
         conn_reason(c, RSN_WAIT_PEER);
 }
@@ -463,7 +449,7 @@ static void begin_job(void *arg)
                    memcmp(c->tuple.src, c->tuple.dst, 16) == 0) {
             conn_set(c, CF_PINNED);
             conn_reason(c, RSN_SELF_CONNECT);
-        } else if (of_another_netns(c)) {
+        } else if (netns_another(c)) {
             elsewhere(c);
         } else {
             conn_settings(c);

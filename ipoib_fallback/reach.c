@@ -97,18 +97,19 @@ static void count(struct fb_conn *c)
         p->users++;
 }
 
-void reach_add(struct fb_conn *c, const struct rsk_accept_ops *ops)
+void reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
+               const struct rsk_accept_ops *verbs)
 {
     int family = c->tuple.family, r = 0;
     uint16_t port = c->tuple.dst_port;
 
     count(c);
     if (conn_config(c)->wire != CFG_WIRE_VERBS)
-        r = rsk_shm_wire.listen(family, port, ops);
+        r = rsk_shm_wire.listen(family, port, shm);
     if (r < 0)
         log_warn("port %u: no shared-memory rendezvous: error %d", port, -r);
     if (conn_config(c)->wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
-        r = rsk_verbs_wire.listen(family, port, ops);
+        r = rsk_verbs_wire.listen(family, port, verbs);
         if (r < 0)
             log_warn("port %u: no RDMA rendezvous: error %d", port, -r);
     }

@@ -7,7 +7,8 @@
 #include "ipoib_fallback/stream.h"
 
 /* An accepted stream wants a rail: requests for its port are answered. Progress thread. */
-void reach_add(struct fb_conn *, const struct rsk_accept_ops *);
+void reach_add(struct fb_conn *, const struct rsk_accept_ops *shm,
+               const struct rsk_accept_ops *verbs);
 /* The stream is gone. Any thread. */
 void reach_drop(struct fb_conn *);
 void reach_forget(void); /* forked child */

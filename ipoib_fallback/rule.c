@@ -55,5 +55,5 @@ void rule_route(const struct rsk_tuple *t, void *owner, struct rsk_route *route)
 void rule_forget(void)
 {
     reading = (struct fb_lock){0};
-    cfg_rules_forget_use();
+    cfg_rules_forget();
 }

@@ -220,11 +220,14 @@ static bool same_addresses(struct rdma_cm_id *id, uint8_t family, const struct r
  * which other addresses the two have. */
 static bool known_addresses(struct rdma_cm_id *id, const struct rsk_tuple *t)
 {
-    struct rsk_route own = {.tos = -1}, route = vb_route(t, NULL);
+    struct rsk_route route = {.tos = -1};
 
-    memcpy(own.src, t->src, sizeof own.src);
-    memcpy(own.dst, t->dst, sizeof own.dst);
-    return same_addresses(id, t->family, &own) || same_addresses(id, t->family, &route);
+    memcpy(route.src, t->src, sizeof route.src);
+    memcpy(route.dst, t->dst, sizeof route.dst);
+    if (same_addresses(id, t->family, &route))
+        return true;
+    route = vb_route(t, NULL);
+    return same_addresses(id, t->family, &route);
 }
 
 /* 0 or a reason. */

@@ -1,7 +1,8 @@
 """rules.py RAILSOCK PORT CASE CLIENT SERVER: a client of an echo server under rules.
 
 Talks until both ends of its connection are in a state, PATH/REASON, as `railsock stat` shows it. CASE is
-`one`, or `two`: CLIENT is then the state of a second connection, while the first is on a rail; or `idle`:
+`one`, or `two`: CLIENT is then the state of a second connection, to
+SECOND, while the first is on a rail; or `idle`:
 CLIENT is the state once nothing moves any more. SERVER - is on another host, ADDRESS.
 Prints nothing if all is well.
 """
@@ -53,8 +54,8 @@ def until(wanted, s, busy):
         time.sleep(0.02)
 
 
-def connect():
-    s = socket.create_connection((address, port), 10)
+def connect(to=address):
+    s = socket.create_connection((to, port), 10)
     s.settimeout(10)
     return s
 
@@ -64,7 +65,7 @@ if case == "one":
     until((client, server), first, [first])
 elif case == "two":
     until(("shm/none", "shm/none"), first, [first])
-    second = connect()
+    second = connect(os.environ.get("SECOND", address))
     until((client, server), second, [first, second])
     assert states(first)[0] == "shm/none"
 elif case == "idle":

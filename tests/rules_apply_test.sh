@@ -14,21 +14,21 @@ verdict() { # NAME GOT WANTED
 # rules NAME CASE CLIENT SERVER [VARIABLE=VALUE...]: rules from stdin, PORT in them is replaced; the states
 # of the two ends that must come about; the settings are for both.
 rules() {
-    local name=$1 case=$2 client=$3 server=$4 pid
+    local name=$1 case=$2 here=$3 there=$4 pid
 
     shift 4
     port=$((port + 1))
     sed "s/PORT/$port/" >"$work/conf"
     echo "run $name"
     env RAILSOCK_CONFIG="$work/conf" "$@" "$build/railsock" run -- "$python" \
-        tests/apps/echo_server.py threads 127.0.0.1 $port >"$work/server" 2>&1 &
+        tests/apps/echo_server.py threads 0.0.0.0 $port >"$work/server" 2>&1 &
     pid=$!
     for _ in $(seq 200); do
         grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
         sleep 0.05
     done
     if env RAILSOCK_CONFIG="$work/conf" "$@" timeout -k 1 60 "$build/railsock" run -- "$python" \
-        tests/rules.py "$build/railsock" $port "$case" "$client" "$server" >"$work/client" 2>&1; then
+        tests/rules.py "$build/railsock" $port "$case" "$here" "$there" >"$work/client" 2>&1; then
         echo "ok $name"
     else
         echo "not ok $name: $(tail -n 1 "$work/client")"
@@ -54,6 +54,12 @@ END
 rules rules.environment one shm/none shm/none RAILSOCK_MODE=auto <<<'any mode tcp'
 rules rules.environment-tcp one tcp/mode-tcp tcp/mode-tcp RAILSOCK_MODE=tcp <<<'any mode rail'
 rules rules.budget two tcp/budget tcp/wait-peer <<<'client board eager rails 1'
+# The port answers requests for shared memory, but not for every connection.
+rules rules.wires two tcp/other-host tcp/wait-peer SECOND=127.0.0.2 <<'END'
+client wire shm board eager
+server to 127.0.0.2:PORT wire verbs board eager
+server board eager
+END
 rules rules.idle idle tcp/idle tcp/peer-left <<'END'
 defaults idle 0 board eager
 client idle 1

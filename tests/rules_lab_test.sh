@@ -14,8 +14,8 @@ python=/usr/bin/python3
 map='reach 10.1.0.0/24 at 10.9.0.0/24'
 
 serve() { # ADDRESS PORT RULES
-    echo "$3" >/tmp/rules.$2
-    RAILSOCK_CONFIG=/tmp/rules.$2 "$LAB_RAILSOCK" run -- $python tests/apps/echo_server.py threads "$1" "$2" &
+    echo "$3" >"/tmp/rules.$2"
+    RAILSOCK_CONFIG="/tmp/rules.$2" "$LAB_RAILSOCK" run -- $python tests/apps/echo_server.py threads "$1" "$2" &
     until ss -Hltn "sport = $2" | grep -q .; do sleep 0.05; done
 }
 
@@ -68,7 +68,7 @@ if [ "$LAB_HOST" = 1 ]; then
 else
     ask map.of-one-end 10.1.0.1 7001 tcp/proof-failed - "client wire verbs board eager $map"
 fi
-lab-barrier done
+lab-barrier asked
 # shellcheck disable=SC2046 # process ids
 [ "$LAB_HOST" = 2 ] || kill $(jobs -p)
 exit 0

@@ -16,9 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = {"RAILSOCK_MODE",    "RAILSOCK_WIRE", "RAILSOCK_BOARD",
-                                    "RAILSOCK_SPIN",    "RAILSOCK_RING", "RAILSOCK_PROGRESS",
-                                    "RAILSOCK_SECCOMP", "RAILSOCK_LOG",  NULL};
+static const char *const names[] = {
+    "RAILSOCK_MODE",     "RAILSOCK_WIRE",    "RAILSOCK_BOARD", "RAILSOCK_SPIN",   "RAILSOCK_RING",
+    "RAILSOCK_PROGRESS", "RAILSOCK_SECCOMP", "RAILSOCK_LOG",   "RAILSOCK_RAILS",  "RAILSOCK_MEMORY",
+    "RAILSOCK_IDLE",     "RAILSOCK_STALL",   "RAILSOCK_TOS",   "RAILSOCK_CONFIG", NULL};
 
 static void clear(void)
 {
@@ -125,6 +126,12 @@ TEST_CASE(env, each_value)
     EXPECT_EQ_U64(cfg.stream.idle_ns, 5000000000u);
     load("RAILSOCK_STALL", "7");
     EXPECT_EQ_U64(cfg.stream.stall_ns, 7000000u);
+    load("RAILSOCK_TOS", "104");
+    EXPECT_EQ_INT(cfg.stream.tos, 104);
+    EXPECT_EQ_INT(cfg.env.given, 1 << CFG_TOS);
+    load("RAILSOCK_CONFIG", "/etc/x.conf");
+    EXPECT_STREQ(cfg.rules_file, "/etc/x.conf");
+    EXPECT(cfg.rules);
     EXPECT(!cfg.seccomp_rail);
     load("RAILSOCK_SECCOMP", "rail");
     EXPECT(cfg.seccomp_rail);

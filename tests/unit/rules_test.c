@@ -445,7 +445,7 @@ static void settings_of_this(void)
     EXPECT_EQ_INT(s->spin_ns, 0);
     EXPECT_EQ_U64(cfg_rules_base()->max_rails, 10);
     s->use->rails = 3;
-    cfg_rules_forget_use();
+    cfg_rules_forget();
     EXPECT_EQ_INT(s->use->rails, 0);
     sigprocmask(SIG_BLOCK, NULL, &mask);
     EXPECT(!sigismember(&mask, SIGUSR1));
