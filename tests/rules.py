@@ -1,16 +1,16 @@
 """rules.py RAILSOCK PORT CASE CLIENT SERVER: a client of an echo server under rules.
 
 Talks until both ends of its connection are in a state, PATH/REASON, as `railsock stat` shows it. CASE is
-`one`, or `two`: CLIENT is then the state of a second connection, to
-SECOND, while the first is on a rail; or `idle`:
-CLIENT is the state once nothing moves any more. SERVER - is on another host, ADDRESS.
-Prints nothing if all is well.
+`one`; or `many`: sixteen others were made before it, at once; or `two`: CLIENT is the state of a second
+connection, to SECOND, while the first is on a rail; or `idle`: CLIENT is the state once nothing moves any
+more. SERVER - is on another host, ADDRESS. Prints nothing if all is well.
 """
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 railsock, port, case, client, server = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
@@ -60,8 +60,30 @@ def connect(to=address):
     return s
 
 
+def many():
+    """The first connections of the process, all at once, each by a thread."""
+    conns, start = [], threading.Barrier(16)
+
+    def talk():
+        start.wait()
+        s = connect()
+        exchange(s, 50)
+        conns.append(s)
+
+    threads = [threading.Thread(target=talk) for _ in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(conns) == 16
+    for s in conns:
+        assert states(s)[0] == client, states(s)
+
+
+if case == "many":
+    many()
 first = connect()
-if case == "one":
+if case in ("one", "many"):
     until((client, server), first, [first])
 elif case == "two":
     until(("shm/none", "shm/none"), first, [first])

@@ -38,6 +38,7 @@ rules() {
 }
 
 rules rules.client one tcp/rule tcp/wait-peer <<<'client to 127.0.0.0/8:PORT mode tcp'
+rules rules.first-ones many tcp/rule tcp/wait-peer <<<'client mode tcp'
 rules rules.server one tcp/no-peer-library tcp/rule <<<'use tcp server python3* 127.0.0.1:PORT'
 rules rules.board one tcp/rule tcp/wait-peer <<<'client program python3* board never'
 rules rules.others one shm/none shm/none <<'END'
