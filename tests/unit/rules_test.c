@@ -12,10 +12,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -496,6 +500,49 @@ TEST_CASE(rules, log)
     unlink(rules);
     free((void *)name);
     free((void *)rules);
+}
+
+/* In a /dev of its own, where it is what listens to the log. */
+static void syslog_child(const char *rules)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    char text[300];
+    ssize_t n;
+
+    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/dev", "tmpfs", 0, NULL) < 0)
+        _exit(77);
+    EXPECT(bind(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
+    setenv("RAILSOCK_CONFIG", rules, 1);
+    cfg_init();
+    cfg_rules_load();
+    log_info("to the system");
+    n = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
+    EXPECT(n > 0);
+    text[n > 0 ? n : 0] = '\0';
+    EXPECT(strncmp(text, "<14>railsock[", 13) == 0); /* LOG_USER, LOG_INFO */
+    EXPECT(strstr(text, " info: to the system") && !strchr(text, '\n'));
+    _exit(0);
+}
+
+TEST_CASE(rules, log_to_syslog)
+{
+    const char *rules = temporary();
+    pid_t pid;
+    int status;
+
+    clear();
+    fill(rules, "log destination syslog min-level 7\n", 1);
+    pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0)
+        syslog_child(rules);
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    unlink(rules);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("a mount namespace cannot be had");
+    EXPECT_EQ_INT(status, 0);
 }
 
 TEST_CASE(rules, a_guarded_file_belongs_to_the_user)
