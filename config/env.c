@@ -114,12 +114,13 @@ static const struct setting {
     bool (*parse)(const char *, struct cfg *);
     const char *expected, *used;
 } settings[] = {
-    {"SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
-    {"PROGRESS", parse_progress, "auto or epoll", "auto"},
-    {"TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
-    {"LOG", parse_log,
+    {"RAILSOCK_SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
+    {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
+    {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
+    {"RAILSOCK_LOG", parse_log,
      "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", "error"},
-    {"CONFIG", parse_config, "a file (a path below 1024 bytes)", "the user's and the system's"},
+    {"RAILSOCK_CONFIG", parse_config, "a file (a path below 1024 bytes)",
+     "the user's and the system's"},
 };
 
 enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
@@ -139,30 +140,25 @@ static void report(const char *name, const char *value, const char *expected, co
     cfg_raw_write(STDERR_FILENO, line, n);
 }
 
-/* RAILSOCK_ and the key's name in capitals. */
-static void key_variable(enum cfg_key key, char name[32])
-{
-    size_t n = (size_t)snprintf(name, 32, "RAILSOCK_%s", cfg_key_name(key));
-
-    for (size_t i = 0; i < n; i++)
-        name[i] = (char)toupper((unsigned char)name[i]);
-}
+static const char *const variables[CFG_KEYS] = {
+    [CFG_MODE] = "RAILSOCK_MODE",     [CFG_WIRE] = "RAILSOCK_WIRE", [CFG_BOARD] = "RAILSOCK_BOARD",
+    [CFG_SPIN] = "RAILSOCK_SPIN",     [CFG_RING] = "RAILSOCK_RING", [CFG_RAILS] = "RAILSOCK_RAILS",
+    [CFG_MEMORY] = "RAILSOCK_MEMORY", [CFG_IDLE] = "RAILSOCK_IDLE", [CFG_STALL] = "RAILSOCK_STALL",
+    [CFG_TOS] = "RAILSOCK_TOS",
+};
 
 const char *cfg_expected(const char *name, const char *value)
 {
     struct cfg_stream stream = cfg_stream_defaults;
     struct cfg scratch = DEFAULTS;
-    char variable[32];
 
-    for (unsigned key = 0; key < CFG_KEYS; key++) {
-        key_variable((enum cfg_key)key, variable);
-        if (strcmp(name, variable) == 0)
+    for (unsigned key = 0; key < CFG_KEYS; key++)
+        if (strcmp(name, variables[key]) == 0)
             return cfg_key_parse((enum cfg_key)key, value, &stream)
                        ? NULL
                        : cfg_key_expected((enum cfg_key)key);
-    }
     for (size_t i = 0; i < N_SETTINGS; i++)
-        if (strncmp(name, "RAILSOCK_", 9) == 0 && strcmp(name + 9, settings[i].name) == 0)
+        if (strcmp(name, settings[i].name) == 0)
             return settings[i].parse(value, &scratch) ? NULL : settings[i].expected;
     return "no such setting";
 }
@@ -171,13 +167,11 @@ static const struct cfg_stream *const env_level[] = {&cfg.env};
 
 static void read_keys(void)
 {
-    char name[32], used[32];
+    char used[32];
 
     for (unsigned key = 0; key < CFG_KEYS; key++) {
-        const char *value;
+        const char *value = getenv(variables[key]);
 
-        key_variable((enum cfg_key)key, name);
-        value = getenv(name);
         if (!value || !*value || cfg_key_parse((enum cfg_key)key, value, &cfg.env))
             continue;
         cfg_resolve(&cfg.stream, env_level, 1);
@@ -185,46 +179,49 @@ static void read_keys(void)
             snprintf(used, sizeof(used), "the kernel's");
         else
             cfg_key_print((enum cfg_key)key, &cfg.stream, used, sizeof(used));
-        report(name, value, cfg_key_expected((enum cfg_key)key), used);
+        report(variables[key], value, cfg_key_expected((enum cfg_key)key), used);
     }
     cfg_resolve(&cfg.stream, env_level, 1);
 }
 
 static void read_settings(void)
 {
-    char name[32];
-
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &settings[i];
-        const char *value;
+        const char *value = getenv(s->name);
 
-        snprintf(name, sizeof(name), "RAILSOCK_%s", s->name);
-        value = getenv(name);
         if (!value || !*value)
             continue;
         if (!s->parse(value, &cfg))
-            report(name, value, s->expected, s->used);
+            report(s->name, value, s->expected, s->used);
         else if (s->parse == parse_log)
             cfg.log_given = true;
     }
 }
 
+/* a and b as one string; empty if they do not fit. Not snprintf, which would be the first use of much of libc's
+ * memory in a program that has hardly begun. */
+static void join(char *out, size_t size, const char *a, const char *b)
+{
+    size_t na = strlen(a), nb = strlen(b);
+
+    out[0] = '\0';
+    if (na + nb >= size)
+        return;
+    memcpy(out, a, na);
+    memcpy(out + na, b, nb + 1);
+}
+
 /* Where rules may be, and what they may say of this program. */
 static void note_rules(void)
 {
-    const char *home = getenv("XDG_CONFIG_HOME");
-    int n = -1;
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 
-    if (home && *home == '/') {
-        n = snprintf(cfg.user_file, sizeof(cfg.user_file), "%s/railsock.conf", home);
-    } else {
-        home = getenv("HOME");
-        if (home && *home == '/')
-            n = snprintf(cfg.user_file, sizeof(cfg.user_file), "%s/.config/railsock.conf", home);
-    }
-    if (n < 0 || (size_t)n >= sizeof(cfg.user_file))
-        cfg.user_file[0] = '\0';
-    snprintf(cfg.program, sizeof(cfg.program), "%s", program_invocation_short_name);
+    if (config && *config == '/')
+        join(cfg.user_file, sizeof(cfg.user_file), config, "/railsock.conf");
+    else if (home && *home == '/')
+        join(cfg.user_file, sizeof(cfg.user_file), home, "/.config/railsock.conf");
+    join(cfg.program, sizeof(cfg.program), program_invocation_short_name, "");
     /* The environment says that nothing boards: there is nothing to be decided. */
     cfg.rules = cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
 }

@@ -13,7 +13,7 @@
 enum cfg_mode { CFG_AUTO, CFG_TCP, CFG_RAIL };
 enum cfg_wire { CFG_WIRE_AUTO, CFG_WIRE_SHM, CFG_WIRE_VERBS };
 
-/* In the order in which they are printed. The environment's names are these in capitals. */
+/* In the order in which they are printed. */
 enum cfg_key {
     CFG_MODE,   /* auto|tcp|rail; rail boards eagerly unless a board says otherwise */
     CFG_WIRE,   /* auto|shm|verbs */

@@ -13,7 +13,51 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+/* In a process of its own, where nothing has boarded: it stands before all other cases. */
+static void spins(void)
+{
+    struct cfg_stream patient = cfg_stream_defaults, hasty = cfg_stream_defaults;
+    struct fb_conn a = {.set = &patient}, b = {.set = &hasty}, c = {.set = &cfg_stream_defaults};
+    _Atomic uint32_t fresh = 0, learnt = 0;
+
+    patient.spin_auto = hasty.spin_auto = false;
+    patient.spin_ns = 70000;
+    hasty.spin_ns = 0;
+    EXPECT_EQ_INT(fb_spin_most(), 20000);
+    spin_joined(&b);
+    EXPECT_EQ_INT(fb_spin_most(), 0);
+    spin_joined(&a);
+    EXPECT_EQ_INT(fb_spin_most(), 70000);
+    spin_joined(&b);
+    EXPECT_EQ_INT(fb_spin_most(), 70000);
+    EXPECT_EQ_INT(spin_budget(&a, &fresh), 70000);
+    EXPECT_EQ_INT(spin_budget(&b, &fresh), 0);
+    spin_learn(&a, &learnt, 30000);
+    EXPECT_EQ_INT(learnt, 61000);
+    spin_measured(300000);
+    EXPECT_EQ_INT(spin_budget(&b, &fresh), 0); /* not what somebody has chosen */
+    EXPECT_EQ_INT(fb_spin_most(), 70000);
+    spin_joined(&c);
+    EXPECT_EQ_INT(fb_spin_most(), 300000);
+    EXPECT_EQ_INT(spin_budget(&c, &fresh), 300000);
+}
+
+TEST_CASE(stream, spins_as_its_rule_says)
+{
+    pid_t pid = fork();
+    int status;
+
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        spins();
+        _exit(0);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    EXPECT_EQ_INT(status, 0);
+}
 
 TEST_CASE(stream, ping_pong_boards_both_ways)
 {
