@@ -56,6 +56,7 @@ int cfg_read_file(struct cfg_rules *r, struct cfg_file *f, size_t most)
         n = r->read(f->path, a->base + a->used, most + 1);
     } else {
         fd = cfg_raw_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+        r->no_fd |= fd == -EMFILE || fd == -ENFILE;
         if (fd < 0)
             return fd;
         n = read_open(fd, f, a->base + a->used, most + 1);

@@ -10,7 +10,6 @@
 #include "config/reason.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -401,12 +400,16 @@ static void tell_log(const struct cfg_rules *r)
     cfg_log_to(r->log_level ? r->log_level : cfg.log_level, file ? file : cfg.log_file);
 }
 
-static void load(void)
+static bool load(void)
 {
     if (!cfg_rules_begin(&own)) {
         own.n_errors = 1;
     } else {
         cfg_rules_read_all(&own);
+        if (own.no_fd) {
+            cfg_rules_end(&own);
+            return false;
+        }
         cfg_rules_settle(&own);
     }
     if (own.n_errors) {
@@ -417,29 +420,23 @@ static void load(void)
     }
     if (!own.nodes) {
         cfg_rules_end(&own);
-        return;
+        return true;
     }
-    if (base != &broken)
-        base = &own.base;
+    base = &own.base;
     own.exe = own_path(&own);
     cfg_arena_trim(&own.arena);
+    return true;
 }
 
-void cfg_rules_load(void)
+bool cfg_rules_load(void)
 {
-    uint64_t all = UINT64_MAX, mask = 0;
     int saved = errno;
+    bool done = cfg_rules_loaded() || !cfg.rules || load();
 
-    if (cfg_rules_loaded())
-        return;
-    if (cfg.rules) {
-        /* A handler might connect, and would wait for us; or leave by longjmp. */
-        cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&mask, sizeof(mask));
-        load();
-        cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof(mask));
-    }
     errno = saved;
-    atomic_store_explicit(&loaded, true, memory_order_release);
+    if (done)
+        atomic_store_explicit(&loaded, true, memory_order_release);
+    return done;
 }
 
 const struct cfg_stream *cfg_rules_base(void)

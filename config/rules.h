@@ -88,6 +88,7 @@ struct cfg_rules {
     struct cfg_error *errors, **errors_end;
     unsigned n_errors, n_nodes, n_files;
     size_t text;
+    bool no_fd;             /* a file could not be opened for want of a descriptor */
     bool full;              /* no memory: the rest was not read */
     struct cfg_stream base; /* resolved: where no rule says otherwise */
     const char *log_file;   /* as cfg_log_to takes it; NULL: nothing was said */
@@ -132,8 +133,9 @@ bool cfg_map_apply(const struct cfg_map *, uint8_t family, uint8_t addr[16]);
 
 /* ---- this process's own rules: the library */
 
-/* Reads them. Once, one thread at a time, with signals blocked; takes a millisecond. */
-void cfg_rules_load(void);
+/* Reads them. One thread at a time, with signals blocked; takes a millisecond. False: no descriptor was left, and
+ * nothing is known; another call may have more luck. */
+bool cfg_rules_load(void);
 bool cfg_rules_loaded(void);
 /* The settings of a stream of this process. Before they are loaded: cfg.stream. */
 const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const uint8_t *addr,

@@ -4,34 +4,54 @@
  */
 #include "ipoib_fallback/rule.h"
 
-#include "config/env.h"
-#include "config/log.h"
 #include "config/rules.h"
+
+#include <signal.h>
 
 /*
  * Held while files are read, which is the one time that a lock of ours is held across something slow: who
  * has made a connection meanwhile waits, because it must not board before it is known whether it
- * may. The holder has all signals blocked and takes no other lock.
+ * may. All signals are blocked before it is taken: a handler on the holder's thread might connect as well, and
+ * wait for it, or leave by longjmp. The holder takes no other lock.
  */
 static struct fb_lock reading;
+
+/* False: the rules are not known, for want of a descriptor. */
+static bool read_rules(void)
+{
+    uint64_t all = UINT64_MAX, mask = 0;
+    bool known;
+
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask), 0, 0);
+    fb_lock(&reading);
+    known = cfg_rules_load();
+    fb_unlock(&reading);
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask), 0, 0);
+    return known;
+}
+
+static void stay(struct fb_conn *c, int reason)
+{
+    /* Pinned for another reason, it keeps that. */
+    if (conn_set(c, CF_PINNED)) {
+        conn_set(c, CF_ASKED);
+        conn_reason(c, reason);
+    }
+}
 
 void rule_find(struct fb_conn *c, const struct rsk_tuple *t)
 {
     const struct cfg_stream *set;
 
-    if (!cfg_rules_loaded()) {
-        fb_lock(&reading);
-        cfg_rules_load();
-        fb_unlock(&reading);
+    if (!cfg_rules_loaded() && !read_rules()) {
+        stay(c, RSN_LIMIT_FD);
+        return;
     }
     set = cfg_rules_stream(c->s.role == FB_ACCEPTED ? CFG_SERVER : CFG_CLIENT, t->family, t->dst,
                            t->dst_port);
     atomic_store_explicit(&c->set, set, memory_order_release);
-    /* Pinned for another reason, it keeps that. */
-    if (set->reason && conn_set(c, CF_PINNED)) {
-        conn_set(c, CF_ASKED);
-        conn_reason(c, set->reason);
-    }
+    if (set->reason)
+        stay(c, set->reason);
 }
 
 void rule_route(const struct rsk_tuple *t, void *owner, struct rsk_route *route)

@@ -13,10 +13,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -443,7 +443,6 @@ TEST_CASE(rules, a_broken_file_is_told_once)
 static void settings_of_this(void)
 {
     const struct cfg_stream *s = cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 7000);
-    sigset_t mask;
 
     EXPECT(s != &cfg.stream);
     EXPECT_EQ_INT(s->spin_ns, 0);
@@ -451,8 +450,6 @@ static void settings_of_this(void)
     s->use->rails = 3;
     cfg_rules_forget();
     EXPECT_EQ_INT(s->use->rails, 0);
-    sigprocmask(SIG_BLOCK, NULL, &mask);
-    EXPECT(!sigismember(&mask, SIGUSR1));
 }
 
 TEST_CASE(rules, of_this_process)
@@ -479,6 +476,34 @@ TEST_CASE(rules, none)
 static void log_something(void)
 {
     log_debug("to the rules' file");
+}
+
+TEST_CASE(rules, without_a_descriptor_they_are_read_later)
+{
+    pid_t pid;
+    int status;
+
+    clear();
+    pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        struct rlimit least, enough;
+
+        setenv("RAILSOCK_CONFIG", FOLDER "match.conf", 1);
+        cfg_init();
+        EXPECT(getrlimit(RLIMIT_NOFILE, &enough) == 0);
+        least = enough;
+        least.rlim_cur = 0;
+        EXPECT(setrlimit(RLIMIT_NOFILE, &least) == 0);
+        EXPECT(!cfg_rules_load());
+        EXPECT(!cfg_rules_loaded());
+        EXPECT(setrlimit(RLIMIT_NOFILE, &enough) == 0);
+        EXPECT(cfg_rules_load());
+        settings_of_this();
+        _exit(0);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    EXPECT_EQ_INT(status, 0);
 }
 
 TEST_CASE(rules, log)
