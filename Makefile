@@ -164,6 +164,7 @@ UNIT_TESTS := \
 	shim_test \
 	env_test \
 	rules_test \
+	rules_own_test \
 	rules_fuzz_test \
 	reason_test \
 	stat_test \
@@ -266,6 +267,11 @@ env_test_SRC := \
 rules_test_SRC := \
 	tests/unit/rules_test.c \
 	config/print.c \
+	$(CONFIG_SRC) \
+	$(CONFIG_GRAMMAR) \
+
+rules_own_test_SRC := \
+	tests/unit/rules_own_test.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \
 

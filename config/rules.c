@@ -464,6 +464,8 @@ void cfg_rules_forget(void)
             0}; /* the thread that was reading is not here; what it had read stays */
         return;
     }
+    /* A page that need not be written stays one with the parent's. */
     for (struct cfg_node *n = own.nodes; n; n = n->next)
-        n->use = (struct cfg_use){0};
+        if (n->use.rails || n->use.memory)
+            n->use = (struct cfg_use){0};
 }

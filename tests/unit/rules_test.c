@@ -1,42 +1,15 @@
 /*
  * rules_test.c - the rules' normal form and their errors against what is kept in tests/config, which rule
- * decides for whom, which level has the say, and what a process does with files of its own.
+ * decides for whom, and which level has the say.
  */
-#include "config/env.h"
+#include "tests/unit/rules_part.h"
+
 #include "config/log.h"
 #include "config/parse.h"
 #include "config/print.h"
 #include "config/reason.h"
-#include "tests/shim/shim.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define FOLDER "tests/config/"
-
-static void clear(void)
-{
-    static const char *const names[] = {"MODE", "WIRE",   "BOARD", "SPIN",  "RING", "RAILS",
-                                        "TOS",  "MEMORY", "IDLE",  "STALL", "LOG",  "CONFIG"};
-    char name[40];
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        snprintf(name, sizeof(name), "RAILSOCK_%s", names[i]);
-        unsetenv(name);
-    }
-    cfg_init();
-}
 
 static void read_rules(struct cfg_rules *r, const char *path)
 {
@@ -54,17 +27,6 @@ static char *printed(void (*fn)(FILE *, const struct cfg_rules *), const struct 
 
     ASSERT(f);
     fn(f, r);
-    fclose(f);
-    return text;
-}
-
-static char *file_text(const char *path)
-{
-    char *text = calloc(1, 1 << 16);
-    FILE *f = fopen(path, "r");
-
-    ASSERT(text && f);
-    ASSERT(fread(text, 1, (1 << 16) - 1, f) > 0);
     fclose(f);
     return text;
 }
@@ -322,28 +284,6 @@ TEST_CASE(rules, users)
 
 /* ---- limits */
 
-static char *temporary(void)
-{
-    static char name[40];
-    int fd;
-
-    strcpy(name, "/tmp/rules_test.XXXXXX");
-    fd = mkstemp(name);
-    ASSERT(fd >= 0);
-    close(fd);
-    return name;
-}
-
-static void fill(const char *name, const char *text, size_t times)
-{
-    FILE *f = fopen(name, "w");
-
-    ASSERT(f);
-    while (times--)
-        fputs(text, f);
-    fclose(f);
-}
-
 static void first_error(const char *path, const char *part)
 {
     struct cfg_rules r;
@@ -381,193 +321,6 @@ TEST_CASE(rules, limits)
     EXPECT(!r.nodes);
     cfg_rules_end(&r);
     unlink(name);
-}
-
-/* ---- a process's own */
-
-/* Loads the rules of such a file in a child, after a look by fn, and returns what went to stderr. */
-static char *loaded(const char *path, void (*fn)(void))
-{
-    static char said[2048];
-    const char *out = temporary();
-    pid_t pid = fork();
-    int status, fd;
-
-    ASSERT(pid >= 0);
-    if (pid == 0) {
-        dup2(open(out, O_WRONLY | O_TRUNC), STDERR_FILENO);
-        setenv("RAILSOCK_CONFIG", path, 1);
-        cfg_init();
-        EXPECT(!cfg_rules_loaded());
-        EXPECT(cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 1) == &cfg.stream);
-        errno = 4711;
-        cfg_rules_load();
-        cfg_rules_load();
-        EXPECT_EQ_INT(errno, 4711);
-        EXPECT(cfg_rules_loaded());
-        fn();
-        _exit(0);
-    }
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    EXPECT_EQ_INT(status, 0);
-    fd = open(out, O_RDONLY);
-    ASSERT(fd >= 0);
-    said[read(fd, said, sizeof(said) - 1)] = '\0';
-    close(fd);
-    unlink(out);
-    return said;
-}
-
-static void all_on_tcp(void)
-{
-    const struct cfg_stream *s = cfg_rules_stream(CFG_SERVER, AF_INET, (uint8_t[4]){0}, 1);
-
-    EXPECT_EQ_INT(s->mode, CFG_TCP);
-    EXPECT_EQ_INT(s->reason, RSN_CONFIG);
-}
-
-TEST_CASE(rules, a_broken_file_is_told_once)
-{
-    char *said, *line;
-
-    clear();
-    said = loaded(FOLDER "broken.conf", all_on_tcp);
-    line = strchr(said, '\n');
-    EXPECT(strstr(said, FOLDER "broken.conf:1:16: expected stderr, syslog or file; 49 errors; this "
-                               "program stays on TCP; railsock check shows more"));
-    EXPECT(line && !line[1]);
-    said = loaded("/no/such/file", all_on_tcp);
-    EXPECT(strstr(said, "it is not there; 1 error;"));
-}
-
-static void settings_of_this(void)
-{
-    const struct cfg_stream *s = cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 7000);
-
-    EXPECT(s != &cfg.stream);
-    EXPECT_EQ_INT(s->spin_ns, 0);
-    EXPECT_EQ_U64(cfg_rules_base()->max_rails, 10);
-    s->use->rails = 3;
-    cfg_rules_forget();
-    EXPECT_EQ_INT(s->use->rails, 0);
-}
-
-TEST_CASE(rules, of_this_process)
-{
-    clear();
-    EXPECT_STREQ(loaded(FOLDER "match.conf", settings_of_this), "");
-}
-
-static void no_rules(void)
-{
-    EXPECT(cfg_rules_base() == &cfg.stream);
-    EXPECT(cfg_rules_stream(CFG_CLIENT, AF_INET, (uint8_t[4]){0}, 1) == &cfg.stream);
-}
-
-TEST_CASE(rules, none)
-{
-    clear();
-    EXPECT_STREQ(loaded("/dev/null", no_rules), "");
-    setenv("RAILSOCK_MODE", "tcp", 1); /* there is nothing to be decided: it is not even opened */
-    EXPECT_STREQ(loaded("/no/such/file", no_rules), "");
-    clear();
-}
-
-static void log_something(void)
-{
-    log_debug("to the rules' file");
-}
-
-TEST_CASE(rules, without_a_descriptor_they_are_read_later)
-{
-    pid_t pid;
-    int status;
-
-    clear();
-    pid = fork();
-    ASSERT(pid >= 0);
-    if (pid == 0) {
-        struct rlimit least, enough;
-
-        setenv("RAILSOCK_CONFIG", FOLDER "match.conf", 1);
-        cfg_init();
-        EXPECT(getrlimit(RLIMIT_NOFILE, &enough) == 0);
-        least = enough;
-        least.rlim_cur = 0;
-        EXPECT(setrlimit(RLIMIT_NOFILE, &least) == 0);
-        EXPECT(!cfg_rules_load());
-        EXPECT(!cfg_rules_loaded());
-        EXPECT(setrlimit(RLIMIT_NOFILE, &enough) == 0);
-        EXPECT(cfg_rules_load());
-        settings_of_this();
-        _exit(0);
-    }
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    EXPECT_EQ_INT(status, 0);
-}
-
-TEST_CASE(rules, log)
-{
-    const char *name = strdup(temporary()), *rules = strdup(temporary());
-    char text[100], *got;
-
-    clear();
-    snprintf(text, sizeof(text), "log destination file %s min-level 1\n", name);
-    fill(rules, text, 1);
-    EXPECT_STREQ(loaded(rules, log_something), "");
-    got = file_text(name);
-    EXPECT(strstr(got, "to the rules' file"));
-    free(got);
-    setenv("RAILSOCK_LOG", "debug", 1);
-    EXPECT(strstr(loaded(rules, log_something), "to the rules' file"));
-    clear();
-    unlink(name);
-    unlink(rules);
-    free((void *)name);
-    free((void *)rules);
-}
-
-/* In a /dev of its own, where it is what listens to the log. */
-static void syslog_child(const char *rules)
-{
-    struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
-    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
-    char text[300];
-    ssize_t n;
-
-    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("none", "/dev", "tmpfs", 0, NULL) < 0)
-        _exit(77);
-    EXPECT(bind(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
-    setenv("RAILSOCK_CONFIG", rules, 1);
-    cfg_init();
-    cfg_rules_load();
-    log_info("to the system");
-    n = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
-    EXPECT(n > 0);
-    text[n > 0 ? n : 0] = '\0';
-    EXPECT(strncmp(text, "<14>railsock[", 13) == 0); /* LOG_USER, LOG_INFO */
-    EXPECT(strstr(text, " info: to the system") && !strchr(text, '\n'));
-    _exit(0);
-}
-
-TEST_CASE(rules, log_to_syslog)
-{
-    const char *rules = temporary();
-    pid_t pid;
-    int status;
-
-    clear();
-    fill(rules, "log destination syslog min-level 7\n", 1);
-    pid = fork();
-    ASSERT(pid >= 0);
-    if (pid == 0)
-        syslog_child(rules);
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    unlink(rules);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-        SKIP("a mount namespace cannot be had");
-    EXPECT_EQ_INT(status, 0);
 }
 
 TEST_CASE(rules, a_guarded_file_belongs_to_the_user)
