@@ -403,7 +403,7 @@ PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all tests help demo test lint format install model torture conform fuzz bench lab-faults clean FORCE
+.PHONY: all tests help demo test lint format install model torture conform fuzz bench lab-faults clean lab-rules FORCE
 
 # Hard links: through a symbolic link the command would look for its files beside build/plain/.
 ifeq ($(VARIANT),plain)
@@ -503,6 +503,7 @@ help:
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
 	@echo 'lab-faults   faults between two virtual hosts, as a table (TRIES= FAULTS=)'
+	@echo 'lab-rules    address maps and service types between two virtual hosts'
 	@echo 'fuzz     random texts through the rules'"'"' parser (SECONDS= SEED=)'
 	@echo 'bench    what tests/bench/run does'
 	@echo 'install  PREFIX=/usr/local DESTDIR='
@@ -551,6 +552,11 @@ fuzz:
 	    LDFLAGS=-fsanitize=undefined BUILD=$(BUILD)/fuzz $(BUILD)/fuzz/address/tests/rules_fuzz_test
 	RAILSOCK_FUZZ_SECONDS=$(or $(SECONDS),60) RAILSOCK_TEST_SEED=$(or $(SEED),$$RANDOM) \
 	    $(BUILD)/fuzz/address/tests/rules_fuzz_test
+
+lab-rules:
+	tools/deps build test lab
+	+$(SUBMAKE) SAN= all
+	RULES_HOSTS=2 tests/rules_lab_test.sh
 
 model bench:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))

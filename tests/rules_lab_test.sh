@@ -1,13 +1,14 @@
 #!/bin/bash
-# tests/rules_lab_test.sh - rules for rails over verbs: an address map, and a service type. Two virtual hosts with a second
-# network on the same interface: TCP goes by the one, RDMA by the other, which packet filters count.
+# tests/rules_lab_test.sh - rules for rails over verbs: an address map that takes loopback connections to the device
+# of a virtual host. With RULES_HOSTS=2 (make lab-rules) also a map and a service type between two hosts with a
+# second network on the same interface: TCP goes by the one, RDMA by the other, which packet filters count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 if [ -z "${LAB_HOST-}" ]; then
     railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
     export LAB_RAILSOCK=$railsock
-    "$railsock" lab run --hosts 2 --timeout 150 -- tests/rules_lab_test.sh | sed -u 's/^host[12]| //'
+    "$railsock" lab run --hosts "${RULES_HOSTS:-1}" --timeout 150 -- tests/rules_lab_test.sh | sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
 fi
 python=/usr/bin/python3
@@ -51,28 +52,37 @@ counted() { # NAME
     fi
 }
 
-ip address add "10.9.0.$LAB_HOST/24" dev eth0
-count
-if [ "$LAB_HOST" = 1 ]; then
-    serve 10.1.0.1 7000 "server wire verbs board eager $map"
-    serve 10.1.0.1 7001 'server wire verbs board eager'
-    serve 127.0.0.1 7002 "server wire verbs board eager reach 127.0.0.1/32 at 10.1.0.1/32"
-fi
-lab-barrier up
-if [ "$LAB_HOST" = 2 ]; then
-    ask map 10.1.0.1 7000 verbs/none - "client wire verbs board eager tos 104 $map"
-    counted map.answers
-fi
-lab-barrier mapped
-if [ "$LAB_HOST" = 1 ]; then
-    counted map.requests
+loopback() {
     ask map.loopback 127.0.0.1 7002 verbs/none verbs/none \
         'client wire verbs board eager reach 127.0.0.1/32 at 10.1.0.1/32'
     ask no-map.loopback 127.0.0.1 7002 tcp/no-rdma-on-route tcp/wait-peer 'client wire verbs board eager'
-else
-    ask map.of-one-end 10.1.0.1 7001 tcp/proof-failed - "client wire verbs board eager $map"
+}
+
+if [ "$LAB_HOST" = 1 ]; then
+    serve 127.0.0.1 7002 "server wire verbs board eager reach 127.0.0.1/32 at 10.1.0.1/32"
+    loopback
 fi
-lab-barrier asked
+# shellcheck disable=SC2153 # the lab sets it
+if [ "$LAB_HOSTS" = 2 ]; then
+    ip address add "10.9.0.$LAB_HOST/24" dev eth0
+    count
+    if [ "$LAB_HOST" = 1 ]; then
+        serve 10.1.0.1 7000 "server wire verbs board eager $map"
+        serve 10.1.0.1 7001 'server wire verbs board eager'
+    fi
+    lab-barrier up
+    if [ "$LAB_HOST" = 2 ]; then
+        ask map 10.1.0.1 7000 verbs/none - "client wire verbs board eager tos 104 $map"
+        counted map.answers
+    fi
+    lab-barrier mapped
+    if [ "$LAB_HOST" = 1 ]; then
+        counted map.requests
+    else
+        ask map.of-one-end 10.1.0.1 7001 tcp/proof-failed - "client wire verbs board eager $map"
+    fi
+    lab-barrier asked
+fi
 # shellcheck disable=SC2046 # process ids
 [ "$LAB_HOST" = 2 ] || kill $(jobs -p)
 exit 0

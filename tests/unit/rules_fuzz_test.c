@@ -20,6 +20,11 @@
 static const char *const names[] = {"libsdp.conf",  "native.conf", "native.inc", "broken.conf",
                                     "broken.inc",   "binary.conf", "match.conf", "broken.loop",
                                     "broken.loop2", "native.inc2"};
+#ifdef RAILSOCK_SANITIZED
+#define RUNS 4000
+#else
+#define RUNS 20000
+#endif
 enum { N_NAMES = sizeof(names) / sizeof(names[0]), MOST = 16384 };
 
 static struct {
@@ -240,7 +245,7 @@ static void prepare(uint64_t seed)
 TEST_CASE(rules_fuzz, random_texts)
 {
     const char *wanted = getenv("RAILSOCK_FUZZ_RUNS"), *seconds = getenv("RAILSOCK_FUZZ_SECONDS");
-    uint64_t runs = wanted ? strtoull(wanted, NULL, 10) : 30000;
+    uint64_t runs = wanted ? strtoull(wanted, NULL, 10) : RUNS;
     time_t end = seconds ? time(NULL) + atol(seconds) : 0;
     uint64_t seed = test_seed(), done = 0;
 
