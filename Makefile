@@ -137,7 +137,10 @@ TOOL_SRC := \
 	tools/check.c \
 	config/print.c \
 	tools/elf_look.c \
+	tools/profile.c \
+	tools/report.c \
 	tools/run.c \
+	tools/run_child.c \
 	tools/stat.c \
 	tools/stat_json.c \
 	tools/stat_read.c \

@@ -66,6 +66,15 @@ static bool parse_seccomp(const char *text, struct cfg *c)
     return true;
 }
 
+/* On the file system of the files that are linked there. */
+static bool parse_keep(const char *text, struct cfg *c)
+{
+    if (strncmp(text, "/dev/shm/", 9) != 0 || strlen(text) >= sizeof(c->keep))
+        return false;
+    strcpy(c->keep, text);
+    return true;
+}
+
 /* A relative file belongs to where the program started: it may change directory later. */
 static bool parse_log(const char *text, struct cfg *c)
 {
@@ -116,6 +125,7 @@ static const struct setting {
 } settings[] = {
     {"RAILSOCK_SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
+    {"RAILSOCK_KEEP", parse_keep, "a folder in /dev/shm (a path below 64 bytes)", "none"},
     {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
     {"RAILSOCK_LOG", parse_log,
      "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", "error"},

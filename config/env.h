@@ -19,7 +19,9 @@ struct cfg {
     bool seccomp_rail;    /* RAILSOCK_SECCOMP=tcp|rail, default tcp: after a filter was installed */
     bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
     uint64_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
-    int log_level;        /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
+    char keep
+        [64]; /* RAILSOCK_KEEP=FOLDER: what stat reads stays there, for run --report; empty: no */
+    int log_level; /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
     bool log_given;
     char log_file[200]; /* empty: stderr */
     /* What the rules are read from, and matched with, when there is a connection (rules.h). Noted at

@@ -4,6 +4,7 @@
  */
 #include "ipoib_fallback/pubfile.h"
 
+#include "config/env.h"
 #include "config/log.h"
 #include "rsock/sys.h"
 
@@ -87,6 +88,19 @@ static uint32_t reserve(void)
                : most;
 }
 
+/* Gives the file a second name for `railsock run --report`, which reads it when the process has ended, however
+ * it ends. A name may be taken by what this process was before it executed the program. */
+static void keep(void)
+{
+    char name[sizeof(cfg.keep) + 24];
+    long r = -EEXIST;
+
+    for (unsigned i = 0; cfg.keep[0] && i < 16 && r == -EEXIST; i++) {
+        snprintf(name, sizeof(name), "%s/%d.%u", cfg.keep, sys_getpid(), i);
+        r = SYS6(SYS_linkat, AT_FDCWD, file_path, AT_FDCWD, name, 0, 0);
+    }
+}
+
 static void hide_or_close(void)
 {
     int hidden = file_fd < 0 ? -1 : sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512);
@@ -127,6 +141,8 @@ bool fb_pub_grow(uint32_t n)
         file = p;
         describe(file);
         named = file_fd >= 0;
+        if (named)
+            keep();
         hide_or_close();
     } else if ((reserved && n > reserved) ||
                (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0)) {

@@ -50,13 +50,38 @@ verdict settings "$out"
 out=$(RAILSOCK_SPIN=7 RAILSOCK_MODE=rail "$railsock" run --tcp sh -c 'echo $RAILSOCK_SPIN $RAILSOCK_MODE')
 [ "$out" = '7 tcp' ]
 verdict settings_over_environment "$out"
+# A profile gives way to an option and to the environment; of several the last counts.
+show='echo $RAILSOCK_BOARD,$RAILSOCK_SPIN,$RAILSOCK_IDLE,$RAILSOCK_RING,$RAILSOCK_STALL,$RAILSOCK_RAILS,$RAILSOCK_MEMORY'
+profile() {
+    local name=$1 want=$2
+    shift 2
+    out=$("$@" 2>&1); [ "$out" = "$want" ]
+    verdict "profile_$name" "$out"
+}
+profile latency eager,200,0,,,, "$railsock" run --profile latency sh -c "$show"
+profile throughput ,,,1m,500,, "$railsock" run --profile throughput sh -c "$show"
+profile frugal after=1m,0,5,64k,,64,16m "$railsock" run --profile frugal sh -c "$show"
+profile two after=1m,0,5,64k,500,64,16m "$railsock" run --profile throughput,frugal sh -c "$show"
+profile two_again eager,200,0,64k,,64,16m "$railsock" run --profile frugal --profile latency sh -c "$show"
+profile below_options eager,3,0,,,, "$railsock" run --spin 3 --profile latency sh -c "$show"
+profile below_the_environment eager,,9,,,, env RAILSOCK_IDLE=9 RAILSOCK_SPIN= \
+    "$railsock" run --profile latency sh -c "unset RAILSOCK_SPIN; $show"
+profile below_rail ,0,5,64k,,64,16m "$railsock" run --rail --profile frugal sh -c "$show"
+out=$(RAILSOCK_SPIN='' "$railsock" run --profile latency sh -c "$show"); [ "$out" = eager,200,0,,,, ]
+verdict profile_over_an_empty_variable "$out"
+# Each value in the table is one that the library understands.
+for name in latency throughput frugal; do
+    out=$(RAILSOCK_LIBRARY='' "$railsock" run --profile $name true 2>&1)
+    [[ $out != *expected* ]]
+    verdict "profile_is_understood[$name]" "$out"
+done
 # Options of the program are the program's.
 out=$("$railsock" run sh -c 'echo "$0 $*"' --tcp --help)
 [ "$out" = '--tcp --help' ]
 verdict options_of_the_program "$out"
 
 for wrong in '--wire tcp' '--board sometimes' '--spin 20us' '--ring 1g' '--log loud' '--tcp --rail' \
-    '--unknown' ''; do
+    '--unknown' '' '--profile fast' '--profile latency,' '--profile' '--report=soon'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" run $wrong ${wrong:+true} 2>&1)
     [ $? -eq 2 ] && [ -n "$out" ]

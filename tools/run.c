@@ -1,11 +1,14 @@
 /*
  * run.c - `railsock run`: puts the settings and the library into the environment and
  * becomes the program, so that the pid, the signals and the exit status are the program's.
+ * With --report it waits for it instead (run_child.c).
  */
 #include "tools/commands.h"
 
 #include "config/env.h"
 #include "tools/elf_look.h"
+#include "tools/profile.h"
+#include "tools/run_child.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -24,22 +27,46 @@ enum { EXIT_USAGE = 2, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FO
 
 static void usage(FILE *f)
 {
-    fputs("usage: railsock run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
-          "\n"
-          "Runs COMMAND with the library. Its TCP connections to other such programs may board\n"
-          "a rail; all others stay as they are. `railsock stat` shows which and why.\n"
-          "\n"
-          "  --tcp              load the library but stay on TCP, for comparison\n"
-          "  --rail             board at the first call\n"
-          "  --wire NAME        auto, shm (same host) or verbs (RDMA)\n"
-          "  --board POLICY     eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
-          "  --spin US          spin at most this long before a wait sleeps (20)\n"
-          "  --ring BYTES       size of each ring: 4k to 64m, or 0 for the wire's own\n"
-          "  --log LEVEL[:FILE] error, warn, info or debug\n"
-          "\n"
-          "Each sets RAILSOCK_* of its name (--tcp and --rail: RAILSOCK_MODE), which may also be\n"
-          "set by hand. RAILSOCK_LIBRARY names the library if it is not where it belongs.\n",
-          f);
+    fputs(
+        "usage: railsock run [OPTIONS] [--] COMMAND [ARGUMENT...]\n"
+        "\n"
+        "Runs COMMAND with the library. Its TCP connections to other such programs may board\n"
+        "a rail; all others stay as they are. `railsock stat` shows which and why.\n"
+        "\n"
+        "  --tcp              load the library but stay on TCP, for comparison\n"
+        "  --rail             board at the first call\n"
+        "  --wire NAME        auto, shm (same host) or verbs (RDMA)\n"
+        "  --board POLICY     eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
+        "  --spin US          spin at most this long before a wait sleeps (20)\n"
+        "  --ring BYTES       size of each ring: 4k to 64m, or 0 for the wire's own\n"
+        "  --log LEVEL[:FILE] error, warn, info or debug\n"
+        "  --profile NAMES    latency, throughput or frugal, or several with commas; below\n"
+        "  --report           at its end, if connections stayed on TCP that need not have, say\n"
+        "                     which and why; --report=always: in any case; --report=json:FILE:\n"
+        "                     sums, time and memory in FILE. COMMAND is then a child of run\n"
+        "\n"
+        "Each sets RAILSOCK_* of its name (--tcp and --rail: RAILSOCK_MODE), which may also be\n"
+        "set by hand. RAILSOCK_LIBRARY names the library if it is not where it belongs.\n"
+        "\n"
+        "A profile sets those of these RAILSOCK_* that neither an option nor the environment does;\n"
+        "of several, the last that names one:\n",
+        f);
+    profile_print(f);
+}
+
+static enum report_when report_when;
+static const char *report_file;
+
+static bool set_report(const char *value)
+{
+    if (value && strncmp(value, "json:", 5) == 0 && value[5]) {
+        report_file = value + 5;
+    } else if (value && strcmp(value, "always") != 0) {
+        fprintf(stderr, "railsock run: --report=%s: expected always or json:FILE\n", value);
+        return false;
+    }
+    report_when = value ? REPORT_ALWAYS : REPORT_IF_OFF;
+    return true;
 }
 
 /* Checks a value as the library would and sets the variable. */
@@ -68,6 +95,8 @@ static bool parse_options(int argc, char **argv)
         {"spin", required_argument, NULL, 's'},
         {"ring", required_argument, NULL, 'r'},
         {"log", required_argument, NULL, 'l'},
+        {"profile", required_argument, NULL, 'p'},
+        {"report", optional_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -100,6 +129,12 @@ static bool parse_options(int argc, char **argv)
         case 'l':
             right = set("--log", "RAILSOCK_LOG", optarg);
             break;
+        case 'p':
+            right = profile_add(optarg);
+            break;
+        case 'o':
+            right = set_report(optarg);
+            break;
         case 'h':
             usage(stdout);
             exit(0);
@@ -111,7 +146,8 @@ static bool parse_options(int argc, char **argv)
         fprintf(stderr, "railsock run: --tcp and --rail exclude each other\n");
         return false;
     }
-    return right;
+    /* After the options: what they set is set. */
+    return right && profile_apply();
 }
 
 /* Whether the file is there, as an absolute path. */
@@ -215,6 +251,8 @@ int cmd_run(int argc, char **argv)
      * program for a script and writes to whatever its bytes name. */
     err = ENOENT;
     if (elf_search(*command, path)) {
+        if (report_when)
+            return run_child(path, command, report_when, report_file);
         execv(path, command);
         err = errno;
     }

@@ -128,8 +128,9 @@ static void take_head(struct stat_process *p, const struct fb_pub_file *f)
         p->closed.by_reason[i] = f->closed_by_reason[i];
 }
 
-/* Reads one open file. NULL: *p is filled. Else why not, in words; "" needs no words. */
-static const char *read_file(int fd, uint32_t pid, uid_t uid, struct stat_process *p)
+/* Reads one open file, of a process that runs unless it is kept. NULL: *p is filled. Else why not, in words;
+ * "" needs no words. */
+static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct stat_process *p)
 {
     static struct fb_pub_file f;
     struct stat st;
@@ -147,7 +148,7 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, struct stat_proces
     if (f.pid != pid)
         return "names another process inside";
     start = start_time(pid);
-    if (!start || start != f.start_time)
+    if (!kept && (!start || start != f.start_time))
         return ""; /* a file of an earlier process with this pid */
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
@@ -199,7 +200,7 @@ static int add_file(int dir, const char *name, uint32_t pid, uid_t uid, const ch
     list->processes = more;
     p = &list->processes[list->n];
     memset(p, 0, sizeof(*p));
-    why = read_file(fd, pid, uid, p);
+    why = read_file(fd, pid, uid, false, p);
     close(fd);
     if (!why) {
         list->n++;
@@ -235,6 +236,38 @@ static int add_folder(const char *folder, uid_t uid, uint32_t only,
             err = add_file(fd, e->d_name, pid, uid, folder, complain, list);
     closedir(d);
     return err;
+}
+
+int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
+{
+    const char *dot = strchr(name, '.');
+    const char *why = "";
+    char digits[16] = "";
+    struct stat st;
+    uint32_t pid;
+    int fd;
+
+    if (!dot || dot - name >= (ptrdiff_t)sizeof(digits)) {
+        errno = EINVAL;
+        return -1;
+    }
+    memcpy(digits, name, (size_t)(dot - name));
+    if (!number(digits, &pid)) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (!living && start_time(pid) != 0) {
+        errno = EBUSY;
+        return -1;
+    }
+    fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0)
+        why = read_file(fd, pid, st.st_uid, true, p);
+    close(fd);
+    errno = EINVAL;
+    return why ? -1 : 0;
 }
 
 static int by_pid(const void *a, const void *b)

@@ -52,6 +52,11 @@ struct stat_list {
  */
 int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path, const char *why),
               struct stat_list *list) __attribute__((warn_unused_result));
+
+/* One file that was kept in dir for `railsock run --report`; dead or not if `living`, else only a dead
+ * process's: -1 with errno EBUSY for one that runs. 0: *p is filled, p->conns is to be freed in any case. */
+int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
+    __attribute__((warn_unused_result));
 void stat_free(struct stat_list *list);
 
 #endif

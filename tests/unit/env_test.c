@@ -17,9 +17,10 @@
 #include <unistd.h>
 
 static const char *const names[] = {
-    "RAILSOCK_MODE",     "RAILSOCK_WIRE",    "RAILSOCK_BOARD", "RAILSOCK_SPIN",   "RAILSOCK_RING",
-    "RAILSOCK_PROGRESS", "RAILSOCK_SECCOMP", "RAILSOCK_LOG",   "RAILSOCK_RAILS",  "RAILSOCK_MEMORY",
-    "RAILSOCK_IDLE",     "RAILSOCK_STALL",   "RAILSOCK_TOS",   "RAILSOCK_CONFIG", NULL};
+    "RAILSOCK_MODE",  "RAILSOCK_WIRE",     "RAILSOCK_BOARD",   "RAILSOCK_SPIN",
+    "RAILSOCK_RING",  "RAILSOCK_PROGRESS", "RAILSOCK_SECCOMP", "RAILSOCK_LOG",
+    "RAILSOCK_RAILS", "RAILSOCK_MEMORY",   "RAILSOCK_IDLE",    "RAILSOCK_STALL",
+    "RAILSOCK_TOS",   "RAILSOCK_CONFIG",   "RAILSOCK_KEEP",    NULL};
 
 static void clear(void)
 {
@@ -133,6 +134,8 @@ TEST_CASE(env, each_value)
     EXPECT_STREQ(cfg.rules_file, "/etc/x.conf");
     EXPECT(cfg.rules);
     EXPECT(!cfg.seccomp_rail);
+    load("RAILSOCK_KEEP", "/dev/shm/railsock-keep.abcdef");
+    EXPECT_STREQ(cfg.keep, "/dev/shm/railsock-keep.abcdef");
     load("RAILSOCK_SECCOMP", "rail");
     EXPECT(cfg.seccomp_rail);
     load("RAILSOCK_PROGRESS", "epoll");
@@ -179,17 +182,30 @@ TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
 TEST_CASE(env, broken_values)
 {
     static const char *const broken[][2] = {
-        {"RAILSOCK_MODE", "fast"},      {"RAILSOCK_MODE", "tcp "},
-        {"RAILSOCK_WIRE", "rdma"},      {"RAILSOCK_BOARD", "after"},
-        {"RAILSOCK_BOARD", "after="},   {"RAILSOCK_BOARD", "after=0"},
-        {"RAILSOCK_BOARD", "after=0k"}, {"RAILSOCK_BOARD", "after=-1"},
-        {"RAILSOCK_BOARD", "after=9g"}, {"RAILSOCK_BOARD", "after=99999999999999999999999"},
-        {"RAILSOCK_SPIN", "-1"},        {"RAILSOCK_SPIN", "1000001"},
-        {"RAILSOCK_SPIN", "20us"},      {"RAILSOCK_SPIN", " 20"},
-        {"RAILSOCK_RING", "65m"},       {"RAILSOCK_RING", "18014398509481984k"},
-        {"RAILSOCK_RING", "k"},         {"RAILSOCK_RING", "4kk"},
-        {"RAILSOCK_PROGRESS", "uring"}, {"RAILSOCK_SECCOMP", "allow"},
-        {"RAILSOCK_LOG", "verbose"},    {"RAILSOCK_LOG", "debug:"},
+        {"RAILSOCK_MODE", "fast"},
+        {"RAILSOCK_MODE", "tcp "},
+        {"RAILSOCK_WIRE", "rdma"},
+        {"RAILSOCK_BOARD", "after"},
+        {"RAILSOCK_BOARD", "after="},
+        {"RAILSOCK_BOARD", "after=0"},
+        {"RAILSOCK_BOARD", "after=0k"},
+        {"RAILSOCK_BOARD", "after=-1"},
+        {"RAILSOCK_BOARD", "after=9g"},
+        {"RAILSOCK_BOARD", "after=99999999999999999999999"},
+        {"RAILSOCK_SPIN", "-1"},
+        {"RAILSOCK_SPIN", "1000001"},
+        {"RAILSOCK_SPIN", "20us"},
+        {"RAILSOCK_SPIN", " 20"},
+        {"RAILSOCK_RING", "65m"},
+        {"RAILSOCK_RING", "18014398509481984k"},
+        {"RAILSOCK_RING", "k"},
+        {"RAILSOCK_RING", "4kk"},
+        {"RAILSOCK_PROGRESS", "uring"},
+        {"RAILSOCK_KEEP", "/tmp/x"},
+        {"RAILSOCK_KEEP", "/dev/shm/a-name-that-is-too-long-for-the-place-that-it-has-in-there"},
+        {"RAILSOCK_SECCOMP", "allow"},
+        {"RAILSOCK_LOG", "verbose"},
+        {"RAILSOCK_LOG", "debug:"},
         {"RAILSOCK_LOG", ":/tmp/x"},
     };
     struct cfg before;

@@ -388,6 +388,67 @@ TEST_CASE(stat, files_of_the_dead_are_removed)
     end();
 }
 
+/* What `railsock run --report` reads. */
+TEST_CASE(stat, kept_files)
+{
+    static const char *const strange[] = {
+        "1", "x.0", "-1.0", "01.0", ".0", "99999999999999999999.0", "1.0"};
+    struct stat_process p = {0};
+    char name[32], path[128];
+    pid_t pid;
+    int dir;
+
+    begin(2);
+    use_slot(1, 9);
+    head()->closed = 4;
+    put_whole();
+    dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT(dir >= 0);
+    snprintf(name, sizeof(name), "%d.3", (int)getpid());
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    ASSERT(rename(file, path) == 0);
+
+    /* This process runs. */
+    EXPECT_EQ_INT(stat_read_kept(dir, name, false, &p), -1);
+    EXPECT_EQ_INT(errno, EBUSY);
+    ASSERT_EQ_INT(stat_read_kept(dir, name, true, &p), 0);
+    EXPECT_EQ_INT(p.nconns, 1);
+    EXPECT_EQ_U64(p.closed.connections, 4);
+    free(p.conns);
+    unlink(path);
+
+    pid = fork();
+    if (pid == 0)
+        _exit(0);
+    ASSERT(pid > 0 && waitpid(pid, NULL, 0) == pid);
+    head()->pid = (uint32_t)pid;
+    snprintf(name, sizeof(name), "%d.0", (int)pid);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    put(path, sizeof(struct fb_pub_file) + 2 * sizeof(struct fb_pub));
+    p = (struct stat_process){0};
+    ASSERT_EQ_INT(stat_read_kept(dir, name, false, &p), 0);
+    EXPECT_EQ_INT(p.conns[0].fd, 9);
+    free(p.conns);
+    /* Cut off, and a link to it. */
+    p = (struct stat_process){0};
+    ASSERT(truncate(path, sizeof(struct fb_pub_file) + 8) == 0);
+    EXPECT_EQ_INT(stat_read_kept(dir, name, false, &p), -1);
+    free(p.conns);
+    unlink(path);
+    ASSERT(symlink("/etc/passwd", path) == 0);
+    p = (struct stat_process){0};
+    EXPECT_EQ_INT(stat_read_kept(dir, name, false, &p), -1);
+    unlink(path);
+
+    for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+        p = (struct stat_process){0};
+        EXPECT_EQ_INT(stat_read_kept(dir, strange[i], true, &p), -1);
+        EXPECT_EQ_INT(errno, i == 6 ? ENOENT : EINVAL);
+    }
+    close(dir);
+    end();
+}
+
 TEST_CASE(stat, no_folder_at_all)
 {
     struct stat_list list;

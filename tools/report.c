@@ -1,0 +1,175 @@
+/*
+ * report.c - see report.h. Files are added up and removed as their processes end, so that a server which
+ * forks for each connection does not fill /dev/shm.
+ */
+#include "tools/report.h"
+
+#include "config/reason.h"
+#include "tools/stat_read.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int report_begin(char folder[REPORT_FOLDER_SIZE])
+{
+    strcpy(folder, STAT_BASE "/railsock-keep.XXXXXX");
+    if (!mkdtemp(folder))
+        return -errno;
+    /* A server of root's may serve as another user. Who does not know the name cannot read it here. */
+    if (geteuid() == 0 && chmod(folder, 01733) < 0)
+        return -errno;
+    return 0;
+}
+
+static void add(struct report *r, const struct stat_process *p)
+{
+    const struct stat_closed *c = &p->closed;
+
+    r->processes++;
+    r->connections += c->connections + p->nconns;
+    r->boarded += c->boarded;
+    r->bytes += c->tx + c->rx;
+    r->rail_bytes += c->rail_tx + c->rail_rx;
+    r->switches += c->switches;
+    for (size_t i = 0; i < sizeof(r->by_reason) / sizeof(r->by_reason[0]); i++)
+        r->by_reason[i] += c->by_reason[i];
+    for (size_t i = 0; i < p->nconns; i++) {
+        const struct stat_conn *s = &p->conns[i];
+
+        r->bytes += s->tx + s->rx;
+        r->rail_bytes += s->rail_tx + s->rail_rx;
+        r->switches += s->switches;
+        if (s->boarded_at) {
+            r->boarded++;
+            r->failed += s->reason == RSN_RAIL_FAILED || s->reason == RSN_DEVICE_GONE ||
+                         s->reason == RSN_PEER_PROTOCOL;
+        } else if (s->reason < sizeof(r->by_reason) / sizeof(r->by_reason[0])) {
+            r->by_reason[s->reason]++;
+        }
+    }
+}
+
+void report_collect(const char *folder, bool all, struct report *r)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat_process p;
+    struct dirent *e;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((e = readdir(d))) {
+        if (e->d_name[0] == '.')
+            continue;
+        memset(&p, 0, sizeof(p));
+        if (stat_read_kept(fd, e->d_name, all, &p) == 0)
+            add(r, &p);
+        else if (!all && errno == EBUSY) /* still runs */
+            continue;
+        unlinkat(fd, e->d_name, 0);
+        free(p.conns);
+    }
+    closedir(d);
+}
+
+void report_end(const char *folder)
+{
+    rmdir(folder);
+}
+
+/* What its user asked for, or what every short connection passes through. */
+static bool expected(size_t reason)
+{
+    switch (reason) {
+    case RSN_NONE:
+    case RSN_NEW:
+    case RSN_MODE_TCP:
+    case RSN_BOARD_NEVER:
+    case RSN_NOT_YET:
+    case RSN_SELF_CONNECT:
+    case RSN_ENDING:
+    case RSN_NOT_ESTABLISHED:
+    case RSN_RULE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool report_off(const struct report *r)
+{
+    for (size_t i = 0; i < sizeof(r->by_reason) / sizeof(r->by_reason[0]); i++)
+        if (r->by_reason[i] && !expected(i))
+            return true;
+    return r->failed > 0;
+}
+
+/* In tenths of a per cent, rounded down: only all is 1000, and only nothing is 0. */
+static unsigned share(const struct report *r)
+{
+    uint64_t tenths = r->bytes ? (uint64_t)((double)r->rail_bytes / (double)r->bytes * 1000) : 0;
+
+    if (tenths == 0 && r->rail_bytes)
+        return 1;
+    return tenths >= 1000 && r->rail_bytes < r->bytes ? 999 : (unsigned)tenths;
+}
+
+void report_print(FILE *f, const char *program, const struct report *r)
+{
+    unsigned tenths = share(r);
+
+    if (!r->connections) {
+        fprintf(f, "railsock: %s made no TCP connection that the library saw\n", program);
+        return;
+    }
+    fprintf(f,
+            "railsock: %s: %" PRIu64 " connection%s, %" PRIu64
+            " boarded a rail; %u.%u %% of %" PRIu64 " bytes went over it\n",
+            program, r->connections, r->connections == 1 ? "" : "s", r->boarded, tenths / 10,
+            tenths % 10, r->bytes);
+    if (r->failed)
+        fprintf(f, "railsock:   %" PRIu64 " lost the rail: it failed, and they went on over TCP\n",
+                r->failed);
+    for (size_t i = 0; i < sizeof(r->by_reason) / sizeof(r->by_reason[0]); i++) {
+        const char *advice = cfg_reason_advice((int)i);
+
+        if (r->by_reason[i])
+            fprintf(f, "railsock:   %" PRIu64 " on TCP, %s: %s%s%s\n", r->by_reason[i],
+                    cfg_reason_name((int)i), cfg_reason_sentence((int)i), *advice ? "; " : "",
+                    advice);
+    }
+}
+
+static double seconds(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+void report_json(FILE *f, const struct report *r, int64_t wall_ns, const struct rusage *usage)
+{
+    const char *comma = "";
+
+    fprintf(f,
+            "{\"wall_s\":%.9f,\"cpu_s\":%.6f,\"peak_bytes\":%lld,\"processes\":%" PRIu64
+            ",\"connections\":%" PRIu64 ",\"boarded\":%" PRIu64 ",\"bytes\":%" PRIu64
+            ",\"rail_bytes\":%" PRIu64 ",\"switches\":%" PRIu64 ",\"failed\":%" PRIu64
+            ",\"reasons\":{",
+            (double)wall_ns / 1e9, seconds(usage->ru_utime) + seconds(usage->ru_stime),
+            (long long)usage->ru_maxrss * 1024, r->processes, r->connections, r->boarded, r->bytes,
+            r->rail_bytes, r->switches, r->failed);
+    for (size_t i = 0; i < sizeof(r->by_reason) / sizeof(r->by_reason[0]); i++)
+        if (r->by_reason[i]) {
+            fprintf(f, "%s\"%s\":%" PRIu64, comma, cfg_reason_name((int)i), r->by_reason[i]);
+            comma = ",";
+        }
+    fputs("}}\n", f);
+}

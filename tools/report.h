@@ -1,0 +1,36 @@
+/*
+ * report.h - sums over the connections of all processes below one `railsock run --report`, from the files
+ * that they leave in a folder of its own (RAILSOCK_KEEP).
+ */
+#ifndef TOOLS_REPORT_H
+#define TOOLS_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+struct report {
+    uint64_t processes, connections, boarded, bytes, rail_bytes, switches;
+    uint64_t by_reason[64]; /* connections that never boarded, by their last reason */
+    uint64_t
+        failed; /* connections that had boarded and were lost to a failing rail, open at the end */
+};
+
+#define REPORT_FOLDER_SIZE 48
+
+/* Makes the folder, its path in folder. 0 or -errno. */
+int report_begin(char folder[REPORT_FOLDER_SIZE]) __attribute__((warn_unused_result));
+/* Adds and removes the files of processes that have ended, or all of them. */
+void report_collect(const char *folder, bool all, struct report *r);
+/* Removes the folder, which report_collect has emptied. */
+void report_end(const char *folder);
+
+/* Whether some connection stayed on TCP for a reason that its user may want to hear. */
+bool report_off(const struct report *r);
+/* In words; program is its name. */
+void report_print(FILE *f, const char *program, const struct report *r);
+/* One JSON object with the sums, the time in nanoseconds and what wait4 said of the program. */
+void report_json(FILE *f, const struct report *r, int64_t wall_ns, const struct rusage *usage);
+
+#endif

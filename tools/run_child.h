@@ -1,0 +1,16 @@
+/*
+ * run_child.h - `railsock run --report`: the program runs as a child, and its sums are told at its end.
+ */
+#ifndef TOOLS_RUN_CHILD_H
+#define TOOLS_RUN_CHILD_H
+
+enum report_when { REPORT_NEVER, REPORT_IF_OFF, REPORT_ALWAYS };
+
+/*
+ * Runs the file path with these arguments and the present environment, waits, and says on stderr what its
+ * connections did, or writes JSON to the file json if that is not NULL. Returns the exit status for this
+ * process; ends it by the same signal if the program was ended by one. name is the program's for messages.
+ */
+int run_child(const char *path, char **argv, enum report_when when, const char *json);
+
+#endif
