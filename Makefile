@@ -136,11 +136,13 @@ TOOL_SRC := \
 	tools/railsock.c \
 	tools/check.c \
 	config/print.c \
+	tools/ab.c \
 	tools/elf_look.c \
 	tools/profile.c \
 	tools/report.c \
 	tools/run.c \
 	tools/run_child.c \
+	tools/script.c \
 	tools/stat.c \
 	tools/stat_json.c \
 	tools/stat_read.c \
@@ -159,6 +161,12 @@ TOOL_SRC := \
 
 # Scripts that the command runs, installed under share/railsock/.
 TOOL_SHARE := \
+	tools/ab \
+	tools/ab_html.py \
+	tools/ab_legs.py \
+	tools/ab_metrics.py \
+	tools/ab_show.py \
+	tools/ab_stats.py \
 	tools/lab-guest \
 	tools/lab-image \
 

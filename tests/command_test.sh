@@ -28,7 +28,7 @@ verdict help "railsock --help: $out"
 verdict version "wrong form"
 out=$("$railsock" nonsense 2>&1); [ $? -eq 2 ] && [[ $out == *'no command nonsense'* ]]
 verdict unknown_command "$out"
-for c in run stat lab; do
+for c in run stat ab lab; do
     out=$("$railsock" $c --help 2>/dev/null) && [[ $out == "usage: railsock $c"* ]]
     verdict "help_$c" "$out"
 done

@@ -1,14 +1,14 @@
 /*
  * lab_image.c - finds the lab's scripts and has them make or refresh the image.
  *
- * The scripts lie in a checkout's tools/, seen from build/ or build/VARIANT/, and under
- * share/railsock/ when installed; RAILSOCK_LAB_SHARE names another folder. What an image
- * is made of is lab-image's alone.
+ * What an image is made of is lab-image's alone.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include "lab_image.h"
+
+#include "tools/script.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,38 +21,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* The path of lab-image, or NULL. To be freed. */
-static char *find_script(void)
-{
-    static const char *const places[] = {"../tools", "../../tools", "../share/railsock"};
-    const char *share = getenv("RAILSOCK_LAB_SHARE");
-    char exe[PATH_MAX];
-    char *path;
-    ssize_t len;
-
-    if (share && *share) {
-        if (asprintf(&path, "%s/lab-image", share) < 0)
-            return NULL;
-        if (access(path, X_OK) == 0)
-            return path;
-        free(path);
-        return NULL;
-    }
-    len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (len < 0)
-        return NULL;
-    exe[len] = 0;
-    dirname(exe);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (asprintf(&path, "%s/%s/lab-image", exe, places[i]) < 0)
-            return NULL;
-        if (access(path, X_OK) == 0)
-            return path;
-        free(path);
-    }
-    return NULL;
-}
 
 /* One line without its newline, or NULL. To be freed. */
 static char *read_line(FILE *f)
@@ -71,7 +39,7 @@ static char *read_line(FILE *f)
 
 int lab_image_get(struct lab_image *image)
 {
-    char *script = find_script();
+    char *script = script_find("lab-image");
     int out[2] = {-1, -1};
     FILE *f = NULL;
     pid_t pid;
@@ -80,7 +48,7 @@ int lab_image_get(struct lab_image *image)
 
     *image = (struct lab_image){0};
     if (!script) {
-        fprintf(stderr, "railsock lab: lab-image not found; set RAILSOCK_LAB_SHARE to its "
+        fprintf(stderr, "railsock lab: lab-image not found; set RAILSOCK_SHARE to its "
                         "folder\n");
         return -ENOENT;
     }

@@ -16,6 +16,7 @@ static const struct {
     {"run", cmd_run, "run a program with the library, its TCP connections may board a rail"},
     {"stat", cmd_stat, "show the connections of such programs: path, reason, bytes"},
     {"check", cmd_check, "read the rules, show their errors, and which rule decides"},
+    {"ab", cmd_ab, "compare TCP and the rail with a program of your own, in pairs"},
     {"lab", cmd_lab, "boot small virtual hosts with a software RDMA device"},
 };
 

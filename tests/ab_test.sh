@@ -1,0 +1,141 @@
+#!/bin/bash
+# tests/ab_test.sh - `railsock ab`, and what it stands on, `railsock run --report`. Real programs, few
+# requests; what is checked is what is told, never how fast anything was.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+alone=${1-}
+if [ "$alone" != --alone ]; then
+    # Ports, and what is in /dev/shm, are then ours alone.
+    unshare -rnm mount -t tmpfs tmpfs /dev/shm 2>/dev/null &&
+        exec unshare -rnm sh -c 'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && exec "$0" --alone' "$0"
+fi
+build=${RAILSOCK_TEST_BUILD:-build}
+railsock=$(readlink -f "$build/railsock")
+python=/usr/bin/python3
+dir=$(mktemp -d "${TMPDIR:-/tmp}/ab_test.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+
+verdict() {
+    # shellcheck disable=SC2319 # the caller's condition is what is asked
+    if [ "$?" -eq 0 ]; then echo "ok ab.$1"; else echo "not ok ab.$1: $2"; fi
+}
+
+"$python" tests/ab/unit.py
+
+# ---- run --report
+
+kept() { [ "$alone" != --alone ] || find /dev/shm -maxdepth 1 -name 'railsock-keep.*'; }
+talk() { timeout -k 1 60 "$railsock" run "$@" 2>&1; }
+
+# Each byte is written once and read once, and the process has both ends.
+out=$(talk --tcp --report=always -- "$python" tests/ab/talk.py PLAIN)
+[ $? -eq 3 ] && [[ $out == *': 2 connections, 0 boarded a rail; 0.0 % of 20000 bytes went over it'* ]] &&
+    [[ $out == *'2 on TCP, mode-tcp: '* ]]
+verdict report_always "$out"
+out=$(talk --tcp --report -- "$python" tests/ab/talk.py PLAIN)
+[ $? -eq 3 ] && [ -z "$out" ]
+verdict report_of_nothing_odd "$out"
+out=$(talk --board never --report -- "$python" tests/ab/talk.py OOB)
+[ $? -eq 0 ] && [[ $out == *'1 on TCP, oob: urgent data'* ]]
+verdict report_of_something_odd "$out"
+{ out=$(talk --tcp --report=always -- "$python" tests/ab/talk.py KILL); status=$?; } 2>/dev/null
+[ $status -eq 137 ] && [[ $out == *'of 20000 bytes'* ]]
+verdict report_of_the_killed "status $status: $out"
+out=$(talk --tcp --report=always -- sh -c "'$python' tests/ab/talk.py PLAIN & '$python' tests/ab/talk.py PLAIN; wait")
+[[ $out == *': 4 connections, 0 boarded a rail; 0.0 % of 40000 bytes'* ]]
+verdict report_of_children "$out"
+talk --tcp "--report=json:$dir/sums" -- "$python" tests/ab/talk.py OOB >/dev/null
+out=$("$python" -c '
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r["connections"] == 2 and r["bytes"] in (20000, 20001) and r["rail_bytes"] == 0, r
+assert r["wall_s"] > 0 and r["cpu_s"] > 0 and 2e6 < r["peak_bytes"] < 1e9, r' "$dir/sums" 2>&1)
+verdict report_json "$out"
+mkfifo "$dir/ready"
+"$railsock" run --tcp --report=always -- "$python" tests/ab/talk.py SLEEP >"$dir/ready" 2>"$dir/said" &
+pid=$!
+read -r word <"$dir/ready" && kill -TERM $pid
+wait $pid
+status=$?
+[ "$word" = ready ] && [ $status -eq 7 ] && grep -q '20000 bytes' "$dir/said"
+verdict report_passes_signals_on "status $status: $(cat "$dir/said")"
+out=$(talk --report -- "$dir/none"); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
+verdict report_not_found "$out"
+out=$(talk --report=loud -- true); [ $? -eq 2 ] && [[ $out == *'expected always or json:FILE'* ]]
+verdict report_refuses "$out"
+[ -z "$(kept)" ]
+verdict report_leaves_nothing "$(kept)"
+
+# ---- ab
+
+cat >"$dir/check.py" <<'PY'
+import json, sys
+r = json.load(sys.stdin)
+assert r["pairs"] == int(sys.argv[1]) and r["failures"] == [], r["failures"]
+names = [m["name"] for m in r["metrics"]]
+assert names == ["GET requests", "GET p50", "GET p99", "wall time", "CPU time", "peak memory",
+                 "server's CPU time", "server's peak memory"], names
+assert [m["better"] for m in r["metrics"]] == ["higher"] + ["lower"] * 7
+for m in r["metrics"]:
+    assert len(m["tcp"]) == len(m["rail"]) == r["pairs"] and m["verdict"] == "too few pairs", m
+    assert all(v >= 0 for v in m["tcp"] + m["rail"]), m
+assert r["share"]["tcp"] == [0.0] * r["pairs"], r["share"]
+assert all(0 <= v <= 100 for v in r["share"]["rail"]), r["share"]
+assert r["orders"] == [["tcp", "rail"], ["rail", "tcp"]][:r["pairs"]], r["orders"]
+PY
+redis=(redis-benchmark -h '{address}' -p '{port}' -n 1000 -c 2 -t get --csv)
+server='redis-server --bind {address} --port {port} --save "" --loglevel warning'
+out=$(timeout -k 1 100 "$railsock" ab -n 2 --warm-up 0 --json --server "$server" -- "${redis[@]}" 2>&1) &&
+    out=$("$python" "$dir/check.py" 2 2>&1 <<<"$out")
+verdict pairs_with_a_server "$out"
+# What sshd does with a command: a shell runs its words, joined.
+printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\nexec sh -c "$*"\n' >"$dir/ssh"
+chmod +x "$dir/ssh"
+out=$(timeout -k 1 100 "$railsock" ab -n 1 --warm-up 0 --json --ssh "$dir/ssh" --server-host far --address 127.0.0.1 \
+    --server-railsock "$railsock" --server "$server" -- "${redis[@]}" 2>&1) &&
+    out=$("$python" "$dir/check.py" 1 2>&1 <<<"$out")
+verdict server_on_another_host "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --ssh "$dir/ssh" --server-host near --port 9 --server true \
+    -- true 2>&1)
+[ $? -eq 1 ] && [[ $out == *'near: no answer'* ]]
+verdict no_such_host "$out"
+# The address is another one in the TCP leg.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --address 10.0.0.1 --address-tcp 10.9.0.1 \
+    --metric 'at (?P<at>[0-9]+)' -- sh -c 'echo "at ${1%%.0.*}${1#*.*.*.}$1"' sh '{address}' --json 2>&1)
+[[ $out == *'TCP: railsock run --tcp -- sh '*10.9.0.1* && $out == *'rail: railsock run -- sh '*10.0.0.1* ]]
+verdict address_of_the_tcp_leg "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric-lower 'took (?P<took>\d+)' -- echo took 12 2>&1)
+[ $? -eq 0 ] && [[ $(tr -s ' ' <<<"$out") == *'took 12.0 12.0 1.00 - too few pairs'* ]] &&
+    [[ $out == *'Nothing went over a rail'*'saw no TCP connection'* ]]
+verdict own_metric "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 3 -- sh -c 'echo why; exit 5' 2>&1)
+[ $? -eq 1 ] && [[ $out == *'warm-up 1, tcp: sh ended with 5: why'* ]]
+verdict command_fails "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 3 --server 'sh -c "echo no luck; exit 4"' -- true 2>&1)
+[ $? -eq 1 ] && [[ $out == *'the server sh has ended with 4: no luck'* ]]
+verdict server_fails "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --timeout 0.2 -- sh -c 'sleep 987 & sleep 987' 2>&1)
+[ $? -eq 1 ] && [[ $out == *'sh still ran after 0.2 s'* ]] && ! grep -qsz '^987$' /proc/[0-9]*/cmdline
+verdict time_limit_leaves_nothing "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --html "$dir/report.html" -- true 2>&1)
+if command -v gnuplot >/dev/null; then
+    [ "$(grep -c '</svg>' "$dir/report.html")" -ge 3 ] && [[ $(tail -n 1 "$dir/report.html") == '</body></html>' ]]
+    verdict html "$out"
+else
+    [ ! -e "$dir/report.html" ] && [[ $out == *'--html needs gnuplot'* ]]
+    verdict html_without_gnuplot "$out"
+fi
+out=$(RAILSOCK_MODE=tcp "$railsock" ab -- true 2>&1); [ $? -eq 2 ] && [[ $out == *'RAILSOCK_MODE=tcp is set'* ]]
+verdict refuses_tcp_in_both "$out"
+for wrong in '' '-n 0 -- true' '-n x -- true' '--what -- true' '--metric ( -- true' '--metric no_group -- true' \
+    '--server-host h -- true' '--server-host h --server x -- true' '--address-tcp 10.1.1.1 -- true' \
+    '-- prog {port}' '--order baab -- true'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" ab $wrong 2>&1)
+    [ $? -eq 2 ] && [[ $out == *'railsock ab: error: '* ]]
+    verdict "refuses[$wrong]" "$out"
+done
+[ -z "$(kept)" ]
+verdict leaves_nothing "$(kept)"

@@ -1,0 +1,220 @@
+"""ab_legs - runs a program, or a server until it is told to end, and says what it took.
+
+Every leg is `railsock run --report=json:FILE`: time, memory and the bytes on the rail come from there.
+"""
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+
+MODES = {"tcp": ["--tcp"], "rail": []}
+
+
+class Failure(Exception):
+    pass
+
+
+def sockets():
+    """(port, inode) of each TCP socket that listens in this network namespace."""
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(name, encoding="ascii") as f:
+                for line in f:
+                    field = line.split()
+                    if field[3] == "0A":
+                        yield int(field[1].rsplit(":", 1)[1], 16), field[9]
+        except FileNotFoundError:  # a kernel without IPv6
+            pass
+
+
+def listening(port):
+    return any(port == p for p, _ in sockets())
+
+
+def free_port(last=[21000 + os.getpid() % 8000]):
+    """A port that nobody listens on, and that was not given out before: what a closed connection leaves
+    behind would keep the next server from it."""
+    while True:
+        last[0] += 1
+        if not listening(last[0]):
+            return last[0]
+
+
+def session(leader):
+    """The processes of a session."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="latin-1") as f:
+                    field = f.read().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(field[3]) == leader and field[0] not in "ZX":
+                yield int(name)
+
+
+def session_listens(leader):
+    waiting = {inode for _, inode in sockets()}
+    for pid in session(leader):
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}"))
+                if match and match.group(1) in waiting:
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def tail(path):
+    with open(path, encoding="utf-8", errors="replace") as f:
+        return f.read()[-300:].strip()
+
+
+class Leg:
+    """One program under railsock run, in a session of its own, of which nothing is left at the end."""
+
+    def __init__(self, railsock, mode, options, command):
+        self.folder = tempfile.TemporaryDirectory(prefix="railsock-ab.")
+        self.output = os.path.join(self.folder.name, "output")
+        self.report = os.path.join(self.folder.name, "report")
+        self.name = os.path.basename(command[0])
+        self.argv = [railsock, "run", *MODES[mode], *(options if mode == "rail" else []),
+                     f"--report=json:{self.report}", "--", *command]
+        with open(self.output, "wb") as out:
+            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=subprocess.STDOUT, start_new_session=True)
+
+    def wait(self, limit):
+        """Its exit status, negative for a signal. Failure when it still runs after limit seconds."""
+        try:
+            return self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} still ran after {limit} s") from None
+
+    def figures(self):
+        """What railsock run has reported."""
+        try:
+            with open(self.report, encoding="utf-8") as f:
+                return json.load(f)
+        except (OSError, ValueError):
+            raise Failure(f"{self.name}: no report: {tail(self.output)}") from None
+
+    def text(self):
+        with open(self.output, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def close(self):
+        leader = self.process.pid
+        for pid in session(leader):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        self.folder.cleanup()
+
+
+class Server:
+    """A server on this host, from when it listens. Without a port: from when any socket of it does."""
+
+    def __init__(self, railsock, mode, options, command, port=None, limit=30):
+        self.leg = Leg(railsock, mode, options, command)
+        try:
+            until = time.monotonic() + limit
+            while not (listening(port) if port else session_listens(self.leg.process.pid)):
+                self.check()
+                if time.monotonic() > until:
+                    raise Failure(f"the server {self.leg.name} does not listen"
+                                  f"{f' on port {port}' if port else ''} after {limit} s")
+                time.sleep(0.01)
+        except BaseException:
+            self.leg.close()
+            raise
+
+    def check(self):
+        status = self.leg.process.poll()
+        if status is not None:
+            raise Failure(f"the server {self.leg.name} has ended with {status}: {tail(self.leg.output)}")
+
+    def end(self):
+        """Ends it and returns its figures. close() is still to be called."""
+        self.check()
+        self.leg.process.send_signal(signal.SIGTERM)  # run passes it on
+        self.leg.wait(20)
+        return self.leg.figures()
+
+    def close(self):
+        self.leg.close()
+
+
+class RemoteServer:
+    """The same on another host: `railsock ab --serve` there, which ends with its standard input."""
+
+    def __init__(self, ssh, host, railsock, mode, options, command, port=None, limit=30):
+        self.host = host
+        argv = [railsock, "ab", "--serve", mode, "--run", shlex.join(options),
+                *(["--port", str(port)] if port else []), "--", *command]
+        self.process = subprocess.Popen([*ssh, host, shlex.join(argv)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, start_new_session=True)
+        del limit  # it is the other side's
+        try:
+            if self.say("listens") is None:
+                raise Failure(f"the server on {host} has ended")
+        except BaseException:
+            self.close()
+            raise
+
+    def say(self, key):
+        line = self.process.stdout.readline()
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            raise Failure(f"{self.host}: no answer of railsock ab there: {line.strip()}") from None
+        if "failed" in answer:
+            raise Failure(f"{self.host}: {answer['failed']}")
+        return answer.get(key)
+
+    def check(self):
+        if self.process.poll() is not None:
+            raise Failure(f"the connection to {self.host} has ended")
+
+    def end(self):
+        self.process.stdin.close()
+        return self.say("figures")
+
+    def close(self):
+        if self.process.poll() is None:
+            if not self.process.stdin.closed:
+                self.process.stdin.close()
+            try:
+                self.process.wait(25)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.process.stdout.close()
+
+
+def serve(railsock, mode, options, command, port, stdin, stdout):
+    """The other side of RemoteServer."""
+    def say(**answer):
+        print(json.dumps(answer), file=stdout, flush=True)
+    try:
+        server = Server(railsock, mode, options, command, port)
+    except (Failure, OSError) as e:
+        say(failed=str(e))
+        return 1
+    try:
+        say(listens=True)
+        stdin.read()
+        say(figures=server.end())
+        return 0
+    except Failure as e:
+        say(failed=str(e))
+        return 1
+    finally:
+        server.close()

@@ -1,0 +1,41 @@
+/*
+ * script.c - see script.h.
+ */
+#include "tools/script.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+char *script_find(const char *name)
+{
+    static const char *const places[] = {"../tools", "../../tools", "../share/railsock"};
+    const char *share = getenv("RAILSOCK_SHARE");
+    char exe[PATH_MAX];
+    char *path;
+    ssize_t len;
+
+    if (share && *share) {
+        if (asprintf(&path, "%s/%s", share, name) < 0)
+            return NULL;
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+        return NULL;
+    }
+    len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (len < 0)
+        return NULL;
+    exe[len] = 0;
+    dirname(exe);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (asprintf(&path, "%s/%s/%s", exe, places[i], name) < 0)
+            return NULL;
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+    }
+    return NULL;
+}

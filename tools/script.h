@@ -1,0 +1,14 @@
+/*
+ * script.h - where the command's scripts lie.
+ */
+#ifndef TOOLS_SCRIPT_H
+#define TOOLS_SCRIPT_H
+
+/*
+ * The path of a script: in a checkout's tools/, seen from build/ or build/VARIANT/, under share/railsock/
+ * when installed, or in the folder that RAILSOCK_SHARE names. NULL if it is not there, or cannot be
+ * executed. To be freed.
+ */
+char *script_find(const char *name);
+
+#endif
