@@ -27,14 +27,14 @@ def check():
         raise Trouble("--html needs gnuplot; on Debian: apt-get install gnuplot-nox")
 
 
-def plot(script):
-    """The SVG element that gnuplot makes of a script."""
+def plot(script, name):
+    """The SVG element that gnuplot makes of a script; name tells its ids from other plots'."""
     run = subprocess.run(["gnuplot"], input=script, capture_output=True, text=True, check=False)
     at = run.stdout.find("<svg")
     if run.returncode or at < 0:
         raise Trouble(f"gnuplot failed: {run.stderr.strip()[-300:]}")
-    # The definitions of different plots are the same ones, but an id is to be there once.
-    return run.stdout[at:]
+    return re.sub(r"""(\bid=['"]|['"(]#)(gnuplot_canvas|gp\w+|textbox|greybox)""", rf"\1{name}_\2",
+                  run.stdout[at:])
 
 
 def quoted(text):
@@ -98,9 +98,9 @@ def page(found):
     out.append(f"</table>\n<p>{html.escape(ab_show.NOTE.format(**found))}</p>\n")
     script = ratios(found["metrics"])
     if script:
-        out.append(plot(script))
+        out.append(plot(script, "ratios"))
     out.append('\n<h2>Every run</h2>\n<div class="plots">\n')
-    out += [plot(spread(m, i)) for i, m in enumerate(found["metrics"])]
+    out += [plot(spread(m, i), f"spread{i}") for i, m in enumerate(found["metrics"])]
     out.append("</div>\n<h2>Commands</h2>\n<pre>")
     out.append(html.escape("\n".join(ab_show.commands(found)
                                      + [f"{k}={v}" for k, v in found["settings"].items()])))

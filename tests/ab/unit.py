@@ -3,6 +3,7 @@
 programs themselves (redis 7.0, iperf3 3.12, wrk 4.1, sockperf 3.7, pgbench 15)."""
 import os
 import random
+import re
 import sys
 import unittest
 
@@ -207,6 +208,10 @@ class Shown(unittest.TestCase):
         page = ab_html.page(self.result())
         self.assertEqual(page.count("<svg"), 2)
         self.assertEqual(page.count("</svg>"), 2)
+        ids = re.findall(r"""\bid=['"]([^'"]+)""", page)
+        self.assertEqual(len(ids), len(set(ids)))
+        for used in re.findall(r"""['"(]#(\w+)['")]""", page):
+            self.assertTrue(used in ids or re.fullmatch("[0-9a-fA-F]{3,6}", used), used)
         self.assertIn("p50 &lt;b&gt;", page)
         self.assertNotIn("<b>", page)
         # Self-contained: nothing is loaded from anywhere.
