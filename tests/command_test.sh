@@ -93,8 +93,8 @@ verdict exit_status "not the program's"
 "$railsock" run -- sh -c 'echo $$' >"$dir/pid" &
 pid=$!
 wait $pid
-[ "$(cat "$dir/pid")" = $pid ]
-verdict same_pid "$(cat "$dir/pid") is not $pid"
+out=$(cat "$dir/pid"); [ "$out" = $pid ]
+verdict same_pid "$out is not $pid"
 # In a pipe, so that the shell does not announce the death.
 { "$railsock" run -- sh -c 'kill -TERM $$' | cat; status=${PIPESTATUS[0]}; } 2>/dev/null
 [ "$status" -eq 143 ]

@@ -74,7 +74,7 @@ def ratios(metrics):
     return "\n".join([
         f"set terminal svg size 660,{100 + 28 * len(rows)} font 'sans-serif,12' noenhanced name 'ratios'",
         *lines, "EOD", "unset key",
-        "set title 'Ratio and its 95 % interval (right of the line: the rail is better)'",
+        "set title 'Ratio and 95 % interval (right of 1: the rail is better)'",
         "set logscale x 2", f"set ytics ({tics})", f"set yrange [0.3:{len(rows) + 0.7}]",
         "set grid xtics lc rgb '#dddddd'", "set arrow from 1, graph 0 to 1, graph 1 nohead lc rgb '#a00000'",
         "plot $ratios using 1:2:3:4 with xerrorbars pt 7 ps 0.6 lw 2 lc rgb '#2060c0'", ""])

@@ -76,17 +76,18 @@ def tail(path):
 
 
 class Leg:
-    """One program under railsock run, in a session of its own, of which nothing is left at the end."""
+    """One program under railsock run, in a session of its own, of which nothing is left at the end.
+    Without a mode it runs by itself, and has no figures."""
 
     def __init__(self, railsock, mode, options, command):
         self.folder = tempfile.TemporaryDirectory(prefix="railsock-ab.")
         self.output = os.path.join(self.folder.name, "output")
         self.report = os.path.join(self.folder.name, "report")
         self.name = os.path.basename(command[0])
-        self.argv = [railsock, "run", *MODES[mode], *(options if mode == "rail" else []),
-                     f"--report=json:{self.report}", "--", *command]
+        prefix = [] if not mode else [railsock, "run", *MODES[mode], *(options if mode == "rail" else []),
+                                      f"--report=json:{self.report}", "--"]
         with open(self.output, "wb") as out:
-            self.process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out,
+            self.process = subprocess.Popen([*prefix, *command], stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=subprocess.STDOUT, start_new_session=True)
 
     def wait(self, limit):
@@ -108,14 +109,26 @@ class Leg:
         with open(self.output, encoding="utf-8", errors="replace") as f:
             return f.read()
 
+    def ends(self, limit):
+        try:
+            self.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def close(self):
-        leader = self.process.pid
-        for pid in session(leader):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        self.process.wait()
+        """Asks first. What does not listen is killed, and railsock run last, so that it can tidy up."""
+        self.process.send_signal(signal.SIGTERM)
+        self.ends(2)
+        for pid in session(self.process.pid):
+            if pid != self.process.pid:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        if not self.ends(5):
+            self.process.kill()
+            self.process.wait()
         self.folder.cleanup()
 
 
