@@ -111,6 +111,14 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric-lower 'took (?P<t
 [ $? -eq 0 ] && [[ $(tr -s ' ' <<<"$out") == *'took 12.0 12.0 1.00 - too few pairs'* ]] &&
     [[ $out == *'Nothing went over a rail'*'saw no TCP connection'* ]]
 verdict own_metric "$out"
+echo 'int main(void) { return 0; }' >"$dir/main.c"
+if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
+    out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- "$dir/static" 2>&1)
+    [ $? -eq 0 ] && [[ $out == *'Nothing went over a rail'*"$dir/static is statically linked"* ]]
+    verdict unreached_program "$out"
+else
+    echo 'skip ab.unreached_program: no static libc'
+fi
 out=$(timeout -k 1 60 "$railsock" ab -n 3 -- sh -c 'echo why; exit 5' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'warm-up 1, tcp: sh ended with 5: why'* ]]
 verdict command_fails "$out"

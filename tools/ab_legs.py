@@ -105,6 +105,10 @@ class Leg:
         except (OSError, ValueError):
             raise Failure(f"{self.name}: no report: {tail(self.output)}") from None
 
+    def warnings(self):
+        """What railsock run said first: that the library does not reach the program."""
+        return re.findall(r"^railsock run: warning: (.*)$", self.text(), re.M)
+
     def text(self):
         with open(self.output, encoding="utf-8", errors="replace") as f:
             return f.read()

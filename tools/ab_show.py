@@ -84,6 +84,7 @@ def remarks(found):
                         "The library saw no TCP connection."))
     elif moved and statistics.median(moved) < 50:
         lines.append(f"Less than half of the bytes went over a rail ({why or 'all connections boarded late'}).")
+    lines += found["warnings"]
     if any(found["share"]["tcp"]):
         lines.append("Bytes of the TCP leg went over a rail: it is no TCP leg.")
     if found["failures"]:

@@ -175,7 +175,7 @@ class Shown(unittest.TestCase):
                  "address": "10.0.0.1", "address_tcp": "10.9.0.1", "tcp_leg": "railsock run --tcp",
                  "rail_leg": "railsock run", "settings": {}, "pairs": 6, "order": "abba", "warm_up": 1, "seed": 1,
                  "resamples": 10000, "metrics": [ab_stats.compare(metric, [3.0] * 6, [1.0, 1.1] * 3, 1)],
-                 "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "failures": [],
+                 "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "warnings": [], "failures": [],
                  "machine": {"cores": 2}}
         return {**found, **more}
 
