@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/ab_test.sh - `railsock ab`, and what it stands on, `railsock run --report`. Real programs, few
 # requests; what is checked is what is told, never how fast anything was.
+# shellcheck disable=SC2016 # what stands in single quotes is for another shell
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -37,8 +38,8 @@ verdict report_always "$out"
 out=$(talk --tcp --report -- "$python" tests/ab/talk.py PLAIN)
 [ $? -eq 3 ] && [ -z "$out" ]
 verdict report_of_nothing_odd "$out"
-out=$(talk --board never --report -- "$python" tests/ab/talk.py OOB)
-[ $? -eq 0 ] && [[ $out == *'1 on TCP, oob: urgent data'* ]]
+out=$(talk --board never --report -- "$python" tests/ab/talk.py OOB) &&
+    [[ $out == *'1 on TCP, oob: urgent data'* ]]
 verdict report_of_something_odd "$out"
 { out=$(talk --tcp --report=always -- "$python" tests/ab/talk.py KILL); status=$?; } 2>/dev/null
 [ $status -eq 137 ] && [[ $out == *'of 20000 bytes'* ]]
@@ -91,6 +92,12 @@ server='redis-server --bind {address} --port {port} --save "" --loglevel warning
 out=$(timeout -k 1 100 "$railsock" ab -n 2 --warm-up 0 --json --server "$server" -- "${redis[@]}" 2>&1) &&
     out=$("$python" "$dir/check.py" 2 2>&1 <<<"$out")
 verdict pairs_with_a_server "$out"
+# Without a port named: any that the server's own processes listen on.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric '(\d+) answered' \
+    --server "$python -m http.server --bind 127.0.0.1 18417" \
+    -- sh -c 'curl -s http://127.0.0.1:18417/ >/dev/null && echo 1 answered' 2>&1) &&
+    [[ $out != *failed* ]] && [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
+verdict server_without_a_port "$out"
 # What sshd does with a command: a shell runs its words, joined.
 printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\nexec sh -c "$*"\n' >"$dir/ssh"
 chmod +x "$dir/ssh"
@@ -104,17 +111,18 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --ssh "$dir/ssh" --server-
 verdict no_such_host "$out"
 # The address is another one in the TCP leg.
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --address 10.0.0.1 --address-tcp 10.9.0.1 \
-    --metric 'at (?P<at>[0-9]+)' -- sh -c 'echo "at ${1%%.0.*}${1#*.*.*.}$1"' sh '{address}' --json 2>&1)
-[[ $out == *'TCP: railsock run --tcp -- sh '*10.9.0.1* && $out == *'rail: railsock run -- sh '*10.0.0.1* ]]
+    --metric 'at 10\.(?P<net>[0-9]+)' -- echo at '{address}' 2>&1)
+[[ $out == *'TCP: railsock run --tcp -- echo at 10.9.0.1'* && $out == *'rail: railsock run -- echo at 10.0.0.1'* ]] &&
+    [[ $(tr -s ' ' <<<"$out") == *'net 9.00 0.000'* ]]
 verdict address_of_the_tcp_leg "$out"
-out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric-lower 'took (?P<took>\d+)' -- echo took 12 2>&1)
-[ $? -eq 0 ] && [[ $(tr -s ' ' <<<"$out") == *'took 12.0 12.0 1.00 - too few pairs'* ]] &&
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric-lower 'took (?P<took>\d+)' -- echo took 12 2>&1) &&
+    [[ $(tr -s ' ' <<<"$out") == *'took 12.0 12.0 1.00 - too few pairs'* ]] &&
     [[ $out == *'Nothing went over a rail'*'saw no TCP connection'* ]]
 verdict own_metric "$out"
 echo 'int main(void) { return 0; }' >"$dir/main.c"
 if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
-    out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- "$dir/static" 2>&1)
-    [ $? -eq 0 ] && [[ $out == *'Nothing went over a rail'*"$dir/static is statically linked"* ]]
+    out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- "$dir/static" 2>&1) &&
+        [[ $out == *'Nothing went over a rail'*"$dir/static is statically linked"* ]]
     verdict unreached_program "$out"
 else
     echo 'skip ab.unreached_program: no static libc'
