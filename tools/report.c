@@ -22,8 +22,12 @@ int report_begin(char folder[REPORT_FOLDER_SIZE])
     if (!mkdtemp(folder))
         return -errno;
     /* A server of root's may serve as another user. Who does not know the name cannot read it here. */
-    if (geteuid() == 0 && chmod(folder, 01733) < 0)
-        return -errno;
+    if (geteuid() == 0 && chmod(folder, 01733) < 0) {
+        int err = -errno;
+
+        rmdir(folder);
+        return err;
+    }
     return 0;
 }
 

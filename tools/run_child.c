@@ -85,6 +85,7 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     struct report r = {0};
     struct rusage usage = {0};
     sigset_t watched, before;
+    void (*chld)(int);
     int64_t begun;
     int status, err;
     pid_t pid;
@@ -100,10 +101,11 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
         sigaddset(&watched, forwarded[i]);
     sigprocmask(SIG_BLOCK, &watched, &before);
-    signal(SIGCHLD, SIG_DFL); /* ignored, there would be nothing to wait for */
+    chld = signal(SIGCHLD, SIG_DFL); /* ignored, there would be nothing to wait for */
     begun = now_ns();
     pid = fork();
     if (pid == 0) {
+        signal(SIGCHLD, chld);
         sigprocmask(SIG_SETMASK, &before, NULL);
         execv(path, argv);
         err = errno;
