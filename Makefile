@@ -78,6 +78,7 @@ FB_SRC := \
 	ipoib_fallback/ready.c \
 	ipoib_fallback/rule.c \
 	ipoib_fallback/rx.c \
+	ipoib_fallback/rx_ahead.c \
 	ipoib_fallback/rx_frame.c \
 	ipoib_fallback/rx_shown.c \
 	ipoib_fallback/siphash.c \
@@ -189,6 +190,7 @@ UNIT_TESTS := \
 	stream_test \
 	stream_end_test \
 	stream_leave_test \
+	stream_ahead_test \
 	epoll_test \
 	epoll_switch_test \
 	poll_test \
@@ -259,6 +261,7 @@ ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
+stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
 
 table_test_SRC := \
 	tests/unit/table_test.c \

@@ -244,8 +244,9 @@ static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
         return c->s.pub->rx >= c->rx.V;
     case RX_gS:
     case RX_f2:
-        /* SWITCH may be on its way, and what its sender has put into the ring outlives him. */
-        return !rail->wire->outlives_sender || c->rx.end != 1;
+        /* SWITCH may be on its way, and what its sender has put into the ring outlives him. What has been
+         * shown must come (rx_ahead.c). */
+        return (!rail->wire->outlives_sender && !c->rx.begun) || c->rx.end != 1;
     default:
         return true;
     }

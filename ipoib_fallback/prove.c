@@ -211,7 +211,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         c->tx.owed = false;
         c->tx.tries = 0;
         c->tx.not_before = 0;
-        c->rx.frozen = c->rx.handed = false;
+        c->rx.frozen = c->rx.handed = c->rx.begun = c->rx.asked = false;
         atomic_store(&c->tx_todo, 0);
         atomic_store(&c->rx_todo, 0);
         atomic_store(&c->anchor_bits, 0);

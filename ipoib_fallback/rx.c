@@ -52,7 +52,8 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     if (total > limit)
         total = (size_t)limit;
     if (__builtin_expect(copy, 0))
-        rx_shown(c, have, total, flags & MSG_PEEK ? fb_iov_size(v, cnt) : 0, rail->rx_size);
+        rx_shown(c, pub->rx, have, total, flags & MSG_PEEK ? fb_iov_size(v, cnt) : 0,
+                 rail->rx_size);
     done = fb_iov_copy(v, cnt, have + !copy, 2 + copy, total);
     if (done && !(flags & MSG_PEEK)) {
         rail->wire->rx_consume(rail, done);
@@ -212,8 +213,12 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 return take_end(c);
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
-            if (at < rx->S)
-                return kernel_read(c, fd, v, cnt, rx->S - at, flags);
+            if (at < rx->S) {
+                n = kernel_read(c, fd, v, cnt, rx->S - at, flags);
+                if ((flags & MSG_PEEK) && n > 0 && (uint64_t)n == rx->S - at)
+                    n += (ssize_t)rx_ahead_peek(c, fd, v, cnt);
+                return n;
+            }
             if (rx_switch(c, fd) == 0)
                 return rx->shut ? 0 : -EAGAIN;
             continue;

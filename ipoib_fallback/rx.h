@@ -16,11 +16,22 @@ int rx_broken(struct fb_conn *, const char *what);
 int rx_switch(struct fb_conn *, int fd);
 /* A whole frame lies in rx.frame: checks it and takes the step. 0 or -ECONNRESET. */
 int rx_take_frame(struct fb_conn *);
+bool rx_frame_ours(struct fb_conn *, const struct fb_frame *, uint8_t type);
+/* A SWITCH of ours has been seen at S: the ring begins there, and the sender is told. */
+void rx_begin(struct fb_conn *, const struct fb_frame *);
+/* Asks the sender to leave and to send again in TCP what is beyond R. */
+void rx_ask_back(struct fb_conn *, uint64_t R, int reason);
+/* gS, and bytes before S are unread: how many can be read beyond S. */
+size_t rx_ahead_count(struct fb_conn *, int fd);
+/* The same, and the kernel's bytes before S are in v: copies those beyond. Returns how many. */
+size_t rx_ahead_peek(struct fb_conn *, int fd, const struct iovec *v, int cnt);
 /* gS: what follows S is the application's. */
 void rx_no_switch(struct fb_conn *);
 /* Of the bytes that can be read now, `total` of them, the ring's in have[1] and have[2]: those that were
  * shown already go to have[0], and the ring's lose them. `show`: as many are about to be shown. */
-void rx_shown(struct fb_conn *, struct iovec have[3], size_t total, size_t show, size_t ring_size);
+/* at: the number of the first. */
+void rx_shown(struct fb_conn *, uint64_t at, struct iovec have[3], size_t total, size_t show,
+              size_t ring_size);
 void rx_shown_free(struct fb_conn *);
 /* The stream ends here, with an error or 0. */
 void rx_ended(struct fb_conn *, int end);

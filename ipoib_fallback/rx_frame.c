@@ -55,9 +55,8 @@ void rx_no_switch(struct fb_conn *c)
         link_release(c);
 }
 
-static bool frame_ours(struct fb_conn *c, uint8_t type)
+bool rx_frame_ours(struct fb_conn *c, const struct fb_frame *f, uint8_t type)
 {
-    struct fb_frame *f = &c->rx.frame;
     uint8_t tag[16];
 
     if (f->type != type || f->version != FB_PROTO_VERSION || f->epoch != c->epoch)
@@ -68,19 +67,48 @@ static bool frame_ours(struct fb_conn *c, uint8_t type)
     return fb_same(tag, f->tag, 16);
 }
 
+static bool frame_ours(struct fb_conn *c, uint8_t type)
+{
+    return rx_frame_ours(c, &c->rx.frame, type);
+}
+
+static void ring_begins(struct fb_conn *c)
+{
+    if (c->rail && !c->rx.begun)
+        c->rail->wire->rx_start(c->rail, c->rx.S);
+}
+
+static void echo(struct fb_conn *c, const struct fb_frame *f)
+{
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m = {.type = FM_ECHO, .epoch = c->epoch};
+
+    if (!rail || c->rx.begun)
+        return;
+    c->rx.begun = true;
+    memcpy(m.data, f->u.sw.X, 16);
+    if (!rail->failed && rail->wire->ctl_send(rail, &m) < 0)
+        conn_todo_tx(c, TODO_FAIL);
+}
+
+void rx_begin(struct fb_conn *c, const struct fb_frame *f)
+{
+    ring_begins(c);
+    echo(c, f);
+}
+
 static int take_switch(struct fb_conn *c)
 {
     struct fb_rx *rx = &c->rx;
     struct rsk_rail *rail = c->rail;
-    struct rsk_msg m = {.type = FM_ECHO, .epoch = c->epoch};
 
     if (!frame_ours(c, FF_SWITCH) || rx->frame.u.sw.S != rx->S)
         return rx_broken(c, "the bytes at an announced switch are not the frame");
     rx->V = rx->S;
     rx->frozen = rx->handed = false;
     rx->on_rail = true;
+    ring_begins(c);
     if (rail) {
-        rail->wire->rx_start(rail, rx->S);
         atomic_store(&c->s.pub->path_rx, rail->wire->path);
         log_info("stream %u: receiving on %s from byte %llu", c->slot, rail->where,
                  (unsigned long long)rx->S);
@@ -90,11 +118,7 @@ static int take_switch(struct fb_conn *c)
     /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
     atomic_store(&c->anchor_news, 1);
     rx_to(c, RE_WHOLE);
-    if (rail && !rail->failed) {
-        memcpy(m.data, rx->frame.u.sw.X, 16);
-        if (rail->wire->ctl_send(rail, &m) < 0)
-            conn_todo_tx(c, TODO_FAIL);
-    }
+    echo(c, &rx->frame);
     link_watch(c);
     if (conn_flag(c, CF_PINNED)) /* since the announcement */
         rx_freeze(c, c->s.pub->reason);
@@ -271,7 +295,7 @@ void rx_serve(struct fb_conn *c)
 
             if (rx->state == RX_t)
                 reason = rx_guard(c);
-            else if (rx->state == RX_gS && !conn_flag(c, CF_PINNED | CF_CLOSED))
+            else if (rx->state == RX_gS && !rx->begun && !conn_flag(c, CF_PINNED | CF_CLOSED))
                 reason = 0;
             if (reason == 0 && c->s.pub->rx > S)
                 reason = RSN_PEER_PROTOCOL;
@@ -317,27 +341,35 @@ static void hand_back(struct fb_conn *c)
         rx_caught_up(c);
 }
 
+void rx_ask_back(struct fb_conn *c, uint64_t R, int reason)
+{
+    struct rsk_rail *rail = c->rail;
+    struct rsk_msg m = {
+        .type = FM_LEAVE_REQ, .epoch = c->epoch, .a = R, .reason = (uint16_t)reason};
+
+    if (rail && !rail->failed)
+        rail->wire->ctl_send(rail, &m);
+}
+
 void rx_freeze(struct fb_conn *c, int reason)
 {
     struct fb_rx *rx = &c->rx;
     struct rsk_rail *rail = c->rail;
-    struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = c->epoch, .reason = (uint16_t)reason};
+    uint64_t R = c->s.pub->rx;
 
     if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 1)
         hand_back(c);
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 1)
         return;
-    m.a = c->s.pub->rx;
     /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an
      * end before E is known for what it is. */
     if (reason != RSN_IDLE) {
         rx->frozen = true;
-        rx->V = m.a;
+        rx->V = R;
         if (rail)
             rail->wire->rx_freeze(rail);
     }
-    if (rail && !rail->failed)
-        rail->wire->ctl_send(rail, &m);
+    rx_ask_back(c, R, reason);
 }
 
 void rx_unlock(struct fb_conn *c)

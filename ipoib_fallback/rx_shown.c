@@ -57,10 +57,9 @@ static void keep(struct fb_conn *c, uint64_t at, const struct iovec ring[2], siz
     rx->shown_to = at + have.iov_len + fb_iov_copy(&to, 1, ring, 2, to.iov_len);
 }
 
-void rx_shown(struct fb_conn *c, struct iovec have[3], size_t total, size_t show, size_t size)
+void rx_shown(struct fb_conn *c, uint64_t at, struct iovec have[3], size_t total, size_t show,
+              size_t size)
 {
-    uint64_t at = c->s.pub->rx;
-
     have[0] = known(&c->rx, at);
     skip(have + 1, have[0].iov_len);
     if (show > total)

@@ -51,8 +51,11 @@ struct fb_rx {
     bool handed;       /* sk after a hand-over: plain as soon as the overlap is gone */
     _Atomic bool shut; /* shutdown(SHUT_RD) was called */
     bool on_rail;      /* this rail's receiver half was started */
-    bool peer_closed;  /* the peer's CLOSED was seen */
-    _Atomic int end;   /* 1: none; 0: end of stream after V; < 0: that error after V */
+    bool
+        begun; /* the ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that */
+    bool peer_closed; /* the peer's CLOSED was seen */
+    bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
+    _Atomic int end;  /* 1: none; 0: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;

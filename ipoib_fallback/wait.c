@@ -9,6 +9,7 @@
  * looked at once more, and EINTR is for who finds nothing (sleep.h).
  */
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/sleep.h"
 #include "ipoib_fallback/stream.h"
 
@@ -443,8 +444,14 @@ int fb_inq(struct fb_stream *s, int fd)
         break;
     case RX_gS:
     case RX_f2:
-        if (n > 0 && (uint64_t)n > c->rx.S - c->s.pub->rx)
-            n = (int)(c->rx.S - c->s.pub->rx);
+        if (n > 0 && c->s.pub->rx < c->rx.S && (uint64_t)n > c->rx.S - c->s.pub->rx) {
+            size_t more = rx_ahead_count(c, fd);
+
+            /* Perhaps there was no switch after all. */
+            n = c->rx.state == RX_t ? fb_io.inq(fd) : (int)(c->rx.S - c->s.pub->rx + more);
+        } else if (n > 0 && c->s.pub->rx >= c->rx.S) {
+            n = 0; /* a part of the frame */
+        }
         break;
     case RX_sk: {
         uint64_t at = c->s.pub->rx, kernel = n > 0 ? (uint64_t)n : 0;

@@ -1,0 +1,152 @@
+/*
+ * rx_ahead.c - for programs that look without reading, by FIONREAD or MSG_PEEK, until a whole message is
+ * there. A switch may be announced inside of it: then a part of it is in the kernel before the SWITCH frame,
+ * a part in the ring, and once the sender has left, a part in the kernel behind the RESUME frame. Nobody reads,
+ * so nobody comes to S. Here these parts are shown as one.
+ *
+ * Nothing is taken: the kernel's bytes stay where another process finds them after a hand-over, and the frames
+ * wake whom they have to wake (HARD-CASES 1). The frame that is seen is as good as read: the ECHO goes out,
+ * for which the sender of a wire like verbs waits before it publishes.
+ *
+ * The rx lock is held.
+ */
+#include "ipoib_fallback/rx.h"
+
+#include "ipoib_fallback/iov.h"
+#include "rsock/shard.h"
+
+#include <string.h>
+
+/* The most bytes before S that are looked over: more than a receive buffer holds by default. */
+#define PIECES 16
+#define LOOKED (1u << 18)
+/* What the kernel copies and nobody looks at. */
+static unsigned char aside[LOOKED];
+
+/* Pieces that take n bytes aside. Returns their number, or -1. */
+static int put_aside(struct iovec *v, int room, uint64_t n)
+{
+    int cnt = 0;
+
+    for (; n > 0; cnt++) {
+        if (cnt == room)
+            return -1;
+        v[cnt] = (struct iovec){aside, n < LOOKED ? (size_t)n : LOOKED};
+        n -= v[cnt].iov_len;
+    }
+    return cnt;
+}
+
+/* The buffers of v from byte `from` on. Returns their number, at most room. */
+static int rest_of(const struct iovec *v, int cnt, size_t from, struct iovec *out, int room)
+{
+    int n = 0;
+
+    for (int i = 0; i < cnt && n < room; i++) {
+        if (from >= v[i].iov_len) {
+            from -= v[i].iov_len;
+            continue;
+        }
+        out[n++] = (struct iovec){(char *)v[i].iov_base + from, v[i].iov_len - from};
+        from = 0;
+    }
+    return n;
+}
+
+static ssize_t peek(int fd, const struct iovec *v, int cnt, uint64_t limit)
+{
+    return fb_io.recv(fd, v, cnt, limit, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* 0: no whole SWITCH of ours is at S. 1: it is. 2: the RESUME of a sender that has left lies behind it. */
+static int look(struct fb_conn *c, int fd, uint64_t before)
+{
+    struct fb_rx *rx = &c->rx;
+    struct iovec v[PIECES];
+    struct fb_frame f[2];
+    int cnt = put_aside(v, PIECES - 1, before);
+    ssize_t n;
+
+    if (cnt < 0 || rx->end != 1 || atomic_load(&c->s.rx_in))
+        return 0;
+    v[cnt++] = (struct iovec){f, sizeof(f)};
+    n = peek(fd, v, cnt, before + sizeof(f));
+    if (n <= 0 || (uint64_t)n <= before)
+        return 0;
+    if (f[0].c != rx->c) {
+        rx_no_switch(c); /* given up: these are the application's bytes */
+        return 0;
+    }
+    /* What is not right will be found when it is read. */
+    if ((uint64_t)n < before + FB_FRAME || !rx_frame_ours(c, &f[0], FF_SWITCH) ||
+        f[0].u.sw.S != rx->S)
+        return 0;
+    rx_begin(c, &f[0]);
+    /* A stream that is to be TCP's alone: so is what can be shown of it. */
+    if (conn_flag(c, CF_PINNED) && !rx->asked) {
+        rx->asked = true;
+        rx_ask_back(c, rx->S, c->s.pub->reason);
+    }
+    return (uint64_t)n == before + sizeof(f) && rx_frame_ours(c, &f[1], FF_RESUME) &&
+                   f[1].u.re.F == rx->S
+               ? 2
+               : 1;
+}
+
+/* The ring's bytes from S on, those that were shown before out of their copy. */
+static size_t in_ring(struct fb_conn *c, struct iovec have[3], size_t show)
+{
+    struct rsk_rail *rail = c->rail;
+    size_t n;
+
+    memset(have, 0, 3 * sizeof(*have));
+    if (!rail || !c->rx.begun || conn_flag(c, CF_PINNED))
+        return 0;
+    /* Who waits for edges gets one when more comes; armed before looking. */
+    (void)rail->wire->arm(rail, RSK_RX, RSK_BY_SHARD);
+    n = rail->wire->rx_peek(rail, have + 1);
+    rx_shown(c, c->rx.S, have, n, show, rail->rx_size);
+    return n;
+}
+
+size_t rx_ahead_count(struct fb_conn *c, int fd)
+{
+    uint64_t before = c->rx.S - c->s.pub->rx;
+    int seen = look(c, fd, before), all;
+    struct iovec have[3];
+    size_t n;
+
+    if (!seen)
+        return 0;
+    n = in_ring(c, have, 0);
+    all = seen == 2 ? fb_io.inq(fd) : 0;
+    /* The sender has sent again what was in the ring, and what follows it. */
+    if (all > 0 && (uint64_t)all > before + 2 * FB_FRAME + n)
+        n = (size_t)((uint64_t)all - before - 2 * FB_FRAME);
+    return n;
+}
+
+size_t rx_ahead_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
+{
+    uint64_t before = c->rx.S - c->s.pub->rx;
+    struct iovec rest[PIECES], have[3];
+    size_t room = fb_iov_size(v, cnt), n;
+    ssize_t more;
+    int seen, pieces, aside_n;
+
+    if (room <= before || !(seen = look(c, fd, before)))
+        return 0;
+    room -= (size_t)before;
+    pieces = rest_of(v, cnt, (size_t)before, rest, PIECES);
+    n = fb_iov_copy(rest, pieces, have, 3, in_ring(c, have, room));
+    if (seen != 2 || n == room)
+        return n;
+    aside_n = put_aside(rest, PIECES - 1, before + 2 * FB_FRAME + n);
+    if (aside_n < 0)
+        return n;
+    pieces = rest_of(v, cnt, (size_t)before + n, rest + aside_n, PIECES - aside_n);
+    more = peek(fd, rest, aside_n + pieces, UINT64_MAX);
+    if (more > 0 && (uint64_t)more > before + 2 * FB_FRAME + n)
+        n = (size_t)((uint64_t)more - before - 2 * FB_FRAME);
+    return n;
+}

@@ -1,0 +1,190 @@
+/*
+ * stream_ahead_test.c - who only looks, by FIONREAD or MSG_PEEK, sees across a switch what TCP would show: a
+ * program that waits in this way for a whole message gets it.
+ */
+#include "tests/unit/stream_pair.h"
+
+#include <sys/ioctl.h>
+
+static unsigned char in[300000], out[sizeof(in)];
+
+static size_t count(struct end *e)
+{
+    int n = 0;
+
+    if (fb_plain(e->s))
+        ioctl(e->fd, FIONREAD, &n);
+    else
+        n = fb_inq(e->s, e->fd);
+    return n < 0 ? 0 : (size_t)n;
+}
+
+static size_t show(struct end *e, void *p, size_t n)
+{
+    struct iovec v[2] = {{p, n / 3}, {(char *)p + n / 3, n - n / 3}};
+    struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
+    ssize_t r = FB_RETRY;
+
+    if (fb_rx_enter(e->s)) {
+        r = recvmsg(e->fd, &m, MSG_PEEK | MSG_DONTWAIT);
+        r = fb_rx_leave(e->s, e->fd, r < 0 ? -errno : r, v, 2, MSG_PEEK);
+    }
+    if (r == FB_RETRY)
+        r = fb_recvv(e->s, e->fd, v, 2, MSG_PEEK | MSG_DONTWAIT);
+    return r < 0 ? 0 : (size_t)r;
+}
+
+/* b sends at `to`'s place what follows; a reads nothing. */
+static void more(struct end *b, uint64_t *pos, size_t n)
+{
+    fill(out, *pos, n);
+    for (size_t done_n = 0; done_n < n;) {
+        ssize_t r = put(b, out + done_n, n - done_n);
+
+        ASSERT(r > 0);
+        done_n += (size_t)r;
+    }
+    *pos += n;
+}
+
+/* A pair with a switch among what a has not read. What is unread is no proof, so it must come soon or not at
+ * all: then with another pair. */
+static void cross(struct end *a, struct end *b, uint64_t *pos)
+{
+    unsigned char hello[100] = {0};
+
+    eager();
+    for (int tries = 0; tries < 500; tries++) {
+        pair(a, b);
+        ASSERT_EQ_INT(put(a, hello, sizeof(hello)), sizeof(hello));
+        ASSERT_EQ_INT(get(b, hello, sizeof(hello)), sizeof(hello));
+        *pos = 0;
+        for (int i = 0; i < 40 && b->s->pub->rail_tx == 0; i++) {
+            more(b, pos, 10);
+            usleep(500);
+        }
+        if (b->s->pub->rail_tx > 0)
+            break;
+        done(b);
+        done(a);
+    }
+    ASSERT(b->s->pub->rail_tx > 0);
+    ASSERT_EQ_INT(conn_of(a->s)->rx.state, RX_gS);
+    ASSERT(conn_of(a->s)->rx.S > 0);
+}
+
+/* a comes to see everything, in the end reads it, and it is right. */
+static void sees(struct end *a, uint64_t pos)
+{
+    size_t n = (size_t)pos;
+
+    for (int i = 0; i < 10000 && count(a) < n; i++)
+        usleep(500);
+    ASSERT_EQ_U64(count(a), n);
+    for (int i = 0; i < 10000 && show(a, in, sizeof(in)) < n; i++)
+        usleep(500);
+    memset(in, 0, sizeof(in));
+    ASSERT_EQ_U64(show(a, in, sizeof(in)), n);
+    EXPECT(check(in, 0, n));
+    /* And in part, up to each side of the seams. */
+    for (size_t part = 1; part < n; part += n / 7 + 1) {
+        memset(in, 0, part);
+        ASSERT_EQ_U64(show(a, in, part), part);
+        EXPECT(check(in, 0, part));
+    }
+}
+
+static void reads(struct end *a, uint64_t pos)
+{
+    size_t n = 0;
+
+    memset(in, 0, sizeof(in));
+    while (n < pos) {
+        ssize_t r = get(a, in + n, (size_t)pos - n);
+
+        ASSERT(r > 0);
+        n += (size_t)r;
+    }
+    EXPECT(check(in, 0, n));
+    EXPECT_EQ_U64(count(a), 0);
+}
+
+TEST_CASE(stream_ahead, beyond_the_switch)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    cross(&a, &b, &pos);
+    sees(&a, pos);
+    more(&b, &pos, 5000);
+    sees(&a, pos);
+    EXPECT_EQ_INT(conn_of(a.s)->rx.state, RX_gS);
+    reads(&a, pos);
+    EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_SHM);
+    done(&b);
+    done(&a);
+}
+
+/* The sender leaves before anything is read: its bytes are there twice, and more come by TCP. */
+TEST_CASE(stream_ahead, beyond_the_leave)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    cross(&a, &b, &pos);
+    more(&b, &pos, 3000);
+    sees(&a, pos);
+    end_leave(conn_of(b.s), RSN_RAIL_FAILED);
+    more(&b, &pos, 40000);
+    sees(&a, pos);
+    reads(&a, pos);
+    done(&b);
+    done(&a);
+}
+
+/* As before, with a receiver that looks only then. */
+TEST_CASE(stream_ahead, beyond_both_at_once)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    cross(&a, &b, &pos);
+    end_leave(conn_of(b.s), RSN_RAIL_FAILED);
+    more(&b, &pos, 40000);
+    sees(&a, pos);
+    reads(&a, pos);
+    done(&b);
+    done(&a);
+}
+
+/* The receiver's stream is to be TCP's alone: what is in the ring has to come that way first. */
+TEST_CASE(stream_ahead, pinned_before_the_look)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    cross(&a, &b, &pos);
+    more(&b, &pos, 3000);
+    fb_pin(a.s, RSN_CALL, false);
+    sees(&a, pos);
+    more(&b, &pos, 3000);
+    sees(&a, pos);
+    reads(&a, pos);
+    done(&b);
+    done(&a);
+}
+
+TEST_CASE(stream_ahead, pinned_after_the_look)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    cross(&a, &b, &pos);
+    sees(&a, pos);
+    fb_pin(a.s, RSN_CALL, false);
+    more(&b, &pos, 3000);
+    sees(&a, pos);
+    reads(&a, pos);
+    done(&b);
+    done(&a);
+}
