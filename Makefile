@@ -145,9 +145,14 @@ TOOL_SRC := \
 	tools/run_child.c \
 	tools/script.c \
 	tools/stat.c \
+	tools/stat_derive.c \
+	tools/stat_filter.c \
 	tools/stat_json.c \
+	tools/stat_prometheus.c \
 	tools/stat_read.c \
 	tools/stat_table.c \
+	tools/stat_total.c \
+	tools/stat_watch.c \
 	tools/lab.c \
 	tools/lab_barrier.c \
 	tools/lab_config.c \
@@ -301,9 +306,13 @@ reason_test_SRC := \
 
 stat_test_SRC := \
 	tests/unit/stat_test.c \
+	tools/stat_derive.c \
+	tools/stat_filter.c \
 	tools/stat_json.c \
+	tools/stat_prometheus.c \
 	tools/stat_read.c \
 	tools/stat_table.c \
+	tools/stat_total.c \
 	config/reason.c \
 
 # The progress thread, and the shm wire with all that it stands on.

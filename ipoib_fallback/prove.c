@@ -232,6 +232,9 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         return false;
     budget_up(c, rail);
     spin_joined(c);
+    memcpy(c->s.pub->where, rail->where, sizeof(c->s.pub->where));
+    atomic_store(&c->s.pub->tx_ring, rail->tx_size);
+    atomic_store(&c->s.pub->rx_ring, rail->rx_size);
     c->up_at = fb_io.now();
     link_timer(c, HELLO_NS, hello_late);
     if (c->s.role == FB_CONNECTED) {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
-#define FB_PUB_VERSION 2u
+#define FB_PUB_VERSION 3u
 #define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
 
 enum fb_path { FB_PATH_TCP, FB_PATH_SHM, FB_PATH_VERBS };
@@ -39,6 +39,12 @@ struct fb_pub {
     _Atomic uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds of the last boarding; 0 = never */
     _Atomic uint32_t switches;   /* changes of track, both directions together */
     _Atomic uint32_t retries;    /* boardings that were tried and did not come about */
+    /* Of the last rail: where it runs ("shm", "rxe0/1"), the sizes of its rings. */
+    char where[24];
+    _Atomic uint32_t tx_ring, rx_ring;
+    /* Nanoseconds for which a switch of the sending half has kept the application's bytes waiting: the
+     * last one, in both directions of the switch, and the longest. 0: none yet. */
+    _Atomic uint64_t pause_last, pause_most;
 };
 
 /* fb_pub.lent; heir.c says how they are used. */

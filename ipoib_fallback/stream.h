@@ -36,6 +36,8 @@ struct fb_tx {
     int err;      /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;
     uint64_t S, F, E, cur;
+    uint64_t
+        paused_at; /* monotonic ns: a switch keeps the application's bytes waiting since; 0: none does */
     _Atomic uint64_t not_before; /* monotonic ns: no attempt earlier */
     uint8_t X[16];
     struct fb_frame frame;

@@ -31,6 +31,26 @@ void tx_want(struct fb_conn *c, bool want)
     tx_gate_set(c);
 }
 
+void tx_pause(struct fb_conn *c)
+{
+    if (!c->tx.paused_at)
+        c->tx.paused_at = fb_io.now();
+}
+
+static void pause_over(struct fb_conn *c)
+{
+    struct fb_pub *pub = c->s.pub;
+    uint64_t took;
+
+    if (!c->tx.paused_at)
+        return;
+    took = fb_io.now() - c->tx.paused_at;
+    c->tx.paused_at = 0;
+    atomic_store_explicit(&pub->pause_last, took, memory_order_relaxed);
+    if (took > atomic_load_explicit(&pub->pause_most, memory_order_relaxed))
+        atomic_store_explicit(&pub->pause_most, took, memory_order_relaxed);
+}
+
 uint8_t tx_to(struct fb_conn *c, enum fb_tx_event event)
 {
     struct fb_step step = fb_tx_step(c->tx.state, event);
@@ -45,6 +65,11 @@ uint8_t tx_to(struct fb_conn *c, enum fb_tx_event event)
                   fb_tx_state_name((enum fb_tx_state)step.next), fb_tx_event_name(event));
         c->tx.state = (uint8_t)step.next;
         tx_gate_set(c);
+        /* What is owed keeps nobody waiting: there tx_leave says when the pause begins. */
+        if (step.next == TX_T || step.next == TX_R)
+            pause_over(c);
+        else if (step.next != TX_L1)
+            tx_pause(c);
     }
     return step.actions;
 }
@@ -208,6 +233,7 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (tx->fin)
                 return -EPIPE;
             tx->owed = false; /* application bytes follow */
+            tx_pause(c);
             if (tx_push(c) || tx->err || tx->state == TX_R)
                 continue;
             link_watch(c);

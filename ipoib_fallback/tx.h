@@ -9,6 +9,8 @@
 
 /* The only place that changes the state; returns the table's actions. */
 uint8_t tx_to(struct fb_conn *, enum fb_tx_event);
+/* From now on a switch keeps the application's bytes waiting, until tx_to() has ended it. */
+void tx_pause(struct fb_conn *);
 /* The peer is proved and this half may board (or may not any more). */
 void tx_want(struct fb_conn *, bool want);
 /* ECHO came with the right X. */

@@ -220,6 +220,7 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
     }
     if ((tx->state == TX_L1) && tx->owed && (force || tx->fin)) {
         tx->owed = false;
+        tx_pause(c);
         tx_push(c);
         link_watch(c);
         return;
@@ -243,6 +244,8 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
     }
     tx->frame_at = 0;
     tx->owed = tx->F == tx->E && !force && !tx->fin;
+    if (!tx->owed)
+        tx_pause(c);
     conn_reason(c, reason);
     log_info("stream %u: sender leaves the rail: %s, F %llu E %llu%s", c->slot,
              cfg_reason_name(reason), (unsigned long long)tx->F, (unsigned long long)tx->E,

@@ -33,7 +33,7 @@ import socket, struct, sys
 
 pid, path = int(sys.argv[1]), sys.argv[2]
 start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 2, pid, start, b'sl"eep', 1, 0)
+head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 3, pid, start, b'sl"eep', 1, 0)
 head += bytes(16 * 8 + 8) + struct.pack("<7Q", 2, 1, 10, 20, 5, 6, 7) + bytes(8 * 64)
 head += bytes(-len(head) % 64)
 def addr(ip, port):
@@ -41,6 +41,7 @@ def addr(ip, port):
 slot = struct.pack("<Ii", 1, 5) + addr("127.0.0.1", 7) + addr("127.0.0.2", 8)
 slot += struct.pack("<HHBBBB", 0, 0, 2, 2, 1, 0)
 slot += bytes(-len(slot) % 8) + struct.pack("<5QII", 100, 200, 90, 180, 1700000000 * 10**9, 2, 0)
+slot += struct.pack("<24sIIQQ", b"rxe0/1", 4096, 8192, 1500, 2500)
 open(path, "wb").write(head + slot + bytes(-len(slot) % 8))
 END
 
@@ -49,17 +50,53 @@ import json, sys
 p, = json.load(sys.stdin)["processes"]
 c, = p["connections"]
 assert p["program"] == "sl\"eep" and p["closed"]["rail_rx"] == 6, p
-print(p["pid"], c["path"], c["local"], c["peer"], c["rail_rx"], c["boarded_at"])' 2>&1)
-[ "$out" = "$sleeper verbs 127.0.0.1:7 127.0.0.2:8 180 2023-11-14T22:13:20.000Z" ]
+print(p["pid"], c["path"], c["local"], c["peer"], c["rail_rx"], c["boarded_at"], c["where"], c["rx_ring"])' 2>&1)
+[ "$out" = "$sleeper verbs 127.0.0.1:7 127.0.0.2:8 180 2023-11-14T22:13:20.000Z rxe0/1 8192" ]
 verdict json "$out"
 out=$("$railsock" stat | grep -E "^ *$sleeper ")
-[[ $(head -n 1 <<<"$out" | tr -s ' ') == *"$sleeper sl\"eep 127.0.0.1:7 127.0.0.2:8 verbs - 100 200 90 180 2" ]]
+[[ $(head -n 1 <<<"$out" | tr -s ' ') == *"$sleeper sl\"eep 127.0.0.1:7 127.0.0.2:8 verbs:rxe0/1 - 100 200 90 180 2" ]]
 verdict table "$out"
 [[ $(tail -n 1 <<<"$out" | tr -s ' ') == *"$sleeper sl\"eep 2 closed 1 boarded - - 10 20 5 6 -" ]]
 verdict table_closed "$out"
+out=$("$railsock" stat --wide --pid "$sleeper" | grep -E "^ *$sleeper ")
+[[ $(head -n 1 <<<"$out" | tr -s ' ') == *' 100 200 90 180 ?/4096 ?/8192 - 2us 0 2' ]]
+verdict wide "$out"
+out=$("$railsock" stat --rate 0.1 --pid "$sleeper" | grep -E "^ *$sleeper ")
+[[ $(head -n 1 <<<"$out" | tr -s ' ') == *' 100 200 0 0 90 180 2' ]]
+verdict rate "$out"
+out=$("$railsock" stat --pid "$sleeper" | tail -n 1)
+[[ $out == '1 connection: 0 tcp, 0 shm, 1 verbs; 2 closed'* ]]
+verdict totals "$out"
+# Which filter leaves it, and which does not.
+for right in '--program sl"ee*' '--port 7' '--port 8' '--path verbs' '--path verbs --port 8'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" stat $right) && grep -q "^ *$sleeper " <<<"$out"
+    verdict "filter[$right]" "$out"
+done
+for wrong in '--program sl' '--port 9' '--path shm' "--path shm --pid $sleeper"; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" stat $wrong 2>&1)
+    [ $? -eq 1 ] && ! grep -q "^ *$sleeper " <<<"$out"
+    verdict "filter_without[$wrong]" "$out"
+done
+out=$("$railsock" stat --prometheus --pid "$sleeper")
+grep -qxF "railsock_bytes_total{pid=\"$sleeper\",program=\"sl\\\"eep\",direction=\"rx\",track=\"rail\"} 186" <<<"$out"
+verdict prometheus "$out"
+out=$(timeout 60 python3 tests/stat_watch.py "$railsock" "$made" "$sleeper" 2>&1)
+verdict watch "$out"
+out=$("$railsock" stat --watch 2>&1 </dev/null); [ $? -eq 2 ] && [[ $out == *terminal* ]]
+verdict watch_without_terminal "$out"
+# The layout that came before.
+cp "$made" "$made.now"
+printf '\002' | dd of="$made" bs=1 seek=8 conv=notrunc status=none
+out=$("$railsock" stat --pid "$sleeper" 2>&1)
+[ $? -eq 1 ] && [[ $out == *"$made: written by another version of railsock; ignored"* ]]
+verdict another_layout "$out"
+mv "$made.now" "$made"
 out=$("$railsock" stat --pid $$ 2>&1); [ $? -eq 1 ] && [[ $out == *"process $$ "* ]]
 verdict pid_without_railsock "$out"
-for wrong in '--pid x' '--pid 0' '--pid -1' '--pid 99999999999' '--what' 'word'; do
+for wrong in '--pid x' '--pid 0' '--pid -1' '--pid 99999999999' '--what' 'word' \
+    '--port 0' '--port 65536' '--path ip' '--rate 0' '--rate 1x' '--watch 0.01' '--json --prometheus'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" stat $wrong 2>&1); [ $? -eq 2 ] && [ -n "$out" ]
     verdict "refuses[$wrong]" "$out"
@@ -71,4 +108,31 @@ wait "$sleeper" 2>/dev/null
 "$railsock" stat >/dev/null 2>&1
 [ ! -e "$made" ]
 verdict dead_process "its file is still there"
+sleeper=''
+
+# Programs that really run with the library: what only a rail can show.
+python=/usr/bin/python3
+port=$((22000 + $$ % 900))
+exec {server}< <(exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py server $port 2>&1)
+sleeper=$!
+read -r -t 30 -u "$server"
+coproc client { exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py client $port 30000 2>&1; }
+# shellcheck disable=SC2154
+read -r -t 60 line <&"${client[0]}"
+[ "$line" = done ]
+verdict live_program "$line"
+# shellcheck disable=SC2154
+out=$("$railsock" stat --json --port $port | python3 -c '
+import json, sys
+for p in json.load(sys.stdin)["processes"]:
+    for c in p["connections"]:
+        assert c["path"] == c["where"] == "shm" and c["rail_tx"], c
+        for ring in "tx_ring", "rx_ring":
+            assert 4096 <= c[ring] and c[ring + "_used"] == 0, c
+        assert c["tx_credit"] == c["tx_ring"], c
+        assert 0 < c["pause_last_ns"] <= c["pause_longest_ns"] < 60e9, c
+        print(p["program"], c["role"])' 2>&1)
+[ "$(sort <<<"$out" | tr '\n' ' ')" = 'python3 accepted python3 connected ' ]
+verdict live_rail "$out"
+{ kill "$client_PID" "$sleeper"; wait "$client_PID" "$sleeper"; } 2>/dev/null
 sleeper=''

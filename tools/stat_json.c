@@ -65,6 +65,14 @@ static void put_time(FILE *f, uint64_t ns)
         fprintf(f, "\"%s.%03uZ\"", text, (unsigned)(ns / 1000000 % 1000));
 }
 
+static void put_number_or_null(FILE *f, const char *key, bool known, uint64_t value)
+{
+    if (known)
+        fprintf(f, ",\"%s\":%" PRIu64, key, value);
+    else
+        fprintf(f, ",\"%s\":null", key);
+}
+
 static void put_connection(FILE *f, const struct stat_conn *c)
 {
     char addr[STAT_ADDR_SIZE];
@@ -75,7 +83,7 @@ static void put_connection(FILE *f, const struct stat_conn *c)
     stat_addr(&c->peer, addr);
     put_key_string(f, "peer", addr);
     put_key_string(f, "role", c->accepted ? "accepted" : "connected");
-    put_key_string(f, "path", stat_path_name(c->path_tx ? c->path_tx : c->path_rx));
+    put_key_string(f, "path", stat_path_name(stat_path(c)));
     put_key_string(f, "path_tx", stat_path_name(c->path_tx));
     put_key_string(f, "path_rx", stat_path_name(c->path_rx));
     put_key_string(f, "reason", cfg_reason_name((int)c->reason));
@@ -86,7 +94,18 @@ static void put_connection(FILE *f, const struct stat_conn *c)
             c->tx, c->rx, c->rail_tx, c->rail_rx);
     fputs(",\"boarded_at\":", f);
     put_time(f, c->boarded_at);
-    fprintf(f, ",\"switches\":%" PRIu32 ",\"retries\":%" PRIu32 "}", c->switches, c->retries);
+    fprintf(f, ",\"switches\":%" PRIu32 ",\"retries\":%" PRIu32, c->switches, c->retries);
+    put_key_string(f, "where", stat_path(c) ? c->where : "");
+    put_number_or_null(f, "tx_rate", c->rated, c->tx_rate);
+    put_number_or_null(f, "rx_rate", c->rated, c->rx_rate);
+    put_number_or_null(f, "tx_ring", c->tx_ring, c->tx_ring);
+    put_number_or_null(f, "tx_ring_used", c->tx_used_known, c->tx_used);
+    put_number_or_null(f, "tx_credit", c->tx_used_known, c->tx_ring - c->tx_used);
+    put_number_or_null(f, "rx_ring", c->rx_ring, c->rx_ring);
+    put_number_or_null(f, "rx_ring_used", c->rx_used_known, c->rx_used);
+    put_number_or_null(f, "pause_last_ns", c->pause_last, c->pause_last);
+    put_number_or_null(f, "pause_longest_ns", c->pause_most, c->pause_most);
+    fputc('}', f);
 }
 
 static void put_closed(FILE *f, const struct stat_closed *c)
@@ -112,6 +131,31 @@ static void put_closed(FILE *f, const struct stat_closed *c)
     fputs("}}", f);
 }
 
+static void put_totals(FILE *f, const struct stat_list *list)
+{
+    struct stat_totals t;
+    const char *comma = "";
+
+    stat_total(list, &t);
+    fprintf(f, "],\"totals\":{\"connections\":%" PRIu64, t.connections);
+    for (size_t i = 0; i <= FB_PATH_VERBS; i++)
+        fprintf(f, ",\"%s\":%" PRIu64, stat_path_name((enum fb_path)i), t.path[i]);
+    put_number_or_null(f, "closed", !list->some, t.closed_conns);
+    fputs(",\"reasons\":[", f);
+    for (int i = 0; i < STAT_REASONS; i++) {
+        if (!t.open[i] && !t.closed[i])
+            continue;
+        fprintf(f, "%s{\"reason_number\":%d", comma, i);
+        put_key_string(f, "reason", cfg_reason_name(i));
+        fprintf(f, ",\"open\":%" PRIu64 ",\"closed\":%" PRIu64, t.open[i], t.closed[i]);
+        put_key_string(f, "means", cfg_reason_sentence(i));
+        put_key_string(f, "advice", cfg_reason_advice(i));
+        fputc('}', f);
+        comma = ",";
+    }
+    fputs("]}", f);
+}
+
 void stat_print_json(FILE *f, const struct stat_list *list)
 {
     fputs("{\"processes\":[", f);
@@ -130,5 +174,6 @@ void stat_print_json(FILE *f, const struct stat_list *list)
         }
         fputs("]}", f);
     }
-    fputs("]}\n", f);
+    put_totals(f, list);
+    fputs("}\n", f);
 }

@@ -1,5 +1,5 @@
 /*
- * stat_print.h - the two forms in which `railsock stat` shows what was read.
+ * stat_print.h - the forms in which `railsock stat` shows what was read.
  */
 #ifndef TOOLS_STAT_PRINT_H
 #define TOOLS_STAT_PRINT_H
@@ -8,15 +8,39 @@
 
 #include <stdio.h>
 
+struct stat_view {
+    bool rates;   /* columns for them; the list went through stat_rates */
+    bool wide;    /* rings, credit, pauses */
+    bool by_rate; /* the busiest first, by what they have moved if there are no rates */
+};
+
 /* A table: a line for each connection, and one for the closed ones of a process. */
-void stat_print_table(FILE *f, const struct stat_list *list);
+void stat_print_table(FILE *f, const struct stat_list *list, const struct stat_view *view);
+
+/* How many connections are on each path; of those on TCP, why, in words, and what to do about it. */
+void stat_print_totals(FILE *f, const struct stat_list *list);
 
 /* One JSON object on one line; valid whatever the files held. */
 void stat_print_json(FILE *f, const struct stat_list *list);
+
+/* The text format that Prometheus reads; likewise. */
+void stat_print_prometheus(FILE *f, const struct stat_list *list);
 
 #define STAT_ADDR_SIZE 64
 /* "10.0.0.1:80", "[fe80::1]:80", or "?" when not known. */
 void stat_addr(const struct fb_pub_addr *a, char text[STAT_ADDR_SIZE]);
 const char *stat_path_name(enum fb_path path);
+/* The rail if either direction is on one. */
+enum fb_path stat_path(const struct stat_conn *c);
+
+#define STAT_REASONS 65
+struct stat_totals {
+    uint64_t path[FB_PATH_VERBS + 1];   /* connections by stat_path */
+    uint64_t tx_rate, rx_rate;          /* of all */
+    uint64_t open[STAT_REASONS];        /* on TCP, by reason; the last: numbers from nowhere */
+    uint64_t closed[STAT_REASONS];      /* closed without ever boarding */
+    uint64_t connections, closed_conns; /* sums */
+};
+void stat_total(const struct stat_list *list, struct stat_totals *t);
 
 #endif

@@ -69,7 +69,7 @@ static enum fb_path path_of(uint8_t value)
     return value <= FB_PATH_VERBS ? (enum fb_path)value : FB_PATH_TCP;
 }
 
-static void take_slot(struct stat_conn *c, const struct fb_pub *s)
+static void take_slot(struct stat_conn *c, const struct fb_pub *s, uint32_t slot)
 {
     *c = (struct stat_conn){
         .fd = s->fd,
@@ -87,7 +87,15 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s)
         .boarded_at = s->boarded_at,
         .switches = s->switches,
         .retries = s->retries,
+        .tx_ring = s->tx_ring,
+        .rx_ring = s->rx_ring,
+        .pause_last = s->pause_last,
+        .pause_most = s->pause_most,
+        .slot = slot,
+        .gen = s->gen,
     };
+    for (size_t i = 0; i < sizeof(s->where) && s->where[i]; i++)
+        c->where[i] = s->where[i] > ' ' && s->where[i] < 0x7f ? s->where[i] : '?';
 }
 
 /* Slots [first, first + n) of the file. False: out of memory, or the file has become shorter. */
@@ -107,13 +115,14 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     p->conns = more;
     for (uint32_t i = 0; i < n; i++)
         if ((before[i].gen & 1) && before[i].gen == after[i].gen)
-            take_slot(&p->conns[p->nconns++], &before[i]);
+            take_slot(&p->conns[p->nconns++], &before[i], first + i);
     return true;
 }
 
 static void take_head(struct stat_process *p, const struct fb_pub_file *f)
 {
     p->pid = f->pid;
+    p->start_time = f->start_time;
     memcpy(p->program, f->program, sizeof(f->program));
     p->closed = (struct stat_closed){
         .connections = f->closed,
@@ -132,9 +141,9 @@ static void take_head(struct stat_process *p, const struct fb_pub_file *f)
  * "" needs no words. */
 static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct stat_process *p)
 {
-    static struct fb_pub_file f;
+    static struct fb_pub_file f, again;
     struct stat st;
-    uint64_t start;
+    uint64_t start, closed;
     uint32_t slots;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != uid)
@@ -152,12 +161,22 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
         return ""; /* a file of an earlier process with this pid */
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
-    take_head(p, &f);
     p->uid = uid;
-    for (uint32_t at = 0; at < f.nslots; at += slots) {
-        slots = f.nslots - at < CHUNK ? f.nslots - at : CHUNK;
-        if (!read_slots(fd, p, at, slots))
-            return "could not be read";
+    /* A connection that closes while we read must not be missing from both, nor be in both: counters that go
+     * back look like a program that has begun anew. */
+    for (int tries = 0; tries < 3; tries++) {
+        closed = f.closed;
+        p->nconns = 0;
+        for (uint32_t at = 0; at < f.nslots; at += slots) {
+            slots = f.nslots - at < CHUNK ? f.nslots - at : CHUNK;
+            if (!read_slots(fd, p, at, slots))
+                return "could not be read";
+        }
+        take_head(p, &f);
+        if (pread(fd, &again, sizeof(again), 0) != sizeof(again) || again.closed == closed ||
+            again.nslots != f.nslots)
+            break;
+        f = again;
     }
     return NULL;
 }

@@ -23,6 +23,14 @@ struct stat_conn {
     uint64_t tx, rx, rail_tx, rail_rx;
     uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds, 0: never */
     uint32_t switches, retries;
+    char where[sizeof(((struct fb_pub *)0)->where) + 1]; /* of its last rail; printable */
+    uint32_t tx_ring, rx_ring;                           /* bytes, 0: never had a rail */
+    uint64_t pause_last, pause_most;                     /* ns, 0: no switch yet */
+    uint32_t slot, gen;                                  /* which connection of its process it is */
+    /* Filled in by stat_rates and stat_rings. */
+    bool rated, tx_used_known, rx_used_known;
+    uint64_t tx_rate, rx_rate; /* bytes a second */
+    uint64_t tx_used, rx_used; /* bytes in the ring */
 };
 
 struct stat_closed {
@@ -32,6 +40,7 @@ struct stat_closed {
 
 struct stat_process {
     uint32_t pid;
+    uint64_t start_time;
     uid_t uid;
     char program[sizeof(((struct fb_pub_file *)0)->program) + 1]; /* any bytes but NUL */
     struct stat_closed closed;
@@ -42,6 +51,7 @@ struct stat_process {
 struct stat_list {
     struct stat_process *processes; /* by pid */
     size_t n;
+    bool some; /* only some connections of them: nothing is known of the closed ones */
 };
 
 /*
@@ -57,6 +67,11 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path,
  * process's: -1 with errno EBUSY for one that runs. 0: *p is filled, p->conns is to be freed in any case. */
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
     __attribute__((warn_unused_result));
+/* Fills in the rates of `now` from what the same connections had moved `ns` nanoseconds before. */
+void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t ns);
+/* Fills in how full the rings are: what one end has sent and the other, if it is in the list as well, not yet
+ * read. */
+void stat_rings(struct stat_list *list);
 void stat_free(struct stat_list *list);
 
 #endif

@@ -7,17 +7,66 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { COLUMNS = 11, CELL = STAT_ADDR_SIZE + 2 };
+enum { CELL = STAT_ADDR_SIZE + 2 };
+
+enum column {
+    PID,
+    PROGRAM,
+    LOCAL,
+    PEER,
+    PATH,
+    REASON,
+    TX,
+    RX,
+    TX_RATE,
+    RX_RATE,
+    RAIL_TX,
+    RAIL_RX,
+    TX_RING,
+    RX_RING,
+    CREDIT,
+    PAUSE,
+    RETRIES,
+    SWITCHES,
+    COLUMNS
+};
+
+static const struct {
+    const char *head;
+    bool left, rates, wide;
+} columns[COLUMNS] = {
+    [PID] = {"PID"},
+    [PROGRAM] = {"PROGRAM", .left = true},
+    [LOCAL] = {"LOCAL", .left = true},
+    [PEER] = {"PEER", .left = true},
+    [PATH] = {"PATH", .left = true},
+    [REASON] = {"REASON", .left = true},
+    [TX] = {"TX"},
+    [RX] = {"RX"},
+    [TX_RATE] = {"TX/s", .rates = true},
+    [RX_RATE] = {"RX/s", .rates = true},
+    [RAIL_TX] = {"RAIL-TX"},
+    [RAIL_RX] = {"RAIL-RX"},
+    [TX_RING] = {"TX-RING", .wide = true},
+    [RX_RING] = {"RX-RING", .wide = true},
+    [CREDIT] = {"CREDIT", .wide = true},
+    [PAUSE] = {"PAUSE", .wide = true},
+    [RETRIES] = {"RETRIES", .wide = true},
+    [SWITCHES] = {"SWITCHES"},
+};
+
+struct item {
+    const struct stat_process *process;
+    const struct stat_conn *conn; /* NULL: the closed ones */
+};
 
 struct row {
     char cell[COLUMNS][CELL];
 };
-
-static const struct row heads = {{"PID", "PROGRAM", "LOCAL", "PEER", "PATH", "REASON", "TX", "RX",
-                                  "RAIL-TX", "RAIL-RX", "SWITCHES"}};
 
 const char *stat_path_name(enum fb_path path)
 {
@@ -42,117 +91,183 @@ static void put_number(char cell[CELL], uint64_t value)
 
 static void put_head(struct row *r, const struct stat_process *p)
 {
-    put_number(r->cell[0], p->pid);
-    snprintf(r->cell[1], CELL, "%s", p->program);
+    for (int i = 0; i < COLUMNS; i++)
+        snprintf(r->cell[i], CELL, "-");
+    put_number(r->cell[PID], p->pid);
+    snprintf(r->cell[PROGRAM], CELL, "%s", p->program);
     /* It was chosen by the process: no escape sequences into the reader's terminal. */
-    for (char *c = r->cell[1]; *c; c++)
+    for (char *c = r->cell[PROGRAM]; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
 }
 
 static void put_bytes(struct row *r, uint64_t tx, uint64_t rx, uint64_t rail_tx, uint64_t rail_rx)
 {
-    put_number(r->cell[6], tx);
-    put_number(r->cell[7], rx);
-    put_number(r->cell[8], rail_tx);
-    put_number(r->cell[9], rail_rx);
+    put_number(r->cell[TX], tx);
+    put_number(r->cell[RX], rx);
+    put_number(r->cell[RAIL_TX], rail_tx);
+    put_number(r->cell[RAIL_RX], rail_rx);
 }
 
-static void fill(struct row *r, const struct stat_process *p, const struct stat_conn *c)
+static void put_path(char cell[CELL], const struct stat_conn *c)
 {
-    put_head(r, p);
-    stat_addr(&c->local, r->cell[2]);
-    stat_addr(&c->peer, r->cell[3]);
+    /* "shm" says itself where it is. */
+    const char *where = c->path_tx == FB_PATH_VERBS || c->path_rx == FB_PATH_VERBS ? c->where : "";
+    const char *colon = *where ? ":" : "";
+
     if (c->path_tx == c->path_rx)
-        snprintf(r->cell[4], CELL, "%s", stat_path_name(c->path_tx));
+        snprintf(cell, CELL, "%s%s%s", stat_path_name(c->path_tx), colon, where);
     else
-        snprintf(r->cell[4], CELL, "%s/%s", stat_path_name(c->path_tx), stat_path_name(c->path_rx));
+        snprintf(cell, CELL, "%s/%s%s%s", stat_path_name(c->path_tx), stat_path_name(c->path_rx),
+                 colon, where);
+}
+
+static void put_ring(char cell[CELL], bool known, uint64_t used, uint32_t size)
+{
+    if (known)
+        snprintf(cell, CELL, "%" PRIu64 "/%" PRIu32, used, size);
+    else if (size)
+        snprintf(cell, CELL, "?/%" PRIu32, size);
+}
+
+static void put_pause(char cell[CELL], uint64_t ns)
+{
+    if (ns >= 10000000000u)
+        snprintf(cell, CELL, "%" PRIu64 "s", ns / 1000000000);
+    else if (ns >= 10000000)
+        snprintf(cell, CELL, "%" PRIu64 "ms", ns / 1000000);
+    else if (ns)
+        snprintf(cell, CELL, "%" PRIu64 "us", (ns + 999) / 1000);
+}
+
+static void fill_open(struct row *r, const struct stat_conn *c)
+{
+    char(*cell)[CELL] = r->cell;
+    bool on_rail = c->path_tx || c->path_rx;
+
+    stat_addr(&c->local, cell[LOCAL]);
+    stat_addr(&c->peer, cell[PEER]);
+    put_path(cell[PATH], c);
     if (c->path_tx && c->path_rx)
-        snprintf(r->cell[5], CELL, "-");
+        ;
     else if (c->peer_reason)
-        snprintf(r->cell[5], CELL, "%s, peer: %s", cfg_reason_name((int)c->reason),
+        snprintf(cell[REASON], CELL, "%s, peer: %s", cfg_reason_name((int)c->reason),
                  cfg_reason_name((int)c->peer_reason));
     else
-        snprintf(r->cell[5], CELL, "%s", cfg_reason_name((int)c->reason));
+        snprintf(cell[REASON], CELL, "%s", cfg_reason_name((int)c->reason));
     put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
-    put_number(r->cell[10], c->switches);
-}
-
-static void fill_closed(struct row *r, const struct stat_process *p)
-{
-    const struct stat_closed *c = &p->closed;
-
-    put_head(r, p);
-    snprintf(r->cell[2], CELL, "%" PRIu64 " closed", c->connections);
-    snprintf(r->cell[3], CELL, "%" PRIu64 " boarded", c->boarded);
-    snprintf(r->cell[4], CELL, "-");
-    snprintf(r->cell[5], CELL, "-");
-    put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
-    snprintf(r->cell[10], CELL, "-");
-}
-
-static void widen(int width[COLUMNS], const struct row *r)
-{
-    for (int i = 0; i < COLUMNS; i++)
-        if ((int)strlen(r->cell[i]) > width[i])
-            width[i] = (int)strlen(r->cell[i]);
-}
-
-static void print_row(FILE *f, const int width[COLUMNS], const struct row *r)
-{
-    for (int i = 0; i < COLUMNS; i++) {
-        bool right = i == 0 || i >= 6;
-
-        fprintf(f, "%s%*s", i ? "  " : "", right ? width[i] : -width[i], r->cell[i]);
+    if (c->rated) {
+        put_number(cell[TX_RATE], c->tx_rate);
+        put_number(cell[RX_RATE], c->rx_rate);
     }
+    put_ring(cell[TX_RING], c->tx_used_known, c->tx_used, on_rail ? c->tx_ring : 0);
+    put_ring(cell[RX_RING], c->rx_used_known, c->rx_used, on_rail ? c->rx_ring : 0);
+    if (c->tx_used_known)
+        put_number(cell[CREDIT], c->tx_ring - c->tx_used);
+    put_pause(cell[PAUSE], c->pause_last);
+    put_number(cell[RETRIES], c->retries);
+    put_number(cell[SWITCHES], c->switches);
+}
+
+static void fill_closed(struct row *r, const struct stat_closed *c)
+{
+    snprintf(r->cell[LOCAL], CELL, "%" PRIu64 " closed", c->connections);
+    snprintf(r->cell[PEER], CELL, "%" PRIu64 " boarded", c->boarded);
+    put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
+}
+
+static const struct row *fill(struct row *r, const struct item *item)
+{
+    put_head(r, item->process);
+    if (item->conn)
+        fill_open(r, item->conn);
+    else
+        fill_closed(r, &item->process->closed);
+    return r;
+}
+
+static bool is_shown(enum column i, const struct stat_view *view)
+{
+    return (!columns[i].rates || view->rates) && (!columns[i].wide || view->wide);
+}
+
+static void print_row(FILE *f, const int width[COLUMNS], const struct row *r,
+                      const struct stat_view *view)
+{
+    for (enum column i = 0; i < COLUMNS; i++)
+        if (is_shown(i, view))
+            fprintf(f, "%s%*s", i ? "  " : "", columns[i].left ? -width[i] : width[i],
+                    r ? r->cell[i] : columns[i].head);
     fputc('\n', f);
 }
 
-/* Calls fn for every row. Twice for each table: the widths come first. */
-static void each_row(const struct stat_list *list, void (*fn)(const struct row *, void *),
-                     void *arg)
+/* Saturates: whoever wrote the counters may lie. */
+static uint64_t plus(uint64_t a, uint64_t b)
 {
-    struct row r;
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    uint64_t m, n;
+
+    if (!x->conn || !y->conn)
+        return !x->conn - !y->conn;
+    m = plus(x->conn->tx_rate, x->conn->rx_rate);
+    n = plus(y->conn->tx_rate, y->conn->rx_rate);
+    if (m == n) {
+        m = plus(x->conn->tx, x->conn->rx);
+        n = plus(y->conn->tx, y->conn->rx);
+    }
+    if (m == n) /* always in the same order, so that the screen is quiet */
+        return (x->conn > y->conn) - (x->conn < y->conn);
+    return m < n ? 1 : -1;
+}
+
+static size_t collect(struct item *items, const struct stat_list *list)
+{
+    size_t n = 0;
 
     for (size_t i = 0; i < list->n; i++) {
         const struct stat_process *p = &list->processes[i];
 
-        for (size_t j = 0; j < p->nconns; j++) {
-            fill(&r, p, &p->conns[j]);
-            fn(&r, arg);
-        }
-        if (p->closed.connections || !p->nconns) {
-            fill_closed(&r, p);
-            fn(&r, arg);
-        }
+        for (size_t j = 0; j < p->nconns; j++)
+            items[n++] = (struct item){p, &p->conns[j]};
+        if (!list->some && (p->closed.connections || !p->nconns))
+            items[n++] = (struct item){p, NULL};
     }
+    return n;
 }
 
-struct table {
-    FILE *f;
+void stat_print_table(FILE *f, const struct stat_list *list, const struct stat_view *view)
+{
     int width[COLUMNS];
-};
+    struct item *items;
+    struct row r;
+    size_t n = 0;
 
-static void measure(const struct row *r, void *arg)
-{
-    struct table *t = arg;
-
-    widen(t->width, r);
-}
-
-static void print(const struct row *r, void *arg)
-{
-    struct table *t = arg;
-
-    print_row(t->f, t->width, r);
-}
-
-void stat_print_table(FILE *f, const struct stat_list *list)
-{
-    struct table t = {.f = f};
-
-    measure(&heads, &t);
-    each_row(list, measure, &t);
-    print(&heads, &t);
-    each_row(list, print, &t);
+    for (size_t i = 0; i < list->n; i++)
+        n += list->processes[i].nconns + 1;
+    items = calloc(n + 1, sizeof(*items));
+    if (!items) {
+        fputs("railsock stat: out of memory\n", stderr);
+        return;
+    }
+    n = collect(items, list);
+    if (view->by_rate)
+        qsort(items, n, sizeof(*items), by_rate);
+    for (enum column i = 0; i < COLUMNS; i++)
+        width[i] = (int)strlen(columns[i].head);
+    /* Every line is made twice: the widths come first. */
+    for (size_t j = 0; j < n; j++) {
+        fill(&r, &items[j]);
+        for (enum column i = 0; i < COLUMNS; i++)
+            if ((int)strlen(r.cell[i]) > width[i])
+                width[i] = (int)strlen(r.cell[i]);
+    }
+    print_row(f, width, NULL, view);
+    for (size_t i = 0; i < n; i++)
+        print_row(f, width, fill(&r, &items[i]), view);
+    free(items);
 }

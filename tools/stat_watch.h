@@ -1,0 +1,19 @@
+/*
+ * stat_watch.h - `railsock stat --watch`.
+ */
+#ifndef TOOLS_STAT_WATCH_H
+#define TOOLS_STAT_WATCH_H
+
+#include "tools/stat_filter.h"
+#include "tools/stat_print.h"
+
+#include <time.h>
+
+/* Reads and filters. False after saying why not. */
+bool stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *list);
+
+/* Shows the table in place on the terminal, anew each interval, until q or SIGINT; the terminal is then as it
+ * was. The exit status. */
+int stat_watch(const struct stat_filter *filter, struct stat_view view, struct timespec interval);
+
+#endif
