@@ -138,9 +138,16 @@ TOOL_SRC := \
 	tools/check.c \
 	config/print.c \
 	tools/ab.c \
-	tools/elf_look.c \
 	tools/profile.c \
 	tools/report.c \
+	tools/doctor.c \
+	tools/doctor_host.c \
+	tools/doctor_peer.c \
+	tools/doctor_program.c \
+	tools/doctor_rail.c \
+	tools/doctor_rdma.c \
+	tools/elf_look.c \
+	tools/json.c \
 	tools/run.c \
 	tools/run_child.c \
 	tools/script.c \
@@ -306,6 +313,7 @@ reason_test_SRC := \
 
 stat_test_SRC := \
 	tests/unit/stat_test.c \
+	tools/json.c \
 	tools/stat_derive.c \
 	tools/stat_filter.c \
 	tools/stat_json.c \
@@ -413,7 +421,8 @@ objs = $(patsubst %.c,$(B)/%.o,$(filter %.c,$(1))) \
 
 CONFIG_OBJ := $(call objs,$(CONFIG_SRC) $(CONFIG_GRAMMAR))
 SO_OBJ := $(CONFIG_OBJ) $(call objs,$(RSOCK_SRC) $(FB_SRC) $(PRELOAD_SRC))
-TOOL_OBJ := $(call objs,$(TOOL_SRC)) $(CONFIG_OBJ)
+# doctor asks peers as the library does, by its wires.
+TOOL_OBJ := $(call objs,$(TOOL_SRC) $(RSOCK_SRC)) $(CONFIG_OBJ)
 SHIM_OBJ := $(call objs,tests/shim/main.cc)
 GRAMMAR_H := $(patsubst %.y,$(B)/%.h,$(notdir $(CONFIG_GRAMMAR)))
 TEST_BIN := $(addprefix $(B)/tests/,$(UNIT_TESTS))
@@ -483,7 +492,7 @@ $(B)/librailsock.so: $(SO_OBJ) $(B)/preload.map
 	$(call run,link,$(CC) $(LDFLAGS_ALL) $(SO_LDFLAGS) $(VERSION_SCRIPT) -o $@ $(SO_OBJ) $(SO_LIBS))
 
 $(B)/railsock: $(TOOL_OBJ)
-	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
 
 # NAME_LIBS, if given, are linked in addition.
 define unit_test

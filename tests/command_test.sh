@@ -22,13 +22,13 @@ echo 'int railsock_command_test;' >"$dir/lib.c"
 cc -shared -fPIC -o "$dir/one.so" "$dir/lib.c" && cp "$dir/one.so" "$dir/other.so" || exit 1
 export RAILSOCK_LIBRARY=$dir/one.so
 
-out=$("$railsock" --help) && [[ $out == *run* && $out == *stat* && $out == *lab* ]]
+out=$("$railsock" --help) && [[ $out == *run* && $out == *stat* && $out == *doctor* && $out == *lab* ]]
 verdict help "railsock --help: $out"
 [[ $("$railsock" --version) =~ ^railsock\ [0-9.]+$ ]]
 verdict version "wrong form"
 out=$("$railsock" nonsense 2>&1); [ $? -eq 2 ] && [[ $out == *'no command nonsense'* ]]
 verdict unknown_command "$out"
-for c in run stat ab lab; do
+for c in run stat check ab doctor lab; do
     out=$("$railsock" $c --help 2>/dev/null) && [[ $out == "usage: railsock $c"* ]]
     verdict "help_$c" "$out"
 done
@@ -162,6 +162,7 @@ else
     echo 'skip command.warns_go: cannot be built'
 fi
 cp /bin/true "$dir/narrow"
+cc -Wl,--dynamic-linker="/lib/ld-musl-$(uname -m).so.1" -o "$dir/musl" "$dir/main.c" && warns musl 'built for musl' "$dir/musl"
 printf '\001' | dd of="$dir/narrow" bs=1 seek=4 conv=notrunc status=none
 warns 32_bit 'a 32-bit program' "$dir/narrow"
 if [ "$(id -u)" -eq 0 ]; then

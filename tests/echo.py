@@ -1,4 +1,4 @@
-"""echo.py server PORT | client PORT N: a server that gives back what it gets; a client that has N words of 100
+"""echo.py server PORT | client PORT N [HOST]: a server that gives back what it gets; a client that has N words of 100
 bytes given back, says so, and stays until its input ends."""
 
 import socket
@@ -18,7 +18,7 @@ if sys.argv[1] == "server":
     while True:
         s, _ = listener.accept()
         threading.Thread(target=serve, args=(s,), daemon=True).start()
-s = socket.create_connection(("127.0.0.1", port))
+s = socket.create_connection((sys.argv[4] if len(sys.argv) > 4 else "127.0.0.1", port))
 for i in range(int(sys.argv[3])):
     s.sendall(bytes(range(i % 100, i % 100 + 100)))
     got = 0

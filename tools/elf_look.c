@@ -78,58 +78,64 @@ static bool has_go_note(int fd, const Elf64_Phdr *ph)
     return false;
 }
 
-static const char *look_elf(int fd, const char *head)
+/* Is the dynamic linker, which the segment names, musl's? */
+static bool is_musl(int fd, const Elf64_Phdr *ph)
+{
+    char name[PATH_MAX];
+    size_t size = ph->p_filesz < sizeof(name) ? (size_t)ph->p_filesz : sizeof(name) - 1;
+    ssize_t n = pread(fd, name, size, (off_t)ph->p_offset);
+
+    name[n > 0 ? n : 0] = '\0';
+    return strstr(name, "/ld-musl-") != NULL;
+}
+
+static enum elf_why look_elf(int fd, const char *head)
 {
     const Elf64_Ehdr *eh = (const void *)head;
-    bool interp = false, go = false;
+    bool interp = false, go = false, musl = false;
 
     if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
-        return NULL;
+        return ELF_UNKNOWN;
     if (eh->e_ident[EI_CLASS] != ELFCLASS64)
-        return "a 32-bit program, and the library is not: it runs on plain TCP";
+        return ELF_NARROW;
     if (eh->e_machine != OWN_MACHINE)
-        return "built for another machine, and the library is not: it runs on plain TCP";
+        return ELF_FOREIGN;
     for (unsigned i = 0; i < eh->e_phnum && eh->e_phentsize == sizeof(Elf64_Phdr); i++) {
         Elf64_Phdr ph;
 
         if (pread(fd, &ph, sizeof(ph), (off_t)(eh->e_phoff + i * sizeof(ph))) != sizeof(ph))
-            return NULL;
+            return ELF_UNKNOWN;
         interp |= ph.p_type == PT_INTERP;
+        musl |= ph.p_type == PT_INTERP && is_musl(fd, &ph);
         go |= ph.p_type == PT_NOTE && has_go_note(fd, &ph);
     }
-    if (!interp)
-        return "statically linked: LD_PRELOAD has no effect; it runs on plain TCP";
-    if (go)
-        return "a Go program: it calls the kernel without libc, so it runs on plain TCP";
-    return NULL;
+    return !interp ? ELF_STATIC : musl ? ELF_MUSL : go ? ELF_GO : ELF_FINE;
 }
 
 /* The dynamic linker of a program with more rights than its caller takes LD_PRELOAD only from
  * system directories. Scripts are never set-user-ID. */
-static const char *look_rights(int fd)
+static enum elf_why look_rights(int fd)
 {
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return NULL;
+        return ELF_UNKNOWN;
     if (((st.st_mode & S_ISUID) && st.st_uid != getuid()) ||
         ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid()))
-        return "set-user-ID or set-group-ID: LD_PRELOAD has no effect; it runs on plain TCP";
+        return ELF_SET_ID;
     if (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
-        return "a program with file capabilities: LD_PRELOAD has no effect; it runs on plain TCP";
-    return NULL;
+        return ELF_CAPABLE;
+    return ELF_FINE;
 }
 
-const char *elf_look(const char *command)
+enum elf_why elf_check(const char *path, char runs[PATH_MAX])
 {
     _Alignas(Elf64_Ehdr) char head[HEAD_SIZE + 1];
-    char path[PATH_MAX];
-    const char *why = NULL;
+    enum elf_why why = ELF_UNKNOWN;
 
-    if (!elf_search(command, path))
-        return NULL;
+    snprintf(runs, PATH_MAX, "%s", path);
     for (int depth = 0; depth < SCRIPTS; depth++) {
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        int fd = open(runs, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         ssize_t n = fd < 0 ? -1 : read(fd, head, HEAD_SIZE);
         char *next;
 
@@ -139,14 +145,32 @@ const char *elf_look(const char *command)
         next = n > 2 ? interpreter(head) : NULL;
         if (n > 0 && !next) {
             why = look_elf(fd, head);
-            if (!why)
+            if (why == ELF_FINE)
                 why = look_rights(fd);
         }
         if (fd >= 0)
             close(fd);
         if (!next)
             break;
-        snprintf(path, sizeof(path), "%s", next);
+        snprintf(runs, PATH_MAX, "%s", next);
     }
     return why;
+}
+
+const char *elf_look(const char *command)
+{
+    static const char *const words[] = {
+        [ELF_NARROW] = "a 32-bit program, and the library is not: it runs on plain TCP",
+        [ELF_FOREIGN] = "built for another machine, and the library is not: it runs on plain TCP",
+        [ELF_STATIC] = "statically linked: LD_PRELOAD has no effect; it runs on plain TCP",
+        [ELF_MUSL] = "built for musl, and the library for glibc: it will not start",
+        [ELF_GO] = "a Go program: it calls the kernel without libc, so it runs on plain TCP",
+        [ELF_SET_ID] =
+            "set-user-ID or set-group-ID: LD_PRELOAD has no effect; it runs on plain TCP",
+        [ELF_CAPABLE] =
+            "a program with file capabilities: LD_PRELOAD has no effect; it runs on plain TCP",
+    };
+    char path[PATH_MAX], runs[PATH_MAX];
+
+    return elf_search(command, path) ? words[elf_check(path, runs)] : NULL;
 }

@@ -7,6 +7,23 @@
 #include <limits.h>
 #include <stdbool.h>
 
+/* What is in the way, the first of them. */
+enum elf_why {
+    ELF_FINE,
+    ELF_UNKNOWN, /* no ELF file, or it cannot be read */
+    ELF_NARROW,  /* 32 bits */
+    ELF_FOREIGN, /* another machine's */
+    ELF_STATIC,
+    ELF_MUSL, /* for another libc than ours */
+    ELF_GO,
+    ELF_SET_ID,
+    ELF_CAPABLE, /* file capabilities */
+};
+
+/* Follows `#!` lines from the file at path to the program that really runs, whose path is put into runs, and reads
+ * its file. */
+enum elf_why elf_check(const char *path, char runs[PATH_MAX]);
+
 /*
  * Finds command as execvp would, follows `#!` lines, and reads the file of the program that
  * will really run. Returns why the library has no effect on it, in words to follow "NAME is ",

@@ -17,6 +17,7 @@ static const struct {
     {"stat", cmd_stat, "show the connections of such programs: path, reason, bytes"},
     {"check", cmd_check, "read the rules, show their errors, and which rule decides"},
     {"ab", cmd_ab, "compare TCP and the rail with a program of your own, in pairs"},
+    {"doctor", cmd_doctor, "look whether this host, a program or a peer is ready for rails"},
     {"lab", cmd_lab, "boot small virtual hosts with a software RDMA device"},
 };
 
@@ -24,7 +25,7 @@ static void usage(FILE *f)
 {
     fputs("usage: railsock COMMAND [ARGUMENT...]\n\n", f);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        fprintf(f, "  %-6s%s\n", commands[i].name, commands[i].what);
+        fprintf(f, "  %-8s%s\n", commands[i].name, commands[i].what);
     fputs("\n`railsock COMMAND --help` says more; `railsock --version` tells the version.\n", f);
 }
 

@@ -1,0 +1,187 @@
+#!/bin/bash
+# tests/doctor_test.sh - `railsock doctor` on this host, on programs and on peers here: what is in order, and each
+# failure that can be made without harm. With RDMA: identity_lab_test.sh and faults_lab_test.sh.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+railsock=$PWD/build/railsock
+python=/usr/bin/python3
+dir=$(mktemp -d "${TMPDIR:-/tmp}/doctor_test.XXXXXX") || exit 1
+pids=''
+[ -x "$railsock" ] || { echo "not ok doctor: $railsock is not built"; exit 1; }
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+unset LD_PRELOAD
+
+# shellcheck disable=SC2317 # called by the trap
+finish() {
+    # shellcheck disable=SC2086 # process ids
+    [ -z "$pids" ] || { kill $pids; wait; } 2>/dev/null
+    rm -rf "$dir"
+}
+trap finish EXIT
+
+verdict() {
+    # shellcheck disable=SC2319 # the caller's condition is what is asked
+    if [ "$?" -eq 0 ]; then echo "ok doctor.$1"; else echo "not ok doctor.$1: $2"; fi
+}
+
+# says NAME STATUS LINE COMMAND...: COMMAND ends with STATUS, and one line of what it prints matches LINE, a
+# regular expression, blanks being one. After a line that begins with FAIL there is what to do.
+says() {
+    local name=$1 status=$2 line=$3 got
+
+    shift 3
+    timeout 60 "$@" >"$dir/out" 2>&1
+    got=$?
+    tr -s ' ' <"$dir/out" >"$dir/lines"
+    [ $got -eq "$status" ] && grep -qE "$line" "$dir/lines" &&
+        { [[ $line != ^FAIL* ]] || grep -E -A1 "$line" "$dir/lines" | tail -n 1 | grep -qE '^ -> .'; }
+    verdict "$name" "status $got: $(tr '\n' '|' <"$dir/lines")"
+}
+
+# ---- this host; RDMA is the lab's
+
+says host 0 '^this host is ready$' "$railsock" doctor --wire shm
+says host_kernel 0 '^ok kernel Linux ' "$railsock" doctor --wire shm
+says host_memfd 0 '^ok memfd ' "$railsock" doctor --wire shm
+says host_sock_diag 0 '^ok sock_diag ' "$railsock" doctor --wire shm
+[ "$(grep -cE '^(skip|ok) (ports|rdma_cm|memlock)' "$dir/lines")" -eq 0 ]
+verdict only_one_wire "it looks at RDMA: $(cat "$dir/lines")"
+says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
+says descriptors 1 '^FAIL descriptors .* 512;' sh -c "ulimit -n 512; exec '$railsock' doctor --wire shm"
+says enough_descriptors 0 '^ok descriptors .* 513;' sh -c "ulimit -n 513; exec '$railsock' doctor --wire shm"
+says seccomp 0 '^note seccomp ' "$python" tests/doctor_seccomp.py -- "$railsock" doctor --wire shm
+says io_uring 0 '^note io_uring refused' "$python" tests/doctor_seccomp.py io_uring_setup -- "$railsock" doctor --wire shm
+says no_memfd 1 '^FAIL memfd ' "$python" tests/doctor_seccomp.py memfd_create -- "$railsock" doctor --wire shm
+if unshare -nm true 2>/dev/null; then
+    says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm
+    says no_proc 1 '^FAIL names ' unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
+    says no_tmpfs 1 '^FAIL /dev/shm is not a tmpfs' unshare -m sh -c \
+        "mount -t ramfs none /dev/shm; exec '$railsock' doctor --wire shm"
+    says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB' unshare -m sh -c \
+        "mount -t tmpfs -o size=4k none /dev/shm; exec '$railsock' doctor --wire shm"
+    says folder_of_another 1 '^FAIL /dev/shm .*is not a folder of mode 700' unshare -m sh -c \
+        "mount -t tmpfs none /dev/shm; mkdir -m 755 /dev/shm/railsock-\$(id -u); exec '$railsock' doctor --wire shm"
+else
+    echo 'skip doctor.no_loopback: needs root'
+fi
+if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
+    echo 'skip doctor.no_device: there is one'
+else
+    says no_device 1 '^FAIL devices no RDMA device' "$railsock" doctor
+    says not_looked_at 1 '^skip rdma_cm no RDMA device' "$railsock" doctor --wire verbs
+fi
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    says memlock 1 '^FAIL memlock 64 KiB: room for 0 rails' \
+        setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c "ulimit -l 64; exec '$railsock' doctor --wire verbs"
+else
+    echo 'skip doctor.memlock: needs root'
+fi
+out=$("$railsock" doctor --json | "$python" -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["of"] == "host" and d["ready"] == (d["failed"] == 0), d
+for c in d["checks"]:
+    assert c["says"] and (c["verdict"] != "fail" or c["advice"]), c
+    assert c["verdict"] in ("ok", "note", "fail", "skip") and c["microseconds"] >= 0, c
+assert d["failed"] == sum(c["verdict"] == "fail" for c in d["checks"]), d
+print("fine")' 2>&1)
+[ "$out" = fine ]
+verdict json "$out"
+for wrong in '--wire tcp' '--what' 'a b'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" doctor $wrong 2>&1); [ $? -eq 2 ] && [ -n "$out" ]
+    verdict "refuses[$wrong]" "$out"
+done
+out=$("$railsock" doctor --wire shm 2>&1 >/dev/full); [ $? -eq 1 ] && [ -n "$out" ]
+verdict full_disk "$out"
+
+# ---- programs
+
+says program 0 '^the library can reach it$' "$railsock" doctor cat
+printf '#! /bin/sh -e\n' >"$dir/good"
+chmod +x "$dir/good"
+says program_script 0 '^ok interpreter a script; /bin/sh runs it' "$railsock" doctor "$dir/good"
+says program_not_there 1 '^FAIL found .*none: No such file' "$railsock" doctor "$dir/none"
+says program_not_in_path 1 '^FAIL found .*is not in PATH' "$railsock" doctor no-such-program-here
+says program_not_executable 1 '^FAIL found .*ermission denied' "$railsock" doctor tests/LIST
+printf 'echo no first line\n' >"$dir/text"
+printf '#!%s/none\n' "$dir" >"$dir/lost"
+printf '#!%s/static -x\n' "$dir" >"$dir/script"
+chmod +x "$dir"/*
+says program_text 1 '^FAIL interpreter .*neither a program nor a script' "$railsock" doctor "$dir/text"
+says program_lost_interpreter 1 '^FAIL interpreter .*/none: No such file' "$railsock" doctor "$dir/lost"
+echo 'int main(void) { return 0; }' >"$dir/main.c"
+if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
+    says program_static 1 '^FAIL dynamic statically linked' "$railsock" doctor "$dir/static"
+    says program_static_interpreter 1 '^FAIL dynamic statically linked' "$railsock" doctor "$dir/script"
+else
+    echo 'skip doctor.program_static: no static libc'
+fi
+cc -Wl,--dynamic-linker="/lib/ld-musl-$(uname -m).so.1" -o "$dir/musl" "$dir/main.c" &&
+    says program_musl 1 '^FAIL libc ' "$railsock" doctor "$dir/musl"
+cp /bin/true "$dir/narrow"
+printf '\001' | dd of="$dir/narrow" bs=1 seek=4 conv=notrunc status=none
+says program_32_bit 1 '^FAIL machine a 32-bit program' "$railsock" doctor "$dir/narrow"
+cp /bin/true "$dir/foreign"
+printf '\001' | dd of="$dir/foreign" bs=1 seek=18 conv=notrunc status=none
+says program_foreign 1 '^FAIL machine built for another machine' "$railsock" doctor "$dir/foreign"
+if [ "$(id -u)" -eq 0 ]; then
+    cp /bin/true "$dir/setuid"
+    chown 65534 "$dir/setuid"
+    chmod 4755 "$dir/setuid"
+    says program_setuid 1 '^FAIL rights set-user-ID' "$railsock" doctor "$dir/setuid"
+else
+    echo 'skip doctor.program_setuid: needs root'
+fi
+
+# ---- peers on this host
+
+port=$((21000 + $$ % 190 * 5))
+# serve PORT COMMAND...: a server, once it listens. Its number is in $served.
+serve() {
+    exec {server}< <(exec "$@" 2>&1)
+    served=$!
+    pids="$pids $served"
+    read -r -t 30 -u "$server"
+}
+serve "$railsock" run --board eager --wire shm -- "$python" tests/echo.py server $port
+says peer 0 "^ok server [0-9.]+ ms python3, process $served, runs with railsock" "$railsock" doctor --wire shm 127.0.0.1:$port
+says peer_by_name 0 '^ok resolve ' "$railsock" doctor --wire shm localhost:$port
+says peer_before_any_rail 0 '^ok shm .*nobody answers for the port yet' "$railsock" doctor --wire shm 127.0.0.1:$port
+coproc client { exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py client $port 2000; }
+# shellcheck disable=SC2154 # coproc sets it
+read -r -t 60 -u "${client[0]}"
+says peer_with_a_rail 0 '^ok shm .*the server.s railsock has the connection' "$railsock" doctor --wire shm 127.0.0.1:$port
+# shellcheck disable=SC2154
+pids="$pids $client_PID"
+says peer_auto 0 '^skip rdma within one host' "$railsock" doctor 127.0.0.1:$port
+says peer_loopback_is_no_rdma 1 '^FAIL (rdma|device) ' "$railsock" doctor --wire verbs 127.0.0.1:$port
+serve "$railsock" run --tcp -- "$python" tests/echo.py server $((port + 1))
+says peer_on_tcp 1 '^FAIL server .*was told to use TCP' "$railsock" doctor --wire shm 127.0.0.1:$((port + 1))
+# Without the library; it hears one connection, nothing over it, and its end.
+serve "$python" -c '
+import socket, sys
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)
+c, _ = s.accept()
+print("got", c.recv(100), flush=True)
+s.settimeout(1)
+try:
+    s.accept()
+    print("another", flush=True)
+except TimeoutError:
+    print("no other", flush=True)
+' $((port + 2))
+says peer_without 1 '^FAIL server .*no process of user' "$railsock" doctor --wire shm 127.0.0.1:$((port + 2))
+read -r -t 30 -u "$server" got && read -r -t 30 -u "$server" other
+[ "$got $other" = "got b'' no other" ]
+verdict peer_undisturbed "$got $other"
+serve "$python" -c '
+import signal, socket, sys
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listening", flush=True)
+signal.pause()' $((port + 3))
+says peer_that_does_not_accept 1 '^FAIL same host .*does not accept' "$railsock" doctor --wire shm 127.0.0.1:$((port + 3))
+says peer_refused 1 '^FAIL connect .*refused' "$railsock" doctor 127.0.0.1:$((port + 4))
+says peer_unknown 1 '^FAIL resolve ' env RES_OPTIONS='timeout:1 attempts:1' "$railsock" doctor nosuch.invalid:80

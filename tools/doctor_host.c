@@ -1,0 +1,212 @@
+/*
+ * doctor_host.c - what rails need of this host apart from RDMA. What can be tried is tried.
+ */
+#include "tools/doctor.h"
+
+#include "ipoib_fallback/pub.h"
+#include "rsock/shm_diag.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <linux/magic.h>
+#include <linux/tcp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+void doc_KERNEL(struct doctor *d, struct doc_result *r)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+    struct utsname u;
+
+    (void)d;
+    uname(&u);
+    /* What a switch is made by. An option's length is as long as the kernel's struct, or ours. */
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+        doc_say(r, DOC_FAIL, "%s %s; TCP_INFO: %s", u.sysname, u.release, strerror(errno));
+    else if (len < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof(info.tcpi_bytes_retrans))
+        doc_say(r, DOC_FAIL, "%s %s does not count a connection's bytes (tcpi_bytes_sent)",
+                u.sysname, u.release);
+    else
+        doc_say(r, DOC_OK, "%s %s %s counts a connection's bytes", u.sysname, u.release, u.machine);
+    if (fd >= 0)
+        close(fd);
+}
+
+void doc_SETTINGS(struct doctor *d, struct doc_result *r)
+{
+    static const char *const wires[] = {"auto", "shm", "verbs"};
+
+    if (cfg.stream.mode == CFG_TCP)
+        doc_say(r, DOC_FAIL, "RAILSOCK_MODE=tcp: every connection stays on TCP");
+    else if (cfg.stream.board_never)
+        doc_say(r, DOC_FAIL, "RAILSOCK_BOARD=never: every connection stays on TCP");
+    else
+        doc_say(r, DOC_OK, "wire %s, boards after %u calls or %llu bytes, where no rule says otherwise", wires[d->wire],
+                cfg.stream.board_calls, (unsigned long long)cfg.stream.board_bytes);
+}
+
+void doc_DESCRIPTORS(struct doctor *d, struct doc_result *r)
+{
+    struct rlimit l;
+
+    (void)d;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+        doc_say(r, DOC_FAIL, "the limit cannot be read: %s", strerror(errno));
+    else
+        doc_say(r, l.rlim_cur > 512 ? DOC_OK : DOC_FAIL,
+                "a process may open %llu; the library's own are 512 and up",
+                (unsigned long long)l.rlim_cur);
+}
+
+void doc_PROGRESS(struct doctor *d, struct doc_result *r)
+{
+    struct io_uring_params p = {0};
+    int fd;
+
+    (void)d;
+    if (!cfg.uring) {
+        doc_say(r, DOC_OK, "RAILSOCK_PROGRESS=epoll: not used");
+        return;
+    }
+    fd = (int)syscall(SYS_io_uring_setup, 4, &p);
+    if (fd < 0)
+        doc_say(r, DOC_NOTE, "refused (%s): the progress thread uses epoll instead",
+                strerror(errno));
+    else
+        doc_say(r, DOC_OK, "can be used");
+    if (fd >= 0)
+        close(fd);
+}
+
+void doc_SECCOMP(struct doctor *d, struct doc_result *r)
+{
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "re");
+    int mode = -1;
+
+    (void)d;
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "Seccomp: %d", &mode) == 1)
+            break;
+    if (f)
+        fclose(f);
+    if (mode > 0)
+        doc_say(r, DOC_NOTE,
+                "this process runs under a filter that it inherited; whether it lets through what "
+                "rails need, the other checks show");
+    else
+        doc_say(r, DOC_OK, mode == 0 ? "no filter" : "not known to this kernel");
+}
+
+void doc_SHM(struct doctor *d, struct doc_result *r)
+{
+    const uint64_t want = 1 << 20;
+    char dir[48];
+    struct statfs fs;
+    struct stat st;
+    uint64_t room;
+
+    (void)d;
+    snprintf(dir, sizeof(dir), FB_PUB_DIR, (unsigned)geteuid());
+    if (statfs("/dev/shm", &fs) < 0) {
+        doc_say(r, DOC_FAIL, "%s: stat cannot show anything", strerror(errno));
+        return;
+    }
+    room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    if (lstat(dir, &st) == 0 &&
+        (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 0777) != 0700)) {
+        doc_say(r, DOC_FAIL, "%s is not a folder of mode 700 of yours: stat cannot show anything",
+                dir);
+        r->advice = "remove it, or have its owner remove it";
+    } else if (faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) < 0) {
+        doc_say(r, DOC_FAIL, "%s", strerror(errno));
+        r->advice = "chmod 1777 /dev/shm";
+    } else if (fs.f_type != TMPFS_MAGIC) {
+        doc_say(r, DOC_FAIL, "is not a tmpfs: counters that stat shows would be written to a disk");
+    } else {
+        doc_say(r, room < want ? DOC_FAIL : DOC_OK, "tmpfs, %llu MiB free",
+                (unsigned long long)(room >> 20));
+    }
+}
+
+void doc_MEMFD(struct doctor *d, struct doc_result *r)
+{
+    int fd = memfd_create("railsock-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    (void)d;
+    if (fd < 0 || ftruncate(fd, 4096) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        doc_say(r, DOC_FAIL, "no sealed memory for rings: %s", strerror(errno));
+    else
+        doc_say(r, DOC_OK, "sealed memory for rings");
+    if (fd >= 0)
+        close(fd);
+}
+
+/* A TCP connection of our own, over the loopback interface. False: that cannot even be made. */
+static bool own_connection(struct rsk_tuple *t, int fds[3])
+{
+    struct sockaddr_in to = {.sin_family = AF_INET}, from = {0};
+    socklen_t len = sizeof(to);
+
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fds[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fds[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fds[2] = -1;
+    if (bind(fds[0], (struct sockaddr *)&to, len) < 0 || listen(fds[0], 1) < 0 ||
+        getsockname(fds[0], (struct sockaddr *)&to, &len) < 0 ||
+        connect(fds[1], (struct sockaddr *)&to, len) < 0 ||
+        getsockname(fds[1], (struct sockaddr *)&from, &len) < 0)
+        return false;
+    fds[2] = accept(fds[0], NULL, NULL);
+    *t = (struct rsk_tuple){
+        .family = AF_INET, .src_port = ntohs(from.sin_port), .dst_port = ntohs(to.sin_port)};
+    memcpy(t->src, &from.sin_addr, 4);
+    memcpy(t->dst, &to.sin_addr, 4);
+    return fds[2] >= 0;
+}
+
+void doc_SOCK_DIAG(struct doctor *d, struct doc_result *r)
+{
+    struct rsk_tuple t;
+    uint32_t uid = 0;
+    int fds[3];
+
+    (void)d;
+    if (!own_connection(&t, fds)) {
+        doc_say(r, DOC_FAIL, "no TCP connection to 127.0.0.1: %s", strerror(errno));
+        r->advice = "ip link set lo up";
+    } else if (!shm_diag_usable()) {
+        doc_say(r, DOC_FAIL, "the kernel cannot be asked who owns a connection");
+    } else if (shm_diag_owner(&t, SHM_END_DST, &uid) || uid != geteuid()) {
+        doc_say(r, DOC_FAIL, "the kernel does not know the owner of a connection of ours");
+    } else {
+        doc_say(r, DOC_OK, "the kernel says who owns a connection");
+    }
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+void doc_NAMES(struct doctor *d, struct doc_result *r)
+{
+    char line[128];
+
+    (void)d;
+    if (doc_line("/proc/net/unix", line, sizeof(line)))
+        doc_say(r, DOC_OK, "/proc/net/unix can be read");
+    else
+        doc_say(r, DOC_FAIL, "/proc/net/unix: %s", strerror(errno));
+}
