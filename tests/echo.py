@@ -1,6 +1,7 @@
-"""echo.py server PORT | client PORT N [HOST]: a server that gives back what it gets; a client that has N words of 100
-bytes given back, says so, and stays until its input ends."""
+"""echo.py server PORT | client PORT N [HOST]: a server that gives back what it gets; a client that has N words of
+100 bytes given back, says so, and stays until its input ends, or, with HOST, until it gets a signal."""
 
+import signal
 import socket
 import sys
 import threading
@@ -25,4 +26,6 @@ for i in range(int(sys.argv[3])):
     while got < 100:
         got += len(s.recv(100))
 print("done", flush=True)
+if len(sys.argv) > 4:
+    signal.pause()
 sys.stdin.read()

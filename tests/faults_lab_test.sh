@@ -107,6 +107,35 @@ print(sum(c["switches"] for p in json.load(sys.stdin)["processes"]
         fail "$(head -n 1 "$work/errors")"
 }
 
+# ---- what `railsock doctor` on host 2 says of the server
+
+doctor_says() { # STATUS LINE: one line is like this
+    local status
+
+    on 2 "$apps/to_files" "$shared/doctor" "$shared/doctor.err" timeout 60 "$railsock" doctor --wire verbs "$ip:$port"
+    status=$?
+    tr -s ' ' <"$shared/doctor" >"$work/doctor.lines"
+    { [ $status -eq "$1" ] && grep -qE "$2" "$work/doctor.lines"; } ||
+        fail "doctor, status $status: $(tr '\n' '|' <"$work/doctor.lines")"
+}
+
+doctors() {
+    server "$python" "$apps/echo_server.py" threads "$ip" "$port" || return
+    doctor_says 1 '^FAIL rendezvous .*the host answers over RDMA, but nobody for this port'
+    there talker "$python" tests/echo.py client "$port" 500 "$ip"
+    wait_until 60 some_on verbs || { fail "nothing has boarded: $(paths)"; return; }
+    doctor_says 0 '^ok rendezvous .* the server.s railsock has the connection'
+    grep -q '^ok same host .* no: another host' "$work/doctor.lines" || fail "$(cat "$work/doctor.lines")"
+    grep -q '^ok device .* rxe0/1$' "$work/doctor.lines" || fail "$(cat "$work/doctor.lines")"
+    sed 's/^/# /' "$shared/doctor"
+    "$railsock" stat --wide | sed 's/^/# /'
+    drop_on 2
+    doctor_says 1 '^FAIL rendezvous .* rendezvous-timeout: '
+    drop_off 2
+    signal_there talker TERM
+}
+
+BOARD=eager run_case doctor any doctors
 BOARD=eager run_case nobody_waits.packets_to_the_client_dropped 0 never_waits drop_on drop_off 2
 BOARD=eager run_case nobody_waits.packets_to_the_server_dropped 0 never_waits drop_on drop_off 1
 BOARD=eager run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdma_on 2

@@ -10,6 +10,39 @@ if [ -z "${LAB_HOST-}" ]; then
     "$railsock" lab run --hosts 1 --timeout 200 -- tests/identity_lab_test.sh | sed -u 's/^host1| //'
     exit "${PIPESTATUS[0]}"
 fi
+# `railsock doctor`: a host with RDMA, and what can be wrong with it.
+says() { # NAME STATUS LINE COMMAND...: COMMAND ends so, and one line of it is like this
+    local name=$1 status=$2 line=$3 got
+
+    shift 3
+    timeout 60 "$@" 2>&1 | tr -s ' ' >/tmp/doctor
+    got=${PIPESTATUS[0]}
+    if [ "$got" -eq "$status" ] && grep -qE "$line" /tmp/doctor; then
+        echo "ok identity.doctor_$name"
+    else
+        echo "not ok identity.doctor_$name: status $got: $(tr '\n' '|' </tmp/doctor)"
+    fi
+}
+doctor="$PWD/build/railsock doctor"
+# shellcheck disable=SC2086 # words
+says host 0 '^this host is ready$' $doctor
+for line in '^ok devices rxe0$' '^ok ports rxe0/1 ACTIVE, LinkUp$' '^ok link layer rxe0/1 Ethernet \(RoCE\)$' \
+    '^ok gids rxe0/1 has [0-9]+ by addresses of eth0: ' '^ok mtu rxe0/1 4096, of 4096 bytes$' \
+    '^ok permissions /dev/infiniband/rdma_cm, /dev/infiniband/uverbs0$' '^ok rdma_cm can listen' \
+    '^ok registering 150 KiB on rxe0$'; do
+    grep -qE "$line" /tmp/doctor || echo "not ok identity.doctor_host[$line]: $(tr '\n' '|' </tmp/doctor)"
+done
+says no_room 1 '^FAIL registering not on rxe0: ' setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c \
+    "ulimit -l 64; exec $doctor --wire verbs"
+chmod 600 /dev/infiniband/rdma_cm
+says permissions 1 '^FAIL permissions /dev/infiniband/rdma_cm: Permission denied' setpriv --reuid 1000 --clear-groups \
+    --inh-caps=-all sh -c "exec $doctor --wire verbs"
+chmod 666 /dev/infiniband/rdma_cm
+ip link set eth0 down
+# shellcheck disable=SC2086 # words
+says link_down 1 '^FAIL ports rxe0/1 DOWN' $doctor --wire verbs
+ip link set eth0 up
+
 log=/tmp/identity.log
 install -m 666 /dev/null $log # for every user
 if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:$log \
