@@ -68,7 +68,7 @@ out=$("$railsock" stat --pid "$sleeper" | tail -n 1)
 [[ $out == '1 connection: 0 tcp, 0 shm, 1 verbs; 2 closed'* ]]
 verdict totals "$out"
 # Which filter leaves it, and which does not.
-for right in '--program sl"ee*' '--port 7' '--port 8' '--path verbs' '--path verbs --port 8'; do
+for right in '--program sl?ee*' '--port 7' '--port 8' '--path verbs' '--path verbs --port 8'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" stat $right) && grep -q "^ *$sleeper " <<<"$out"
     verdict "filter[$right]" "$out"
@@ -119,9 +119,8 @@ read -r -t 30 -u "$server"
 coproc client { exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py client $port 30000 2>&1; }
 # shellcheck disable=SC2154
 read -r -t 60 line <&"${client[0]}"
-[ "$line" = done ]
+[ "$line" = "done" ]
 verdict live_program "$line"
-# shellcheck disable=SC2154
 out=$("$railsock" stat --json --port $port | python3 -c '
 import json, sys
 for p in json.load(sys.stdin)["processes"]:
@@ -134,5 +133,6 @@ for p in json.load(sys.stdin)["processes"]:
         print(p["program"], c["role"])' 2>&1)
 [ "$(sort <<<"$out" | tr '\n' ' ')" = 'python3 accepted python3 connected ' ]
 verdict live_rail "$out"
+# shellcheck disable=SC2154 # coproc sets it
 { kill "$client_PID" "$sleeper"; wait "$client_PID" "$sleeper"; } 2>/dev/null
 sleeper=''
