@@ -244,6 +244,8 @@ void vb_rail_close(struct vb_rail *r)
 
 void vb_rail_free(struct vb_rail *r)
 {
+    if (r->ended)
+        *r->ended = true;
     vb_rail_close(r);
     if (r->deadline)
         rsk_timer_cancel(r->deadline);

@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${RAILSOCK_TEST_BUILD:-build}
+overwritten=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0
 
 # Runs cases as a client; prefixes their names.
 client() { # PREFIX TO PORT CASE...
@@ -43,7 +44,8 @@ measure() {
 
 host1() {
     # A message without a posted receive must never be sent; this server and its peer would fail.
-    RAILSOCK_TEST_RNR0=1 server 7001
+    # What is freed is overwritten.
+    RAILSOCK_TEST_RNR0=1 GLIBC_TUNABLES=$overwritten server 7001
     server 7000
     lab-barrier servers-up
     lab-barrier remote-done
@@ -60,6 +62,7 @@ host2() {
     export RAILSOCK_TEST_RNR0=1
     client '' 10.1.0.1 7001 one-byte bulk stall duplex wrap sleepy limit ctl-flood own-shard away \
         freeze quiet reboard fork not-yet nobody loopback killed
+    GLIBC_TUNABLES=$overwritten client '' 10.1.0.1 7001 unwanted one-byte
     VERBS_EPOLL=1 client epoll- 10.1.0.1 7001 duplex
     client '' 10.1.0.1 7001 lost-credit
     client '' 10.1.0.1 7001 unplug

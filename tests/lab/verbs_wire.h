@@ -21,7 +21,7 @@ static const struct rsk_wire *const wire = &rsk_verbs_wire;
 
 struct conn {
     int fd;
-    bool server, spin, brief, slow;
+    bool server, spin, brief, slow, unwanted;
     struct rsk_tuple tuple;
     struct rsk_rail *_Atomic rail;
     _Atomic int refused;

@@ -75,6 +75,12 @@ static void on_notify(struct rsk_rail *r, unsigned events)
 
 static void have_rail(struct conn *c, struct rsk_rail *r)
 {
+    if (c->unwanted) { /* as for a stream that has ended meanwhile */
+        wire->kill(r, RSN_ENDING);
+        wire->destroy(r);
+        atomic_store(&c->refused, RSN_ENDING);
+        return;
+    }
     r->owner = c;
     r->notify = on_notify;
     atomic_store(&c->rail, r);

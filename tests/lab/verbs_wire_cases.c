@@ -411,6 +411,7 @@ void choose(struct conn *c, const char *name)
 
     c->shard = own ? rsk_shard_new(shard_fd, c) : rsk_shard_get(rsk_shard_common());
     c->ring = same(name, "wrap") ? 4096 : same(name, "bandwidth-1m") ? 1 << 20 : 0;
+    c->unwanted = same(name, "unwanted");
     c->seed = (unsigned)c->server + 1;
     pthread_mutex_init(&c->tx_lock, NULL);
 }
