@@ -53,8 +53,9 @@ void doc_SETTINGS(struct doctor *d, struct doc_result *r)
     else if (cfg.stream.board_never)
         doc_say(r, DOC_FAIL, "RAILSOCK_BOARD=never: every connection stays on TCP");
     else
-        doc_say(r, DOC_OK, "wire %s, boards after %u calls or %llu bytes, where no rule says otherwise", wires[d->wire],
-                cfg.stream.board_calls, (unsigned long long)cfg.stream.board_bytes);
+        doc_say(r, DOC_OK,
+                "wire %s, boards after %u calls or %llu bytes, where no rule says otherwise",
+                wires[d->wire], cfg.stream.board_calls, (unsigned long long)cfg.stream.board_bytes);
 }
 
 void doc_DESCRIPTORS(struct doctor *d, struct doc_result *r)
