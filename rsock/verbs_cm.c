@@ -163,7 +163,6 @@ void vb_setup_failed(struct vb_rail *r, int reason)
 
 void vb_setup_done(struct vb_rail *r)
 {
-    bool ended = false;
     unsigned news;
 
     if (r->deadline)
@@ -172,14 +171,16 @@ void vb_setup_done(struct vb_rail *r)
     r->state = VB_UP;
     log_debug("verbs: rail %u is up on %s, rings %u and %u", r->index, r->base.where,
               r->base.tx_size, r->base.rx_size);
-    r->ended = &ended;
+    r->telling = true;
     if (r->done)
         r->done(r->caller, &r->base, 0);
     else
         r->ops->accepted(r->caller, &r->base);
-    if (ended) /* its stream has ended meanwhile, or may not board any more */
+    r->telling = false;
+    if (r->over) { /* its stream has ended meanwhile, or may not board any more */
+        free(r);
         return;
-    r->ended = NULL;
+    }
     /* The peer may have sent before there was a notify(). */
     news = vb_look(r) & (RSK_RX | RSK_CTL | RSK_FAIL);
     if (news && r->base.notify)

@@ -215,7 +215,7 @@ struct vb_rail {
     _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
     _Atomic bool down;     /* the progress thread shall move the QP to ERR */
     void *caller;          /* owner of connect() or find() */
-    bool *ended;           /* while it is told of the rail: whether it has destroyed it */
+    bool telling, over;    /* its owner is being told that it is up; destroyed */
     void (*done)(void *owner, struct rsk_rail *, int reason);
     const struct rsk_accept_ops *ops;
 };

@@ -244,8 +244,6 @@ void vb_rail_close(struct vb_rail *r)
 
 void vb_rail_free(struct vb_rail *r)
 {
-    if (r->ended)
-        *r->ended = true;
     vb_rail_close(r);
     if (r->deadline)
         rsk_timer_cancel(r->deadline);
@@ -261,5 +259,7 @@ void vb_rail_free(struct vb_rail *r)
     rsk_own_unmap(&r->map_in);
     rsk_own_unmap(&r->map_out);
     rsk_shard_put(r->base.shard);
-    free(r);
+    r->over = true;
+    if (!r->telling)
+        free(r);
 }
