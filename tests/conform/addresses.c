@@ -119,7 +119,7 @@ CASE(bound_source)
 
 CASE(accept_gives_the_address)
 {
-    struct sockaddr_storage at, from;
+    struct sockaddr_storage at, from = {0};
     socklen_t len, flen = sizeof(from);
     int l = listener(&net6, &at, &len);
 

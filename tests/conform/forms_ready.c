@@ -78,7 +78,7 @@ static int by_pselect(int fd, int events, int ms)
 /* EPOLL* and POLL* are the same numbers. */
 static int by_epoll_with(int fd, int events, int ms, unsigned more)
 {
-    struct epoll_event e = {(unsigned)events | more, {.u64 = 0x123456789abcdefull}}, got;
+    struct epoll_event e = {(unsigned)events | more, {.u64 = 0x123456789abcdefull}}, got = {0};
     int ep = epoll_create1(0), n, saved;
 
     n = epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
