@@ -302,7 +302,8 @@ bool sim_wire_drain(int end)
 static bool move(struct sim_rail *r)
 {
     struct sim_rail *p = r->peer;
-    uint64_t data = p->rx_started && !p->frozen ? r->posted - p->arrived : 0;
+    /* The receiver may have seen SWITCH, and begun, before the sender comes to it. */
+    uint64_t data = r->tx_started && p->rx_started && !p->frozen ? r->posted - p->arrived : 0;
     uint64_t ctl = p->ctl_sent - p->ctl_arrived;
     bool credit = r->credit_sent > r->credit; /* on its way to r */
 
