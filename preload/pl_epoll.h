@@ -154,6 +154,8 @@ void pl_member_wake(struct fb_watcher *, unsigned events);
 /* Puts it on the ready list to be tested; lock held. */
 void pl_ready_add(struct pl_member *);
 void pl_ready_del(struct pl_member *);
+/* Its stream has changed track, its registration has not. lock held. */
+void pl_dirty_add(struct pl_member *);
 void pl_dirty_del(struct pl_member *);
 /* Empties the inbox; lock held. */
 void pl_ready_absorb(struct pl_epoll *);

@@ -81,8 +81,7 @@ void pl_ready_del(struct pl_member *m)
     atomic_fetch_sub(&m->ep->nready, 1);
 }
 
-/* Its stream has changed track, its registration has not. */
-static void dirty_add(struct pl_member *m)
+void pl_dirty_add(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
 
@@ -133,7 +132,7 @@ void pl_ready_absorb(struct pl_epoll *ep)
         if (m->dead)
             continue;
         if (pending & FB_EV_STATE)
-            dirty_add(m);
+            pl_dirty_add(m);
         if (m->hot)
             pl_ready_add(m);
     }

@@ -115,8 +115,11 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev)
 
     if (!m)
         return false;
-    /* On a rail by now: only a hint. */
+    /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may have given its
+     * one-shot for this event, so it is registered anew, and looked at then. */
     if (m->hot || (m->stream && !fb_plain(m->stream))) {
+        if (!m->hot)
+            pl_dirty_add(m);
         pl_ready_add(m);
         return false;
     }

@@ -109,6 +109,30 @@ TEST_CASE(epoll, one_shot_is_reported_once_until_mod)
     close_ep(ep);
 }
 
+/* The peer is proved, the gate is up, and nothing has changed track: what the kernel tells of a stream that is
+ * registered as plain is told, and not only once. */
+TEST_CASE(epoll, one_shot_of_a_stream_about_to_board)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+    struct epoll_event ev;
+    char byte;
+
+    EXPECT_EQ_INT(add(ep, f->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, 7), 0);
+    for (uint64_t round = 0; round < 3; round++) {
+        atomic_store(&f->s.tx_gate, 1);
+        ASSERT_EQ_INT(write(f->peer, "x", 1), 1);
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 2000), 1);
+        EXPECT_EQ_INT(ev.events, EPOLLIN);
+        EXPECT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 0);
+        ASSERT_EQ_INT(read(f->fd, &byte, 1), 1);
+        atomic_store(&f->s.tx_gate, 0);
+        EXPECT_EQ_INT(mod(ep, f->fd, EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, 8 + round), 0);
+    }
+    fake_close(f);
+    close_ep(ep);
+}
+
 TEST_CASE(epoll, one_shot_goes_to_one_thread)
 {
     enum { THREADS = 4, ROUNDS = 200 };
