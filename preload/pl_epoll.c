@@ -384,6 +384,9 @@ void pl_epoll_forget_fd(struct pl_file *f)
         if (!m->dead) {
             if (dup && ep->kfd >= 0)
                 leave_behind(m, ep->kfd);
+            /* It may live on under a number of ours until its end has been said (linger.c). */
+            else if (m->stream && !fb_plain(m->stream) && ep->kfd >= 0)
+                sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
             pl_reg_detach(m, true);
         }
         fb_unlock(&ep->ctl);
