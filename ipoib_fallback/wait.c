@@ -297,13 +297,12 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         }
         done += got;
         advance(&u, (size_t)got);
-        if (u.left == 0)
+        if (u.left == 0 || (flags & MSG_PEEK)) /* the next look would show the same bytes */
             return done;
         if (flags & MSG_WAITALL)
             continue;
         /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. */
-        if ((flags & MSG_PEEK) ||
-            ((size_t)got < fb_iov_size(part, n) && (state == RX_r || state == RX_t)))
+        if ((size_t)got < fb_iov_size(part, n) && (state == RX_r || state == RX_t))
             return done;
     }
 }

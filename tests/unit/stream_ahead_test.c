@@ -188,3 +188,23 @@ TEST_CASE(stream_ahead, pinned_after_the_look)
     done(&b);
     done(&a);
 }
+
+/* MSG_WAITALL may return less with MSG_PEEK (POSIX), but nothing twice. */
+TEST_CASE(stream_ahead, waitall_shows_nothing_twice)
+{
+    struct end a, b;
+    struct iovec v = {in, sizeof(in)};
+    uint64_t pos;
+    ssize_t r;
+
+    cross(&a, &b, &pos);
+    more(&b, &pos, 3000);
+    memset(in, 0, sizeof(in));
+    r = fb_recvv(a.s, a.fd, &v, 1, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT);
+    ASSERT(r > 0);
+    EXPECT((uint64_t)r <= pos);
+    EXPECT(check(in, 0, (size_t)r));
+    reads(&a, pos);
+    done(&b);
+    done(&a);
+}
