@@ -51,6 +51,7 @@ RSOCK_SRC := \
 	rsock/verbs_post.c \
 	rsock/verbs_probe.c \
 	rsock/verbs_rail.c \
+	rsock/verbs_route.c \
 	rsock/verbs_recv.c \
 	rsock/verbs_wire.c \
 

@@ -229,24 +229,6 @@ static int errno_reason(int err)
     }
 }
 
-static void (*tell_route)(const struct rsk_tuple *, void *owner, struct rsk_route *);
-
-void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *))
-{
-    tell_route = fn;
-}
-
-struct rsk_route vb_route(const struct rsk_tuple *t, void *owner)
-{
-    struct rsk_route route = {.tos = -1};
-
-    memcpy(route.src, t->src, sizeof route.src);
-    memcpy(route.dst, t->dst, sizeof route.dst);
-    if (tell_route)
-        tell_route(t, owner, &route);
-    return route;
-}
-
 /* Before the route is resolved, which takes it over (rdma_set_option(3)). The acceptor's packets have the
  * service type of the request. */
 static void set_tos(struct vb_rail *r)

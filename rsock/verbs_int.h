@@ -356,9 +356,6 @@ bool vb_dev_forked(void);
 
 int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int));
-void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
-/* Where the rail of that connection goes. */
-struct rsk_route vb_route(const struct rsk_tuple *, void *owner);
 /* Ends a set-up that failed and frees the rail. */
 void vb_setup_failed(struct vb_rail *, int reason);
 /* Descriptors have come, or the rail failed before it was up. */
@@ -381,6 +378,14 @@ void vb_cm_forget(void);
 /* Closes the event channel, which no id is left on. */
 void vb_cm_shut(void);
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
+
+/* ---- verbs_route.c */
+
+void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
+/* By the connection's own addresses. */
+struct rsk_route vb_own_route(const struct rsk_tuple *);
+/* Where the rail of that connection goes; owner as for rsk_wire.on_route. */
+struct rsk_route vb_route(const struct rsk_tuple *, void *owner);
 
 /* ---- verbs_pin.c */
 

@@ -220,10 +220,8 @@ static bool same_addresses(struct rdma_cm_id *id, uint8_t family, const struct r
  * which other addresses the two have. */
 static bool known_addresses(struct rdma_cm_id *id, const struct rsk_tuple *t)
 {
-    struct rsk_route route = {.tos = -1};
+    struct rsk_route route = vb_own_route(t);
 
-    memcpy(route.src, t->src, sizeof route.src);
-    memcpy(route.dst, t->dst, sizeof route.dst);
     if (same_addresses(id, t->family, &route))
         return true;
     route = vb_route(t, NULL);
