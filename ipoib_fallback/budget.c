@@ -15,8 +15,8 @@
 /* A rail that is asked for: its size is not known yet. */
 #define EXPECTED (512u * 1024)
 
-static struct cfg_use
-    all; /* of the process; a rule's own streams are counted in their settings too */
+/* Of the process; a rule's own streams are counted in their settings too. */
+static struct cfg_use all;
 static uint64_t shortest; /* the least idle time of a stream that counts, 0: none is watched */
 static bool ticking;
 static uint64_t pressure_until;

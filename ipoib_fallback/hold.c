@@ -15,6 +15,7 @@
 #include "ipoib_fallback/hold.h"
 
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
 
@@ -103,7 +104,7 @@ static void again(struct fb_conn *c, void *unused)
 static void again_job(void *unused)
 {
     (void)unused;
-    rdv_moved();
+    netns_moved();
     conn_each(again, NULL);
 }
 

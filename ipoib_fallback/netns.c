@@ -8,7 +8,7 @@
 /* The cookie of the network namespace of this thread; 0: not asked yet. */
 static uint64_t own_netns;
 
-void rdv_moved(void)
+void netns_moved(void)
 {
     own_netns = 0;
 }

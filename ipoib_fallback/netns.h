@@ -8,5 +8,7 @@
 
 /* Its addresses mean something else here: what answers to them is not the other end. */
 bool netns_another(struct fb_conn *);
+/* Progress thread: it may be in another namespace now. */
+void netns_moved(void);
 
 #endif

@@ -66,10 +66,8 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
 void rx_ended(struct fb_conn *c, int end)
 {
     c->rx.end = end;
-    if (end == 0)
-        return;
-    atomic_store(&c->swallowed, end);
-    atomic_store(&c->s.tx_gate, 1); /* a send has to look for it before the kernel raises SIGPIPE */
+    if (end != 0)
+        conn_untold(c, end);
 }
 
 /* An error is told once, by whichever call comes first, as the kernel does; then it is the end of the

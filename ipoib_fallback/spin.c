@@ -9,8 +9,8 @@
 #define SPIN_LIMIT 500000u /* ns; nowhere is a sleep as dear as that, but on a translated machine */
 
 static _Atomic uint32_t measured; /* 0: nothing yet */
-static _Atomic uint32_t
-    configured; /* 1 + the longest of the streams that have had a rail, unless measured */
+/* 1 + the longest of the streams that have had a rail, unless measured. */
+static _Atomic uint32_t configured;
 static _Atomic bool by_measure; /* one of those spins for as long as it pays */
 
 /* Where a stream begins that spins for as long as it pays. */

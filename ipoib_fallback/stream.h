@@ -36,8 +36,7 @@ struct fb_tx {
     int err;      /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;
     uint64_t S, F, E, cur;
-    uint64_t
-        paused_at; /* monotonic ns: a switch keeps the application's bytes waiting since; 0: none does */
+    uint64_t paused_at; /* monotonic ns: since then a switch keeps bytes waiting; 0: none does */
     _Atomic uint64_t not_before; /* monotonic ns: no attempt earlier */
     uint8_t X[16];
     struct fb_frame frame;
@@ -53,8 +52,8 @@ struct fb_rx {
     bool handed;       /* sk after a hand-over: plain as soon as the overlap is gone */
     _Atomic bool shut; /* shutdown(SHUT_RD) was called */
     bool on_rail;      /* this rail's receiver half was started */
-    bool
-        begun; /* the ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that */
+    /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
+    bool begun;
     bool peer_closed; /* the peer's CLOSED was seen */
     bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
     _Atomic int end;  /* 1: none; 0: end of stream after V; < 0: that error after V */
@@ -122,8 +121,8 @@ struct fb_conn {
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
     _Atomic uint64_t peer_rx; /* the peer's last RESUME: what it has delivered of ours */
-    _Atomic int
-        swallowed; /* an error that a send of the library's took, until it is told: see conn_told */
+    /* An error that the library took from the kernel, until it is told: conn_told. */
+    _Atomic int swallowed;
     _Atomic uint32_t waits;            /* counts them, for the learning of the spin budgets */
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
     _Atomic uint32_t epoch; /* written by the progress thread, before the peer is proved */
@@ -196,6 +195,14 @@ static inline struct fb_conn *conn_of(struct fb_stream *s)
 static inline const struct cfg_stream *conn_config(struct fb_conn *c)
 {
     return atomic_load_explicit(&c->set, memory_order_acquire);
+}
+
+/* The library has taken err from the kernel, and not told it. The gate goes up: a send has to look for it before
+ * the kernel raises SIGPIPE. */
+static inline void conn_untold(struct fb_conn *c, int err)
+{
+    atomic_store(&c->swallowed, err);
+    atomic_store(&c->s.tx_gate, 1);
 }
 
 /* The kernel says 0 once an error has been taken; if we took it, that error. */
@@ -377,7 +384,6 @@ void link_post(struct fb_conn *, void (*fn)(void *));
 void link_post_once(struct fb_conn *, uint32_t flag, void (*fn)(void *));
 /* True while a closed stream still has something to say or to wait for. */
 bool conn_lingers(struct fb_conn *);
-void rdv_moved(void);                         /* the progress thread may be in another namespace */
 void rdv_again(struct fb_conn *, int reason); /* progress thread: a rail or an attempt ended */
 
 #endif

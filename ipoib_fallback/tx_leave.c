@@ -24,7 +24,7 @@ static int write_frame(struct fb_conn *c)
         if (n < 0) {
             tx->err = (int)n;
             if (n != -EPIPE)
-                atomic_store(&c->swallowed, (int)n);
+                conn_untold(c, (int)n);
             return (int)n;
         }
         c->ktx += (uint64_t)n;
@@ -131,7 +131,7 @@ static bool push_residue(struct fb_conn *c)
         if (n < 0) {
             tx->err = (int)n;
             if (n != -EPIPE)
-                atomic_store(&c->swallowed, (int)n);
+                conn_untold(c, (int)n);
             return false;
         }
         c->ktx += (uint64_t)n;

@@ -292,7 +292,7 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         if (got <= 0) {
             /* What ended a MSG_WAITALL that has bytes is for the next call. */
             if (done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EFAULT)
-                atomic_store(&c->swallowed, (int)got);
+                conn_untold(c, (int)got);
             return done ? done : got;
         }
         done += got;
@@ -401,13 +401,13 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 continue;
         }
         if (got < 0) {
-            if (got ==
-                -EPIPE) { /* another thread may just be taking the error from the anchor: rx_ended */
+            /* Another thread may just be taking the error from the anchor: rx_ended. */
+            if (got == -EPIPE) {
                 fb_lock(&c->rx.lock);
                 rx_unlock(c);
             }
             if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)
-                atomic_store(&c->swallowed, (int)got);
+                conn_untold(c, (int)got);
             return done ? done : conn_told(c, got);
         }
         done += got;

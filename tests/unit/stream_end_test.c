@@ -253,3 +253,43 @@ TEST_CASE(stream, end_after_the_peers_close_keeps_what_came)
     EXPECT_MEMEQ(in + 1000, out + 1000, sizeof(in) - 1000);
     done(&b);
 }
+
+static void leaves(void *arg)
+{
+    struct fb_conn *c = conn_of(((struct end *)arg)->s);
+
+    fb_lock(&c->tx.lock);
+    tx_leave(c, RSN_IDLE, false);
+    tx_unlock(c);
+}
+
+/* The bytes that a MSG_WAITALL has are on a rail that was left, and the reset on TCP: the next call is a send,
+ * which tells of it instead of the kernel's SIGPIPE. */
+TEST_CASE(stream, reset_after_part_of_a_waitall_on_the_way_to_tcp)
+{
+    struct linger now = {.l_onoff = 1};
+    unsigned char out[2000], in[4000];
+    struct iovec v = {in, sizeof(in)};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    fill(out, 0, sizeof(out));
+    EXPECT_EQ_INT(put(&a, out, 1000), 1000);
+    ASSERT_EQ_INT(rsk_loop_post(leaves, &a), 0);
+    ASSERT_EQ_INT(rsk_loop_post(leaves, &b), 0);
+    jobs_done();
+    EXPECT_EQ_INT(put(&b, out, 10), 10);
+    EXPECT_EQ_INT(get(&a, in, 10), 10);
+    EXPECT_EQ_INT(put(&a, out + 1000, 1000), 1000);
+    EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
+    EXPECT_EQ_INT(b.s->pub->path_tx, FB_PATH_TCP);
+    EXPECT_EQ_INT(setsockopt(a.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    done(&a);
+    EXPECT_EQ_INT(fb_recvv(b.s, b.fd, &v, 1, MSG_WAITALL), sizeof(out));
+    EXPECT_MEMEQ(in, out, sizeof(out));
+    EXPECT_EQ_INT(put(&b, out, 1), -ECONNRESET);
+    EXPECT_EQ_INT(put(&b, out, 1), -EPIPE);
+    done(&b);
+}
