@@ -193,6 +193,7 @@ UNIT_TESTS := \
 	rules_fuzz_test \
 	reason_test \
 	stat_test \
+	stat_show_test \
 	loop_test \
 	loop_life_test \
 	shard_test \
@@ -312,8 +313,10 @@ reason_test_SRC := \
 	tests/unit/reason_test.c \
 	config/reason.c \
 
-stat_test_SRC := \
-	tests/unit/stat_test.c \
+stat_test_SRC := tests/unit/stat_test.c tools/stat_read.c
+
+stat_show_test_SRC := \
+	tests/unit/stat_show_test.c \
 	tools/json.c \
 	tools/stat_derive.c \
 	tools/stat_filter.c \
