@@ -2,45 +2,29 @@
 
 Prints nothing if all is well.
 """
-import json
 import os
-import socket
-import subprocess
 import sys
 import time
+
+sys.dont_write_bytecode = True  # nothing of ours beside the sources
+import echo_client
+from echo_client import exchange
 
 railsock, port, case = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 
 def connect():
-    s = socket.create_connection(("127.0.0.1", port), 10)
-    s.settimeout(10)
-    return s
-
-
-def exchange(s, count=20):
-    for i in range(count):
-        message = b"%d " % i * 50
-        s.sendall(message)
-        got = b""
-        while len(got) < len(message):
-            part = s.recv(4096)
-            assert part, "the stream ended"
-            got += part
-        assert got == message, (got, message)
+    return echo_client.connect("127.0.0.1", port)
 
 
 def state(s):
     """Path and reason of this connection at this end."""
-    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    stat = json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
-                                     capture_output=True).stdout)
     local = "%s:%d" % s.getsockname()
-    for p in stat["processes"]:
+    for p in echo_client.processes(railsock):
         if p["pid"] == os.getpid():
             for c in p["connections"]:
                 if c["local"] == local:
-                    return c["path"].partition(":")[0], c["reason"]
+                    return echo_client.path(c), c["reason"]
     return "none", "none"
 
 

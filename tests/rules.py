@@ -5,13 +5,14 @@ Talks until both ends of its connection are in a state, PATH/REASON, as `railsoc
 connection, to SECOND, while the first is on a rail; or `idle`: CLIENT is the state once nothing moves any
 more. SERVER - is on another host, ADDRESS. Prints nothing if all is well.
 """
-import json
 import os
-import socket
-import subprocess
 import sys
 import threading
 import time
+
+sys.dont_write_bytecode = True  # nothing of ours beside the sources
+import echo_client
+from echo_client import exchange
 
 railsock, port, case, client, server = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
 address = os.environ.get("ADDRESS", "127.0.0.1")
@@ -19,29 +20,14 @@ if server == "-":
     server = None
 
 
-def exchange(s, count=20):
-    for i in range(count):
-        message = b"%d " % i * 50
-        s.sendall(message)
-        got = b""
-        while len(got) < len(message):
-            part = s.recv(4096)
-            assert part, "the stream ended"
-            got += part
-        assert got == message, (got, message)
-
-
 def states(s):
     """PATH/REASON of the connection at this end and at the other."""
-    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    stat = json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
-                                     capture_output=True).stdout)
     own = "%s:%d" % s.getsockname()[:2]
     ends = {}
-    for p in stat["processes"]:
+    for p in echo_client.processes(railsock):
         for c in p["connections"]:
             if own in (c["local"], c["peer"]):
-                ends[c["local"] == own] = c["path"].partition(":")[0] + "/" + c["reason"]
+                ends[c["local"] == own] = echo_client.path(c) + "/" + c["reason"]
     return ends.get(True), ends.get(False)
 
 
@@ -55,9 +41,7 @@ def until(wanted, s, busy):
 
 
 def connect(to=address):
-    s = socket.create_connection((to, port), 10)
-    s.settimeout(10)
-    return s
+    return echo_client.connect(to, port)
 
 
 def many():

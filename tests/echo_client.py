@@ -1,0 +1,35 @@
+"""echo_client.py: what clients of an echo server share that look at their connections; `rules.py`, `budgets.py`."""
+import json
+import os
+import socket
+import subprocess
+
+
+def connect(address, port):
+    s = socket.create_connection((address, port), 10)
+    s.settimeout(10)
+    return s
+
+
+def exchange(s, count=20):
+    for i in range(count):
+        message = b"%d " % i * 50
+        s.sendall(message)
+        got = b""
+        while len(got) < len(message):
+            part = s.recv(4096)
+            assert part, "the stream ended"
+            got += part
+        assert got == message, (got, message)
+
+
+def processes(railsock):
+    """What `railsock stat` shows of them, itself without the library."""
+    clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    return json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
+                                     capture_output=True).stdout)["processes"]
+
+
+def path(connection):
+    """Without a device."""
+    return connection["path"].partition(":")[0]
