@@ -206,6 +206,7 @@ UNIT_TESTS := \
 	stream_leave_test \
 	stream_ahead_test \
 	epoll_test \
+	epoll_instances_test \
 	epoll_switch_test \
 	poll_test \
 	select_test \
@@ -237,6 +238,7 @@ READINESS_SRC := \
 	rsock/section.c \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
+epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)

@@ -1,0 +1,193 @@
+/*
+ * epoll_instances_test.c - as epoll_test.c: a stream in several instances, instances in others and in poll, and
+ * what of ours is in them.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/epoll_calls.h"
+#include "tests/unit/epoll_fake.h"
+
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "preload/pl_epoll.h"
+
+/* The tag of our own events, from /proc as anybody may read it. */
+static uint64_t our_tag(int ep)
+{
+    char path[64], line[256];
+    unsigned long long data = 0, found = 0;
+    unsigned tfd, events;
+    FILE *in;
+
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", ep);
+    in = fopen(path, "r");
+    while (in && fgets(line, sizeof line, in))
+        if (sscanf(line, "tfd: %u events: %x data: %llx", &tfd, &events, &data) == 3 && tfd >= 512)
+            found = data;
+    if (in)
+        fclose(in);
+    return found;
+}
+
+TEST_CASE(epoll, data_equal_to_our_tag)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new(), *g = fake_new();
+    struct epoll_event ev[2];
+    uint64_t tag;
+    struct waiter w;
+
+    add(ep, f->fd, EPOLLIN, 7);
+    tag = our_tag(ep);
+    ASSERT(tag != 0);
+    fake_board(f);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    EXPECT_EQ_INT(add(ep, g->fd, EPOLLIN, tag), 0);
+    EXPECT(our_tag(ep) != tag);
+    in_kernel(g, "x");
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 2, 100), 1);
+    EXPECT_EQ_U64(ev[0].data.u64, tag);
+    EXPECT_EQ_INT(read(g->fd, ev, 1), 1);
+    start(&w, ep, 5000);
+    fake_ms(5);
+    fake_arrive(f, 1);
+    pthread_join(w.thread, NULL);
+    EXPECT_EQ_INT(w.n, 1);
+    fake_close(f);
+    fake_close(g);
+    close_ep(ep);
+}
+
+TEST_CASE(epoll, in_two_instances)
+{
+    int a = epoll_create1(0), b = epoll_create1(0);
+    struct fake *f = fake_new();
+    struct waiter w;
+
+    add(a, f->fd, EPOLLIN | EPOLLET, 1);
+    add(b, f->fd, EPOLLIN, 2);
+    fake_board(f);
+    EXPECT_EQ_U64(one(a, 0), 0);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    /* Nobody waits in a, whose shard the rail is on. */
+    for (int i = 0; i < 5; i++) {
+        start(&w, b, 5000);
+        fake_ms(5);
+        fake_arrive(f, 1);
+        pthread_join(w.thread, NULL);
+        EXPECT_EQ_INT(w.n, 1);
+        EXPECT_EQ_U64(w.ev[0].data.u64, 2);
+        EXPECT_EQ_U64(one(a, 100), EVENT(1, EPOLLIN));
+        fake_read(f, 1);
+    }
+    fake_close(f);
+    close_ep(a);
+    close_ep(b);
+}
+
+/* Data is there, and who drains the shard that its news is on has not come to it yet. */
+TEST_CASE(epoll, level_holds_before_its_news)
+{
+    int a = epoll_create1(0), b = epoll_create1(0);
+    struct epoll_event ev[MANY];
+    struct fake *f = fake_new();
+
+    add(a, f->fd, EPOLLIN, 1);
+    add(b, f->fd, EPOLLIN, 2);
+    fake_board(f);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    fake_arrive_unheard(f, 1);
+    EXPECT_EQ_U64(one(b, 0), EVENT(2, EPOLLIN));
+    EXPECT_EQ_INT(epoll_wait(b, ev, MANY, 0), 1);
+    fake_read(f, 1);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    /* An edge waits for its news. */
+    EXPECT_EQ_INT(mod(b, f->fd, EPOLLIN | EPOLLET, 2), 0);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    EXPECT_EQ_U64(one(b, 0), 0);
+    fake_close(f);
+    close_ep(a);
+    close_ep(b);
+}
+
+TEST_CASE(epoll, polled)
+{
+    int ep = epoll_create1(0), plain = eventfd(0, EFD_NONBLOCK);
+    struct pollfd p = {.fd = ep, .events = POLLIN};
+    struct fake *f = fake_new();
+    uint64_t box = 1;
+
+    add(ep, f->fd, EPOLLIN | EPOLLET, 1);
+    add(ep, plain, EPOLLIN | EPOLLET, 2);
+    fake_board(f);
+    EXPECT_EQ_INT(poll(&p, 1, 0), 0);
+    EXPECT_EQ_INT(poll(&p, 1, 5), 0);
+    fake_arrive(f, 1);
+    EXPECT_EQ_INT(poll(&p, 1, 1000), 1);
+    EXPECT_EQ_INT(poll(&p, 1, 1000), 1); /* asking takes nothing */
+    EXPECT_EQ_U64(one(ep, 0), EVENT(1, EPOLLIN));
+    EXPECT_EQ_INT(poll(&p, 1, 0), 0);
+    /* An edge of the kernel's survives being looked at. */
+    EXPECT_EQ_INT(write(plain, &box, sizeof box), sizeof box);
+    EXPECT_EQ_INT(poll(&p, 1, 1000), 1);
+    EXPECT_EQ_INT(poll(&p, 1, 1000), 1);
+    EXPECT_EQ_U64(one(ep, 100), EVENT(2, EPOLLIN));
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    EXPECT_EQ_INT(poll(&p, 1, 5), 0);
+    fake_close(f);
+    close(plain);
+    close_ep(ep);
+}
+
+TEST_CASE(epoll, nested)
+{
+    for (int late = 0; late < 2; late++) {
+        int outer = epoll_create1(0), inner = epoll_create1(0);
+        struct fake *f = fake_new();
+        struct waiter w;
+
+        if (!late)
+            add(inner, f->fd, EPOLLIN, 1);
+        EXPECT_EQ_INT(add(outer, inner, EPOLLIN, 2), 0);
+        if (late)
+            add(inner, f->fd, EPOLLIN, 1);
+        fake_board(f);
+        EXPECT_EQ_U64(one(outer, 5), 0);
+        for (int i = 0; i < 5; i++) {
+            start(&w, outer, 5000);
+            fake_ms(5);
+            fake_arrive(f, 1);
+            pthread_join(w.thread, NULL);
+            ASSERT_EQ_INT(w.n, 1);
+            EXPECT_EQ_U64(w.ev[0].data.u64, 2);
+            EXPECT_EQ_U64(one(outer, 100), EVENT(2, EPOLLIN));
+            EXPECT_EQ_U64(one(inner, 0), EVENT(1, EPOLLIN));
+            EXPECT_EQ_INT(fake_read(f, 1), 1);
+            EXPECT_EQ_U64(one(outer, 0), 0);
+        }
+        fake_close(f);
+        EXPECT_EQ_INT(epoll_ctl(outer, EPOLL_CTL_DEL, inner, NULL), 0);
+        close_ep(inner);
+        close_ep(outer);
+    }
+}
+
+TEST_CASE(epoll, crossing_takes_our_descriptors_out)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+
+    add(ep, f->fd, EPOLLIN, 7);
+    fake_board(f);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    EXPECT(our_tag(ep) != 0);
+    fake_leave(f);
+    pl_epoll_cross_all();
+    EXPECT_EQ_U64(our_tag(ep), 0);
+    EXPECT(f->pinned != 0);
+    in_kernel(f, "x");
+    EXPECT_EQ_U64(one(ep, 100), EVENT(7, EPOLLIN));
+    fake_close(f);
+    close_ep(ep);
+}
