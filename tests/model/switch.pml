@@ -24,6 +24,9 @@
  *   G    ring, bytes               MAXF failures of the rail
  *   MAXE rails after the first     MAXH hand-overs per direction, each at any moment on the rail
  *   KILL the sender may die at any moment: TCP delivers what was sent, then FIN
+ *   LOOK the receiving application reads nothing before it has seen everything (FIONREAD, MSG_PEEK; rx_ahead.c),
+ *        the sender posts nothing before the ECHO, as on verbs, and leaves only if it must; for one direction,
+ *        with G >= N and a TCP buffer that holds everything
  *
  * Checked: every byte once and in order (assertions at each read), F <= rx <= V <= E, no frame of
  * another epoch, the end of the stream only after everything or after a kill; that no run stops
@@ -45,6 +48,8 @@
  *   MUT_AGAIN a new epoch begins although a half is not plain yet
  *   MUT_FREEZE a hand-over does not set V to what the application has read
  *   MUT_WAITS the residue waits until the receiver has read up to E
+ *   MUT_EARLY the ECHO waits until SWITCH has been read
+ *   MUT_BEGUN a pinned receiver that only looks does not ask for the leave
  */
 #ifndef DIRS
 #define DIRS 1
@@ -129,7 +134,17 @@
 #define MAY_PUSH 1
 #endif
 
-mtype = { D, F1, F2, R1, R2, FIN, ANN, ACK, DAT, CR, LR };
+#ifdef LOOK
+#define MAY_POST echoed
+#define MAY_LEAVE (!up)
+#define MAY_ASK (!up || nfull(back[NOW]))
+#else
+#define MAY_POST 1
+#define MAY_LEAVE 1
+#define MAY_ASK 1
+#endif
+
+mtype = { D, F1, F2, R1, R2, FIN, ANN, ACK, DAT, CR, LR, ECHO };
 
 chan tcp[2] = [KT] of { mtype, byte, bit };      /* kind, number, value */
 chan fore[4] = [2] of { mtype, byte, bit, byte, byte }; /* the rail, along the direction; the epoch last */
@@ -142,6 +157,10 @@ byte ep = 0; /* the rail that is in use, or was the last one */
 byte tx[2], rx[2];
 bool killed[2], sdone[2], rdone[2];
 bool used[2]; /* this rail has carried the direction already */
+#ifdef LOOK
+byte framed;  /* 1 + S of the whole SWITCH that is in TCP's queue */
+bool seen;    /* all bytes, at once */
+#endif
 
 #define T  0
 #define FX 1
@@ -168,7 +187,11 @@ byte rst[2];
 #define ALL_DONE     (rdone[0] && sdone[0] && rdone[1] && sdone[1])
 #else
 #define MAY_WRITE(d) 1
+#ifdef LOOK
+#define MAY_READ(d)  seen
+#else
 #define MAY_READ(d)  1
+#endif
 #define QUIET        (sst[0] == T && rst[0] == t)
 #define ALL_DONE     (rdone[0] && sdone[0])
 #endif
@@ -196,11 +219,20 @@ byte rst[2];
            fi; \
            a = 0; e = 0 }
 
+#define TAKE_ECHO(q) \
+    :: atomic { (sst[d] == R || sst[d] == L1) && q?[ECHO, a, e] -> \
+           q?ECHO, a, e; \
+           if :: OF_NOW(e) -> echoed = 1 :: else fi; \
+           a = 0; e = 0 }
+
 proctype Sender(byte d)
 {
     byte F, posted, S, att, cur, E, a, e;
     bit v;
     bool asked; /* by LEAVE_REQ: an owed frame is written */
+#ifdef LOOK
+    bool echoed;
+#endif
 
     do
     /* T: the kernel sends. */
@@ -231,14 +263,22 @@ proctype Sender(byte d)
            fore[NOW]!DAT, S, 0, 0, ep; posted = S + 1; tx[d]++ }
 #endif
     :: atomic { sst[d] == W2 && nfull(tcp[d]) ->
-           tcp[d]!F2, ep, 0; sst[d] = R; F = S; posted = S; used[d] = 1; v = 0 }
+           tcp[d]!F2, ep, 0; sst[d] = R; F = S; posted = S; used[d] = 1; v = 0;
+#ifdef LOOK
+           framed = S + 1; echoed = 0
+#endif
+           }
     /* R: into the ring while there is credit, posted later */
     :: atomic { sst[d] == R && tx[d] < N && MAY_WRITE(d) && tx[d] - F < G -> tx[d]++ }
-    :: atomic { sst[d] == R && posted < tx[d] && up && nfull(fore[NOW]) ->
+    :: atomic { sst[d] == R && posted < tx[d] && MAY_POST && up && nfull(fore[NOW]) ->
            fore[NOW]!DAT, posted, 0, 0, ep; posted++; FREED }
     /* Credit, also while RESUME is not begun. */
     TAKE_CREDIT(back[d])
     TAKE_CREDIT(back[d + 2])
+#ifdef LOOK
+    TAKE_ECHO(back[d])
+    TAKE_ECHO(back[d + 2])
+#endif
     /* LEAVE_REQ(R): the receiver has consumed up to R and reads no more from the ring. */
     TAKE_LEAVE_REQ(back[d])
     TAKE_LEAVE_REQ(back[d + 2])
@@ -250,7 +290,7 @@ proctype Sender(byte d)
     :: atomic { (sst[d] == R || sst[d] == L1) && back[d]?[ACK, a, e] -> back[d]?_, _, _ }
     :: atomic { (sst[d] == R || sst[d] == L1) && back[d + 2]?[ACK, a, e] -> back[d + 2]?_, _, _ }
     /* LEAVE: planned, the peer's RESUME, failed, closing: at any moment */
-    :: atomic { sst[d] == R -> sst[d] = L1 }
+    :: atomic { sst[d] == R && MAY_LEAVE -> sst[d] = L1 }
     /* PART of RESUME. With F == E it is owed: it goes with the next byte, FIN, or when asked for. */
     :: atomic { sst[d] == L1 && (F < tx[d] || asked || tx[d] == N || MAY_WRITE(d)) && nfull(tcp[d]) ->
            tcp[d]!R1, F, 0; sst[d] = L2 }
@@ -295,11 +335,30 @@ proctype Receiver(byte d)
     bit c, v;
     mtype k;
     bool eof, frozen, handed;
+#ifdef LOOK
+    bool begun; /* SWITCH has been seen, and answered */
+#endif
 
     do
     /* ANN: the guard goes up, or moves to the newer S. */
     TAKE_FORE(fore[d])
     TAKE_FORE(fore[d + 2])
+#ifdef LOOK
+#ifndef MUT_EARLY
+    /* A look beyond the frame, which stays where it is. */
+    :: atomic { rst[d] == gS && !begun && framed == S + 1 && MAY_ASK ->
+           begun = 1; if :: up -> back[NOW]!ECHO, 0, ep :: !up fi }
+#endif
+    /* Pinned meanwhile: what is in the ring counts as never arrived, the sender must leave. */
+    :: atomic { rst[d] == gS && begun && !frozen && froze < MAXH && MAY_ASK ->
+           froze++; frozen = 1; V = S;
+#ifndef MUT_BEGUN
+           if :: up -> back[NOW]!LR, S, ep :: !up fi
+#endif
+           }
+    /* Everything is in sight: in TCP, or in TCP and in the ring. */
+    :: atomic { !seen && tx[d] == N && (sst[d] == T || (rst[d] == gS && begun && V == N)) -> seen = 1 }
+#endif
     /* t, and gS below S: the kernel receives. */
     :: atomic { (rst[d] == t || (rst[d] == gS && BELOW_S)) && MAY_READ(d) && !eof && nempty(tcp[d]) ->
            tcp[d]?k, x, v;
@@ -324,7 +383,12 @@ proctype Receiver(byte d)
            tcp[d]?k, x, v;
            if
            :: k == FIN -> assert(killed[d] && rx[d] == tx[d]); rdone[d] = 1; break
-           :: else -> assert(k == F2 && x == ep); rst[d] = r
+           :: else ->
+                  assert(k == F2 && x == ep); rst[d] = r;
+#ifdef LOOK
+                  framed = 0;
+                  if :: !begun && up && nfull(back[NOW]) -> back[NOW]!ECHO, 0, ep :: else fi
+#endif
            fi;
            k = 0; x = 0; v = 0 }
     /* The application reads the ring, and credit goes back. */
@@ -332,7 +396,7 @@ proctype Receiver(byte d)
     :: atomic { (rst[d] == r || rst[d] == q2) && !frozen && rx[d] > last && up && nfull(back[NOW]) ->
            back[NOW]!CR, rx[d], ep; last = rx[d] }
     /* Hand-over: V is R, the rest of the ring counts as never arrived. LEAVE_REQ may be lost. */
-    :: atomic { (rst[d] == r || rst[d] == q2) && !frozen && froze < MAXH ->
+    :: atomic { (rst[d] == r || rst[d] == q2) && !frozen && froze < MAXH && MAY_ASK ->
            froze++; frozen = 1; V = AT_FREEZE;
            if
            :: up && nfull(back[NOW]) -> back[NOW]!LR, rx[d], ep
@@ -374,7 +438,11 @@ proctype Receiver(byte d)
      * part of the residue, that one gets a clean end before `cut` (a stated limit: nobody can tell it). */
     :: atomic { rst[d] == sk && over == 0 && rx[d] == V && (AT_END || handed) ->
            if :: handed -> cut = E :: else -> cut = 0 fi;
-           rst[d] = t; V = 0; S = 0; E = 0; last = 0; aF = 0; att = 0; handed = 0 }
+           rst[d] = t; V = 0; S = 0; E = 0; last = 0; aF = 0; att = 0; handed = 0;
+#ifdef LOOK
+           begun = 0
+#endif
+           }
     od
 }
 
