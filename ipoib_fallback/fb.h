@@ -99,7 +99,8 @@ void fb_release(enum fb_hold_what);
 /* From now on every stream is and stays plain; inside a hold that is never released. */
 void fb_plain_for_good(int reason);
 /* After that: the kernel alone has the stream, and nothing of ours is left in it: it may be forgotten. False:
- * its peer has not taken it back, and its close shall reset the connection. */
+ * its peer has not taken it back, and its close shall reset the connection, or it has not received everything up to
+ * there: fb_rx_enter_for_good. */
 bool fb_retire(struct fb_stream *, int fd);
 
 /* fn is asked on the progress thread, with the stream's numbers (-1: none), before a stream gets a rail: 0, or
@@ -146,6 +147,10 @@ static inline bool fb_rx_enter(struct fb_stream *s)
     atomic_fetch_sub(&s->rx_in, 1);
     return false;
 }
+/* Where fb_rx_enter is false, in a process that stays plain for good (fb_plain_for_good): may the application's
+ * own call, without MSG_PEEK and MSG_WAITALL, receive what the kernel has next, frames and all? fb_rx_leave takes
+ * them out, as for a call that was under way when the guard went up; FB_RETRY: the call again. One at a time. */
+bool fb_rx_enter_for_good(struct fb_stream *s);
 static inline bool fb_tx_enter(struct fb_stream *s)
 {
     if (atomic_load_explicit(&s->tx_gate, memory_order_relaxed))

@@ -175,14 +175,16 @@ void fb_plain_for_good(int reason)
 bool fb_retire(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);
-    bool settled;
+    bool sends, receives;
 
     fb_lock(&c->tx.lock);
     fb_lock(&c->rx.lock);
-    settled = c->tx.state == TX_T && c->rx.state == RX_t && !atomic_load(&c->swallowed);
-    if (!settled)
+    sends = c->tx.state == TX_T && !atomic_load(&c->swallowed);
+    receives = c->rx.state == RX_t;
+    /* What the peer has yet to send again, its kernel sends, and ours answers with a reset if nobody reads it. */
+    if (!sends)
         fb_io.abort(fd);
     rx_unlock(c);
     tx_unlock(c);
-    return settled;
+    return sends && receives;
 }

@@ -70,9 +70,7 @@ void rx_ended(struct fb_conn *c, int end)
         conn_untold(c, end);
 }
 
-/* An error is told once, by whichever call comes first, as the kernel does; then it is the end of the
- * stream. */
-static int take_end(struct fb_conn *c)
+int rx_take_end(struct fb_conn *c)
 {
     c->rx.end = 0;
     return atomic_exchange(&c->swallowed, 0);
@@ -127,7 +125,7 @@ void rx_anchor(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->rx;
 
-    for (;;) {
+    while (!rx->by_call) {
         struct rsk_rail *rail = c->rail;
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
         ssize_t n;
@@ -201,6 +199,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
 
         if (atomic_load_explicit(&c->rx_todo, memory_order_acquire))
             rx_serve(c);
+        if (__builtin_expect(rx->by_call, 0))
+            return -EAGAIN;
         at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
         switch ((enum fb_rx_state)rx->state) {
         case RX_t:
@@ -208,7 +208,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case RX_gS:
         case RX_f2:
             if (rx->end != 1)
-                return take_end(c);
+                return rx_take_end(c);
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S) {
@@ -232,7 +232,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                     return n;
             }
             if (rx->end != 1)
-                return take_end(c);
+                return rx_take_end(c);
             if (atomic_load(&c->anchor_news)) {
                 rx_anchor(c, fd);
                 continue;
@@ -248,7 +248,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 return rx_broken(c, "bytes that had arrived are not in the ring any more");
             rx_skip(c, fd);
             if (rx->end != 1)
-                return take_end(c);
+                return rx_take_end(c);
             if (rx->skip > 0)
                 return rx->shut ? 0 : -EAGAIN;
             if (at == rx->E || rx->handed) {
@@ -258,7 +258,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             n = kernel_read(c, fd, v, cnt, rx->E - at, flags);
             if (n == 0 && !rx->shut) {
                 rx_ended(c, -ECONNRESET);
-                return take_end(c);
+                return rx_take_end(c);
             }
             if (n > 0 && c->s.pub->rx == rx->E)
                 rx_caught_up(c);
@@ -280,6 +280,8 @@ int rx_readable(struct fb_conn *c, int fd)
 
         if (atomic_load_explicit(&c->rx_todo, memory_order_acquire))
             rx_serve(c);
+        if (rx->by_call)
+            return 0;
         at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
         switch ((enum fb_rx_state)rx->state) {
         case RX_gS:
@@ -324,101 +326,6 @@ int rx_readable(struct fb_conn *c, int fd)
         }
         return (fb_io.poll(fd, POLLIN) & (POLLIN | POLLERR | POLLHUP)) != 0;
     }
-}
-
-/* What a plain receive that was under way when the guard went up has brought: application bytes up to
- * S, perhaps SWITCH, RESUME, and application bytes again. The frames are taken out in place. Nobody has
- * read from the ring, so the residue begins with the next byte: it is taken as it comes, and what the
- * ring has of it is consumed instead of being skipped. */
-ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
-{
-    struct fb_rx *rx = &c->rx;
-    size_t left = n, out = 0, woff = 0;
-    int w = 0;
-
-    for (int i = 0; i < cnt && left > 0; i++) {
-        char *p = v[i].iov_base;
-        size_t have = v[i].iov_len < left ? v[i].iov_len : left;
-
-        left -= have;
-        while (have > 0) {
-            uint64_t at = c->s.pub->rx;
-            size_t take = have;
-            bool frame = false, overlap = false;
-
-            switch ((enum fb_rx_state)rx->state) {
-            case RX_gS:
-                if (at < rx->S)
-                    take = rx->S - at < have ? (size_t)(rx->S - at) : have;
-                else if ((uint8_t)*p != rx->c || at > rx->S)
-                    rx_no_switch(c);
-                else
-                    frame = true;
-                break;
-            case RX_sk:
-                if (at == rx->E) {
-                    rx_caught_up(c);
-                    continue;
-                }
-                take = rx->E - at < have ? (size_t)(rx->E - at) : have;
-                overlap = rx->V > at;
-                if (overlap && rx->V - at < take)
-                    take = (size_t)(rx->V - at);
-                break;
-            case RX_t:
-                break;
-            default:
-                frame = true;
-            }
-            if (frame) {
-                size_t want = FB_FRAME - rx->frame_at;
-
-                if (rx->end != 1)
-                    return out ? (ssize_t)out : take_end(c);
-                if (take > want)
-                    take = want;
-                memcpy((char *)&rx->frame + rx->frame_at, p, take);
-                rx->frame_at = (uint8_t)(rx->frame_at + take);
-                c->krx += take;
-                if (rx->frame_at < FB_FRAME)
-                    rx_to(c, RE_PART);
-                else
-                    rx_take_frame(c);
-            } else {
-                struct iovec one = {p, take};
-                size_t done = 0;
-
-                rx_count(c, &one, 1, take);
-                c->krx += take;
-                if (overlap) {
-                    rx->skip -= take;
-                    if (c->rail)
-                        c->rail->wire->rx_consume(c->rail, take);
-                }
-                while (done < take) { /* close the gap that a frame left */
-                    size_t room = v[w].iov_len - woff;
-                    size_t m = take - done < room ? take - done : room;
-
-                    if (m && (char *)v[w].iov_base + woff != p + done)
-                        memmove((char *)v[w].iov_base + woff, p + done, m);
-                    woff += m;
-                    done += m;
-                    if (woff == v[w].iov_len) {
-                        w++;
-                        woff = 0;
-                    }
-                }
-                out += take;
-            }
-            p += take;
-            have -= take;
-        }
-    }
-    if (rx->state == RX_sk && c->s.pub->rx == rx->E && rx->skip == 0)
-        rx_caught_up(c);
-    if (out == 0)
-        return rx->end != 1 ? take_end(c) : FB_RETRY;
-    return (ssize_t)out;
 }
 
 bool rx_unread(struct fb_conn *c, int fd)

@@ -1,5 +1,5 @@
 /*
- * rx.h - between rx.c and rx_frame.c: the receiving half's own parts. The rx lock
+ * rx.h - between rx.c and its neighbours rx_*.c: the receiving half's own parts. The rx lock
  * is held in all of them.
  */
 #ifndef FB_RX_H
@@ -35,6 +35,9 @@ void rx_shown(struct fb_conn *, uint64_t at, struct iovec have[3], size_t total,
 void rx_shown_free(struct fb_conn *);
 /* The stream ends here, with an error or 0. */
 void rx_ended(struct fb_conn *, int end);
+/* Takes it: an error is told once, by whichever call comes first, as the kernel does; then it is the end of the
+ * stream. 0 or -errno. */
+int rx_take_end(struct fb_conn *);
 void rx_skip(struct fb_conn *, int fd);
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);

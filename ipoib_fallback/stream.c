@@ -346,6 +346,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     struct fb_conn *c = conn_of(s);
 
     (void)fd;
+    if (__builtin_expect(c->rx.by_call, 0))
+        return rx_by_call_left(c, n, v, cnt);
     if (n <= 0 || (flags & MSG_PEEK)) {
         atomic_fetch_sub(&s->rx_in, 1);
         n = conn_told(c, n);

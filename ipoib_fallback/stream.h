@@ -55,8 +55,10 @@ struct fb_rx {
     /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
     bool begun;
     bool peer_closed; /* the peer's CLOSED was seen */
-    bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
-    _Atomic int end;  /* 1: none; 0: end of stream after V; < 0: that error after V */
+    bool
+        by_call; /* a call of the application's takes bytes and frames alike: fb_rx_enter_for_good */
+    bool asked;  /* begun, and the sender was asked to leave: the stream is pinned */
+    _Atomic int end; /* 1: none; 0: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
@@ -322,6 +324,8 @@ int rx_readable(struct fb_conn *, int fd);
 void rx_count_plain(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* The bytes that a plain receive brought while the guard went up. */
 ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
+/* fb_rx_enter_for_good's call has ended: see fb_rx_leave. */
+ssize_t rx_by_call_left(struct fb_conn *, ssize_t n, const struct iovec *v, int cnt);
 /* Bytes that the application has not read: what makes TCP reset at close. */
 bool rx_unread(struct fb_conn *, int fd);
 /* Hand-over: reads no more from the ring; asks the sender to resume from here. */

@@ -4,8 +4,9 @@
  * the program needs; and when a thread gets a descriptor table of its own.
  *
  * Streams leave and are forgotten, the progress thread ends, epoll instances are given back to the kernel, the
- * table of numbers is emptied. A stream whose peer does not take it back within five seconds stays known;
- * it is served as well as the filter lets us, and its end is a reset, since nobody would finish it.
+ * table of numbers is emptied. A stream that has not read up to a switch stays known, and takes the frames out of what
+ * the application's own calls bring. So does one whose peer does not take it back within five seconds; it is served
+ * as well as the filter lets us, and its end is a reset, since nobody would finish it.
  * If the call then fails, the process stays on TCP: it could have known (no_new_privs is looked at).
  *
  * RAILSOCK_SECCOMP=rail says that the filter allows what the library needs: the thread comes back under

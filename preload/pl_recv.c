@@ -60,6 +60,13 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
     }
     if (k->odd)
         atomic_fetch_sub(&s->rx_odd, 1);
+    if (__builtin_expect(atomic_load_explicit(&pl_passive, memory_order_relaxed), 0) &&
+        !(flags & (MSG_WAITALL | MSG_PEEK)) && fb_rx_enter_for_good(s)) {
+        k->s = s;
+        k->fd = fd;
+        rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
+        return true;
+    }
     return false;
 }
 
@@ -129,9 +136,11 @@ __attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const stru
     ({                                                                         \
         ssize_t got_ = FB_RETRY;                                               \
         __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
-        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd, flags), 1)) {    \
+        while (__builtin_expect(enter(&k_, (f)->stream, (f)->fd, flags), 1)) { \
             got_ = (kernel);                                                   \
             got_ = leave(&k_, got_, v, cnt, flags);                            \
+            if (__builtin_expect(got_ != FB_RETRY || !pl_passive, 1))          \
+                break;                                                         \
         }                                                                      \
         if (__builtin_expect(got_ == FB_RETRY, 0))                             \
             got_ = (on_rail);                                                  \

@@ -208,3 +208,96 @@ TEST_CASE(stream_ahead, waitall_shows_nothing_twice)
     done(&b);
     done(&a);
 }
+
+/* As the application's own recv in a process that may call nothing else. */
+static ssize_t get_for_good(struct end *e, void *p, size_t n)
+{
+    struct iovec v = {p, n};
+    ssize_t r = FB_RETRY;
+
+    while (r == FB_RETRY) {
+        if (!fb_rx_enter(e->s) && !fb_rx_enter_for_good(e->s))
+            return -EDEADLK;
+        r = recv(e->fd, p, n, 0);
+        r = fb_rx_leave(e->s, e->fd, r < 0 ? -errno : r, &v, 1, 0);
+    }
+    return r;
+}
+
+/* Bytes `from`.. of the stream to its end at pos, in pieces of this size. */
+static void reads_for_good(struct end *a, uint64_t from, uint64_t pos, size_t piece)
+{
+    while (from < pos) {
+        ssize_t r = get_for_good(a, in, piece);
+
+        ASSERT(r > 0 && (size_t)r <= piece);
+        EXPECT(check(in, from, (size_t)r));
+        from += (uint64_t)r;
+    }
+    EXPECT_EQ_U64(from, pos);
+}
+
+TEST_CASE(stream_ahead, read_for_good_with_the_frames_between)
+{
+    static const size_t pieces[] = {1, 63, 64, 65, 500, sizeof(in)};
+
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
+        struct end a, b;
+        uint64_t pos;
+
+        cross(&a, &b, &pos);
+        more(&b, &pos, 3000);
+        fb_pin(a.s, RSN_SECCOMP, true);
+        more(&b, &pos, 1000);
+        reads_for_good(&a, 0, pos, pieces[i]);
+        done(&b);
+        EXPECT_EQ_INT(get_for_good(&a, in, 1), 0);
+        done(&a);
+    }
+}
+
+/* A part has been read from the ring, and comes again by TCP. */
+TEST_CASE(stream_ahead, read_for_good_after_the_ring)
+{
+    static const size_t pieces[] = {1, 100, sizeof(in)};
+
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
+        struct end a, b;
+        uint64_t pos = 0;
+
+        eager();
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        more(&b, &pos, 3000);
+        EXPECT_EQ_INT(get(&a, in, 1000), 1000);
+        EXPECT(check(in, 0, 1000));
+        fb_pin(a.s, RSN_SECCOMP, false);
+        jobs_done();
+        more(&b, &pos, 1000);
+        EXPECT_EQ_INT(get_for_good(&a, in, 0), 0);
+        reads_for_good(&a, 1000, pos, pieces[i]);
+        done(&b);
+        EXPECT_EQ_INT(get_for_good(&a, in, 1), 0);
+        done(&a);
+    }
+}
+
+/* The end comes before what was on the rail has been sent again: that is no clean end. */
+TEST_CASE(stream_ahead, end_without_the_frame_is_a_reset)
+{
+    struct end a, b;
+    uint64_t pos = 0;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    more(&b, &pos, 3000);
+    fb_lock(&conn_of(b.s)->tx.lock); /* it does not come to it */
+    fb_pin(a.s, RSN_SECCOMP, false);
+    shutdown(b.fd, SHUT_WR);
+    EXPECT_EQ_INT(get_for_good(&a, in, sizeof(in)), -ECONNRESET);
+    EXPECT_EQ_INT(get(&a, in, 1), 0);
+    fb_unlock(&conn_of(b.s)->tx.lock);
+    done(&a);
+    done(&b);
+}
