@@ -174,6 +174,17 @@ TOOL_SRC := \
 	tools/lab_session.c \
 	tools/lab_tty.c \
 
+MAN_PAGES := \
+	tools/man/railsock.1 \
+	tools/man/railsock-ab.1 \
+	tools/man/railsock-check.1 \
+	tools/man/railsock-doctor.1 \
+	tools/man/railsock-lab.1 \
+	tools/man/railsock-run.1 \
+	tools/man/railsock-stat.1 \
+	tools/man/railsock.conf.5 \
+	tools/man/railsock.7 \
+
 # Scripts that the command runs, installed under share/railsock/.
 TOOL_SHARE := \
 	tools/ab \

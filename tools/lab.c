@@ -80,6 +80,7 @@ static bool parse_options(int argc, char **argv, struct lab_options *o)
         {"memory", required_argument, NULL, 'm'},
         {"scratch", required_argument, NULL, 's'},
         {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     bool right = true;
@@ -107,6 +108,9 @@ static bool parse_options(int argc, char **argv, struct lab_options *o)
         case 'v':
             o->verbose = true;
             break;
+        case 'h':
+            usage(stdout);
+            exit(0);
         default:
             return false;
         }
@@ -230,7 +234,7 @@ int cmd_lab(int argc, char **argv)
         return run(argc - 1, argv + 1);
     if (strcmp(action, "image") == 0 && argc == 2)
         return image_only();
-    if (strcmp(action, "--help") == 0) {
+    if (strcmp(action, "--help") == 0 || strcmp(action, "-h") == 0) {
         usage(stdout);
         return 0;
     }

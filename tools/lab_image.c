@@ -121,6 +121,7 @@ bool lab_image_have_qemu(void)
     }
     free(copy);
     if (!found)
-        fprintf(stderr, "railsock lab: qemu-system-x86_64 is missing; run: tools/deps lab\n");
+        fprintf(stderr, "railsock lab: qemu-system-x86_64 is missing; railsock-lab(1) names the "
+                        "packages, tools/deps lab installs them\n");
     return found;
 }
