@@ -185,6 +185,10 @@ MAN_PAGES := \
 	tools/man/railsock.conf.5 \
 	tools/man/railsock.7 \
 
+EXAMPLES := \
+	tools/examples/railsock.conf \
+	tools/examples/service.conf \
+
 # Scripts that the command runs, installed under share/railsock/.
 TOOL_SHARE := \
 	tools/ab \
@@ -406,6 +410,7 @@ B := $(BUILD)/$(VARIANT)
 CC ?= cc
 CXX ?= c++
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 JOBS := $(shell nproc)
 
@@ -453,7 +458,7 @@ PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all tests help demo test lint format install model torture conform fuzz bench lab-faults clean lab-rules FORCE
+.PHONY: all tests help demo test lint format install uninstall model torture conform fuzz bench lab-faults clean lab-rules FORCE
 
 # Hard links: through a symbolic link the command would look for its files beside build/plain/.
 ifeq ($(VARIANT),plain)
@@ -556,7 +561,7 @@ help:
 	@echo 'lab-rules    address maps and service types between two virtual hosts'
 	@echo 'fuzz     random texts through the rules'"'"' parser (SECONDS= SEED=)'
 	@echo 'bench    what tests/bench/run does'
-	@echo 'install  PREFIX=/usr/local DESTDIR='
+	@echo 'install  PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=; `make uninstall` takes it away again'
 	@echo 'clean    removes build/'
 
 demo:
@@ -611,11 +616,35 @@ lab-rules:
 model bench:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))
 
+# MODE|SOURCE|PLACE of all that is installed; @LIBRARY@ in a source is where the library then is.
+LIBRARY := $(LIBDIR)/railsock/librailsock.so
+SHARE := $(PREFIX)/share
+man_place = $(SHARE)/man/man$(patsubst .%,%,$(suffix $(1)))/$(notdir $(1))
+INSTALLED = \
+	755|$(B)/railsock|$(PREFIX)/bin/railsock \
+	644|$(B)/librailsock.so|$(LIBRARY) \
+	$(foreach f,$(TOOL_SHARE),$(if $(filter %.py,$(f)),644,755)|$(f)|$(SHARE)/railsock/$(notdir $(f))) \
+	$(foreach f,$(MAN_PAGES),644|$(f)|$(call man_place,$(f))) \
+	644|tools/completion.bash|$(SHARE)/bash-completion/completions/railsock \
+	$(foreach f,$(EXAMPLES),644|$(f)|$(SHARE)/doc/railsock/examples/$(notdir $(f)))
+# Ours alone, so they go when they are empty.
+INSTALLED_DIRS = $(LIBDIR)/railsock $(SHARE)/railsock $(SHARE)/doc/railsock/examples $(SHARE)/doc/railsock
+
 install: all
-	@[ -n '$(strip $(PRODUCTS))' ] || { echo 'make install: nothing is built yet' >&2; exit 1; }
-	$(if $(HAVE_SO),install -D -m 755 $(B)/librailsock.so $(DESTDIR)$(PREFIX)/lib/librailsock.so)
-	$(if $(HAVE_TOOL),install -D -m 755 $(B)/railsock $(DESTDIR)$(PREFIX)/bin/railsock)
-	$(if $(HAVE_TOOL),install -D -m 755 -t $(DESTDIR)$(PREFIX)/share/railsock $(TOOL_SHARE))
+	@while IFS='|' read -r mode from to; do \
+	    printf 'install %s\n' "$(DESTDIR)$$to"; \
+	    install -D -m "$$mode" "$$from" "$(DESTDIR)$$to"; \
+	    case $$from in tools/examples/*) sed -i 's|@LIBRARY@|$(LIBRARY)|' "$(DESTDIR)$$to" ;; esac; \
+	done < <(printf '%s\n' $(foreach row,$(INSTALLED),'$(row)'))
+
+uninstall:
+	@while IFS='|' read -r _ _ to; do \
+	    [ ! -e "$(DESTDIR)$$to" ] || printf 'remove  %s\n' "$(DESTDIR)$$to"; \
+	    rm -f "$(DESTDIR)$$to"; \
+	done < <(printf '%s\n' $(foreach row,$(INSTALLED),'$(row)'))
+	@for dir in $(INSTALLED_DIRS); do \
+	    [ ! -d "$(DESTDIR)$$dir" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$dir"; \
+	done
 
 clean:
 	rm -rf $(BUILD)

@@ -107,12 +107,13 @@ verdict not_executable "$out"
 out=$(RAILSOCK_LIBRARY=$dir/none.so "$railsock" run true 2>&1)
 [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*none.so* ]]
 verdict no_library "$out"
-mkdir "$dir/bin" "$dir/lib" "$dir/lib/railsock" "$dir/a b"
+multiarch=lib/$(uname -m)-linux-gnu/railsock
+mkdir -p "$dir/bin" "$dir/lib/railsock" "$dir/lib64/railsock" "$dir/$multiarch" "$dir/a b"
 cp "$railsock" "$dir/bin/"
 out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run true 2>&1)
 [ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
 verdict no_library_anywhere "$out"
-for place in lib lib/railsock bin; do
+for place in lib lib64/railsock "$multiarch" lib/railsock bin; do
     cp "$dir/one.so" "$dir/$place/librailsock.so"
     # The places are tried from the last here to the first.
     out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run -- sh -c 'echo $LD_PRELOAD' 2>&1)

@@ -159,10 +159,18 @@ static bool found(const char *file, char path[PATH_MAX])
            access(path, R_OK) == 0;
 }
 
+/* Debian's folder for what is of one machine. */
+#ifdef __x86_64__
+#define MULTIARCH "x86_64-linux-gnu"
+#else
+#define MULTIARCH "aarch64-linux-gnu"
+#endif
+
 /* The library's absolute path. False after saying why. */
 static bool find_library(char path[PATH_MAX])
 {
-    static const char *const places[] = {"", "../lib/railsock/", "../lib/"};
+    static const char *const places[] = {"", "../lib/railsock/", "../lib/" MULTIARCH "/railsock/",
+                                         "../lib64/railsock/", "../lib/"};
     const char *named = getenv("RAILSOCK_LIBRARY");
     char self[PATH_MAX], file[PATH_MAX + 32];
     ssize_t n;
@@ -187,8 +195,8 @@ static bool find_library(char path[PATH_MAX])
             return true;
     }
     fprintf(stderr,
-            "railsock run: %s is not in %s, nor in its ../lib/railsock or ../lib; build it, or "
-            "name it in RAILSOCK_LIBRARY\n",
+            "railsock run: %s is not in %s, nor in its ../lib/railsock; build it, or name it in "
+            "RAILSOCK_LIBRARY\n",
             LIBRARY, self);
     return false;
 }

@@ -11,7 +11,8 @@
 
 char *script_find(const char *name)
 {
-    static const char *const places[] = {"../tools", "../../tools", "../share/railsock"};
+    /* What is installed first: it may be installed below the sources. */
+    static const char *const places[] = {"../share/railsock", "../tools", "../../tools"};
     const char *share = getenv("RAILSOCK_SHARE");
     char exe[PATH_MAX];
     char *path;
