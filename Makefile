@@ -458,7 +458,7 @@ PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all tests help demo test lint format install uninstall model torture conform fuzz bench lab-faults clean lab-rules FORCE
+.PHONY: all tests help demo test lint format install uninstall deb deb-test model torture conform fuzz bench lab-faults clean lab-rules FORCE
 
 # Hard links: through a symbolic link the command would look for its files beside build/plain/.
 ifeq ($(VARIANT),plain)
@@ -562,6 +562,7 @@ help:
 	@echo 'fuzz     random texts through the rules'"'"' parser (SECONDS= SEED=)'
 	@echo 'bench    what tests/bench/run does'
 	@echo 'install  PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=; `make uninstall` takes it away again'
+	@echo 'deb      a Debian package in build/deb/; `make deb-test` also tries it'
 	@echo 'clean    removes build/'
 
 demo:
@@ -645,6 +646,15 @@ uninstall:
 	@for dir in $(INSTALLED_DIRS); do \
 	    [ ! -d "$(DESTDIR)$$dir" ] || rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$dir"; \
 	done
+
+# From a copy of the sources, as debian/ belongs beside them.
+deb:
+	tools/deps build deb
+	tools/package $(BUILD)/deb
+
+deb-test: deb
+	tools/deps test
+	RAILSOCK_TEST_BUILD=$(BUILD) tests/deb_test.sh
 
 clean:
 	rm -rf $(BUILD)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/identity_lab_test.sh - verbs and another user: what was opened under the old credentials is
 # closed before they change, and connections board again under the new ones. And what a limit of
-# locked memory means.
+# locked memory means. At last a host without libibverbs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -63,4 +63,6 @@ else
     echo "not ok identity.memlock: $(tail -n 1 /tmp/memlock.err)"
     tail -n 20 /tmp/memlock.log
 fi
+# The last: nothing has verbs afterwards.
+PATH=$PWD/build:$PATH tests/no_verbs_lab.sh short
 exit 0
