@@ -12,6 +12,7 @@ CONFIG_SRC := \
 	config/arena.c \
 	config/build.c \
 	config/env.c \
+	config/files.c \
 	config/lex.c \
 	config/log.c \
 	config/read.c \

@@ -48,4 +48,13 @@ uint32_t cfg_word_uid(struct cfg_rules *, const char *name);
  * was, *owner whose. */
 int cfg_read_file(struct cfg_rules *, struct cfg_file *, size_t most);
 
+struct cfg_name {
+    struct cfg_name *next;
+    char text[];
+};
+/* The names in a folder that match, sorted byte by byte; one that begins with a dot only if the pattern does. 0 or
+ * -errno; -E2BIG: more than CFG_MAX_FILES. */
+int cfg_read_names(struct cfg_rules *, const char *folder, const char *pattern,
+                   struct cfg_name **first);
+
 #endif

@@ -1,5 +1,5 @@
 /*
- * rules.c - files to statements to settings, and finding the rule that decides. See rules.h.
+ * rules.c - errors, statements to settings, and finding the rule that decides. See rules.h; files.c reads them.
  */
 #include "config/rules.h"
 
@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SYSTEM_FILE "/etc/railsock.conf"
 /* The texts, a copy of each word, at most CFG_MAX_NODES statements, and /etc/passwd for a moment: there
  * is room for each at its largest. Pages come when they are used. */
 #define ARENA_SIZE ((size_t)16 << 20)
@@ -87,149 +86,6 @@ void cfg_complain(struct cfg_rules *r, struct cfg_place at, const char *fmt, ...
     e->line = line_of(r, at);
     *r->errors_end = e;
     r->errors_end = &e->next;
-}
-
-static const char *why(int err)
-{
-    switch (err) {
-    case -ENOENT:
-    case -ENOTDIR:
-        return "it is not there";
-    case -EACCES:
-        return "this user may not read it";
-    case -EINVAL:
-        return "it is not a file";
-    case -EPERM:
-        return "it belongs to another user";
-    case -EFBIG:
-        return "the files are longer than 1 MiB in all";
-    case -ENOMEM:
-        return "there is no memory";
-    default:
-        return "it cannot be read";
-    }
-}
-
-/* ---- files */
-
-static struct cfg_file *add_file(struct cfg_rules *r, const char *path, struct cfg_file *from)
-{
-    struct cfg_file *f = cfg_arena_take(&r->arena, sizeof(*f));
-    const char *slash = from && *path != '/' ? strrchr(from->path, '/') : NULL;
-    size_t dir = slash ? (size_t)(slash + 1 - from->path) : 0, n = strlen(path);
-    char *copy = cfg_arena_take(&r->arena, dir + n + 1);
-
-    if (!f || !copy) {
-        r->full = true;
-        return NULL;
-    }
-    if (dir)
-        memcpy(copy, from->path, dir);
-    memcpy(copy + dir, path, n);
-    f->path = copy;
-    f->from = from;
-    f->guarded = from && from->guarded;
-    *r->files_end = f;
-    r->files_end = &f->next;
-    r->n_files++;
-    return f;
-}
-
-/* What the file says, includes as they stand. */
-static struct cfg_node *parse(struct cfg_rules *r, struct cfg_file *f)
-{
-    struct cfg_parse *p = cfg_arena_take(&r->arena, sizeof(*p));
-
-    if (!p) {
-        r->full = true;
-        return NULL;
-    }
-    r->text += f->size;
-    p->rules = r;
-    p->file = f;
-    cfg_parse_file(p);
-    return p->first;
-}
-
-static bool loops(const struct cfg_file *f)
-{
-    for (const struct cfg_file *from = f->from; from; from = from->from)
-        if (strcmp(from->path, f->path) == 0 ||
-            (f->ino && from->ino == f->ino && from->dev == f->dev))
-            return true;
-    return false;
-}
-
-static struct cfg_node *include(struct cfg_rules *r, const struct cfg_node *n)
-{
-    struct cfg_file *f;
-    int err;
-
-    if (r->n_files == CFG_MAX_FILES) {
-        cfg_complain(r, n->at, "expected no more than %d files", CFG_MAX_FILES);
-        return NULL;
-    }
-    f = add_file(r, n->path, (struct cfg_file *)n->at.file);
-    if (!f)
-        return NULL;
-    err = cfg_read_file(r, f, CFG_MAX_TEXT - r->text);
-    if (loops(f))
-        cfg_complain(r, n->at, "expected a file that does not include this one: %.200s", f->path);
-    else if (err)
-        cfg_complain(r, n->at, "expected a file: %.200s: %s", f->path, why(err));
-    else
-        return parse(r, f);
-    return NULL;
-}
-
-void cfg_rules_read(struct cfg_rules *r, const char *path, bool optional, bool guarded)
-{
-    struct cfg_file *f = add_file(r, path, NULL);
-    struct cfg_node *first, **at = &first;
-    int err;
-
-    if (!f)
-        return;
-    f->guarded = guarded;
-    err = cfg_read_file(r, f, CFG_MAX_TEXT - r->text);
-    if (err) {
-        if (!optional || (err != -ENOENT && err != -ENOTDIR && !(guarded && err == -EACCES)))
-            cfg_complain(r, (struct cfg_place){.file = f}, "%s", why(err));
-        return;
-    }
-    first = parse(r, f);
-    /* Not by recursion: the stack may be small, and an include in an include is looked at next. */
-    while (*at && !r->full) {
-        struct cfg_node *n = *at, *theirs, *last;
-
-        if (n->kind != CFG_INCLUDE) {
-            at = &n->next;
-            continue;
-        }
-        theirs = last = include(r, n);
-        while (last && last->next)
-            last = last->next;
-        if (last)
-            last->next = n->next;
-        *at = theirs ? theirs : n->next;
-    }
-    if (r->full) {
-        cfg_complain(r, (struct cfg_place){.file = f}, "too much to be read");
-        return;
-    }
-    *at = r->nodes;
-    r->nodes = first;
-}
-
-void cfg_rules_read_all(struct cfg_rules *r)
-{
-    if (cfg.rules_file[0]) {
-        cfg_rules_read(r, cfg.rules_file, false, false);
-        return;
-    }
-    cfg_rules_read(r, SYSTEM_FILE, true, false);
-    if (cfg.user_file[0])
-        cfg_rules_read(r, cfg.user_file, true, true);
 }
 
 /* ---- settings */

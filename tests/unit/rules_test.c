@@ -62,6 +62,11 @@ TEST_CASE(rules, native)
     golden("native");
 }
 
+TEST_CASE(rules, folders)
+{
+    golden("folder");
+}
+
 static void golden_errors(const char *name)
 {
     char path[100], want[100], *text, *kept;
@@ -321,6 +326,49 @@ TEST_CASE(rules, limits)
     EXPECT(!r.nodes);
     cfg_rules_end(&r);
     unlink(name);
+}
+
+TEST_CASE(rules, limits_of_folders)
+{
+    char folder[] = "/tmp/rules_test.XXXXXX", top[40], file[60], text[80];
+    struct cfg_rules r;
+
+    clear();
+    ASSERT(mkdtemp(folder));
+    snprintf(top, sizeof(top), "%s/top", folder);
+    snprintf(text, sizeof(text), "include %s/*.conf\n", folder);
+    fill(top, text, 1);
+    for (int i = 0; i < CFG_MAX_FILES + 1; i++) {
+        snprintf(file, sizeof(file), "%s/%02d.conf", folder, i);
+        fill(file, "client\n", 1);
+    }
+    first_error(top, "expected no more than 64 files"); /* of one folder */
+    unlink(file);
+    first_error(top, "expected no more than 64 files"); /* with the one that includes them */
+    snprintf(file, sizeof(file), "%s/00.conf", folder);
+    unlink(file);
+    read_rules(&r, top);
+    EXPECT_EQ_INT(r.n_errors, 0);
+    EXPECT_EQ_INT(r.n_nodes, CFG_MAX_FILES); /* the include is one */
+    cfg_rules_end(&r);
+    fill(file, "include *0.conf\n", 1);
+    fill(top, "include 0*.conf\n", 1);
+    first_error(top, "that does not include this one");
+    fill(top, "include 00.conf/*\n", 1);
+    first_error(top, "expected a folder");
+    fill(file, "any\nwire x\n", 1);
+    fill(top, "include 0*.conf\n", 1);
+    read_rules(&r, top);
+    ASSERT(r.n_errors == 1);
+    EXPECT_STREQ(r.errors->at.file->path, file); /* whose it is, and where */
+    EXPECT_EQ_INT(r.errors->at.line, 2);
+    cfg_rules_end(&r);
+    for (int i = 0; i < CFG_MAX_FILES; i++) {
+        snprintf(file, sizeof(file), "%s/%02d.conf", folder, i);
+        unlink(file);
+    }
+    unlink(top);
+    rmdir(folder);
 }
 
 TEST_CASE(rules, a_guarded_file_belongs_to_the_user)
