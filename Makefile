@@ -145,12 +145,14 @@ TOOL_SRC := \
 	tools/report.c \
 	tools/doctor.c \
 	tools/doctor_host.c \
+	tools/doctor_own.c \
 	tools/doctor_peer.c \
 	tools/doctor_program.c \
 	tools/doctor_rail.c \
 	tools/doctor_rdma.c \
 	tools/elf_look.c \
 	tools/json.c \
+	tools/library.c \
 	tools/run.c \
 	tools/run_child.c \
 	tools/script.c \

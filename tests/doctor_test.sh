@@ -47,6 +47,29 @@ says host_memfd 0 '^ok memfd ' "$railsock" doctor --wire shm
 says host_sock_diag 0 '^ok sock_diag ' "$railsock" doctor --wire shm
 [ "$(grep -cE '^(skip|ok) (ports|rdma_cm|memlock)' "$dir/lines")" -eq 0 ]
 verdict only_one_wire "it looks at RDMA: $(cat "$dir/lines")"
+# A checkout may be its user's alone, which is noted.
+says installed 0 '^(ok|note) installed .*/build/librailsock.so(;|$)' "$railsock" doctor --wire shm
+says no_library 1 '^FAIL installed RAILSOCK_LIBRARY=' env RAILSOCK_LIBRARY="$dir/none" "$railsock" doctor --wire shm
+says no_scripts 0 '^note installed .* script ab is missing' env RAILSOCK_SHARE="$dir" "$railsock" doctor --wire shm
+cp build/librailsock.so "$dir/"
+says private 0 "^note installed .* cannot load it: $dir is not" env RAILSOCK_LIBRARY="$dir/librailsock.so" \
+    "$railsock" doctor --wire shm
+
+# Rules; of the system there are none that this test may make.
+rules() { # NAME STATUS LINE TEXT: with these
+    printf '%b' "$4" >"$dir/rules"
+    says "rules_$1" "$2" "$3" env RAILSOCK_CONFIG="$dir/rules" "$railsock" doctor --wire shm
+}
+rules two 0 "^ok rules 2 in $dir/rules$" 'any to *:80 mode tcp\nclient\n'
+rules wrong 1 "^FAIL rules $dir/rules:2:1: expected .* \(2 errors\); programs" 'client\nx\ny\n'
+rules only 0 '^note rules 1 in .* stay on TCP' 'defaults mode tcp\nclient to *:80 mode auto\n'
+echo client | tee "$dir/rules.1" >"$dir/rules.2"
+rules with_includes 0 "^ok rules 3 in $dir/rules, $dir/rules.1, $dir/rules.2$" 'include rules.[1-9]\nclient\n'
+says rules_not_there 1 "^FAIL rules $dir/none: it is not there \(1 error\)" env RAILSOCK_CONFIG="$dir/none" \
+    "$railsock" doctor --wire shm
+says rules_not_read 1 '^skip rules not read' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
+[ -e /etc/railsock.conf ] || says rules_none 0 "^ok rules none, .* nor $dir/.config/railsock.conf$" \
+    env -u XDG_CONFIG_HOME HOME="$dir" "$railsock" doctor --wire shm
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 512;' sh -c "ulimit -n 512; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 513;' sh -c "ulimit -n 513; exec '$railsock' doctor --wire shm"

@@ -7,6 +7,7 @@
 
 #include "config/env.h"
 #include "tools/elf_look.h"
+#include "tools/library.h"
 #include "tools/profile.h"
 #include "tools/run_child.h"
 
@@ -17,10 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#define LIBRARY "librailsock.so"
 
 /* As env(1) and the shells have them. */
 enum { EXIT_USAGE = 2, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
@@ -150,57 +148,6 @@ static bool parse_options(int argc, char **argv)
     return right && profile_apply();
 }
 
-/* Whether the file is there, as an absolute path. */
-static bool found(const char *file, char path[PATH_MAX])
-{
-    struct stat st;
-
-    return realpath(file, path) && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-           access(path, R_OK) == 0;
-}
-
-/* Debian's folder for what is of one machine. */
-#ifdef __x86_64__
-#define MULTIARCH "x86_64-linux-gnu"
-#else
-#define MULTIARCH "aarch64-linux-gnu"
-#endif
-
-/* The library's absolute path. False after saying why. */
-static bool find_library(char path[PATH_MAX])
-{
-    static const char *const places[] = {"", "../lib/railsock/", "../lib/" MULTIARCH "/railsock/",
-                                         "../lib64/railsock/", "../lib/"};
-    const char *named = getenv("RAILSOCK_LIBRARY");
-    char self[PATH_MAX], file[PATH_MAX + 32];
-    ssize_t n;
-
-    if (named && *named) {
-        if (found(named, path))
-            return true;
-        fprintf(stderr, "railsock run: RAILSOCK_LIBRARY=%s: %s\n", named,
-                errno ? strerror(errno) : "not a file");
-        return false;
-    }
-    n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0) {
-        fprintf(stderr, "railsock run: /proc/self/exe: %s\n", strerror(errno));
-        return false;
-    }
-    self[n] = '\0';
-    *strrchr(self, '/') = '\0';
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        snprintf(file, sizeof(file), "%s/%s%s", self, places[i], LIBRARY);
-        if (found(file, path))
-            return true;
-    }
-    fprintf(stderr,
-            "railsock run: %s is not in %s, nor in its ../lib/railsock; build it, or name it in "
-            "RAILSOCK_LIBRARY\n",
-            LIBRARY, self);
-    return false;
-}
-
 /* Puts the library first and keeps what is there. False after saying why. */
 static bool preload(const char *library)
 {
@@ -209,13 +156,6 @@ static bool preload(const char *library)
     char *value;
     bool ok;
 
-    if (strpbrk(library, ": \t\n")) {
-        fprintf(stderr,
-                "railsock run: %s: LD_PRELOAD cannot hold a path with a space or a colon; "
-                "install the library elsewhere\n",
-                library);
-        return false;
-    }
     for (const char *p = old; p && *p; p += strcspn(p, ": ")) {
         p += strspn(p, ": ");
         if (strcspn(p, ": ") == n && strncmp(p, library, n) == 0)
@@ -234,7 +174,7 @@ static bool preload(const char *library)
 
 int cmd_run(int argc, char **argv)
 {
-    char library[PATH_MAX], path[PATH_MAX];
+    char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX];
     const char *why;
     char **command;
     int err;
@@ -249,8 +189,11 @@ int cmd_run(int argc, char **argv)
         usage(stderr);
         return EXIT_USAGE;
     }
-    errno = 0;
-    if (!find_library(library) || !preload(library))
+    if (!library_find(library, said, sizeof(said))) {
+        fprintf(stderr, "railsock run: %s\n", said);
+        return EXIT_FAILED;
+    }
+    if (!preload(library))
         return EXIT_FAILED;
     why = elf_look(*command);
     if (why)

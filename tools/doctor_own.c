@@ -1,0 +1,114 @@
+/*
+ * doctor_own.c - what of railsock itself is there: the library, the command's scripts, the rules.
+ */
+#include "tools/doctor.h"
+
+#include "config/rules.h"
+#include "tools/library.h"
+#include "tools/script.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Whether all that run programs can read it: the first folder of its path, or itself, that is only for some. */
+static const char *private_part(char path[PATH_MAX])
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && !(st.st_mode & S_IROTH))
+        return path;
+    for (char *slash; (slash = strrchr(path, '/')) && slash > path;) {
+        *slash = '\0';
+        if (stat(path, &st) == 0 && !(st.st_mode & S_IXOTH))
+            return path;
+    }
+    return NULL;
+}
+
+void doc_INSTALLED(struct doctor *d, struct doc_result *r)
+{
+    static const char *const scripts[] = {"ab", "lab-image", "lab-guest"};
+    char path[PATH_MAX], why[2 * PATH_MAX], copy[PATH_MAX];
+    const char *missing = NULL, *part;
+
+    (void)d;
+    if (!library_find(path, why, sizeof(why))) {
+        doc_say(r, DOC_FAIL, "%s", why);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+        char *script = script_find(scripts[i]);
+
+        if (!script && !missing)
+            missing = scripts[i];
+        free(script);
+    }
+    strcpy(copy, path);
+    part = private_part(copy);
+    if (missing)
+        doc_say(r, DOC_NOTE, "%s; the script %s is missing, for railsock ab and lab", path,
+                missing);
+    else if (part)
+        doc_say(r, DOC_NOTE, "%s; other users' programs cannot load it: %s is not theirs to read",
+                path, part);
+    else
+        doc_say(r, DOC_OK, "%s", path);
+}
+
+/* The files that were read, with commas. */
+static void name_files(const struct cfg_rules *rules, char *text, size_t size)
+{
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (const struct cfg_file *f = rules->files; f && at < size; f = f->next)
+        if (f->text)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "", f->path);
+}
+
+static void broken(struct doc_result *r, const struct cfg_rules *rules)
+{
+    const struct cfg_error *e = rules->errors;
+    const char *path = e && e->at.file ? e->at.file->path : "the rules";
+    char place[40] = "";
+
+    if (e && e->at.line)
+        snprintf(place, sizeof(place), ":%u:%u", e->at.line, e->at.column);
+    doc_say(r, DOC_FAIL, "%.100s%s: %.180s (%u %s); programs say so and stay on TCP", path, place,
+            e ? e->text : "no memory", rules->n_errors, rules->n_errors == 1 ? "error" : "errors");
+}
+
+void doc_RULES(struct doctor *d, struct doc_result *r)
+{
+    struct cfg_rules rules;
+    unsigned n = 0;
+    char files[300];
+
+    (void)d;
+    if (!cfg.rules) {
+        doc_say(r, DOC_SKIP, "not read, as the environment says that nothing boards");
+        return;
+    }
+    if (!cfg_rules_begin(&rules)) {
+        doc_say(r, DOC_FAIL, "there is no memory to read them");
+        return;
+    }
+    cfg_rules_read_all(&rules);
+    cfg_rules_settle(&rules);
+    for (const struct cfg_node *node = rules.nodes; node; node = node->next)
+        n += node->kind == CFG_RULE;
+    name_files(&rules, files, sizeof(files));
+    if (rules.n_errors)
+        broken(r, &rules);
+    else if (!*files)
+        doc_say(r, DOC_OK,
+                "none, so every connection may board: there is no /etc/railsock.conf%s%s",
+                cfg.user_file[0] ? ", nor " : "", cfg.user_file);
+    else
+        doc_say(r, rules.base.reason ? DOC_NOTE : DOC_OK, "%u in %s%s", n, files,
+                rules.base.reason ? "; connections that none is for stay on TCP (defaults)" : "");
+    cfg_rules_end(&rules);
+}

@@ -1,0 +1,77 @@
+/*
+ * library.c - see library.h.
+ */
+#include "tools/library.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY "librailsock.so"
+/* Debian's folder for what is of one machine. */
+#ifdef __x86_64__
+#define MULTIARCH "../lib/x86_64-linux-gnu/railsock/"
+#else
+#define MULTIARCH "../lib/aarch64-linux-gnu/railsock/"
+#endif
+
+/* Whether the file is there, as an absolute path. */
+static bool found(const char *file, char path[PATH_MAX])
+{
+    struct stat st;
+
+    errno = 0;
+    return realpath(file, path) && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+           access(path, R_OK) == 0;
+}
+
+/* The one that belongs to this command. */
+static bool find_own(char path[PATH_MAX], char *why, size_t size)
+{
+    static const char *const places[] = {"", "../lib/railsock/", MULTIARCH, "../lib64/railsock/",
+                                         "../lib/"};
+    char self[PATH_MAX], file[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (n < 0) {
+        snprintf(why, size, "/proc/self/exe: %s", strerror(errno));
+        return false;
+    }
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(file, sizeof(file), "%s/%s%s", self, places[i], LIBRARY);
+        if (found(file, path))
+            return true;
+    }
+    snprintf(why, size,
+             "%s is not in %s, nor in its ../lib/railsock; build it, or name it in "
+             "RAILSOCK_LIBRARY",
+             LIBRARY, self);
+    return false;
+}
+
+bool library_find(char path[PATH_MAX], char *why, size_t size)
+{
+    const char *named = getenv("RAILSOCK_LIBRARY");
+
+    if (!named || !*named) {
+        if (!find_own(path, why, size))
+            return false;
+    } else if (!found(named, path)) {
+        snprintf(why, size, "RAILSOCK_LIBRARY=%s: %s", named,
+                 errno ? strerror(errno) : "not a file");
+        return false;
+    }
+    if (strpbrk(path, ": \t\n")) {
+        snprintf(why, size,
+                 "%s: LD_PRELOAD cannot hold a path with a space or a colon; install the library "
+                 "elsewhere",
+                 path);
+        return false;
+    }
+    return true;
+}
