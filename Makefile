@@ -656,7 +656,7 @@ deb:
 	tools/package $(BUILD)/deb
 
 deb-test: deb
-	tools/deps test
+	tools/deps test lab
 	RAILSOCK_TEST_BUILD=$(BUILD) tests/deb_test.sh
 
 clean:

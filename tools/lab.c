@@ -74,14 +74,10 @@ static const struct lab_device *parse_device(const char *name)
 static bool parse_options(int argc, char **argv, struct lab_options *o)
 {
     static const struct option table[] = {
-        {"hosts", required_argument, NULL, 'n'},
-        {"device", required_argument, NULL, 'd'},
-        {"timeout", required_argument, NULL, 't'},
-        {"memory", required_argument, NULL, 'm'},
-        {"scratch", required_argument, NULL, 's'},
-        {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"hosts", required_argument, NULL, 'n'},   {"device", required_argument, NULL, 'd'},
+        {"timeout", required_argument, NULL, 't'}, {"memory", required_argument, NULL, 'm'},
+        {"scratch", required_argument, NULL, 's'}, {"verbose", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
     };
     bool right = true;
     int c;
