@@ -46,7 +46,7 @@ static void say_address(const char *what, int r, const struct sockaddr_storage *
 
 static void names_of(int fd)
 {
-    struct sockaddr_storage a;
+    struct sockaddr_storage a = {0};
     socklen_t len = sizeof(a);
     int r = getsockname(fd, (struct sockaddr *)&a, &len);
 
