@@ -45,9 +45,14 @@ def items(text):
     return [re.split(r" {2,}", line.strip())[0] for line in text.splitlines() if re.match(r" {5}\S", line)]
 
 
+def short(option):
+    """Newer argparse writes -n, --pairs PAIRS for -n PAIRS, --pairs PAIRS."""
+    return re.sub(r"^(-\w) (\S+), (--\S+ \2)$", r"\1, \3", option)
+
+
 def options(help_text):
     """The options of a help as they are written: --rate [SECONDS]."""
-    return [re.split(r" {2,}", m.group(1))[0] for m in re.finditer(r"^ {2}(-.*)$", help_text, re.M)]
+    return [short(re.split(r" {2,}", m.group(1))[0]) for m in re.finditer(r"^ {2}(-.*)$", help_text, re.M)]
 
 
 def commands(railsock):
@@ -66,7 +71,7 @@ def check_options(railsock):
             continue
         help_text = run(railsock, command, "--help")
         text = rendered(page)
-        shown = {i for i in items(section(text, "OPTIONS")) if i.startswith("-")}
+        shown = {short(i) for i in items(section(text, "OPTIONS")) if i.startswith("-")}
         wanted = set(options(help_text))
         # Each has it, and few say so.
         if "--help" not in names(wanted):

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/install_test.sh - `make install` and `make uninstall`: what is installed works from where it is, without
 # the sources, and goes without a trace. 3 seconds.
+# shellcheck disable=SC2016 # what stands in single quotes is no variable of ours
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -73,3 +74,19 @@ if command -v systemd-analyze >/dev/null; then
 else
     echo 'skip install.unit: no systemd'
 fi
+
+# The Debian package (`make deb`), as far as it can be told without making it.
+out=$(sed -n '1s/.*(\(.*\)).*/\1/p' tools/debian/changelog)
+[ "railsock $out" = "$("$build/railsock" --version)" ]
+verdict package_version "$out"
+depends=$(sed -n 's/^Depends: //p' tools/debian/control)
+[ "$depends" = '${misc:Depends}, ${shlibs:Depends}' ]
+verdict package_depends "$depends"
+opened=$(grep -oh 'dlopen("[^"]*"' rsock/*.c | cut -d '"' -f 2 | sort -u)
+recommended=$(sed -n 's/^Recommends: //p' tools/debian/control)
+for soname in $opened; do
+    [[ ", $recommended," == *", ${soname%%.so.*}${soname##*.so.},"* ]]
+    verdict "package_recommends[$soname]" "$recommended"
+done
+[ "$(wc -w <<<"$opened")" -ge 3 ]
+verdict package_recommends "$opened"
