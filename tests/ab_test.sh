@@ -8,8 +8,10 @@ cd "$(dirname "$0")/.." || exit 1
 alone=${1-}
 if [ "$alone" != --alone ]; then
     # Ports, and what is in /dev/shm, are then ours alone.
-    unshare -rnm mount -t tmpfs tmpfs /dev/shm 2>/dev/null &&
-        exec unshare -rnm sh -c 'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && exec "$0" --alone' "$0"
+    for user in '' r; do # sshd needs all users
+        unshare -${user}nm mount -t tmpfs tmpfs /dev/shm 2>/dev/null &&
+            exec unshare -${user}nm sh -c 'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && exec "$0" --alone' "$0"
+    done
 fi
 build=${RAILSOCK_TEST_BUILD:-build}
 railsock=$(readlink -f "$build/railsock")
@@ -105,6 +107,36 @@ out=$(timeout -k 1 100 "$railsock" ab -n 1 --warm-up 0 --json --ssh "$dir/ssh" -
     --server-railsock "$railsock" --server "$server" -- "${redis[@]}" 2>&1) &&
     out=$("$python" "$dir/check.py" 1 2>&1 <<<"$out")
 verdict server_on_another_host "$out"
+# The real one, with keys of its own.
+if [ -x /usr/sbin/sshd ] && [ "$(id -u)" -eq 0 ]; then
+    ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key" && ssh-keygen -q -t ed25519 -N '' -f "$dir/user_key"
+    cat >"$dir/sshd_config" <<END
+ListenAddress 127.0.0.1:18422
+HostKey $dir/host_key
+AuthorizedKeysFile $dir/user_key.pub
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+PidFile none
+END
+    echo "[127.0.0.1]:18422 $(cut -d ' ' -f 1,2 "$dir/host_key.pub")" >"$dir/known_hosts"
+    mkdir -p /run/sshd
+    /usr/sbin/sshd -D -e -f "$dir/sshd_config" 2>"$dir/sshd.log" &
+    sshd=$!
+    for ((i = 0; i < 100; i++)); do
+        ss -Hltn 'sport = :18422' | grep -q . && break
+        sleep 0.1
+    done
+    out=$(timeout -k 1 100 "$railsock" ab -n 1 --warm-up 0 --json \
+        --ssh "ssh -F none -p 18422 -i $dir/user_key -o UserKnownHostsFile=$dir/known_hosts -o BatchMode=yes" \
+        --server-host 127.0.0.1 --address 127.0.0.1 --server-railsock "$railsock" --server "$server" -- "${redis[@]}" 2>&1) &&
+        out=$("$python" "$dir/check.py" 1 2>&1 <<<"$out")
+    verdict server_by_sshd "$out"
+    kill "$sshd"
+    wait "$sshd" 2>/dev/null
+else
+    echo 'skip ab.server_by_sshd: needs root and sshd'
+fi
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --ssh "$dir/ssh" --server-host near --port 9 --server true \
     -- true 2>&1)
 [ $? -eq 1 ] && [[ $out == *'near: no answer'* ]]
