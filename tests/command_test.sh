@@ -135,6 +135,9 @@ warns() {
     else
         echo "not ok command.warns_$name: $out"
     fi
+    out=$("$railsock" run --rail -- "$@" 2>&1 >/dev/null)
+    [ $? -eq 125 ] && [[ $out == "railsock run: "*"$words"*"--rail is not possible"* ]]
+    verdict "refuses_$name" "$out"
 }
 out=$("$railsock" run -- cat /dev/null 2>&1); [ -z "$out" ]
 verdict warns_nothing "$out"

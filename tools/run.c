@@ -32,7 +32,7 @@ static void usage(FILE *f)
         "a rail; all others stay as they are. `railsock stat` shows which and why.\n"
         "\n"
         "  --tcp               load the library but stay on TCP, for comparison\n"
-        "  --rail              board at the first call\n"
+        "  --rail              board at the first call; refuse COMMAND if the library cannot reach it\n"
         "  --wire NAME         auto, shm (same host) or verbs (RDMA)\n"
         "  --board POLICY      eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
         "  --spin US           spin at most this long before a wait sleeps, or auto (auto)\n"
@@ -52,6 +52,7 @@ static void usage(FILE *f)
     profile_print(f);
 }
 
+static bool rail_demanded; /* --rail */
 static enum report_when report_when;
 static const char *report_file;
 
@@ -109,7 +110,7 @@ static bool parse_options(int argc, char **argv)
             right = set("--tcp", "RAILSOCK_MODE", "tcp");
             break;
         case 'R':
-            rail = true;
+            rail = rail_demanded = true;
             right = set("--rail", "RAILSOCK_MODE", "rail");
             break;
         case 'w':
@@ -196,6 +197,13 @@ int cmd_run(int argc, char **argv)
     if (!preload(library))
         return EXIT_FAILED;
     why = elf_look(*command);
+    if (why && rail_demanded) {
+        fprintf(
+            stderr,
+            "railsock run: %s is %s: --rail is not possible, without it the program runs on TCP\n",
+            *command, why);
+        return EXIT_FAILED;
+    }
     if (why)
         fprintf(stderr, "railsock run: warning: %s is %s\n", *command, why);
     /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
