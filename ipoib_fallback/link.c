@@ -5,6 +5,7 @@
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/tx.h"
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -270,9 +271,7 @@ static void release_job(void *arg)
         end = end && (c->fd < 0 || (tx_done(c, rail) && rx_done(c, rail)));
         if (end) {
             detach(c);
-            c->tx.want = false;
-            if (c->tx.state == TX_T)
-                atomic_store(&c->s.tx_gate, c->tx.fin && !c->tx.fin_done);
+            tx_want(c, false);
             c->rdv = RDV_NONE;
             if (c->tx.state == TX_T && c->rx.state == RX_t)
                 heir_settled(c);

@@ -192,10 +192,9 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         if (atomic_load_explicit(&c->tx_todo, memory_order_acquire))
             tx_serve(c);
         if (tx->err) {
-            n = tx->err;
             tx->err = 0;
-            atomic_store(&c->swallowed, 0);
-            return n;
+            n = atomic_exchange(&c->swallowed, 0);
+            return n ? n : -EPIPE; /* a receive has told it */
         }
         switch ((enum fb_tx_state)tx->state) {
         case TX_R:

@@ -123,6 +123,7 @@ static bool push_residue(struct fb_conn *c)
             /* No byte after them may pass for one of them: to the receiver an end before E is a reset. */
             fb_io.shutdown(c->fd, SHUT_WR);
             tx->err = -ECONNRESET;
+            conn_untold(c, -ECONNRESET);
             return false;
         }
         n = fb_io.send(c->fd, v, v[1].iov_len ? 2 : 1, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -29,7 +29,9 @@ static int ask(const struct question *q, struct inet_diag_msg *out)
         char room[2048];
     } a = {0};
     const struct nlmsgerr *e;
-    int fd = sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    /* Even for a moment it must not have the number that the application's next descriptor would get. */
+    int fd = sys_hide_fd(
+        sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
     ssize_t n;
 
     if (fd < 0)

@@ -40,7 +40,7 @@ uint32_t shm_ring_size(size_t wish)
 
 int shm_sealed_memfd(const char *name, size_t len)
 {
-    int fd = sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), err;
+    int fd = sys_hide_fd(sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)), err;
 
     if (fd < 0)
         return fd;
