@@ -90,6 +90,8 @@ FB_SRC := \
 	ipoib_fallback/spin.c \
 	ipoib_fallback/stall.c \
 	ipoib_fallback/switch_fsm.c \
+	ipoib_fallback/tap.c \
+	ipoib_fallback/tap_link.c \
 	ipoib_fallback/tx.c \
 	ipoib_fallback/tx_board.c \
 	ipoib_fallback/tx_leave.c \
@@ -224,6 +226,7 @@ UNIT_TESTS := \
 	stream_end_test \
 	stream_leave_test \
 	stream_ahead_test \
+	tap_test \
 	epoll_test \
 	epoll_instances_test \
 	epoll_switch_test \
@@ -285,7 +288,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \
@@ -296,6 +299,7 @@ ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
+tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
 
 table_test_SRC := \

@@ -6,6 +6,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tap.h"
 
 #include "config/log.h"
 
@@ -74,6 +75,8 @@ void fb_close(struct fb_stream *s, int fd)
     conn_set(c, CF_CLOSED);
     if (!conn_flag(c, CF_LINKED) && (!conn_flag(c, CF_ASKED) || conn_flag(c, CF_PINNED))) {
         heir_let_go(c);
+        if (tap_on(c) && !conn_shared(c))
+            tap_mark(c, TAP_FIN, 0);
         return;
     }
     fb_lock(&c->tx.lock);
@@ -121,6 +124,8 @@ void fb_close(struct fb_stream *s, int fd)
     tx_unlock(c);
     if (reset)
         log_debug("stream %u: closed with a reset", c->slot);
+    if (tap_on(c) && !shared)
+        tap_mark(c, reset ? TAP_RESET : TAP_FIN, 0);
     conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE); /* calls in flight end: their number is gone */
     link_linger(c);
 }
@@ -134,6 +139,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         return -EINVAL;
     if (how != SHUT_WR)
         atomic_store(&c->rx.shut, true);
+    if (how != SHUT_RD && tap_on(c))
+        tap_mark(c, TAP_FIN, 0);
     if (fb_plain(s) && !conn_flag(c, CF_LINKED)) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */

@@ -18,6 +18,7 @@
 #include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tap.h"
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -167,6 +168,7 @@ void fb_plain_for_good(int reason)
 
     atomic_store(&for_good, reason);
     conn_each(never_again, &reason);
+    tap_end_all(reason);
     /* Nobody answers children any more. */
     if (file)
         atomic_store(&file->serving, 0);

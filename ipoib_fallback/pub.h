@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
-#define FB_PUB_VERSION 3u
+#define FB_PUB_VERSION 4u
 #define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
 
 enum fb_path { FB_PATH_TCP, FB_PATH_SHM, FB_PATH_VERBS };
@@ -34,6 +34,9 @@ struct fb_pub {
     _Atomic uint8_t path_tx, path_rx;  /* enum fb_path of each direction now */
     uint8_t role;                      /* 0 connected, 1 accepted */
     _Atomic uint8_t lent;              /* FB_LENT_*: between the owner and forked children */
+    /* What every call writes lies in one line; also what every call looks at: not 0 if a tool wants a copy
+     * of the bytes (tap_ring.h), which is the one thing here that somebody else writes. */
+    _Alignas(64) _Atomic uint64_t tap;
     _Atomic uint64_t tx, rx;           /* application bytes written and read since establishment */
     _Atomic uint64_t rail_tx, rail_rx; /* of these, over a rail */
     _Atomic uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds of the last boarding; 0 = never */

@@ -9,6 +9,7 @@
 
 #include "config/log.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/tap.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,6 +20,8 @@ void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     uint64_t at = atomic_fetch_add_explicit(&c->s.pub->rx, n, memory_order_relaxed);
 
     fb_digest_add(&c->seen_rx, at, v, cnt, n);
+    if (tap_on(c))
+        tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, n);
 }
 
 void rx_count_plain(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
@@ -59,6 +62,8 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
         rail->wire->rx_consume(rail, done);
         atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);
         atomic_store_explicit(&pub->rail_rx, pub->rail_rx + done, memory_order_relaxed);
+        if (tap_on(c))
+            tap_copy(c, TAP_RX, rail->wire->path, pub->rx - done, v, cnt, done);
     }
     return (ssize_t)done;
 }

@@ -7,6 +7,7 @@
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tap.h"
 
 #include <errno.h>
 #include <linux/tcp.h>
@@ -84,6 +85,7 @@ void fb_after_fork_child(void)
     hold_forget();
     harass_forget();
     fb_registry_forget();
+    tap_forget();
     sleepers_forget();
     fb_pub_forget();
 }

@@ -9,10 +9,12 @@
 #include "config/log.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
+#include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/rx.h"
+#include "ipoib_fallback/tap.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -195,6 +197,7 @@ void fb_put(struct fb_stream *s)
     fb_prefer_shard(s, NULL);
     reach_drop(c);
     rx_shown_free(c);
+    tap_gone(c);
     fb_pub_closed(s->pub);
     atomic_fetch_add(&s->pub->gen, 1);
     fb_lock(&registry);
@@ -351,6 +354,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     if (n <= 0 || (flags & MSG_PEEK)) {
         atomic_fetch_sub(&s->rx_in, 1);
         n = conn_told(c, n);
+        if (tap_on(c) && n <= 0 && fb_iov_size(v, cnt))
+            tap_end_of(c, n);
         if (atomic_load(&s->rx_gate))
             conn_wake(c, RSK_RX);
         /* An in-flight peek may have seen frame bytes. */
@@ -367,6 +372,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
         atomic_fetch_add_explicit(&c->krx, (uint64_t)n, memory_order_relaxed);
         if (!c->seen_rx.off)
             fb_digest_add(&c->seen_rx, at, v, cnt, (uint64_t)n);
+        if (tap_on(c))
+            tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, (size_t)n);
         atomic_fetch_sub(&s->rx_in, 1);
         count_call(c);
         return n;
@@ -396,6 +403,8 @@ void fb_tx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, 
         atomic_fetch_add_explicit(&c->ktx, (uint64_t)n, memory_order_relaxed);
         if (!c->seen_tx.off)
             fb_digest_add(&c->seen_tx, at, v, cnt, (uint64_t)n);
+        if (tap_on(c))
+            tap_copy(c, 0, FB_PATH_TCP, at, v, cnt, (size_t)n);
         if (flags & MSG_MORE)
             conn_set(c, CF_CORKED);
         else if (conn_flag(c, CF_CORKED))
@@ -417,6 +426,8 @@ void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
         at = atomic_fetch_add_explicit(&s->pub->tx, (uint64_t)n, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->ktx, (uint64_t)n, memory_order_relaxed);
         fb_digest_unseen(&c->seen_tx, at, (uint64_t)n);
+        if (tap_on(c))
+            tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
     }
     atomic_fetch_sub(&s->tx_in, 1);
     if (n > 0)

@@ -95,6 +95,8 @@ enum {
 /* How far the rendezvous is; progress thread only. */
 enum fb_rdv { RDV_NONE, RDV_ASKED, RDV_HELLO, RDV_PROVED };
 
+struct tap;
+
 struct fb_conn {
     struct fb_stream s; /* first: fb_stream * and fb_conn * are the same pointer */
 
@@ -155,6 +157,7 @@ struct fb_conn {
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic int alt_fd[3]; /* other descriptors of the same description, -1 = none */
+    struct tap *_Atomic tap; /* tap_link.c's */
     /* heir.c's: */
     uint32_t born, gen;           /* heir_forks and pub->gen when it was tracked */
     struct fb_heritage *heritage; /* inherited: from whom */
@@ -185,6 +188,7 @@ enum {
     CF_RESET = 1048576,     /* the process ends and has not read everything: so does TCP */
     CF_OWES = 2097152,      /* owed.c looks at it */
     CF_REACHABLE = 4194304, /* reach.c counts it */
+    CF_TAP = 8388608,       /* a tap has been asked for, and has neither been refused nor ended */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 

@@ -10,6 +10,7 @@
 
 #include "config/log.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/tap.h"
 
 #include <errno.h>
 #include <string.h>
@@ -177,6 +178,8 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
     }
     if (done)
         atomic_store_explicit(&c->s.pub->rail_tx, c->s.pub->rail_tx + done, memory_order_relaxed);
+    if (done && tap_on(c))
+        tap_copy(c, 0, rail->wire->path, c->s.pub->tx - done, v, cnt, done);
     return done ? (ssize_t)done : -EAGAIN;
 }
 

@@ -9,6 +9,7 @@
 
 #include "config/env.h"
 #include "config/log.h"
+#include "ipoib_fallback/tap.h"
 
 #include <errno.h>
 #include <string.h>
@@ -136,6 +137,8 @@ static ssize_t plain_instead(struct fb_conn *c, int fd, const struct iovec *v, i
         return n == 0 ? -EAGAIN : n;
     tx_to(c, TE_GIVEUP);
     fb_digest_add(&c->seen_tx, c->s.pub->tx, v, cnt, (uint64_t)n);
+    if (tap_on(c))
+        tap_copy(c, 0, FB_PATH_TCP, c->s.pub->tx, v, cnt, (size_t)n);
     c->s.pub->tx += (uint64_t)n;
     c->ktx += (uint64_t)n;
     return n;

@@ -12,6 +12,7 @@
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/sleep.h"
 #include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tap.h"
 
 #include "config/env.h"
 #include "rsock/loop.h"
@@ -290,6 +291,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 got = -EINTR;
         }
         if (got <= 0) {
+            if (tap_on(c))
+                tap_end_of(c, got);
             /* What ended a MSG_WAITALL that has bytes is for the next call. */
             if (done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EFAULT)
                 conn_untold(c, (int)got);

@@ -11,11 +11,11 @@ import termios
 
 railsock, path, pid = sys.argv[1:]
 HEAD = (8 + 4 + 4 + 8 + 64 + 4 + 4 + 16 * 8 + 8 + 7 * 8 + 64 * 8 + 63) // 64 * 64
-TX = 56  # of a slot's 152 bytes
+SLOT, TX = 192, 72
 
 with open(path, "r+b") as f:
-    slot = f.read()[HEAD:HEAD + 152]
-    f.seek(HEAD + 152)
+    slot = f.read()[HEAD:HEAD + SLOT]
+    f.seek(HEAD + SLOT)
     f.write(slot[:28].replace(struct.pack("<H", 7), struct.pack("<H", 77)) + slot[28:])
     f.seek(8 + 4 + 4 + 8 + 64)
     f.write(struct.pack("<I", 2))
@@ -24,7 +24,7 @@ with open(path, "r+b") as f:
 def add(slot, n):
     """The connection in this slot sends n bytes more."""
     with open(path, "r+b") as f:
-        at = HEAD + slot * 152 + TX
+        at = HEAD + slot * SLOT + TX
         f.seek(at)
         tx, = struct.unpack("<Q", f.read(8))
         f.seek(at)

@@ -6,6 +6,7 @@
 
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/tap.h"
 #include "rsock/loop.h"
 #include "rsock/own.h"
 #include "rsock/shard.h"
@@ -55,6 +56,21 @@ void heir_disown(struct fb_conn *c)
 }
 
 void heir_serve(void)
+{
+}
+
+/* Nobody taps. */
+void tap_ask(struct fb_conn *c)
+{
+    (void)c;
+}
+
+void tap_gone(struct fb_conn *c)
+{
+    (void)c;
+}
+
+void tap_forget(void)
 {
 }
 
