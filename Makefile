@@ -167,6 +167,10 @@ TOOL_SRC := \
 	tools/stat_table.c \
 	tools/stat_total.c \
 	tools/stat_watch.c \
+	tools/tap.c \
+	tools/tap_ask.c \
+	tools/tap_pcapng.c \
+	tools/tap_wish.c \
 	tools/lab.c \
 	tools/lab_barrier.c \
 	tools/lab_config.c \
@@ -187,6 +191,7 @@ MAN_PAGES := \
 	tools/man/railsock-lab.1 \
 	tools/man/railsock-run.1 \
 	tools/man/railsock-stat.1 \
+	tools/man/railsock-tap.1 \
 	tools/man/railsock.conf.5 \
 	tools/man/railsock.7 \
 

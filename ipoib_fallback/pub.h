@@ -29,11 +29,11 @@ struct fb_pub {
     _Atomic uint32_t gen; /* odd: in use */
     int32_t fd;
     struct fb_pub_addr local, peer;
-    _Atomic uint16_t reason;           /* why not on a rail: reason.def; of this end */
-    _Atomic uint16_t peer_reason;      /* as told by the peer; 0 = nothing told */
-    _Atomic uint8_t path_tx, path_rx;  /* enum fb_path of each direction now */
-    uint8_t role;                      /* 0 connected, 1 accepted */
-    _Atomic uint8_t lent;              /* FB_LENT_*: between the owner and forked children */
+    _Atomic uint16_t reason;          /* why not on a rail: reason.def; of this end */
+    _Atomic uint16_t peer_reason;     /* as told by the peer; 0 = nothing told */
+    _Atomic uint8_t path_tx, path_rx; /* enum fb_path of each direction now */
+    uint8_t role;                     /* 0 connected, 1 accepted */
+    _Atomic uint8_t lent;             /* FB_LENT_*: between the owner and forked children */
     /* What every call writes lies in one line; also what every call looks at: not 0 if a tool wants a copy
      * of the bytes (tap_ring.h), which is the one thing here that somebody else writes. */
     _Alignas(64) _Atomic uint64_t tap;

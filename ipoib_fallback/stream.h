@@ -156,7 +156,7 @@ struct fb_conn {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
-    _Atomic int alt_fd[3]; /* other descriptors of the same description, -1 = none */
+    _Atomic int alt_fd[3];   /* other descriptors of the same description, -1 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
     /* heir.c's: */
     uint32_t born, gen;           /* heir_forks and pub->gen when it was tracked */

@@ -7,6 +7,7 @@
 
 int cmd_run(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
+int cmd_tap(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_ab(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

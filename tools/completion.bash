@@ -92,14 +92,14 @@ _railsock_value() {
         mapfile -t COMPREPLY < <(
             for word in latency throughput frugal; do compgen -W "$before$word" -- "$cur"; done)
         ;;
-    stat--pid) _railsock_words "$(_railsock_pids)" ;;
-    stat--program) _railsock_words "$(_railsock_pids | sed 's|.*|/proc/&/comm|' | xargs -r cat 2>/dev/null | sort -u)" ;;
-    stat--path) _railsock_words 'tcp shm verbs' ;;
+    stat--pid | tap--pid) _railsock_words "$(_railsock_pids)" ;;
+    stat--program | tap--program) _railsock_words "$(_railsock_pids | sed 's|.*|/proc/&/comm|' | xargs -r cat 2>/dev/null | sort -u)" ;;
+    stat--path | tap--path) _railsock_words 'tcp shm verbs' ;;
     check--user) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
     ab--order) _railsock_words 'abba random' ;;
     ab--server | ab--ssh) _railsock_programs ;;
     ab--server-host) mapfile -t COMPREPLY < <(compgen -A hostname -- "$cur") ;;
-    ab--html | ab--server-railsock) _railsock_files ;;
+    ab--html | ab--server-railsock | tap--output | tap-o) _railsock_files ;;
     lab--device) _railsock_words 'rxe none' ;;
     lab--hosts) _railsock_words '1 2 3 4' ;;
     lab--scratch)
@@ -108,7 +108,8 @@ _railsock_value() {
         ;;
     # These may be anything.
     run--ring | stat--port | ab--run | ab--pairs | ab-n | ab--warm-up | ab--seed | ab--metric | ab--metric-lower | \
-        ab--port | ab--address | ab--address-tcp | ab--timeout | lab--timeout | lab--memory) ;;
+        ab--port | ab--address | ab--address-tcp | ab--timeout | lab--timeout | lab--memory | \
+        tap--port | tap--bytes | tap--count | tap--seconds | tap--buffer) ;;
     *) return 1 ;;
     esac
     return 0
@@ -138,7 +139,7 @@ _railsock() {
 
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _railsock_words 'run stat check ab doctor lab --help --version'
+        _railsock_words 'run stat tap check ab doctor lab --help --version'
         return
     fi
     # --wire=shm and info:FILE are three words.
@@ -162,6 +163,7 @@ _railsock() {
     case $command in
     run) options='--tcp --rail --wire --board --spin --ring --log --profile --report --help' ;;
     stat) options='--pid --program --port --path --wide --rate --watch --json --prometheus --help' ;;
+    tap) options='--pid --program --port --path --output --bytes --count --seconds --buffer --help' ;;
     doctor) options='--wire --json --help' ;;
     ab) options='--help --pairs --warm-up --order --seed --metric --metric-lower --server --port --server-host
         --server-railsock --ssh --address --address-tcp --run --timeout --json --html' ;;
@@ -195,6 +197,8 @@ _railsock() {
         [[ $command != run || ${COMPREPLY[*]} != --report ]] || compopt -o nospace 2>/dev/null
     elif [ "$command" = doctor ]; then
         _railsock_programs
+    elif [ "$command" = tap ]; then
+        _railsock_words "$(_railsock_pids)"
     fi
 }
 

@@ -15,6 +15,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program with the library, its TCP connections may board a rail"},
     {"stat", cmd_stat, "show the connections of such programs: path, reason, bytes"},
+    {"tap", cmd_tap, "write what goes over one of them as pcapng, for Wireshark"},
     {"check", cmd_check, "read the rules, show their errors, and which rule decides"},
     {"ab", cmd_ab, "compare TCP and the rail with a program of your own, in pairs"},
     {"doctor", cmd_doctor, "look whether this host, a program or a peer is ready for rails"},
