@@ -8,26 +8,25 @@
 
 #define ROTL(x, b) (((x) << (b)) | ((x) >> (64 - (b))))
 
-static void rounds(struct fb_sip *s, int n)
+static inline void one_round(struct fb_sip *s)
 {
-    while (n-- > 0) {
-        s->v0 += s->v1;
-        s->v1 = ROTL(s->v1, 13) ^ s->v0;
-        s->v0 = ROTL(s->v0, 32);
-        s->v2 += s->v3;
-        s->v3 = ROTL(s->v3, 16) ^ s->v2;
-        s->v0 += s->v3;
-        s->v3 = ROTL(s->v3, 21) ^ s->v0;
-        s->v2 += s->v1;
-        s->v1 = ROTL(s->v1, 17) ^ s->v2;
-        s->v2 = ROTL(s->v2, 32);
-    }
+    s->v0 += s->v1;
+    s->v1 = ROTL(s->v1, 13) ^ s->v0;
+    s->v0 = ROTL(s->v0, 32);
+    s->v2 += s->v3;
+    s->v3 = ROTL(s->v3, 16) ^ s->v2;
+    s->v0 += s->v3;
+    s->v3 = ROTL(s->v3, 21) ^ s->v0;
+    s->v2 += s->v1;
+    s->v1 = ROTL(s->v1, 17) ^ s->v2;
+    s->v2 = ROTL(s->v2, 32);
 }
 
-static void word(struct fb_sip *s, uint64_t m)
+static inline void word(struct fb_sip *s, uint64_t m)
 {
     s->v3 ^= m;
-    rounds(s, 2);
+    one_round(s);
+    one_round(s);
     s->v0 ^= m;
 }
 
@@ -45,9 +44,10 @@ void fb_sip_init(struct fb_sip *s, const uint8_t key[16])
     s->len = 0;
 }
 
-void fb_sip_add(struct fb_sip *s, const void *data, size_t n)
+void fb_sip_add(struct fb_sip *to, const void *data, size_t n)
 {
     const uint8_t *p = data;
+    struct fb_sip state = *to, *s = &state; /* in registers: data may be anything, this too */
 
     while (n > 0) {
         unsigned fill = (unsigned)(s->len & 7);
@@ -70,6 +70,7 @@ void fb_sip_add(struct fb_sip *s, const void *data, size_t n)
             s->tail = 0;
         }
     }
+    *to = state;
 }
 
 uint64_t fb_sip_end(const struct fb_sip *s)
@@ -78,6 +79,7 @@ uint64_t fb_sip_end(const struct fb_sip *s)
 
     word(&e, e.tail | (e.len << 56));
     e.v2 ^= 0xff;
-    rounds(&e, 4);
+    for (int i = 0; i < 4; i++)
+        one_round(&e);
     return e.v0 ^ e.v1 ^ e.v2 ^ e.v3;
 }
