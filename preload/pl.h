@@ -21,15 +21,21 @@ enum pl_kind { PL_STREAM = 1, PL_EPOLL = 2, PL_LISTENER = 3 };
  * stream (or epoll instance) but each number has a file of its own. */
 struct pl_file {
     _Atomic uint32_t refs;
-    uint8_t kind;
-    int fd;
-    struct fb_stream *stream;          /* PL_STREAM */
-    struct pl_epoll *epoll;            /* PL_EPOLL */
+    union {
+        int fd;
+        _Atomic uint32_t next; /* pl_table.c's, while the file is free */
+    };
+    union {
+        struct fb_stream *stream; /* PL_STREAM */
+        struct pl_epoll *epoll;   /* PL_EPOLL */
+    };
     struct pl_member *_Atomic members; /* epoll registrations of this number; pl_epoll.c's */
+    uint8_t kind;
     _Atomic uint8_t closing; /* one thread is closing the number; a second close is EBADF */
-    uint32_t epoch, index;   /* pl_table.c's, as is next */
-    _Atomic uint32_t next;
+    uint16_t epoch;          /* pl_table.c's, as is index */
+    uint32_t index;
 };
+_Static_assert(sizeof(struct pl_file) <= 32, "every tracked connection has one");
 
 /* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free, async-signal-
  * safe. */

@@ -25,7 +25,7 @@ static struct level {
     slot *root[];
 } * levels;
 
-_Atomic bool pl_heirs;
+RSK_HOT _Atomic bool pl_heirs;
 /* One adoption at a time: who comes second finds it done. The parent's answer is awaited under it, so a
  * signal handler must not wait for its own thread: it adopts as well, and the later one stands. */
 static struct fb_lock lock;

@@ -26,6 +26,46 @@ static inline void pl_held_end(struct pl_file **f)
  * in a section, and a call that may block needs a window (rsock/section.h). */
 #define PL_HELD __attribute__((cleanup(pl_held_end))) struct pl_file *
 
+/* 0 in a forked child that nobody told of the fork: pl_get then calls pl_child. */
+extern _Atomic uint32_t *pl_alive;
+/* pl_heir.c: a forked child has something of its parent's. */
+extern _Atomic bool pl_heirs;
+
+/* pl_table.c's, for the usual look-up to be inlined. */
+enum {
+    PL_CHUNK = 1024, /* slots, 8 KiB */
+    PL_ROOT = 16384, /* chunks: 16 million numbers */
+};
+typedef _Atomic(struct pl_file *) pl_slot;
+extern _Atomic(pl_slot *) pl_root[PL_ROOT];
+
+/* pl_get where nothing is unusual, and the NULL of a number that neither this process has tracked nor its
+ * parent. See hold() in pl_table.c for the order of the steps. */
+static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
+{
+    unsigned n = (unsigned)fd;
+    struct pl_file *f = NULL;
+    pl_slot *at = NULL;
+    uint32_t refs;
+
+    if (__builtin_expect(n < (unsigned)PL_ROOT * PL_CHUNK, 1))
+        at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
+    if (at)
+        f = atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire);
+    if (!f)
+        return __builtin_expect(atomic_load_explicit(&pl_heirs, memory_order_relaxed), 0)
+                   ? pl_get(fd)
+                   : NULL;
+    refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
+    if (__builtin_expect(!refs || !atomic_load_explicit(pl_alive, memory_order_relaxed), 0) ||
+        __builtin_expect(!atomic_compare_exchange_strong(&f->refs, &refs, refs + 1), 0))
+        return pl_get(fd);
+    if (__builtin_expect(atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire) == f, 1))
+        return f;
+    pl_put(f);
+    return pl_get(fd);
+}
+
 /* As pl_get, and enters a section if there is a file. The section begins first: a handler that does
  * not return shall not take a reference with it. */
 static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
@@ -33,7 +73,7 @@ static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
     struct pl_file *f;
 
     rsk_call_enter();
-    f = pl_get(fd);
+    f = pl_look_up(fd);
     if (f)
         rsk_sig.held = f;
     else
@@ -72,14 +112,8 @@ static inline void pl_section_end(struct pl_section *s)
     __attribute__((cleanup(pl_section_end), unused)) struct pl_section section_ = {true}; \
     rsk_call_enter()
 
-/* ---- pl_table.c ---- */
-
-/* 0 in a forked child that nobody told of the fork: pl_get then calls pl_child. */
-extern _Atomic uint32_t *pl_alive;
-
 /* ---- pl_heir.c: a forked child's view of what was its parent's ---- */
 
-extern _Atomic bool pl_heirs; /* there is something */
 /* The table is emptied: what it held is kept for look-ups. */
 void pl_heir_keep(struct fb_heritage *, _Atomic(_Atomic(struct pl_file *) *) *root,
                   uint32_t chunks);

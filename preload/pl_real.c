@@ -103,7 +103,7 @@ static long missing(void)
     }
 
 struct pl_real pl_real = EARLY;
-_Atomic bool pl_resolved;
+RSK_HOT _Atomic bool pl_resolved;
 
 /* This thread is inside dlsym, or publishing: a call from there gets the early functions. */
 static __thread bool resolving;

@@ -55,7 +55,9 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
     if (fb_rx_enter(s)) {
         k->s = s;
         k->fd = fd;
-        rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, k->odd ? s : NULL);
+        if (!rsk_window_open_fast(&k->pass, __builtin_frame_address(0), lower, s,
+                                  k->odd ? s : NULL))
+            rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, k->odd ? s : NULL);
         return true;
     }
     if (k->odd)
@@ -77,7 +79,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
 
     k->s = NULL;
     /* A window that was taken for dead was lowered: as if it had not been. */
-    if (__builtin_expect(!rsk_window_close(&k->pass), 0)) {
+    if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0)) {
         atomic_fetch_add(&s->rx_in, 1);
         if (k->odd)
             atomic_fetch_add(&s->rx_odd, 1);

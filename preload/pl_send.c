@@ -40,7 +40,8 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
         return false;
     k->s = s;
     k->fd = fd;
-    rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
+    if (!rsk_window_open_fast(&k->pass, __builtin_frame_address(0), lower, s, NULL))
+        rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
     return true;
 }
 
@@ -52,7 +53,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     if (n < 0)
         n = -errno;
     k->s = NULL;
-    if (__builtin_expect(!rsk_window_close(&k->pass), 0))
+    if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0))
         atomic_fetch_add(&s->tx_in, 1); /* see pl_recv.c */
     fb_tx_leave(s, k->fd, n, v, cnt, flags);
     return n;

@@ -17,15 +17,11 @@
 #include <sys/mman.h>
 
 enum {
-    CHUNK = 1024, /* slots, 8 KiB */
-    ROOT = 16384, /* chunks: 16 million numbers */
-    SLAB = 256,   /* files, 16 KiB */
+    SLAB = 256, /* files, 8 KiB */
     SLABS = 65536,
 };
 
-typedef _Atomic(struct pl_file *) slot;
-
-static _Atomic(slot *) root[ROOT];
+_Atomic(pl_slot *) pl_root[PL_ROOT];
 static _Atomic uint32_t chunks; /* one more than the highest chunk in use */
 static _Atomic(struct pl_file *) slabs[SLABS];
 static _Atomic uint32_t nslabs;
@@ -37,7 +33,7 @@ static _Atomic uint32_t epoch;
 _Atomic bool pl_passive;
 
 static _Atomic uint32_t always_alive = 1;
-_Atomic uint32_t *pl_alive = &always_alive;
+RSK_HOT _Atomic uint32_t *pl_alive = &always_alive;
 
 static void *map(size_t size)
 {
@@ -79,7 +75,7 @@ static bool add_slab(void)
     }
     for (i = 0; i < SLAB; i++) {
         slab[i].index = n * SLAB + i;
-        slab[i].epoch = atomic_load(&epoch);
+        slab[i].epoch = (uint16_t)atomic_load(&epoch);
         atomic_init(&slab[i].next, slab[i].index + 2);
     }
     atomic_store(&slabs[n], slab);
@@ -118,7 +114,8 @@ static void file_free(struct pl_file *f)
 void pl_put(struct pl_file *f)
 {
     /* A frame that a signal handler interrupted, and which then went on in a forked child. */
-    if (__builtin_expect(f->epoch != atomic_load_explicit(&epoch, memory_order_relaxed), 0))
+    if (__builtin_expect(f->epoch != (uint16_t)atomic_load_explicit(&epoch, memory_order_relaxed),
+                         0))
         return;
     if (atomic_fetch_sub(&f->refs, 1) == 1)
         file_free(f);
@@ -126,31 +123,32 @@ void pl_put(struct pl_file *f)
 
 /* ---- slots ---- */
 
-static slot *slot_of(int fd, bool make)
+static pl_slot *slot_of(int fd, bool make)
 {
     unsigned n = (unsigned)fd;
-    slot *chunk, *mine;
+    pl_slot *chunk, *mine;
     uint32_t top;
 
-    if (__builtin_expect(n >= (unsigned)ROOT * CHUNK, 0))
+    if (__builtin_expect(n >= (unsigned)PL_ROOT * PL_CHUNK, 0))
         return NULL;
-    chunk = atomic_load_explicit(&root[n / CHUNK], memory_order_acquire);
+    chunk = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
     if (!chunk && make) {
-        mine = map(CHUNK * sizeof(slot));
+        mine = map(PL_CHUNK * sizeof(pl_slot));
         if (!mine)
             return NULL;
-        if (atomic_compare_exchange_strong(&root[n / CHUNK], &chunk, mine))
+        if (atomic_compare_exchange_strong(&pl_root[n / PL_CHUNK], &chunk, mine))
             chunk = mine;
         else
-            SYS6(SYS_munmap, mine, CHUNK * sizeof(slot), 0, 0, 0, 0);
+            SYS6(SYS_munmap, mine, PL_CHUNK * sizeof(pl_slot), 0, 0, 0, 0);
         top = atomic_load(&chunks);
-        while (top < n / CHUNK + 1 && !atomic_compare_exchange_weak(&chunks, &top, n / CHUNK + 1))
+        while (top < n / PL_CHUNK + 1 &&
+               !atomic_compare_exchange_weak(&chunks, &top, n / PL_CHUNK + 1))
             ;
     }
-    return chunk ? &chunk[n % CHUNK] : NULL;
+    return chunk ? &chunk[n % PL_CHUNK] : NULL;
 }
 
-static struct pl_file *hold(slot *at)
+static struct pl_file *hold(pl_slot *at)
 {
     struct pl_file *f;
     uint32_t refs;
@@ -170,7 +168,7 @@ static struct pl_file *hold(slot *at)
 
 struct pl_file *pl_get(int fd)
 {
-    slot *at = slot_of(fd, false);
+    pl_slot *at = slot_of(fd, false);
 
     if (!at || !atomic_load_explicit(at, memory_order_relaxed))
         return __builtin_expect(atomic_load_explicit(&pl_heirs, memory_order_relaxed), 0)
@@ -193,15 +191,20 @@ static void lost(struct pl_file *f)
 
 struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
 {
-    slot *at = atomic_load_explicit(&pl_passive, memory_order_relaxed) ? NULL : slot_of(fd, true);
+    pl_slot *at =
+        atomic_load_explicit(&pl_passive, memory_order_relaxed) ? NULL : slot_of(fd, true);
     struct pl_file *f, *old;
 
     if (!at || !(f = file_new()))
         return NULL;
     f->kind = (uint8_t)kind;
-    f->fd = fd;
-    f->stream = kind == PL_STREAM ? object : NULL;
-    f->epoll = kind == PL_EPOLL ? object : NULL;
+    /* Which is fd: somebody may still be looking for the next free file here, and finds by the head's counter that
+     * this one is not free any more. */
+    atomic_store_explicit(&f->next, (uint32_t)fd, memory_order_relaxed);
+    if (kind == PL_EPOLL)
+        f->epoll = object;
+    else
+        f->stream = kind == PL_STREAM ? object : NULL;
     f->members = NULL;
     atomic_store_explicit(&f->closing, 0, memory_order_relaxed);
     /* Whoever still has the pointer from the file's earlier life may hold it from here on, and finds
@@ -216,7 +219,7 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
 
 struct pl_file *pl_take(int fd)
 {
-    slot *at = slot_of(fd, false);
+    pl_slot *at = slot_of(fd, false);
 
     return at ? atomic_exchange(at, NULL) : NULL;
 }
@@ -239,12 +242,12 @@ void pl_each(void (*fn)(struct pl_file *, void *), void *arg)
 {
     uint32_t top = atomic_load(&chunks);
     uint32_t c, i;
-    slot *chunk;
+    pl_slot *chunk;
 
     PL_SECTION;
     for (c = 0; c < top; c++) {
-        chunk = atomic_load_explicit(&root[c], memory_order_acquire);
-        for (i = 0; chunk && i < CHUNK; i++) {
+        chunk = atomic_load_explicit(&pl_root[c], memory_order_acquire);
+        for (i = 0; chunk && i < PL_CHUNK; i++) {
             struct pl_file *f = hold(&chunk[i]);
 
             if (!f)
@@ -262,11 +265,11 @@ void pl_table_reset(struct fb_heritage *heritage)
     uint32_t i;
 
     if (heritage)
-        pl_heir_keep(heritage, root, atomic_load(&chunks));
+        pl_heir_keep(heritage, pl_root, atomic_load(&chunks));
 
     atomic_fetch_add(&epoch, 1);
-    for (i = 0; i < atomic_load(&chunks) && i < ROOT; i++)
-        atomic_store(&root[i], NULL);
+    for (i = 0; i < atomic_load(&chunks) && i < PL_ROOT; i++)
+        atomic_store(&pl_root[i], NULL);
     for (i = 0; i < atomic_load(&nslabs) && i < SLABS; i++)
         atomic_store(&slabs[i], NULL);
     atomic_store(&chunks, 0);

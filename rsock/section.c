@@ -11,7 +11,7 @@
 #include <signal.h>
 
 _Thread_local struct rsk_sig rsk_sig;
-_Atomic bool rsk_sections_on;
+RSK_HOT _Atomic bool rsk_sections_on;
 static void (*held_put)(void *);
 static pthread_key_t at_end;
 static bool at_end_made;

@@ -105,6 +105,61 @@ void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, 
  * left by switching to another stack (swapcontext), where the thread then made calls, and came back. */
 bool rsk_window_close(struct rsk_pass *);
 
+/* The two functions above as far as they are usual, for plain calls, where what is around the kernel's call is
+ * all that the library costs: the thread's end is arranged, a record is free; nobody has put anything above it, or
+ * taken it away. False: not opened. */
+static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rsk_pass *p,
+                                                                       const void *frame,
+                                                                       void (*undo)(void *, void *),
+                                                                       void *a, void *b)
+{
+    struct rsk_sig *t = &rsk_sig;
+    uint32_t n = t->windows, id = t->ids + 1;
+    struct rsk_window *w = &t->window[n];
+    void *held = t->held;
+
+    if (__builtin_expect(n >= RSK_WINDOWS || !t->keyed || !id, 0))
+        return false;
+    p->depth = t->depth;
+    p->held = held;
+    p->id = id;
+    p->open = true;
+    t->ids = id;
+    w->frame = frame;
+    w->id = id;
+    w->held = held;
+    w->undo = undo;
+    w->a = a;
+    w->b = b;
+    t->held = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    t->windows = n + 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    t->depth = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(t->pending, 0))
+        rsk_section_flush();
+    return true;
+}
+
+static inline __attribute__((always_inline)) bool rsk_window_close_fast(struct rsk_pass *p)
+{
+    struct rsk_sig *t = &rsk_sig;
+    uint32_t n = t->windows - 1;
+
+    if (__builtin_expect(n >= RSK_WINDOWS, 0))
+        return false;
+    t->depth = p->depth;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(t->window[n].id != p->id, 0))
+        return false; /* the other one does the same again, and looks further */
+    p->open = false;
+    t->held = p->held;
+    atomic_signal_fence(memory_order_seq_cst);
+    t->windows = n;
+    return true;
+}
+
 /* As a cleanup, for windows with nothing to undo. */
 static inline void rsk_window_end(struct rsk_pass *p)
 {

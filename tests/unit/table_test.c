@@ -223,9 +223,10 @@ static void *reader(void *arg)
     int i;
 
     (void)arg;
-    for (i = 0; i < ROUNDS; i++) {
+    /* Longer if the writers have not had a processor yet. */
+    for (i = 0; i < ROUNDS || (i < 1000 * ROUNDS && !atomic_load(&seen)); i++) {
         int fd = 10 + i % NUMBERS;
-        PL_HELD f = pl_get(fd);
+        PL_HELD f = i / NUMBERS % 2 ? pl_look_up(fd) : pl_get(fd);
 
         if (!f)
             continue;
