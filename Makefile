@@ -59,6 +59,7 @@ RSOCK_SRC := \
 FB_SRC := \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/end.c \
+	ipoib_fallback/find.c \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heir.c \
 	ipoib_fallback/heir_child.c \
@@ -70,6 +71,7 @@ FB_SRC := \
 	ipoib_fallback/linger.c \
 	ipoib_fallback/netns.c \
 	ipoib_fallback/owed.c \
+	ipoib_fallback/plain.c \
 	ipoib_fallback/link.c \
 	ipoib_fallback/lock.c \
 	ipoib_fallback/proof.c \
@@ -227,6 +229,7 @@ UNIT_TESTS := \
 	shm_traffic_test \
 	shm_rdv_test \
 	shm_processes_test \
+	find_test \
 	stream_test \
 	stream_end_test \
 	stream_leave_test \
@@ -301,6 +304,7 @@ sim_test_SRC := \
 # Everything but the intercepting layer.
 ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 
+find_test_SRC := tests/unit/find_test.c $(ENGINE_SRC)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)

@@ -41,17 +41,17 @@ static void keep_ticking(void)
 /* Since when a stream on a rail has moved nothing; 0: it is none, or has just moved. */
 static uint64_t idle_since(struct fb_conn *c)
 {
-    uint64_t moved = c->s.pub->rail_tx + c->s.pub->rail_rx;
+    uint64_t moved = conn_rail_tx(c) + conn_rail_rx(c);
 
-    if (!c->rail || c->tx.state != TX_R || c->rx.state != RX_r ||
+    if (!c->x->rail || c->x->tx.state != TX_R || c->x->rx.state != RX_r ||
         conn_flag(c, CF_PINNED | CF_CLOSED))
         return 0;
-    if (moved != c->moved || !c->idle_at) {
-        c->moved = moved;
-        c->idle_at = fb_io.now();
+    if (moved != c->x->moved || !c->x->idle_at) {
+        c->x->moved = moved;
+        c->x->idle_at = fb_io.now();
         return 0;
     }
-    return c->idle_at;
+    return c->x->idle_at;
 }
 
 /* Both halves, but only if nothing lies in the ring: that may have been shown to the application, and
@@ -60,17 +60,17 @@ static void leave_idle(struct fb_conn *c)
 {
     bool quiet;
 
-    c->idle_at = 0;
-    fb_lock(&c->rx.lock);
-    quiet = c->rx.state == RX_r && c->fd >= 0 && !rx_unread(c, c->fd);
+    c->x->idle_at = 0;
+    fb_lock(&c->x->rx.lock);
+    quiet = c->x->rx.state == RX_r && c->fd >= 0 && !rx_unread(c, c->fd);
     if (quiet)
         rx_freeze(c, RSN_IDLE);
     rx_unlock(c);
     if (!quiet)
         return;
     log_info("stream %u: idle", c->slot);
-    c->end_reason = RSN_IDLE;
-    fb_lock(&c->tx.lock);
+    c->x->end_reason = RSN_IDLE;
+    fb_lock(&c->x->tx.lock);
     tx_leave(c, RSN_IDLE, true);
     tx_unlock(c);
     conn_serve(c);
@@ -84,13 +84,18 @@ static void watch_idle(uint64_t idle)
 
 static void look(struct fb_conn *c, void *arg)
 {
-    uint64_t now = fb_io.now(), since = idle_since(c);
-    /* The end that connected leaves first; if its library does not, the other one does. */
-    uint64_t idle = conn_config(c)->idle_ns;
-    uint64_t most = c->s.role == FB_CONNECTED ? idle : 2 * idle;
+    uint64_t now, since, idle, most;
 
     (void)arg;
-    if (c->budgeted)
+    /* There may be very many that never wanted one. */
+    if (!conn_flag(c, CF_ASKED | CF_LINKED))
+        return;
+    now = fb_io.now();
+    since = idle_since(c);
+    /* The end that connected leaves first; if its library does not, the other one does. */
+    idle = conn_config(c)->idle_ns;
+    most = c->s.role == FB_CONNECTED ? idle : 2 * idle;
+    if (c->x->budgeted)
         watch_idle(idle);
     if (since && idle && now - since >= most)
         leave_idle(c);
@@ -141,7 +146,7 @@ static void count(struct fb_conn *c, int n, int64_t bytes)
         of[i]->rails += (uint32_t)n;
         of[i]->memory += (uint64_t)bytes;
     }
-    c->budgeted += (uint32_t)bytes;
+    c->x->budgeted += (uint32_t)bytes;
 }
 
 bool budget_take(struct fb_conn *c)
@@ -150,7 +155,7 @@ bool budget_take(struct fb_conn *c)
     bool own = !set->use || room(set->use, set);
     struct victim v = {.of = own ? NULL : set->use};
 
-    if (c->budgeted)
+    if (c->x->budgeted)
         return true;
     if (own && room(&all, cfg_rules_base())) {
         count(c, 1, EXPECTED);
@@ -170,17 +175,17 @@ bool budget_take(struct fb_conn *c)
 
 void budget_up(struct fb_conn *c, const struct rsk_rail *rail)
 {
-    if (!c->budgeted)
+    if (!c->x->budgeted)
         return;
-    count(c, 0, (int64_t)rail->tx_size + rail->rx_size - c->budgeted);
-    c->idle_at = 0;
+    count(c, 0, (int64_t)rail->tx_size + rail->rx_size - c->x->budgeted);
+    c->x->idle_at = 0;
 }
 
 void budget_free(struct fb_conn *c)
 {
-    if (!c->budgeted)
+    if (!c->x->budgeted)
         return;
-    count(c, -1, -(int64_t)c->budgeted);
+    count(c, -1, -(int64_t)c->x->budgeted);
 }
 
 void budget_forget(void)

@@ -22,9 +22,9 @@ void fb_dup(struct fb_stream *s, int newfd)
 
     atomic_fetch_add(&s->fds, 1);
     for (int i = 0; i < 3; i++) {
-        int none = -1;
+        int none = 0;
 
-        if (atomic_compare_exchange_strong(&c->alt_fd[i], &none, newfd))
+        if (atomic_compare_exchange_strong(&c->x->alt_fd[i], &none, newfd + 1))
             return;
     }
     /* More numbers than are kept apart: none of ours could be sure to be open. */
@@ -33,7 +33,7 @@ void fb_dup(struct fb_stream *s, int newfd)
 
 static bool is_plain(struct fb_conn *c)
 {
-    return c->tx.state == TX_T && c->rx.state == RX_t;
+    return c->x->tx.state == TX_T && c->x->rx.state == RX_t;
 }
 
 /* One of several numbers goes: the library's own calls use another one from now on. */
@@ -41,19 +41,19 @@ static void one_less(struct fb_conn *c, int fd)
 {
     int other = -1;
 
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
     for (int i = 0; i < 3; i++) {
-        if (c->alt_fd[i] == fd)
-            c->alt_fd[i] = -1;
-        else if (c->alt_fd[i] >= 0)
+        if (conn_alt(c, i) == fd)
+            c->x->alt_fd[i] = 0;
+        else if (conn_alt(c, i) >= 0)
             other = i;
     }
     if (c->fd == fd) {
-        c->fd = other >= 0 ? c->alt_fd[other] : -1; /* -1: the stream is pinned (fb_dup) */
+        c->fd = other >= 0 ? conn_alt(c, other) : -1; /* -1: the stream is pinned (fb_dup) */
         if (other >= 0)
-            c->alt_fd[other] = -1;
+            c->x->alt_fd[other] = 0;
         c->s.pub->fd = c->fd;
     }
     rx_unlock(c);
@@ -79,11 +79,11 @@ void fb_close(struct fb_stream *s, int fd)
             tap_mark(c, TAP_FIN, 0);
         return;
     }
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
     shared = conn_shared(c);
-    if (is_plain(c) && !c->rail) {
+    if (is_plain(c) && !c->x->rail) {
         c->fd = -1;
     } else if (!shared && (rx_unread(c, fd) || fb_io.aborts(fd))) {
         /* As TCP: unread bytes at close reset the connection, unsent ones are lost. */
@@ -95,18 +95,18 @@ void fb_close(struct fb_stream *s, int fd)
         if (kept >= 0)
             conn_set(c, CF_LINGER);
         c->fd = kept >= 0 ? kept : fd;
-        c->tx.want = false;
+        c->x->tx.want = false;
         /* Another process may hold it: then this is no end, neither for the peer nor for the kernel. */
         if (!shared)
-            c->tx.frame_flags |= FF_FIN | FF_CLOSED;
-        if (!shared && !c->tx.fin) {
-            c->tx.fin = true;
-            if (c->tx.state == TX_T) {
-                c->tx.fin_done = true;
+            c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
+        if (!shared && !c->x->tx.fin) {
+            c->x->tx.fin = true;
+            if (c->x->tx.state == TX_T) {
+                c->x->tx.fin_done = true;
                 fb_io.shutdown(fd, SHUT_WR);
             }
         }
-        if (c->tx.state != TX_T)
+        if (c->x->tx.state != TX_T)
             tx_leave(c, RSN_ENDING, true);
         /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
          * peer must not owe us anything, nor have bytes on their way here. */
@@ -114,7 +114,7 @@ void fb_close(struct fb_stream *s, int fd)
             rx_freeze(c, RSN_ENDING);
         if (kept < 0) {
             /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
-            reset = c->tx.state != TX_T;
+            reset = c->x->tx.state != TX_T;
             if (reset)
                 fb_io.abort(fd);
             c->fd = -1;
@@ -138,31 +138,31 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
         return -EINVAL;
     if (how != SHUT_WR)
-        atomic_store(&c->rx.shut, true);
+        atomic_store(&c->x->rx.shut, true);
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
     if (fb_plain(s) && !conn_flag(c, CF_LINKED)) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
         if (how != SHUT_WR && !(fb_io.poll(fd, POLLRDHUP) & POLLRDHUP))
-            atomic_store(&c->rx.shut, false);
+            atomic_store(&c->x->rx.shut, false);
         return r;
     }
     if (how != SHUT_RD) {
-        fb_lock(&c->tx.lock);
-        if (!c->tx.fin) {
-            if (c->tx.state == TX_T) {
-                c->tx.fin = c->tx.fin_done = true;
-                c->tx.want = false;
+        fb_lock(&c->x->tx.lock);
+        if (!c->x->tx.fin) {
+            if (c->x->tx.state == TX_T) {
+                c->x->tx.fin = c->x->tx.fin_done = true;
+                c->x->tx.want = false;
                 r = fb_io.shutdown(fd, SHUT_WR);
             } else {
                 if (fb_io.poll(fd, 0) & POLLHUP) /* reset: the kernel's error */
                     r = fb_io.shutdown(fd, SHUT_WR);
-                c->tx.frame_flags |= FF_FIN;
-                c->tx.fin = true;
+                c->x->tx.frame_flags |= FF_FIN;
+                c->x->tx.fin = true;
                 tx_leave(c, RSN_ENDING, true);
             }
-        } else if (c->tx.fin_done) {
+        } else if (c->x->tx.fin_done) {
             r = fb_io.shutdown(fd, SHUT_WR); /* it knows whether there is still a connection */
         }
         tx_unlock(c);
@@ -178,13 +178,13 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
 /* Waits for the locks: whoever holds them may be boarding at this moment. */
 void end_leave(struct fb_conn *c, int reason)
 {
-    atomic_store(&c->leave_why, (uint32_t)reason);
+    atomic_store(&c->x->leave_why, (uint32_t)reason);
     conn_todo_tx(c, TODO_LEAVE);
     conn_todo_rx(c, TODO_LEAVE);
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->rx.lock);
     rx_serve(c);
     rx_unlock(c);
-    fb_lock(&c->tx.lock);
+    fb_lock(&c->x->tx.lock);
     tx_serve(c);
     tx_unlock(c);
     conn_serve(c);
@@ -195,8 +195,8 @@ static bool unread(struct fb_conn *c)
 {
     bool yes;
 
-    fb_lock(&c->rx.lock);
-    yes = c->rx.state == RX_gS && c->s.pub->rx < c->rx.S;
+    fb_lock(&c->x->rx.lock);
+    yes = c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S;
     rx_unlock(c);
     return yes;
 }
@@ -206,8 +206,8 @@ static bool behind(struct fb_conn *c)
 {
     bool yes;
 
-    fb_lock(&c->rx.lock);
-    yes = c->rx.end == 1 && c->s.pub->rx < c->rx.E;
+    fb_lock(&c->x->rx.lock);
+    yes = c->x->rx.end == 0 && c->s.pub->rx < c->x->rx.E;
     rx_unlock(c);
     return yes;
 }
@@ -216,8 +216,8 @@ bool end_settled(struct fb_conn *c, int reason)
 {
     conn_mail(c);
     if (c->fd >= 0) {
-        fb_lock(&c->rx.lock);
-        atomic_store(&c->anchor_news, 1);
+        fb_lock(&c->x->rx.lock);
+        atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
         rx_freeze(c, reason); /* SWITCH may have come only now */
         rx_unlock(c);
@@ -229,7 +229,7 @@ bool end_settled(struct fb_conn *c, int reason)
     if (is_plain(c) && c->fd >= 0 && behind(c))
         return fb_io.poll(c->fd, POLLIN) != 0;
     /* At its end the peer says nothing more, and the kernel tells the application. */
-    return is_plain(c) || c->fd < 0 || (c->rx.end != 1 && c->tx.state == TX_T);
+    return is_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
 }
 
 static bool settle(struct fb_conn *c, int reason, uint64_t until)
@@ -239,7 +239,7 @@ static bool settle(struct fb_conn *c, int reason, uint64_t until)
     while (!end_settled(c, reason)) {
         if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until))
             return false;
-        fb_io.wait(c->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
+        fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
     }
     return true;
 }
@@ -315,14 +315,14 @@ static void end_first(struct fb_conn *c, void *arg)
         end_leave(c, RSN_ENDING);
         return;
     }
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
     if (c->fd >= 0 && rx_unread(c, c->fd)) {
         /* As fb_close: what the peer's application has not got yet lies in its ring, or is lost. */
         fb_io.abort(c->fd);
         conn_set(c, CF_RESET);
-    } else if (c->tx.state != TX_T) {
-        c->tx.frame_flags |= FF_FIN | FF_CLOSED;
+    } else if (c->x->tx.state != TX_T) {
+        c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
         tx_leave(c, RSN_ENDING, true);
     }
     rx_unlock(c);
@@ -345,11 +345,11 @@ static void end_wait(struct fb_conn *c, void *arg)
     while (c->fd >= 0 && fb_io.now() < until) {
         bool done;
 
-        fb_lock(&c->tx.lock);
-        done = tx_push(c) || c->tx.state == TX_T;
+        fb_lock(&c->x->tx.lock);
+        done = tx_push(c) || c->x->tx.state == TX_T;
         tx_unlock(c);
-        fb_lock(&c->rx.lock);
-        atomic_store(&c->anchor_news, 1);
+        fb_lock(&c->x->rx.lock);
+        atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
         rx_unlock(c);
         if (done && (!conn_flag(c, CF_LINGER)))

@@ -22,13 +22,13 @@ static uint32_t rnd(uint32_t n)
 
 static void trouble(struct fb_conn *c, void *unused)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
     (void)unused;
     if (!rail || conn_flag(c, CF_PINNED | CF_CLOSED) || rnd(4))
         return;
     /* Seldom before it has boarded, or it never would. */
-    if (c->tx.state != TX_R && c->rx.state != RX_r && rnd(400))
+    if (c->x->tx.state != TX_R && c->x->rx.state != RX_r && rnd(400))
         return;
     switch (rnd(8)) {
     case 0:
@@ -36,7 +36,7 @@ static void trouble(struct fb_conn *c, void *unused)
         link_end(c, RSN_RAIL_FAILED);
         break;
     case 1: /* one direction */
-        fb_lock(&c->tx.lock);
+        fb_lock(&c->x->tx.lock);
         tx_leave(c, RSN_RAIL_FAILED, rnd(2));
         tx_unlock(c);
         break;

@@ -416,7 +416,7 @@ bool heir_elsewhere(struct fb_conn *c)
 {
     if (atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN)
         return true;
-    return c->heritage && !heir_alone(c->heritage, c);
+    return c->x->heritage && !heir_alone(c->x->heritage, c);
 }
 
 bool fb_epoll_elsewhere(uintptr_t id)

@@ -153,11 +153,11 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     fb_lock(&told);
     hear(h);
     for (struct gone *g = h->gone; g; g = g->next)
-        if (g->slot == c->old_slot && g->gen == c->old_gen)
+        if (g->slot == c->x->old_slot && g->gen == c->x->old_gen)
             yes = g->alone;
     /* An owner that has died has said nothing; and has forked since, or not. */
     if (!yes && h->ended && h->file && h->file->forks == h->seq) {
-        for (l = h->siblings; l && l->seq <= c->old_born; l = l->next)
+        for (l = h->siblings; l && l->seq <= c->x->old_born; l = l->next)
             ;
         yes = !l;
     }
@@ -168,8 +168,7 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
 /* The numbers may mean another file by now: closed where nobody saw it. */
 static bool same_connection(struct fb_conn *old, struct fb_conn *c)
 {
-    return !conn_flag(old, CF_ADDRESSES) ||
-           (conn_addresses(c) && memcmp(&old->tuple, &c->tuple, sizeof c->tuple) == 0);
+    return !conn_flag(old, CF_ADDRESSES) || (conn_addresses(c) && old->id == c->id);
 }
 
 /* True: the kernel alone has the stream of that slot from now on. */
@@ -216,17 +215,26 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
         return NULL;
     }
     conn_set(c, CF_SHARED);
-    c->heritage = h;
-    c->old_slot = old->slot;
-    c->old_gen = old->gen;
-    c->old_born = old->born;
-    c->ktx = old->ktx;
-    c->krx = old->krx;
-    c->seen_tx = old->seen_tx;
-    c->seen_rx = old->seen_rx;
-    /* Before the first rail the kernel's count is the application's; later only the owner's file has it. */
-    mine->pub->tx = !conn_flag(old, CF_LINKED) ? old->ktx : known ? s->pub->tx : 0;
-    mine->pub->rx = !conn_flag(old, CF_LINKED) ? old->krx : known ? s->pub->rx : 0;
+    c->x->heritage = h;
+    c->x->old_slot = old->slot;
+    c->x->old_gen = old->gen;
+    c->x->old_born = old->born;
+    conn_seen(c)->tx = conn_seen(old)->tx;
+    conn_seen(c)->rx = conn_seen(old)->rx;
+    mine->tx_mark = s->tx_mark;
+    mine->rx_mark = s->rx_mark;
+    /* Before the first rail our memory has the count as of the fork, later only the owner's file. */
+    if (!conn_flag(old, CF_LINKED)) {
+        mine->pub->tx = old->past_tx;
+        mine->pub->rx = old->past_rx;
+    } else if (known) {
+        mine->pub->tx = s->pub->tx;
+        mine->pub->rx = s->pub->rx;
+        c->x->own_tx = old->x->own_tx - conn_rail_tx(old);
+        c->x->own_rx = old->x->own_rx - conn_rail_rx(old);
+    }
+    c->past_tx = mine->pub->tx;
+    c->past_rx = mine->pub->rx;
     conn_reason(c, RSN_INHERITED);
     /* Who else has it cannot be known: pinned. */
     if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) ||
@@ -247,8 +255,9 @@ void fb_disown(struct fb_heritage *h, struct fb_stream *s)
  * thread of an owner that is itself a child. */
 void heir_disown(struct fb_conn *c)
 {
-    struct heir_note n = {.what = HEIR_ASK_STREAM_FOR_EVER, .slot = c->old_slot, .gen = c->old_gen};
-    int reply = c->heritage ? post(c->heritage, &n) : -1;
+    struct heir_note n = {
+        .what = HEIR_ASK_STREAM_FOR_EVER, .slot = c->x->old_slot, .gen = c->x->old_gen};
+    int reply = c->x->heritage ? post(c->x->heritage, &n) : -1;
 
     if (reply >= 0)
         sys_close(reply);

@@ -57,9 +57,9 @@ static _Atomic uint32_t found_rails;
 
 static void mark(struct fb_conn *c, void *count)
 {
-    if (!concerned(c->rail))
+    if (!concerned(c->x->rail))
         return;
-    c->end_reason = atomic_load(&why);
+    c->x->end_reason = atomic_load(&why);
     ++*(uint32_t *)count;
 }
 
@@ -78,7 +78,7 @@ static void mark_job(void *seq)
 static void end_one(struct fb_conn *c, void *unused)
 {
     (void)unused;
-    if (concerned(c->rail))
+    if (concerned(c->x->rail))
         link_end(c, atomic_load(&why));
 }
 
@@ -97,8 +97,9 @@ static void end_job(void *seq)
 static void again(struct fb_conn *c, void *unused)
 {
     (void)unused;
-    if (c->s.role == FB_ACCEPTED && c->rdv == RDV_NONE && !c->rail &&
-        !conn_flag(c, CF_PINNED | CF_CLOSED))
+    /* Those that have not asked are looked at no further: there may be very many. */
+    if (c->s.role == FB_ACCEPTED && conn_flag(c, CF_ASKED) && c->x->rdv == RDV_NONE &&
+        !c->x->rail && !conn_flag(c, CF_PINNED | CF_CLOSED))
         conn_afresh(c);
 }
 
@@ -179,10 +180,10 @@ bool fb_retire(struct fb_stream *s, int fd)
     struct fb_conn *c = conn_of(s);
     bool sends, receives;
 
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
-    sends = c->tx.state == TX_T && !atomic_load(&c->swallowed);
-    receives = c->rx.state == RX_t;
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
+    sends = c->x->tx.state == TX_T && !atomic_load(&c->x->swallowed);
+    receives = c->x->rx.state == RX_t;
     /* What the peer has yet to send again, its kernel sends, and ours answers with a reset if nobody reads it. */
     if (!sends)
         fb_io.abort(fd);

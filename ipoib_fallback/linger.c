@@ -21,7 +21,7 @@ bool conn_lingers(struct fb_conn *c)
 {
     int fd = c->fd;
 
-    return fd >= 0 && (c->tx.state != TX_T || (c->rx.end == 1 && fb_io.waits(fd)));
+    return fd >= 0 && (c->x->tx.state != TX_T || (c->x->rx.end == 0 && fb_io.waits(fd)));
 }
 
 /* Takes what lies in the socket: frames are ours, application bytes mean that the peer writes to a
@@ -33,10 +33,10 @@ static bool strip(struct fb_conn *c, bool *ended)
     ssize_t n;
 
     *ended = false;
-    fb_lock(&c->rx.lock);
-    if (c->rx.state == RX_r || c->rx.state == RX_q2) {
-        atomic_store(&c->anchor_news, 1);
-        if (!c->rail)
+    fb_lock(&c->x->rx.lock);
+    if (c->x->rx.state == RX_r || c->x->rx.state == RX_q2) {
+        atomic_store(&c->x->anchor_news, 1);
+        if (!c->x->rail)
             rx_anchor(c, c->fd);
     }
     n = rx_try(c, c->fd, &v, 1, 0);
@@ -52,16 +52,16 @@ static bool strip(struct fb_conn *c, bool *ended)
 static bool finished(struct fb_conn *c)
 {
     if (conn_shared(c))
-        return c->rx.state == RX_t; /* the end is another process's */
-    return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->rx.state == RX_t);
+        return c->x->rx.state == RX_t; /* the end is another process's */
+    return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->x->rx.state == RX_t);
 }
 
 static void finish(struct fb_conn *c, bool reset)
 {
     int fd;
 
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
     link_unwatch(c);
     fd = c->fd;
     c->fd = -1;
@@ -75,7 +75,7 @@ static void finish(struct fb_conn *c, bool reset)
     heir_let_go(c);
     log_debug("stream %u: closed%s", c->slot, reset ? " with a reset" : "");
     link_no_timer(c);
-    if (c->rail)
+    if (c->x->rail)
         link_release(c);
 }
 
@@ -99,28 +99,28 @@ static void linger_step(struct fb_conn *c)
         finish(c, false);
         return;
     }
-    if (!c->linger_until) {
-        c->linger_until = fb_io.now() + LINGER_NS;
-        c->linger_pause = PAUSE_FIRST;
+    if (!c->x->linger_until) {
+        c->x->linger_until = fb_io.now() + LINGER_NS;
+        c->x->linger_pause = PAUSE_FIRST;
     }
     conn_mail(c);
-    fb_lock(&c->tx.lock);
-    drained = tx_push(c) || c->tx.state == TX_T;
+    fb_lock(&c->x->tx.lock);
+    drained = tx_push(c) || c->x->tx.state == TX_T;
     tx_unlock(c);
     if (!strip(c, &ended)) {
         finish(c, true);
         return;
     }
-    if ((drained && (ended || finished(c))) || fb_io.now() > c->linger_until) {
+    if ((drained && (ended || finished(c))) || fb_io.now() > c->x->linger_until) {
         /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
          * writes all the same, these are its bytes. */
-        finish(c, !drained || (!ended && c->rx.frame_at > 0));
+        finish(c, !drained || (!ended && c->x->rx.frame_at > 0));
         return;
     }
     link_watch(c);
-    link_timer(c, c->linger_pause, linger_timer);
-    if (c->linger_pause < PAUSE_MOST)
-        c->linger_pause *= 2;
+    link_timer(c, c->x->linger_pause, linger_timer);
+    if (c->x->linger_pause < PAUSE_MOST)
+        c->x->linger_pause *= 2;
 }
 
 static void linger_job(void *arg)

@@ -30,27 +30,27 @@ void link_post_once(struct fb_conn *c, uint32_t flag, void (*fn)(void *))
 
 void link_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
 {
-    if (c->timer) {
-        rsk_timer_cancel(c->timer);
-        c->timer = NULL;
+    if (c->x->timer) {
+        rsk_timer_cancel(c->x->timer);
+        c->x->timer = NULL;
     } else {
         fb_get(&c->s);
     }
-    c->timer = rsk_timer_add(ns, fn, c);
-    if (!c->timer)
+    c->x->timer = rsk_timer_add(ns, fn, c);
+    if (!c->x->timer)
         fb_put(&c->s);
 }
 
 void link_timer_fired(struct fb_conn *c)
 {
-    c->timer = NULL;
+    c->x->timer = NULL;
 }
 
 void link_no_timer(struct fb_conn *c)
 {
-    if (c->timer) {
-        rsk_timer_cancel(c->timer);
-        c->timer = NULL;
+    if (c->x->timer) {
+        rsk_timer_cancel(c->x->timer);
+        c->x->timer = NULL;
         fb_put(&c->s);
     }
 }
@@ -86,7 +86,7 @@ static uint32_t anchor_needed(struct fb_conn *c)
 {
     const uint32_t all = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
-    switch ((enum fb_rx_state)c->rx.state) {
+    switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
     case RX_sk:
@@ -95,7 +95,7 @@ static uint32_t anchor_needed(struct fb_conn *c)
     default:
         break;
     }
-    switch ((enum fb_tx_state)c->tx.state) {
+    switch ((enum fb_tx_state)c->x->tx.state) {
     case TX_FX:
     case TX_W1:
     case TX_W2:
@@ -119,9 +119,9 @@ static void anchor_event(void *arg, uint32_t events)
 
     fb_get(&c->s);
     if (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP))
-        atomic_fetch_or(&c->anchor_bits, events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP));
+        atomic_fetch_or(&c->x->anchor_bits, events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP));
     if (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
-        atomic_store(&c->anchor_news, 1);
+        atomic_store(&c->x->anchor_news, 1);
         conn_todo_rx(c, TODO_ANCHOR);
         wake |= RSK_RX;
     }
@@ -151,18 +151,18 @@ static void look_again(void *arg)
 
 void link_unwatch(struct fb_conn *c)
 {
-    if (!c->watch)
+    if (!c->x->watch)
         return;
-    rsk_unwatch(c->watch);
-    c->watch = NULL;
+    rsk_unwatch(c->x->watch);
+    c->x->watch = NULL;
     fb_put(&c->s);
 }
 
 void link_drop(struct fb_conn *c, int fd)
 {
-    if (c->watch && c->watch_fd == fd) {
-        rsk_watch_drop(c->watch);
-        c->watch_fd = -1;
+    if (c->x->watch && c->x->watch_fd == fd) {
+        rsk_watch_drop(c->x->watch);
+        c->x->watch_fd = -1;
     }
 }
 
@@ -175,23 +175,23 @@ static void watch_job(void *arg)
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_WATCH);
     /* Under the lock that the number changes under: what is watched is what it names. */
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->rx.lock);
     needed = anchor_needed(c);
     fd = c->fd;
-    if (c->watch && (c->watch_events != needed || c->watch_fd != fd))
+    if (c->x->watch && (c->x->watch_events != needed || c->x->watch_fd != fd))
         link_unwatch(c);
-    if (needed && !c->watch && fd >= 0) {
+    if (needed && !c->x->watch && fd >= 0) {
         /* Edge-triggered, and an edge for what is there already: nothing is missed. */
         fb_get(&c->s);
-        c->watch_fd = fd;
-        c->watch_events = needed;
-        c->watch = rsk_watch_fd(fd, needed, true, anchor_event, c);
-        if (!c->watch)
+        c->x->watch_fd = fd;
+        c->x->watch_events = needed;
+        c->x->watch = rsk_watch_fd(fd, needed, true, anchor_event, c);
+        if (!c->x->watch)
             fb_put(&c->s);
     }
-    slept_on = c->rx.state == RX_gS && c->rx.must_see_n > 0;
+    slept_on = c->x->rx.state == RX_gS && c->x->rx.must_see_n > 0;
     rx_unlock(c);
-    if (!needed && slept_on && c->rdv == RDV_PROVED)
+    if (!needed && slept_on && c->x->rdv == RDV_PROVED)
         link_timer(c, 1000000, look_again);
     fb_put(&c->s);
 }
@@ -218,36 +218,36 @@ static void destroy_when_unused(void *arg)
 
 static void detach(struct fb_conn *c)
 {
-    fb_lock(&c->ctl_lock); /* conn_mail reads from the rail under it, without a reference */
+    fb_lock(&c->x->ctl_lock); /* conn_mail reads from the rail under it, without a reference */
     fb_lock(&c->watch_lock);
-    c->rail = NULL;
+    c->x->rail = NULL;
     fb_unlock(&c->watch_lock);
-    fb_unlock(&c->ctl_lock);
+    fb_unlock(&c->x->ctl_lock);
 }
 
 /* Is the rail still wanted by this half? tx and rx lock held. Not for its memory while a frame is owed,
  * but for the peer's LEAVE_REQ: before it shares the socket it must have that frame out of it. */
 static bool tx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
-    return c->tx.state == TX_T || c->tx.state == TX_FX ||
-           (c->tx.state == TX_L1 && c->tx.owed && rail->failed);
+    return c->x->tx.state == TX_T || c->x->tx.state == TX_FX ||
+           (c->x->tx.state == TX_L1 && c->x->tx.owed && rail->failed);
 }
 
 static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
-    switch ((enum fb_rx_state)c->rx.state) {
+    switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
-        if (rail->failed && c->rx.end == 1 && !c->rx.frozen)
-            c->rx.V = rail->wire->rx_freeze(rail);
-        return c->s.pub->rx >= c->rx.V && (rail->failed || c->rx.end != 1 || c->rx.frozen);
+        if (rail->failed && c->x->rx.end == 0 && !c->x->rx.frozen)
+            c->x->rx.V = rail->wire->rx_freeze(rail);
+        return c->s.pub->rx >= c->x->rx.V && (rail->failed || c->x->rx.end != 0 || c->x->rx.frozen);
     case RX_sk:
-        return c->s.pub->rx >= c->rx.V;
+        return c->s.pub->rx >= c->x->rx.V;
     case RX_gS:
     case RX_f2:
         /* SWITCH may be on its way, and what its sender has put into the ring outlives him. What has been
          * shown must come (rx_ahead.c). */
-        return (!rail->wire->outlives_sender && !c->rx.begun) || c->rx.end != 1;
+        return (!rail->wire->outlives_sender && !c->x->rx.begun) || c->x->rx.end != 0;
     default:
         return true;
     }
@@ -260,20 +260,20 @@ static void release_job(void *arg)
     bool end = false, failed = false, was_on;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_RELEASE);
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
-    rail = c->rail;
-    was_on = c->tx.on_rail || c->rx.on_rail;
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
+    rail = c->x->rail;
+    was_on = c->x->tx.on_rail || c->x->rx.on_rail;
     if (rail) {
         failed = rail->failed != 0;
-        end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->rdv == RDV_NONE ||
-              (was_on && c->tx.state != TX_R && c->rx.state != RX_r);
+        end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->x->rdv == RDV_NONE ||
+              (was_on && c->x->tx.state != TX_R && c->x->rx.state != RX_r);
         end = end && (c->fd < 0 || (tx_done(c, rail) && rx_done(c, rail)));
         if (end) {
             detach(c);
             tx_want(c, false);
-            c->rdv = RDV_NONE;
-            if (c->tx.state == TX_T && c->rx.state == RX_t)
+            c->x->rdv = RDV_NONE;
+            if (c->x->tx.state == TX_T && c->x->rx.state == RX_t)
                 heir_settled(c);
         }
     }
@@ -287,7 +287,7 @@ static void release_job(void *arg)
         log_info("stream %u: the rail is given back%s", c->slot, failed ? " (it had failed)" : "");
         budget_free(c);
         if (!failed) {
-            struct rsk_msg m = {.type = FM_BYE, .epoch = c->epoch};
+            struct rsk_msg m = {.type = FM_BYE, .epoch = c->x->epoch};
 
             rail->wire->ctl_send(rail, &m);
         }
@@ -296,29 +296,31 @@ static void release_job(void *arg)
         if (!conn_flag(c, CF_CLOSED)) /* then it is the lingering close's */
             link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
-            rdv_again(c, c->end_reason ? c->end_reason : failed ? RSN_RAIL_FAILED : RSN_PEER_LEFT);
-        c->end_reason = 0;
+            rdv_again(c, c->x->end_reason ? c->x->end_reason
+                         : failed         ? RSN_RAIL_FAILED
+                                          : RSN_PEER_LEFT);
+        c->x->end_reason = 0;
     }
     fb_put(&c->s);
 }
 
 void link_release(struct fb_conn *c)
 {
-    if (c->rail)
+    if (c->x->rail)
         link_post_once(c, CF_RELEASE, release_job);
 }
 
 void link_end(struct fb_conn *c, int reason)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
     if (!rail)
         return;
     conn_reason(c, reason);
-    c->rdv = RDV_NONE;
-    c->end_reason = reason;
+    c->x->rdv = RDV_NONE;
+    c->x->end_reason = reason;
     if (!rail->failed) {
-        struct rsk_msg m = {.type = FM_BYE, .epoch = c->epoch, .reason = (uint16_t)reason};
+        struct rsk_msg m = {.type = FM_BYE, .epoch = c->x->epoch, .reason = (uint16_t)reason};
 
         /* The other end may be on the rail already, and on shm nothing else tells it. */
         rail->wire->ctl_send(rail, &m);

@@ -15,11 +15,11 @@ static void due(void *arg)
     struct fb_conn *c = arg;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_OWES);
-    fb_lock(&c->tx.lock);
-    if (c->tx.state == TX_L1 && c->tx.owed && c->fd >= 0 && c->rx.end == 1 &&
+    fb_lock(&c->x->tx.lock);
+    if (c->x->tx.state == TX_L1 && c->x->tx.owed && c->fd >= 0 && c->x->rx.end == 0 &&
         !conn_flag(c, CF_PEER_CLOSED) &&
         !(fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLERR | POLLHUP)))
-        tx_leave(c, c->tx.why, true);
+        tx_leave(c, c->x->tx.why, true);
     tx_unlock(c);
     fb_put(&c->s);
 }

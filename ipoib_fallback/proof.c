@@ -66,6 +66,8 @@ void fb_digest_add(struct fb_digest *d, uint64_t at, const struct iovec *v, int 
 
     if (d->off)
         return;
+    if (d->next == 0)
+        fb_digest_init(d);
     for (;;) {
         uint64_t start = d->next > WINDOW ? d->next - WINDOW : 0;
 
@@ -87,6 +89,8 @@ void fb_digest_add(struct fb_digest *d, uint64_t at, const struct iovec *v, int 
 
 void fb_digest_unseen(struct fb_digest *d, uint64_t at, uint64_t n)
 {
+    if (d->next == 0 && !d->off)
+        fb_digest_init(d);
     d->unseen = at + n;
     while (!d->off && at + n >= d->next)
         reached(d);

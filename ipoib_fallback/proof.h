@@ -30,6 +30,23 @@ struct fb_digest {
     _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
 
+/* May bytes that end before byte number `end` be of a digest whose next checkpoint is `mark`? If not, fb_digest_add
+ * would do nothing, and who remembers the mark need not look at the digest itself. */
+#define FB_NO_DIGEST UINT8_MAX
+static inline bool fb_digest_wants(uint8_t mark, uint64_t end)
+{
+    uint64_t next;
+
+    if (mark >= FB_CHECKPOINTS)
+        return false;
+    next = 16ull << (2 * mark);
+    return next < 256 || end > next - 256;
+}
+static inline uint8_t fb_digest_mark(const struct fb_digest *d)
+{
+    return d->off ? FB_NO_DIGEST : d->index;
+}
+
 void fb_digest_init(struct fb_digest *);
 /* The bytes [at, at + n) of v passed. Callers are in order: at is where the last call ended. Cheap
  * except within 256 bytes of a checkpoint. */

@@ -17,12 +17,12 @@
 static bool proof(struct fb_conn *c, uint8_t role, uint8_t out[16])
 {
     bool conn = c->s.role == FB_CONNECTED;
-    struct fb_proof_in in = {.nonce0 = c->nonce0,
-                             .nonce1 = c->nonce1,
-                             .up = conn ? &c->seen_tx : &c->seen_rx,
-                             .down = conn ? &c->seen_rx : &c->seen_tx,
-                             .up_at = c->hello_up - 1,
-                             .down_at = c->hello_down - 1,
+    struct fb_proof_in in = {.nonce0 = c->x->nonce0,
+                             .nonce1 = c->x->nonce1,
+                             .up = conn ? &conn_seen(c)->tx : &conn_seen(c)->rx,
+                             .down = conn ? &conn_seen(c)->rx : &conn_seen(c)->tx,
+                             .up_at = c->x->hello_up - 1,
+                             .down_at = c->x->hello_down - 1,
                              .role = role};
 
     return fb_proof(&in, out);
@@ -40,8 +40,8 @@ static int newest(const struct fb_digest *d)
 static bool recent(struct fb_conn *c)
 {
     bool conn = c->s.role == FB_CONNECTED;
-    int tx_at = (conn ? c->hello_up : c->hello_down) - 1, tx = newest(&c->seen_tx);
-    int rx_at = (conn ? c->hello_down : c->hello_up) - 1, rx = newest(&c->seen_rx);
+    int tx_at = (conn ? c->x->hello_up : c->x->hello_down) - 1, tx = newest(&conn_seen(c)->tx);
+    int rx_at = (conn ? c->x->hello_down : c->x->hello_up) - 1, rx = newest(&conn_seen(c)->rx);
 
     if ((tx_at < 0 || rx_at < 0) && tx_at < 1 && rx_at < 1)
         return false;
@@ -52,8 +52,8 @@ static bool recent(struct fb_conn *c)
 
 static void refuse(struct fb_conn *c, int reason)
 {
-    struct rsk_rail *rail = c->rail;
-    struct rsk_msg m = {.type = FM_REFUSED, .reason = (uint16_t)reason, .epoch = c->epoch};
+    struct rsk_rail *rail = c->x->rail;
+    struct rsk_msg m = {.type = FM_REFUSED, .reason = (uint16_t)reason, .epoch = c->x->epoch};
 
     rail->wire->ctl_send(rail, &m);
     log_info("stream %u: the rail is refused: %s", c->slot, cfg_reason_name(reason));
@@ -62,19 +62,19 @@ static void refuse(struct fb_conn *c, int reason)
 
 static void proved(struct fb_conn *c)
 {
-    uint64_t answer = fb_io.now() - c->hello_at;
+    uint64_t answer = fb_io.now() - c->x->hello_at;
 
-    c->answer_ns = answer < UINT32_MAX ? (uint32_t)answer : UINT32_MAX;
-    if (c->rail && c->rail->wire->slow_to_wake)
+    c->x->answer_ns = answer < UINT32_MAX ? (uint32_t)answer : UINT32_MAX;
+    if (c->x->rail && c->x->rail->wire->slow_to_wake)
         spin_measured(answer);
     link_no_timer(c);
-    c->rdv = RDV_PROVED;
-    c->rdv_tries = 0;
+    c->x->rdv = RDV_PROVED;
+    c->x->rdv_tries = 0;
     conn_reason(c, RSN_NONE);
     log_info("stream %u: the peer is proved", c->slot);
-    fb_lock(&c->tx.lock);
-    if (!conn_flag(c, CF_PINNED | CF_CLOSED) && !c->tx.fin) {
-        c->tx.want = true;
+    fb_lock(&c->x->tx.lock);
+    if (!conn_flag(c, CF_PINNED | CF_CLOSED) && !c->x->tx.fin) {
+        c->x->tx.want = true;
         atomic_store(&c->s.tx_gate, 1);
     }
     tx_unlock(c);
@@ -88,37 +88,37 @@ static void proved(struct fb_conn *c)
 static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
 {
     struct rsk_msg out = {.type = FM_HELLO_ACK, .word = FB_FEATURES, .epoch = m->epoch};
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
-    c->epoch = m->epoch;
-    memcpy(c->nonce0, m->data, 16);
-    if (sys_getrandom(c->nonce1, 16) != 16) {
+    c->x->epoch = m->epoch;
+    memcpy(c->x->nonce0, m->data, 16);
+    if (sys_getrandom(c->x->nonce1, 16) != 16) {
         refuse(c, RSN_NO_MEMORY);
         return;
     }
-    c->hello_up = (uint8_t)(fb_checkpoint_common((uint32_t)m->a, c->seen_rx.valid) + 1);
-    c->hello_down = (uint8_t)(fb_checkpoint_common((uint32_t)m->b, c->seen_tx.valid) + 1);
-    out.a = c->hello_up;
-    out.b = c->hello_down;
-    memcpy(out.data, c->nonce1, 16);
+    c->x->hello_up = (uint8_t)(fb_checkpoint_common((uint32_t)m->a, conn_seen(c)->rx.valid) + 1);
+    c->x->hello_down = (uint8_t)(fb_checkpoint_common((uint32_t)m->b, conn_seen(c)->tx.valid) + 1);
+    out.a = c->x->hello_up;
+    out.b = c->x->hello_down;
+    memcpy(out.data, c->x->nonce1, 16);
     if (!recent(c) || !proof(c, 1, out.data + 16)) {
         refuse(c, RSN_NOT_YET); /* too little has passed for a proof */
         return;
     }
-    c->hello_at = fb_io.now();
+    c->x->hello_at = fb_io.now();
     if (rail->wire->ctl_send(rail, &out) < 0)
         link_end(c, RSN_RAIL_FAILED);
 }
 
 static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
 {
-    struct rsk_msg out = {.type = FM_PROVED, .epoch = c->epoch};
-    struct rsk_rail *rail = c->rail;
+    struct rsk_msg out = {.type = FM_PROVED, .epoch = c->x->epoch};
+    struct rsk_rail *rail = c->x->rail;
     uint8_t want[16];
 
-    memcpy(c->nonce1, m->data, 16);
-    c->hello_up = (uint8_t)m->a;
-    c->hello_down = (uint8_t)m->b;
+    memcpy(c->x->nonce1, m->data, 16);
+    c->x->hello_up = (uint8_t)m->a;
+    c->x->hello_down = (uint8_t)m->b;
     if (m->a > FB_CHECKPOINTS || m->b > FB_CHECKPOINTS || !proof(c, 1, want) ||
         !fb_same(want, m->data + 16, 16)) {
         refuse(c, RSN_PROOF);
@@ -142,26 +142,26 @@ static void hello_job(void *arg)
     uint8_t want[16];
     bool due;
 
-    fb_lock(&c->ctl_lock);
-    due = c->mail.hello_due;
-    m = c->mail.hello;
-    c->mail.hello_due = false;
-    fb_unlock(&c->ctl_lock);
-    if (!due || !c->rail) {
+    fb_lock(&c->x->ctl_lock);
+    due = c->x->mail.hello_due;
+    m = c->x->mail.hello;
+    c->x->mail.hello_due = false;
+    fb_unlock(&c->x->ctl_lock);
+    if (!due || !c->x->rail) {
         fb_put(&c->s);
         return;
     }
     switch (m.type) {
     case FM_HELLO:
-        if (c->s.role == FB_ACCEPTED && c->rdv == RDV_HELLO)
+        if (c->s.role == FB_ACCEPTED && c->x->rdv == RDV_HELLO)
             from_connecting(c, &m);
         break;
     case FM_HELLO_ACK:
-        if (c->s.role == FB_CONNECTED && c->rdv == RDV_HELLO && m.epoch == c->epoch)
+        if (c->s.role == FB_CONNECTED && c->x->rdv == RDV_HELLO && m.epoch == c->x->epoch)
             from_accepting(c, &m);
         break;
     case FM_PROVED:
-        if (c->s.role != FB_ACCEPTED || c->rdv != RDV_HELLO || m.epoch != c->epoch)
+        if (c->s.role != FB_ACCEPTED || c->x->rdv != RDV_HELLO || m.epoch != c->x->epoch)
             break;
         if (proof(c, 0, want) && fb_same(want, m.data, 16))
             proved(c);
@@ -189,7 +189,7 @@ static void hello_late(void *arg)
     struct fb_conn *c = arg;
 
     link_timer_fired(c);
-    if (c->rdv == RDV_HELLO)
+    if (c->x->rdv == RDV_HELLO)
         link_end(c, RSN_RDV_TIMEOUT);
     fb_put(&c->s);
 }
@@ -199,31 +199,31 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 {
     bool ok = false;
 
-    fb_lock(&c->tx.lock);
-    fb_lock(&c->rx.lock);
-    if (!c->rail && c->tx.state == TX_T && c->rx.state == RX_t && c->rx.end == 1 &&
-        !conn_flag(c, CF_PINNED | CF_CLOSED) && !hold_on() && !c->tx.fin && heir_take(c)) {
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
+    if (!c->x->rail && c->x->tx.state == TX_T && c->x->rx.state == RX_t && c->x->rx.end == 0 &&
+        !conn_flag(c, CF_PINNED | CF_CLOSED) && !hold_on() && !c->x->tx.fin && heir_take(c)) {
         fb_get(&c->s); /* the rail's, until release */
         conn_settings(c);
         conn_set(c, CF_LINKED);
         atomic_fetch_and(&c->flags, ~(uint32_t)CF_PROVED);
-        c->tx.on_rail = c->rx.on_rail = c->tx.later = c->tx.echoed = false;
-        c->tx.owed = false;
-        c->tx.tries = 0;
-        c->tx.not_before = 0;
-        c->rx.frozen = c->rx.handed = c->rx.begun = c->rx.asked = false;
-        atomic_store(&c->tx_todo, 0);
-        atomic_store(&c->rx_todo, 0);
-        atomic_store(&c->anchor_bits, 0);
-        fb_lock(&c->ctl_lock);
-        memset(&c->mail, 0, sizeof(c->mail));
+        c->x->tx.on_rail = c->x->rx.on_rail = c->x->tx.later = c->x->tx.echoed = false;
+        c->x->tx.owed = false;
+        c->x->tx.tries = 0;
+        c->x->tx.not_before = 0;
+        c->x->rx.frozen = c->x->rx.handed = c->x->rx.begun = c->x->rx.asked = false;
+        atomic_store(&c->x->tx_todo, 0);
+        atomic_store(&c->x->rx_todo, 0);
+        atomic_store(&c->x->anchor_bits, 0);
+        fb_lock(&c->x->ctl_lock);
+        memset(&c->x->mail, 0, sizeof(c->x->mail));
         rail->owner = c;
         rail->notify = conn_notify; /* after it: on verbs somebody may be draining already */
         fb_lock(&c->watch_lock);
-        c->rail = rail;
+        c->x->rail = rail;
         fb_unlock(&c->watch_lock);
-        fb_unlock(&c->ctl_lock);
-        c->rdv = RDV_HELLO;
+        fb_unlock(&c->x->ctl_lock);
+        c->x->rdv = RDV_HELLO;
         ok = true;
     }
     rx_unlock(c);
@@ -232,20 +232,20 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         return false;
     budget_up(c, rail);
     spin_joined(c);
-    memcpy(c->s.pub->where, rail->where, sizeof(c->s.pub->where));
-    atomic_store(&c->s.pub->tx_ring, rail->tx_size);
-    atomic_store(&c->s.pub->rx_ring, rail->rx_size);
-    c->up_at = fb_io.now();
+    memcpy(c->x->show->where, rail->where, sizeof(c->x->show->where));
+    atomic_store(&c->x->show->tx_ring, rail->tx_size);
+    atomic_store(&c->x->show->rx_ring, rail->rx_size);
+    c->x->up_at = fb_io.now();
     link_timer(c, HELLO_NS, hello_late);
     if (c->s.role == FB_CONNECTED) {
         struct rsk_msg m = {.type = FM_HELLO, .word = FB_FEATURES};
 
-        m.epoch = ++c->epoch;
-        m.a = c->seen_tx.valid;
-        m.b = c->seen_rx.valid;
-        c->hello_at = fb_io.now();
-        if (sys_getrandom(c->nonce0, 16) == 16)
-            memcpy(m.data, c->nonce0, 16);
+        m.epoch = ++c->x->epoch;
+        m.a = conn_seen(c)->tx.valid;
+        m.b = conn_seen(c)->rx.valid;
+        c->x->hello_at = fb_io.now();
+        if (sys_getrandom(c->x->nonce0, 16) == 16)
+            memcpy(m.data, c->x->nonce0, 16);
         if (rail->wire->ctl_send(rail, &m) < 0)
             link_end(c, RSN_RAIL_FAILED);
     }

@@ -14,8 +14,10 @@
 #include <stdint.h>
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
-#define FB_PUB_VERSION 4u
+#define FB_PUB_VERSION 5u
 #define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
+
+#define FB_MAX_STREAMS (256u * 1024)
 
 enum fb_path { FB_PATH_TCP, FB_PATH_SHM, FB_PATH_VERBS };
 
@@ -25,20 +27,26 @@ struct fb_pub_addr {
     uint8_t addr[16]; /* network order; IPv4 in the first 4 bytes */
 };
 
+/* What each connection has. */
 struct fb_pub {
     _Atomic uint32_t gen; /* odd: in use */
     int32_t fd;
+    /* What every call looks at, beside what it writes: not 0 if a tool wants a copy of the bytes (tap_ring.h),
+     * which is the one thing here that somebody else writes. */
+    _Atomic uint64_t tap;
+    _Atomic uint64_t tx, rx; /* application bytes written and read since establishment */
     struct fb_pub_addr local, peer;
     _Atomic uint16_t reason;          /* why not on a rail: reason.def; of this end */
     _Atomic uint16_t peer_reason;     /* as told by the peer; 0 = nothing told */
     _Atomic uint8_t path_tx, path_rx; /* enum fb_path of each direction now */
     uint8_t role;                     /* 0 connected, 1 accepted */
     _Atomic uint8_t lent;             /* FB_LENT_*: between the owner and forked children */
-    /* What every call writes lies in one line; also what every call looks at: not 0 if a tool wants a copy
-     * of the bytes (tap_ring.h), which is the one thing here that somebody else writes. */
-    _Alignas(64) _Atomic uint64_t tap;
-    _Atomic uint64_t tx, rx;           /* application bytes written and read since establishment */
-    _Atomic uint64_t rail_tx, rail_rx; /* of these, over a rail */
+};
+_Static_assert(sizeof(struct fb_pub) <= 80, "every tracked connection has one");
+
+/* What those have that wanted a rail: zero for the others, and a hole in the file. */
+struct fb_pub_rail {
+    _Atomic uint64_t rail_tx, rail_rx; /* of the bytes, over a rail */
     _Atomic uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds of the last boarding; 0 = never */
     _Atomic uint32_t switches;   /* changes of track, both directions together */
     _Atomic uint32_t retries;    /* boardings that were tried and did not come about */
@@ -74,5 +82,7 @@ struct fb_pub_file {
         closed_by_reason[64]; /* connections that never boarded, by their last reason */
     _Alignas(64) struct fb_pub slot[];
 };
+/* A struct fb_pub_rail for each slot follows behind the last slot that there can be. */
+#define FB_PUB_RAILS (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
 
 #endif

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define WHOLE (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
+#define WHOLE (FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail))
 
 static struct fb_pub_file *file;
 static int file_fd = -1;
@@ -83,7 +83,9 @@ static uint32_t reserve(void)
     const uint32_t most = 512 + 64;
 
     return SYS6(SYS_fallocate, file_fd, 0, 0,
-                sizeof(struct fb_pub_file) + most * sizeof(struct fb_pub), 0, 0) < 0
+                sizeof(struct fb_pub_file) + most * sizeof(struct fb_pub), 0, 0) < 0 ||
+                   SYS6(SYS_fallocate, file_fd, 0, FB_PUB_RAILS, most * sizeof(struct fb_pub_rail),
+                        0, 0) < 0
                ? 0
                : most;
 }
@@ -157,20 +159,32 @@ struct fb_pub *fb_pub_slot(uint32_t slot)
     return &file->slot[slot];
 }
 
-void fb_pub_closed(const struct fb_pub *p)
+struct fb_pub_rail *fb_pub_rail(uint32_t slot)
+{
+    size_t at = FB_PUB_RAILS + slot * sizeof(struct fb_pub_rail);
+
+    if ((reserved && slot >= reserved) ||
+        (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, at, sizeof(struct fb_pub_rail), 0, 0) < 0))
+        return NULL;
+    return (struct fb_pub_rail *)((char *)file + at);
+}
+
+void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
 {
     unsigned reason = p->reason;
 
     atomic_fetch_add(&file->closed, 1);
-    if (p->boarded_at)
+    if (r && r->boarded_at)
         atomic_fetch_add(&file->closed_boarded, 1);
     else if (reason < 64)
         atomic_fetch_add(&file->closed_by_reason[reason], 1);
     atomic_fetch_add(&file->closed_tx, p->tx);
     atomic_fetch_add(&file->closed_rx, p->rx);
-    atomic_fetch_add(&file->closed_rail_tx, p->rail_tx);
-    atomic_fetch_add(&file->closed_rail_rx, p->rail_rx);
-    atomic_fetch_add(&file->closed_switches, p->switches);
+    if (!r)
+        return;
+    atomic_fetch_add(&file->closed_rail_tx, r->rail_tx);
+    atomic_fetch_add(&file->closed_rail_rx, r->rail_rx);
+    atomic_fetch_add(&file->closed_switches, r->switches);
 }
 
 void fb_pub_remove(void)

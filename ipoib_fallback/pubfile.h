@@ -9,14 +9,14 @@
 
 #include <stdbool.h>
 
-#define FB_MAX_STREAMS (256u * 1024)
-
 /* Room for slots [0, n). False: no memory. Where the file cannot be had (no /dev/shm, a chroot, no
  * space) the memory is anonymous and stat does not see it. Under the registry lock. */
 bool fb_pub_grow(uint32_t n);
 struct fb_pub *fb_pub_slot(uint32_t slot);
-/* Adds the connection to the sums of closed ones. */
-void fb_pub_closed(const struct fb_pub *);
+/* The rest of a slot, zero at first, for a stream that wants a rail. NULL: no memory. Progress thread. */
+struct fb_pub_rail *fb_pub_rail(uint32_t slot);
+/* Adds the connection to the sums of closed ones. The rest may be NULL. */
+void fb_pub_closed(const struct fb_pub *, const struct fb_pub_rail *);
 /* Removes the file: the process ends. */
 void fb_pub_remove(void);
 /* The file's head; NULL before the first connection. */

@@ -10,6 +10,7 @@
 #include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/netns.h"
+#include "ipoib_fallback/pubfile.h"
 
 #include "config/env.h"
 #include "config/log.h"
@@ -123,7 +124,7 @@ static void retry_timer(void *arg)
 
     link_timer_fired(c);
     /* An idle stream does not ask again and again; its next call does. */
-    if (c->s.ready_at == c->rdv_calls)
+    if (c->s.ready_at == c->x->rdv_calls)
         atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
     else
         attempt(c);
@@ -170,7 +171,7 @@ void rdv_again(struct fb_conn *c, int reason)
 
     conn_reason(c, reason);
     had_failure |= reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE;
-    if (!c->rail)
+    if (!c->x->rail)
         budget_free(c);
     if (reason == RSN_IDLE) {
         conn_afresh(c);
@@ -178,23 +179,23 @@ void rdv_again(struct fb_conn *c, int reason)
     }
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
-    for (uint32_t i = 0; i < c->rdv_tries && pause < RETRY_MOST; i++)
+    for (uint32_t i = 0; i < c->x->rdv_tries && pause < RETRY_MOST; i++)
         pause *= 3;
-    c->rdv_tries++;
+    c->x->rdv_tries++;
     if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
         reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE ||
         reason == RSN_LIMIT_FD) {
-        if (c->up_at && fb_io.now() - c->up_at > STEADY)
-            c->holds = 0;
-        c->up_at = 0;
+        if (c->x->up_at && fb_io.now() - c->x->up_at > STEADY)
+            c->x->holds = 0;
+        c->x->up_at = 0;
         /* Hold-down: a rail that fails again and again must not cost more than it gives. */
-        pause = HOLD_FIRST << (c->holds < 6 ? c->holds : 6);
-        c->holds++;
+        pause = HOLD_FIRST << (c->x->holds < 6 ? c->x->holds : 6);
+        c->x->holds++;
     }
     if (cfg.test_switch)
         pause = RETRY_FIRST / 5;
-    atomic_fetch_add(&c->s.pub->retries, 1);
-    c->rdv_calls = c->s.ready_at;
+    atomic_fetch_add(&c->x->show->retries, 1);
+    c->x->rdv_calls = c->s.ready_at;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
 }
 
@@ -211,8 +212,8 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
 {
     struct fb_conn *c = owner;
 
-    c->rdv = RDV_NONE;
-    note_answer(&c->tuple, reason);
+    c->x->rdv = RDV_NONE;
+    note_answer(&c->x->tuple, reason);
     log_info("stream %u: verbs rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
@@ -248,19 +249,19 @@ static void ask_verbs(struct fb_conn *c)
         rdv_again(c, reason);
         return;
     }
-    silent = silent_for(&c->tuple, &reason);
+    silent = silent_for(&c->x->tuple, &reason);
     if (silent) {
         budget_free(c);
         conn_reason(c, reason);
-        c->rdv_calls = c->s.ready_at;
+        c->x->rdv_calls = c->s.ready_at;
         link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
         return;
     }
-    c->rdv = RDV_ASKED;
+    c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    if (rsk_verbs_wire.connect(&c->tuple, shard_for(c), ring_for(c), c, verbs_done) < 0) {
-        c->rdv = RDV_NONE;
-        note_answer(&c->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
+    if (rsk_verbs_wire.connect(&c->x->tuple, shard_for(c), ring_for(c), c, verbs_done) < 0) {
+        c->x->rdv = RDV_NONE;
+        note_answer(&c->x->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
     }
@@ -270,7 +271,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
 {
     struct fb_conn *c = owner;
 
-    c->rdv = RDV_NONE;
+    c->x->rdv = RDV_NONE;
     log_info("stream %u: shm rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
@@ -283,10 +284,10 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
 
 static void ask_shm(struct fb_conn *c)
 {
-    c->rdv = RDV_ASKED;
+    c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    if (rsk_shm_wire.connect(&c->tuple, shard_for(c), ring_for(c), c, shm_done) < 0) {
-        c->rdv = RDV_NONE;
+    if (rsk_shm_wire.connect(&c->x->tuple, shard_for(c), ring_for(c), c, shm_done) < 0) {
+        c->x->rdv = RDV_NONE;
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
     }
@@ -302,7 +303,7 @@ void fb_on_foreign(int (*fn)(const int fds[4]))
 /* Somebody else in this process may take what is the application's: it stays on TCP. */
 static bool pin_foreign(struct fb_conn *c)
 {
-    const int fds[4] = {c->fd, c->alt_fd[0], c->alt_fd[1], c->alt_fd[2]};
+    const int fds[4] = {c->fd, conn_alt(c, 0), conn_alt(c, 1), conn_alt(c, 2)};
     int reason = foreign ? foreign(fds) : 0;
 
     if (!reason)
@@ -321,7 +322,7 @@ static void elsewhere(struct fb_conn *c)
 
 static void attempt(struct fb_conn *c)
 {
-    if (c->rail || c->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->tx.fin)
+    if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->x->tx.fin)
         return;
     if (hold_on()) {
         rdv_again(c, RSN_NOT_YET);
@@ -332,10 +333,10 @@ static void attempt(struct fb_conn *c)
         return;
     }
     if (heir_elsewhere(c)) {
-        rdv_again(c, c->heritage ? RSN_INHERITED : RSN_SHARED);
+        rdv_again(c, c->x->heritage ? RSN_INHERITED : RSN_SHARED);
         return;
     }
-    if (c->tx.state != TX_T || c->rx.state != RX_t) {
+    if (c->x->tx.state != TX_T || c->x->rx.state != RX_t) {
         /* Still on the way back from the last rail; an owed frame goes with the next bytes. */
         rdv_again(c, RSN_PEER_LEFT);
         return;
@@ -366,12 +367,13 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
         return RSN_NOT_MINE;
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    else if (c->tx.fin)
+    else if (c->x->tx.fin)
         reason = RSN_ENDING;
     else if (conn_config(c)->wire == other)
         reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
-    else if (!conn_flag(c, CF_ASKED) || hold_on() || heir_elsewhere(c) || c->rail ||
-             c->rdv != RDV_NONE || c->tx.state != TX_T || c->rx.state != RX_t || c->rx.end != 1)
+    else if (!conn_flag(c, CF_ASKED) || !c->x->show || hold_on() || heir_elsewhere(c) ||
+             c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
+             c->x->rx.state != RX_t || c->x->rx.end != 0)
         reason = RSN_NOT_YET;
     else if (pin_foreign(c))
         reason = c->s.pub->reason;
@@ -381,7 +383,7 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
         fb_put(&c->s);
         return reason;
     }
-    c->rdv = RDV_ASKED;
+    c->x->rdv = RDV_ASKED;
     *shard = shard_for(c);
     *ring = ring_for(c);
     *owner = c;
@@ -392,7 +394,7 @@ static void accepted(void *owner, struct rsk_rail *rail)
 {
     struct fb_conn *c = owner;
 
-    c->rdv = RDV_NONE;
+    c->x->rdv = RDV_NONE;
     if (!link_up(c, rail)) {
         rail->wire->kill(rail, RSN_ENDING);
         rail->wire->destroy(rail);
@@ -405,7 +407,7 @@ static void refused(void *owner, int reason)
 {
     struct fb_conn *c = owner;
 
-    c->rdv = RDV_NONE;
+    c->x->rdv = RDV_NONE;
     budget_free(c);
     conn_reason(c, reason);
     fb_put(&c->s);
@@ -432,6 +434,19 @@ static void be_reachable(struct fb_conn *c)
         conn_reason(c, RSN_WAIT_PEER);
 }
 
+/* There is room for what is shown of a rail. Without it there is none. */
+static bool shown(struct fb_conn *c)
+{
+    if (!c->x->show)
+        c->x->show = fb_pub_rail(c->slot);
+    return c->x->show != NULL;
+}
+
+static bool self_connected(const struct rsk_tuple *t)
+{
+    return t->src_port == t->dst_port && memcmp(t->src, t->dst, 16) == 0;
+}
+
 static void begin_job(void *arg)
 {
     struct fb_conn *c = arg;
@@ -445,12 +460,14 @@ static void begin_job(void *arg)
     } else if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
         if (!conn_addresses(c)) {
             conn_reason(c, RSN_NOT_ESTABLISHED);
-        } else if (c->tuple.src_port == c->tuple.dst_port &&
-                   memcmp(c->tuple.src, c->tuple.dst, 16) == 0) {
+        } else if (c->x->tuple = conn_tuple(c), self_connected(&c->x->tuple)) {
             conn_set(c, CF_PINNED);
             conn_reason(c, RSN_SELF_CONNECT);
         } else if (netns_another(c)) {
             elsewhere(c);
+        } else if (!shown(c)) {
+            conn_set(c, CF_PINNED);
+            conn_reason(c, RSN_NO_MEMORY);
         } else {
             conn_settings(c);
             if (c->s.role == FB_ACCEPTED)

@@ -76,23 +76,23 @@ static void drop(void *number)
 void reach_drop(struct fb_conn *c)
 {
     if (conn_flag(c, CF_REACHABLE))
-        (void)rsk_loop_post(drop, (void *)(uintptr_t)c->tuple.dst_port);
+        (void)rsk_loop_post(drop, (void *)(uintptr_t)c->x->tuple.dst_port);
 }
 
 static void count(struct fb_conn *c)
 {
-    struct port *p = port_of(c->tuple.dst_port);
+    struct port *p = port_of(c->x->tuple.dst_port);
 
     if (!p) {
         p = calloc(1, sizeof(*p));
         if (!p)
             return; /* it stays reachable */
-        p->number = c->tuple.dst_port;
+        p->number = c->x->tuple.dst_port;
         p->next = ports;
         ports = p;
     }
-    p->v4 |= c->tuple.family == AF_INET;
-    p->v6 |= c->tuple.family != AF_INET;
+    p->v4 |= c->x->tuple.family == AF_INET;
+    p->v6 |= c->x->tuple.family != AF_INET;
     if (conn_set(c, CF_REACHABLE))
         p->users++;
 }
@@ -100,8 +100,8 @@ static void count(struct fb_conn *c)
 void reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
                const struct rsk_accept_ops *verbs)
 {
-    int family = c->tuple.family, r = 0;
-    uint16_t port = c->tuple.dst_port;
+    int family = c->x->tuple.family, r = 0;
+    uint16_t port = c->x->tuple.dst_port;
 
     count(c);
     if (conn_config(c)->wire != CFG_WIRE_VERBS)

@@ -15,7 +15,7 @@ short fb_kernel_events(struct fb_stream *s, short events)
 {
     struct fb_conn *c = conn_of(s);
 
-    switch ((enum fb_rx_state)c->rx.state) {
+    switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
     case RX_sk:
@@ -24,13 +24,13 @@ short fb_kernel_events(struct fb_stream *s, short events)
     default:
         break;
     }
-    switch ((enum fb_tx_state)c->tx.state) {
+    switch ((enum fb_tx_state)c->x->tx.state) {
     case TX_T:
     case TX_FX:
     case TX_W1:
         break;
     case TX_L1:
-        if (c->tx.owed)
+        if (c->x->tx.owed)
             break;
         /* fall through */
     default:
@@ -43,36 +43,36 @@ short fb_ready(struct fb_stream *s, int fd, short events)
 {
     struct fb_conn *c = conn_of(s);
     short got = 0, ask = (short)(events & ~(IN_BITS | OUT_BITS));
-    bool rail_rx = c->rx.state == RX_r, rail_tx = c->tx.state == TX_R;
+    bool rail_rx = c->x->rx.state == RX_r, rail_tx = c->x->tx.state == TX_R;
 
     if (events & IN_BITS) {
-        fb_lock(&c->rx.lock);
+        fb_lock(&c->x->rx.lock);
         if (rx_readable(c, fd))
             got |= events & IN_BITS;
-        rail_rx = c->rx.state == RX_r;
+        rail_rx = c->x->rx.state == RX_r;
         rx_unlock(c);
     }
     if (events & OUT_BITS) {
-        fb_lock(&c->tx.lock);
-        if (atomic_load_explicit(&c->tx_todo, memory_order_acquire))
+        fb_lock(&c->x->tx.lock);
+        if (atomic_load_explicit(&c->x->tx_todo, memory_order_acquire))
             tx_serve(c);
         if (tx_can_send(c, fd))
             got |= events & OUT_BITS;
-        rail_tx = c->tx.state == TX_R;
+        rail_tx = c->x->tx.state == TX_R;
         tx_unlock(c);
     }
     /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them, but for
      * what the application itself has shut. */
-    if ((!rail_rx && !rail_tx) || c->rx.shut ||
-        atomic_load_explicit(&c->anchor_bits, memory_order_acquire))
+    if ((!rail_rx && !rail_tx) || c->x->rx.shut ||
+        atomic_load_explicit(&c->x->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
     /* The error was the kernel's until we took it, and is untold. */
-    if (atomic_load(&c->swallowed))
+    if (atomic_load(&c->x->swallowed))
         got |= POLLERR;
     /* TCP never reports an end without POLLIN: what the end is, the frames before it say. */
     if ((got & (POLLHUP | POLLERR | POLLRDHUP)) && (events & IN_BITS) && !(got & IN_BITS)) {
-        fb_lock(&c->rx.lock);
-        atomic_store(&c->anchor_news, 1);
+        fb_lock(&c->x->rx.lock);
+        atomic_store(&c->x->anchor_news, 1);
         if (rx_readable(c, fd))
             got |= events & IN_BITS;
         rx_unlock(c);
@@ -88,7 +88,7 @@ short fb_peek_ready(struct fb_stream *s, short events)
     short got = 0;
 
     fb_lock(&c->watch_lock);
-    rail = c->rail;
+    rail = c->x->rail;
     if (rail)
         rsk_rail_get(rail);
     fb_unlock(&c->watch_lock);
@@ -100,11 +100,11 @@ short fb_peek_ready(struct fb_stream *s, short events)
         conn_mail(c);
         conn_serve(c);
     }
-    if ((bits & (RSK_RX | RSK_FAIL)) && c->rx.state == RX_r)
+    if ((bits & (RSK_RX | RSK_FAIL)) && c->x->rx.state == RX_r)
         got |= events & IN_BITS;
-    if ((bits & (RSK_TX | RSK_FAIL)) && c->tx.state == TX_R)
+    if ((bits & (RSK_TX | RSK_FAIL)) && c->x->tx.state == TX_R)
         got |= events & OUT_BITS;
-    if (atomic_load_explicit(&c->anchor_news, memory_order_relaxed) && c->rx.state == RX_r)
+    if (atomic_load_explicit(&c->x->anchor_news, memory_order_relaxed) && c->x->rx.state == RX_r)
         got |= events & IN_BITS;
     return got;
 }
@@ -116,14 +116,14 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     unsigned want = 0;
 
     fb_lock(&c->watch_lock);
-    rail = c->rail;
+    rail = c->x->rail;
     if (rail)
         rsk_rail_get(rail);
     fb_unlock(&c->watch_lock);
     if (rail) {
-        if ((events & IN_BITS) && c->rx.state == RX_r)
+        if ((events & IN_BITS) && c->x->rx.state == RX_r)
             want |= RSK_RX;
-        if ((events & OUT_BITS) && c->tx.state == TX_R)
+        if ((events & OUT_BITS) && c->x->tx.state == TX_R)
             want |= RSK_TX;
         if (want)
             want = rail->wire->arm(rail, want, RSK_BY_SHARD);
@@ -131,9 +131,9 @@ short fb_arm(struct fb_stream *s, int fd, short events)
             want |= RSK_FAIL;
         rsk_rail_put(rail);
         /* The usual case by far: the ring is empty (or full) and the anchor silent. */
-        if (!want && c->rx.state == RX_r && c->rx.end == 1 &&
-            (!(events & OUT_BITS) || c->tx.state == TX_R) && !atomic_load(&c->anchor_news) &&
-            !atomic_load(&c->anchor_bits) && !c->rx.shut)
+        if (!want && c->x->rx.state == RX_r && c->x->rx.end == 0 &&
+            (!(events & OUT_BITS) || c->x->tx.state == TX_R) && !atomic_load(&c->x->anchor_news) &&
+            !atomic_load(&c->x->anchor_bits) && !c->x->rx.shut)
             return 0;
     }
     return fb_ready(s, fd, events);
@@ -145,7 +145,7 @@ bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)
     bool elsewhere;
 
     fb_lock(&c->watch_lock);
-    elsewhere = c->rail && c->rail->shard != shard;
+    elsewhere = c->x->rail && c->x->rail->shard != shard;
     fb_unlock(&c->watch_lock);
     return elsewhere;
 }
@@ -159,6 +159,8 @@ void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
 {
     struct rsk_shard *old;
 
+    if (!shard && !atomic_load(&conn_of(s)->prefer))
+        return;
     if (shard)
         rsk_shard_get(shard);
     old = atomic_exchange(&conn_of(s)->prefer, shard);

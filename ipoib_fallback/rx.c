@@ -19,15 +19,9 @@ void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     /* In t another receiver may be counting without the lock. */
     uint64_t at = atomic_fetch_add_explicit(&c->s.pub->rx, n, memory_order_relaxed);
 
-    fb_digest_add(&c->seen_rx, at, v, cnt, n);
+    conn_seen_rx(c, at, v, cnt, n);
     if (tap_on(c))
         tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, n);
-}
-
-void rx_count_plain(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
-{
-    c->krx += n;
-    rx_count(c, v, cnt, n);
 }
 
 /* Application bytes from the kernel, at most limit of them. */
@@ -37,10 +31,8 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
     ssize_t n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
 
     n = conn_told(c, n);
-    if (n > 0 && !(flags & MSG_PEEK)) {
-        c->krx += (uint64_t)n;
+    if (n > 0 && !(flags & MSG_PEEK))
         rx_count(c, v, cnt, (size_t)n);
-    }
     return n;
 }
 
@@ -50,7 +42,7 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     struct fb_pub *pub = c->s.pub;
     struct iovec have[3] = {0}; /* what was shown, and the rest of the ring */
     size_t total = rail->wire->rx_peek(rail, have + 1), done;
-    bool copy = (flags & MSG_PEEK) || pub->rx < c->rx.shown_to;
+    bool copy = (flags & MSG_PEEK) || pub->rx < c->x->rx.shown_to;
 
     if (total > limit)
         total = (size_t)limit;
@@ -61,30 +53,32 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     if (done && !(flags & MSG_PEEK)) {
         rail->wire->rx_consume(rail, done);
         atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);
-        atomic_store_explicit(&pub->rail_rx, pub->rail_rx + done, memory_order_relaxed);
+        atomic_store_explicit(&c->x->show->rail_rx, c->x->show->rail_rx + done,
+                              memory_order_relaxed);
         if (tap_on(c))
             tap_copy(c, TAP_RX, rail->wire->path, pub->rx - done, v, cnt, done);
     }
     return (ssize_t)done;
 }
 
+/* end: 0 is the end of the stream, as the kernel says it. */
 void rx_ended(struct fb_conn *c, int end)
 {
-    c->rx.end = end;
+    c->x->rx.end = end ? end : FB_EOF;
     if (end != 0)
         conn_untold(c, end);
 }
 
 int rx_take_end(struct fb_conn *c)
 {
-    c->rx.end = 0;
-    return atomic_exchange(&c->swallowed, 0);
+    c->x->rx.end = FB_EOF;
+    return atomic_exchange(&c->x->swallowed, 0);
 }
 
 /* Discards the overlap: bytes of TCP that the ring has shown already. */
 void rx_skip(struct fb_conn *c, int fd)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
     char scratch[4096] = {0};
 
     while (rx->skip > 0) {
@@ -92,7 +86,7 @@ void rx_skip(struct fb_conn *c, int fd)
         ssize_t n = fb_io.recv(fd, &v, 1, rx->skip, MSG_DONTWAIT);
 
         if (n > 0) {
-            c->krx += (uint64_t)n;
+            c->x->own_rx += (uint64_t)n;
             rx->skip -= (uint64_t)n;
             continue;
         }
@@ -110,7 +104,7 @@ static bool skip_arrived(struct fb_conn *c, int fd)
 {
     int n = fb_io.inq(fd);
 
-    return n >= 0 && (uint64_t)n >= c->rx.skip;
+    return n >= 0 && (uint64_t)n >= c->x->rx.skip;
 }
 
 /* The peer has died without a frame. Had it not read what we sent, its kernel would have reset the
@@ -119,26 +113,26 @@ static bool died_with_unread(struct fb_conn *c, struct rsk_rail *rail)
 {
     bool unread = false;
 
-    if (fb_trylock(&c->tx.lock)) {
-        unread = c->tx.state == TX_R && rail->wire->tx_freed(rail) < c->s.pub->tx;
-        fb_unlock(&c->tx.lock); /* our caller serves what has been left to do meanwhile */
+    if (fb_trylock(&c->x->tx.lock)) {
+        unread = c->x->tx.state == TX_R && rail->wire->tx_freed(rail) < c->s.pub->tx;
+        fb_unlock(&c->x->tx.lock); /* our caller serves what has been left to do meanwhile */
     }
     return unread;
 }
 
 void rx_anchor(struct fb_conn *c, int fd)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     while (!rx->by_call) {
-        struct rsk_rail *rail = c->rail;
+        struct rsk_rail *rail = c->x->rail;
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
         ssize_t n;
 
         switch ((enum fb_rx_state)rx->state) {
         case RX_gS:
         case RX_f2:
-            if (rx->end != 1 || c->s.pub->rx < rx->S || c->s.rx_in || rx_switch(c, fd) == 0)
+            if (rx->end != 0 || c->s.pub->rx < rx->S || c->s.rx_in || rx_switch(c, fd) == 0)
                 return;
             continue;
         case RX_sk:
@@ -146,7 +140,7 @@ void rx_anchor(struct fb_conn *c, int fd)
             if (c->s.pub->rx < rx->V && skip_arrived(c, fd))
                 return;
             rx_skip(c, fd);
-            if (rx->skip == 0 && rx->end == 1 && c->s.pub->rx == rx->V &&
+            if (rx->skip == 0 && rx->end == 0 && c->s.pub->rx == rx->V &&
                 (rx->handed || rx->V == rx->E))
                 rx_caught_up(c);
             return;
@@ -155,15 +149,15 @@ void rx_anchor(struct fb_conn *c, int fd)
         default:
             break;
         }
-        if (rx->end != 1)
+        if (rx->end != 0)
             return;
-        atomic_store(&c->anchor_news, 0); /* before looking: later news sets it again */
+        atomic_store(&c->x->anchor_news, 0); /* before looking: later news sets it again */
         n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
         /* After SHUT_RD the kernel says 0 whenever nothing is there; the frames still come. */
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return;
         if (n > 0) {
-            c->krx += (uint64_t)n;
+            c->x->own_rx += (uint64_t)n;
             rx->frame_at = (uint8_t)(rx->frame_at + n);
             if (rx->frame_at < FB_FRAME)
                 rx_to(c, RE_PART);
@@ -195,14 +189,14 @@ void rx_anchor(struct fb_conn *c, int fd)
 
 ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     for (;;) {
-        struct rsk_rail *rail = c->rail;
+        struct rsk_rail *rail = c->x->rail;
         uint64_t at;
         ssize_t n;
 
-        if (atomic_load_explicit(&c->rx_todo, memory_order_acquire))
+        if (atomic_load_explicit(&c->x->rx_todo, memory_order_acquire))
             rx_serve(c);
         if (__builtin_expect(rx->by_call, 0))
             return -EAGAIN;
@@ -212,7 +206,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             return kernel_read(c, fd, v, cnt, UINT64_MAX, flags);
         case RX_gS:
         case RX_f2:
-            if (rx->end != 1)
+            if (rx->end != 0)
                 return rx_take_end(c);
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
@@ -228,7 +222,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case RX_r:
         case RX_q2:
             if (rail && !rx->frozen) {
-                uint64_t limit = rx->end != 1 ? rx->V - at : UINT64_MAX;
+                uint64_t limit = rx->end != 0 ? rx->V - at : UINT64_MAX;
 
                 n = ring_read(c, rail, v, cnt, limit, flags);
                 if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
@@ -236,9 +230,9 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 if (n > 0)
                     return n;
             }
-            if (rx->end != 1)
+            if (rx->end != 0)
                 return rx_take_end(c);
-            if (atomic_load(&c->anchor_news)) {
+            if (atomic_load(&c->x->anchor_news)) {
                 rx_anchor(c, fd);
                 continue;
             }
@@ -252,7 +246,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (at < rx->V)
                 return rx_broken(c, "bytes that had arrived are not in the ring any more");
             rx_skip(c, fd);
-            if (rx->end != 1)
+            if (rx->end != 0)
                 return rx_take_end(c);
             if (rx->skip > 0)
                 return rx->shut ? 0 : -EAGAIN;
@@ -276,14 +270,14 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
 
 int rx_readable(struct fb_conn *c, int fd)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     for (;;) {
-        struct rsk_rail *rail = c->rail;
+        struct rsk_rail *rail = c->x->rail;
         struct iovec have[2];
         uint64_t at;
 
-        if (atomic_load_explicit(&c->rx_todo, memory_order_acquire))
+        if (atomic_load_explicit(&c->x->rx_todo, memory_order_acquire))
             rx_serve(c);
         if (rx->by_call)
             return 0;
@@ -291,7 +285,7 @@ int rx_readable(struct fb_conn *c, int fd)
         switch ((enum fb_rx_state)rx->state) {
         case RX_gS:
         case RX_f2:
-            if (rx->end != 1)
+            if (rx->end != 0)
                 return 1;
             if (atomic_load(&c->s.rx_in))
                 return 0;
@@ -304,11 +298,11 @@ int rx_readable(struct fb_conn *c, int fd)
         case RX_r:
         case RX_q2:
             if (rail && !rx->frozen && rail->wire->rx_peek(rail, have) > 0 &&
-                (rx->end == 1 || at < rx->V))
+                (rx->end == 0 || at < rx->V))
                 return 1;
-            if (rx->end != 1 || rx->shut)
+            if (rx->end != 0 || rx->shut)
                 return 1;
-            if (atomic_load(&c->anchor_news)) {
+            if (atomic_load(&c->x->anchor_news)) {
                 rx_anchor(c, fd);
                 continue;
             }
@@ -317,7 +311,7 @@ int rx_readable(struct fb_conn *c, int fd)
             if (at < rx->V || rx->shut)
                 return 1;
             rx_skip(c, fd);
-            if (rx->end != 1)
+            if (rx->end != 0)
                 return 1;
             if (rx->skip > 0)
                 return 0;
@@ -335,8 +329,8 @@ int rx_readable(struct fb_conn *c, int fd)
 
 bool rx_unread(struct fb_conn *c, int fd)
 {
-    struct fb_rx *rx = &c->rx;
-    struct rsk_rail *rail = c->rail;
+    struct fb_rx *rx = &c->x->rx;
+    struct rsk_rail *rail = c->x->rail;
     struct iovec have[2];
     int inq = fb_io.inq(fd);
 

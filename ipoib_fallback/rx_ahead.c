@@ -65,13 +65,13 @@ static ssize_t peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt, u
 /* 0: no whole SWITCH of ours is at S. 1: it is. 2: the RESUME of a sender that has left lies behind it. */
 static int look(struct fb_conn *c, int fd, uint64_t before)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
     struct iovec v[PIECES];
     struct fb_frame f[2];
     int cnt = put_aside(v, PIECES - 1, before);
     ssize_t n;
 
-    if (cnt < 0 || rx->end != 1 || atomic_load(&c->s.rx_in))
+    if (cnt < 0 || rx->end != 0 || atomic_load(&c->s.rx_in))
         return 0;
     v[cnt++] = (struct iovec){f, sizeof(f)};
     n = peek(c, fd, v, cnt, before + sizeof(f));
@@ -100,22 +100,22 @@ static int look(struct fb_conn *c, int fd, uint64_t before)
 /* The ring's bytes from S on, those that were shown before out of their copy. */
 static size_t in_ring(struct fb_conn *c, struct iovec have[3], size_t show)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
     size_t n;
 
     memset(have, 0, 3 * sizeof(*have));
-    if (!rail || !c->rx.begun || conn_flag(c, CF_PINNED))
+    if (!rail || !c->x->rx.begun || conn_flag(c, CF_PINNED))
         return 0;
     /* Who waits for edges gets one when more comes; armed before looking. */
     (void)rail->wire->arm(rail, RSK_RX, RSK_BY_SHARD);
     n = rail->wire->rx_peek(rail, have + 1);
-    rx_shown(c, c->rx.S, have, n, show, rail->rx_size);
+    rx_shown(c, c->x->rx.S, have, n, show, rail->rx_size);
     return n;
 }
 
 size_t rx_ahead_count(struct fb_conn *c, int fd)
 {
-    uint64_t before = c->rx.S - c->s.pub->rx;
+    uint64_t before = c->x->rx.S - c->s.pub->rx;
     int seen = look(c, fd, before), all;
     struct iovec have[3];
     size_t n;
@@ -132,7 +132,7 @@ size_t rx_ahead_count(struct fb_conn *c, int fd)
 
 size_t rx_ahead_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
 {
-    uint64_t before = c->rx.S - c->s.pub->rx;
+    uint64_t before = c->x->rx.S - c->s.pub->rx;
     struct iovec rest[PIECES], have[3];
     size_t room = fb_iov_size(v, cnt), n;
     ssize_t more;

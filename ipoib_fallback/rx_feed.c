@@ -14,7 +14,7 @@
  * ring has of it is consumed instead of being skipped. */
 ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
     size_t left = n, out = 0, woff = 0;
     int w = 0;
 
@@ -46,7 +46,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
                     take =
                         at - (rx->V - rx->skip) < have ? (size_t)(at - (rx->V - rx->skip)) : have;
                     rx->skip -= take;
-                    c->krx += take;
+                    c->x->own_rx += take;
                     p += take;
                     have -= take;
                     continue;
@@ -64,13 +64,13 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
             if (frame) {
                 size_t want = FB_FRAME - rx->frame_at;
 
-                if (rx->end != 1)
+                if (rx->end != 0)
                     return out ? (ssize_t)out : rx_take_end(c);
                 if (take > want)
                     take = want;
                 memcpy((char *)&rx->frame + rx->frame_at, p, take);
                 rx->frame_at = (uint8_t)(rx->frame_at + take);
-                c->krx += take;
+                c->x->own_rx += take;
                 if (rx->frame_at < FB_FRAME)
                     rx_to(c, RE_PART);
                 else
@@ -80,11 +80,10 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
                 size_t done = 0;
 
                 rx_count(c, &one, 1, take);
-                c->krx += take;
                 if (overlap) {
                     rx->skip -= take;
-                    if (c->rail)
-                        c->rail->wire->rx_consume(c->rail, take);
+                    if (c->x->rail)
+                        c->x->rail->wire->rx_consume(c->x->rail, take);
                 }
                 while (done < take) { /* close the gap that a frame left */
                     size_t room = v[w].iov_len - woff;
@@ -108,7 +107,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     if (rx->state == RX_sk && c->s.pub->rx == rx->E && rx->skip == 0)
         rx_caught_up(c);
     if (out == 0)
-        return rx->end != 1 ? rx_take_end(c) : FB_RETRY;
+        return rx->end != 0 ? rx_take_end(c) : FB_RETRY;
     return (ssize_t)out;
 }
 
@@ -116,7 +115,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 bool fb_rx_enter_for_good(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
     uint32_t none = 0;
     bool by_tcp;
 
@@ -132,18 +131,21 @@ bool fb_rx_enter_for_good(struct fb_stream *s)
     default:
         by_tcp = true;
     }
-    by_tcp = by_tcp && rx->end == 1 && atomic_compare_exchange_strong(&s->rx_in, &none, 1);
+    by_tcp = by_tcp && rx->end == 0 && atomic_compare_exchange_strong(&s->rx_in, &none, 1);
     rx->by_call = by_tcp;
+    if (by_tcp)
+        conn_set(c, CF_BY_CALL);
     rx_unlock(c);
     return by_tcp;
 }
 
 ssize_t rx_by_call_left(struct fb_conn *c, ssize_t n, const struct iovec *v, int cnt)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     fb_lock(&rx->lock);
     rx->by_call = false;
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_BY_CALL);
     atomic_fetch_sub(&c->s.rx_in, 1);
     if (n > 0) {
         n = rx_feed(c, v, cnt, (size_t)n);

@@ -13,22 +13,22 @@
 
 static void rx_gate_set(struct fb_conn *c)
 {
-    atomic_store(&c->s.rx_gate, c->rx.state != RX_t);
+    atomic_store(&c->s.rx_gate, c->x->rx.state != RX_t);
 }
 
 uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
 {
-    struct fb_step step = fb_rx_step(c->rx.state, event);
+    struct fb_step step = fb_rx_step(c->x->rx.state, event);
 
     if (step.next < 0) {
         log_error("stream %u: receiver: %s cannot happen in %s", c->slot, fb_rx_event_name(event),
-                  fb_rx_state_name(c->rx.state));
+                  fb_rx_state_name(c->x->rx.state));
         return 0;
     }
-    if ((enum fb_rx_state)step.next != c->rx.state) {
-        log_debug("stream %u: receiver %s -> %s on %s", c->slot, fb_rx_state_name(c->rx.state),
+    if ((enum fb_rx_state)step.next != c->x->rx.state) {
+        log_debug("stream %u: receiver %s -> %s on %s", c->slot, fb_rx_state_name(c->x->rx.state),
                   fb_rx_state_name((enum fb_rx_state)step.next), fb_rx_event_name(event));
-        c->rx.state = (uint8_t)step.next;
+        c->x->rx.state = (uint8_t)step.next;
         rx_gate_set(c);
         conn_wake(c, RSK_RX | FB_EV_STATE);
     }
@@ -39,8 +39,8 @@ int rx_broken(struct fb_conn *c, const char *what)
 {
     log_error("stream %u: %s: the connection is reset", c->slot, what);
     rx_ended(c, -ECONNRESET);
-    c->rx.V = c->s.pub->rx;
-    c->rx.skip = 0;
+    c->x->rx.V = c->s.pub->rx;
+    c->x->rx.skip = 0;
     conn_reason(c, RSN_PEER_PROTOCOL);
     conn_wake(c, RSK_RX);
     return -ECONNRESET;
@@ -48,7 +48,7 @@ int rx_broken(struct fb_conn *c, const char *what)
 
 void rx_no_switch(struct fb_conn *c)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
     rx_to(c, RE_NOTC);
     if (rail && rail->failed) /* it was kept for the case that there had been one */
@@ -59,33 +59,33 @@ bool rx_frame_ours(struct fb_conn *c, const struct fb_frame *f, uint8_t type)
 {
     uint8_t tag[16];
 
-    if (f->type != type || f->version != FB_PROTO_VERSION || f->epoch != c->epoch)
+    if (f->type != type || f->version != FB_PROTO_VERSION || f->epoch != c->x->epoch)
         return false;
-    if (!fb_same(f->N, c->s.role == FB_CONNECTED ? c->nonce0 : c->nonce1, 16))
+    if (!fb_same(f->N, c->s.role == FB_CONNECTED ? c->x->nonce0 : c->x->nonce1, 16))
         return false;
-    fb_tag(c->nonce0, c->nonce1, f, FB_FRAME_TAGGED, tag);
+    fb_tag(c->x->nonce0, c->x->nonce1, f, FB_FRAME_TAGGED, tag);
     return fb_same(tag, f->tag, 16);
 }
 
 static bool frame_ours(struct fb_conn *c, uint8_t type)
 {
-    return rx_frame_ours(c, &c->rx.frame, type);
+    return rx_frame_ours(c, &c->x->rx.frame, type);
 }
 
 static void ring_begins(struct fb_conn *c)
 {
-    if (c->rail && !c->rx.begun)
-        c->rail->wire->rx_start(c->rail, c->rx.S);
+    if (c->x->rail && !c->x->rx.begun)
+        c->x->rail->wire->rx_start(c->x->rail, c->x->rx.S);
 }
 
 static void echo(struct fb_conn *c, const struct fb_frame *f)
 {
-    struct rsk_rail *rail = c->rail;
-    struct rsk_msg m = {.type = FM_ECHO, .epoch = c->epoch};
+    struct rsk_rail *rail = c->x->rail;
+    struct rsk_msg m = {.type = FM_ECHO, .epoch = c->x->epoch};
 
-    if (!rail || c->rx.begun)
+    if (!rail || c->x->rx.begun)
         return;
-    c->rx.begun = true;
+    c->x->rx.begun = true;
     memcpy(m.data, f->u.sw.X, 16);
     if (!rail->failed && rail->wire->ctl_send(rail, &m) < 0)
         conn_todo_tx(c, TODO_FAIL);
@@ -99,8 +99,8 @@ void rx_begin(struct fb_conn *c, const struct fb_frame *f)
 
 static int take_switch(struct fb_conn *c)
 {
-    struct fb_rx *rx = &c->rx;
-    struct rsk_rail *rail = c->rail;
+    struct fb_rx *rx = &c->x->rx;
+    struct rsk_rail *rail = c->x->rail;
 
     if (!frame_ours(c, FF_SWITCH) || rx->frame.u.sw.S != rx->S)
         return rx_broken(c, "the bytes at an announced switch are not the frame");
@@ -113,10 +113,10 @@ static int take_switch(struct fb_conn *c)
         log_info("stream %u: receiving on %s from byte %llu", c->slot, rail->where,
                  (unsigned long long)rx->S);
     }
-    atomic_fetch_add(&c->s.pub->switches, 1);
+    atomic_fetch_add(&c->x->show->switches, 1);
     conn_boarded(c);
     /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
-    atomic_store(&c->anchor_news, 1);
+    atomic_store(&c->x->anchor_news, 1);
     rx_to(c, RE_WHOLE);
     echo(c, &rx->frame);
     link_watch(c);
@@ -127,8 +127,8 @@ static int take_switch(struct fb_conn *c)
 
 static int take_resume(struct fb_conn *c)
 {
-    struct fb_rx *rx = &c->rx;
-    struct rsk_rail *rail = c->rail;
+    struct fb_rx *rx = &c->x->rx;
+    struct rsk_rail *rail = c->x->rail;
     uint64_t F = rx->frame.u.re.F, E = rx->frame.u.re.E, at = c->s.pub->rx;
 
     if (!frame_ours(c, FF_RESUME) && conn_flag(c, CF_TOLD_CLOSED)) {
@@ -152,11 +152,11 @@ static int take_resume(struct fb_conn *c)
     rx->E = E;
     rx->skip = rx->V - F;
     rx->frozen = false;
-    atomic_store(&c->peer_rx, rx->frame.u.re.ack);
+    atomic_store(&c->x->peer_rx, rx->frame.u.re.ack);
     if (rx->frame.flags & FF_CLOSED)
         rx->peer_closed = true;
     atomic_store(&c->s.pub->path_rx, FB_PATH_TCP);
-    atomic_fetch_add(&c->s.pub->switches, 1);
+    atomic_fetch_add(&c->x->show->switches, 1);
     log_info("stream %u: the sender left the rail: F %llu, V %llu, E %llu, read %llu", c->slot,
              (unsigned long long)F, (unsigned long long)rx->V, (unsigned long long)E,
              (unsigned long long)at);
@@ -169,15 +169,15 @@ static int take_resume(struct fb_conn *c)
 
 int rx_take_frame(struct fb_conn *c)
 {
-    c->rx.frame_at = 0;
-    if (c->rx.state == RX_gS || c->rx.state == RX_f2)
+    c->x->rx.frame_at = 0;
+    if (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2)
         return take_switch(c);
     return take_resume(c);
 }
 
 int rx_switch(struct fb_conn *c, int fd)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     if (rx->state == RX_gS) {
         uint8_t b;
@@ -198,7 +198,7 @@ int rx_switch(struct fb_conn *c, int fd)
     }
     /* Threads that went to sleep in the kernel before the guard, or in f2, are woken by these very
      * bytes: they stay in the queue until each of them has been awake (HARD-CASES 1). */
-    if (atomic_load(&c->peekers) || !sleepers_gone(c)) {
+    if (atomic_load(&c->x->peekers) || !sleepers_gone(c)) {
         link_watch(c);
         return 0;
     }
@@ -213,7 +213,7 @@ int rx_switch(struct fb_conn *c, int fd)
             rx_ended(c, (int)conn_told(c, n));
             return 1;
         }
-        c->krx += (uint64_t)n;
+        c->x->own_rx += (uint64_t)n;
         rx->frame_at = (uint8_t)(rx->frame_at + n);
         if (rx->frame_at == FB_FRAME) {
             rx_take_frame(c);
@@ -236,12 +236,12 @@ static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
     /* What the receive under way has taken, or another process: that cannot be told apart now. And
      * where several threads receive, what it has taken may come before bytes that another thread
      * has counted already, so that nobody knows which of them is at S. */
-    if (in > 0 && (conn_shared(c) || c->seen_rx.off))
+    if (in > 0 && (conn_shared(c) || conn_seen(c)->rx.off))
         return RSN_GUARD_REFUSED;
-    if (in > 0 && received > c->krx)
+    if (in > 0 && received > conn_krx(c))
         return 0; /* it has taken them */
     log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
-             (unsigned long long)received, (unsigned long long)c->krx);
+             (unsigned long long)received, (unsigned long long)conn_krx(c));
     return RSN_BYPASSED;
 }
 
@@ -253,16 +253,17 @@ int rx_guard(struct fb_conn *c)
     uint32_t in;
     int reason = 0;
 
-    if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_RCVLOWAT) || c->rx.end != 1 || c->rx.peer_closed)
+    if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_RCVLOWAT) || c->x->rx.end != 0 ||
+        c->x->rx.peer_closed)
         return RSN_GUARD_REFUSED;
     atomic_store(&c->s.rx_gate, 1);
     in = atomic_load(&c->s.rx_in);
     if (in > 1 || atomic_load(&c->s.rx_odd) || !sleepers_collect(c) ||
-        (in == 1 && (c->rx.must_see_n > 0 || atomic_load(&c->peekers))))
+        (in == 1 && (c->x->rx.must_see_n > 0 || atomic_load(&c->x->peekers))))
         reason = RSN_GUARD_REFUSED;
     else if (!fb_io.counters(c->fd, &sent, &received))
         reason = RSN_NOT_ESTABLISHED;
-    else if (received != c->krx)
+    else if (received != conn_krx(c))
         reason = unaccounted(c, in, received);
     if (reason)
         rx_gate_set(c);
@@ -271,25 +272,25 @@ int rx_guard(struct fb_conn *c)
 
 void rx_serve(struct fb_conn *c)
 {
-    struct fb_rx *rx = &c->rx;
-    uint32_t todo = atomic_exchange(&c->rx_todo, 0);
-    struct rsk_rail *rail = c->rail;
+    struct fb_rx *rx = &c->x->rx;
+    uint32_t todo = atomic_exchange(&c->x->rx_todo, 0);
+    struct rsk_rail *rail = c->x->rail;
 
     if (todo & TODO_MAIL) {
-        struct rsk_msg m = {.epoch = c->epoch};
+        struct rsk_msg m = {.epoch = c->x->epoch};
         bool ann;
         uint64_t S;
         uint8_t first;
 
-        fb_lock(&c->ctl_lock);
+        fb_lock(&c->x->ctl_lock);
         /* Who is not proved may not ask for anything; proved() serves what came too early. */
-        ann = c->mail.ann && conn_flag(c, CF_PROVED);
+        ann = c->x->mail.ann && conn_flag(c, CF_PROVED);
         if (ann)
-            c->mail.ann = false;
-        S = c->mail.ann_S;
-        m.att = c->mail.ann_att;
-        first = c->mail.ann_c;
-        fb_unlock(&c->ctl_lock);
+            c->x->mail.ann = false;
+        S = c->x->mail.ann_S;
+        m.att = c->x->mail.ann_att;
+        first = c->x->mail.ann_c;
+        fb_unlock(&c->x->ctl_lock);
         if (ann && rail) {
             int reason = RSN_GUARD_REFUSED;
 
@@ -317,7 +318,7 @@ void rx_serve(struct fb_conn *c)
         }
     }
     if (todo & TODO_LEAVE)
-        rx_freeze(c, (int)c->leave_why);
+        rx_freeze(c, (int)c->x->leave_why);
     if ((todo & TODO_FAIL) && (rx->state == RX_r || rx->state == RX_q2))
         link_release(c);
     if (todo & TODO_ANCHOR)
@@ -328,7 +329,7 @@ void rx_serve(struct fb_conn *c)
  * on there; if they are still there. */
 static void hand_back(struct fb_conn *c)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
     uint64_t at = c->s.pub->rx;
 
     if (at >= rx->V || rx->V - rx->skip > at)
@@ -337,15 +338,15 @@ static void hand_back(struct fb_conn *c)
     rx->V = at;
     rx->handed = true;
     rx_skip(c, c->fd);
-    if (rx->skip == 0 && rx->end == 1)
+    if (rx->skip == 0 && rx->end == 0)
         rx_caught_up(c);
 }
 
 void rx_ask_back(struct fb_conn *c, uint64_t R, int reason)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
     struct rsk_msg m = {
-        .type = FM_LEAVE_REQ, .epoch = c->epoch, .a = R, .reason = (uint16_t)reason};
+        .type = FM_LEAVE_REQ, .epoch = c->x->epoch, .a = R, .reason = (uint16_t)reason};
 
     if (rail && !rail->failed)
         rail->wire->ctl_send(rail, &m);
@@ -353,13 +354,13 @@ void rx_ask_back(struct fb_conn *c, uint64_t R, int reason)
 
 void rx_freeze(struct fb_conn *c, int reason)
 {
-    struct fb_rx *rx = &c->rx;
-    struct rsk_rail *rail = c->rail;
+    struct fb_rx *rx = &c->x->rx;
+    struct rsk_rail *rail = c->x->rail;
     uint64_t R = c->s.pub->rx;
 
-    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 1)
+    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0)
         hand_back(c);
-    if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 1)
+    if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 0)
         return;
     /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an
      * end before E is known for what it is. */
@@ -375,14 +376,14 @@ void rx_freeze(struct fb_conn *c, int reason)
 void rx_unlock(struct fb_conn *c)
 {
     for (;;) {
-        fb_unlock(&c->rx.lock);
-        if (atomic_load(&c->rx_todo) == 0 || !fb_trylock(&c->rx.lock))
+        fb_unlock(&c->x->rx.lock);
+        if (atomic_load(&c->x->rx_todo) == 0 || !fb_trylock(&c->x->rx.lock))
             break;
         rx_serve(c);
     }
     /* What was found may concern the other half, whose thread may sleep. A caller that holds the tx
      * lock serves it when it unlocks. */
-    if (atomic_load(&c->tx_todo) && fb_trylock(&c->tx.lock)) {
+    if (atomic_load(&c->x->tx_todo) && fb_trylock(&c->x->tx.lock)) {
         tx_serve(c);
         tx_unlock(c);
     }

@@ -35,7 +35,7 @@ static void skip(struct iovec v[2], size_t n)
 /* Makes the copy hold the bytes [at, at + n), those that it has not from the ring's pieces. */
 static void keep(struct fb_conn *c, uint64_t at, const struct iovec ring[2], size_t n, size_t size)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
     struct iovec have = known(rx, at), to;
     uint8_t *p = rx->shown;
 
@@ -60,7 +60,7 @@ static void keep(struct fb_conn *c, uint64_t at, const struct iovec ring[2], siz
 void rx_shown(struct fb_conn *c, uint64_t at, struct iovec have[3], size_t total, size_t show,
               size_t size)
 {
-    have[0] = known(&c->rx, at);
+    have[0] = known(&c->x->rx, at);
     skip(have + 1, have[0].iov_len);
     if (show > total)
         show = total;
@@ -68,16 +68,16 @@ void rx_shown(struct fb_conn *c, uint64_t at, struct iovec have[3], size_t total
         size_t before = have[0].iov_len;
 
         keep(c, at, have + 1, show, size);
-        have[0] = known(&c->rx, at); /* out of the copy: the ring may have changed since */
+        have[0] = known(&c->x->rx, at); /* out of the copy: the ring may have changed since */
         skip(have + 1, have[0].iov_len - before);
     }
 }
 
 void rx_shown_free(struct fb_conn *c)
 {
-    if (c->rx.shown)
-        munmap(c->rx.shown, c->rx.shown_size);
-    c->rx.shown = NULL;
-    c->rx.shown_size = 0;
-    c->rx.shown_from = c->rx.shown_to = 0;
+    if (c->x->rx.shown)
+        munmap(c->x->rx.shown, c->x->rx.shown_size);
+    c->x->rx.shown = NULL;
+    c->x->rx.shown_size = 0;
+    c->x->rx.shown_from = c->x->rx.shown_to = 0;
 }

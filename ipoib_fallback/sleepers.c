@@ -139,7 +139,7 @@ void sleepers_forget(void)
 static bool ours(struct fb_conn *c, int fd)
 {
     return fd >= 0 &&
-           (fd == c->fd || fd == c->alt_fd[0] || fd == c->alt_fd[1] || fd == c->alt_fd[2]);
+           (fd == c->fd || fd == conn_alt(c, 0) || fd == conn_alt(c, 1) || fd == conn_alt(c, 2));
 }
 
 /* 0: does not sleep on it; 1: POLLIN will wake it; -1: it sleeps on it without POLLIN */
@@ -163,7 +163,7 @@ static int sleeps_on(struct fb_sleeper *s, struct fb_conn *c)
 
 bool sleepers_collect(struct fb_conn *c)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     rx->must_see_n = 0;
     for (struct block *b = atomic_load(&blocks); b; b = b->next)
@@ -191,7 +191,7 @@ bool sleepers_collect(struct fb_conn *c)
 
 bool sleepers_gone(struct fb_conn *c)
 {
-    struct fb_rx *rx = &c->rx;
+    struct fb_rx *rx = &c->x->rx;
 
     while (rx->must_see_n > 0) {
         int i = rx->must_see_n - 1;

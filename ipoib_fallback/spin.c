@@ -71,7 +71,7 @@ uint32_t spin_budget(struct fb_conn *c, _Atomic uint32_t *budget)
 {
     uint32_t b = atomic_load_explicit(budget, memory_order_relaxed);
 
-    return b == 0 || (atomic_fetch_add_explicit(&c->waits, 1, memory_order_relaxed) & 15) == 0
+    return b == 0 || (atomic_fetch_add_explicit(&c->x->waits, 1, memory_order_relaxed) & 15) == 0
                ? most_of(c)
                : b;
 }

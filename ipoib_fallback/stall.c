@@ -12,9 +12,9 @@
 static bool is_full(struct fb_conn *c)
 {
     struct iovec room[2];
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
-    return c->tx.state == TX_R && rail && !rail->failed && !c->tx.fin &&
+    return c->x->tx.state == TX_R && rail && !rail->failed && !c->x->tx.fin &&
            rail->wire->tx_space(rail, room) == 0;
 }
 
@@ -23,14 +23,14 @@ static void check(void *arg)
     struct fb_conn *c = arg;
     uint64_t freed;
 
-    fb_lock(&c->tx.lock);
+    fb_lock(&c->x->tx.lock);
     if (is_full(c)) {
-        freed = c->rail->wire->tx_freed(c->rail);
-        if (freed == c->stalled_at) {
-            c->end_reason = RSN_STALLED;
+        freed = c->x->rail->wire->tx_freed(c->x->rail);
+        if (freed == c->x->stalled_at) {
+            c->x->end_reason = RSN_STALLED;
             tx_leave(c, RSN_STALLED, true);
         } else {
-            c->stalled_at = freed;
+            c->x->stalled_at = freed;
             if (rsk_timer_add(conn_config(c)->stall_ns, check, c)) {
                 tx_unlock(c);
                 return;
@@ -48,7 +48,7 @@ static void begin(void *arg)
 {
     struct fb_conn *c = arg;
 
-    c->stalled_at = UINT64_MAX; /* the first look only notes how far the receiver is */
+    c->x->stalled_at = UINT64_MAX; /* the first look only notes how far the receiver is */
     check(c);
 }
 

@@ -1,7 +1,6 @@
 /*
- * stream.c - the registry of tracked connections: slots that are never unmapped,
- * their counters in the file that stat reads, the plain path's bookkeeping, and
- * the policy that says when a stream is worth a rail.
+ * stream.c - the registry of tracked connections: slots that are never unmapped, and
+ * their counters in the file that stat reads. What plain calls count is plain.c's.
  */
 #include "ipoib_fallback/stream.h"
 
@@ -22,8 +21,7 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 
-#define PER_CHUNK 64u
-#define CHUNKS    (FB_MAX_STREAMS / PER_CHUNK)
+#define CHUNKS (FB_MAX_STREAMS / FB_PER_CHUNK)
 
 static struct fb_lock registry;
 static struct fb_conn *_Atomic chunks[CHUNKS];
@@ -32,9 +30,56 @@ static uint32_t free_head = UINT32_MAX; /* list through next_free */
 
 static struct fb_conn *conn_at(uint32_t slot)
 {
-    struct fb_conn *chunk = atomic_load_explicit(&chunks[slot / PER_CHUNK], memory_order_acquire);
+    struct fb_conn *chunk =
+        atomic_load_explicit(&chunks[slot / FB_PER_CHUNK], memory_order_acquire);
 
-    return chunk ? &chunk[slot % PER_CHUNK] : NULL;
+    return chunk ? &chunk[slot % FB_PER_CHUNK] : NULL;
+}
+
+/*
+ * A chunk is three arrays, each of whole pages: struct fb_conn, fb_seen, fb_more. What is not touched has no
+ * page. No huge ones, which would touch it all.
+ */
+#define CHUNK_SIZE (FB_PART(fb_conn) + FB_PART(fb_seen) + FB_PART(fb_more))
+
+static struct fb_conn *new_chunk(uint32_t slot)
+{
+    void *p = mmap(NULL, CHUNK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    SYS6(SYS_madvise, p, CHUNK_SIZE, MADV_NOHUGEPAGE, 0, 0, 0);
+    if (!fb_pub_grow(slot + FB_PER_CHUNK)) {
+        munmap(p, CHUNK_SIZE);
+        return NULL;
+    }
+    return p;
+}
+
+/* A slot is used for the first time: what it keeps. */
+static void first_use(struct fb_conn *c, uint32_t slot)
+{
+    uint32_t i = slot % FB_PER_CHUNK;
+    char *chunk = (char *)(c - i);
+
+    c->slot = slot;
+    c->x = (struct fb_more *)(chunk + FB_PART(fb_conn) + FB_PART(fb_seen)) + i;
+    c->s.pub = fb_pub_slot(slot);
+}
+
+/* Zero again, for the next stream in this slot; memory that nobody has written is only looked at, and stays
+ * without a page of its own. */
+static void clear(void *memory, size_t size)
+{
+    const uint64_t *word = memory, *end = word + size / sizeof(*word);
+
+    for (; end - word >= 8; word += 8)
+        if (word[0] | word[1] | word[2] | word[3] | word[4] | word[5] | word[6] | word[7])
+            break;
+    for (; word < end && !*word; word++)
+        ;
+    if (word < end)
+        memset(memory, 0, size);
 }
 
 static struct fb_conn *take_slot(void)
@@ -49,19 +94,16 @@ static struct fb_conn *take_slot(void)
         uint32_t slot = used_slots;
 
         if (!conn_at(slot)) {
-            void *p = mmap(NULL, PER_CHUNK * sizeof(struct fb_conn), PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            struct fb_conn *chunk = new_chunk(slot);
 
-            if (p == MAP_FAILED || !fb_pub_grow(slot + PER_CHUNK)) {
-                if (p != MAP_FAILED)
-                    munmap(p, PER_CHUNK * sizeof(struct fb_conn));
+            if (!chunk) {
                 fb_unlock(&registry);
                 return NULL;
             }
-            atomic_store_explicit(&chunks[slot / PER_CHUNK], p, memory_order_release);
+            atomic_store_explicit(&chunks[slot / FB_PER_CHUNK], chunk, memory_order_release);
         }
         c = conn_at(slot);
-        c->slot = slot;
+        first_use(c, slot);
         used_slots++;
     }
     fb_unlock(&registry);
@@ -98,12 +140,32 @@ static struct fb_pub_addr address_of(int fd, bool peer)
     return out;
 }
 
+static struct rsk_tuple tuple_of(const struct fb_conn *c, const struct fb_pub_addr *local,
+                                 const struct fb_pub_addr *peer)
+{
+    const struct fb_pub_addr *src = c->s.role == FB_CONNECTED ? local : peer;
+    const struct fb_pub_addr *dst = c->s.role == FB_CONNECTED ? peer : local;
+    struct rsk_tuple t = {0};
+
+    t.family = (uint8_t)src->family;
+    t.src_port = src->port;
+    t.dst_port = dst->port;
+    memcpy(t.src, src->addr, 16);
+    memcpy(t.dst, dst->addr, 16);
+    return t;
+}
+
+struct rsk_tuple conn_tuple(struct fb_conn *c)
+{
+    return tuple_of(c, &c->s.pub->local, &c->s.pub->peer);
+}
+
 /* The first call's thread and the progress thread may both be here, and write the same: without a lock, because
  * before a rail is wanted a handler may jump out of it. Each looks its rule up with addresses of its own. */
 bool conn_addresses(struct fb_conn *c)
 {
-    struct fb_pub_addr local, peer, *src, *dst;
-    struct rsk_tuple t = {0};
+    struct fb_pub_addr local, peer;
+    struct rsk_tuple t;
 
     if (conn_flag(c, CF_ADDRESSES))
         return true;
@@ -111,31 +173,29 @@ bool conn_addresses(struct fb_conn *c)
     peer = c->s.pub->peer = address_of(c->fd, true);
     if (!local.family || local.family != peer.family)
         return false;
-    src = c->s.role == FB_CONNECTED ? &local : &peer;
-    dst = c->s.role == FB_CONNECTED ? &peer : &local;
-    t.family = (uint8_t)src->family;
-    t.src_port = src->port;
-    t.dst_port = dst->port;
-    memcpy(t.src, src->addr, 16);
-    memcpy(t.dst, dst->addr, 16);
-    c->tuple = t;
+    t = tuple_of(c, &local, &peer);
     rule_find(c, &t); /* whoever sees the flag sees what the rule says */
-    conn_set(c, CF_ADDRESSES);
+    conn_known(c);
     return true;
 }
 
 struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_conn *c = take_slot();
+    struct fb_more *more;
     struct fb_pub *pub;
     uint32_t slot;
 
     if (!c)
         return NULL;
+    pub = c->s.pub;
     slot = c->slot;
-    memset(c, 0, sizeof(*c)); /* refs 0: a stale fb_tryget fails until the end of this function */
+    more = c->x;
+    /* refs 0: a stale fb_tryget fails until the end of this function. */
+    memset(c, 0, offsetof(struct fb_conn, fresh));
     c->slot = slot;
-    pub = c->s.pub = fb_pub_slot(slot);
+    c->x = more;
+    c->s.pub = pub;
     memset((char *)pub + sizeof(pub->gen), 0, sizeof(*pub) - sizeof(pub->gen));
     pub->fd = fd;
     pub->role = (uint8_t)role;
@@ -144,13 +204,7 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
                                              : RSN_NEW;
     c->s.role = (uint8_t)role;
     c->fd = fd;
-    for (int i = 0; i < 3; i++)
-        c->alt_fd[i] = -1;
-    c->watch_fd = -1;
     c->set = &cfg.stream;
-    c->rx.end = 1;
-    fb_digest_init(&c->seen_tx);
-    fb_digest_init(&c->seen_rx);
     if (cfg.stream.mode == CFG_TCP || cfg.stream.board_never)
         c->flags = CF_PINNED | CF_ASKED;
     if (fd <= 2) {
@@ -198,28 +252,21 @@ void fb_put(struct fb_stream *s)
     reach_drop(c);
     rx_shown_free(c);
     tap_gone(c);
-    fb_pub_closed(s->pub);
+    fb_pub_closed(s->pub, c->x->show);
+    if (c->x->show)
+        memset(c->x->show, 0, sizeof(*c->x->show)); /* before the slot is another stream's */
     atomic_fetch_add(&s->pub->gen, 1);
+    clear(conn_seen(c), sizeof(struct fb_seen));
+    clear(c->x, sizeof(*c->x));
     fb_lock(&registry);
     c->next_free = free_head;
     free_head = c->slot;
     fb_unlock(&registry);
 }
 
-struct fb_conn *conn_find(const struct rsk_tuple *t)
+struct fb_conn *conn_in(uint32_t slot)
 {
-    for (uint32_t i = 0; i < used_slots; i++) {
-        struct fb_conn *c = conn_at(i);
-
-        if (!c || !conn_flag(c, CF_ADDRESSES) || !fb_tryget(&c->s))
-            continue;
-        /* Only now: before, the slot may have been another stream's, of the other end for all we know. */
-        if (c->s.role == FB_ACCEPTED && conn_flag(c, CF_ADDRESSES) &&
-            memcmp(&c->tuple, t, sizeof(*t)) == 0 && !conn_flag(c, CF_CLOSED))
-            return c;
-        fb_put(&c->s);
-    }
-    return NULL;
+    return conn_at(slot);
 }
 
 struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen)
@@ -238,7 +285,7 @@ bool fb_may_board(const struct fb_stream *s)
 {
     const struct fb_conn *c = (const struct fb_conn *)s;
 
-    return atomic_load_explicit(&c->rail, memory_order_relaxed) && !c->rcv_timeout;
+    return atomic_load_explicit(&c->x->rail, memory_order_relaxed) && !c->x->rcv_timeout;
 }
 
 bool fb_ever_tracked(void)
@@ -268,7 +315,7 @@ void conn_boarded(struct fb_conn *c)
     struct timespec ts;
 
     clock_gettime(CLOCK_REALTIME, &ts);
-    atomic_store(&c->s.pub->boarded_at, (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec);
+    atomic_store(&c->x->show->boarded_at, (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec);
     conn_reason(c, RSN_NONE);
 }
 
@@ -295,151 +342,20 @@ void conn_settings(struct fb_conn *c)
         if (again == flags)
             break;
     }
-    c->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO);
-    c->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO);
+    c->x->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO);
+    c->x->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO);
     if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)
         conn_set(c, CF_RCVLOWAT);
     conn_set(c, CF_SETTINGS);
-}
-
-void conn_consider(struct fb_conn *c)
-{
-    if (conn_flag(c, CF_PINNED | CF_ASKED | CF_CLOSED) || !conn_set(c, CF_ASKED))
-        return;
-    rdv_ask(c);
-}
-
-void conn_afresh(struct fb_conn *c)
-{
-    c->old_calls = atomic_load(&c->s.ready_at);
-    c->old_bytes = c->s.pub->rx + c->s.pub->tx;
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
-}
-
-static void count_call(struct fb_conn *c)
-{
-    uint64_t calls = atomic_load_explicit(&c->s.ready_at, memory_order_relaxed) + 1;
-
-    atomic_store_explicit(&c->s.ready_at, calls, memory_order_relaxed);
-    if (calls == 1)
-        conn_addresses(c);
-    if (__builtin_expect(conn_flag(c, CF_ASKED), 0))
-        return;
-    /* Without them its rule is not known; and another thread's first call may still be looking. */
-    if (!conn_addresses(c))
-        return;
-    /* Before a checkpoint has passed nothing could be proved. */
-    if ((calls - c->old_calls >= conn_config(c)->board_calls ||
-         c->s.pub->rx + c->s.pub->tx - c->old_bytes >= conn_config(c)->board_bytes) &&
-        (c->seen_tx.valid | c->seen_rx.valid))
-        conn_consider(c);
-}
-
-/* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a call that
- * has just left was the last to write them. */
-static void digest_order(struct fb_digest *d, const _Atomic uint32_t *in)
-{
-    if (atomic_load_explicit(in, memory_order_acquire) != 1)
-        d->off = true;
-}
-
-ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt,
-                    int flags)
-{
-    struct fb_conn *c = conn_of(s);
-
-    (void)fd;
-    if (__builtin_expect(c->rx.by_call, 0))
-        return rx_by_call_left(c, n, v, cnt);
-    if (n <= 0 || (flags & MSG_PEEK)) {
-        atomic_fetch_sub(&s->rx_in, 1);
-        n = conn_told(c, n);
-        if (tap_on(c) && n <= 0 && fb_iov_size(v, cnt))
-            tap_end_of(c, n);
-        if (atomic_load(&s->rx_gate))
-            conn_wake(c, RSK_RX);
-        /* An in-flight peek may have seen frame bytes. */
-        if (n > 0 && atomic_load(&s->rx_gate))
-            return FB_RETRY;
-        return n;
-    }
-    if (__builtin_expect(atomic_load(&s->rx_gate) == 0, 1)) {
-        uint64_t at;
-
-        /* The gate was down after the kernel's call: the bytes are from before any announcement. */
-        digest_order(&c->seen_rx, &s->rx_in);
-        at = atomic_fetch_add_explicit(&s->pub->rx, (uint64_t)n, memory_order_relaxed);
-        atomic_fetch_add_explicit(&c->krx, (uint64_t)n, memory_order_relaxed);
-        if (!c->seen_rx.off)
-            fb_digest_add(&c->seen_rx, at, v, cnt, (uint64_t)n);
-        if (tap_on(c))
-            tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, (size_t)n);
-        atomic_fetch_sub(&s->rx_in, 1);
-        count_call(c);
-        return n;
-    }
-    fb_lock(&c->rx.lock);
-    if (c->rx.state == RX_t) {
-        rx_count_plain(c, v, cnt, (size_t)n);
-    } else {
-        n = rx_feed(c, v, cnt, (size_t)n);
-    }
-    atomic_fetch_sub(&s->rx_in, 1);
-    rx_unlock(c);
-    conn_wake(c, RSK_RX | FB_EV_STATE);
-    return n;
-}
-
-void fb_tx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt, int flags)
-{
-    struct fb_conn *c = conn_of(s);
-
-    (void)fd;
-    if (n > 0) {
-        uint64_t at;
-
-        digest_order(&c->seen_tx, &s->tx_in);
-        at = atomic_fetch_add_explicit(&s->pub->tx, (uint64_t)n, memory_order_relaxed);
-        atomic_fetch_add_explicit(&c->ktx, (uint64_t)n, memory_order_relaxed);
-        if (!c->seen_tx.off)
-            fb_digest_add(&c->seen_tx, at, v, cnt, (uint64_t)n);
-        if (tap_on(c))
-            tap_copy(c, 0, FB_PATH_TCP, at, v, cnt, (size_t)n);
-        if (flags & MSG_MORE)
-            conn_set(c, CF_CORKED);
-        else if (conn_flag(c, CF_CORKED))
-            fb_sockopt(s, fd, IPPROTO_TCP, 0);
-    }
-    atomic_fetch_sub(&s->tx_in, 1);
-    if (n > 0)
-        count_call(c);
-}
-
-void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
-{
-    struct fb_conn *c = conn_of(s);
-
-    if (n > 0) {
-        uint64_t at;
-
-        digest_order(&c->seen_tx, &s->tx_in);
-        at = atomic_fetch_add_explicit(&s->pub->tx, (uint64_t)n, memory_order_relaxed);
-        atomic_fetch_add_explicit(&c->ktx, (uint64_t)n, memory_order_relaxed);
-        fb_digest_unseen(&c->seen_tx, at, (uint64_t)n);
-        if (tap_on(c))
-            tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
-    }
-    atomic_fetch_sub(&s->tx_in, 1);
-    if (n > 0)
-        count_call(c);
 }
 
 void fb_registry_forget(void)
 {
     reach_forget();
     rule_forget();
+    find_forget();
     memset(&registry, 0, sizeof(registry));
-    for (uint32_t i = 0; i < CHUNKS && i <= used_slots / PER_CHUNK; i++)
+    for (uint32_t i = 0; i < CHUNKS && i <= used_slots / FB_PER_CHUNK; i++)
         atomic_store(&chunks[i], NULL);
     used_slots = 0;
     free_head = UINT32_MAX;

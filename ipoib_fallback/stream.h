@@ -17,6 +17,7 @@
 #include <errno.h>
 
 #define FB_MUST_SEE 8
+#define FB_EOF      1 /* fb_rx.end */
 
 /* The sending half. */
 struct fb_tx {
@@ -58,7 +59,7 @@ struct fb_rx {
     bool
         by_call; /* a call of the application's takes bytes and frames alike: fb_rx_enter_for_good */
     bool asked;  /* begun, and the sender was asked to leave: the stream is pinned */
-    _Atomic int end; /* 1: none; 0: end of stream after V; < 0: that error after V */
+    _Atomic int end; /* 0: none; FB_EOF: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
@@ -97,23 +98,25 @@ enum fb_rdv { RDV_NONE, RDV_ASKED, RDV_HELLO, RDV_PROVED };
 
 struct tap;
 
-struct fb_conn {
-    struct fb_stream s; /* first: fb_stream * and fb_conn * are the same pointer */
+/*
+ * A stream is in three places, because most connections never board and there may be very many. What every
+ * tracked connection needs is struct fb_conn, two cache lines, of which plain calls use the first. The digests
+ * (fb_seen) are touched with the first byte that passes, the rest (fb_more) once a rail is wanted, or another
+ * rare thing happens. All three lie in arrays of memory that is never unmapped, and until it is
+ * touched has no page behind it (stream.c); so nothing is allocated where a handler or a lock would be in the
+ * way. All zero is what a stream begins with, and zero is what stream.c leaves behind.
+ */
+struct fb_seen {
+    struct fb_digest tx, rx;
+};
 
-    struct fb_lock watch_lock;
-    struct fb_watcher *watchers;
-    uint32_t slot, next_free;
-    _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
-    _Atomic uint32_t flags;
-    const struct cfg_stream *_Atomic set;  /* its settings: rule.c; never NULL */
+struct fb_more {
     _Atomic uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
-    struct fb_digest seen_tx, seen_rx;
-    _Atomic uint64_t ktx,
-        krx; /* bytes that the kernel was given and gave: application's and frames' */
-
-    /* From here on only used once a rail is wanted. */
+    /* Bytes that the kernel was given and gave which are none of the application's, or not for the first time:
+     * frames, residue, overlap. */
+    _Atomic uint64_t own_tx, own_rx;
+    struct fb_pub_rail *_Atomic show; /* what is shown of rails, from when the first was wanted */
     struct rsk_rail *_Atomic rail;    /* set and cleared with tx, rx, ctl and watchers held */
-    struct rsk_shard *_Atomic prefer; /* referenced */
     struct fb_lock ctl_lock;
     struct fb_mail mail;
     _Atomic uint32_t tx_todo, rx_todo;
@@ -136,7 +139,7 @@ struct fb_conn {
 
     struct rsk_watch *watch; /* progress thread, rx lock held */
     uint32_t watch_events;   /* those of anchor_needed() */
-    int watch_fd;            /* rx lock held; -1: the kernel has forgotten the watch */
+    int watch_fd;            /* with a watch, rx lock held; -1: the kernel has forgotten it */
 
     /* Progress thread only. */
     struct rsk_timer *timer;
@@ -156,14 +159,34 @@ struct fb_conn {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
-    _Atomic int alt_fd[3];   /* other descriptors of the same description, -1 = none */
+    _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
     /* heir.c's: */
-    uint32_t born, gen;           /* heir_forks and pub->gen when it was tracked */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;
-    struct rsk_tuple tuple; /* connecting side's view; filled by conn_addresses() */
+    struct rsk_tuple tuple; /* connecting side's view; from when the rail was wanted */
 };
+
+struct fb_conn {
+    struct fb_stream s; /* first: fb_stream * and fb_conn * are the same pointer */
+    _Atomic uint32_t flags;
+    uint32_t slot;
+    /* How far plain calls had come when the last of them returned. For a forked child: this memory is its own, and
+     * the counters are not. Where several threads are in such calls it may be too little. */
+    _Atomic uint64_t past_tx, past_rx;
+
+    struct fb_more *x;                    /* the slot's for ever */
+    struct rsk_shard *_Atomic prefer;     /* referenced */
+    const struct cfg_stream *_Atomic set; /* its settings: rule.c; never NULL */
+    struct fb_watcher *watchers;
+    struct fb_lock watch_lock;
+    _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
+    uint32_t born, gen; /* heir_forks and pub->gen when it was tracked */
+    uint32_t next_free;
+    _Atomic uint32_t id; /* of its two addresses: find.c's, as is the last */
+    _Atomic uint32_t fresh;
+};
+_Static_assert(sizeof(struct fb_conn) <= 128, "every tracked connection has one");
 
 /* fb_conn.flags */
 enum {
@@ -189,6 +212,7 @@ enum {
     CF_OWES = 2097152,      /* owed.c looks at it */
     CF_REACHABLE = 4194304, /* reach.c counts it */
     CF_TAP = 8388608,       /* a tap has been asked for, and has neither been refused nor ended */
+    CF_BY_CALL = 16777216,  /* rx.by_call, where plain receives look */
     CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
 };
 
@@ -207,16 +231,37 @@ static inline const struct cfg_stream *conn_config(struct fb_conn *c)
  * the kernel raises SIGPIPE. */
 static inline void conn_untold(struct fb_conn *c, int err)
 {
-    atomic_store(&c->swallowed, err);
+    atomic_store(&c->x->swallowed, err);
     atomic_store(&c->s.tx_gate, 1);
 }
 
 /* The kernel says 0 once an error has been taken; if we took it, that error. */
 static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
 {
-    int err = n == 0 || n == -EPIPE ? atomic_exchange(&c->swallowed, 0) : 0;
+    int err;
 
+    if ((n != 0 && n != -EPIPE) || !atomic_load(&c->x->swallowed))
+        return n;
+    err = atomic_exchange(&c->x->swallowed, 0);
     return err ? err : n;
+}
+
+#define FB_PER_CHUNK 256u
+/* Whole pages. */
+#define FB_PART(type) ((FB_PER_CHUNK * sizeof(struct type) + 4095) / 4096 * 4096)
+
+/* Its digests lie behind all the streams of its chunk: see stream.c. */
+static inline struct fb_seen *conn_seen(struct fb_conn *c)
+{
+    uint32_t i = c->slot % FB_PER_CHUNK;
+
+    return (struct fb_seen *)((char *)(c - i) + FB_PART(fb_conn)) + i;
+}
+
+/* One of its other numbers, or -1. */
+static inline int conn_alt(struct fb_conn *c, int i)
+{
+    return atomic_load_explicit(&c->x->alt_fd[i], memory_order_relaxed) - 1;
 }
 
 static inline bool conn_flag(struct fb_conn *c, uint32_t f)
@@ -227,6 +272,31 @@ static inline bool conn_flag(struct fb_conn *c, uint32_t f)
 static inline bool conn_set(struct fb_conn *c, uint32_t f)
 {
     return (atomic_fetch_or(&c->flags, f) & f) == 0;
+}
+
+static inline uint64_t conn_rail_tx(struct fb_conn *c)
+{
+    struct fb_pub_rail *r = c->x->show;
+
+    return r ? r->rail_tx : 0;
+}
+
+static inline uint64_t conn_rail_rx(struct fb_conn *c)
+{
+    struct fb_pub_rail *r = c->x->show;
+
+    return r ? r->rail_rx : 0;
+}
+
+/* All bytes that the kernel was given, and gave. Plain calls may be adding to them. */
+static inline uint64_t conn_ktx(struct fb_conn *c)
+{
+    return c->s.pub->tx - conn_rail_tx(c) + c->x->own_tx;
+}
+
+static inline uint64_t conn_krx(struct fb_conn *c)
+{
+    return c->s.pub->rx - conn_rail_rx(c) + c->x->own_rx;
 }
 
 /* ---- io.c: the anchor; tests put a simulated one in its place ---- */
@@ -259,21 +329,38 @@ extern struct fb_io fb_io;
 void conn_reason(struct fb_conn *, int reason);
 /* A half was started on a rail: what stat shows. */
 void conn_boarded(struct fb_conn *);
-/* Reads addresses into tuple, and finds its rule; false if they cannot be had. */
+/* Reads its addresses, and finds its rule; false if they cannot be had. */
 bool conn_addresses(struct fb_conn *);
+/* They as its connecting side sees them. */
+struct rsk_tuple conn_tuple(struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
-struct fb_conn *conn_find(const struct rsk_tuple *); /* accepted stream, with a reference */
 /* The stream in a slot, with a reference, if it is still the one of that generation. */
 struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen);
 /* Calls fn with a reference for each live stream. */
 void conn_each(void (*fn)(struct fb_conn *, void *), void *arg);
+/* The one that is or was in a slot, without a reference: memory that stays. */
+struct fb_conn *conn_in(uint32_t slot);
+void fb_registry_forget(void); /* forked child */
+
+/* ---- plain.c ---- */
+
 /* What has been does not count for the policy any more. */
 void conn_afresh(struct fb_conn *);
 /* Called when the board policy may be satisfied. */
 void conn_consider(struct fb_conn *);
 
-void fb_registry_forget(void); /* forked child */
+/* n bytes of v that begin at byte `at` of their direction have passed; in order. */
+void conn_seen_tx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
+void conn_seen_rx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
+
+/* ---- find.c ---- */
+
+/* Its addresses are in pub, and its rule is found: sets CF_ADDRESSES; from now on it can be found. */
+void conn_known(struct fb_conn *);
+/* The accepted stream of these addresses, with a reference, or NULL. Progress thread. */
+struct fb_conn *conn_find(const struct rsk_tuple *);
+void find_forget(void); /* forked child */
 
 /* ---- wake.c ---- */
 
@@ -325,7 +412,7 @@ void rx_anchor(struct fb_conn *, int fd);
 /* 1: a read would not block. 0: it would. */
 int rx_readable(struct fb_conn *, int fd);
 /* Bytes of a plain receive that ended while the gate was up but no switch was announced. */
-void rx_count_plain(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
+void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* The bytes that a plain receive brought while the guard went up. */
 ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* fb_rx_enter_for_good's call has ended: see fb_rx_leave. */

@@ -81,7 +81,7 @@ static void put(struct tap *t, struct tap_record *r, struct place *p)
 /* The connection's tap, locked, if it has one that is ready. */
 static struct tap *locked(struct fb_conn *c)
 {
-    struct tap *t = atomic_load_explicit(&c->tap, memory_order_acquire);
+    struct tap *t = atomic_load_explicit(&c->x->tap, memory_order_acquire);
 
     if (!t) {
         tap_ask(c);
@@ -146,7 +146,7 @@ void tap_mark(struct fb_conn *c, enum tap_kind kind, unsigned flags)
 
 void tap_end_of(struct fb_conn *c, ssize_t n)
 {
-    if (n == 0 && !atomic_load(&c->rx.shut))
+    if (n == 0 && !atomic_load(&c->x->rx.shut))
         tap_mark(c, TAP_FIN, TAP_RX);
     else if (n == -ECONNRESET || n == -EPIPE || n == -ETIMEDOUT)
         tap_mark(c, TAP_RESET, TAP_RX);

@@ -27,7 +27,7 @@ static void part(struct tap *t)
 
     t->conn = NULL;
     t->ring = NULL;
-    atomic_store(&c->tap, NULL);
+    atomic_store(&c->x->tap, NULL);
     /* Another tool may have written its own, and comes next. */
     atomic_compare_exchange_strong(&c->s.pub->tap, &key, 0);
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_TAP);
@@ -63,7 +63,7 @@ static void end_job(void *arg)
 
 void tap_gone(struct fb_conn *c)
 {
-    struct tap *t = atomic_load(&c->tap);
+    struct tap *t = atomic_load(&c->x->tap);
     bool ours = false;
 
     atomic_store(&c->s.pub->tap, 0);
@@ -221,7 +221,7 @@ static int begin(struct fb_conn *c, uint64_t key)
     t->key = key;
     t->conn = c;
     fb_unlock(&t->lock);
-    atomic_store(&c->tap, t);
+    atomic_store(&c->x->tap, t);
     log_info("stream %u: tapped by process %d of user %u", c->slot, (int)tool.pid, tool.uid);
     return 0;
 }

@@ -20,51 +20,51 @@
 
 static void tx_gate_set(struct fb_conn *c)
 {
-    bool up = c->tx.state != TX_T || c->tx.want || (c->tx.fin && !c->tx.fin_done) ||
-              atomic_load(&c->swallowed);
+    bool up = c->x->tx.state != TX_T || c->x->tx.want || (c->x->tx.fin && !c->x->tx.fin_done) ||
+              atomic_load(&c->x->swallowed);
 
     atomic_store(&c->s.tx_gate, up);
 }
 
 void tx_want(struct fb_conn *c, bool want)
 {
-    c->tx.want = want && !c->tx.on_rail && !c->tx.fin && !conn_flag(c, CF_PINNED);
+    c->x->tx.want = want && !c->x->tx.on_rail && !c->x->tx.fin && !conn_flag(c, CF_PINNED);
     tx_gate_set(c);
 }
 
 void tx_pause(struct fb_conn *c)
 {
-    if (!c->tx.paused_at)
-        c->tx.paused_at = fb_io.now();
+    if (!c->x->tx.paused_at)
+        c->x->tx.paused_at = fb_io.now();
 }
 
 static void pause_over(struct fb_conn *c)
 {
-    struct fb_pub *pub = c->s.pub;
+    struct fb_pub_rail *show = c->x->show;
     uint64_t took;
 
-    if (!c->tx.paused_at)
+    if (!c->x->tx.paused_at)
         return;
-    took = fb_io.now() - c->tx.paused_at;
-    c->tx.paused_at = 0;
-    atomic_store_explicit(&pub->pause_last, took, memory_order_relaxed);
-    if (took > atomic_load_explicit(&pub->pause_most, memory_order_relaxed))
-        atomic_store_explicit(&pub->pause_most, took, memory_order_relaxed);
+    took = fb_io.now() - c->x->tx.paused_at;
+    c->x->tx.paused_at = 0;
+    atomic_store_explicit(&show->pause_last, took, memory_order_relaxed);
+    if (took > atomic_load_explicit(&show->pause_most, memory_order_relaxed))
+        atomic_store_explicit(&show->pause_most, took, memory_order_relaxed);
 }
 
 uint8_t tx_to(struct fb_conn *c, enum fb_tx_event event)
 {
-    struct fb_step step = fb_tx_step(c->tx.state, event);
+    struct fb_step step = fb_tx_step(c->x->tx.state, event);
 
     if (step.next < 0) {
         log_error("stream %u: sender: %s cannot happen in %s", c->slot, fb_tx_event_name(event),
-                  fb_tx_state_name(c->tx.state));
+                  fb_tx_state_name(c->x->tx.state));
         return 0;
     }
-    if ((enum fb_tx_state)step.next != c->tx.state) {
-        log_debug("stream %u: sender %s -> %s on %s", c->slot, fb_tx_state_name(c->tx.state),
+    if ((enum fb_tx_state)step.next != c->x->tx.state) {
+        log_debug("stream %u: sender %s -> %s on %s", c->slot, fb_tx_state_name(c->x->tx.state),
                   fb_tx_state_name((enum fb_tx_state)step.next), fb_tx_event_name(event));
-        c->tx.state = (uint8_t)step.next;
+        c->x->tx.state = (uint8_t)step.next;
         tx_gate_set(c);
         /* What is owed keeps nobody waiting: there tx_leave says when the pause begins. */
         if (step.next == TX_T || step.next == TX_R)
@@ -78,22 +78,22 @@ uint8_t tx_to(struct fb_conn *c, enum fb_tx_event event)
 /* Control messages and flags that are for this half. */
 void tx_serve(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
-    uint32_t todo = atomic_exchange(&c->tx_todo, 0);
-    struct rsk_rail *rail = c->rail;
+    struct fb_tx *tx = &c->x->tx;
+    uint32_t todo = atomic_exchange(&c->x->tx_todo, 0);
+    struct rsk_rail *rail = c->x->rail;
 
     if (todo & TODO_MAIL) {
         bool echo, leave;
         uint64_t R;
         uint8_t X[16];
 
-        fb_lock(&c->ctl_lock);
-        echo = c->mail.echo;
-        leave = c->mail.leave_req;
-        R = c->mail.leave_R;
-        memcpy(X, c->mail.echo_X, 16);
-        c->mail.echo = c->mail.leave_req = false;
-        fb_unlock(&c->ctl_lock);
+        fb_lock(&c->x->ctl_lock);
+        echo = c->x->mail.echo;
+        leave = c->x->mail.leave_req;
+        R = c->x->mail.leave_R;
+        memcpy(X, c->x->mail.echo_X, 16);
+        c->x->mail.echo = c->x->mail.leave_req = false;
+        fb_unlock(&c->x->ctl_lock);
         if (echo) {
             if (fb_same(X, tx->X, 16))
                 tx_echo(c);
@@ -106,14 +106,14 @@ void tx_serve(struct fb_conn *c)
             tx_leave(c, RSN_PEER_LEFT, true);
     }
     if (todo & TODO_PEER) {
-        uint64_t ack = atomic_load(&c->peer_rx); /* of an earlier rail: not above F */
+        uint64_t ack = atomic_load(&c->x->peer_rx); /* of an earlier rail: not above F */
 
         if (tx->state == TX_R && ack > tx->F && ack <= c->s.pub->tx)
             tx->F = ack;
         tx_leave(c, RSN_PEER_LEFT, false);
     }
     if (todo & TODO_LEAVE)
-        tx_leave(c, (int)c->leave_why, true);
+        tx_leave(c, (int)c->x->leave_why, true);
     if ((todo & TODO_FAIL) || (rail && rail->failed))
         tx_leave(c, rail && rail->failed ? (int)rail->failed : RSN_RAIL_FAILED, false);
     if (tx->state == TX_R && rail && (todo & TODO_PUSH)) {
@@ -127,8 +127,8 @@ void tx_serve(struct fb_conn *c)
 void tx_unlock(struct fb_conn *c)
 {
     for (;;) {
-        fb_unlock(&c->tx.lock);
-        if (atomic_load(&c->tx_todo) == 0 || !fb_trylock(&c->tx.lock))
+        fb_unlock(&c->x->tx.lock);
+        if (atomic_load(&c->x->tx_todo) == 0 || !fb_trylock(&c->x->tx.lock))
             return;
         tx_serve(c);
     }
@@ -177,7 +177,8 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
             break;
     }
     if (done)
-        atomic_store_explicit(&c->s.pub->rail_tx, c->s.pub->rail_tx + done, memory_order_relaxed);
+        atomic_store_explicit(&c->x->show->rail_tx, c->x->show->rail_tx + done,
+                              memory_order_relaxed);
     if (done && tap_on(c))
         tap_copy(c, 0, rail->wire->path, c->s.pub->tx - done, v, cnt, done);
     return done ? (ssize_t)done : -EAGAIN;
@@ -185,18 +186,18 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
 
 ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags, bool *plain)
 {
-    struct fb_tx *tx = &c->tx;
+    struct fb_tx *tx = &c->x->tx;
 
     *plain = false;
     for (;;) {
-        struct rsk_rail *rail = c->rail;
+        struct rsk_rail *rail = c->x->rail;
         ssize_t n;
 
-        if (atomic_load_explicit(&c->tx_todo, memory_order_acquire))
+        if (atomic_load_explicit(&c->x->tx_todo, memory_order_acquire))
             tx_serve(c);
         if (tx->err) {
             tx->err = 0;
-            n = atomic_exchange(&c->swallowed, 0);
+            n = atomic_exchange(&c->x->swallowed, 0);
             return n ? n : -EPIPE; /* a receive has told it */
         }
         switch ((enum fb_tx_state)tx->state) {
@@ -247,15 +248,15 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
 bool tx_can_send(struct fb_conn *c, int fd)
 {
     struct iovec sp[2];
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
-    switch ((enum fb_tx_state)c->tx.state) {
+    switch ((enum fb_tx_state)c->x->tx.state) {
     case TX_T:
     case TX_FX:
     case TX_W1:
         return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
     case TX_R:
-        if (!rail || rail->failed || c->tx.fin)
+        if (!rail || rail->failed || c->x->tx.fin)
             return true; /* the send will leave first, or says that it is the end */
         if (rail->wire->tx_space(rail, sp) > 0)
             return true;
@@ -263,13 +264,13 @@ bool tx_can_send(struct fb_conn *c, int fd)
         tx_stalled(c);
         return false;
     default:
-        if (c->tx.fin || c->tx.err)
+        if (c->x->tx.fin || c->x->tx.err)
             return true;
-        if (c->tx.state == TX_L1 && c->tx.owed)
+        if (c->x->tx.state == TX_L1 && c->x->tx.owed)
             return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
-        if (!tx_push(c) && c->tx.state == TX_R)
+        if (!tx_push(c) && c->x->tx.state == TX_R)
             return tx_can_send(c, fd);
-        return c->tx.state == TX_T &&
+        return c->x->tx.state == TX_T &&
                (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
     }
 }

@@ -22,22 +22,22 @@
 
 bool tx_may_board(struct fb_conn *c, int fd, int flags)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
     uint64_t sent, received;
 
-    if (!rail || rail->failed || c->tx.on_rail || (flags & MSG_MORE) || conn_flag(c, CF_CORKED))
+    if (!rail || rail->failed || c->x->tx.on_rail || (flags & MSG_MORE) || conn_flag(c, CF_CORKED))
         return false;
-    if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->tx.not_before)
+    if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->x->tx.not_before)
         return false;
     if (!(fb_io.poll(fd, POLLOUT) & POLLOUT))
         return false;
     if (!fb_io.counters(fd, &sent, &received))
         return false;
-    if (sent != c->ktx && !fb_io.given(fd, c->s.role == FB_CONNECTED, &sent))
+    if (sent != conn_ktx(c) && !fb_io.given(fd, c->s.role == FB_CONNECTED, &sent))
         return false;
-    if (sent != c->ktx) {
+    if (sent != conn_ktx(c)) {
         log_info("stream %u: the kernel has sent %llu bytes, we %llu", c->slot,
-                 (unsigned long long)sent, (unsigned long long)c->ktx);
+                 (unsigned long long)sent, (unsigned long long)conn_ktx(c));
         conn_set(c, CF_PINNED);
         conn_reason(c, RSN_BYPASSED);
         tx_want(c, false);
@@ -49,19 +49,19 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
 
 static int announce(struct fb_conn *c, uint8_t first)
 {
-    struct rsk_rail *rail = c->rail;
-    struct rsk_msg m = {.type = FM_ANN, .epoch = c->epoch};
+    struct rsk_rail *rail = c->x->rail;
+    struct rsk_msg m = {.type = FM_ANN, .epoch = c->x->epoch};
 
-    c->tx.S = c->s.pub->tx;
-    c->tx.c = (uint8_t)~first;
-    c->tx.att++;
-    c->tx.echoed = false;
-    c->tx.frame_at = 0;
-    if (sys_getrandom(c->tx.X, sizeof(c->tx.X)) != (int)sizeof(c->tx.X))
+    c->x->tx.S = c->s.pub->tx;
+    c->x->tx.c = (uint8_t)~first;
+    c->x->tx.att++;
+    c->x->tx.echoed = false;
+    c->x->tx.frame_at = 0;
+    if (sys_getrandom(c->x->tx.X, sizeof(c->x->tx.X)) != (int)sizeof(c->x->tx.X))
         return -EAGAIN;
-    m.att = c->tx.att;
-    m.a = c->tx.S;
-    m.b = c->tx.c;
+    m.att = c->x->tx.att;
+    m.a = c->x->tx.S;
+    m.b = c->x->tx.c;
     return rail->wire->ctl_send(rail, &m);
 }
 
@@ -71,14 +71,14 @@ static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
 {
     enum answer a = ANSWER_NONE;
 
-    fb_lock(&c->ctl_lock);
-    if (c->mail.ack && c->mail.ack_att == c->tx.att)
+    fb_lock(&c->x->ctl_lock);
+    if (c->x->mail.ack && c->x->mail.ack_att == c->x->tx.att)
         a = ANSWER_ACK;
-    else if (c->mail.nak && c->mail.nak_att == c->tx.att) {
+    else if (c->x->mail.nak && c->x->mail.nak_att == c->x->tx.att) {
         a = ANSWER_NAK;
-        *reason = c->mail.nak_reason;
+        *reason = c->x->mail.nak_reason;
     }
-    fb_unlock(&c->ctl_lock);
+    fb_unlock(&c->x->ctl_lock);
     return a;
 }
 
@@ -86,17 +86,18 @@ static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
  * its library alone. The rx half is served by trying, since the peer may be asking us at this moment. */
 static enum answer await(struct fb_conn *c, uint16_t *reason)
 {
-    struct rsk_rail *rail = c->rail;
-    uint64_t budget = (2ull * c->answer_ns > WAIT_FIRST ? 2ull * c->answer_ns : WAIT_FIRST)
-                      << (c->tx.tries < 5 ? c->tx.tries : 5);
+    struct rsk_rail *rail = c->x->rail;
+    uint64_t budget = (2ull * c->x->answer_ns > WAIT_FIRST ? 2ull * c->x->answer_ns : WAIT_FIRST)
+                      << (c->x->tx.tries < 5 ? c->x->tx.tries : 5);
     uint64_t begin = fb_io.now(), now = begin;
     enum answer a;
 
     if (budget > WAIT_MOST)
         budget = WAIT_MOST;
     /* Tests want many switches, also where everybody has to wait for a processor. */
-    if (cfg.test_switch && 64ull * c->answer_ns > budget)
-        budget = 64ull * c->answer_ns < 20 * WAIT_MOST ? 64ull * c->answer_ns : 20 * WAIT_MOST;
+    if (cfg.test_switch && 64ull * c->x->answer_ns > budget)
+        budget =
+            64ull * c->x->answer_ns < 20 * WAIT_MOST ? 64ull * c->x->answer_ns : 20 * WAIT_MOST;
     *reason = RSN_NO_ACK;
     for (;;) {
         if (rail->wire->poll(rail) & (RSK_CTL | RSK_FAIL))
@@ -104,7 +105,7 @@ static enum answer await(struct fb_conn *c, uint16_t *reason)
         a = look_for_answer(c, reason);
         if (a != ANSWER_NONE || rail->failed)
             return a;
-        if (atomic_load(&c->rx_todo) && fb_trylock(&c->rx.lock)) {
+        if (atomic_load(&c->x->rx_todo) && fb_trylock(&c->x->rx.lock)) {
             rx_serve(c);
             rx_unlock(c);
         }
@@ -120,11 +121,11 @@ static enum answer await(struct fb_conn *c, uint16_t *reason)
 
 static void put_off(struct fb_conn *c, uint16_t reason)
 {
-    uint64_t pause = (uint64_t)PAUSE_FIRST << (c->tx.tries < 10 ? c->tx.tries : 10);
+    uint64_t pause = (uint64_t)PAUSE_FIRST << (c->x->tx.tries < 10 ? c->x->tx.tries : 10);
 
-    c->tx.tries++;
-    c->tx.not_before = fb_io.now() + (pause < PAUSE_MOST ? pause : PAUSE_MOST);
-    atomic_fetch_add(&c->s.pub->retries, 1);
+    c->x->tx.tries++;
+    c->x->tx.not_before = fb_io.now() + (pause < PAUSE_MOST ? pause : PAUSE_MOST);
+    atomic_fetch_add(&c->x->show->retries, 1);
     conn_reason(c, reason);
 }
 
@@ -136,17 +137,16 @@ static ssize_t plain_instead(struct fb_conn *c, int fd, const struct iovec *v, i
     if (n <= 0)
         return n == 0 ? -EAGAIN : n;
     tx_to(c, TE_GIVEUP);
-    fb_digest_add(&c->seen_tx, c->s.pub->tx, v, cnt, (uint64_t)n);
+    conn_seen_tx(c, c->s.pub->tx, v, cnt, (uint64_t)n);
     if (tap_on(c))
         tap_copy(c, 0, FB_PATH_TCP, c->s.pub->tx, v, cnt, (size_t)n);
     c->s.pub->tx += (uint64_t)n;
-    c->ktx += (uint64_t)n;
     return n;
 }
 
 ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
     uint8_t first = 0;
     uint16_t reason = RSN_RAIL_FAILED;
     bool alive = rail && !rail->failed, guarded = true;
@@ -156,14 +156,14 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
             first = *(const uint8_t *)v[i].iov_base;
             break;
         }
-    if (c->tx.state == TX_W1) {
+    if (c->x->tx.state == TX_W1) {
         int r = tx_write_switch(c);
 
         if (r < 0)
             return r;
         return r == 0 ? -EAGAIN : 0;
     }
-    if (c->tx.state == TX_T) {
+    if (c->x->tx.state == TX_T) {
         if (!alive || announce(c, first) < 0) {
             put_off(c, RSN_NO_ACK); /* nothing was announced: it is simply not the time */
             return 0;
@@ -181,7 +181,7 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
                 return 0;
             if (r < 0)
                 return r;
-            if (c->tx.state != TX_W1)
+            if (c->x->tx.state != TX_W1)
                 return -EAGAIN; /* partly written: it must be finished */
             break;
         }
@@ -193,10 +193,10 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
         }
     }
     put_off(c, reason);
-    if (c->tx.c == first && guarded) {
+    if (c->x->tx.c == first && guarded) {
         /* Announced before, the kernel refused a byte after it had said POLLOUT, and the next byte is
          * c. An answer will come while the rail lives; after that nothing would be understood. */
-        if (c->tx.state == TX_W1 || (alive && !rail->failed))
+        if (c->x->tx.state == TX_W1 || (alive && !rail->failed))
             return -EAGAIN;
         log_error("stream %u: cannot undo an announced switch", c->slot);
         return -ECONNRESET;
@@ -206,9 +206,9 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
 
 static void tx_open(struct fb_conn *c)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
-    if (c->tx.state != TX_R || !rail || rail->failed)
+    if (c->x->tx.state != TX_R || !rail || rail->failed)
         return;
     if (rail->wire->tx_open(rail) < 0)
         conn_todo_tx(c, TODO_FAIL);
@@ -219,40 +219,40 @@ static void tx_open(struct fb_conn *c)
 
 void tx_echo(struct fb_conn *c)
 {
-    c->tx.echoed = true;
+    c->x->tx.echoed = true;
     tx_open(c);
 }
 
 /* The rail's ring takes over at S. The rail may have failed since the ACK: then it is left at once. */
 static void start(struct fb_conn *c)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
-    c->tx.on_rail = true;
-    c->tx.want = false;
-    c->tx.F = c->tx.S;
-    c->tx.frame_at = 0;
+    c->x->tx.on_rail = true;
+    c->x->tx.want = false;
+    c->x->tx.F = c->x->tx.S;
+    c->x->tx.frame_at = 0;
     if (rail) {
-        rail->wire->tx_start(rail, c->tx.S);
+        rail->wire->tx_start(rail, c->x->tx.S);
         atomic_store(&c->s.pub->path_tx, rail->wire->path);
         log_info("stream %u: sending on %s from byte %llu", c->slot, rail->where,
-                 (unsigned long long)c->tx.S);
+                 (unsigned long long)c->x->tx.S);
     }
-    atomic_fetch_add(&c->s.pub->switches, 1);
+    atomic_fetch_add(&c->x->show->switches, 1);
     conn_boarded(c);
     /* In shared memory what is published outlives a sender that dies before the ECHO, as it would in TCP.
      * Whose memory it is was shown by the kernel before the rail was given to us. */
-    if (c->tx.echoed || (rail && rail->wire->outlives_sender))
+    if (c->x->tx.echoed || (rail && rail->wire->outlives_sender))
         tx_open(c);
-    if (c->tx.later || !rail || rail->failed)
-        tx_leave(c, c->tx.later ? c->tx.why : RSN_RAIL_FAILED, c->tx.later);
+    if (c->x->tx.later || !rail || rail->failed)
+        tx_leave(c, c->x->tx.later ? c->x->tx.why : RSN_RAIL_FAILED, c->x->tx.later);
     link_watch(c);
     conn_wake(c, RSK_TX | FB_EV_STATE);
 }
 
 int tx_write_switch(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
+    struct fb_tx *tx = &c->x->tx;
 
     if (tx->frame_at == 0) {
         memset(&tx->frame, 0, sizeof(tx->frame));

@@ -13,7 +13,7 @@
 /* Writes what is left of the frame. 1: whole; 0: no room; < 0: the anchor's error. */
 static int write_frame(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
+    struct fb_tx *tx = &c->x->tx;
 
     while (tx->frame_at < FB_FRAME) {
         struct iovec v = {(char *)&tx->frame + tx->frame_at, FB_FRAME - tx->frame_at};
@@ -27,7 +27,7 @@ static int write_frame(struct fb_conn *c)
                 conn_untold(c, (int)n);
             return (int)n;
         }
-        c->ktx += (uint64_t)n;
+        c->x->own_tx += (uint64_t)n;
         tx->frame_at = (uint8_t)(tx->frame_at + n);
         if (tx->frame_at < FB_FRAME)
             tx_to(c, TE_PART);
@@ -49,23 +49,23 @@ int tx_write_frame(struct fb_conn *c)
 void tx_tag_frame(struct fb_conn *c, struct fb_frame *f)
 {
     /* N is the receiver's nonce: only the rail's other end knows it. */
-    memcpy(f->N, c->s.role == FB_CONNECTED ? c->nonce1 : c->nonce0, 16);
+    memcpy(f->N, c->s.role == FB_CONNECTED ? c->x->nonce1 : c->x->nonce0, 16);
     f->version = FB_PROTO_VERSION;
-    f->epoch = c->epoch;
-    fb_tag(c->nonce0, c->nonce1, f, FB_FRAME_TAGGED, f->tag);
+    f->epoch = c->x->epoch;
+    fb_tag(c->x->nonce0, c->x->nonce1, f, FB_FRAME_TAGGED, f->tag);
 }
 
 /* The highest F that is known: a failed rail's credit words still count, since what the receiver has
  * consumed it has consumed. */
 static void refresh_F(struct fb_conn *c)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
     if (rail) {
         uint64_t f = rail->wire->tx_freed(rail);
 
-        if (f > c->tx.F && f <= c->tx.E)
-            c->tx.F = f;
+        if (f > c->x->tx.F && f <= c->x->tx.E)
+            c->x->tx.F = f;
     }
 }
 
@@ -73,7 +73,7 @@ static void refresh_F(struct fb_conn *c)
  * tells the application. */
 static void anchor_dead(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
+    struct fb_tx *tx = &c->x->tx;
 
     log_info("stream %u: the TCP connection ended while it was leaving (%d)", c->slot, tx->err);
     if (tx->err == -EPIPE)
@@ -93,10 +93,10 @@ static void anchor_dead(struct fb_conn *c)
 
 static void now_plain(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
+    struct fb_tx *tx = &c->x->tx;
 
     atomic_store(&c->s.pub->path_tx, FB_PATH_TCP);
-    atomic_fetch_add(&c->s.pub->switches, 1);
+    atomic_fetch_add(&c->x->show->switches, 1);
     if (tx->fin && !tx->fin_done) {
         tx->fin_done = true;
         fb_io.shutdown(c->fd, SHUT_WR);
@@ -109,8 +109,8 @@ static void now_plain(struct fb_conn *c)
 /* F..E from the ring into TCP. True when all is there. */
 static bool push_residue(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
-    struct rsk_rail *rail = c->rail;
+    struct fb_tx *tx = &c->x->tx;
+    struct rsk_rail *rail = c->x->rail;
 
     while (tx->cur < tx->E) {
         struct iovec v[2];
@@ -135,7 +135,7 @@ static bool push_residue(struct fb_conn *c)
                 conn_untold(c, (int)n);
             return false;
         }
-        c->ktx += (uint64_t)n;
+        c->x->own_tx += (uint64_t)n;
         tx->cur += (uint64_t)n;
     }
     return true;
@@ -143,7 +143,7 @@ static bool push_residue(struct fb_conn *c)
 
 bool tx_push(struct fb_conn *c)
 {
-    struct fb_tx *tx = &c->tx;
+    struct fb_tx *tx = &c->x->tx;
 
     if (tx->state == TX_W2 && tx_write_switch(c) < 0) {
         anchor_dead(c);
@@ -207,8 +207,8 @@ bool tx_push(struct fb_conn *c)
 
 void tx_leave(struct fb_conn *c, int reason, bool force)
 {
-    struct fb_tx *tx = &c->tx;
-    struct rsk_rail *rail = c->rail;
+    struct fb_tx *tx = &c->x->tx;
+    struct rsk_rail *rail = c->x->rail;
     uint8_t actions;
 
     tx_want(c, false);
@@ -254,7 +254,7 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
     conn_wake(c, FB_EV_STATE);
     if (!tx_push(c)) {
         if (tx->owed && rail && !rail->failed) {
-            struct rsk_msg m = {.type = FM_OWED, .epoch = c->epoch, .a = tx->F};
+            struct rsk_msg m = {.type = FM_OWED, .epoch = c->x->epoch, .a = tx->F};
 
             rail->wire->ctl_send(rail, &m);
         } else if (tx->owed) {

@@ -133,7 +133,7 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     if (alone) {
         /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
         sleep_raised_end(up);
-        atomic_store(&c->anchor_news, 1);
+        atomic_store(&c->x->anchor_news, 1);
         conn_todo_rx(c, TODO_ANCHOR);
         conn_todo_tx(c, TODO_PUSH);
         conn_serve(c);
@@ -156,19 +156,19 @@ static void slept(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
  * looks again after its fence), every waker changes the word after what it tells of. */
 static void rx_prepare(struct fb_conn *c, struct wait *w)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
     w->rail = NULL;
-    w->changes = atomic_load(&c->changes);
+    w->changes = atomic_load(&c->x->changes);
     w->event = RSK_RX;
-    w->word = &c->rx_futex;
+    w->word = &c->x->rx_futex;
     w->frames = false;
-    switch ((enum fb_rx_state)c->rx.state) {
+    switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
         w->where = ON_WORD;
         w->frames = true;
-        if (rail && !rail->failed && !c->rx.frozen) {
+        if (rail && !rail->failed && !c->x->rx.frozen) {
             w->word = rail->rx_word;
             w->rail = rail;
             rsk_rail_get(rail);
@@ -177,12 +177,12 @@ static void rx_prepare(struct fb_conn *c, struct wait *w)
         break;
     default:
         /* In t the kernel wakes each of several receivers; nobody else tells them. */
-        if (c->rx.state != RX_t && atomic_load(&c->s.rx_in)) {
+        if (c->x->rx.state != RX_t && atomic_load(&c->s.rx_in)) {
             w->where = ON_WORD;
             w->val = atomic_load(w->word);
         } else {
             w->where = ON_ANCHOR;
-            atomic_fetch_add(&c->peekers, 1);
+            atomic_fetch_add(&c->x->peekers, 1);
         }
     }
 }
@@ -193,8 +193,8 @@ static bool still_open(struct fb_conn *c, int *fd)
 {
     if (conn_flag(c, CF_CLOSED))
         return false;
-    if (c->fd >= 0 && *fd != c->fd && *fd != c->alt_fd[0] && *fd != c->alt_fd[1] &&
-        *fd != c->alt_fd[2])
+    if (c->fd >= 0 && *fd != c->fd && *fd != conn_alt(c, 0) && *fd != conn_alt(c, 1) &&
+        *fd != conn_alt(c, 2))
         *fd = c->fd;
     return true;
 }
@@ -207,7 +207,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
     if (w->where == ON_ANCHOR) {
         ssize_t n;
 
-        up.count = &c->peekers;
+        up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
         n = sleep_peek(fd, w->signals.seen);
         if (n >= 0)
@@ -216,16 +216,16 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
     }
     if (w->rail && !w->spun) {
         w->spun = true;
-        spin(c, w, &c->spin_rx);
+        spin(c, w, &c->x->spin_rx);
     } else {
-        atomic_fetch_add(&c->rx_waiters, 1);
-        up.count = &c->rx_waiters;
+        atomic_fetch_add(&c->x->rx_waiters, 1);
+        up.count = &c->x->rx_waiters;
         /* conn_wake counts, then looks for waiters; we are a waiter, then look at the count. */
-        if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->rx_todo) &&
-            !(w->frames && atomic_load(&c->anchor_news)) &&
+        if (atomic_load(&c->x->changes) == w->changes && !atomic_load(&c->x->rx_todo) &&
+            !(w->frames && atomic_load(&c->x->anchor_news)) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(c, w, &up);
-        slept(c, w, &c->spin_rx);
+        slept(c, w, &c->x->spin_rx);
     }
     return r;
 }
@@ -259,10 +259,11 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         ssize_t got;
 
         if (!still_open(c, &fd))
-            return done || c->rx.shut ? done : -EBADF; /* who shut it first has woken us with 0 */
-        fb_lock(&c->rx.lock);
-        state = c->rx.state;
-        if (c->rx.state == RX_t && atomic_load(&c->rx_todo) == 0) {
+            return done || c->x->rx.shut ? done
+                                         : -EBADF; /* who shut it first has woken us with 0 */
+        fb_lock(&c->x->rx.lock);
+        state = c->x->rx.state;
+        if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {
             rx_unlock(c);
             if (!fb_rx_enter(s))
                 continue;
@@ -271,13 +272,13 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             got = fb_rx_leave(s, fd, got, part, n, flags);
             if (got == FB_RETRY)
                 continue;
-            if (got == -EINTR && sleep_ended(&w.signals, got, c->rcv_timeout) == 0)
+            if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
         } else {
             got = rx_try(c, fd, part, n, flags);
             if (got == -EAGAIN && !nonblock && !enough && !w.cut) {
-                if (!w.deadline && c->rcv_timeout)
-                    w.deadline = sys_now() + c->rcv_timeout;
+                if (!w.deadline && c->x->rcv_timeout)
+                    w.deadline = sys_now() + c->x->rcv_timeout;
                 rx_prepare(c, &w);
                 rx_unlock(c);
                 r = rx_wait(c, fd, &w);
@@ -312,14 +313,14 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
 
 static void tx_prepare(struct fb_conn *c, struct wait *w)
 {
-    struct rsk_rail *rail = c->rail;
+    struct rsk_rail *rail = c->x->rail;
 
     w->rail = NULL;
-    w->changes = atomic_load(&c->changes);
+    w->changes = atomic_load(&c->x->changes);
     w->event = RSK_TX;
     w->where = ON_WORD;
-    w->word = &c->tx_futex;
-    if (c->tx.state == TX_R && rail && !rail->failed) {
+    w->word = &c->x->tx_futex;
+    if (c->x->tx.state == TX_R && rail && !rail->failed) {
         w->word = rail->tx_word;
         w->rail = rail;
         rsk_rail_get(rail);
@@ -334,14 +335,14 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
 
     if (w->rail && !w->spun) {
         w->spun = true;
-        spin(c, w, &c->spin_tx);
+        spin(c, w, &c->x->spin_tx);
     } else {
-        atomic_fetch_add(&c->tx_waiters, 1);
-        up.count = &c->tx_waiters;
-        if (atomic_load(&c->changes) == w->changes && !atomic_load(&c->tx_todo) &&
+        atomic_fetch_add(&c->x->tx_waiters, 1);
+        up.count = &c->x->tx_waiters;
+        if (atomic_load(&c->x->changes) == w->changes && !atomic_load(&c->x->tx_todo) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
             r = sleep_on_word(c, w, &up);
-        slept(c, w, &c->spin_tx);
+        slept(c, w, &c->x->spin_tx);
     }
     return r;
 }
@@ -353,7 +354,7 @@ static void make_room(struct fb_conn *c, int fd)
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     struct timespec ts = {0, 5000000};
 
-    if (c->tx.want && c->tx.state == TX_T && fb_io.now() >= c->tx.not_before)
+    if (c->x->tx.want && c->x->tx.state == TX_T && fb_io.now() >= c->x->tx.not_before)
         sys_ppoll(&p, 1, &ts, NULL);
 }
 
@@ -381,11 +382,11 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
 
         if (!still_open(c, &fd))
             return done ? done : -EBADF;
-        fb_lock(&c->tx.lock);
+        fb_lock(&c->x->tx.lock);
         got = tx_try(c, fd, part, n, flags, &plain);
         if (got == -EAGAIN && !nonblock && !w.cut) {
-            if (!w.deadline && c->snd_timeout)
-                w.deadline = sys_now() + c->snd_timeout;
+            if (!w.deadline && c->x->snd_timeout)
+                w.deadline = sys_now() + c->x->snd_timeout;
             tx_prepare(c, &w);
             tx_unlock(c);
             r = tx_wait(c, &w);
@@ -400,13 +401,13 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         if (plain) {
             got = sleep_send(s, fd, part, n, flags | MSG_NOSIGNAL, &w.signals);
             fb_tx_leave(s, fd, got, part, n, flags);
-            if (got == -EINTR && sleep_ended(&w.signals, got, c->snd_timeout) == 0)
+            if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
         }
         if (got < 0) {
             /* Another thread may just be taking the error from the anchor: rx_ended. */
             if (got == -EPIPE) {
-                fb_lock(&c->rx.lock);
+                fb_lock(&c->x->rx.lock);
                 rx_unlock(c);
             }
             if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)
@@ -424,7 +425,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
 
 int fb_so_error(struct fb_stream *s)
 {
-    return atomic_exchange(&conn_of(s)->swallowed, 0);
+    return atomic_exchange(&conn_of(s)->x->swallowed, 0);
 }
 
 int fb_inq(struct fb_stream *s, int fd)
@@ -434,24 +435,24 @@ int fb_inq(struct fb_stream *s, int fd)
     struct iovec have[2];
     int n;
 
-    fb_lock(&c->rx.lock);
+    fb_lock(&c->x->rx.lock);
     /* Who only asks for the count must get past a frame, too. */
     (void)rx_readable(c, fd);
     n = fb_io.inq(fd);
-    rail = c->rail;
-    switch ((enum fb_rx_state)c->rx.state) {
+    rail = c->x->rail;
+    switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
-        n = rail && !c->rx.frozen ? (int)rail->wire->rx_peek(rail, have) : 0;
+        n = rail && !c->x->rx.frozen ? (int)rail->wire->rx_peek(rail, have) : 0;
         break;
     case RX_gS:
     case RX_f2:
-        if (n > 0 && c->s.pub->rx < c->rx.S && (uint64_t)n > c->rx.S - c->s.pub->rx) {
+        if (n > 0 && c->s.pub->rx < c->x->rx.S && (uint64_t)n > c->x->rx.S - c->s.pub->rx) {
             size_t more = rx_ahead_count(c, fd);
 
             /* Perhaps there was no switch after all. */
-            n = c->rx.state == RX_t ? fb_io.inq(fd) : (int)(c->rx.S - c->s.pub->rx + more);
-        } else if (n > 0 && c->s.pub->rx >= c->rx.S) {
+            n = c->x->rx.state == RX_t ? fb_io.inq(fd) : (int)(c->x->rx.S - c->s.pub->rx + more);
+        } else if (n > 0 && c->s.pub->rx >= c->x->rx.S) {
             n = 0; /* a part of the frame */
         }
         break;
@@ -459,8 +460,8 @@ int fb_inq(struct fb_stream *s, int fd)
         uint64_t at = c->s.pub->rx, kernel = n > 0 ? (uint64_t)n : 0;
 
         /* Also beyond E: no frame comes before this half is plain. */
-        kernel = kernel > c->rx.skip ? kernel - c->rx.skip : 0;
-        n = (int)(kernel + (c->rx.V > at ? c->rx.V - at : 0));
+        kernel = kernel > c->x->rx.skip ? kernel - c->x->rx.skip : 0;
+        n = (int)(kernel + (c->x->rx.V > at ? c->x->rx.V - at : 0));
         break;
     }
     default:
@@ -477,12 +478,12 @@ int fb_outq(struct fb_stream *s, int fd)
     int n = 0;
 
     sys_ioctl(fd, SIOCOUTQ, &n);
-    fb_lock(&c->tx.lock);
-    rail = c->rail;
-    if (c->tx.state == TX_R && rail)
+    fb_lock(&c->x->tx.lock);
+    rail = c->x->rail;
+    if (c->x->tx.state == TX_R && rail)
         n += (int)(c->s.pub->tx - rail->wire->tx_freed(rail));
-    else if (c->tx.state >= TX_L1)
-        n += (int)(c->tx.E - (c->tx.state == TX_L3 ? c->tx.cur : c->tx.F));
+    else if (c->x->tx.state >= TX_L1)
+        n += (int)(c->x->tx.E - (c->x->tx.state == TX_L3 ? c->x->tx.cur : c->x->tx.F));
     tx_unlock(c);
     return n;
 }

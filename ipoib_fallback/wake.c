@@ -19,15 +19,15 @@ void conn_wake(struct fb_conn *c, unsigned events)
     struct rsk_rail *rail;
     bool rx, tx;
 
-    atomic_fetch_add(&c->changes, 1);
-    rx = (events & (RSK_RX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->rx_waiters);
-    tx = (events & (RSK_TX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->tx_waiters);
+    atomic_fetch_add(&c->x->changes, 1);
+    rx = (events & (RSK_RX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->x->rx_waiters);
+    tx = (events & (RSK_TX | RSK_FAIL | FB_EV_STATE)) && atomic_load(&c->x->tx_waiters);
     if (rx)
-        conn_wake_word(&c->rx_futex);
+        conn_wake_word(&c->x->rx_futex);
     if (tx)
-        conn_wake_word(&c->tx_futex);
+        conn_wake_word(&c->x->tx_futex);
     fb_lock(&c->watch_lock);
-    rail = c->rail;
+    rail = c->x->rail;
     if (rail && rx)
         conn_wake_word(rail->rx_word);
     if (rail && tx)
@@ -44,14 +44,15 @@ void conn_notify(struct rsk_rail *rail, unsigned events)
 {
     struct fb_conn *c = rail->owner;
 
-    if (!c || atomic_load(&c->rail) != rail) /* it has been given back, and is not destroyed yet */
+    if (!c ||
+        atomic_load(&c->x->rail) != rail) /* it has been given back, and is not destroyed yet */
         return;
     if (events & RSK_FAIL) {
-        atomic_fetch_or(&c->tx_todo, TODO_FAIL);
-        atomic_fetch_or(&c->rx_todo, TODO_FAIL);
+        atomic_fetch_or(&c->x->tx_todo, TODO_FAIL);
+        atomic_fetch_or(&c->x->rx_todo, TODO_FAIL);
     }
     if (events & RSK_TX)
-        atomic_fetch_or(&c->tx_todo, TODO_PUSH);
+        atomic_fetch_or(&c->x->tx_todo, TODO_PUSH);
     if (events & (RSK_CTL | RSK_FAIL))
         link_serve(c);
     else if (events & RSK_TX)
@@ -70,16 +71,16 @@ bool conn_mail(struct fb_conn *c)
     uint32_t tx = 0, rx = 0;
     bool hello = false, answer = false;
 
-    if (!c->rail)
+    if (!c->x->rail)
         return false;
     /* Not by trying: a message that comes while the holder has just found nothing would be nobody's. */
-    fb_lock(&c->ctl_lock);
-    rail = c->rail; /* stays while ctl is held */
+    fb_lock(&c->x->ctl_lock);
+    rail = c->x->rail; /* stays while ctl is held */
     while (rail && taken < MAIL_MOST && rail->wire->ctl_recv(rail, &m) == 1) {
-        struct fb_mail *mail = &c->mail;
+        struct fb_mail *mail = &c->x->mail;
 
         taken++;
-        if (m.epoch != c->epoch && m.type > FM_REFUSED)
+        if (m.epoch != c->x->epoch && m.type > FM_REFUSED)
             continue;
         switch (m.type) {
         case FM_ANN:
@@ -127,13 +128,13 @@ bool conn_mail(struct fb_conn *c)
             break; /* from a later version */
         }
     }
-    fb_unlock(&c->ctl_lock);
-    if (answer && c->tx.state == TX_FX)
+    fb_unlock(&c->x->ctl_lock);
+    if (answer && c->x->tx.state == TX_FX)
         conn_wake(c, RSK_TX);
     if (tx)
-        atomic_fetch_or(&c->tx_todo, tx);
+        atomic_fetch_or(&c->x->tx_todo, tx);
     if (rx)
-        atomic_fetch_or(&c->rx_todo, rx);
+        atomic_fetch_or(&c->x->rx_todo, rx);
     if (hello)
         link_hello(c);
     if (taken == MAIL_MOST)
@@ -143,12 +144,12 @@ bool conn_mail(struct fb_conn *c)
 
 void conn_todo_tx(struct fb_conn *c, uint32_t bits)
 {
-    atomic_fetch_or(&c->tx_todo, bits);
+    atomic_fetch_or(&c->x->tx_todo, bits);
 }
 
 void conn_todo_rx(struct fb_conn *c, uint32_t bits)
 {
-    atomic_fetch_or(&c->rx_todo, bits);
+    atomic_fetch_or(&c->x->rx_todo, bits);
 }
 
 /* A half that is busy serves its bits itself when it unlocks (lock.h). Serving one half can leave work
@@ -158,12 +159,12 @@ void conn_serve(struct fb_conn *c)
     for (int i = 0; i < 4; i++) {
         bool any = false;
 
-        if (atomic_load(&c->rx_todo) && fb_trylock(&c->rx.lock)) {
+        if (atomic_load(&c->x->rx_todo) && fb_trylock(&c->x->rx.lock)) {
             rx_serve(c);
             rx_unlock(c);
             any = true;
         }
-        if (atomic_load(&c->tx_todo) && fb_trylock(&c->tx.lock)) {
+        if (atomic_load(&c->x->tx_todo) && fb_trylock(&c->x->tx.lock)) {
             tx_serve(c);
             tx_unlock(c);
             any = true;

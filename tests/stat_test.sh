@@ -33,16 +33,20 @@ import socket, struct, sys
 
 pid, path = int(sys.argv[1]), sys.argv[2]
 start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 4, pid, start, b'sl"eep', 1, 0)
+head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 5, pid, start, b'sl"eep', 1, 0)
 head += bytes(16 * 8 + 8) + struct.pack("<7Q", 2, 1, 10, 20, 5, 6, 7) + bytes(8 * 64)
 head += bytes(-len(head) % 64)
 def addr(ip, port):
     return struct.pack("<HH16s", socket.AF_INET, port, socket.inet_aton(ip))
-slot = struct.pack("<Ii", 1, 5) + addr("127.0.0.1", 7) + addr("127.0.0.2", 8)
+slot = struct.pack("<IiQQQ", 1, 5, 0, 100, 200) + addr("127.0.0.1", 7) + addr("127.0.0.2", 8)
 slot += struct.pack("<HHBBBB", 0, 0, 2, 2, 1, 0)
-slot += bytes(-len(slot) % 64) + struct.pack("<6QII", 0, 100, 200, 90, 180, 1700000000 * 10**9, 2, 0)
-slot += struct.pack("<24sIIQQ", b"rxe0/1", 4096, 8192, 1500, 2500)
-open(path, "wb").write(head + slot + bytes(-len(slot) % 64))
+slot += bytes(-len(slot) % 8)
+rail = struct.pack("<3QII", 90, 180, 1700000000 * 10**9, 2, 0)
+rail += struct.pack("<24sIIQQ", b"rxe0/1", 4096, 8192, 1500, 2500)
+with open(path, "wb") as f:
+    f.write(head + slot)
+    f.seek(len(head) + 256 * 1024 * len(slot))
+    f.write(rail)
 END
 
 out=$("$railsock" stat --json --pid "$sleeper" | python3 -c '
@@ -88,7 +92,7 @@ out=$("$railsock" stat --watch 2>&1 </dev/null); [ $? -eq 2 ] && [[ $out == *ter
 verdict watch_without_terminal "$out"
 # The layout that came before.
 cp "$made" "$made.now"
-printf '\002' | dd of="$made" bs=1 seek=8 conv=notrunc status=none
+printf '\004' | dd of="$made" bs=1 seek=8 conv=notrunc status=none
 out=$("$railsock" stat --pid "$sleeper" 2>&1)
 [ $? -eq 1 ] && [[ $out == *"$made: written by another version of railsock; ignored"* ]]
 verdict another_layout "$out"

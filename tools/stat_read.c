@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define DIR_PREFIX "railsock-"
-#define MAX_SLOTS  (1u << 20)
+#define MAX_SLOTS  FB_MAX_STREAMS
 #define CHUNK      256u /* slots read at once */
 
 /* A decimal number without sign or leading zero, as we name our files. */
@@ -69,7 +69,8 @@ static enum fb_path path_of(uint8_t value)
     return value <= FB_PATH_VERBS ? (enum fb_path)value : FB_PATH_TCP;
 }
 
-static void take_slot(struct stat_conn *c, const struct fb_pub *s, uint32_t slot)
+static void take_slot(struct stat_conn *c, const struct fb_pub *s, const struct fb_pub_rail *r,
+                      uint32_t slot)
 {
     *c = (struct stat_conn){
         .fd = s->fd,
@@ -82,32 +83,38 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s, uint32_t slot
         .accepted = s->role != 0,
         .tx = s->tx,
         .rx = s->rx,
-        .rail_tx = s->rail_tx,
-        .rail_rx = s->rail_rx,
-        .boarded_at = s->boarded_at,
-        .switches = s->switches,
-        .retries = s->retries,
-        .tx_ring = s->tx_ring,
-        .rx_ring = s->rx_ring,
-        .pause_last = s->pause_last,
-        .pause_most = s->pause_most,
+        .rail_tx = r->rail_tx,
+        .rail_rx = r->rail_rx,
+        .boarded_at = r->boarded_at,
+        .switches = r->switches,
+        .retries = r->retries,
+        .tx_ring = r->tx_ring,
+        .rx_ring = r->rx_ring,
+        .pause_last = r->pause_last,
+        .pause_most = r->pause_most,
         .slot = slot,
         .gen = s->gen,
     };
-    for (size_t i = 0; i < sizeof(s->where) && s->where[i]; i++)
-        c->where[i] = s->where[i] > ' ' && s->where[i] < 0x7f ? s->where[i] : '?';
+    for (size_t i = 0; i < sizeof(r->where) && r->where[i]; i++)
+        c->where[i] = r->where[i] > ' ' && r->where[i] < 0x7f ? r->where[i] : '?';
 }
 
 /* Slots [first, first + n) of the file. False: out of memory, or the file has become shorter. */
 static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n)
 {
     static struct fb_pub before[CHUNK], after[CHUNK];
+    static struct fb_pub_rail rails[CHUNK];
     off_t at = (off_t)(sizeof(struct fb_pub_file) + first * sizeof(struct fb_pub));
     size_t size = n * sizeof(struct fb_pub);
+    off_t rails_at = (off_t)(FB_PUB_RAILS + first * sizeof(struct fb_pub_rail));
     struct stat_conn *more;
 
+    /* A file that ends before them shows no rails. */
+    memset(rails, 0, sizeof(rails));
     /* Equal and odd in two readings: what was read first, in between, is of one connection. */
-    if (pread(fd, before, size, at) != (ssize_t)size || pread(fd, after, size, at) != (ssize_t)size)
+    if (pread(fd, before, size, at) != (ssize_t)size ||
+        pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0 ||
+        pread(fd, after, size, at) != (ssize_t)size)
         return false;
     more = reallocarray(p->conns, p->nconns + n, sizeof(*more));
     if (!more)
@@ -115,7 +122,7 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     p->conns = more;
     for (uint32_t i = 0; i < n; i++)
         if ((before[i].gen & 1) && before[i].gen == after[i].gen)
-            take_slot(&p->conns[p->nconns++], &before[i], first + i);
+            take_slot(&p->conns[p->nconns++], &before[i], &rails[i], first + i);
     return true;
 }
 

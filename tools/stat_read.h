@@ -23,10 +23,10 @@ struct stat_conn {
     uint64_t tx, rx, rail_tx, rail_rx;
     uint64_t boarded_at; /* CLOCK_REALTIME nanoseconds, 0: never */
     uint32_t switches, retries;
-    char where[sizeof(((struct fb_pub *)0)->where) + 1]; /* of its last rail; printable */
-    uint32_t tx_ring, rx_ring;                           /* bytes, 0: never had a rail */
-    uint64_t pause_last, pause_most;                     /* ns, 0: no switch yet */
-    uint32_t slot, gen;                                  /* which connection of its process it is */
+    char where[sizeof(((struct fb_pub_rail *)0)->where) + 1]; /* of its last rail; printable */
+    uint32_t tx_ring, rx_ring;                                /* bytes, 0: never had a rail */
+    uint64_t pause_last, pause_most;                          /* ns, 0: no switch yet */
+    uint32_t slot, gen; /* which connection of its process it is */
     /* Filled in by stat_rates and stat_rings. */
     bool rated, tx_used_known, rx_used_known;
     uint64_t tx_rate, rx_rate; /* bytes a second */

@@ -20,7 +20,7 @@ static ssize_t changed_send(int fd, const struct iovec *v, int cnt, int flags)
     if (cnt != 1 || v->iov_len != sizeof f)
         return real_send(fd, v, cnt, flags);
     memcpy(&f, v->iov_base, sizeof f);
-    if (f.type != change_type || f.version != FB_PROTO_VERSION || f.epoch != attacked->epoch)
+    if (f.type != change_type || f.version != FB_PROTO_VERSION || f.epoch != attacked->x->epoch)
         return real_send(fd, v, cnt, flags);
     change(&f);
     return real_send(fd, &mine, 1, flags);
@@ -37,7 +37,7 @@ static void send_changed(uint8_t type, void (*fn)(struct fb_frame *))
 /* With a tag that is right for what the frame says now. */
 static void tag_anew(struct fb_frame *f)
 {
-    fb_tag(attacked->nonce0, attacked->nonce1, f, FB_FRAME_TAGGED, f->tag);
+    fb_tag(attacked->x->nonce0, attacked->x->nonce1, f, FB_FRAME_TAGGED, f->tag);
 }
 
 static void wrong_tag(struct fb_frame *f)
@@ -172,7 +172,7 @@ static int (*lying_ctl_send)(struct rsk_rail *, const struct rsk_msg *);
 static uint64_t hook_now(void)
 {
     struct fb_conn *c = attacked;
-    struct rsk_rail *r = c ? c->rail : NULL;
+    struct rsk_rail *r = c ? c->x->rail : NULL;
 
     if (r && r->wire != &lying_wire) {
         true_wire = r->wire;
@@ -259,10 +259,11 @@ static void say(struct rsk_rail *r, const struct rsk_msg *m)
 static void stale_epochs(struct victim *v)
 {
     static const uint8_t types[] = {FM_ANN, FM_ACK, FM_NAK, FM_ECHO, FM_LEAVE_REQ, FM_BYE};
-    struct rsk_rail *r = conn(v)->rail;
+    struct rsk_rail *r = conn(v)->x->rail;
 
     for (size_t i = 0; i < sizeof types; i++) {
-        struct rsk_msg m = {.type = types[i], .epoch = conn(v)->epoch - 1, .a = v->pos, .att = 1};
+        struct rsk_msg m = {
+            .type = types[i], .epoch = conn(v)->x->epoch - 1, .a = v->pos, .att = 1};
 
         say(r, &m);
     }
@@ -271,8 +272,8 @@ static void stale_epochs(struct victim *v)
 /* An announcement of a switch where one has been on this rail already. */
 static void announce_again(struct victim *v)
 {
-    struct rsk_rail *r = conn(v)->rail;
-    struct rsk_msg m = {.type = FM_ANN, .epoch = conn(v)->epoch, .a = v->pos, .b = 1, .att = 9};
+    struct rsk_rail *r = conn(v)->x->rail;
+    struct rsk_msg m = {.type = FM_ANN, .epoch = conn(v)->x->epoch, .a = v->pos, .b = 1, .att = 9};
 
     say(r, &m);
 }
@@ -280,8 +281,8 @@ static void announce_again(struct victim *v)
 /* A LEAVE_REQ that claims to have read what was never sent, and one that takes back what it has. */
 static void leave_lies(struct victim *v)
 {
-    struct rsk_rail *r = conn(v)->rail;
-    struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = conn(v)->epoch, .a = UINT64_MAX};
+    struct rsk_rail *r = conn(v)->x->rail;
+    struct rsk_msg m = {.type = FM_LEAVE_REQ, .epoch = conn(v)->x->epoch, .a = UINT64_MAX};
 
     say(r, &m);
     m.a = 0;

@@ -175,7 +175,7 @@ static int peer(const char *address, const char *port, const char *name)
         puts(word_of(err, true));
         return 0;
     }
-    rail = conn(&v)->rail;
+    rail = conn(&v)->x->rail;
     if (!rail && lie->before) { /* the victim was quicker to leave than we are to look */
         puts(word_of(round_trip(&v, 100), true));
         return 0;
@@ -189,7 +189,7 @@ static int peer(const char *address, const char *port, const char *name)
         DIE("no thread");
     /* Large ones, so that both rings are more than half full at times and credit is looked at. */
     for (int i = 0; i < rounds && err == 0 && !left; i++) {
-        if (lie->each && conn(&v)->rail && !rail->failed)
+        if (lie->each && conn(&v)->x->rail && !rail->failed)
             lie->each(&v);
         err = round_trip(&v, i % 2 ? 65000 : 100);
         left = v.s->pub->path_rx == FB_PATH_TCP;

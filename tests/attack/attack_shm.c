@@ -19,7 +19,7 @@ static struct shm_rail *rail(struct victim *v)
     static struct shm_rail *first; /* our library may have given it back already */
 
     if (!first)
-        first = shm_of(conn(v)->rail);
+        first = shm_of(conn(v)->x->rail);
     return first;
 }
 
@@ -137,7 +137,7 @@ static void flood(struct victim *v)
 
     for (int i = 0; i < 10000; i++) {
         struct rsk_msg m = {.type = FM_OWED,
-                            .epoch = i % 3 ? conn(v)->epoch : (uint32_t)rand_r(&seed),
+                            .epoch = i % 3 ? conn(v)->x->epoch : (uint32_t)rand_r(&seed),
                             .a = (uint64_t)rand_r(&seed) << 33 | (uint64_t)rand_r(&seed)};
 
         if (i % 2)

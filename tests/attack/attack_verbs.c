@@ -9,7 +9,7 @@
 
 static struct vb_rail *rail(struct victim *v)
 {
-    return vb_of(conn(v)->rail);
+    return vb_of(conn(v)->x->rail);
 }
 
 /* Unsignalled: only a refusal by the adapter is heard of. */
@@ -167,7 +167,7 @@ static void other_ring(struct victim *v)
     for (uint64_t i = 0; i < 1024; i += 8)
         write_to(rail(v), theirs->r_ring + i, theirs->r_rkey, bytes, sizeof bytes);
     /* Ours ends; theirs must not have been touched, nor end. */
-    while (conn(v)->rail && !conn(v)->rail->failed)
+    while (conn(v)->x->rail && !conn(v)->x->rail->failed)
         if (round_trip(v, 100))
             break;
     for (int i = 0; i < 20; i++)

@@ -59,7 +59,7 @@ static const _Atomic uint32_t *switches_of(int fd)
         return NULL;
     for (uint32_t i = 0; i < f->nslots; i++)
         if (f->slot[i].gen % 2 && f->slot[i].fd == fd)
-            return &f->slot[i].switches;
+            return &((const struct fb_pub_rail *)((const char *)f + FB_PUB_RAILS))[i].switches;
     return NULL;
 }
 

@@ -125,7 +125,7 @@ void sim_app_check(void)
     for (int e = 0; e < 2; e++) {
         struct fb_conn *c = sim.end[e].c, *p = sim.end[!e].c;
         struct sim_app *a = &sim.end[e].app;
-        uint8_t state = c->tx.state;
+        uint8_t state = c->x->tx.state;
 
         if (a->closed || a->killed)
             continue;
@@ -135,16 +135,17 @@ void sim_app_check(void)
         if (!sim_receiving(e) && !sim.nested && c->s.pub->rx != a->got)
             sim_fail("end %d: rx %llu, the application has %llu", e,
                      (unsigned long long)c->s.pub->rx, (unsigned long long)a->got);
-        if (state == TX_R && !sim.end[!e].app.closed && c->tx.F > c->tx.S && c->tx.F > p->s.pub->rx)
-            sim_fail("end %d: F %llu beyond rx %llu", e, (unsigned long long)c->tx.F,
+        if (state == TX_R && !sim.end[!e].app.closed && c->x->tx.F > c->x->tx.S &&
+            c->x->tx.F > p->s.pub->rx)
+            sim_fail("end %d: F %llu beyond rx %llu", e, (unsigned long long)c->x->tx.F,
                      (unsigned long long)p->s.pub->rx);
-        if (state >= TX_R && c->tx.F > c->s.pub->tx)
+        if (state >= TX_R && c->x->tx.F > c->s.pub->tx)
             sim_fail("end %d: F beyond tx", e);
-        if (!sim_sending(e) && !sim.end[e].sock.gone && c->ktx != sim.tcp[e].sent)
+        if (!sim_sending(e) && !sim.end[e].sock.gone && conn_ktx(c) != sim.tcp[e].sent)
             sim_fail("end %d: the kernel took %llu, counted are %llu", e,
-                     (unsigned long long)sim.tcp[e].sent, (unsigned long long)c->ktx);
-        if (!sim_receiving(e) && c->krx != sim.tcp[!e].read)
+                     (unsigned long long)sim.tcp[e].sent, (unsigned long long)conn_ktx(c));
+        if (!sim_receiving(e) && conn_krx(c) != sim.tcp[!e].read)
             sim_fail("end %d: the kernel gave %llu, counted are %llu", e,
-                     (unsigned long long)sim.tcp[!e].read, (unsigned long long)c->krx);
+                     (unsigned long long)sim.tcp[!e].read, (unsigned long long)conn_krx(c));
     }
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 static struct fb_pub pubs[256];
+static struct fb_pub_rail shown[256];
 
 bool fb_pub_grow(uint32_t n)
 {
@@ -23,6 +24,11 @@ bool fb_pub_grow(uint32_t n)
 struct fb_pub *fb_pub_slot(uint32_t slot)
 {
     return &pubs[slot];
+}
+
+struct fb_pub_rail *fb_pub_rail(uint32_t slot)
+{
+    return &shown[slot];
 }
 
 /* One process: nothing is lent. */
@@ -82,9 +88,10 @@ void heir_child_forget(void)
 {
 }
 
-void fb_pub_closed(const struct fb_pub *p)
+void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
 {
     (void)p;
+    (void)r;
 }
 
 void fb_pub_remove(void)
@@ -291,6 +298,7 @@ bool sim_loop_watch(int end)
 void sim_loop_new(void)
 {
     memset(pubs, 0, sizeof(pubs));
+    memset(shown, 0, sizeof(shown));
 }
 
 void rsk_watch_drop(struct rsk_watch *w)

@@ -63,7 +63,7 @@ static void leave(int e)
     if (!sim.end[e].alive || sim.end[e].app.closed)
         return;
     sim_trace("end %d: leaves by plan", e);
-    atomic_store(&c->leave_why, (uint32_t)RSN_FORKED);
+    atomic_store(&c->x->leave_why, (uint32_t)RSN_FORKED);
     conn_todo_tx(c, TODO_LEAVE);
     conn_todo_rx(c, TODO_LEAVE);
     conn_serve(c);
@@ -206,7 +206,7 @@ static void one_of_all(void)
 static void dooms(void)
 {
     for (int e = 0; e < 2; e++) {
-        uint8_t state = sim.end[e].c->tx.state;
+        uint8_t state = sim.end[e].c->x->tx.state;
 
         if (!sim.end[e].doom || (state != TX_W2 && state < TX_L1) || !chance(300))
             continue;
@@ -278,8 +278,10 @@ static void finish(void)
                 "%llu; tx %s %s, rx %s %s",
                 (unsigned long long)sim.end[0].app.accepted, (unsigned long long)sim.end[1].app.got,
                 (unsigned long long)sim.end[1].app.accepted, (unsigned long long)sim.end[0].app.got,
-                fb_tx_state_name(sim.end[0].c->tx.state), fb_tx_state_name(sim.end[1].c->tx.state),
-                fb_rx_state_name(sim.end[0].c->rx.state), fb_rx_state_name(sim.end[1].c->rx.state));
+                fb_tx_state_name(sim.end[0].c->x->tx.state),
+                fb_tx_state_name(sim.end[1].c->x->tx.state),
+                fb_rx_state_name(sim.end[0].c->x->rx.state),
+                fb_rx_state_name(sim.end[1].c->x->rx.state));
         }
     }
 }
@@ -306,12 +308,12 @@ static void verify_end(void)
 static void set_up(uint64_t seed)
 {
     bool trace = sim.trace;
-    struct rsk_tuple t = {.family = AF_INET6, .src_port = 1, .dst_port = 2};
+    struct fb_pub_addr at[2] = {{.family = AF_INET6, .port = 1}, {.family = AF_INET6, .port = 2}};
 
     memset(&sim, 0, sizeof(sim));
     sim.trace = trace;
     /* rdv.c remembers peers that do not answer: nobody may be known from another schedule. */
-    memcpy(t.dst, &seed, sizeof(seed));
+    memcpy(at[1].addr, &seed, sizeof(seed));
     sim.seed = sim.rng = seed;
     sim.now = 1000000000;
     sim.inside = -1;
@@ -340,8 +342,10 @@ static void set_up(uint64_t seed)
 
         sim.end[e].alive = true;
         sim.end[e].c = conn_of(s);
-        sim.end[e].c->tuple = t;
-        conn_set(sim.end[e].c, CF_ADDRESSES | CF_SETTINGS);
+        s->pub->local = at[e];
+        s->pub->peer = at[!e];
+        conn_set(sim.end[e].c, CF_SETTINGS);
+        conn_known(sim.end[e].c);
         sim_app_new(e);
     }
 }

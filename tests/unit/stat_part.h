@@ -48,6 +48,7 @@ static inline uint64_t own_start_time(void)
 static struct image {
     _Alignas(64) char bytes[sizeof(struct fb_pub_file) + SLOTS * sizeof(struct fb_pub)];
 } image;
+static struct fb_pub_rail rails[SLOTS];
 
 static inline struct fb_pub_file *head(void)
 {
@@ -63,6 +64,7 @@ static inline void begin(uint32_t nslots)
     ASSERT(mkdir(folder, 0700) == 0);
     snprintf(file, sizeof(file), "%s/%d", folder, (int)getpid());
     memset(&image, 0, sizeof(image));
+    memset(rails, 0, sizeof(rails));
     *head() = (struct fb_pub_file){
         .magic = FB_PUB_MAGIC,
         .version = FB_PUB_VERSION,
@@ -86,7 +88,13 @@ static inline void put(const char *path, size_t size)
 
 static inline void put_whole(void)
 {
+    int fd;
+
     put(file, sizeof(struct fb_pub_file) + head()->nslots * sizeof(struct fb_pub));
+    fd = open(file, O_WRONLY | O_CLOEXEC);
+    ASSERT(fd >= 0);
+    ASSERT(pwrite(fd, rails, sizeof(rails), (off_t)FB_PUB_RAILS) == sizeof(rails));
+    close(fd);
 }
 
 static inline void end(void)
@@ -110,10 +118,10 @@ static inline void use_slot(unsigned i, int fd)
     s->role = 1;
     s->tx = 100;
     s->rx = 200;
-    s->rail_tx = 90;
-    s->rail_rx = UINT64_MAX;
-    s->boarded_at = 1700000000123456789u;
-    s->switches = 2;
+    rails[i].rail_tx = 90;
+    rails[i].rail_rx = UINT64_MAX;
+    rails[i].boarded_at = 1700000000123456789u;
+    rails[i].switches = 2;
 }
 
 #endif

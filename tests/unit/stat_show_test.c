@@ -28,15 +28,15 @@ TEST_CASE(stat_show, json)
     strcpy(head()->program, "a\"b\\c\n\xc3\xa4\xff\xed\xa0\x80");
     use_slot(0, 7);
     use_slot(1, 8);
-    strcpy(head()->slot[0].where, "s\033m");
-    head()->slot[0].tx_ring = 4096;
-    head()->slot[0].rx_ring = 8192;
-    head()->slot[0].pause_last = 1500;
-    head()->slot[0].pause_most = 2500;
+    strcpy(rails[0].where, "s\033m");
+    rails[0].tx_ring = 4096;
+    rails[0].rx_ring = 8192;
+    rails[0].pause_last = 1500;
+    rails[0].pause_most = 2500;
     head()->slot[1].path_tx = head()->slot[1].path_rx = 99; /* a value from nowhere */
     head()->slot[1].reason = 11;
     head()->slot[1].peer_reason = 60000;
-    head()->slot[1].boarded_at = 0;
+    rails[1].boarded_at = 0;
     head()->slot[1].peer.family = 0;
     head()->closed_switches = 12;
     head()->closed_by_reason[1] = 4;
@@ -123,7 +123,7 @@ static void use_both_ends(void)
     s->local = head()->slot[0].peer;
     s->peer = head()->slot[0].local;
     for (int i = 0; i < 2; i++) {
-        head()->slot[i].tx_ring = head()->slot[i].rx_ring = 4096;
+        rails[i].tx_ring = rails[i].rx_ring = 4096;
         head()->slot[i].tx = 10000;
         head()->slot[i].rx = 10000;
     }
@@ -251,8 +251,8 @@ TEST_CASE(stat_show, prometheus)
     begin(1);
     strcpy(head()->program, "a\"b\n\xff");
     use_slot(0, 7);
-    head()->slot[0].rail_rx = 50;
-    head()->slot[0].pause_most = 1500000;
+    rails[0].rail_rx = 50;
+    rails[0].pause_most = 1500000;
     head()->closed_rail_tx = 1000;
     head()->closed_tx = 1001;
     head()->closed_by_reason[5] = 3;

@@ -59,18 +59,18 @@ static void cross(struct end *a, struct end *b, uint64_t *pos)
         ASSERT_EQ_INT(put(a, hello, sizeof(hello)), sizeof(hello));
         ASSERT_EQ_INT(get(b, hello, sizeof(hello)), sizeof(hello));
         *pos = 0;
-        for (int i = 0; i < 40 && b->s->pub->rail_tx == 0; i++) {
+        for (int i = 0; i < 40 && conn_rail_tx(conn_of(b->s)) == 0; i++) {
             more(b, pos, 10);
             usleep(500);
         }
-        if (b->s->pub->rail_tx > 0)
+        if (conn_rail_tx(conn_of(b->s)) > 0)
             break;
         done(b);
         done(a);
     }
-    ASSERT(b->s->pub->rail_tx > 0);
-    ASSERT_EQ_INT(conn_of(a->s)->rx.state, RX_gS);
-    ASSERT(conn_of(a->s)->rx.S > 0);
+    ASSERT(conn_rail_tx(conn_of(b->s)) > 0);
+    ASSERT_EQ_INT(conn_of(a->s)->x->rx.state, RX_gS);
+    ASSERT(conn_of(a->s)->x->rx.S > 0);
 }
 
 /* a comes to see everything, in the end reads it, and it is right. */
@@ -118,7 +118,7 @@ TEST_CASE(stream_ahead, beyond_the_switch)
     sees(&a, pos);
     more(&b, &pos, 5000);
     sees(&a, pos);
-    EXPECT_EQ_INT(conn_of(a.s)->rx.state, RX_gS);
+    EXPECT_EQ_INT(conn_of(a.s)->x->rx.state, RX_gS);
     reads(&a, pos);
     EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_SHM);
     done(&b);
@@ -292,12 +292,12 @@ TEST_CASE(stream_ahead, end_without_the_frame_is_a_reset)
     pair(&a, &b);
     ASSERT(board(&a, &b));
     more(&b, &pos, 3000);
-    fb_lock(&conn_of(b.s)->tx.lock); /* it does not come to it */
+    fb_lock(&conn_of(b.s)->x->tx.lock); /* it does not come to it */
     fb_pin(a.s, RSN_SECCOMP, false);
     shutdown(b.fd, SHUT_WR);
     EXPECT_EQ_INT(get_for_good(&a, in, sizeof(in)), -ECONNRESET);
     EXPECT_EQ_INT(get(&a, in, 1), 0);
-    fb_unlock(&conn_of(b.s)->tx.lock);
+    fb_unlock(&conn_of(b.s)->x->tx.lock);
     done(&a);
     done(&b);
 }

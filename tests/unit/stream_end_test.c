@@ -149,10 +149,10 @@ TEST_CASE(stream, shut_for_reading)
     ASSERT(board(&a, &b));
     EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
-    while (!conn_of(a.s)->anchor_bits) /* the kernel says RDHUP to the progress thread */
+    while (!conn_of(a.s)->x->anchor_bits) /* the kernel says RDHUP to the progress thread */
         sched_yield();
     jobs_done();
-    EXPECT_EQ_INT(conn_of(a.s)->rx.end, 1);
+    EXPECT_EQ_INT(conn_of(a.s)->x->rx.end, 0);
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
@@ -191,7 +191,7 @@ TEST_CASE(stream, shut_for_reading_before_it_boards)
     do {
         ASSERT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
         ASSERT(take_all(&a, buf, sizeof(buf)));
-    } while (a.s->pub->rail_rx == 0);
+    } while (conn_rail_rx(conn_of(a.s)) == 0);
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
     EXPECT(take_all(&a, buf, sizeof(buf)));
@@ -219,7 +219,7 @@ TEST_CASE(stream, shut_for_reading_while_it_connects)
     a = (struct end){fd[3], fb_track(fd[3], FB_CONNECTED, 1)};
     ASSERT(a.s != NULL);
     EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
-    EXPECT(!conn_of(a.s)->rx.shut);
+    EXPECT(!conn_of(a.s)->x->rx.shut);
     done(&a);
     for (int i = 0; i < 3; i++)
         close(fd[i]);
@@ -258,7 +258,7 @@ static void leaves(void *arg)
 {
     struct fb_conn *c = conn_of(((struct end *)arg)->s);
 
-    fb_lock(&c->tx.lock);
+    fb_lock(&c->x->tx.lock);
     tx_leave(c, RSN_IDLE, false);
     tx_unlock(c);
 }

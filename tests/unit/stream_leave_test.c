@@ -37,7 +37,7 @@ TEST_CASE(stream, pinned_in_the_middle)
         ok = round_trip(&a, &pos, 1 + (size_t)i % 3000);
     }
     EXPECT(ok);
-    EXPECT(a.s->pub->rail_tx > 0);
+    EXPECT(conn_rail_tx(conn_of(a.s)) > 0);
     EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
     EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_TCP);
     EXPECT_EQ_INT(a.s->pub->reason, RSN_CALL);
@@ -62,13 +62,14 @@ TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
     fb_get(x.e.s);
     pthread_create(&t, NULL, echo_main, &x);
     for (int i = 0; ok && i < 40000 && !again; i++) {
-        struct rsk_rail *rail = conn_of(a.s)->rail;
+        struct rsk_rail *rail = conn_of(a.s)->x->rail;
 
         if (!failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM &&
             rail) {
             rail->wire->kill(rail, RSN_RAIL_FAILED);
             failed = true;
-        } else if (failed && a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->switches >= 6) {
+        } else if (failed && a.s->pub->path_tx == FB_PATH_SHM &&
+                   conn_of(a.s)->x->show->switches >= 6) {
             again = true;
         }
         ok = round_trip(&a, &pos, 1 + (size_t)i % 300);
@@ -99,7 +100,7 @@ TEST_CASE(stream, failed_rail_then_handed_over)
     fb_get(x.e.s);
     pthread_create(&t, NULL, echo_main, &x);
     for (int i = 0; ok && i < 40000 && !failed; i++) {
-        struct rsk_rail *rail = conn_of(x.e.s)->rail;
+        struct rsk_rail *rail = conn_of(x.e.s)->x->rail;
 
         ok = round_trip(&a, &pos, 1 + (size_t)i % 300);
         if (a.s->pub->path_tx == FB_PATH_SHM && a.s->pub->path_rx == FB_PATH_SHM && rail) {
@@ -112,9 +113,9 @@ TEST_CASE(stream, failed_rail_then_handed_over)
         usleep(100);
     }
     ASSERT(ok && failed);
-    for (int i = 0; i < 5000 && conn_of(x.e.s)->rail; i++)
+    for (int i = 0; i < 5000 && conn_of(x.e.s)->x->rail; i++)
         usleep(1000);
-    EXPECT(conn_of(x.e.s)->rail == NULL);
+    EXPECT(conn_of(x.e.s)->x->rail == NULL);
     fb_pin(a.s, RSN_CALL, true);
     EXPECT(fb_plain(a.s));
     EXPECT(round_trip(&a, &pos, 100));
@@ -139,10 +140,10 @@ TEST_CASE(stream, sleeping_reader_survives_its_rail)
     pthread_create(&t, NULL, reader_main, &r);
     EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), 0);
     until_it_waits(&r);
-    if (conn_of(b.s)->rail)
-        conn_of(b.s)->rail->wire->kill(conn_of(b.s)->rail, RSN_RAIL_FAILED);
-    if (conn_of(a.s)->rail)
-        conn_of(a.s)->rail->wire->kill(conn_of(a.s)->rail, RSN_RAIL_FAILED);
+    if (conn_of(b.s)->x->rail)
+        conn_of(b.s)->x->rail->wire->kill(conn_of(b.s)->x->rail, RSN_RAIL_FAILED);
+    if (conn_of(a.s)->x->rail)
+        conn_of(a.s)->x->rail->wire->kill(conn_of(a.s)->x->rail, RSN_RAIL_FAILED);
     link_release(conn_of(a.s));
     link_release(conn_of(b.s));
     jobs_done();
@@ -166,12 +167,12 @@ TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
 
     eager();
     pair(&a, &b);
-    for (int i = 0; i < 2000 && !conn_of(a.s)->tx.want; i++) {
+    for (int i = 0; i < 2000 && !conn_of(a.s)->x->tx.want; i++) {
         EXPECT_EQ_INT(put(&b, buf, 32), 32);
         EXPECT_EQ_INT(get(&a, buf, 32), 32);
         usleep(500);
     }
-    ASSERT(conn_of(a.s)->tx.want);
+    ASSERT(conn_of(a.s)->x->tx.want);
     fill(out, 0, sizeof(out));
     for (size_t n = 0; n < sizeof(out); n += 500) {
         ASSERT(put(&a, out + n, 500) == 500);

@@ -198,7 +198,7 @@ static inline void *reader_main(void *arg)
 /* It has found nothing, and sleeps. */
 static inline void until_it_waits(struct reader *r)
 {
-    while (!conn_of(r->e->s)->rx_waiters && !conn_of(r->e->s)->peekers && !r->done)
+    while (!conn_of(r->e->s)->x->rx_waiters && !conn_of(r->e->s)->x->peekers && !r->done)
         sched_yield();
 }
 

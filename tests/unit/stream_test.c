@@ -82,8 +82,8 @@ TEST_CASE(stream, ping_pong_boards_both_ways)
     EXPECT(ok);
     EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_SHM);
     EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_SHM);
-    EXPECT(a.s->pub->rail_tx > 0);
-    EXPECT(a.s->pub->rail_rx > 0);
+    EXPECT(conn_rail_tx(conn_of(a.s)) > 0);
+    EXPECT(conn_rail_rx(conn_of(a.s)) > 0);
     done(&a);
     pthread_join(t, NULL);
     EXPECT(x.good);
@@ -138,7 +138,7 @@ TEST_CASE(stream, messages_without_end)
     pthread_create(&t, NULL, echo_main, &x);
     for (int i = 0; i < 20000 && a.s->pub->path_rx != FB_PATH_SHM; i++)
         ASSERT(round_trip(&a, &pos, 100));
-    rail = conn_of(a.s)->rail;
+    rail = conn_of(a.s)->x->rail;
     ASSERT(rail != NULL);
     rsk_rail_get(rail);
     talkative = *rail->wire;
@@ -224,7 +224,7 @@ static void full_tilt(uint64_t total, size_t most, bool *rail)
         EXPECT_EQ_U64(w[i].done, total);
     }
     /* One may be done before the other is scheduled at all. */
-    *rail = a.s->pub->rail_tx > 0 || b.s->pub->rail_tx > 0;
+    *rail = conn_rail_tx(conn_of(a.s)) > 0 || conn_rail_tx(conn_of(b.s)) > 0;
     done(&a);
     done(&b);
 }

@@ -87,7 +87,7 @@ static void until_it_is_gone(struct end *a, int fds)
 {
     while (atomic_load(&a->s->pub->tap) || conn_flag(conn_of(a->s), CF_TAP) || descriptors() != fds)
         jobs_done();
-    EXPECT(!atomic_load(&conn_of(a->s)->tap));
+    EXPECT(!atomic_load(&conn_of(a->s)->x->tap));
 }
 
 static void rails(struct end *a, struct end *b)

@@ -1,0 +1,186 @@
+/*
+ * plain.c - the bookkeeping of calls that the application's own thread makes on a plain half: counters,
+ * digests of what went by, and the policy that says when a stream is worth a rail. Between fb_rx_enter and
+ * fb_rx_leave (fb_tx_...) the stream is held by its count of calls in flight.
+ *
+ * This is all that a connection on TCP costs beside the look-up of its descriptor: it uses the first cache line
+ * of struct fb_conn and the counters, nothing else unless a checkpoint is near.
+ */
+#include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/rx.h"
+#include "ipoib_fallback/tap.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+void conn_consider(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_PINNED | CF_ASKED | CF_CLOSED) || !conn_set(c, CF_ASKED))
+        return;
+    rdv_ask(c);
+}
+
+void conn_afresh(struct fb_conn *c)
+{
+    c->x->old_calls = atomic_load(&c->s.ready_at);
+    c->x->old_bytes = c->s.pub->rx + c->s.pub->tx;
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
+}
+
+static __attribute__((noinline)) void consider(struct fb_conn *c, uint64_t calls)
+{
+    if (calls == 1)
+        conn_addresses(c);
+    if (conn_flag(c, CF_ASKED))
+        return;
+    /* Without them its rule is not known; and another thread's first call may still be looking. */
+    if (!conn_addresses(c))
+        return;
+    /* Before a checkpoint has passed nothing could be proved. */
+    if ((calls - c->x->old_calls >= conn_config(c)->board_calls ||
+         c->s.pub->rx + c->s.pub->tx - c->x->old_bytes >= conn_config(c)->board_bytes) &&
+        (conn_seen(c)->tx.valid | conn_seen(c)->rx.valid))
+        conn_consider(c);
+}
+
+static inline void count_call(struct fb_conn *c)
+{
+    uint64_t calls = atomic_load_explicit(&c->s.ready_at, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&c->s.ready_at, calls, memory_order_relaxed);
+    if (__builtin_expect(calls == 1 || !conn_flag(c, CF_ASKED), 0))
+        consider(c, calls);
+}
+
+static __attribute__((noinline)) void no_digest(struct fb_digest *d, _Atomic uint8_t *mark)
+{
+    d->off = true;
+    *mark = FB_NO_DIGEST;
+}
+
+static __attribute__((noinline)) void add(struct fb_digest *d, _Atomic uint8_t *mark, uint64_t at,
+                                          const struct iovec *v, int cnt, uint64_t n)
+{
+    fb_digest_add(d, at, v, cnt, n);
+    atomic_store_explicit(mark, fb_digest_mark(d), memory_order_relaxed);
+}
+
+void conn_seen_tx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
+{
+    add(&conn_seen(c)->tx, &c->s.tx_mark, at, v, cnt, n);
+}
+
+void conn_seen_rx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
+{
+    add(&conn_seen(c)->rx, &c->s.rx_mark, at, v, cnt, n);
+}
+
+static inline bool wants(_Atomic uint8_t *mark, uint64_t end)
+{
+    return fb_digest_wants(atomic_load_explicit(mark, memory_order_relaxed), end);
+}
+
+/* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a call that
+ * has just left was the last to write them. */
+static inline bool alone(const _Atomic uint32_t *in)
+{
+    return __builtin_expect(atomic_load_explicit(in, memory_order_acquire) == 1, 1);
+}
+
+ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt,
+                    int flags)
+{
+    struct fb_conn *c = conn_of(s);
+
+    (void)fd;
+    if (__builtin_expect(conn_flag(c, CF_BY_CALL), 0))
+        return rx_by_call_left(c, n, v, cnt);
+    if (n <= 0 || (flags & MSG_PEEK)) {
+        atomic_fetch_sub(&s->rx_in, 1);
+        n = conn_told(c, n);
+        if (tap_on(c) && n <= 0 && fb_iov_size(v, cnt))
+            tap_end_of(c, n);
+        if (atomic_load(&s->rx_gate))
+            conn_wake(c, RSK_RX);
+        /* An in-flight peek may have seen frame bytes. */
+        if (n > 0 && atomic_load(&s->rx_gate))
+            return FB_RETRY;
+        return n;
+    }
+    if (__builtin_expect(atomic_load(&s->rx_gate) == 0, 1)) {
+        uint64_t at;
+
+        /* The gate was down after the kernel's call: the bytes are from before any announcement. */
+        if (!alone(&s->rx_in))
+            no_digest(&conn_seen(c)->rx, &s->rx_mark);
+        at = atomic_fetch_add_explicit(&s->pub->rx, (uint64_t)n, memory_order_relaxed);
+        atomic_store_explicit(&c->past_rx, at + (uint64_t)n, memory_order_relaxed);
+        if (__builtin_expect(wants(&s->rx_mark, at + (uint64_t)n), 0))
+            conn_seen_rx(c, at, v, cnt, (uint64_t)n);
+        if (tap_on(c))
+            tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, (size_t)n);
+        atomic_fetch_sub(&s->rx_in, 1);
+        count_call(c);
+        return n;
+    }
+    fb_lock(&c->x->rx.lock);
+    if (c->x->rx.state == RX_t) {
+        rx_count(c, v, cnt, (size_t)n);
+    } else {
+        n = rx_feed(c, v, cnt, (size_t)n);
+    }
+    atomic_fetch_sub(&s->rx_in, 1);
+    rx_unlock(c);
+    conn_wake(c, RSK_RX | FB_EV_STATE);
+    return n;
+}
+
+static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
+{
+    uint64_t at;
+
+    if (!alone(&c->s.tx_in))
+        no_digest(&conn_seen(c)->tx, &c->s.tx_mark);
+    at = atomic_fetch_add_explicit(&c->s.pub->tx, n, memory_order_relaxed);
+    atomic_store_explicit(&c->past_tx, at + n, memory_order_relaxed);
+    return at;
+}
+
+void fb_tx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+
+    if (n > 0) {
+        uint64_t at = count_tx(c, (uint64_t)n);
+
+        if (__builtin_expect(wants(&s->tx_mark, at + (uint64_t)n), 0))
+            conn_seen_tx(c, at, v, cnt, (uint64_t)n);
+        if (tap_on(c))
+            tap_copy(c, 0, FB_PATH_TCP, at, v, cnt, (size_t)n);
+        if (__builtin_expect(flags & MSG_MORE, 0))
+            conn_set(c, CF_CORKED);
+        else if (__builtin_expect(conn_flag(c, CF_CORKED), 0))
+            fb_sockopt(s, fd, IPPROTO_TCP, 0);
+    }
+    atomic_fetch_sub(&s->tx_in, 1);
+    if (n > 0)
+        count_call(c);
+}
+
+void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
+{
+    struct fb_conn *c = conn_of(s);
+
+    if (n > 0) {
+        uint64_t at = count_tx(c, (uint64_t)n);
+        struct fb_digest *d = &conn_seen(c)->tx;
+
+        fb_digest_unseen(d, at, (uint64_t)n);
+        if (tap_on(c))
+            tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
+        atomic_store_explicit(&s->tx_mark, fb_digest_mark(d), memory_order_relaxed);
+    }
+    atomic_fetch_sub(&s->tx_in, 1);
+    if (n > 0)
+        count_call(c);
+}

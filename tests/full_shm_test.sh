@@ -1,0 +1,33 @@
+#!/bin/bash
+# tests/full_shm_test.sh - a /dev/shm that has room for what is shown of connections, but not for what is shown of
+# rails: the streams stay on TCP, reason no-memory, and carry on. With one page more they board.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+railsock=$PWD/build/railsock
+lib=$PWD/build/librailsock.so
+if [ ! -x "$railsock" ] || [ ! -f "$lib" ]; then
+    echo 'not ok full_shm: nothing is built'
+    exit 1
+fi
+
+# with SIZE: in a network and a /dev/shm of its own.
+with() {
+    # shellcheck disable=SC2016 # the inner shell's
+    unshare --user --map-root-user --net --mount sh -c '
+        ip link set lo up && mount -t tmpfs -o size="$1" none /dev/shm &&
+            RAILSOCK_MODE=auto RAILSOCK_WIRE=shm LD_PRELOAD=$2 exec timeout 60 python3 tests/full_shm.py "$3"' \
+        sh "$1" "$lib" "$railsock" 2>&1
+}
+
+unshare --user --map-root-user --net --mount true 2>/dev/null ||
+    { echo 'skip full_shm: no user namespaces'; exit 0; }
+out=$(with 1m)
+if [[ $out == 'shm:none shm:none' ]]; then echo 'ok full_shm.room'; else echo "not ok full_shm.room: $out"; fi
+# Five pages: the head and 256 slots.
+out=$(with 20k)
+if [[ $out == 'tcp:no-memory tcp:no-memory' ]]; then
+    echo 'ok full_shm.no_room'
+else
+    echo "not ok full_shm.no_room: $out"
+fi

@@ -1,0 +1,103 @@
+/*
+ * find_test.c - an accepted stream is found by its addresses, in whatever slot it is, and not when it is
+ * closed or the slot is another one's. The streams have no sockets: what the kernel would say of
+ * them is put where the library keeps it.
+ */
+#include "ipoib_fallback/stream.h"
+#include "tests/shim/shim.h"
+
+#include <string.h>
+
+#define MANY 3000
+
+static struct rsk_tuple tuple(uint32_t n)
+{
+    struct rsk_tuple t = {.family = AF_INET, .src_port = (uint16_t)(n >> 8), .dst_port = 80};
+
+    t.src[0] = 10;
+    t.src[1] = (uint8_t)n;
+    t.dst[0] = 10;
+    return t;
+}
+
+static struct fb_stream *stream(uint32_t n, enum fb_role role)
+{
+    struct rsk_tuple t = tuple(n);
+    struct fb_stream *s = fb_track(1 << 20, role, 0); /* no such number: no addresses yet */
+    struct fb_pub_addr src = {.family = t.family, .port = t.src_port};
+    struct fb_pub_addr dst = {.family = t.family, .port = t.dst_port};
+
+    ASSERT(s);
+    memcpy(src.addr, t.src, sizeof(src.addr));
+    memcpy(dst.addr, t.dst, sizeof(dst.addr));
+    s->pub->local = role == FB_CONNECTED ? src : dst;
+    s->pub->peer = role == FB_CONNECTED ? dst : src;
+    conn_known(conn_of(s));
+    return s;
+}
+
+static struct fb_stream *find(uint32_t n)
+{
+    struct rsk_tuple t = tuple(n);
+    struct fb_conn *c = conn_find(&t);
+
+    if (!c)
+        return NULL;
+    fb_put(&c->s);
+    return &c->s;
+}
+
+TEST_CASE(find, by_addresses)
+{
+    static struct fb_stream *s[MANY];
+
+    EXPECT(!find(0));
+    for (uint32_t i = 0; i < MANY; i++) {
+        s[i] = stream(i, FB_ACCEPTED);
+        if (i % 7 == 0)
+            EXPECT(find(i) == s[i]);
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        EXPECT(find(i) == s[i]);
+    EXPECT(!find(MANY));
+    for (uint32_t i = 0; i < MANY; i += 2)
+        fb_put(s[i]);
+    for (uint32_t i = 0; i < MANY; i++)
+        EXPECT(find(i) == (i % 2 ? s[i] : NULL));
+    /* Their slots again, with other addresses. */
+    for (uint32_t i = 0; i < MANY; i += 2)
+        s[i] = stream(MANY + i, FB_ACCEPTED);
+    for (uint32_t i = 0; i < MANY; i += 2) {
+        EXPECT(!find(i));
+        EXPECT(find(MANY + i) == s[i]);
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        fb_put(s[i]);
+    for (uint32_t i = 0; i < 2 * MANY; i++)
+        EXPECT(!find(i));
+}
+
+TEST_CASE(find, not_the_connecting_end_nor_a_closed_one)
+{
+    struct fb_stream *a = stream(1, FB_CONNECTED), *b;
+
+    EXPECT(!find(1));
+    b = stream(1, FB_ACCEPTED);
+    EXPECT(find(1) == b);
+    conn_set(conn_of(b), CF_CLOSED);
+    EXPECT(!find(1));
+    fb_put(a);
+    fb_put(b);
+}
+
+/* Many short connections: the table is made anew now and then, and whoever lives stays in it. */
+TEST_CASE(find, slots_are_used_again)
+{
+    for (uint32_t i = 0; i < 100000; i++) {
+        struct fb_stream *s = stream(i % 60000, FB_ACCEPTED);
+
+        if (i % 1000 == 0)
+            EXPECT(find(i % 60000) == s);
+        fb_put(s);
+    }
+}
