@@ -1,0 +1,189 @@
+/*
+ * many.c - what connections cost that no rail serves: memory for each that is held, and the time from connect to close
+ * of one that carries a single request. Prints one JSON object. bench/cost.py runs it with and without the
+ * library.
+ *
+ *   many held N      N connections, both ends in this process, which are 2 N sockets: bytes of the process's
+ *                    memory for each socket when nothing has passed, and when SIZE bytes have each way
+ *   many request N   N times connect, request, answer, end, close, with a server of its own, which has
+ *                    the library too: nanoseconds
+ */
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE = 64 };
+
+static struct sockaddr_in at = {.sin_family = AF_INET};
+static char buf[SIZE];
+
+static void must(int ok, const char *what)
+{
+    if (!ok) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static int listener(void)
+{
+    socklen_t len = sizeof(at);
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1024) == 0 &&
+             getsockname(l, (struct sockaddr *)&at, &len) == 0,
+         "listen");
+    return l;
+}
+
+static int connected(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    must(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    return fd;
+}
+
+/* Of the process, in bytes, the files that it shares included; page tables are not. */
+static double memory(void)
+{
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    double kib = -1, v;
+
+    must(f != NULL, "smaps_rollup");
+    while (fgets(line, sizeof(line), f))
+        if (sscanf(line, "Pss: %lf kB", &v) == 1)
+            kib = v;
+    fclose(f);
+    must(kib >= 0, "Pss");
+    return kib * 1024;
+}
+
+static void pass(const int *fd, int n)
+{
+    for (int i = 0; i < n; i++)
+        must(send(fd[2 * i], buf, SIZE, 0) == SIZE &&
+                 recv(fd[2 * i + 1], buf, SIZE, MSG_WAITALL) == SIZE &&
+                 send(fd[2 * i + 1], buf, SIZE, 0) == SIZE &&
+                 recv(fd[2 * i], buf, SIZE, MSG_WAITALL) == SIZE,
+             "pass");
+}
+
+static void held(int n)
+{
+    struct rlimit limit;
+    int l = listener(), *fd = calloc((size_t)n * 2 + 2, sizeof(*fd));
+    double before, idle, used;
+
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+    limit.rlim_cur = limit.rlim_max;
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+    /* The first one brings what is there once. */
+    fd[0] = connected();
+    fd[1] = accept(l, NULL, NULL);
+    pass(fd, 1);
+    memset(fd, 1, ((size_t)n * 2 + 2) * sizeof(*fd));
+    before = memory();
+    for (int i = 0; i < n; i++) {
+        fd[2 * i] = connected();
+        fd[2 * i + 1] = accept(l, NULL, NULL);
+        must(fd[2 * i + 1] >= 0, "accept");
+    }
+    idle = memory();
+    pass(fd, n);
+    used = memory();
+    printf("{\"idle\": %.1f, \"used\": %.1f}\n", (idle - before) / (2 * n),
+           (used - before) / (2 * n));
+    free(fd);
+}
+
+static void serve(int l)
+{
+    for (;;) {
+        int fd = accept(l, NULL, NULL);
+
+        if (fd < 0 || recv(fd, buf, SIZE, MSG_WAITALL) != SIZE || send(fd, buf, SIZE, 0) != SIZE)
+            _exit(1);
+        close(fd);
+    }
+}
+
+static uint64_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int up(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The server is a program of its own, so that it has the library for itself. */
+static void request(const char *self, int n)
+{
+    uint64_t *took = calloc((size_t)n, sizeof(*took)), since;
+    size_t tenth, middle;
+    int p[2];
+    pid_t child;
+
+    must(pipe(p) == 0, "pipe");
+    child = fork();
+    if (child == 0) {
+        dup2(p[1], 1);
+        execl(self, self, "serve", "0", (char *)NULL);
+        _exit(1);
+    }
+    must(read(p[0], &at, sizeof(at)) == sizeof(at), "port");
+    for (int i = 0; i < n; i++) {
+        int fd;
+
+        since = now();
+        fd = connected();
+        must(send(fd, buf, SIZE, 0) == SIZE && recv(fd, buf, SIZE, MSG_WAITALL) == SIZE, "request");
+        must(recv(fd, buf, SIZE, 0) == 0, "end");
+        close(fd);
+        took[i] = now() - since;
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    qsort(took, (size_t)n, sizeof(*took), up);
+    /* What others do on the machine only adds. */
+    tenth = (size_t)n / 10;
+    middle = (size_t)n / 2;
+    printf("{\"tenth\": %.0f, \"median\": %.0f}\n", (double)took[tenth], (double)took[middle]);
+    free(took);
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc == 3 ? atoi(argv[2]) : -1;
+
+    if (n > 0 && strcmp(argv[1], "held") == 0) {
+        held(n);
+    } else if (n > 0 && strcmp(argv[1], "request") == 0) {
+        request(argv[0], n);
+    } else if (n == 0 && strcmp(argv[1], "serve") == 0) {
+        int l = listener();
+
+        must(write(1, &at, sizeof(at)) == sizeof(at), "port");
+        serve(l);
+    } else {
+        return 2;
+    }
+    return 0;
+}
