@@ -135,5 +135,5 @@ static void linger_job(void *arg)
 
 void link_linger(struct fb_conn *c)
 {
-    link_post_once(c, CF_LINGER_JOB, linger_job);
+    link_post_once(c, CF_LINGER_JOB, JOB_LINGER, linger_job);
 }

@@ -10,19 +10,18 @@
 #include "config/log.h"
 #include "rsock/loop.h"
 
-void link_post(struct fb_conn *c, void (*fn)(void *))
+/* In memory that is there: a handler of the application's may have interrupted malloc. Whoever sets the flag has
+ * the job until fn clears it, and then it is in the queue no more. */
+void link_post_once(struct fb_conn *c, uint32_t flag, enum fb_job which, void (*fn)(void *))
 {
-    fb_get(&c->s);
-    if (rsk_loop_post(fn, c) < 0)
-        fb_put(&c->s);
-}
+    struct rsk_job *job = &c->x->job[which];
 
-void link_post_once(struct fb_conn *c, uint32_t flag, void (*fn)(void *))
-{
     if (!conn_set(c, flag))
         return;
     fb_get(&c->s);
-    if (rsk_loop_post(fn, c) == 0)
+    job->fn = fn;
+    job->arg = c;
+    if (rsk_loop_post_job(job) == 0)
         return;
     atomic_fetch_and(&c->flags, ~flag); /* the next one may be luckier */
     fb_put(&c->s);
@@ -70,7 +69,7 @@ static void serve_job(void *arg)
 
 void link_serve(struct fb_conn *c)
 {
-    link_post_once(c, CF_SERVE, serve_job);
+    link_post_once(c, CF_SERVE, JOB_SERVE, serve_job);
 }
 
 void link_push(struct fb_conn *c)
@@ -198,7 +197,7 @@ static void watch_job(void *arg)
 
 void link_watch(struct fb_conn *c)
 {
-    link_post_once(c, CF_WATCH, watch_job);
+    link_post_once(c, CF_WATCH, JOB_WATCH, watch_job);
 }
 
 /* ---- giving the rail back ---- */
@@ -307,7 +306,7 @@ static void release_job(void *arg)
 void link_release(struct fb_conn *c)
 {
     if (c->x->rail)
-        link_post_once(c, CF_RELEASE, release_job);
+        link_post_once(c, CF_RELEASE, JOB_RELEASE, release_job);
 }
 
 void link_end(struct fb_conn *c, int reason)

@@ -33,5 +33,5 @@ static void begin(void *arg)
 void tx_owes(struct fb_conn *c)
 {
     if (!conn_flag(c, CF_OWES))
-        link_post_once(c, CF_OWES, begin);
+        link_post_once(c, CF_OWES, JOB_OWES, begin);
 }

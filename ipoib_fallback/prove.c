@@ -142,6 +142,7 @@ static void hello_job(void *arg)
     uint8_t want[16];
     bool due;
 
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_HELLO_JOB);
     fb_lock(&c->x->ctl_lock);
     due = c->x->mail.hello_due;
     m = c->x->mail.hello;
@@ -181,7 +182,7 @@ static void hello_job(void *arg)
 
 void link_hello(struct fb_conn *c)
 {
-    link_post(c, hello_job);
+    link_post_once(c, CF_HELLO_JOB, JOB_HELLO, hello_job);
 }
 
 static void hello_late(void *arg)

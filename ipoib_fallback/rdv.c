@@ -451,6 +451,7 @@ static void begin_job(void *arg)
 {
     struct fb_conn *c = arg;
 
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_BEGIN_JOB);
     heir_serve();
     harass();
     if (rsk_verbs_wire.on_route)
@@ -492,5 +493,5 @@ void rdv_ask(struct fb_conn *c)
         conn_reason(c, r == -EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY);
         return;
     }
-    link_post(c, begin_job);
+    link_post_once(c, CF_BEGIN_JOB, JOB_BEGIN, begin_job);
 }

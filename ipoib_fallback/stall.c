@@ -55,5 +55,5 @@ static void begin(void *arg)
 void tx_stalled(struct fb_conn *c)
 {
     if (conn_config(c)->stall_ns && !conn_flag(c, CF_STALL))
-        link_post_once(c, CF_STALL, begin);
+        link_post_once(c, CF_STALL, JOB_STALL, begin);
 }

@@ -13,6 +13,7 @@
 #include "ipoib_fallback/proof.h"
 #include "ipoib_fallback/proto.h"
 #include "ipoib_fallback/switch_fsm.h"
+#include "rsock/loop.h"
 
 #include <errno.h>
 
@@ -98,6 +99,20 @@ enum fb_rdv { RDV_NONE, RDV_ASKED, RDV_HELLO, RDV_PROVED };
 
 struct tap;
 
+/* What may be posted for a stream, each once at a time. */
+enum fb_job {
+    JOB_BEGIN,
+    JOB_HELLO,
+    JOB_SERVE,
+    JOB_WATCH,
+    JOB_RELEASE,
+    JOB_LINGER,
+    JOB_OWES,
+    JOB_STALL,
+    JOB_TAP,
+    JOBS
+};
+
 /*
  * A stream is in three places, because most connections never board and there may be very many. What every
  * tracked connection needs is struct fb_conn, two cache lines, of which plain calls use the first. The digests
@@ -161,6 +176,7 @@ struct fb_more {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
+    struct rsk_job job[JOBS];
     /* heir.c's: */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;
@@ -204,16 +220,18 @@ enum {
     CF_WATCH = 4096,
     CF_RELEASE = 8192,
     CF_LINGER_JOB = 16384,
-    CF_PEER_CLOSED = 32768, /* the peer's CLOSED was seen: no frame may be written */
-    CF_TOLD_CLOSED = 65536, /* ours was written */
-    CF_LENT = 262144,       /* pinned only as long as a forked child may use it */
-    CF_STALL = 524288,      /* stall.c looks at it */
-    CF_RESET = 1048576,     /* the process ends and has not read everything: so does TCP */
-    CF_OWES = 2097152,      /* owed.c looks at it */
-    CF_REACHABLE = 4194304, /* reach.c counts it */
-    CF_TAP = 8388608,       /* a tap has been asked for, and has neither been refused nor ended */
-    CF_BY_CALL = 16777216,  /* rx.by_call, where plain receives look */
-    CF_PROVED = 131072      /* the rail's other end is proved: it may announce */
+    CF_PEER_CLOSED = 32768,  /* the peer's CLOSED was seen: no frame may be written */
+    CF_TOLD_CLOSED = 65536,  /* ours was written */
+    CF_LENT = 262144,        /* pinned only as long as a forked child may use it */
+    CF_STALL = 524288,       /* stall.c looks at it */
+    CF_RESET = 1048576,      /* the process ends and has not read everything: so does TCP */
+    CF_OWES = 2097152,       /* owed.c looks at it */
+    CF_REACHABLE = 4194304,  /* reach.c counts it */
+    CF_TAP = 8388608,        /* a tap has been asked for, and has neither been refused nor ended */
+    CF_BY_CALL = 16777216,   /* rx.by_call, where plain receives look */
+    CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
+    CF_HELLO_JOB = 67108864,
+    CF_PROVED = 131072 /* the rail's other end is proved: it may announce */
 };
 
 static inline struct fb_conn *conn_of(struct fb_stream *s)
@@ -473,10 +491,9 @@ void link_end(struct fb_conn *, int reason);       /* progress thread: the rail 
 void link_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
 void link_timer_fired(struct fb_conn *);
 void link_no_timer(struct fb_conn *);
-/* Runs fn(c) on the progress thread with a reference that fn drops. Any thread. */
-void link_post(struct fb_conn *, void (*fn)(void *));
-/* The same unless it is posted already; fn clears the flag (CF_*_JOB and the like) first of all. */
-void link_post_once(struct fb_conn *, uint32_t flag, void (*fn)(void *));
+/* Runs fn(c) on the progress thread with a reference that fn drops, unless it is posted already: fn clears the flag
+ * (CF_*_JOB and the like) first of all. Any thread, also in a signal handler. */
+void link_post_once(struct fb_conn *, uint32_t flag, enum fb_job, void (*fn)(void *));
 /* True while a closed stream still has something to say or to wait for. */
 bool conn_lingers(struct fb_conn *);
 void rdv_again(struct fb_conn *, int reason); /* progress thread: a rail or an attempt ended */

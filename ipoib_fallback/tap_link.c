@@ -242,7 +242,7 @@ static void asked(void *arg)
 
 void tap_ask(struct fb_conn *c)
 {
-    link_post_once(c, CF_TAP, asked);
+    link_post_once(c, CF_TAP, JOB_TAP, asked);
 }
 
 /* ---- ends that are this process's doing */

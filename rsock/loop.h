@@ -33,7 +33,7 @@ struct rsk_job {
     void *arg;
     struct rsk_job *next;
     bool allocated;      /* by rsk_loop_post */
-    _Atomic bool posted; /* it stands in the queue; a forked child clears it */
+    _Atomic bool posted; /* it stands in the queue; false when fn runs. A forked child clears it */
 };
 /* The same as rsk_loop_post, also in a signal handler. Nothing happens while it is posted already. */
 int rsk_loop_post_job(struct rsk_job *);

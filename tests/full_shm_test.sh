@@ -24,8 +24,8 @@ unshare --user --map-root-user --net --mount true 2>/dev/null ||
     { echo 'skip full_shm: no user namespaces'; exit 0; }
 out=$(with 1m)
 if [[ $out == 'shm:none shm:none' ]]; then echo 'ok full_shm.room'; else echo "not ok full_shm.room: $out"; fi
-# Five pages: the head and 256 slots.
-out=$(with 20k)
+# Six pages: the head and 256 slots.
+out=$(with 24k)
 if [[ $out == 'tcp:no-memory tcp:no-memory' ]]; then
     echo 'ok full_shm.no_room'
 else

@@ -69,6 +69,7 @@ struct sim_rail {
 struct sim_job {
     void (*fn)(void *);
     void *arg;
+    struct rsk_job *own; /* NULL: none */
 };
 
 struct rsk_timer {

@@ -172,7 +172,7 @@ int sim_end_of(const void *arg)
     return 0;
 }
 
-int rsk_loop_post(void (*fn)(void *), void *arg)
+static int post(void (*fn)(void *), void *arg, struct rsk_job *own)
 {
     struct sim_end *e = &sim.end[sim_end_of(arg)];
 
@@ -180,8 +180,18 @@ int rsk_loop_post(void (*fn)(void *), void *arg)
         sim_fail("64 jobs are waiting");
         return -ENOMEM;
     }
-    e->job[e->jobs++ % 64] = (struct sim_job){fn, arg};
+    e->job[e->jobs++ % 64] = (struct sim_job){fn, arg, own};
     return 0;
+}
+
+int rsk_loop_post(void (*fn)(void *), void *arg)
+{
+    return post(fn, arg, NULL);
+}
+
+int rsk_loop_post_job(struct rsk_job *j)
+{
+    return atomic_exchange(&j->posted, true) ? 0 : post(j->fn, j->arg, j);
 }
 
 bool sim_loop_job(int end)
@@ -192,6 +202,8 @@ bool sim_loop_job(int end)
     if (e->job_at == e->jobs || !e->alive)
         return false;
     j = e->job[e->job_at++ % 64];
+    if (j.own)
+        atomic_store(&j.own->posted, false);
     j.fn(j.arg);
     return true;
 }
@@ -200,7 +212,7 @@ struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *), void *arg)
 {
     for (int i = 0; i < 32; i++)
         if (!sim.timer[i].used) {
-            sim.timer[i] = (struct rsk_timer){true, sim_end_of(arg), sim.now + ns, {fn, arg}};
+            sim.timer[i] = (struct rsk_timer){true, sim_end_of(arg), sim.now + ns, {fn, arg, NULL}};
             return &sim.timer[i];
         }
     sim_fail("too many timers");
