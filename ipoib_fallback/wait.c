@@ -11,6 +11,7 @@
 #include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/sleep.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
 
@@ -305,8 +306,10 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             return done;
         if (flags & MSG_WAITALL)
             continue;
-        /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. */
-        if ((size_t)got < fb_iov_size(part, n) && (state == RX_r || state == RX_t))
+        /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. But where
+         * a filter may forbid to look into the kernel (fb_rx_enter_for_good), what the ring had is enough. */
+        if ((size_t)got < fb_iov_size(part, n) &&
+            (state == RX_r || state == RX_t || hold_for_good()))
             return done;
     }
 }
