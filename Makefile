@@ -474,7 +474,7 @@ PRODUCTS := $(if $(HAVE_SO),$(B)/librailsock.so) $(if $(HAVE_TOOL),$(B)/railsock
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all tests help demo test lint format install uninstall deb deb-test model torture conform fuzz bench lab-faults clean lab-rules FORCE
+.PHONY: all tests help demo test lint format install uninstall deb deb-test model torture conform fuzz bench lab-faults clean lab-rules apps FORCE
 
 # Hard links: through a symbolic link the command would look for its files beside build/plain/.
 ifeq ($(VARIANT),plain)
@@ -570,6 +570,7 @@ help:
 	@echo 'test     every test, unit tests also under the sanitizers; FILTER=TEXT for some'
 	@echo 'tests    the unit tests, built but not run'
 	@echo 'conform  every behaviour of a socket, without the library and with it in several ways (FILTER= WAYS= SEED=)'
+	@echo 'apps     some fifty unmodified programs, checked, as a table (APPS=TEXT)'
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
@@ -611,6 +612,12 @@ torture:
 conform:
 	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/conform_cases
 	RAILSOCK_TEST_BUILD=$(BUILD) tests/conform/run $(if $(WAYS),-w $(WAYS)) $(if $(SEED),-s $(SEED)) $(FILTER)
+
+# APPS=TEXT. What it finds is in $(BUILD)/apps/table.
+apps:
+	tools/deps build test apps
+	+$(SUBMAKE) SAN= all
+	APPS='$(APPS)' RAILSOCK_TEST_BUILD=$(BUILD) tests/apps/many
 
 # TRIES=N FAULTS=TEXT
 lab-faults:

@@ -1,5 +1,10 @@
-"""echo_server.py asyncio|threads HOST PORT: sends back what it gets, until the end of stream."""
+"""echo_server.py asyncio|threads|processes HOST PORT: sends back what it gets, until the end of stream.
+
+processes: four, begun before the first connection, accept on one listening socket.
+"""
 import asyncio
+import multiprocessing
+import signal
 import socket
 import sys
 import threading
@@ -28,15 +33,30 @@ def thread_connection(s):
         s.shutdown(socket.SHUT_WR)
 
 
+def accept_threads(listener):
+    while True:
+        s, _ = listener.accept()
+        threading.Thread(target=thread_connection, args=(s,), daemon=True).start()
+
+
 def threads_main(host, port):
     with socket.create_server((host, port), backlog=64) as listener:
+        accept_threads(listener)
+
+
+def processes_main(host, port):
+    with socket.create_server((host, port), backlog=64) as listener:
+        for _ in range(4):
+            multiprocessing.Process(target=accept_threads, args=(listener,), daemon=True).start()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends the daemons
         while True:
-            s, _ = listener.accept()
-            threading.Thread(target=thread_connection, args=(s,), daemon=True).start()
+            signal.pause()
 
 
 kind, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if kind == "asyncio":
     asyncio.run(asyncio_main(host, port))
+elif kind == "processes":
+    processes_main(host, port)
 else:
     threads_main(host, port)

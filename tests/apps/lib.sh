@@ -7,16 +7,18 @@
 #   MODE     tcp, shm or verbs: how programs with the library run
 #   SERVER, CLIENT   on or off: whether that side has the library
 #   BOARD    a boarding policy, or empty for the default one
+#   REPORTS  a folder in which each started program leaves its `railsock run --report`, or empty
 # and nothing of it knows whether the client runs here or, in the lab, on another host.
 #
-# Afterwards the server's own `railsock stat` is asked how many bytes went over the rail.
+# Afterwards the server's own `railsock stat` is asked how many bytes went over the rail
+# (run_case), or the reports are (many.sh).
 
 # shellcheck disable=SC2034 # used by the cases
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 apps=$top/tests/apps
 railsock=${RAILSOCK_TEST_BUILD:-$top/build}/railsock
 python=/usr/bin/python3 # not a version manager's script, which is slow and forks
-MODE=tcp SERVER=on CLIENT=on BOARD=''
+MODE=tcp SERVER=on CLIENT=on BOARD='' REPORTS=''
 scale=1 # by how much there is less of everything on a virtual host; set by driver.sh
 
 if [ -n "${LAB_HOST-}" ]; then
@@ -44,6 +46,7 @@ launch() {
     prefix=()
     [ "$1" = on ] || return 0
     prefix=("$railsock" run)
+    [ -z "$REPORTS" ] || prefix=("$apps/reported" "$REPORTS" "$railsock" run)
     case $MODE in
     tcp) prefix+=(--tcp) ;;
     *) prefix+=(--wire "$MODE") ;;
