@@ -55,6 +55,7 @@ struct pl_member {
     uint32_t kevents;       /* ctl: what the kernel has */
     uint64_t kdata;         /* ctl */
     uint64_t flip;          /* lock: ep->flips when it became hot */
+    uint64_t cooled;        /* lock: ep->flips when it became plain again */
     _Atomic uint32_t armed; /* EPOLLONESHOT: 0 once it has been reported */
     bool hot;               /* lock and ctl to write */
     bool elsewhere;         /* the same: hot, and its rail is not on our shard */
@@ -86,7 +87,7 @@ struct pl_epoll {
     _Atomic uint32_t ndirty; /* length of dirty; the same */
     _Atomic uint32_t asleep; /* threads in the kernel, or about to be: wake() must write efd */
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
-    _Atomic uint64_t flips;  /* how many times a member became hot */
+    _Atomic uint64_t flips;  /* how many times a member became hot, or plain again */
     _Atomic uint32_t tag;    /* high half of our data in the kernel */
     _Atomic uint32_t calls;
     _Atomic uint64_t kernel_at;     /* when the kernel was asked last */
@@ -164,6 +165,11 @@ void pl_ready_settle(struct pl_epoll *);
 /* Tests what is on the ready list and fills out with what holds; at most max. out NULL: only
  * whether there is any (1); takes nothing off then that is ready. */
 int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
+/* The same behind events of the kernel's, which was asked when flips was `since`: who has become hot after that
+ * may be among them, and stays on the list for the next call. An array never names a registration twice. */
+int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since);
+/* What of `events` the kernel says of the member's descriptor. */
+uint32_t pl_ready_kernel(const struct pl_member *, uint32_t events);
 /* Before saying that there is nothing: a level that holds must be reported though its news has not come,
  * because another thread drains its shard. True: collect once more. */
 bool pl_ready_elsewhere(struct pl_epoll *);

@@ -169,7 +169,7 @@ void pl_ready_settle(struct pl_epoll *ep)
 
 /* ---- testing */
 
-static uint32_t kernel_test(const struct pl_member *m, uint32_t events)
+uint32_t pl_ready_kernel(const struct pl_member *m, uint32_t events)
 {
     static const struct timespec zero;
     struct pollfd p = {.fd = m->fd, .events = (short)(events & PL_EV_BITS)};
@@ -183,7 +183,7 @@ static uint32_t kernel_test(const struct pl_member *m, uint32_t events)
 static uint32_t test(struct pl_member *m, uint32_t events, uint32_t stash)
 {
     if (stash)
-        return kernel_test(m, events);
+        return pl_ready_kernel(m, events);
     if (m->inner)
         return pl_epoll_readable(m->inner) ? events & (EPOLLIN | EPOLLRDNORM) : 0;
     return (uint16_t)fb_ready(m->stream, m->fd, (short)events);
@@ -201,6 +201,7 @@ static uint32_t arm(struct pl_member *m, uint32_t events)
 
 struct probe {
     uint32_t flags, events, stash;
+    uint64_t flip;
     bool hot, off; /* off: a one-shot that has been reported */
 };
 
@@ -218,6 +219,7 @@ static struct pl_member *next_ready(struct pl_epoll *ep, struct probe *p)
         p->events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
         p->stash = m->stash;
         p->hot = m->hot;
+        p->flip = m->flip;
         p->off = m->events & EPOLLONESHOT && !atomic_load(&m->armed);
         m->stash = 0;
     }
@@ -282,7 +284,20 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
     return done;
 }
 
+static void put_back(struct pl_member *m, const struct probe *p)
+{
+    fb_lock(&m->ep->lock);
+    m->stash |= p->stash;
+    pl_ready_add(m);
+    fb_unlock(&m->ep->lock);
+}
+
 int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
+{
+    return pl_ready_collect_behind(ep, out, max, UINT64_MAX);
+}
+
+int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since)
 {
     uint32_t todo;
     int n = 0;
@@ -295,7 +310,9 @@ int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
 
         if (!m)
             break;
-        if (examine(m, &p, out ? &out[n] : NULL))
+        if (p.hot && p.flip > since)
+            put_back(m, &p);
+        else if (examine(m, &p, out ? &out[n] : NULL))
             n++;
         pl_member_put(m);
     }

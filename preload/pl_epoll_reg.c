@@ -85,6 +85,7 @@ static void cool(struct pl_member *m)
     if (!m->hot)
         return;
     m->hot = false;
+    m->cooled = atomic_fetch_add(&m->ep->flips, 1) + 1;
     if (m->elsewhere)
         atomic_fetch_sub(&m->ep->elsewhere, 1);
     m->elsewhere = false;

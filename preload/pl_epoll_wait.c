@@ -107,8 +107,22 @@ static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
     return false;
 }
 
+/* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
+ * taken since. The registration is the application's again, and tells of what comes. A level that holds is
+ * told by the next call if the array may have it already (`more`). One-shots are claimed, and a lost one would not
+ * come again. lock held. */
+static bool holds(const struct pl_member *m, struct epoll_event *ev, bool more)
+{
+    if (m->events & EPOLLONESHOT)
+        return true;
+    if (more && !(m->events & EPOLLET))
+        return false;
+    ev->events &= pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
+    return ev->events != 0;
+}
+
 /* One event under a cookie. True: the application gets it. lock held. */
-static bool claimed(struct pl_epoll *ep, struct epoll_event *ev)
+static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
 {
     struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
     uint32_t armed = 1;
@@ -123,15 +137,18 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev)
         pl_ready_add(m);
         return false;
     }
+    if (m->cooled > since && m->stream && !holds(m, ev, more))
+        return false;
     if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
         return false;
     ev->data.u64 = m->data;
     return true;
 }
 
-/* Takes out what is ours. `since`: ep->flips before the kernel was asked. Returns what is left;
- * *ours: there was something, so look at the ready list. */
-static int filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool *ours)
+/* Takes out what is ours. `since`: ep->flips before the kernel was asked, or, if there is `more` in the array,
+ * before that was collected. Returns what is left; *ours: there was something, so look at the ready list. */
+static int filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool more,
+                  bool *ours)
 {
     uint32_t tag = atomic_load(&ep->tag);
     bool flipped;
@@ -150,7 +167,7 @@ static int filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t s
             if ((uint32_t)ev[i].data.u64 == PL_COOKIE_WAKE)
                 continue;
             fb_lock(&ep->lock);
-            keep = claimed(ep, &ev[i]);
+            keep = claimed(ep, &ev[i], since, more);
             fb_unlock(&ep->lock);
         } else if (flipped) {
             fb_lock(&ep->lock);
@@ -166,16 +183,18 @@ static int filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t s
 
 /* ---- one look at everything */
 
-/* Events of the kernel's, without waiting. Count or -errno. */
-static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, bool *ours)
+/* Events of the kernel's, without waiting, behind `have` that were collected when flips was `before` or later.
+ * Count or -errno. */
+static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint64_t before,
+                       bool *ours)
 {
     for (;;) {
-        uint64_t since = atomic_load(&ep->flips);
+        uint64_t since = have ? before : atomic_load(&ep->flips);
         int n = sys_epoll_wait(c->epfd, c->out + have, c->max - have, 0), left;
 
         if (n <= 0)
             return n;
-        left = filter(ep, c->out + have, n, since, ours);
+        left = filter(ep, c->out + have, n, since, have > 0, ours);
         /* Only ours, and the array was full of them: there may be more behind. */
         if (left || n < c->max - have)
             return left;
@@ -187,23 +206,27 @@ static int look(struct pl_epoll *ep, const struct call *c)
     uint32_t calls = atomic_fetch_add_explicit(&ep->calls, 1, memory_order_relaxed);
     bool ours = false, asked = false;
     int n = 0, k;
-    uint64_t now;
+    uint64_t now, since;
 
     pl_ready_drain(ep);
+    /* One that has just left: the kernel must know its registration before it is asked. */
+    if (calls % KERNEL_CALLS == 0)
+        pl_ready_settle(ep);
+    since = atomic_load(&ep->flips);
     if (calls % KERNEL_CALLS == 0) {
-        n = look_kernel(ep, c, 0, &ours);
+        n = look_kernel(ep, c, 0, 0, &ours);
         if (n < 0)
             return n;
         asked = true;
     }
-    n += pl_ready_collect(ep, c->out + n, c->max - n);
+    n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
     if (asked || n == c->max)
         return n;
     now = sys_now();
     if (n > 0 && now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS)
         return n;
     atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
-    k = look_kernel(ep, c, n, &ours);
+    k = look_kernel(ep, c, n, since, &ours);
     if (k < 0)
         return n ? n : k;
     /* Hints: only if there is nothing else, or a member could be reported twice. */
@@ -226,7 +249,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
         if (!n && now >= kernel_at) {
             bool ours = false;
 
-            n = look_kernel(ep, c, 0, &ours);
+            n = look_kernel(ep, c, 0, 0, &ours);
             if (!n && ours)
                 n = pl_ready_collect(ep, c->out, c->max);
             kernel_at = pl_spin_kernel_at(now, sys_now());
@@ -309,9 +332,9 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
         n = real_rest(c, deadline, signals);
         end_sleep(s);
         if (n > 0)
-            n = filter(ep, c->out, n, since, &ours);
+            n = filter(ep, c->out, n, since, false, &ours);
         if (n >= 0 && n < c->max)
-            n += pl_ready_collect(ep, c->out + n, c->max - n);
+            n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
     }
     end_sleep(s);
     return n;
@@ -421,7 +444,7 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
         if (n < 0)
             return n;
         if (n > 0)
-            n = filter(ep, c->out, n, since, &ours);
+            n = filter(ep, c->out, n, since, false, &ours);
         if (n > 0) {
             if (ours)
                 pass_baton(ep);

@@ -20,8 +20,10 @@ struct fake {
     _Atomic int pinned; /* reason */
     _Atomic int arms, readies;
     struct rsk_shard *_Atomic shard; /* preferred; used for its news while on the rail */
-    bool by_thread; /* news comes from the caller of fake_arrive, not over the shard */
-    bool deaf;      /* fb_ready does not ask the kernel: what it reports is denied */
+    bool by_thread;              /* news comes from the caller of fake_arrive, not over the shard */
+    bool deaf;                   /* fb_ready does not ask the kernel: what it reports is denied */
+    void (*anew)(struct fake *); /* called when it is registered as on its rail, once */
+    struct fake *with;           /* for that */
     pthread_mutex_t lock;
     struct fb_watcher *watchers;
     struct fake *_Atomic dirty_next;

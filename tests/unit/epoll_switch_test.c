@@ -230,6 +230,96 @@ TEST_CASE(epoll, close_while_a_duplicate_lives)
     close_ep(ep);
 }
 
+static void board_other(struct fake *f)
+{
+    fake_board(f->with);
+    if (!f->with->anew)
+        fake_arrive(f->with, 1);
+}
+
+/* The kernel has reported it as plain, and it boards before the rails are looked at: once in the array. And
+ * what has just left is not overlooked. */
+TEST_CASE(epoll, boards_after_the_kernel_has_reported_it)
+{
+    int ep = epoll_create1(0);
+    struct fake *f[3];
+
+    for (uint64_t i = 0; i < 3; i++) {
+        f[i] = fake_new();
+        f[i]->by_thread = true;
+        add(ep, f[i]->fd, EPOLLIN, i);
+    }
+    in_kernel(f[0], "x");
+    /* The kernel comes first in one call of 16. */
+    for (int i = 0; i < 60; i++) {
+        f[1]->with = f[0];
+        f[2]->with = f[1];
+        f[1]->anew = f[2]->anew = board_other;
+        fake_board(f[2]);
+        EXPECT_EQ_U64(one(ep, 0), EVENT(0, EPOLLIN));
+        EXPECT(!f[1]->anew);
+        EXPECT_EQ_U64(one(ep, 0), EVENT(0, EPOLLIN));
+        EXPECT_EQ_INT(fake_read(f[0], 1), 1);
+        for (int k = 0; k < 3; k++)
+            fake_leave(f[k]);
+        EXPECT_EQ_U64(one(ep, 0), EVENT(0, EPOLLIN));
+        /* So that it is another of the three calls each time. */
+        if (i % 4 == 0)
+            EXPECT_EQ_U64(one(ep, 0), EVENT(0, EPOLLIN));
+    }
+    for (int k = 0; k < 3; k++)
+        fake_close(f[k]);
+    close_ep(ep);
+}
+
+static void bytes_and_leave(struct fake *f)
+{
+    in_kernel(f->with, "bytes");
+    fake_leave(f->with);
+    fake_board(f->with->with);
+}
+
+static void take_bytes(struct fake *f)
+{
+    char buf[16];
+
+    EXPECT_EQ_INT(read(f->with->fd, buf, sizeof buf), 5);
+}
+
+/* Only its sender is on a rail, so the kernel tells of bytes under the stub's registration. They are taken, and
+ * the stream is plain, before that is judged: nothing for the application. */
+TEST_CASE(epoll, leaves_after_the_kernel_has_told_of_bytes)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new(), *first = fake_new(), *second = fake_new();
+
+    f->by_thread = first->by_thread = second->by_thread = true;
+    add(ep, f->fd, EPOLLIN, 7);
+    add(ep, first->fd, EPOLLIN, 8);
+    add(ep, second->fd, EPOLLIN, 9);
+    first->with = second->with = f;
+    f->with = second;
+    for (int i = 0; i < 40; i++) {
+        fake_board(f);
+        atomic_store(&f->s.rx_gate, 0);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        first->anew = bytes_and_leave;
+        second->anew = take_bytes;
+        fake_board(first);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        EXPECT(!second->anew);
+        fake_leave(first);
+        fake_leave(second);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+    }
+    in_kernel(f, "x");
+    EXPECT_EQ_U64(one(ep, 0), EVENT(7, EPOLLIN));
+    fake_close(f);
+    fake_close(first);
+    fake_close(second);
+    close_ep(ep);
+}
+
 /* ---- no lost wake-up: every byte is read, whatever changes meanwhile */
 
 enum { STRESS_STREAMS = 4, STRESS_MS = 1500 };
