@@ -57,10 +57,9 @@ struct fb_rx {
     /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
     bool begun;
     bool peer_closed; /* the peer's CLOSED was seen */
-    bool
-        by_call; /* a call of the application's takes bytes and frames alike: fb_rx_enter_for_good */
-    bool asked;  /* begun, and the sender was asked to leave: the stream is pinned */
-    _Atomic int end; /* 0: none; FB_EOF: end of stream after V; < 0: that error after V */
+    bool by_call;     /* a call of the application's takes bytes and frames: fb_rx_enter_for_good */
+    bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
+    _Atomic int end;  /* 0: none; FB_EOF: end of stream after V; < 0: that error after V */
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
