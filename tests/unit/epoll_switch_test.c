@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "preload/pl_epoll.h"
 #include "rsock/sys.h"
 
 TEST_CASE(epoll, sleeper_is_woken_by_the_rail)
@@ -360,6 +361,26 @@ static void *consumer(void *arg)
     return NULL;
 }
 
+/* What is known of a stream whose bytes nobody was told of. */
+static void tell(struct stress *s, int k)
+{
+    struct pl_file *file = pl_get(s->ep);
+    struct pl_epoll *ep = file->epoll;
+    struct pollfd p = {.fd = s->f[k]->fd, .events = POLLIN};
+
+    FAILF(
+        "descriptor %d: plain %d, the kernel %d; instance: dirty %u, ready %u, inbox %d, asleep %u, kicked %u, "
+        "flips %llu",
+        p.fd, fb_plain(&s->f[k]->s), poll(&p, 1, 0), ep->ndirty, ep->nready, ep->inbox != NULL,
+        ep->asleep, ep->kicked, (unsigned long long)ep->flips);
+    for (uint32_t i = 0; i < ep->buckets; i++)
+        for (struct pl_member *m = ep->bucket[i]; m; m = m->hash_next)
+            FAILF("member %d: hot %d, stash %x, in the kernel %x, became hot %llu, plain %llu",
+                  m->fd, m->hot, m->stash, m->kevents, (unsigned long long)m->flip,
+                  (unsigned long long)m->cooled);
+    pl_put(file);
+}
+
 static void stress(uint32_t flags, int threads)
 {
     static struct stress s;
@@ -404,8 +425,10 @@ static void stress(uint32_t flags, int threads)
             while (atomic_load(&s.got[k]) < atomic_load(&s.sent[k]) && sys_now() < limit)
                 sys_yield();
         for (int k = 0; k < STRESS_STREAMS; k++)
-            if (!EXPECT_EQ_INT(atomic_load(&s.got[k]), atomic_load(&s.sent[k])))
+            if (!EXPECT_EQ_INT(atomic_load(&s.got[k]), atomic_load(&s.sent[k]))) {
+                tell(&s, k);
                 lag++;
+            }
     }
     atomic_store(&s.stop, true);
     add(s.ep, bell, EPOLLIN, STRESS_STREAMS);
