@@ -175,8 +175,9 @@ uint32_t pl_ready_kernel(const struct pl_member *, uint32_t events);
 bool pl_ready_elsewhere(struct pl_epoll *);
 /* Wakes one thread that sleeps in the kernel on this instance. */
 void pl_ready_kick(struct pl_epoll *);
-/* rsk_shard_drain by a thread that collects afterwards: its own wakes need no eventfd. */
+/* rsk_shard_drain and rsk_shard_drain_all by a thread that collects afterwards: its own wakes need no eventfd. */
 int pl_ready_drain(struct pl_epoll *);
+int pl_ready_drain_all(struct pl_epoll *);
 
 /* ---- pl_epoll_reg.c ---- */
 

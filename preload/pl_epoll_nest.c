@@ -73,7 +73,7 @@ bool pl_epoll_readable(struct pl_epoll *ep)
     fb_lock(&ep->ctl);
     pl_reg_all_cookies(ep);
     fb_unlock(&ep->ctl);
-    pl_ready_drain(ep);
+    pl_ready_drain_all(ep);
     for (;;) {
         bool holds = false;
         int n;

@@ -48,7 +48,7 @@ void pl_member_wake(struct fb_watcher *watcher, unsigned events)
         pl_ready_kick(ep);
 }
 
-int pl_ready_drain(struct pl_epoll *ep)
+static int drain_by(struct pl_epoll *ep, int (*drain)(struct rsk_shard *))
 {
     struct pl_epoll *outer = draining;
     int n;
@@ -56,9 +56,19 @@ int pl_ready_drain(struct pl_epoll *ep)
     if (!ep->shard)
         return 0;
     draining = ep;
-    n = rsk_shard_drain(ep->shard);
+    n = drain(ep->shard);
     draining = outer;
     return n;
+}
+
+int pl_ready_drain(struct pl_epoll *ep)
+{
+    return drain_by(ep, rsk_shard_drain);
+}
+
+int pl_ready_drain_all(struct pl_epoll *ep)
+{
+    return drain_by(ep, rsk_shard_drain_all);
 }
 
 /* ---- the lists */
@@ -327,7 +337,7 @@ bool pl_ready_elsewhere(struct pl_epoll *ep)
         return false;
     /* For edges, whose news has to come. */
     if (common)
-        rsk_shard_drain(common);
+        rsk_shard_drain_all(common);
     fb_lock(&ep->lock);
     for (struct pl_link *l = ep->hot_list.next; l != &ep->hot_list; l = l->next) {
         struct pl_member *m =

@@ -201,14 +201,15 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
     }
 }
 
-static int look(struct pl_epoll *ep, const struct call *c)
+/* *missed: another thread was draining, and what it was past is not told. */
+static int look(struct pl_epoll *ep, const struct call *c, bool *missed)
 {
     uint32_t calls = atomic_fetch_add_explicit(&ep->calls, 1, memory_order_relaxed);
     bool ours = false, asked = false;
     int n = 0, k;
     uint64_t now, since;
 
-    pl_ready_drain(ep);
+    *missed = pl_ready_drain(ep) < 0;
     /* One that has just left: the kernel must know its registration before it is asked. */
     if (calls % KERNEL_CALLS == 0)
         pl_ready_settle(ep);
@@ -304,7 +305,7 @@ static void pass_baton(struct pl_epoll *ep)
         return;
     if (atomic_load(&ep->woven)) {
         if (rsk_shard_arm(ep->shard))
-            pl_ready_drain(ep);
+            pl_ready_drain_all(ep);
         rsk_shard_disarm(ep->shard);
     }
     if (atomic_load(&ep->inbox) || atomic_load(&ep->nready) || atomic_load(&ep->ndirty))
@@ -324,7 +325,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
     if (atomic_load(&ep->woven)) {
         s->armed = true;
         if (rsk_shard_arm(ep->shard))
-            pl_ready_drain(ep);
+            pl_ready_drain_all(ep);
     }
     since = atomic_load(&ep->flips);
     n = pl_ready_collect(ep, c->out, c->max);
@@ -359,13 +360,16 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     s->block.undo = undo;
     for (;;) {
         uint64_t now;
+        bool missed;
 
-        n = look(ep, c);
+        n = look(ep, c, &missed);
         if (n != 0)
             break;
         now = sys_now();
         if (now >= deadline) {
-            if (pl_ready_elsewhere(ep))
+            if (missed)
+                pl_ready_drain_all(ep);
+            if (pl_ready_elsewhere(ep) || missed)
                 n = pl_ready_collect(ep, c->out, c->max);
             break;
         }

@@ -111,17 +111,35 @@ void rsk_shard_unlock(struct rsk_shard *s)
 
 /* ---- draining and sleeping */
 
-int rsk_shard_drain(struct rsk_shard *s)
+static int drain_locked(struct rsk_shard *s)
 {
-    struct rsk_shard_part *p = atomic_load_explicit(&s->parts, memory_order_acquire);
+    struct rsk_shard_part *p;
     int n = 0;
 
-    if (!p || !try_lock(s))
-        return 0;
-    for (; p; p = p->next)
+    for (p = atomic_load_explicit(&s->parts, memory_order_acquire); p; p = p->next)
         n += p->drain(p);
     rsk_shard_unlock(s);
     return n;
+}
+
+int rsk_shard_drain(struct rsk_shard *s)
+{
+    if (!atomic_load_explicit(&s->parts, memory_order_acquire))
+        return 0;
+    return try_lock(s) ? drain_locked(s) : -1;
+}
+
+/*
+ * Why not the one above before a sleep: two threads have armed; the one in its drain has looked at a part, and is
+ * preempted before it unlocks; news comes for that part and fires; the other wakes, is turned away, arms, is
+ * turned away again and sleeps; the first unlocks, finds nothing on its list and sleeps. The news stays.
+ */
+int rsk_shard_drain_all(struct rsk_shard *s)
+{
+    if (!atomic_load_explicit(&s->parts, memory_order_acquire))
+        return 0;
+    rsk_shard_lock(s);
+    return drain_locked(s);
 }
 
 static bool arm_parts(struct rsk_shard *s)

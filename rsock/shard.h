@@ -5,7 +5,7 @@
  * completion queues. An epoll instance has one of its own, the process has a common
  * one that the progress thread watches.
  *
- * Waiting on a shard is always: drain; else spin; else arm, drain again, sleep on
+ * Waiting on a shard is always: drain; else spin; else arm, drain all, sleep on
  * the shard's descriptors, disarm.
  */
 #ifndef RSK_SHARD_H
@@ -35,9 +35,13 @@ void rsk_shard_on_lonely(struct rsk_shard *, void (*fn)(void *), void *arg);
 void rsk_shard_orphan(struct rsk_shard *);
 
 /* Calls notify() of every rail with news. Any thread; one drains at a time, a second one
- * returns 0 at once. No system call when nothing is there and the shard is not armed. Returns
- * the number of rails that were notified. */
+ * returns -1 at once, though there may be news that the first one is already past. No system call when
+ * nothing is there and the shard is not armed. Returns the number of rails that were notified. */
 int rsk_shard_drain(struct rsk_shard *);
+/* The same, after whoever drains now (a futex sleep, bounded by its notify()s): what came before the call has
+ * been told when it returns. For those who go to sleep, or say that nothing has come. Not from inside
+ * notify, nor with a lock that notify takes. */
+int rsk_shard_drain_all(struct rsk_shard *);
 /* From now on news makes a descriptor fire once. Full fence. Returns true if there is news
  * already: drain instead of sleeping. */
 bool rsk_shard_arm(struct rsk_shard *);

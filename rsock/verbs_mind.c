@@ -110,10 +110,10 @@ static void on_fd(void *arg, uint32_t events)
     vb_lock(&p->life);
     if (p->shard && p->channel) {
         /* Nobody but this thread wakes a futex sleeper of a shard that its owner left alone;
-         * else the owner has a moment to come first. */
-        if (atomic_load(&p->sleepers))
-            rsk_shard_drain(p->shard);
-        else if (!atomic_load(&p->minding)) {
+         * else the owner has a moment to come first, also one whose drain is past this news. */
+        if (atomic_load(&p->sleepers) && rsk_shard_drain(p->shard) >= 0) {
+            /* told */
+        } else if (!atomic_load(&p->minding)) {
             p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
             again(p, SOON_NS);
         }

@@ -134,7 +134,7 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
             break;
         }
         /* Somebody else is draining, and may have lost the CPU: let it. */
-        if (!rsk_shard_drain(rail->shard))
+        if (rsk_shard_drain(rail->shard) <= 0)
             sys_yield();
         bits = vb_look(r) & (events | RSK_FAIL);
     }

@@ -22,6 +22,8 @@ uint32_t fb_spin_most(void)
     return cfg.stream.spin_ns;
 }
 _Atomic int fake_sleepers;
+void (*fake_drained)(int n);
+_Atomic int fake_drains_due;
 
 #define IN_BITS  (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
@@ -98,20 +100,33 @@ static struct fake *pop(struct rsk_shard *h)
     return f;
 }
 
-int rsk_shard_drain(struct rsk_shard *h)
+static int drain_locked(struct rsk_shard *h)
 {
     struct fake *f;
     int n = 0;
 
-    if (pthread_mutex_trylock(&h->drain) != 0)
-        return 0;
     while ((f = pop(h)) != NULL) {
         atomic_store(&f->dirty, 0);
         wake(f, RSK_RX | RSK_TX);
         n++;
     }
+    if (fake_drained)
+        fake_drained(n);
     pthread_mutex_unlock(&h->drain);
     return n;
+}
+
+int rsk_shard_drain(struct rsk_shard *h)
+{
+    return pthread_mutex_trylock(&h->drain) == 0 ? drain_locked(h) : -1;
+}
+
+int rsk_shard_drain_all(struct rsk_shard *h)
+{
+    atomic_fetch_add(&fake_drains_due, 1);
+    pthread_mutex_lock(&h->drain);
+    atomic_fetch_sub(&fake_drains_due, 1);
+    return drain_locked(h);
 }
 
 bool rsk_shard_arm(struct rsk_shard *h)

@@ -55,6 +55,10 @@ bool fake_watched(struct fake *);
 
 /* Waiters of the fake's sleepers: how many threads sleep published. */
 extern _Atomic int fake_sleepers;
+/* Called at the end of each drain that told of n streams, by who still keeps others from draining. */
+extern void (*fake_drained)(int n);
+/* How many threads wait for their turn to drain. */
+extern _Atomic int fake_drains_due;
 /* Sleeps this long. */
 void fake_ms(int ms);
 

@@ -109,6 +109,77 @@ TEST_CASE(epoll, leaves_while_a_thread_sleeps)
     }
 }
 
+/* One whose drain has found nothing, and who is held up before it lets others drain. */
+static struct fake *behind;
+
+static void arrive_behind(int n)
+{
+    uint64_t limit = sys_now() + 2000000000;
+
+    (void)n;
+    fake_drained = NULL;
+    fake_arrive(behind, 1);
+    while (!atomic_load(&fake_drains_due) && sys_now() < limit)
+        sys_yield();
+}
+
+static void *drain_once(void *shard)
+{
+    rsk_shard_drain(shard);
+    return NULL;
+}
+
+TEST_CASE(epoll, news_behind_a_drain_reaches_a_sleeper)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+    struct pl_file *file = pl_get(ep);
+    struct waiter w;
+    uint64_t limit;
+
+    add(ep, f->fd, EPOLLIN | EPOLLET, 7);
+    fake_board(f);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    behind = f;
+    start(&w, ep, 10000);
+    while (!atomic_load(&file->epoll->asleep))
+        sys_yield();
+    fake_drained = arrive_behind;
+    limit = sys_now() + 5000000000;
+    drain_once(file->epoll->shard);
+    while (!atomic_load(&w.done) && sys_now() < limit)
+        sys_yield();
+    EXPECT(atomic_load(&w.done)); /* not by its time-out, which looks once more */
+    pthread_join(w.thread, NULL);
+    EXPECT_EQ_INT(w.n, 1);
+    EXPECT_EQ_U64(w.ev[0].data.u64, 7);
+    pl_put(file);
+    fake_close(f);
+    close_ep(ep);
+}
+
+TEST_CASE(epoll, news_behind_a_drain_is_not_overlooked)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+    struct pl_file *file = pl_get(ep);
+    pthread_t t;
+
+    add(ep, f->fd, EPOLLIN | EPOLLET, 7);
+    fake_board(f);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    behind = f;
+    fake_drained = arrive_behind;
+    ASSERT_EQ_INT(pthread_create(&t, NULL, drain_once, file->epoll->shard), 0);
+    while (!atomic_load(&f->dirty))
+        sys_yield();
+    EXPECT_EQ_U64(one(ep, 0), EVENT(7, EPOLLIN));
+    pthread_join(t, NULL);
+    pl_put(file);
+    fake_close(f);
+    close_ep(ep);
+}
+
 TEST_CASE(epoll, all_sleepers_are_served)
 {
     enum { THREADS = 4 };
@@ -381,6 +452,15 @@ static void tell(struct stress *s, int k)
     pl_put(file);
 }
 
+/* As if the thread had lost its processor. */
+static void dawdle(int n)
+{
+    static _Atomic unsigned calls;
+
+    if (n && atomic_fetch_add(&calls, 1) % 4 == 0)
+        fake_ms(1);
+}
+
 static void stress(uint32_t flags, int threads)
 {
     static struct stress s;
@@ -390,6 +470,7 @@ static void stress(uint32_t flags, int threads)
     int lag = 0, bell = eventfd(0, EFD_NONBLOCK);
 
     memset(&s, 0, sizeof s);
+    fake_drained = threads > 1 ? dawdle : NULL;
     s.ep = epoll_create1(0);
     s.flags = flags;
     for (int i = 0; i < STRESS_STREAMS; i++) {
@@ -435,6 +516,7 @@ static void stress(uint32_t flags, int threads)
     (void)!write(bell, &end, sizeof end);
     for (int i = 0; i < threads; i++)
         pthread_join(t[i], NULL);
+    fake_drained = NULL;
     close(bell);
     for (int i = 0; i < STRESS_STREAMS; i++)
         fake_close(s.f[i]);

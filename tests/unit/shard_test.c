@@ -96,6 +96,55 @@ TEST_CASE(shard, news_reaches_the_right_slot)
     rsk_shard_put(s);
 }
 
+/* Holds up whoever drains, until somebody is about to drain, and a while longer. */
+static _Atomic bool held_up, due;
+
+static void slow_notify(struct rsk_rail *r, unsigned events)
+{
+    (void)r, (void)events;
+    atomic_store(&held_up, true);
+    while (!atomic_load(&due))
+        sys_yield();
+    for (int i = 0; i < 10000; i++)
+        sys_yield();
+}
+
+static struct rsk_rail slow = {.wire = &fake_wire, .notify = slow_notify};
+
+static void *drain_once(void *shard)
+{
+    rsk_shard_drain(shard);
+    return NULL;
+}
+
+TEST_CASE(shard, news_behind_a_drain_is_told_by_drain_all)
+{
+    int none = -1;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+    struct shm_bell *b = shm_bell_of(s, 0);
+    pthread_t t;
+
+    /* In different words of the page: the one is looked at before the other. */
+    for (int i = 0; i < 200; i++)
+        shm_bell_reserve(b);
+    shm_bell_set(b, 0, &fake);
+    shm_bell_set(b, 199, &slow);
+    shm_bell_ring(b, 199);
+    notified = 0;
+    ASSERT_EQ_INT(pthread_create(&t, NULL, drain_once, s), 0);
+    while (!atomic_load(&held_up))
+        sys_yield();
+    shm_bell_ring(b, 0);
+    EXPECT_EQ_INT(rsk_shard_drain(s), -1);
+    EXPECT(rsk_shard_arm(s));
+    atomic_store(&due, true);
+    EXPECT_EQ_INT(rsk_shard_drain_all(s), 1);
+    EXPECT_EQ_INT(notified, 1);
+    rsk_shard_disarm(s);
+    pthread_join(t, NULL);
+    rsk_shard_put(s);
+}
+
 TEST_CASE(shard, the_descriptor_fires_once_and_only_when_armed)
 {
     int ep = sys_epoll_create1(EPOLL_CLOEXEC);
