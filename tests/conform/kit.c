@@ -89,18 +89,21 @@ static bool rail_of(int file, off_t slot, struct fb_pub_rail *rail)
  * not last, have been. */
 static bool on_rail(int fd, bool lasting)
 {
+    struct fb_pub_file head;
     struct fb_pub slot;
     struct fb_pub_rail rail;
     char path[64];
     bool found = false;
-    off_t at = offsetof(struct fb_pub_file, slot);
+    off_t at = offsetof(struct fb_pub_file, slot), end = at;
     int file;
 
     snprintf(path, sizeof(path), FB_PUB_DIR "/%d", geteuid(), (int)getpid());
     file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return false;
-    for (; !found && at < (off_t)FB_PUB_RAILS; at += (off_t)sizeof(slot))
+    if (pread(file, &head, sizeof(head), 0) == sizeof(head))
+        end += (off_t)head.nslots * (off_t)sizeof(slot);
+    for (; !found && at < end; at += (off_t)sizeof(slot))
         if (pread(file, &slot, sizeof(slot), at) == sizeof(slot) && slot.gen % 2 && slot.fd == fd)
             found = (slot.path_tx != FB_PATH_TCP && slot.path_rx != FB_PATH_TCP) ||
                     (!lasting && rail_of(file, at, &rail) && rail.rail_tx && rail.rail_rx);
