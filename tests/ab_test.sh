@@ -13,6 +13,8 @@ if [ "$alone" != --alone ]; then
             exec unshare -${user}nm sh -c 'ip link set lo up && mount -t tmpfs tmpfs /dev/shm && exec "$0" --alone' "$0"
     done
 fi
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 build=${RAILSOCK_TEST_BUILD:-build}
 railsock=$(readlink -f "$build/railsock")
 python=/usr/bin/python3
@@ -123,10 +125,7 @@ END
     mkdir -p /run/sshd
     /usr/sbin/sshd -D -e -f "$dir/sshd_config" 2>"$dir/sshd.log" &
     sshd=$!
-    for ((i = 0; i < 100; i++)); do
-        ss -Hltn 'sport = :18422' | grep -q . && break
-        sleep 0.1
-    done
+    serves 18422 $sshd
     out=$(timeout -k 1 100 "$railsock" ab -n 1 --warm-up 0 --json \
         --ssh "ssh -F none -p 18422 -i $dir/user_key -o UserKnownHostsFile=$dir/known_hosts -o BatchMode=yes" \
         --server-host 127.0.0.1 --address 127.0.0.1 --server-railsock "$railsock" --server "$server" -- "${redis[@]}" 2>&1) &&

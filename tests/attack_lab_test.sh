@@ -49,18 +49,18 @@ host1() {
     wait
 }
 
+noticed() { # FIRST-LINE TEXT
+    tail -n +"$1" "$log" | grep -E "$2" >/dev/null
+}
+
 lie() { # NAME WANTED [LOG]
-    local got before i
+    local got before
 
     before=$(wc -l <"$log")
     got=$(timeout -k 1 60 "$attack" peer $ip 7000 "$1" 2>&1 | tail -n 1)
     # The other host's words arrive when they do.
-    if [ -n "${3-}" ]; then
-        for ((i = 0; i < 100; i++)); do
-            ! tail -n +$((before + 1)) "$log" | grep -qE "$3" || break
-            sleep 0.1
-        done
-        [ $i -lt 100 ] || got+=', unnoticed'
+    if [ -n "${3-}" ] && ! wait_until 10 noticed $((before + 1)) "$3"; then
+        got+=', unnoticed'
     fi
     verdict "$1" "$got" "$2"
 }

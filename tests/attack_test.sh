@@ -239,11 +239,7 @@ proxies() {
     start $python tests/attack/proxy.py 127.0.0.3 $port 127.0.0.1 $port change
     start $python tests/attack/proxy.py 127.0.0.2 $((port + 500)) 127.0.0.1 $port
     start "${run[@]}" $python tests/attack/proxy.py 127.0.0.4 $port 127.0.0.1 $port
-    listens $((port + 500))
-    for _ in $(seq 100); do
-        [ "$(grep -c "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp)" -lt 4 ] || break
-        sleep 0.05
-    done
+    listens $((port + 500)) && listens $port 4
     verdict proxy "$(timeout 60 "${run[@]}" $python "${talker[@]}" $port 2>&1 | tail -n 1)" 'fine tcp not-mine'
     verdict proxy.other-port "$(timeout 60 "${run[@]}" $python "${talker[@]}" $((port + 500)) 2>&1 | tail -n 1)" \
         'fine tcp no-peer-library'

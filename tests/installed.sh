@@ -5,6 +5,8 @@
 # which set `suite` and, for each installation, `case`.
 : "${suite:?}" "${case:=}"
 top=$PWD
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 build=$(readlink -f "${RAILSOCK_TEST_BUILD:-build}")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/installed.XXXXXX") || exit 1
 server=''
@@ -44,11 +46,8 @@ while data := s.recv(65536):
     s.sendall(data)
 ' >"$dir/port" 2>"$dir/server" &
     server=$!
-    for _ in $(seq 200); do
-        port=$(cat "$dir/port")
-        [ -z "$port" ] || break
-        sleep 0.05
-    done
+    wait_until 10 grep -q . "$dir/port"
+    port=$(cat "$dir/port")
     out=$(timeout 60 "$bin/railsock" run --rail --report="json:$dir/report" -- "$python" "$top/tests/echo.py" \
         client "$port" 2000 </dev/null 2>&1)
     [ "$out" = 'done' ] && grep -qE '"boarded": *1' "$dir/report"

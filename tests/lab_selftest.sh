@@ -9,6 +9,8 @@
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=tests/wait.sh
+. "$top/tests/wait.sh"
 railsock=${RAILSOCK:-$top/build/railsock}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/lab-selftest.XXXXXX") || exit 2
 # The labs' own temporary directories; none may be left in it.
@@ -66,33 +68,24 @@ is() { [ "$1" = "$2" ]; }
 
 # Whether all these processes are gone; zombies are, somebody else has to collect them.
 gone() {
-    local pid try state
+    local pid state=
 
-    for try in {1..50}; do
-        state=
-        for pid in "$@"; do
-            state+=$(sed 's/^.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null | tr -d ZX)
-        done
-        [ -n "$state" ] || return 0
-        [ "$try" -eq 50 ] || sleep 0.1
+    for pid in "$@"; do
+        state+=$(sed 's/^.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null | tr -d ZX)
     done
-    return 1
+    [ -z "$state" ]
 }
 
-# Sets children to those of lab $1 that are QEMU; waits until there are $2 of them.
+# Sets children to those of lab $1 that are QEMU; whether there are $2 of them.
 find_children() {
     local pid
 
-    for _ in {1..200}; do
-        children=()
-        while read -r pid; do
-            [[ $(readlink "/proc/$pid/exe" 2>/dev/null) != *qemu* ]] || children+=("$pid")
-        done < <(cat /proc/[0-9]*/stat 2>/dev/null |
-            awk -v lab="$1" '{ pid = $1; sub(/^.*\) /, ""); if ($2 == lab) print pid }')
-        [ ${#children[@]} -lt "$2" ] || return 0
-        sleep 0.05
-    done
-    return 1
+    children=()
+    while read -r pid; do
+        [[ $(readlink "/proc/$pid/exe" 2>/dev/null) != *qemu* ]] || children+=("$pid")
+    done < <(cat /proc/[0-9]*/stat 2>/dev/null |
+        awk -v lab="$1" '{ pid = $1; sub(/^.*\) /, ""); if ($2 == lab) print pid }')
+    [ ${#children[@]} -ge "$2" ]
 }
 
 # What the hosts of the first lab run.
@@ -114,15 +107,19 @@ for i in 1 2 3; do lab-barrier again || fail again; done
 if [ "$LAB_HOST" = 1 ]; then
     rping -s -C 3 -a "$LAB_IP_1" >/dev/null 2>&1 &
     ibv_rc_pingpong -e -g 1 -d rxe0 -n 20 >/dev/null &
+    . ./wait.sh
+    hears_rping() { rdma resource show cm_id | grep -q 'LISTEN.*:7174'; }
+    wait_until 20 hears_rping || fail rping
+    wait_until 20 listening 18515 || fail pingpong
     on 2 sh -c 'echo "asked $1"; exit 9' sh 'a b'
     echo "on: $?"
 fi
 lab-barrier servers
 if [ "$LAB_HOST" = 2 ]; then
-    sleep 1
     rping -c -C 3 -a "$LAB_IP_1" >/dev/null 2>&1 && echo 'rping done'
     ibv_rc_pingpong -e -g 1 -d rxe0 -n 20 lab1 >/dev/null && echo 'pingpong done'
 fi
+[ "$LAB_HOST" != 1 ] || echo $PPID >"$LAB_SCRATCH/command" # who tells the lab of our end
 sh -c 'iptables -A INPUT -p udp --dport 4791 -j DROP && iptables -F &&
     tc qdisc add dev eth0 root netem delay 1ms && tc qdisc del dev eth0 root' && echo 'filters'
 lab-barrier results
@@ -131,7 +128,7 @@ if [ "$LAB_HOST" = 1 ]; then
     exit 3
 fi
 if [ "$LAB_HOST" = 2 ]; then
-    sleep 0.5
+    on 1 sh -c 'while kill -0 "$1"; do sleep 0.05; done 2>/dev/null' sh "$(cat "$LAB_SCRATCH/command")"
     lab-barrier nobody
     echo "barrier without host 1: $?"
     exit 5
@@ -140,6 +137,8 @@ seq 20000 | sed 's/^/n /'
 printf 'no newline'
 kill -KILL $$
 GUEST
+
+cp "$top/tests/wait.sh" "$dir" || exit 1
 
 [ -x "$railsock" ] || skip_all "$railsock is not built"
 command -v qemu-system-x86_64 >/dev/null || skip_all 'no qemu-system-x86_64; run: tools/deps lab'
@@ -203,27 +202,24 @@ case_is panic-keeps-output 'the output is missing' has panic.out 'host1| before'
 bad=$failed
 "$railsock" lab run --hosts 1 --device none -- sh -c 'echo up; sleep 100' >term.out 2>term.err &
 lab=$!
-for _ in {1..600}; do
-    grep -q up term.out && break
-    sleep 0.1
-done
-case_is sigterm-had-host 'no host was started' find_children "$lab" 1
+wait_until 60 grep -q up term.out
+case_is sigterm-had-host 'no host was started' wait_until 10 find_children "$lab" 1
 # Twice, as timeout(1) does, which ends both its child and its group.
 kill -TERM "$lab"
 kill -TERM "$lab" 2>/dev/null
 wait "$lab" 2>/dev/null
 status=$?
 case_is sigterm-status "status $status, not 143" is "$status" 143
-case_is sigterm-leaves-nothing "of ${children[*]} one is left" gone "${children[@]}"
+case_is sigterm-leaves-nothing "of ${children[*]} one is left" wait_until 10 gone "${children[@]}"
 case_is temporary-removed "left: $(ls tmp)" is "$(ls tmp)" ''
 [ "$failed" -eq "$bad" ] || show term
 
 "$railsock" lab run --hosts 2 -- true >kill.out 2>kill.err &
 lab=$!
-case_is sigkill-had-hosts 'no hosts were started' find_children "$lab" 2
+case_is sigkill-had-hosts 'no hosts were started' wait_until 10 find_children "$lab" 2
 kill -KILL "$lab"
 wait "$lab" 2>/dev/null
-case_is sigkill-leaves-nothing "of ${children[*]} one is left" gone "${children[@]}"
+case_is sigkill-leaves-nothing "of ${children[*]} one is left" wait_until 10 gone "${children[@]}"
 lab=0
 
 # ---- refusals

@@ -4,6 +4,8 @@
 set -u
 [ -n "${LAB_HOST-}" ] || { echo "$0: for a virtual host" >&2; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 python=/usr/bin/python3
 port=7100
 ulimit -l unlimited
@@ -17,6 +19,13 @@ else
     echo "not ok no_verbs.doctor: $(tr '\n' '|' <<<"$out")"
 fi
 
+# For echoes, whose words it uses.
+# shellcheck disable=SC2317 # called by wait_until
+shown_or_dead() {
+    seen=$(railsock stat --pid "$client" 2>&1 | tr -s ' ')
+    grep -qE "$line" <<<"$seen" || ended "$client"
+}
+
 # echoes NAME ADDRESS WIRE LINE: the client's bytes come back, and a line of railsock stat about it comes to match LINE.
 echoes() {
     local name=$1 address=$2 wire=$3 line=$4 server client seen=''
@@ -25,10 +34,7 @@ echoes() {
     rm -f /tmp/seen
     railsock run --rail --wire "$wire" -- "$python" tests/apps/echo_server.py threads "$address" $port &
     server=$!
-    for _ in $(seq 200); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
-        sleep 0.05
-    done
+    serves $port $server
     railsock run --rail --wire "$wire" -- "$python" -c '
 import os, socket, sys
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -42,12 +48,7 @@ while n < 100 or not os.path.exists("/tmp/seen"):
     n += 1
 ' "$address" $port 2>/tmp/client &
     client=$!
-    for _ in $(seq 300); do
-        seen=$(railsock stat --pid $client 2>&1 | tr -s ' ')
-        ! grep -qE "$line" <<<"$seen" || break
-        kill -0 $client 2>/dev/null || break
-        sleep 0.1
-    done
+    wait_until 30 shown_or_dead
     touch /tmp/seen
     if wait $client && grep -qE "$line" <<<"$seen"; then
         echo "ok no_verbs.$name"

@@ -1,7 +1,9 @@
 # shellcheck shell=bash
 #
 # tests/pair.sh - a server and a client, two python programs of ours with the library. Sourced by
-# forks_test.sh and budgets_test.sh.
+# forks_test.sh and others.
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 build=${RAILSOCK_TEST_BUILD:-build}
 python=/usr/bin/python3 # not a version manager's script, which is slow and forks
 work=$(mktemp -d "${TMPDIR:-/tmp}/pair.XXXXXX") || exit 1
@@ -20,10 +22,7 @@ pair() {
     echo "run $name"
     "$build/railsock" run --board "$board" -- "$python" "${server[@]}" >"$work/server" 2>&1 &
     pid=$!
-    for _ in $(seq 100); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
-        sleep 0.05
-    done
+    serves $port $pid
     if env "$@" timeout -k 1 60 "$build/railsock" run --board "$board" -- "$python" "${client[@]}" \
         >"$work/client" 2>&1; then
         echo "ok $name"

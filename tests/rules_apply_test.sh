@@ -23,10 +23,7 @@ rules() {
     env RAILSOCK_CONFIG="$work/conf" "$@" "$build/railsock" run -- "$python" \
         tests/apps/echo_server.py threads 0.0.0.0 $port >"$work/server" 2>&1 &
     pid=$!
-    for _ in $(seq 200); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
-        sleep 0.05
-    done
+    serves $port $pid
     if env RAILSOCK_CONFIG="$work/conf" "$@" timeout -k 1 60 "$build/railsock" run -- "$python" \
         tests/rules.py "$build/railsock" $port "$case" "$here" "$there" >"$work/client" 2>&1; then
         echo "ok $name"

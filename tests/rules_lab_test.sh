@@ -11,13 +11,15 @@ if [ -z "${LAB_HOST-}" ]; then
     "$railsock" lab run --hosts "${RULES_HOSTS:-1}" --timeout 150 -- tests/rules_lab_test.sh | sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
 fi
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 python=/usr/bin/python3
 map='reach 10.1.0.0/24 at 10.9.0.0/24'
 
 serve() { # ADDRESS PORT RULES
     echo "$3" >"/tmp/rules.$2"
     RAILSOCK_CONFIG="/tmp/rules.$2" "$LAB_RAILSOCK" run -- $python tests/apps/echo_server.py threads "$1" "$2" &
-    until ss -Hltn "sport = $2" | grep -q .; do sleep 0.05; done
+    serves "$2" $!
 }
 
 ask() { # NAME ADDRESS PORT CLIENT SERVER RULES

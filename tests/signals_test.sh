@@ -4,6 +4,8 @@
 # tests/preload/ has the rest: interrupted.c, handlers.c, actions.c, cancel.c.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 build=${RAILSOCK_TEST_BUILD:-build}
 work=$(mktemp -d "${TMPDIR:-/tmp}/signals.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -29,26 +31,19 @@ else
 fi
 says python "b'now'"$'\nTrue' /usr/bin/python3 tests/signals/python.py
 
+told_twice() { [ "$(grep -c 'Bytes' "$work/client")" -ge 2 ]; }
+
 # A client in the middle of a long run gets SIGINT: what it prints then is the result so far.
 if command -v iperf3 >/dev/null; then
     port=$((29000 + $$ % 3000))
     "$build/railsock" run -- iperf3 -s -1 -B 127.0.0.1 -p $port >"$work/server" 2>&1 &
     server=$!
-    for _ in $(seq 200); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' $port)" /proc/net/tcp && break
-        sleep 0.05
-    done
+    serves $port $server
     "$build/railsock" run -- iperf3 -c 127.0.0.1 -p $port -t 100 -i 0.5 --forceflush >"$work/client" 2>&1 &
     client=$!
-    for _ in $(seq 600); do
-        [ "$(grep -c 'Bytes' "$work/client")" -ge 2 ] && break
-        sleep 0.05
-    done
+    wait_until 30 told_twice
     kill -INT $client
-    for _ in $(seq 600); do
-        kill -0 $client 2>/dev/null || break
-        sleep 0.05
-    done
+    wait_until 30 ended $client
     if grep -q 'sender' "$work/client" && grep -q 'interrupt - the client has terminated' "$work/client"; then
         echo 'ok signals.iperf3'
     else

@@ -6,6 +6,8 @@
 # host 1. They are for people: the machine below has too few cores for a limit to hold.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 build=${RAILSOCK_TEST_BUILD:-build}
 overwritten=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0
 
@@ -27,7 +29,7 @@ server() { # PORT
 # The third column from perftest's table: typical latency, or average bandwidth.
 perftest() { # PROGRAM OPTION...
     "$@" -d rxe0 -F >/dev/null 2>&1 &
-    sleep 0.7
+    serves 18515 $!
     "$@" -d rxe0 -F 10.1.0.1 2>/dev/null | awk -v lat="${1#ib_write_}" '
         /^ *[0-9]+ +[0-9]+ +[0-9.]+/ { print lat == "lat" ? $5 : $4 }'
     wait $!

@@ -15,6 +15,8 @@
 
 # shellcheck disable=SC2034 # used by the cases
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/wait.sh
+. "$top/tests/wait.sh"
 apps=$top/tests/apps
 railsock=${RAILSOCK_TEST_BUILD:-$top/build}/railsock
 python=/usr/bin/python3 # not a version manager's script, which is slow and forks
@@ -68,28 +70,6 @@ free_port() {
     port=$next_port
 }
 
-# Whether somebody listens on $port. Not found out by connecting: servers count connections.
-listening() {
-    local hex
-
-    printf -v hex '%04X' "$port"
-    cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
-        awk -v p=":$hex\$" '$2 ~ p && $4 == "0A" { found = 1 } END { exit !found }'
-}
-
-# wait_until SECONDS COMMAND...: until it succeeds. On a slow host one look may take a second, so there is
-# as much time again, and twice, for looking.
-wait_until() {
-    local tries=$(($1 * 20)) end=$((${EPOCHREALTIME/./} + $1 * 3000000))
-
-    shift
-    until "$@"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] && [ "${EPOCHREALTIME/./}" -lt $end ] || return 1
-        sleep 0.05
-    done
-}
-
 # server COMMAND...: starts it in the background and waits until $port is open. Input from
 # $server_in, output in $work/server.out and .err.
 server_in=/dev/null
@@ -100,12 +80,7 @@ server() {
     "${prefix[@]}" "$@" <"$server_in" >"$work/server.out" 2>"$work/server.err" &
     pid=$!
     servers+=("$pid")
-    wait_until 20 up_or_dead "$pid"
-    listening || fail "the server does not listen: $(tail -n 2 "$work/server.err" | tr '\n' ' ')"
-}
-
-up_or_dead() {
-    listening || ! kill -0 "$1" 2>/dev/null
+    serves "$port" "$pid" || fail "the server does not listen: $(tail -n 2 "$work/server.err" | tr '\n' ' ')"
 }
 
 # client COMMAND...: runs it on the client's side; output in $out and $err (files).

@@ -1,6 +1,8 @@
 # tests/attack/lib.sh - what the two scripts of attacks share; sourced by them. PREFIX names the cases,
 # `attack` is the program.
 # shellcheck shell=bash
+# shellcheck source=tests/wait.sh
+. tests/wait.sh
 
 # verdict NAME GOT WANTED [DETAILS]: WANTED is an extended regular expression.
 verdict() {
@@ -24,22 +26,10 @@ asks() { # TUPLE... [KNOWN]
     echo "$out"
 }
 
-listens() { # PORT
-    local i
-
-    for ((i = 0; i < 300; i++)); do
-        grep -q "$(printf ':%04X 00000000:0000 0A' "$1")" /proc/net/tcp && return 0
-        sleep 0.05
-    done
-    return 1
+listens() { # PORT [COUNT]
+    wait_until 15 listening "$@"
 }
 
 says() { # FILE TEXT: until it is there
-    local i
-
-    for ((i = 0; i < 300; i++)); do
-        grep -q "$2" "$1" 2>/dev/null && return 0
-        sleep 0.05
-    done
-    return 1
+    wait_until 15 grep -qs "$2" "$1"
 }
