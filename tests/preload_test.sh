@@ -119,16 +119,18 @@ fi
 # The first two segments are lost, so that both ends' meet when they are sent again.
 # shellcheck disable=SC2016 # for the inner shell
 crossing='ip link set lo up
+    . tests/wait.sh
+    both_lost() { nft list chain ip t c | grep -qE "counter packets ([2-9]|[1-9][0-9]+) "; }
     nft "add table ip t; add chain ip t c { type filter hook output priority 0; };
-        add rule ip t c tcp flags syn drop" || exit 77
-    (sleep 0.3; exec env -u LD_PRELOAD nft delete table ip t) &
+        add rule ip t c tcp flags syn counter drop" || exit 77
+    (wait_until 20 both_lost; exec nft delete table ip t) &
     env ${2:+LD_PRELOAD="$2"} "$1" open; status=$?
     wait
     exit $status'
-wanted=$(unshare -n sh -c "$crossing" sh "$dir/crossings" '' 2>/dev/null)
+wanted=$(timeout 60 unshare -n bash -c "$crossing" bash "$dir/crossings" '' 2>/dev/null)
 case $? in
 0)
-    got=$(RAILSOCK_MODE=rail PAIR_WARM=1 timeout 60 unshare -n sh -c "$crossing" sh "$dir/crossings" "$lib" 2>&1)
+    got=$(RAILSOCK_MODE=rail PAIR_WARM=1 timeout 60 unshare -n bash -c "$crossing" bash "$dir/crossings" "$lib" 2>&1)
     if [ "$wanted" = "$got" ]; then
         echo "ok preload.simultaneous_open"
     else

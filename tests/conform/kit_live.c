@@ -3,30 +3,14 @@
  */
 #include "tests/conform/kit.h"
 
+#include "tests/asleep.h"
+
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
 int my_tid(void)
 {
     return (int)syscall(SYS_gettid);
-}
-
-/* The kernel's word for how a thread is: S asleep. */
-static char state_of(int tid)
-{
-    char path[64], text[512], *end;
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
-        return '?';
-    text[n] = 0;
-    end = strrchr(text, ')');
-    return end ? end[2] : '?';
 }
 
 void asleep(int tid)

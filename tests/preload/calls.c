@@ -2,7 +2,7 @@
  * calls.c - every form of receiving and sending on a TCP connection, with good and bad
  * arguments. Built with _FORTIFY_SOURCE=2, so that the __*_chk names are called, too.
  */
-#include "asleep.h"
+#include "../asleep.h"
 #include "pair.h"
 
 #include <fcntl.h>
@@ -129,7 +129,8 @@ static void *later(void *unused)
     (void)unused;
     until_it_sleeps(&main_thread);
     must(write(c, "half", 4) == 4, "later");
-    usleep(20000); /* it takes that alone */
+    until_taken(c, s); /* that alone */
+    until_it_sleeps(&main_thread);
     must(write(c, "whole", 5) == 5, "later");
     return NULL;
 }

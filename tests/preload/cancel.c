@@ -2,7 +2,7 @@
  * cancel.c - threads that are cancelled while they sleep in a call, and at the entry of one
  * that need not sleep. The connection goes on afterwards.
  */
-#include "asleep.h"
+#include "../asleep.h"
 #include "pair.h"
 
 #include <poll.h>

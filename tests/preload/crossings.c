@@ -63,6 +63,7 @@ static void simultaneous_open(void)
         printf("simultaneous open, end %d: %s\n", i, err ? strerrorname_np(err) : "connected");
         fcntl(p[i], F_SETFL, 0);
     }
+    may_board = false; /* nobody is the connecting side */
     warm(p);
     deliver(p[0], p[1], "from the first");
     deliver(p[1], p[0], "from the second");

@@ -23,16 +23,42 @@ static const char *const ways[] = {"return",       "exit",    "_exit",  "quick_e
                                    "SIGTERM",      "SIGSEGV", "SIGKILL"};
 enum { WAYS = sizeof(ways) / sizeof(ways[0]), KILLED_FROM = 7 };
 
+/* Bytes of ours for the other end, which begin with whether what we sent before has gone over a rail. */
+static char say(int fd, char mine)
+{
+    char bytes[64] = "?ytes that both ends of the stream have seen";
+    unsigned long long before = tcp_sent(fd);
+
+    bytes[0] = mine;
+    must(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "say");
+    return tcp_sent(fd) == before ? 'r' : 't';
+}
+
+static char hear(int fd)
+{
+    char bytes[64];
+    ssize_t n = 0, r;
+
+    /* Without MSG_WAITALL, since no direction boards under one that sleeps. */
+    for (; n < (ssize_t)sizeof(bytes); n += r)
+        must((r = recv(fd, bytes + n, sizeof(bytes) - (size_t)n, 0)) > 0, "hear");
+    return bytes[0];
+}
+
+/* Both ends' warm(): they go on until both directions are on a rail, where they have to be. */
 static void exchange(int fd, bool first)
 {
-    char bytes[64] = "bytes that both ends of the stream have seen";
+    bool waits = getenv("PAIR_WARM") && mode_rail(), over = false;
+    char mine = 't', next = 't', theirs;
 
-    for (int i = 0; i < EXCHANGES; i++) {
+    for (int i = 0; i < EXCHANGES || (waits && !over); i++, mine = next) {
+        must(i < 10000, "boarding");
         if (first)
-            must(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "exchange");
-        must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "exchange");
+            next = say(fd, mine);
+        theirs = hear(fd);
         if (!first)
-            must(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "exchange");
+            next = say(fd, mine);
+        over = mine == 'r' && theirs == 'r';
         if (first && getenv("PAIR_WARM"))
             usleep(2000);
     }

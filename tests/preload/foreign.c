@@ -82,6 +82,7 @@ int main(int argc, char **argv)
         second_program(atoi(argv[1]));
         return 0;
     }
+    may_board = false; /* whatever uses io_uring */
     ring = sys_call6(SYS_io_uring_setup, 4, (long)&q, 0, 0, 0, 0);
     if (ring >= 0)
         with_ring(ring, &q);

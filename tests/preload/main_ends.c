@@ -2,7 +2,7 @@
  * main_ends.c - the main thread ends by pthread_exit, or because it is cancelled, and another one goes on
  * with a connection, or makes one only then. The process ends with the last thread, with status 0 and its exit handlers.
  */
-#include "asleep.h"
+#include "../asleep.h"
 #include "pair.h"
 
 #include <pthread.h>
@@ -26,6 +26,7 @@ static void *other(void *unused)
         must(pthread_cancel(main_thread) == 0, "pthread_cancel");
     while (state_of(getpid()) != 'Z') /* until the main thread has ended */
         sched_yield();
+    may_board = false; /* nothing boards anew once the main thread has ended */
     if (!p[0])
         tcp_pair(p);
     for (int i = 0; i < 1000; i++) {

@@ -245,10 +245,10 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     dups();
     over();
-    ranges();
     again();
     stdio();
     passed();
     accepting();
+    ranges(); /* last: nothing boards after it */
     return 0;
 }

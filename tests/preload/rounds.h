@@ -5,47 +5,13 @@
 #ifndef TESTS_PRELOAD_ROUNDS_H
 #define TESTS_PRELOAD_ROUNDS_H
 
-#include "asleep.h"
+#include "../asleep.h"
 #include "pair.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-
-/* Bytes that the kernel's TCP has sent for fd, asked past the library. */
-static inline unsigned long long tcp_sent(int fd)
-{
-    /* tcpi_bytes_sent is at byte 200 of the kernel's struct tcp_info, of which libc's is the beginning. */
-    unsigned long long ti[64] = {0};
-    socklen_t len = sizeof(ti);
-
-    must(syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, ti, &len) == 0, "TCP_INFO");
-    return ti[200 / sizeof(ti[0])];
-}
-
-/* With the library in mode rail the stream must have left TCP, or the test tests nothing. */
-static inline void on_rail(int p[2])
-{
-    char bytes[64] = "over the rail, if there is one";
-    const char *mode = getenv("RAILSOCK_MODE");
-
-    if (!mode || strcmp(mode, "rail") != 0)
-        return;
-    for (int i = 0; i < 2; i++) {
-        unsigned long long before;
-        int tries = 0;
-
-        do {
-            before = tcp_sent(p[i]);
-            must(write(p[i], bytes, sizeof(bytes)) == sizeof(bytes), "write");
-            must(recv(p[!i], bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "recv");
-            usleep(tries ? 2000 : 0);
-        } while (tcp_sent(p[i]) != before && ++tries < 3000);
-        if (tries == 3000)
-            printf("direction %d is not on a rail\n", i);
-    }
-}
 
 /* A thread in a call, round by round. */
 struct victim {

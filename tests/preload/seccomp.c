@@ -143,6 +143,7 @@ static void refused(void)
     talk(p);
     close(p[0]);
     close(p[1]);
+    may_board = false;
     tcp_pair(p);
     talk(p);
     exit(9);

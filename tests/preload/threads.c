@@ -2,7 +2,7 @@
  * threads.c - signals with and without SA_RESTART, a connection that ends while another
  * thread sleeps on it, and a crowd of readers.
  */
-#include "asleep.h"
+#include "../asleep.h"
 #include "pair.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 static int c, s;
-static volatile sig_atomic_t handled;
+static _Atomic int handled;
 
 static void on_signal(int sig)
 {
@@ -49,12 +49,17 @@ static void signals(void)
         until_it_sleeps(&reader);
         if (i == 2) {
             must(write(c, "ab", 2) == 2, "write");
-            usleep(30000); /* it takes that, and sleeps again */
+            until_taken(c, s);
+            until_it_sleeps(&reader);
         }
         do {
+            int before = handled;
+
             pthread_kill(t, SIGUSR1);
-            usleep(30000);
-            /* The thread may not have been asleep yet; with SA_RESTART it goes on sleeping. */
+            while (handled == before && !returned)
+                sched_yield();
+            /* With SA_RESTART it goes on sleeping, else it returns. It may not have been in the call yet. */
+            until_it_sleeps(&reader);
         } while (i > 0 && !returned);
         if (i == 0)
             must(write(c, "after all", 9) == 9, "write");

@@ -1,8 +1,8 @@
 /*
  * asleep.h - how a thread of the program is: for those who have to come when it sleeps.
  */
-#ifndef TESTS_PRELOAD_ASLEEP_H
-#define TESTS_PRELOAD_ASLEEP_H
+#ifndef TESTS_ASLEEP_H
+#define TESTS_ASLEEP_H
 
 #include <fcntl.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As the kernel says: 'S' asleep, 'R' running, 'Z' ended. */
+/* As the kernel says: 'S' asleep, 'R' running, 'Z' or '?' ended. */
 static inline char state_of(int tid)
 {
     char path[64], text[512], *end;
@@ -19,7 +19,7 @@ static inline char state_of(int tid)
     int fd;
 
     snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-    fd = open(path, O_RDONLY);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     close(fd);
     if (n <= 0)
