@@ -313,6 +313,20 @@ void acked(int fd)
     say("waited in vain for the queue to be empty");
 }
 
+void taken(int from, int to)
+{
+    int left = 1;
+
+    acked(from);
+    for (int i = 0; i < PATIENCE; i++) {
+        must(ioctl(to, FIONREAD, &left) == 0, "FIONREAD");
+        if (left == 0)
+            return;
+        sleep_ms(1);
+    }
+    say("waited in vain for a reader; %d bytes are left", left);
+}
+
 /* Its period is prime, so that no buffer size hides a shift. */
 unsigned char pattern(size_t i)
 {

@@ -121,7 +121,8 @@ void nonblock(int fd, bool on);
 int until(int fd, int events);  /* poll says at least these; returns what it said */
 void arrived(int fd, size_t n); /* that many bytes can be read */
 void deliver(int from, int to, const char *text);
-void acked(int fd); /* SIOCOUTQ says 0 */
+void acked(int fd);           /* SIOCOUTQ says 0 */
+void taken(int from, int to); /* the same, and a reader of the other end has it all */
 /* Sends until nothing more is taken for a good while; the socket ends up in the mode that it was in.
  * Byte i of the stream is pattern(i), from *at on, which is moved. */
 void fill(int fd, size_t *at);

@@ -91,13 +91,27 @@ CASE(killed)
     rest(far.fd);
 }
 
+/* Waits until what was sent is at the other end; on a rail it is at once. */
+static void arrived_there(int fd)
+{
+    struct tcp_info ti;
+    socklen_t len = sizeof(ti);
+
+    for (int i = 0; i < 10000; i++, sleep_ms(1)) {
+        must(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) == 0, "TCP_INFO");
+        if (ti.tcpi_unacked == 0)
+            return;
+    }
+    say("waited in vain for an acknowledgement");
+}
+
 CASE(killed_with_unread_bytes)
 {
     far_begin(&far, writes_then_waits);
     far_wait(&far);
     arrived(far.fd, 10);
     SHOW(send(far.fd, "unread", 6, 0));
-    sleep_ms(20);
+    arrived_there(far.fd);
     SHOW(kill(far.pid, SIGKILL));
     far_end(&far);
     until(far.fd, POLLHUP);

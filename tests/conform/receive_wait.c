@@ -146,37 +146,42 @@ EACH_RFORM(not_restarted_with_a_time_out)
 
 /* MSG_WAITALL: what it waits for, and what it gives when the wait ends early. */
 
+/* The sleeper has all that was sent, and sleeps again or has returned. */
+static void has_taken_it(void)
+{
+    taken(p[0], p[1]);
+    asleep(sleeper);
+}
+
 static void sends_in_pieces(void *unused)
 {
     (void)unused;
     for (int i = 0; i < 5; i++) {
         sends("12345");
-        sleep_ms(3);
+        has_taken_it();
     }
+}
+
+static void sends_pieces_in_time(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 5; i++)
+        sends("12345");
 }
 
 static void sends_some_then_ends(void *unused)
 {
     (void)unused;
     sends("12345");
-    sleep_ms(3);
+    has_taken_it();
     shutdown(p[0], SHUT_WR);
-}
-
-/* Neither on their way nor unread: taken by who sleeps at p[1]. */
-static void sleeper_has_it(void)
-{
-    acked(p[0]);
-    for (int left = 1; left > 0; sleep_ms(1))
-        must(ioctl(p[1], FIONREAD, &left) == 0, "FIONREAD");
 }
 
 static void sends_some_then_signals(void *unused)
 {
     (void)unused;
     sends("12345");
-    sleeper_has_it();
-    asleep(sleeper);
+    has_taken_it();
     signals(NULL);
 }
 
@@ -184,7 +189,7 @@ static void sends_some_then_resets(void *unused)
 {
     (void)unused;
     sends("12345");
-    sleeper_has_it();
+    has_taken_it();
     reset(p[0]);
 }
 
@@ -241,7 +246,7 @@ EACH_FLAGGED(waitall_times_out)
     pair(p);
     SHOW(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
     deliver(p[0], p[1], "12345");
-    waits_for_all(f, sends_in_pieces, 60);
+    waits_for_all(f, sends_pieces_in_time, 60);
     take_by(f, p[1], 1);
 }
 
