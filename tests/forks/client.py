@@ -69,14 +69,16 @@ def idle():
     until("shm", "parent")
     say("idle", "parent", "forked")
     never("tcp", "parent", 1.0)
-    time.sleep(1)
+    say("over", "parent", "ended")
     never("tcp", "parent")
 
 
 def before_boarding():
     """A child is there when the stream boards."""
     say("idle", "parent", "forked")
-    until("shm", "parent", 1.4)
+    until("shm", "parent")
+    say("over", "parent", "ended")
+    never("tcp", "parent")
 
 
 def child():
@@ -167,13 +169,16 @@ def many_children():
         say("idle", "parent", "forked")
         exchanges(5, "parent")
     never("tcp", "parent")
+    say("over", "parent", "ended")
+    never("tcp", "parent")
 
 
 def given_back():
     """A child has used the stream, but moved nothing: with its end the parent may board again."""
     until("shm", "parent")
     say("touch", "parent", "forked")
-    until("tcp", "parent", 0.9)
+    until("tcp", "parent")
+    say("over", "parent", "ended")
     until("shm", "parent")
 
 
@@ -182,7 +187,7 @@ def sibling():
     exchanges(2, "parent")
     say("idle", "parent", "forked")
     say("heir", "heir", "ready")
-    never("shm", "heir", 1.2)
+    never("shm", "heir")
 
 
 def no_leak():

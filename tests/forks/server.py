@@ -3,8 +3,9 @@
 echo TEXT     answers "WHO PID TEXT"
 brief         forks a child that ends at once
 descriptors   answers with how many descriptors are open
-touch         forks a child that asks for the connection, moves nothing and ends
-idle          forks a child that touches nothing for a while
+touch         forks a child that asks for the connection, and moves nothing
+over          ends the children of idle and touch
+idle          forks a child that touches nothing
 child         forks a child that takes over until it is told to exit; the parent waits
 heir          the same, but the parent closes its copy and goes on waiting
 orphan        the same, but the parent is killed
@@ -23,6 +24,9 @@ listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 s, _ = listener.accept()
 listener.close()
 who, buffered = "parent", b""
+# A byte for each child that is to end; they end, too, when nobody is left who could write one.
+told, over = os.pipe()
+waiting = []
 
 
 def line():
@@ -40,6 +44,16 @@ def answer(text):
     s.sendall(f"{who} {os.getpid()} {text}\n".encode())
 
 
+def wait_in_child(first):
+    pid = os.fork()
+    if pid == 0:
+        os.close(over)
+        first()
+        os.read(told, 1)
+        os._exit(0)
+    waiting.append(pid)
+
+
 while True:
     command, _, text = line().partition(" ")
     if command == "echo":
@@ -47,9 +61,7 @@ while True:
     elif command == "exit":
         os._exit(0)
     elif command == "idle":
-        if os.fork() == 0:
-            time.sleep(1.5)
-            os._exit(0)
+        wait_in_child(lambda: None)
         answer("forked")
     elif command == "brief":
         pid = os.fork()
@@ -60,11 +72,14 @@ while True:
     elif command == "descriptors":
         answer(str(len(os.listdir("/proc/self/fd"))))
     elif command == "touch":
-        if os.fork() == 0:
-            fcntl.fcntl(s, fcntl.F_GETFL)
-            time.sleep(1)
-            os._exit(0)
+        wait_in_child(lambda: fcntl.fcntl(s, fcntl.F_GETFL))
         answer("forked")
+    elif command == "over":
+        os.write(over, b"." * len(waiting))
+        for pid in waiting:
+            os.waitpid(pid, 0)
+        waiting = []
+        answer("ended")
     elif command == "exec":
         answer("go")
         pid = os.fork()
