@@ -28,14 +28,9 @@ def state(s):
     return "none", "none"
 
 
-def until(wanted, s, busy=(), seconds=15):
+def until(wanted, s, busy=()):
     """Waits for a state of s, with traffic on those of `busy`."""
-    end = time.monotonic() + seconds
-    while wanted not in (now := state(s)):
-        assert time.monotonic() < end, f"{now}, not {wanted}"
-        for other in busy:
-            exchange(other)
-        time.sleep(0.02)
+    echo_client.until(lambda now: wanted in now, lambda: state(s), busy)
 
 
 def idle():

@@ -3,6 +3,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 
 
 def connect(address, port):
@@ -21,6 +22,16 @@ def exchange(s, count=20):
             assert part, "the stream ended"
             got += part
         assert got == message, (got, message)
+
+
+def until(holds, look, busy):
+    """Looks until it holds of what there is, with traffic on those of `busy`."""
+    end = time.monotonic() + 30
+    while not holds(now := look()):
+        assert time.monotonic() < end, f"still {now}"
+        for each in busy:
+            exchange(each)
+        time.sleep(0.02)
 
 
 def processes(railsock):

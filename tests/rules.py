@@ -8,7 +8,6 @@ more. SERVER - is on another host, ADDRESS. Prints nothing if all is well.
 import os
 import sys
 import threading
-import time
 
 sys.dont_write_bytecode = True  # nothing of ours beside the sources
 import echo_client
@@ -32,12 +31,7 @@ def states(s):
 
 
 def until(wanted, s, busy):
-    end = time.monotonic() + 15
-    while (now := states(s)) != wanted:
-        assert time.monotonic() < end, f"{now}, not {wanted}"
-        for each in busy:
-            exchange(each)
-        time.sleep(0.02)
+    echo_client.until(lambda now: now == wanted, lambda: states(s), busy)
 
 
 def connect(to=address):
