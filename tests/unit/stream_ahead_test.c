@@ -78,11 +78,9 @@ static void sees(struct end *a, uint64_t pos)
 {
     size_t n = (size_t)pos;
 
-    for (int i = 0; i < 10000 && count(a) < n; i++)
-        usleep(500);
+    UNTIL(count(a) >= n);
     ASSERT_EQ_U64(count(a), n);
-    for (int i = 0; i < 10000 && show(a, in, sizeof(in)) < n; i++)
-        usleep(500);
+    UNTIL(show(a, in, sizeof(in)) >= n);
     memset(in, 0, sizeof(in));
     ASSERT_EQ_U64(show(a, in, sizeof(in)), n);
     EXPECT(check(in, 0, n));
@@ -256,6 +254,16 @@ TEST_CASE(stream_ahead, read_for_good_with_the_frames_between)
     }
 }
 
+/* A pair on a rail, and something in a's ring. */
+static void ring(struct end *a, struct end *b, uint64_t *pos)
+{
+    *pos = 0;
+    eager();
+    pair(a, b);
+    ASSERT(board(a, b));
+    more(b, pos, 3000);
+}
+
 /* A part has been read from the ring, and comes again by TCP. */
 TEST_CASE(stream_ahead, read_for_good_after_the_ring)
 {
@@ -263,12 +271,9 @@ TEST_CASE(stream_ahead, read_for_good_after_the_ring)
 
     for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
         struct end a, b;
-        uint64_t pos = 0;
+        uint64_t pos;
 
-        eager();
-        pair(&a, &b);
-        ASSERT(board(&a, &b));
-        more(&b, &pos, 3000);
+        ring(&a, &b, &pos);
         EXPECT_EQ_INT(get(&a, in, 1000), 1000);
         EXPECT(check(in, 0, 1000));
         fb_pin(a.s, RSN_SECCOMP, false);
@@ -286,12 +291,9 @@ TEST_CASE(stream_ahead, read_for_good_after_the_ring)
 TEST_CASE(stream_ahead, end_without_the_frame_is_a_reset)
 {
     struct end a, b;
-    uint64_t pos = 0;
+    uint64_t pos;
 
-    eager();
-    pair(&a, &b);
-    ASSERT(board(&a, &b));
-    more(&b, &pos, 3000);
+    ring(&a, &b, &pos);
     fb_lock(&conn_of(b.s)->x->tx.lock); /* it does not come to it */
     fb_pin(a.s, RSN_SECCOMP, false);
     shutdown(b.fd, SHUT_WR);

@@ -13,6 +13,7 @@
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/stream.h"
 #include "rsock/loop.h"
+#include "rsock/sys.h"
 
 #include <netinet/in.h>
 #include <pthread.h>
@@ -21,7 +22,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#define PATIENCE 60000000000u /* ns, which no machine needs */
+
+/* Looks again and again until it holds; the case ends if it never does. */
+#define UNTIL(cond)                               \
+    do {                                          \
+        uint64_t limit_ = sys_now() + PATIENCE;   \
+        while (!(cond)) {                         \
+            if (sys_now() > limit_)               \
+                ASSERT(!"comes to hold: " #cond); \
+            usleep(500);                          \
+        }                                         \
+    } while (0)
 
 struct end {
     int fd;
@@ -146,21 +161,40 @@ static inline bool round_trip(struct end *e, uint64_t *pos, size_t n)
     return memcmp(in, out, n) == 0;
 }
 
+/* Both directions, as this end sees it. */
+static inline bool boarded(struct end *e)
+{
+    return e->s->pub->path_tx == FB_PATH_SHM && e->s->pub->path_rx == FB_PATH_SHM;
+}
+
 /* Boards a.. with a few round trips; true when both directions are on the rail. */
 static inline bool board(struct end *a, struct end *b)
 {
+    uint64_t limit = sys_now() + PATIENCE;
     unsigned char buf[32] = {0};
 
-    for (int i = 0; i < 2000; i++) {
+    while (sys_now() < limit) {
         if (put(a, buf, 32) != 32 || get(b, buf, 32) != 32 || put(b, buf, 32) != 32 ||
             get(a, buf, 32) != 32)
             return false;
-        if (a->s->pub->path_tx == FB_PATH_SHM && b->s->pub->path_tx == FB_PATH_SHM &&
-            a->s->pub->path_rx == FB_PATH_SHM && b->s->pub->path_rx == FB_PATH_SHM)
+        if (boarded(a) && boarded(b))
             return true;
         usleep(500);
     }
     return false;
+}
+
+/* The same of an end whose peer is an echo. */
+static inline bool board_echo(struct end *e, uint64_t *pos)
+{
+    uint64_t limit = sys_now() + PATIENCE;
+
+    while (!boarded(e)) {
+        if (sys_now() > limit || !round_trip(e, pos, 1 + (size_t)*pos % 97))
+            return false;
+        usleep(200);
+    }
+    return true;
 }
 
 static inline void job_over(void *over)
@@ -205,14 +239,15 @@ static inline void until_it_waits(struct reader *r)
 /* For a call that must come back: a test that would hang ends instead. */
 static inline bool comes_back(struct reader *r, pthread_t t)
 {
-    for (int i = 0; i < 1000 && !r->done; i++)
-        usleep(5000);
-    if (!r->done) {
+    struct timespec limit;
+
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += (time_t)(PATIENCE / 1000000000u);
+    if (pthread_timedjoin_np(t, NULL, &limit)) {
         FAILF("the reader does not come back");
         _exit(1);
     }
-    pthread_join(t, NULL);
-    return true;
+    return EXPECT(r->done);
 }
 
 #endif
