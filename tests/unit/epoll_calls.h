@@ -4,6 +4,7 @@
 #ifndef TESTS_UNIT_EPOLL_CALLS_H
 #define TESTS_UNIT_EPOLL_CALLS_H
 
+#include "tests/asleep.h"
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_fake.h"
 
@@ -64,6 +65,7 @@ struct waiter {
     int ep, ms, n;
     struct epoll_event ev[MANY];
     uint64_t took; /* ns */
+    _Atomic int tid;
     _Atomic bool done;
 };
 
@@ -72,6 +74,7 @@ static inline void *wait_once(void *arg)
     struct waiter *w = arg;
     uint64_t begin = sys_now();
 
+    w->tid = gettid();
     w->n = epoll_wait(w->ep, w->ev, MANY, w->ms);
     w->took = sys_now() - begin;
     atomic_store(&w->done, true);

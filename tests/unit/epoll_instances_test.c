@@ -30,13 +30,25 @@ static uint64_t our_tag(int ep)
     return found;
 }
 
+/* A byte on its rail is an event for a thread that sleeps in ep: the one with this data. */
+static void wakes_sleeper(struct fake *f, int ep, uint64_t data)
+{
+    struct waiter w;
+
+    start(&w, ep, 5000);
+    until_it_sleeps(&w.tid);
+    fake_arrive(f, 1);
+    pthread_join(w.thread, NULL);
+    ASSERT_EQ_INT(w.n, 1);
+    EXPECT_EQ_U64(w.ev[0].data.u64, data);
+}
+
 TEST_CASE(epoll, data_equal_to_our_tag)
 {
     int ep = epoll_create1(0);
     struct fake *f = fake_new(), *g = fake_new();
     struct epoll_event ev[2];
     uint64_t tag;
-    struct waiter w;
 
     add(ep, f->fd, EPOLLIN, 7);
     tag = our_tag(ep);
@@ -49,11 +61,7 @@ TEST_CASE(epoll, data_equal_to_our_tag)
     EXPECT_EQ_INT(epoll_wait(ep, ev, 2, 100), 1);
     EXPECT_EQ_U64(ev[0].data.u64, tag);
     EXPECT_EQ_INT(read(g->fd, ev, 1), 1);
-    start(&w, ep, 5000);
-    fake_ms(5);
-    fake_arrive(f, 1);
-    pthread_join(w.thread, NULL);
-    EXPECT_EQ_INT(w.n, 1);
+    wakes_sleeper(f, ep, 7);
     fake_close(f);
     fake_close(g);
     close_ep(ep);
@@ -63,7 +71,6 @@ TEST_CASE(epoll, in_two_instances)
 {
     int a = epoll_create1(0), b = epoll_create1(0);
     struct fake *f = fake_new();
-    struct waiter w;
 
     add(a, f->fd, EPOLLIN | EPOLLET, 1);
     add(b, f->fd, EPOLLIN, 2);
@@ -72,12 +79,7 @@ TEST_CASE(epoll, in_two_instances)
     EXPECT_EQ_U64(one(b, 0), 0);
     /* Nobody waits in a, whose shard the rail is on. */
     for (int i = 0; i < 5; i++) {
-        start(&w, b, 5000);
-        fake_ms(5);
-        fake_arrive(f, 1);
-        pthread_join(w.thread, NULL);
-        EXPECT_EQ_INT(w.n, 1);
-        EXPECT_EQ_U64(w.ev[0].data.u64, 2);
+        wakes_sleeper(f, b, 2);
         EXPECT_EQ_U64(one(a, 100), EVENT(1, EPOLLIN));
         fake_read(f, 1);
     }
@@ -145,7 +147,6 @@ TEST_CASE(epoll, nested)
     for (int late = 0; late < 2; late++) {
         int outer = epoll_create1(0), inner = epoll_create1(0);
         struct fake *f = fake_new();
-        struct waiter w;
 
         if (!late)
             add(inner, f->fd, EPOLLIN, 1);
@@ -155,12 +156,7 @@ TEST_CASE(epoll, nested)
         fake_board(f);
         EXPECT_EQ_U64(one(outer, 5), 0);
         for (int i = 0; i < 5; i++) {
-            start(&w, outer, 5000);
-            fake_ms(5);
-            fake_arrive(f, 1);
-            pthread_join(w.thread, NULL);
-            ASSERT_EQ_INT(w.n, 1);
-            EXPECT_EQ_U64(w.ev[0].data.u64, 2);
+            wakes_sleeper(f, outer, 2);
             EXPECT_EQ_U64(one(outer, 100), EVENT(2, EPOLLIN));
             EXPECT_EQ_U64(one(inner, 0), EVENT(1, EPOLLIN));
             EXPECT_EQ_INT(fake_read(f, 1), 1);

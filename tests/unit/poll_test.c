@@ -3,6 +3,7 @@
  * preload/pl_poll*.c over a fake engine (epoll_fake.h). Where the kernel defines the answer the same set is
  * asked of libc, too.
  */
+#include "tests/asleep.h"
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_fake.h"
 
@@ -44,6 +45,7 @@ struct sleeper {
     int ms, n;
     nfds_t count;
     uint64_t took, cpu;
+    _Atomic int tid;
     _Atomic bool done;
 };
 
@@ -52,6 +54,7 @@ static void *sleep_once(void *arg)
     struct sleeper *s = arg;
     uint64_t begin = sys_now(), used = cpu();
 
+    s->tid = gettid();
     s->n = poll(s->p, s->count, s->ms);
     s->took = sys_now() - begin;
     s->cpu = cpu() - used;
@@ -70,6 +73,14 @@ static void start(struct sleeper *s, int ms, nfds_t count, struct fake *a, int o
     ASSERT_EQ_INT(pthread_create(&s->thread, NULL, sleep_once, s), 0);
 }
 
+/* It has said what it waits for, and sleeps in the kernel: again, if it was woken before. */
+static void asleep(struct sleeper *s)
+{
+    while (!atomic_load(&fake_sleepers))
+        sys_yield();
+    until_it_sleeps(&s->tid);
+}
+
 TEST_CASE(poll, plain_streams_are_the_kernels)
 {
     struct fake *f = fake_new();
@@ -78,7 +89,7 @@ TEST_CASE(poll, plain_streams_are_the_kernels)
     EXPECT_EQ_INT(one(f, POLLIN | POLLOUT, 0), POLLOUT);
     EXPECT_EQ_INT(one(f, POLLIN, 5), 0);
     start(&s, 5000, 1, f, -1);
-    fake_ms(10);
+    asleep(&s);
     EXPECT_EQ_INT(atomic_load(&fake_sleepers), 1);
     EXPECT_EQ_INT(write(f->peer, "x", 1), 1);
     pthread_join(s.thread, NULL);
@@ -163,7 +174,11 @@ TEST_CASE(poll, sleepers_are_woken)
         struct sleeper s;
 
         start(&s, 5000, 3, f, fd);
-        fake_ms(i % 3);
+        if (i % 3 == 1)
+            while (!atomic_load(&fake_sleepers))
+                sys_yield();
+        if (i % 3 == 2)
+            asleep(&s);
         if (i & 1)
             fake_arrive(f, 1);
         else
@@ -187,10 +202,10 @@ TEST_CASE(poll, boards_and_leaves_while_a_thread_sleeps)
         if (mixed)
             fake_board(g);
         start(&s, 5000, 2, f, mixed ? g->fd : -1);
-        fake_ms(5);
+        asleep(&s);
         fake_board(f);
         EXPECT_EQ_INT(write(f->peer, "frame", 5), 5);
-        fake_ms(5);
+        asleep(&s);
         EXPECT(!atomic_load(&s.done));
         fake_arrive(f, 1);
         pthread_join(s.thread, NULL);
@@ -203,9 +218,9 @@ TEST_CASE(poll, boards_and_leaves_while_a_thread_sleeps)
             EXPECT_EQ_INT(read(f->fd, frame, sizeof frame), 5);
         }
         start(&s, 5000, 2, f, mixed ? g->fd : -1);
-        fake_ms(5);
+        asleep(&s);
         fake_leave(f);
-        fake_ms(5);
+        asleep(&s);
         EXPECT_EQ_INT(write(f->peer, "bytes", 5), 5);
         pthread_join(s.thread, NULL);
         EXPECT_EQ_INT(s.n, 1);
@@ -258,7 +273,7 @@ TEST_CASE(poll, hint_that_stays_costs_no_cpu)
     EXPECT_EQ_INT(s.n, 0);
     EXPECT(s.cpu < 20000000);
     start(&s, 5000, 1, f, -1);
-    fake_ms(15);
+    asleep(&s);
     fake_arrive(f, 1);
     pthread_join(s.thread, NULL);
     EXPECT_EQ_INT(s.n, 1);
@@ -381,7 +396,7 @@ TEST_CASE(poll, stream_in_an_epoll_instance)
     fake_board(f);
     for (int i = 0; i < 5; i++) {
         start(&s, 5000, 1, f, -1);
-        fake_ms(5);
+        asleep(&s);
         fake_arrive(f, 1);
         pthread_join(s.thread, NULL);
         EXPECT_EQ_INT(s.n, 1);

@@ -1,6 +1,7 @@
 /*
  * select_test.c - select, in the same way as poll_test.c; and no wake-up is lost, of poll or select.
  */
+#include "tests/asleep.h"
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_fake.h"
 
@@ -104,6 +105,7 @@ struct chooser {
     struct fake *f;
     int n;
     bool set;
+    _Atomic int tid;
     _Atomic bool done;
 };
 
@@ -113,10 +115,19 @@ static void *choose_once(void *arg)
     struct sets s = sets_of(c->f->fd, -1, -1);
     struct timeval tv = {5, 0};
 
+    c->tid = gettid();
     c->n = select(c->f->fd + 1, &s.r, NULL, NULL, &tv);
     c->set = FD_ISSET(c->f->fd, &s.r);
     atomic_store(&c->done, true);
     return NULL;
+}
+
+/* It has said what it waits for, and sleeps in the kernel: again, if it was woken before. */
+static void asleep(struct chooser *c)
+{
+    while (!atomic_load(&fake_sleepers))
+        sys_yield();
+    until_it_sleeps(&c->tid);
 }
 
 TEST_CASE(select, boards_while_a_thread_sleeps)
@@ -125,10 +136,11 @@ TEST_CASE(select, boards_while_a_thread_sleeps)
         struct chooser c = {.f = fake_new()};
 
         pthread_create(&c.thread, NULL, choose_once, &c);
-        fake_ms(i % 4);
+        if (i % 2)
+            asleep(&c);
         fake_board(c.f);
         EXPECT_EQ_INT(write(c.f->peer, "frame", 5), 5);
-        fake_ms(2);
+        asleep(&c);
         EXPECT(!atomic_load(&c.done));
         fake_arrive(c.f, 1);
         pthread_join(c.thread, NULL);
