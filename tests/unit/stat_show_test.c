@@ -7,16 +7,22 @@
 #include "tools/stat_filter.h"
 #include "tools/stat_print.h"
 
-static char *json(const struct stat_list *list)
+/* What one of the forms prints. */
+static char *shown(void (*form)(FILE *, const struct stat_list *), const struct stat_list *list)
 {
     char *text = NULL;
     size_t n;
     FILE *f = open_memstream(&text, &n);
 
     ASSERT(f);
-    stat_print_json(f, list);
+    form(f, list);
     fclose(f);
     return text;
+}
+
+static void table(FILE *f, const struct stat_list *list)
+{
+    stat_print_table(f, list, &(struct stat_view){0});
 }
 
 TEST_CASE(stat_show, json)
@@ -43,7 +49,7 @@ TEST_CASE(stat_show, json)
     head()->closed_by_reason[63] = 5;
     put_whole();
     ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
-    text = json(&list);
+    text = shown(stat_print_json, &list);
     snprintf(
         want, sizeof(want),
         "{\"processes\":[{\"pid\":%d,\"program\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\\ufffd"
@@ -78,7 +84,7 @@ TEST_CASE(stat_show, json)
     EXPECT_STREQ(text, want);
     free(text);
     stat_free(&list);
-    text = json(&list);
+    text = shown(stat_print_json, &list);
     EXPECT_STREQ(text, "{\"processes\":[],\"totals\":{\"connections\":0,\"tcp\":0,\"shm\":0,"
                        "\"verbs\":0,\"closed\":0,\"reasons\":[]}}\n");
     free(text);
@@ -88,9 +94,7 @@ TEST_CASE(stat_show, json)
 TEST_CASE(stat_show, table)
 {
     struct stat_list list;
-    char *text = NULL, want[64];
-    size_t n;
-    FILE *f;
+    char *text, want[64];
 
     begin(1);
     strcpy(head()->program, "a\033[31mb");
@@ -99,10 +103,7 @@ TEST_CASE(stat_show, table)
     head()->slot[0].reason = 27;
     put_whole();
     ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
-    f = open_memstream(&text, &n);
-    ASSERT(f);
-    stat_print_table(f, &list, &(struct stat_view){0});
-    fclose(f);
+    text = shown(table, &list);
     EXPECT(strstr(text, "PID") && strstr(text, "SWITCHES\n"));
     snprintf(want, sizeof(want), "\n%*d  a?[31mb  127.0.0.1:80  [fd00::7]:40000  shm/tcp  no-ack ",
              3, (int)getpid());
@@ -244,9 +245,7 @@ TEST_CASE(stat_show, filters)
 TEST_CASE(stat_show, prometheus)
 {
     struct stat_list list;
-    char *text = NULL, want[256];
-    size_t n;
-    FILE *f;
+    char *text, want[256];
 
     begin(1);
     strcpy(head()->program, "a\"b\n\xff");
@@ -258,10 +257,7 @@ TEST_CASE(stat_show, prometheus)
     head()->closed_by_reason[5] = 3;
     put_whole();
     ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
-    f = open_memstream(&text, &n);
-    ASSERT(f);
-    stat_print_prometheus(f, &list);
-    fclose(f);
+    text = shown(stat_print_prometheus, &list);
     static const struct {
         const char *name, *labels, *value;
     } lines[] = {
