@@ -9,6 +9,7 @@
 
 #include "config/log.h"
 #include "rsock/shm_bell.h"
+#include "rsock/shm_msg.h"
 #include "rsock/sys.h"
 
 #include <stdio.h>
@@ -133,29 +134,15 @@ static void on_tool(void *arg, uint32_t events)
 {
     struct tap *t = arg;
     struct tap_grant g = {0};
-    struct iovec v = {&g, sizeof(g)};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr m = {
-        .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-    struct cmsghdr *cm;
-    ssize_t n = sys_recvmsg(t->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    int memfd = -1;
-    bool good = false;
+    struct shm_fds memfd;
+    ssize_t n = shm_msg_recv(t->fd, &g, sizeof(g), &memfd);
+    bool good;
 
     (void)events;
     if (n == -EAGAIN || n == -EINTR)
         return;
-    cm = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    if (cm && cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SCM_RIGHTS &&
-        cm->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(&memfd, CMSG_DATA(cm), sizeof(int));
-    if (memfd >= 0) {
-        good = n == sizeof(g) && !t->map.addr && map_ring(t, memfd, &g);
-        sys_close(memfd);
-    }
+    good = n == sizeof(g) && memfd.n == 1 && !t->map.addr && map_ring(t, memfd.fd[0], &g);
+    shm_fds_close(&memfd);
     if (!good)
         end(t);
 }

@@ -281,21 +281,23 @@ static int listener(struct end *e, uint64_t key)
     return fd;
 }
 
-static void grant(int sock, int memfd, const struct tap_grant *g)
+/* With so many descriptors, up to two. */
+static void grant(int sock, int memfd, size_t count, const struct tap_grant *g)
 {
+    const int twice[2] = {memfd, memfd};
     struct iovec v = {(void *)(uintptr_t)g, sizeof(*g)};
-    char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
+    char control[CMSG_SPACE(sizeof(twice))] __attribute__((aligned(8))) = {0};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
 
-    if (memfd >= 0) {
+    if (count) {
         struct cmsghdr *cm = (void *)control;
 
         cm->cmsg_level = SOL_SOCKET;
         cm->cmsg_type = SCM_RIGHTS;
-        cm->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(cm), &memfd, sizeof(int));
+        cm->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(cm), twice, count * sizeof(int));
         m.msg_control = control;
-        m.msg_controllen = sizeof(control);
+        m.msg_controllen = CMSG_SPACE(count * sizeof(int));
     }
     ASSERT_EQ_INT(sendmsg(sock, &m, MSG_NOSIGNAL), sizeof(*g));
 }
@@ -312,7 +314,7 @@ TEST_CASE(tap, grants_that_are_none)
 {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     const struct tap_grant good = {.magic = TAP_MAGIC, .version = TAP_VERSION, .size = SIZE};
-    struct tap_grant g[6] = {good, good, good, good, good, good};
+    struct tap_grant g[7] = {good, good, good, good, good, good, good};
     struct end a, b;
     int fds;
 
@@ -322,7 +324,7 @@ TEST_CASE(tap, grants_that_are_none)
     g[3].size = SIZE + 1;
     rails(&a, &b);
     fds = descriptors();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         size_t len = TAP_HEADER + (i == 2 ? SIZE / 2 : i == 3 ? SIZE + 1 : SIZE);
         int l = listener(&a, 100 + (uint64_t)i), sock, memfd;
         struct tap_hello h;
@@ -333,7 +335,7 @@ TEST_CASE(tap, grants_that_are_none)
         EXPECT(h.magic == TAP_MAGIC && h.version == TAP_VERSION && h.why == TAP_WELCOME);
         EXPECT(h.slot == conn_of(a.s)->slot && h.gen == conn_of(a.s)->gen);
         memfd = memory(len, i == 4 ? F_SEAL_GROW : seals);
-        grant(sock, i == 5 ? -1 : memfd, &g[i]);
+        grant(sock, memfd, i == 5 ? 0 : i == 6 ? 2 : 1, &g[i]);
         EXPECT_EQ_INT(recv(sock, &h, sizeof(h), 0), 0); /* it hangs up */
         close(sock);
         close(l);
