@@ -28,7 +28,8 @@ TEST_CASE(epoll, sleeper_is_woken_by_the_rail)
         fake_board(f);
         for (int i = 0; i < 20; i++) {
             start(&w, ep, 5000);
-            fake_ms(i % 3);
+            if (i % 2)
+                until_it_sleeps(&w.tid);
             fake_arrive(f, 1);
             pthread_join(w.thread, NULL);
             ASSERT_EQ_INT(w.n, 1);
@@ -47,15 +48,15 @@ TEST_CASE(epoll, boards_while_a_thread_sleeps)
 
     /* It sleeps in an instance that has never seen a stream. */
     start(&w, ep, 5000);
-    fake_ms(5);
+    until_it_sleeps(&w.tid);
     f = fake_new();
     add(ep, f->fd, EPOLLIN, 7);
-    fake_ms(5);
+    until_it_sleeps(&w.tid);
     fake_board(f);
-    fake_ms(5);
+    until_it_sleeps(&w.tid);
     /* A frame of the library's in the anchor's queue: nothing for the application. */
     in_kernel(f, "frame");
-    fake_ms(5);
+    until_it_sleeps(&w.tid);
     EXPECT(!atomic_load(&w.done));
     fake_arrive(f, 1);
     pthread_join(w.thread, NULL);
@@ -75,7 +76,7 @@ TEST_CASE(epoll, frame_is_not_reported)
 
         add(ep, f->fd, EPOLLIN | (et ? EPOLLET : 0u), 7);
         start(&w, ep, 50);
-        fake_ms(5);
+        until_it_sleeps(&w.tid);
         atomic_store(&f->s.rx_gate, 1);
         fake_board(f);
         in_kernel(f, "frame");
@@ -96,9 +97,9 @@ TEST_CASE(epoll, leaves_while_a_thread_sleeps)
         add(ep, f->fd, EPOLLIN | (et ? EPOLLET : 0u), 7);
         fake_board(f);
         start(&w, ep, 5000);
-        fake_ms(5);
+        until_it_sleeps(&w.tid);
         fake_leave(f);
-        fake_ms(5);
+        until_it_sleeps(&w.tid);
         in_kernel(f, "bytes");
         pthread_join(w.thread, NULL);
         EXPECT_EQ_INT(w.n, 1);
@@ -195,7 +196,8 @@ TEST_CASE(epoll, all_sleepers_are_served)
     }
     for (int i = 0; i < THREADS; i++)
         start(&w[i], ep, 5000);
-    fake_ms(10);
+    for (int i = 0; i < THREADS; i++)
+        until_it_sleeps(&w[i].tid);
     for (int i = 0; i < THREADS; i++) {
         fake_arrive(f[i], 1);
         fake_ms(2);
