@@ -161,6 +161,7 @@ TOOL_SRC := \
 	tools/run_child.c \
 	tools/script.c \
 	tools/stat.c \
+	tools/stat_address.c \
 	tools/stat_derive.c \
 	tools/stat_filter.c \
 	tools/stat_json.c \
@@ -347,11 +348,12 @@ reason_test_SRC := \
 	tests/unit/reason_test.c \
 	config/reason.c \
 
-stat_test_SRC := tests/unit/stat_test.c tools/stat_read.c
+stat_test_SRC := tests/unit/stat_test.c tools/stat_address.c tools/stat_read.c
 
 stat_show_test_SRC := \
 	tests/unit/stat_show_test.c \
 	tools/json.c \
+	tools/stat_address.c \
 	tools/stat_derive.c \
 	tools/stat_filter.c \
 	tools/stat_json.c \

@@ -100,10 +100,11 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s, const struct 
 }
 
 /* Slots [first, first + n) of the file. False: out of memory, or the file has become shorter. */
-static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n)
+static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n, bool living)
 {
     static struct fb_pub before[CHUNK], after[CHUNK];
     static struct fb_pub_rail rails[CHUNK];
+    static uint64_t inode[CHUNK];
     off_t at = (off_t)(sizeof(struct fb_pub_file) + first * sizeof(struct fb_pub));
     size_t size = n * sizeof(struct fb_pub);
     off_t rails_at = (off_t)(FB_PUB_RAILS + first * sizeof(struct fb_pub_rail));
@@ -113,16 +114,23 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     memset(rails, 0, sizeof(rails));
     /* Equal and odd in two readings: what was read first, in between, is of one connection. */
     if (pread(fd, before, size, at) != (ssize_t)size ||
-        pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0 ||
-        pread(fd, after, size, at) != (ssize_t)size)
+        pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        inode[i] = living && (before[i].gen & 1) && !before[i].local.family
+                       ? stat_inode(p->pid, before[i].fd)
+                       : 0;
+    if (pread(fd, after, size, at) != (ssize_t)size)
         return false;
     more = reallocarray(p->conns, p->nconns + n, sizeof(*more));
     if (!more)
         return false;
     p->conns = more;
     for (uint32_t i = 0; i < n; i++)
-        if ((before[i].gen & 1) && before[i].gen == after[i].gen)
-            take_slot(&p->conns[p->nconns++], &before[i], &rails[i], first + i);
+        if ((before[i].gen & 1) && before[i].gen == after[i].gen) {
+            take_slot(&p->conns[p->nconns], &before[i], &rails[i], first + i);
+            p->conns[p->nconns++].inode = inode[i];
+        }
     return true;
 }
 
@@ -169,6 +177,7 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
     p->uid = uid;
+    p->pid = pid;
     /* A connection that closes while we read must not be missing from both, nor be in both: counters that go
      * back look like a program that has begun anew. */
     for (int tries = 0; tries < 3; tries++) {
@@ -176,7 +185,7 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
         p->nconns = 0;
         for (uint32_t at = 0; at < f.nslots; at += slots) {
             slots = f.nslots - at < CHUNK ? f.nslots - at : CHUNK;
-            if (!read_slots(fd, p, at, slots))
+            if (!read_slots(fd, p, at, slots, !kept))
                 return "could not be read";
         }
         take_head(p, &f);
@@ -185,6 +194,7 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
             break;
         f = again;
     }
+    stat_addresses(p);
     return NULL;
 }
 

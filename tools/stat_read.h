@@ -27,6 +27,7 @@ struct stat_conn {
     uint32_t tx_ring, rx_ring;                                /* bytes, 0: never had a rail */
     uint64_t pause_last, pause_most;                          /* ns, 0: no switch yet */
     uint32_t slot, gen; /* which connection of its process it is */
+    uint64_t inode;     /* of its socket, if its process does not know its addresses; else 0 */
     /* Filled in by stat_rates and stat_rings. */
     bool rated, tx_used_known, rx_used_known;
     uint64_t tx_rate, rx_rate; /* bytes a second */
@@ -67,6 +68,10 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path,
  * process's: -1 with errno EBUSY for one that runs. 0: *p is filled, p->conns is to be freed in any case. */
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
     __attribute__((warn_unused_result));
+/* The inode of the socket that is a process's number fd; 0: none, or it cannot be seen. */
+uint64_t stat_inode(uint32_t pid, int fd);
+/* Fills in the addresses of connections that have an inode. */
+void stat_addresses(struct stat_process *p);
 /* Fills in the rates of `now` from what the same connections had moved `ns` nanoseconds before. */
 void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t ns);
 /* Fills in how full the rings are: what one end has sent and the other, if it is in the list as well, not yet
