@@ -119,6 +119,7 @@ PRELOAD_SRC := \
 	preload/pl_hold.c \
 	preload/pl_init.c \
 	preload/pl_iov.c \
+	preload/pl_made.c \
 	preload/pl_passive.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
@@ -258,6 +259,7 @@ READINESS_SRC := \
 	preload/pl_epoll_ready.c \
 	preload/pl_epoll_reg.c \
 	preload/pl_epoll_wait.c \
+	preload/pl_made.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
 	preload/pl_real.c \
@@ -315,6 +317,7 @@ stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
 table_test_SRC := \
 	tests/unit/table_test.c \
 	tests/unit/heir_fake.c \
+	preload/pl_made.c \
 	preload/pl_table.c \
 	rsock/section.c \
 

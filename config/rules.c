@@ -206,6 +206,11 @@ bool cfg_rules_loaded(void)
     return atomic_load_explicit(&loaded, memory_order_acquire);
 }
 
+bool cfg_rules_may_decide(void)
+{
+    return !cfg_rules_loaded() || base != &cfg.stream;
+}
+
 static const char *own_path(struct cfg_rules *r)
 {
     static const char gone[] = " (deleted)";

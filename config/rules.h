@@ -3,8 +3,7 @@
  * from files, with every error noted; then never changed. README.md has the grammar.
  *
  * Everything lies in one mapping of its own (arena.h). No malloc, no stdio stream and no libc call that
- * the library interposes, because an application's thread reads the rules inside its first recv, send or
- * accept.
+ * the library interposes, because an application's thread reads the rules inside its first recv or send.
  */
 #ifndef CFG_RULES_H
 #define CFG_RULES_H
@@ -140,6 +139,8 @@ bool cfg_rules_loaded(void);
 /* The settings of a stream of this process. Before they are loaded: cfg.stream. */
 const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const uint8_t *addr,
                                           uint16_t port);
+/* True unless every stream of this process has cfg.stream, whatever its addresses. */
+bool cfg_rules_may_decide(void);
 /* Where no rule decides, and the budgets of the process. */
 const struct cfg_stream *cfg_rules_base(void);
 /* A forked child has no rail; and the thread that was reading, if one was, is not there. */

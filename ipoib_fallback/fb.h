@@ -84,6 +84,8 @@ void fb_leave_all(int reason, bool pin_shared);
 void fb_exit(void);
 /* In a forked child: every stream is forgotten; the caller clears its own tables. */
 void fb_after_fork_child(void);
+/* It has asked for no rail, and no child knows of it: fb_close will concern this process's memory alone. */
+bool fb_untouched(const struct fb_stream *);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
 

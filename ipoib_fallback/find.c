@@ -1,13 +1,13 @@
 /*
  * find.c - which of our accepted connections has these addresses: what a peer that asks for a rail
  * names. A hash table of the progress thread's own, so that looking takes no lock and no walk
- * through all connections. Who learns the addresses of a connection, at accept and on any thread, puts its slot on a
+ * through all connections. accept, and who learns the addresses of a connection, on any thread, puts its slot on a
  * list, also without a lock; the table takes the list in when it is asked.
  *
  * An entry is a hint, because slots are used again: it is believed if the stream that is there now has these
  * addresses. Entries of streams that are gone go when the table grows.
  */
-#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/find.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,18 +43,25 @@ _Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "id_of");
  * before it looks at the stream, so what was written before the mark was seen is what it sees.
  * A handler that leaves between the two steps by longjmp leaves a stream that is not found, which stays on TCP.
  */
-void conn_known(struct fb_conn *c)
+void conn_findable(struct fb_conn *c)
 {
-    struct rsk_tuple t = conn_tuple(c);
     uint32_t none = 0, head = atomic_load(&fresh);
 
-    c->id = id_of(&t);
-    conn_set(c, CF_ADDRESSES);
-    if (c->s.role != FB_ACCEPTED || !atomic_compare_exchange_strong(&c->fresh, &none, LAST))
+    if (!atomic_compare_exchange_strong(&c->fresh, &none, LAST))
         return;
     do
         atomic_store(&c->fresh, head ? head : LAST);
     while (!atomic_compare_exchange_weak(&fresh, &head, c->slot + 1));
+}
+
+void conn_known(struct fb_conn *c)
+{
+    struct rsk_tuple t = conn_tuple(c);
+
+    c->id = id_of(&t);
+    conn_set(c, CF_ADDRESSES);
+    if (c->s.role == FB_ACCEPTED)
+        conn_findable(c);
 }
 
 /* Does the entry still say something? */
@@ -102,6 +109,20 @@ static bool room(void)
     return true;
 }
 
+/* Most connections do not live until somebody asks for one, so the kernel has not been asked for the addresses. The
+ * number may be closed, and be another connection's, while it is asked here: then CF_CLOSED was set before, and
+ * conn_find looks at that after. */
+static void take(uint32_t at)
+{
+    struct fb_conn *c = conn_in(at - 1);
+
+    if (!fb_tryget(&c->s))
+        return;
+    if (!conn_flag(c, CF_CLOSED) && conn_addresses(c) && room())
+        put((struct entry){c->id, at});
+    fb_put(&c->s);
+}
+
 static void take_in(void)
 {
     uint32_t at = atomic_exchange(&fresh, 0);
@@ -110,8 +131,7 @@ static void take_in(void)
         struct fb_conn *c = conn_in(at - 1);
         uint32_t next = atomic_exchange(&c->fresh, 0);
 
-        if (conn_flag(c, CF_ADDRESSES) && room())
-            put((struct entry){c->id, at});
+        take(at);
         at = next;
     }
 }

@@ -165,7 +165,8 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     return yes;
 }
 
-/* The numbers may mean another file by now: closed where nobody saw it. */
+/* The numbers may mean another file by now: closed where nobody saw it. Of a connection that was not worth a rail
+ * when the process forked that is not known; then the kernel's counters will disagree before there is one. */
 static bool same_connection(struct fb_conn *old, struct fb_conn *c)
 {
     return !conn_flag(old, CF_ADDRESSES) || (conn_addresses(c) && old->id == c->id);

@@ -6,6 +6,7 @@
  * This is all that a connection on TCP costs beside the look-up of its descriptor: it uses the first cache line
  * of struct fb_conn and the counters, nothing else unless a checkpoint is near.
  */
+#include "config/rules.h"
 #include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tap.h"
@@ -27,19 +28,29 @@ void conn_afresh(struct fb_conn *c)
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
 }
 
+static bool worth_it(struct fb_conn *c, uint64_t calls)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    return calls - c->x->old_calls >= set->board_calls ||
+           c->s.pub->rx + c->s.pub->tx - c->x->old_bytes >= set->board_bytes;
+}
+
+/* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that. Only
+ * where rules say what is wanted is it at the first call, because they go by address. */
 static __attribute__((noinline)) void consider(struct fb_conn *c, uint64_t calls)
 {
-    if (calls == 1)
+    bool ruled = cfg_rules_may_decide();
+
+    if (ruled && calls == 1)
         conn_addresses(c);
-    if (conn_flag(c, CF_ASKED))
+    if (conn_flag(c, CF_ASKED) || (!ruled && !worth_it(c, calls)))
         return;
     /* Without them its rule is not known; and another thread's first call may still be looking. */
     if (!conn_addresses(c))
         return;
     /* Before a checkpoint has passed nothing could be proved. */
-    if ((calls - c->x->old_calls >= conn_config(c)->board_calls ||
-         c->s.pub->rx + c->s.pub->tx - c->x->old_bytes >= conn_config(c)->board_bytes) &&
-        (conn_seen(c)->tx.valid | conn_seen(c)->rx.valid))
+    if (worth_it(c, calls) && (conn_seen(c)->tx.valid | conn_seen(c)->rx.valid))
         conn_consider(c);
 }
 

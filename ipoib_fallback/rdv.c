@@ -5,6 +5,7 @@
  * answer at all are remembered. Progress thread, except rdv_ask.
  */
 #include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rule.h"
@@ -300,11 +301,11 @@ void fb_on_foreign(int (*fn)(const int fds[4]))
     foreign = fn;
 }
 
-/* Somebody else in this process may take what is the application's: it stays on TCP. */
+/* Somebody else in this process may take what is the application's, or it is no TCP: it stays where it is. */
 static bool pin_foreign(struct fb_conn *c)
 {
     const int fds[4] = {c->fd, conn_alt(c, 0), conn_alt(c, 1), conn_alt(c, 2)};
-    int reason = foreign ? foreign(fds) : 0;
+    int reason = conn_other_protocol(c) ? RSN_NOT_TCP : foreign ? foreign(fds) : 0;
 
     if (!reason)
         return false;

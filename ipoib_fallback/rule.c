@@ -5,6 +5,7 @@
 #include "ipoib_fallback/rule.h"
 
 #include "config/rules.h"
+#include "ipoib_fallback/find.h"
 
 #include <signal.h>
 

@@ -6,6 +6,7 @@
 
 #include "config/env.h"
 #include "config/log.h"
+#include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/iov.h"
@@ -218,11 +219,11 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     if (nonblock >= 0)
         c->s.nonblock = (uint8_t)nonblock;
     atomic_store(&c->s.fds, 1);
-    if (role == FB_ACCEPTED)
-        conn_addresses(c);
     c->born = atomic_load(&heir_forks);
     c->gen = atomic_fetch_add(&pub->gen, 1) + 1;
     atomic_store_explicit(&c->s.refs, 1, memory_order_release);
+    if (role == FB_ACCEPTED)
+        conn_findable(c);
     return &c->s;
 }
 
@@ -288,6 +289,14 @@ bool fb_may_board(const struct fb_stream *s)
     return atomic_load_explicit(&c->x->rail, memory_order_relaxed) && !c->x->rcv_timeout;
 }
 
+bool fb_untouched(const struct fb_stream *s)
+{
+    const struct fb_conn *c = (const struct fb_conn *)s;
+
+    return !(atomic_load_explicit(&c->flags, memory_order_acquire) & (CF_LINKED | CF_ASKED)) &&
+           c->born == atomic_load(&heir_forks);
+}
+
 bool fb_ever_tracked(void)
 {
     return used_slots != 0;
@@ -326,6 +335,15 @@ static uint64_t timeout_of(int fd, int name)
 
     sys_getsockopt(fd, SOL_SOCKET, name, &tv, &len);
     return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
+bool conn_other_protocol(const struct fb_conn *c)
+{
+    int protocol = 0;
+    socklen_t len = sizeof(protocol);
+
+    return sys_getsockopt(c->fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+           protocol != IPPROTO_TCP;
 }
 
 void conn_settings(struct fb_conn *c)

@@ -350,6 +350,8 @@ void conn_boarded(struct fb_conn *);
 bool conn_addresses(struct fb_conn *);
 /* They as its connecting side sees them. */
 struct rsk_tuple conn_tuple(struct fb_conn *);
+/* Whether connect() had a TCP socket is not asked for every connection (preload/pl_made.c). */
+bool conn_other_protocol(const struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
 /* The stream in a slot, with a reference, if it is still the one of that generation. */
@@ -370,14 +372,6 @@ void conn_consider(struct fb_conn *);
 /* n bytes of v that begin at byte `at` of their direction have passed; in order. */
 void conn_seen_tx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
 void conn_seen_rx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
-
-/* ---- find.c ---- */
-
-/* Its addresses are in pub, and its rule is found: sets CF_ADDRESSES; from now on it can be found. */
-void conn_known(struct fb_conn *);
-/* The accepted stream of these addresses, with a reference, or NULL. Progress thread. */
-struct fb_conn *conn_find(const struct rsk_tuple *);
-void find_forget(void); /* forked child */
 
 /* ---- wake.c ---- */
 

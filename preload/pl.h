@@ -68,6 +68,12 @@ static inline ssize_t pl_ret(ssize_t n)
 /* False when nothing is ours any more (pl_passive), and in a vfork child, which runs in its parent's memory and must not touch any of this. One
  * system call: only for rare calls (close, dup2, exec, exit). */
 bool pl_is_owner(void);
+/* The same without a system call, unless something may run in this memory that only its pid tells from us. It does
+ * not see a child with CLONE_VM that was made by an instruction of the program's own, past libc: for what does no
+ * harm there (a stream that has had no rail is forgotten, or noted under a number that is not its). */
+bool pl_is_owner_here(void);
+/* This thread is about to make a process, or thread, with these flags of clone(2). */
+void pl_cloning(uint64_t flags);
 
 /* ---- pl_epoll.c, for the wrappers of descriptors ---- */
 

@@ -45,6 +45,7 @@ PL_EXPORT int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
         more[i] = va_arg(ap, void *);
     va_end(ap);
     pl_ready();
+    pl_cloning((unsigned)flags);
     if (fn && stack && !(flags & CLONE_THREAD) && pl_is_owner()) {
         if (!(flags & CLONE_VM))
             return copy(&s, stack, flags, more);

@@ -36,10 +36,17 @@ static void closing(struct pl_file *f)
 
 int pl_closing(int fd)
 {
+    bool ours;
+
     pl_heir_drop(fd);
+    pl_made_forget(fd);
     PL_HELD f = pl_hold(fd);
 
-    if (!f || !pl_is_owner())
+    if (!f)
+        return 0;
+    /* Most connections never had a rail. */
+    ours = f->kind == PL_STREAM && fb_untouched(f->stream) ? pl_is_owner_here() : pl_is_owner();
+    if (!ours)
         return 0;
     if (atomic_exchange(&f->closing, 1))
         return -EBADF;
@@ -147,6 +154,7 @@ static void range_closing(unsigned int first, unsigned int last, bool unshare)
 {
     struct range r = {first, last, unshare};
 
+    pl_made_forget_range(first, last);
     if (!pl_is_owner())
         return;
     pl_heir_drop_range(first, last);
@@ -232,6 +240,7 @@ static int replacing(int fd, int to)
 {
     PL_HELD f = pl_hold(to);
 
+    pl_made_forget(to);
     /* An fd that is not open is the kernel's error, and `to` stays what it is. */
     if (!f || sys_fcntl(fd, F_GETFD, 0) < 0)
         return 0;

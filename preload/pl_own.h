@@ -169,6 +169,16 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock);
 /* SO_PROTOCOL says TCP. */
 bool pl_is_tcp(int fd);
 
+/* ---- pl_made.c ---- */
+
+/* socket() gave the number for TCP. */
+void pl_made_note(int fd);
+/* Is it that still? False: not known. */
+bool pl_made(int fd);
+/* It, or these, may be something else from now on: before the kernel's close. */
+void pl_made_forget(int fd);
+void pl_made_forget_range(unsigned int first, unsigned int last);
+
 /* ---- pl_process.c ---- */
 
 /* The constructor's part. */

@@ -20,12 +20,29 @@
 #include "rsock/sys.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <wordexp.h>
 
 /* Set when the constructor, or the first wrapper of a rare call, runs. */
 static _Atomic int owner;
+
+/* What runs in this memory beside our threads has another pid, and else looks like us. A vfork child has its
+ * parent's thread-local variables while that thread sleeps, so what is set here is seen by both, and by no
+ * other thread; it stays set, since a handler may run between this and the vfork. What is neither a thread
+ * nor such a child can be anywhere. So it is before the constructor, and where a fork is not told by memory. */
+static _Thread_local bool has_vforked;
+RSK_HOT static _Atomic bool strangers = true;
+
+void pl_cloning(uint64_t flags)
+{
+    if (!(flags & CLONE_VM) || (flags & CLONE_THREAD))
+        return;
+    has_vforked = true;
+    if (!(flags & CLONE_VFORK) || (flags & CLONE_SETTLS))
+        atomic_store_explicit(&strangers, true, memory_order_relaxed);
+}
 
 void pl_process_init(void)
 {
@@ -38,6 +55,7 @@ void pl_process_init(void)
 
         atomic_store(alive, 1);
         pl_alive = alive;
+        atomic_store_explicit(&strangers, false, memory_order_relaxed);
     }
     /* No prepare handler: a fork that our wrapper does not see leaves the streams where they are. */
     pthread_atfork(NULL, NULL, pl_child);
@@ -82,6 +100,14 @@ bool pl_is_owner(void)
     if (atomic_compare_exchange_strong(&owner, &none, pid))
         return true;
     return none == pid;
+}
+
+bool pl_is_owner_here(void)
+{
+    if (has_vforked || atomic_load_explicit(&strangers, memory_order_relaxed) ||
+        !atomic_load_explicit(pl_alive, memory_order_relaxed))
+        return pl_is_owner();
+    return !atomic_load_explicit(&pl_passive, memory_order_relaxed);
 }
 
 /* ---- fork ---- */
@@ -217,6 +243,7 @@ void *pl_before_vfork(void);
 void *pl_before_vfork(void)
 {
     pl_ready();
+    pl_cloning(CLONE_VM | CLONE_VFORK);
     pl_before_spawn();
     return (void *)pl_real.vfork;
 }

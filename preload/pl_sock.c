@@ -31,7 +31,7 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
     struct fb_stream *s;
     struct pl_file *f;
 
-    if (!pl_started() || !pl_is_owner())
+    if (!pl_started() || !pl_is_owner_here())
         return NULL;
     PL_SECTION;
     s = fb_track(fd, role, nonblock);
@@ -49,14 +49,24 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
     return NULL;
 }
 
+static bool for_tcp(int domain, int type, int protocol)
+{
+    return (domain == AF_INET || domain == AF_INET6) &&
+           (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
+           (protocol == 0 || protocol == IPPROTO_TCP);
+}
+
 PL_EXPORT int socket(int domain, int type, int protocol)
 {
     int fd;
 
     pl_ready();
     fd = pl_real.socket(domain, type, protocol);
-    if (fd >= 0)
+    if (fd >= 0) {
         pl_drop_stale(fd);
+        if (for_tcp(domain, type, protocol) && pl_is_owner_here())
+            pl_made_note(fd);
+    }
     return fd;
 }
 
@@ -93,7 +103,7 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     if (f || (to->sa_family != AF_INET && to->sa_family != AF_INET6))
         return ret;
     err = errno;
-    if ((ret == 0 || err == EINPROGRESS) && pl_is_tcp(fd))
+    if ((ret == 0 || err == EINPROGRESS) && (pl_made(fd) || pl_is_tcp(fd)))
         pl_track(fd, FB_CONNECTED, -1);
     errno = err;
     return ret;

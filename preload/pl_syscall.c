@@ -141,6 +141,7 @@ static void *cloning(long nr, long a, long b)
 {
     uint64_t flags = clone_flags(nr, a);
 
+    pl_cloning(flags);
     if (flags & CLONE_THREAD || !pl_is_owner())
         return (void *)pl_real.syscall;
     if (flags & CLONE_VM) {
@@ -199,6 +200,7 @@ static bool ours(int fd)
 {
     PL_HELD f = pl_hold(fd);
 
+    pl_made_forget(fd);
     return f != NULL || rsk_own_has(fd);
 }
 

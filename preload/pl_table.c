@@ -229,6 +229,7 @@ void pl_drop_stale(int fd)
     struct pl_file *f;
 
     pl_heir_drop(fd);
+    pl_made_forget(fd);
     PL_HELD held = pl_hold(fd);
 
     if (!held || !pl_is_owner())

@@ -5,6 +5,7 @@
  * others the applications.
  */
 #include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/find.h"
 #include "ipoib_fallback/reach.h"
 #include "tests/sim/sim.h"
 

@@ -3,10 +3,12 @@
  * closed or the slot is another one's. The streams have no sockets: what the kernel would say of
  * them is put where the library keeps it.
  */
-#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/find.h"
 #include "tests/shim/shim.h"
 
+#include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MANY 3000
 
@@ -100,4 +102,49 @@ TEST_CASE(find, slots_are_used_again)
             EXPECT(find(i % 60000) == s);
         fb_put(s);
     }
+}
+
+static struct sockaddr_in name_of(int fd, bool peer)
+{
+    struct sockaddr_in a;
+    socklen_t len = sizeof(a);
+
+    ASSERT_EQ_INT((peer ? getpeername : getsockname)(fd, (struct sockaddr *)&a, &len), 0);
+    return a;
+}
+
+/* Nobody has asked for the addresses before, nor will they be asked for a number that was closed. */
+TEST_CASE(find, asks_the_kernel)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)},
+                       from;
+    int l = socket(AF_INET, SOCK_STREAM, 0), near = socket(AF_INET, SOCK_STREAM, 0), far;
+    struct rsk_tuple t = {.family = AF_INET};
+    struct fb_stream *s, *closed;
+    struct fb_conn *c;
+
+    ASSERT_EQ_INT(bind(l, (struct sockaddr *)&at, sizeof(at)) | listen(l, 1), 0);
+    at = name_of(l, false);
+    ASSERT_EQ_INT(connect(near, (struct sockaddr *)&at, sizeof(at)), 0);
+    far = accept(l, NULL, NULL);
+    from = name_of(far, true);
+    t.src_port = ntohs(from.sin_port);
+    t.dst_port = ntohs(at.sin_port);
+    memcpy(t.src, &from.sin_addr, 4);
+    memcpy(t.dst, &at.sin_addr, 4);
+    closed = fb_track(far, FB_ACCEPTED, 0);
+    conn_set(conn_of(closed), CF_CLOSED);
+    EXPECT(!conn_find(&t));
+    EXPECT(!conn_flag(conn_of(closed), CF_ADDRESSES));
+    s = fb_track(far, FB_ACCEPTED, 0);
+    EXPECT(!conn_flag(conn_of(s), CF_ADDRESSES));
+    c = conn_find(&t);
+    EXPECT(c && &c->s == s);
+    if (c)
+        fb_put(&c->s);
+    fb_put(s);
+    fb_put(closed);
+    close(near);
+    close(far);
+    close(l);
 }

@@ -1,0 +1,62 @@
+#!/bin/bash
+# tests/short_test.sh - what a connection costs that ends before a rail is worth it: no system call of the library's
+# own. And what that rests on: which numbers are taken for TCP without asking (short/numbers.c), that addresses which
+# the library does not know are found by `railsock stat`. What it costs in time is `make bench`. Some 5 seconds.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+lib=$(readlink -f "${RAILSOCK_TEST_BUILD:-build}/librailsock.so")
+railsock=$PWD/build/railsock
+dir=$(mktemp -d "${TMPDIR:-/tmp}/short_test.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+[ -e "$lib" ] || { echo 'not ok short: librailsock.so is not built'; exit 1; }
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+unset LD_PRELOAD
+
+for source in tests/bench/many.c tests/short/numbers.c; do
+    cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -o "$dir/$(basename "$source" .c)" "$source" || exit 1
+done
+
+# strace's sums of N connections, client and server: "name calls", sorted.
+counted() {
+    strace -f -c -o "$dir/sums" -E LD_PRELOAD="$2" "$dir/many" request "$1" >"$dir/said" 2>&1 || return 1
+    awk '$NF != "total" && $4 ~ /^[0-9]+$/ { print $NF, $4 }' "$dir/sums" | sort
+}
+
+# The calls of 100 connections: what 120 make more than 20.
+of_hundred() {
+    counted 120 "$1" >"$dir/many.calls" && counted 20 "$1" >"$dir/few.calls" || return 1
+    join -a 1 -e 0 -o 0,1.2,2.2 "$dir/many.calls" "$dir/few.calls" | awk '$2 != $3 { print $1, $2 - $3 }'
+}
+
+if strace -o /dev/null true 2>/dev/null; then
+    if of_hundred '' >"$dir/tcp" && of_hundred "$lib" >"$dir/with" &&
+        grep -qx 'connect 100' "$dir/tcp" &&
+        cmp -s "$dir/tcp" "$dir/with"; then
+        echo 'ok short.calls'
+    else
+        echo 'not ok short.calls: a connection makes other system calls than without the library:'
+        diff "$dir/tcp" "$dir/with" | sed 's/^/    /'
+    fi
+else
+    echo 'skip short.calls: no strace, or it may not trace'
+fi
+
+RAILSOCK_BOARD=after=8 LD_PRELOAD=$lib timeout 100 "$dir/numbers" 2>&1 || echo "not ok short.numbers: status $?"
+
+# shown FAMILY HOST NAMED: of a connection that nothing has passed, the addresses that stat shows are the kernel's.
+shown() {
+    local said
+
+    # shellcheck disable=SC2016 # python's
+    if said=$(LD_PRELOAD=$lib timeout 60 /usr/bin/python3 tests/short/shown.py "$railsock" "$2" 2>&1); then
+        echo "ok short.stat.$1"
+    elif [ $? -eq 77 ]; then
+        echo "skip short.stat.$1: $said"
+    else
+        echo "not ok short.stat.$1: $(tail -n 1 <<<"$said")"
+    fi
+}
+shown ipv4 127.0.0.1
+shown ipv6 ::1
+shown mapped ::ffff:127.0.0.1
