@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-_Thread_local struct rsk_sig rsk_sig;
+_Thread_local struct rsk_sig rsk_sig __attribute__((aligned(64)));
 RSK_HOT _Atomic bool rsk_sections_on;
 static void (*held_put)(void *);
 static pthread_key_t at_end;

@@ -43,7 +43,10 @@ struct rsk_sig {
     uint64_t mask; /* pending: the application's signal mask */
     struct rsk_window window[RSK_WINDOWS];
 };
-extern _Thread_local struct rsk_sig rsk_sig;
+/* Whole cache lines: the first, and the record of the first window in the second, are all that a plain call
+ * touches. */
+extern _Thread_local struct rsk_sig rsk_sig __attribute__((aligned(64)));
+_Static_assert(offsetof(struct rsk_sig, window) == 64, "the first cache line");
 
 /* Handlers go through preload/pl_signal.c, so that they can be put off. False as long as no rail was
  * wanted: then a handler may be the application's own, and may longjmp out of a section, whose depth
@@ -106,19 +109,19 @@ void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, 
 bool rsk_window_close(struct rsk_pass *);
 
 /* The two functions above as far as they are usual, for plain calls, where what is around the kernel's call is
- * all that the library costs: the thread's end is arranged, a record is free; nobody has put anything above it, or
- * taken it away. False: not opened. */
+ * all that the library costs: the thread's end is arranged, and this window is its only one; nobody has put anything
+ * above it, or taken it away. False: not opened. */
 static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rsk_pass *p,
                                                                        const void *frame,
                                                                        void (*undo)(void *, void *),
                                                                        void *a, void *b)
 {
     struct rsk_sig *t = &rsk_sig;
-    uint32_t n = t->windows, id = t->ids + 1;
-    struct rsk_window *w = &t->window[n];
+    uint32_t id = t->ids + 1;
+    struct rsk_window *w = &t->window[0];
     void *held = t->held;
 
-    if (__builtin_expect(n >= RSK_WINDOWS || !t->keyed || !id, 0))
+    if (__builtin_expect(t->windows || !t->keyed || !id, 0))
         return false;
     p->depth = t->depth;
     p->held = held;
@@ -133,7 +136,7 @@ static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rs
     w->b = b;
     t->held = NULL;
     atomic_signal_fence(memory_order_seq_cst);
-    t->windows = n + 1;
+    t->windows = 1;
     atomic_signal_fence(memory_order_seq_cst);
     t->depth = 0;
     atomic_signal_fence(memory_order_seq_cst);
@@ -145,18 +148,17 @@ static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rs
 static inline __attribute__((always_inline)) bool rsk_window_close_fast(struct rsk_pass *p)
 {
     struct rsk_sig *t = &rsk_sig;
-    uint32_t n = t->windows - 1;
 
-    if (__builtin_expect(n >= RSK_WINDOWS, 0))
+    if (__builtin_expect(t->windows != 1, 0))
         return false;
     t->depth = p->depth;
     atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(t->window[n].id != p->id, 0))
+    if (__builtin_expect(t->window[0].id != p->id, 0))
         return false; /* the other one does the same again, and looks further */
     p->open = false;
     t->held = p->held;
     atomic_signal_fence(memory_order_seq_cst);
-    t->windows = n;
+    t->windows = 0;
     return true;
 }
 
