@@ -72,6 +72,7 @@ FB_SRC := \
 	ipoib_fallback/netns.c \
 	ipoib_fallback/owed.c \
 	ipoib_fallback/plain.c \
+	ipoib_fallback/killed.c \
 	ipoib_fallback/link.c \
 	ipoib_fallback/lock.c \
 	ipoib_fallback/proof.c \
@@ -234,6 +235,7 @@ UNIT_TESTS := \
 	find_test \
 	stream_test \
 	stream_end_test \
+	stream_killed_test \
 	stream_leave_test \
 	stream_ahead_test \
 	tap_test \
@@ -310,6 +312,7 @@ ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 find_test_SRC := tests/unit/find_test.c $(ENGINE_SRC)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
+stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
@@ -411,6 +414,7 @@ CONFORM_SRC := \
 	tests/conform/numbers.c \
 	tests/conform/threads.c \
 	tests/conform/processes.c \
+	tests/conform/killed.c \
 	tests/conform/limits.c \
 	tests/conform/peers.c \
 

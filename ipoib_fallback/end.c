@@ -4,6 +4,7 @@
  * so that FIN and RST mean what they mean in TCP.
  */
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
@@ -103,6 +104,7 @@ void fb_close(struct fb_stream *s, int fd)
             c->x->tx.fin = true;
             if (c->x->tx.state == TX_T) {
                 c->x->tx.fin_done = true;
+                conn_ends(c);
                 fb_io.shutdown(fd, SHUT_WR);
             }
         }
@@ -141,7 +143,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         atomic_store(&c->x->rx.shut, true);
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
-    if (fb_plain(s) && !conn_flag(c, CF_LINKED)) {
+    /* Once it has asked for a rail, one may come at any moment: then under the lock. */
+    if (fb_plain(s) && !conn_flag(c, CF_LINKED | CF_ASKED)) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
         if (how != SHUT_WR && !(fb_io.poll(fd, POLLRDHUP) & POLLRDHUP))
@@ -154,6 +157,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
             if (c->x->tx.state == TX_T) {
                 c->x->tx.fin = c->x->tx.fin_done = true;
                 c->x->tx.want = false;
+                conn_ends(c);
                 r = fb_io.shutdown(fd, SHUT_WR);
             } else {
                 if (fb_io.poll(fd, 0) & POLLHUP) /* reset: the kernel's error */
@@ -169,7 +173,11 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         link_watch(c);
     }
     if (how != SHUT_WR) {
-        r = fb_io.shutdown(fd, SHUT_RD);
+        int read = fb_io.shutdown(fd, SHUT_RD);
+
+        if (how ==
+            SHUT_RD) /* else it may be over by now, which the kernel does not tell of one call */
+            r = read;
         conn_wake(c, RSK_RX);
     }
     return r;
@@ -322,6 +330,7 @@ static void end_first(struct fb_conn *c, void *arg)
         fb_io.abort(c->fd);
         conn_set(c, CF_RESET);
     } else if (c->x->tx.state != TX_T) {
+        conn_ends(c); /* everything is read */
         c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
         tx_leave(c, RSN_ENDING, true);
     }

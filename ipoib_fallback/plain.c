@@ -8,6 +8,7 @@
  */
 #include "config/rules.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tap.h"
 
@@ -98,6 +99,18 @@ static inline bool alone(const _Atomic uint32_t *in)
     return __builtin_expect(atomic_load_explicit(in, memory_order_acquire) == 1, 1);
 }
 
+/* The kernel says 0. The other half may know better, or be about to: it may just have taken the error, when it wrote
+ * a frame. */
+static __attribute__((noinline)) ssize_t at_end(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_LINKED)) {
+        fb_lock(&c->x->tx.lock);
+        conn_killed(c);
+        tx_unlock(c);
+    }
+    return conn_told(c, 0);
+}
+
 ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt,
                     int flags)
 {
@@ -108,7 +121,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
         return rx_by_call_left(c, n, v, cnt);
     if (n <= 0 || (flags & MSG_PEEK)) {
         atomic_fetch_sub(&s->rx_in, 1);
-        n = conn_told(c, n);
+        if (n == 0)
+            n = fb_iov_size(v, cnt) ? at_end(c) : conn_told(c, n);
         if (tap_on(c) && n <= 0 && fb_iov_size(v, cnt))
             tap_end_of(c, n);
         if (atomic_load(&s->rx_gate))

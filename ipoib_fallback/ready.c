@@ -3,6 +3,7 @@
  * anchor as one stream. Exact: what it says holds when it returns, unless another
  * thread reads or writes meanwhile. No system call for a half on the rail.
  */
+#include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/stream.h"
 
 #include "rsock/loop.h"
@@ -51,6 +52,7 @@ short fb_ready(struct fb_stream *s, int fd, short events)
             got |= events & IN_BITS;
         rail_rx = c->x->rx.state == RX_r;
         rx_unlock(c);
+        rail_tx = c->x->tx.state == TX_R;
     }
     if (events & OUT_BITS) {
         fb_lock(&c->x->tx.lock);
@@ -66,6 +68,14 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     if ((!rail_rx && !rail_tx) || c->x->rx.shut ||
         atomic_load_explicit(&c->x->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
+    if ((got & (POLLRDHUP | POLLHUP | POLLERR)) == POLLRDHUP && rail_tx) {
+        fb_lock(&c->x->rx.lock);
+        if (conn_killed(c))
+            ask |= POLLHUP;
+        rx_unlock(c); /* serves the other half, after which the kernel says HUP */
+        if (ask & POLLHUP)
+            got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR);
+    }
     /* The error was the kernel's until we took it, and is untold. */
     if (atomic_load(&c->x->swallowed))
         got |= POLLERR;

@@ -8,7 +8,9 @@
 #include "ipoib_fallback/rx.h"
 
 #include "config/log.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/tap.h"
 
 #include <errno.h>
@@ -30,6 +32,8 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
 {
     ssize_t n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
 
+    if (n == 0)
+        conn_killed(c);
     n = conn_told(c, n);
     if (n > 0 && !(flags & MSG_PEEK))
         rx_count(c, v, cnt, (size_t)n);
@@ -61,21 +65,66 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     return (ssize_t)done;
 }
 
-/* end: 0 is the end of the stream, as the kernel says it. */
+/* A receive that finds nothing takes the socket's error, also if it comes between a look and the receive; then a
+ * send of the application's that sleeps in the kernel would be told EPIPE, with SIGPIPE. So nothing is received
+ * unless it is there. What poll says first is the end of whatever is counted after it; and it says the error of a
+ * reset as long as nobody has taken it, since the kernel sets that before the rest. Behind FIN receives say 0
+ * whatever the error, so does this. */
+ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
+                int flags)
+{
+    ssize_t n;
+    short p;
+
+    if (hold_for_good()) { /* a filter may forbid everything but to receive */
+        n = fb_io.recv(fd, v, cnt, limit, flags | MSG_DONTWAIT);
+        if (n < 0 && n != -EAGAIN && n != -EINTR)
+            conn_untold(c, (int)n);
+        return n;
+    }
+    p = fb_io.poll(fd, POLLRDHUP);
+    if (fb_io.inq(fd) > 0)
+        return fb_io.recv(fd, v, cnt, limit, flags | MSG_DONTWAIT);
+    if (p & (POLLERR | POLLHUP))
+        return -EPIPE;
+    return (p & POLLRDHUP) && !c->x->rx.shut ? 0 : -EAGAIN;
+}
+
 void rx_ended(struct fb_conn *c, int end)
 {
-    c->x->rx.end = end ? end : FB_EOF;
+    c->x->rx.end = FB_EOF;
     if (end != 0)
         conn_untold(c, end);
 }
 
-int rx_take_end(struct fb_conn *c)
+/* Behind FIN the kernel says 0, or somebody has been told the error: but no stream of which something may be missing
+ * ends for a reader as if it were whole. */
+int rx_take_end(struct fb_conn *c, int fd)
 {
+    int end = c->x->rx.end;
+    char byte;
+    struct iovec v = {&byte, 1};
+    ssize_t n = 0;
+
+    if (end == FB_KERNELS || end == FB_MISSING)
+        n = fb_io.recv(fd, &v, 1, 1, MSG_DONTWAIT);
     c->x->rx.end = FB_EOF;
-    return atomic_exchange(&c->x->swallowed, 0);
+    if (n < 0 && n != -EAGAIN)
+        return (int)n;
+    n = atomic_exchange(&c->x->swallowed, 0);
+    return n == 0 && end == FB_MISSING ? -ECONNRESET : (int)n;
 }
 
-/* Discards the overlap: bytes of TCP that the ring has shown already. */
+void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)
+{
+    if (n == -EPIPE)
+        c->x->rx.end = whole ? FB_KERNELS : FB_MISSING;
+    else
+        rx_ended(c, n < 0 ? (int)n : whole ? 0 : -ECONNRESET);
+}
+
+/* Discards the overlap: bytes of TCP that the ring has shown already, or will. As long as not all of the ring is read,
+ * one byte stays: by that the kernel knows, if this process is killed, that something was unread. */
 void rx_skip(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -83,7 +132,18 @@ void rx_skip(struct fb_conn *c, int fd)
 
     while (rx->skip > 0) {
         struct iovec v = {scratch, sizeof(scratch)};
-        ssize_t n = fb_io.recv(fd, &v, 1, rx->skip, MSG_DONTWAIT);
+        uint64_t most = rx->skip;
+        ssize_t n;
+
+        if (c->s.pub->rx < rx->V) {
+            int there = fb_io.inq(fd);
+
+            if (there <= 1)
+                return; /* and if that is the end: once the ring is read */
+            if ((uint64_t)there <= most)
+                most = (uint64_t)there - 1;
+        }
+        n = rx_look(c, fd, &v, 1, most, 0);
 
         if (n > 0) {
             c->x->own_rx += (uint64_t)n;
@@ -93,7 +153,8 @@ void rx_skip(struct fb_conn *c, int fd)
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return;
         /* FIN or an error: clean only if nothing beyond V was ever accepted. */
-        rx_ended(c, n == 0 ? (rx->V == rx->E ? 0 : -ECONNRESET) : (int)n);
+        conn_killed(c);
+        rx_at_end(c, n, rx->V == rx->E);
         rx->skip = 0;
         return;
     }
@@ -107,23 +168,13 @@ static bool skip_arrived(struct fb_conn *c, int fd)
     return n >= 0 && (uint64_t)n >= c->x->rx.skip;
 }
 
-/* The peer has died without a frame. Had it not read what we sent, its kernel would have reset the
- * connection; but that lies in the ring. A sender at work right now finds out by itself. */
-static bool died_with_unread(struct fb_conn *c, struct rsk_rail *rail)
-{
-    bool unread = false;
-
-    if (fb_trylock(&c->x->tx.lock)) {
-        unread = c->x->tx.state == TX_R && rail->wire->tx_freed(rail) < c->s.pub->tx;
-        fb_unlock(&c->x->tx.lock); /* our caller serves what has been left to do meanwhile */
-    }
-    return unread;
-}
-
 void rx_anchor(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
 
+    /* Also for a half that is plain: it receives by itself, but the other half must know. */
+    if (!rx->by_call)
+        conn_killed(c);
     while (!rx->by_call) {
         struct rsk_rail *rail = c->x->rail;
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
@@ -152,8 +203,8 @@ void rx_anchor(struct fb_conn *c, int fd)
         if (rx->end != 0)
             return;
         atomic_store(&c->x->anchor_news, 0); /* before looking: later news sets it again */
-        n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
-        /* After SHUT_RD the kernel says 0 whenever nothing is there; the frames still come. */
+        n = rx_look(c, fd, &v, 1, v.iov_len, 0);
+        /* After SHUT_RD the frames still come. */
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return;
         if (n > 0) {
@@ -169,13 +220,11 @@ void rx_anchor(struct fb_conn *c, int fd)
         rx->V = rail ? rail->wire->rx_freeze(rail) : rx->V;
         if (rx->frozen)
             rx->V = c->s.pub->rx;
-        if (n < 0)
-            rx_ended(c, (int)n);
-        else
-            rx_ended(c, rail && rail->wire->outlives_sender && rx->frame_at == 0 && !rx->frozen &&
-                                !died_with_unread(c, rail)
-                            ? 0
-                            : -ECONNRESET);
+        /* What conn_killed has found is told without this. A rail that has been given back had failed, perhaps
+         * under a send: then FIN does not say that nothing is missing, and of a reset nobody expects it. */
+        rx_at_end(c, n,
+                  conn_killed(c) ||
+                      (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
                  c->slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
         /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no
@@ -207,7 +256,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case RX_gS:
         case RX_f2:
             if (rx->end != 0)
-                return rx_take_end(c);
+                return rx_take_end(c, fd);
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S) {
@@ -231,7 +280,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                     return n;
             }
             if (rx->end != 0)
-                return rx_take_end(c);
+                return rx_take_end(c, fd);
             if (atomic_load(&c->x->anchor_news)) {
                 rx_anchor(c, fd);
                 continue;
@@ -240,6 +289,9 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         case RX_sk:
             if (at < rx->V && rail) {
                 n = ring_read(c, rail, v, cnt, rx->V - at, flags);
+                /* At once: whoever is killed after this has read everything. */
+                if (c->s.pub->rx == rx->V && rx->end == 0 && !hold_for_good())
+                    rx_skip(c, fd);
                 if (n > 0)
                     return n;
             }
@@ -247,7 +299,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 return rx_broken(c, "bytes that had arrived are not in the ring any more");
             rx_skip(c, fd);
             if (rx->end != 0)
-                return rx_take_end(c);
+                return rx_take_end(c, fd);
             if (rx->skip > 0)
                 return rx->shut ? 0 : -EAGAIN;
             if (at == rx->E || rx->handed) {
@@ -257,7 +309,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             n = kernel_read(c, fd, v, cnt, rx->E - at, flags);
             if (n == 0 && !rx->shut) {
                 rx_ended(c, -ECONNRESET);
-                return rx_take_end(c);
+                return rx_take_end(c, fd);
             }
             if (n > 0 && c->s.pub->rx == rx->E)
                 rx_caught_up(c);
@@ -276,6 +328,7 @@ int rx_readable(struct fb_conn *c, int fd)
         struct rsk_rail *rail = c->x->rail;
         struct iovec have[2];
         uint64_t at;
+        short p;
 
         if (atomic_load_explicit(&c->x->rx_todo, memory_order_acquire))
             rx_serve(c);
@@ -323,7 +376,12 @@ int rx_readable(struct fb_conn *c, int fd)
         default:
             break;
         }
-        return (fb_io.poll(fd, POLLIN) & (POLLIN | POLLERR | POLLHUP)) != 0;
+        p = fb_io.poll(fd, POLLIN | POLLRDHUP);
+        if (p & POLLRDHUP) { /* once it was said it stays so: fb_ready */
+            atomic_fetch_or(&c->x->anchor_bits, POLLRDHUP);
+            conn_killed(c);
+        }
+        return (p & (POLLIN | POLLERR | POLLHUP)) != 0;
     }
 }
 

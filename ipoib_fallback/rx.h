@@ -33,11 +33,17 @@ void rx_no_switch(struct fb_conn *);
 void rx_shown(struct fb_conn *, uint64_t at, struct iovec have[3], size_t total, size_t show,
               size_t ring_size);
 void rx_shown_free(struct fb_conn *);
+/* A receive of the library's own, or with MSG_PEEK a look. Takes bytes, never an error: that is for the call of the
+ * application's that comes first. Count, 0 at FIN, -EAGAIN, or -EPIPE: the end, and the kernel has an error or has told it. */
+ssize_t rx_look(struct fb_conn *, int fd, const struct iovec *v, int cnt, uint64_t limit,
+                int flags);
 /* The stream ends here, with an error or 0. */
 void rx_ended(struct fb_conn *, int end);
+/* It ends as rx_look has said. whole: nothing that the sender has sent is missing. */
+void rx_at_end(struct fb_conn *, ssize_t n, bool whole);
 /* Takes it: an error is told once, by whichever call comes first, as the kernel does; then it is the end of the
  * stream. 0 or -errno. */
-int rx_take_end(struct fb_conn *);
+int rx_take_end(struct fb_conn *, int fd);
 void rx_skip(struct fb_conn *, int fd);
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);

@@ -53,15 +53,6 @@ static int rest_of(const struct iovec *v, int cnt, size_t from, struct iovec *ou
     return n;
 }
 
-static ssize_t peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit)
-{
-    ssize_t n = fb_io.recv(fd, v, cnt, limit, MSG_PEEK | MSG_DONTWAIT);
-
-    if (n < 0 && n != -EAGAIN && n != -EINTR)
-        conn_untold(c, (int)n);
-    return n;
-}
-
 /* 0: no whole SWITCH of ours is at S. 1: it is. 2: the RESUME of a sender that has left lies behind it. */
 static int look(struct fb_conn *c, int fd, uint64_t before)
 {
@@ -74,7 +65,7 @@ static int look(struct fb_conn *c, int fd, uint64_t before)
     if (cnt < 0 || rx->end != 0 || atomic_load(&c->s.rx_in))
         return 0;
     v[cnt++] = (struct iovec){f, sizeof(f)};
-    n = peek(c, fd, v, cnt, before + sizeof(f));
+    n = rx_look(c, fd, v, cnt, before + sizeof(f), MSG_PEEK);
     if (n <= 0 || (uint64_t)n <= before)
         return 0;
     if (f[0].c != rx->c) {
@@ -149,7 +140,7 @@ size_t rx_ahead_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
     if (aside_n < 0)
         return n;
     pieces = rest_of(v, cnt, (size_t)before + n, rest + aside_n, PIECES - aside_n);
-    more = peek(c, fd, rest, aside_n + pieces, UINT64_MAX);
+    more = rx_look(c, fd, rest, aside_n + pieces, UINT64_MAX, MSG_PEEK);
     if (more > 0 && (uint64_t)more > before + 2 * FB_FRAME + n)
         n = (size_t)((uint64_t)more - before - 2 * FB_FRAME);
     return n;

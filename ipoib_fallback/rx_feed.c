@@ -65,7 +65,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
                 size_t want = FB_FRAME - rx->frame_at;
 
                 if (rx->end != 0)
-                    return out ? (ssize_t)out : rx_take_end(c);
+                    return out ? (ssize_t)out : rx_take_end(c, c->fd);
                 if (take > want)
                     take = want;
                 memcpy((char *)&rx->frame + rx->frame_at, p, take);
@@ -107,7 +107,7 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     if (rx->state == RX_sk && c->s.pub->rx == rx->E && rx->skip == 0)
         rx_caught_up(c);
     if (out == 0)
-        return rx->end != 0 ? rx_take_end(c) : FB_RETRY;
+        return rx->end != 0 ? rx_take_end(c, c->fd) : FB_RETRY;
     return (ssize_t)out;
 }
 
@@ -154,7 +154,7 @@ ssize_t rx_by_call_left(struct fb_conn *c, ssize_t n, const struct iovec *v, int
                 (rx->state == RX_sk && c->s.pub->rx < rx->E))) {
         /* Of what the sender has sent something is missing. */
         rx_ended(c, -ECONNRESET);
-        n = rx_take_end(c);
+        n = rx_take_end(c, c->fd);
     } else {
         n = conn_told(c, n);
     }

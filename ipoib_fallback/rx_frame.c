@@ -5,6 +5,7 @@
 #include "ipoib_fallback/rx.h"
 
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/killed.h"
 
 #include "config/log.h"
 
@@ -108,6 +109,7 @@ static int take_switch(struct fb_conn *c)
     rx->frozen = rx->handed = false;
     rx->on_rail = true;
     ring_begins(c);
+    rx->outlives = rail && rail->wire->outlives_sender;
     if (rail) {
         atomic_store(&c->s.pub->path_rx, rail->wire->path);
         log_info("stream %u: receiving on %s from byte %llu", c->slot, rail->where,
@@ -182,12 +184,13 @@ int rx_switch(struct fb_conn *c, int fd)
     if (rx->state == RX_gS) {
         uint8_t b;
         struct iovec v = {&b, 1};
-        ssize_t n = fb_io.recv(fd, &v, 1, 1, MSG_PEEK | MSG_DONTWAIT);
+        ssize_t n = rx_look(c, fd, &v, 1, 1, MSG_PEEK);
 
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return 0;
         if (n <= 0) {
-            rx_ended(c, (int)conn_told(c, n));
+            conn_killed(c);
+            rx_at_end(c, n, true);
             return 1;
         }
         /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
@@ -204,13 +207,14 @@ int rx_switch(struct fb_conn *c, int fd)
     }
     for (;;) {
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
-        ssize_t n = fb_io.recv(fd, &v, 1, v.iov_len, MSG_DONTWAIT);
+        ssize_t n = rx_look(c, fd, &v, 1, v.iov_len, 0);
 
         if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
             return 0;
         if (n <= 0) {
             /* Nothing beyond S was accepted by a sender that did not finish the frame. */
-            rx_ended(c, (int)conn_told(c, n));
+            conn_killed(c);
+            rx_at_end(c, n, true);
             return 1;
         }
         c->x->own_rx += (uint64_t)n;

@@ -18,7 +18,7 @@
 #include <errno.h>
 
 #define FB_MUST_SEE 8
-#define FB_EOF      1 /* fb_rx.end */
+enum { FB_EOF = 1, FB_KERNELS, FB_MISSING }; /* fb_rx.end */
 
 /* The sending half. */
 struct fb_tx {
@@ -59,7 +59,9 @@ struct fb_rx {
     bool peer_closed; /* the peer's CLOSED was seen */
     bool by_call;     /* a call of the application's takes bytes and frames: fb_rx_enter_for_good */
     bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
-    _Atomic int end;  /* 0: none; FB_EOF: end of stream after V; < 0: that error after V */
+    bool outlives;    /* on_rail: what was sent outlives its sender */
+    /* 0: none. After V: FB_EOF: end, or what is swallowed; FB_KERNELS: what the kernel says; FB_MISSING: or an error */
+    _Atomic int end;
     uint32_t att;
     uint64_t S, V, F, E, skip;
     struct fb_frame frame;
@@ -144,6 +146,7 @@ struct fb_more {
     _Atomic uint64_t peer_rx; /* the peer's last RESUME: what it has delivered of ours */
     /* An error that the library took from the kernel, until it is told: conn_told. */
     _Atomic int swallowed;
+    _Atomic bool killed;               /* conn_killed */
     _Atomic uint32_t waits;            /* counts them, for the learning of the spin budgets */
     _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
     _Atomic uint32_t epoch; /* written by the progress thread, before the peer is proved */
@@ -422,8 +425,6 @@ void rx_serve(struct fb_conn *);
 void rx_anchor(struct fb_conn *, int fd);
 /* 1: a read would not block. 0: it would. */
 int rx_readable(struct fb_conn *, int fd);
-/* Bytes of a plain receive that ended while the gate was up but no switch was announced. */
-void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* The bytes that a plain receive brought while the guard went up. */
 ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* fb_rx_enter_for_good's call has ended: see fb_rx_leave. */
@@ -476,8 +477,7 @@ void link_unwatch(struct fb_conn *);
 void link_drop(struct fb_conn *, int fd);
 void link_linger(struct fb_conn *); /* posts: the application is gone, finish and close fd */
 void link_serve(struct fb_conn *);  /* posts: conn_mail and conn_serve */
-void link_push(
-    struct fb_conn *); /* the same, if this is the progress thread: the application may be away */
+void link_push(struct fb_conn *);   /* the same, if this is the progress thread */
 bool link_up(struct fb_conn *, struct rsk_rail *); /* progress thread: takes the rail, or false */
 void link_end(struct fb_conn *, int reason);       /* progress thread: the rail ends */
 /* One timer per stream; fn begins with link_timer_fired and ends with fb_put. Progress thread. */
@@ -485,7 +485,7 @@ void link_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
 void link_timer_fired(struct fb_conn *);
 void link_no_timer(struct fb_conn *);
 /* Runs fn(c) on the progress thread with a reference that fn drops, unless it is posted already: fn clears the flag
- * (CF_*_JOB and the like) first of all. Any thread, also in a signal handler. */
+ * first of all. Any thread, also in a signal handler. */
 void link_post_once(struct fb_conn *, uint32_t flag, enum fb_job, void (*fn)(void *));
 /* True while a closed stream still has something to say or to wait for. */
 bool conn_lingers(struct fb_conn *);

@@ -10,6 +10,7 @@
 
 #include "config/log.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/tap.h"
 
 #include <errno.h>
@@ -82,6 +83,10 @@ void tx_serve(struct fb_conn *c)
     uint32_t todo = atomic_exchange(&c->x->tx_todo, 0);
     struct rsk_rail *rail = c->x->rail;
 
+    /* Before anything leads away from the rail: what is left then cannot be told from bytes sent to a socket that
+     * was gone already, which TCP answers in another way. */
+    if (todo & ~(uint32_t)TODO_PUSH)
+        conn_killed(c);
     if (todo & TODO_MAIL) {
         bool echo, leave;
         uint64_t R;

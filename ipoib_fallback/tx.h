@@ -19,6 +19,8 @@ void tx_echo(struct fb_conn *);
 void tx_tag_frame(struct fb_conn *, struct fb_frame *);
 /* Writes what is left of tx.frame. 1: whole; 0: no room; < 0: the anchor's error. */
 int tx_write_frame(struct fb_conn *);
+/* A write has met the connection's end: the half is plain, and the kernel tells, or what was taken is told. */
+void tx_dead(struct fb_conn *);
 /* Writes SWITCH. 1: the half is on the rail (or has left it again); 0: no room; < 0: error. */
 int tx_write_switch(struct fb_conn *);
 /* Is now a moment at which boarding may be tried with a byte in hand? */

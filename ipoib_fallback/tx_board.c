@@ -160,7 +160,7 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
         int r = tx_write_switch(c);
 
         if (r < 0)
-            return r;
+            tx_dead(c);
         return r == 0 ? -EAGAIN : 0;
     }
     if (c->x->tx.state == TX_T) {
@@ -177,10 +177,10 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
 
             tx_to(c, TE_ACK);
             r = tx_write_switch(c);
-            if (r > 0)
-                return 0;
             if (r < 0)
-                return r;
+                tx_dead(c);
+            if (r != 0)
+                return 0;
             if (c->x->tx.state != TX_W1)
                 return -EAGAIN; /* partly written: it must be finished */
             break;

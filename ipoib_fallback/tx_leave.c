@@ -6,9 +6,32 @@
 #include "ipoib_fallback/tx.h"
 
 #include "config/log.h"
+#include "ipoib_fallback/killed.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* Count; 0: no room; < 0: the end, and tx->err. An error that the kernel holds is the application's to hear of, from
+ * whichever call it makes next; a send of ours would take it away, and a receive would look like a clean end. So
+ * none is tried, and the half becomes plain: tx_dead. Only one that comes right after the look is taken. */
+static ssize_t write_anchor(struct fb_conn *c, const struct iovec *v, int cnt)
+{
+    struct fb_tx *tx = &c->x->tx;
+    ssize_t n = -EPIPE;
+
+    if (!atomic_load(&c->x->killed) && !(fb_io.poll(c->fd, 0) & POLLERR))
+        n = fb_io.send(c->fd, v, cnt, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n == -EAGAIN || n == -EINTR || n == -ENOBUFS)
+        return 0;
+    if (n < 0) {
+        tx->err = (int)n;
+        if (n != -EPIPE)
+            conn_untold(c, (int)n);
+        return n;
+    }
+    c->x->own_tx += (uint64_t)n;
+    return n;
+}
 
 /* Writes what is left of the frame. 1: whole; 0: no room; < 0: the anchor's error. */
 static int write_frame(struct fb_conn *c)
@@ -17,17 +40,10 @@ static int write_frame(struct fb_conn *c)
 
     while (tx->frame_at < FB_FRAME) {
         struct iovec v = {(char *)&tx->frame + tx->frame_at, FB_FRAME - tx->frame_at};
-        ssize_t n = fb_io.send(c->fd, &v, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = write_anchor(c, &v, 1);
 
-        if (n == -EAGAIN || n == -EINTR || n == -ENOBUFS)
-            return 0;
-        if (n < 0) {
-            tx->err = (int)n;
-            if (n != -EPIPE)
-                conn_untold(c, (int)n);
+        if (n <= 0)
             return (int)n;
-        }
-        c->x->own_tx += (uint64_t)n;
         tx->frame_at = (uint8_t)(tx->frame_at + n);
         if (tx->frame_at < FB_FRAME)
             tx_to(c, TE_PART);
@@ -89,6 +105,8 @@ static void anchor_dead(struct fb_conn *c)
     }
     if (tx->state == TX_L3)
         tx_to(c, TE_DRAINED);
+    if (tx->state == TX_W1)
+        tx_to(c, TE_GIVEUP);
 }
 
 static void now_plain(struct fb_conn *c)
@@ -99,11 +117,21 @@ static void now_plain(struct fb_conn *c)
     atomic_fetch_add(&c->x->show->switches, 1);
     if (tx->fin && !tx->fin_done) {
         tx->fin_done = true;
+        conn_ends(c);
         fb_io.shutdown(c->fd, SHUT_WR);
         tx_want(c, false); /* and the gate goes down */
+    } else if (atomic_load(&c->x->killed)) {
+        /* To calls on it the socket is from now on as after RST, but for the error, which is swallowed's. */
+        fb_io.shutdown(c->fd, SHUT_WR);
     }
     conn_wake(c, RSK_TX | FB_EV_STATE);
     link_release(c);
+}
+
+void tx_dead(struct fb_conn *c)
+{
+    anchor_dead(c);
+    now_plain(c);
 }
 
 /* F..E from the ring into TCP. True when all is there. */
@@ -126,16 +154,9 @@ static bool push_residue(struct fb_conn *c)
             conn_untold(c, -ECONNRESET);
             return false;
         }
-        n = fb_io.send(c->fd, v, v[1].iov_len ? 2 : 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n == -EAGAIN || n == -EINTR || n == -ENOBUFS)
+        n = write_anchor(c, v, v[1].iov_len ? 2 : 1);
+        if (n <= 0)
             return false;
-        if (n < 0) {
-            tx->err = (int)n;
-            if (n != -EPIPE)
-                conn_untold(c, (int)n);
-            return false;
-        }
-        c->x->own_tx += (uint64_t)n;
         tx->cur += (uint64_t)n;
     }
     return true;
@@ -146,21 +167,11 @@ bool tx_push(struct fb_conn *c)
     struct fb_tx *tx = &c->x->tx;
 
     if (tx->state == TX_W2 && tx_write_switch(c) < 0) {
-        anchor_dead(c);
-        now_plain(c);
+        tx_dead(c);
         return true;
     }
     if (tx->state == TX_L1 && tx->owed)
         return false;
-    /* An error that the kernel holds is the application's to hear of, from whichever call it makes
-     * next; a send of ours would take it away, and a receive would look like a clean end. */
-    if ((tx->state == TX_L1 || tx->state == TX_L2 || tx->state == TX_L3) &&
-        (fb_io.poll(c->fd, 0) & POLLERR)) {
-        tx->err = -EPIPE;
-        anchor_dead(c);
-        now_plain(c);
-        return true;
-    }
     if (tx->state == TX_L1 && tx->frame_at == 0)
         refresh_F(c);
     if (tx->state == TX_L1 && tx->frame_at == 0 && tx->F == tx->E && conn_flag(c, CF_PEER_CLOSED)) {
@@ -184,8 +195,7 @@ bool tx_push(struct fb_conn *c)
         if (r == 0)
             return false;
         if (r < 0) {
-            anchor_dead(c);
-            now_plain(c);
+            tx_dead(c);
             return true;
         }
         tx_to(c, TE_WHOLE);

@@ -213,6 +213,8 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         n = sleep_peek(fd, w->signals.seen);
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
+        else if (n != -EAGAIN && n != -EINTR)
+            conn_untold(c, (int)n); /* taken by looking: for the next look */
         return n == -EAGAIN ? -EAGAIN : sleep_ended(&w->signals, n, w->deadline);
     }
     if (w->rail && !w->spun) {

@@ -65,7 +65,14 @@ void shm_kill(struct rsk_rail *rail, int reason)
 {
     uint32_t none = 0;
 
+    shm_tx_ends(rail);
     atomic_compare_exchange_strong(&rail->failed, &none, (uint32_t)reason);
+}
+
+/* No fence: the peer looks once the kernel has shown it our FIN, for which a system call comes between. */
+void shm_tx_ends(struct rsk_rail *rail)
+{
+    atomic_store_explicit(&shm_of(rail)->out->words.ends, 1, memory_order_release);
 }
 
 /* The peer sleeps, or did: takes its wish and fulfils it. */
@@ -191,6 +198,21 @@ uint64_t shm_tx_freed(struct rsk_rail *rail)
     struct shm_rail *r = shm_of(rail);
 
     return get(&r->tx_open) ? credit(r, get(&r->tx)) : get(&r->freed);
+}
+
+/* As credit(), but a thread that has not the tx lock must not move F. A dead receiver's `consumed` does not move;
+ * a sender that is at work only adds to what it has not read. */
+enum rsk_fate shm_tx_fate(struct rsk_rail *rail)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t freed = get(&r->freed), c, tx;
+
+    if (get(&rail->failed) || get(&r->in->words.gone) ||
+        atomic_load_explicit(&r->in->words.ends, memory_order_acquire))
+        return RSK_LIVES;
+    c = atomic_load_explicit(&r->out->consumer.consumed, memory_order_acquire);
+    tx = get(&r->tx);
+    return (c - freed <= tx - freed ? c : freed) != tx ? RSK_DIED_UNREAD : RSK_DIED;
 }
 
 size_t shm_tx_kept(struct rsk_rail *rail, uint64_t from, uint64_t to, struct iovec v[2])

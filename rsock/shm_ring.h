@@ -12,6 +12,7 @@
  *   sleeper   want_rx                      read by the producer at each publish, changed by sleep
  *   words     rx_word, tx_word             futex words, touched to sleep and to wake
  *             gone                         the producer's end has failed; set once
+ *             ends                         the producer's process has said that it lives (tx_ends); set once
  */
 #ifndef RSK_SHM_RING_H
 #define RSK_SHM_RING_H
@@ -44,6 +45,7 @@ struct shm_dir {
     struct {
         _Atomic uint32_t rx_word, tx_word;
         _Atomic uint32_t gone;
+        _Atomic uint32_t ends;
     } words __attribute__((aligned(SHM_LINE)));
     struct {
         _Atomic uint64_t head; /* control messages taken */
@@ -136,6 +138,8 @@ ssize_t shm_tx_push(struct rsk_rail *);
 uint64_t shm_tx_freed(struct rsk_rail *);
 size_t shm_tx_kept(struct rsk_rail *, uint64_t from, uint64_t to, struct iovec v[2]);
 void shm_tx_stop(struct rsk_rail *);
+void shm_tx_ends(struct rsk_rail *);
+enum rsk_fate shm_tx_fate(struct rsk_rail *);
 void shm_rx_start(struct rsk_rail *, uint64_t S);
 size_t shm_rx_peek(struct rsk_rail *, struct iovec v[2]);
 void shm_rx_consume(struct rsk_rail *, size_t n);

@@ -38,6 +38,13 @@ enum {
     RSK_FAIL = 8, /* the rail has failed; bytes that arrived before can still be read */
 };
 
+/* Of a peer whose direction of the TCP connection has ended. */
+enum rsk_fate {
+    RSK_LIVES,       /* it has said so, or the rail has failed and nothing is known */
+    RSK_DIED,        /* it has not, and had consumed everything */
+    RSK_DIED_UNREAD, /* nor that */
+};
+
 /* How a waiter wants to hear of news: see arm(). */
 enum {
     RSK_BY_FUTEX = 1, /* wake the futex word rx_word or tx_word */
@@ -182,6 +189,14 @@ struct rsk_wire {
     /* 1 with the oldest message, 0 if there is none. Callers serialise among themselves. */
     int (*ctl_recv)(struct rsk_rail *, struct rsk_msg *);
 
+    /* ---- ends, any thread; only of a wire that outlives_sender ---- */
+
+    /* This process lives: what it has not read is no sign that it was killed. Said before it ends its direction
+     * of the TCP connection, and by kill(). Whoever sees that end finds the word said. */
+    void (*tx_ends)(struct rsk_rail *);
+    /* The peer's direction of the TCP connection has ended: what does that mean? Changes nothing. */
+    enum rsk_fate (*tx_fate)(struct rsk_rail *);
+
     /* ---- waiting: any thread that holds a reference ---- */
 
     /* Looks, without a system call: which of RSK_* hold now. */
@@ -190,7 +205,7 @@ struct rsk_wire {
      * (RSK_BY_*), once. Full fence inside, and looks again: returns those of events that hold
      * already, in which case the caller must not sleep. */
     unsigned (*arm)(struct rsk_rail *, unsigned events, unsigned how);
-    /* Fails the rail from this side and tells nobody: used before destroy on an error. */
+    /* Fails the rail from this side and wakes nobody: used before destroy on an error. */
     void (*kill)(struct rsk_rail *, int reason);
 };
 

@@ -116,6 +116,9 @@ void board(int a, int b);
 void board_one(int fd, bool first); /* the ends are in two processes, of which one is the first */
 void nonblock(int fd, bool on);
 
+/* Only what one of the ends sends, and that one says so. */
+void board_half(int fd, bool sends);
+
 /* ---- waiting for what happens at the other end: 10 s, then the case fails */
 
 int until(int fd, int events);  /* poll says at least these; returns what it said */
@@ -165,6 +168,8 @@ struct far {
 
 /* fn runs in the child with its end of the connection; returns there once boarded. */
 void far_begin(struct far *f, void (*fn)(struct far *));
+/* The same, boarded in another way, or not yet. here: of this process's end. */
+void far_begin_as(struct far *f, void (*fn)(struct far *), void (*boards)(int fd, bool here));
 void far_step(struct far *f); /* lets the other side's far_wait return */
 void far_wait(struct far *f);
 int far_end(struct far *f); /* waits for the child, says how it ended */

@@ -65,6 +65,11 @@ void catch_signal(int sig, int flags)
 
 void far_begin(struct far *f, void (*fn)(struct far *))
 {
+    far_begin_as(f, fn, board_one);
+}
+
+void far_begin_as(struct far *f, void (*fn)(struct far *), void (*boards)(int fd, bool here))
+{
     struct sockaddr_storage at;
     socklen_t len;
     int l = listener(&net4, &at, &len), down[2], up[2];
@@ -81,7 +86,8 @@ void far_begin(struct far *f, void (*fn)(struct far *))
         f->out = up[1];
         f->fd = socket(AF_INET, SOCK_STREAM, 0);
         must(connect(f->fd, (struct sockaddr *)&at, len) == 0, "far: connect");
-        board_one(f->fd, false);
+        if (boards)
+            boards(f->fd, false);
         fn(f);
         exit(0);
     }
@@ -91,7 +97,8 @@ void far_begin(struct far *f, void (*fn)(struct far *))
     f->out = down[1];
     f->fd = accept(l, NULL, NULL);
     must(f->fd >= 0, "far: accept");
-    board_one(f->fd, true);
+    if (boards)
+        boards(f->fd, true);
     close(l);
 }
 

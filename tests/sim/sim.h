@@ -53,7 +53,7 @@ struct sim_rail {
     int end;
     /* cut: nothing arrives any more, at either end; sees: this end will learn of it by itself,
      * else only when it has something outstanding, or through the anchor */
-    bool there, destroyed, cut, sees;
+    bool there, destroyed, cut, sees, ends;
     _Atomic uint32_t words[2];
     unsigned armed, news;
     uint8_t staging[SIM_RING], ring[SIM_RING];

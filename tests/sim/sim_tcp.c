@@ -160,7 +160,8 @@ bool sim_tcp_move(int d)
 
     if (t->rst && (under_way == 0 || space == 0 || chance(300))) {
         t->rst = false;
-        t->moved = t->sent;
+        if (!to->gone) /* after a reset nothing more arrives */
+            t->moved = t->sent;
         sim_tcp_reset(!d);
         return true;
     }

@@ -262,10 +262,25 @@ static void cut(struct sim_rail *r)
     r->cut = r->peer->cut = true;
 }
 
+static void w_tx_ends(struct rsk_rail *rail)
+{
+    of(rail)->ends = true;
+}
+
+static enum rsk_fate w_tx_fate(struct rsk_rail *rail)
+{
+    struct sim_rail *r = of(rail), *p = r->peer;
+
+    if (r->base.failed || p->base.failed || p->ends)
+        return RSK_LIVES;
+    return r->tx != r->credit ? RSK_DIED_UNREAD : RSK_DIED;
+}
+
 static void w_kill(struct rsk_rail *rail, int reason)
 {
     struct sim_rail *r = of(rail);
 
+    r->ends = true;
     if (!r->base.failed)
         r->base.failed = (uint32_t)reason;
     cut(r);
@@ -403,13 +418,14 @@ void sim_wire_check(void)
     }
 }
 
-#define OPERATIONS                                                                            \
-    .usable = sim_rdv_usable, .listen = sim_rdv_listen, .connect = sim_rdv_connect,           \
-    .destroy = w_destroy, .tx_start = w_tx_start, .tx_space = w_tx_space, .tx_put = w_tx_put, \
-    .tx_open = w_tx_open, .tx_push = w_tx_push, .tx_freed = w_tx_freed, .tx_kept = w_tx_kept, \
-    .tx_stop = w_tx_stop, .rx_start = w_rx_start, .rx_peek = w_rx_peek,                       \
-    .rx_consume = w_rx_consume, .rx_freeze = w_rx_freeze, .ctl_send = w_ctl_send,             \
-    .ctl_recv = w_ctl_recv, .poll = w_poll, .arm = w_arm, .kill = w_kill
+#define OPERATIONS                                                                              \
+    .usable = sim_rdv_usable, .listen = sim_rdv_listen, .connect = sim_rdv_connect,             \
+    .destroy = w_destroy, .tx_start = w_tx_start, .tx_space = w_tx_space, .tx_put = w_tx_put,   \
+    .tx_open = w_tx_open, .tx_push = w_tx_push, .tx_freed = w_tx_freed, .tx_kept = w_tx_kept,   \
+    .tx_stop = w_tx_stop, .rx_start = w_rx_start, .rx_peek = w_rx_peek,                         \
+    .rx_consume = w_rx_consume, .rx_freeze = w_rx_freeze, .ctl_send = w_ctl_send,               \
+    .ctl_recv = w_ctl_recv, .poll = w_poll, .arm = w_arm, .kill = w_kill, .tx_ends = w_tx_ends, \
+    .tx_fate = w_tx_fate
 
 const struct rsk_wire rsk_shm_wire = {
     .name = "shm", .path = 1, .outlives_sender = true, OPERATIONS};
