@@ -104,7 +104,7 @@ nginx_start() {
         >"$work/server.out" 2>&1 || { fail "nginx: $(tail -n 1 "$work/server.err")"; return; }
     wait_until 10 test -s "$work/nginx.pid" || { fail 'nginx wrote no pid file'; return; }
     servers=("$(cat "$work/nginx.pid")")
-    wait_until 10 listening || fail 'nginx does not listen'
+    wait_until 10 listening "$port" || fail 'nginx does not listen'
 }
 
 # The big file several times on one connection, between small ones.

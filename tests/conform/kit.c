@@ -378,13 +378,15 @@ void fill(int fd, size_t *at)
 {
     struct pollfd p = {fd, POLLOUT, 0};
     size_t begin = *at, did;
+    int stalled = 0;
 
     do {
         while ((did = offer(fd, *at, 16384)) > 0)
             *at += did;
         /* A stalled rail gives way to TCP's larger buffers after 50 ms. And TCP takes a few bytes where it does
          * not yet say POLLOUT. */
-        if (poll(&p, 1, 200) == 1 && p.revents == POLLOUT)
+        if ((poll(&p, 1, 200) == 1 && p.revents == POLLOUT) ||
+            (on_rail(fd, true, false, true) && ++stalled < PATIENCE / 200))
             continue;
         did = offer(fd, *at, 1);
         *at += did;

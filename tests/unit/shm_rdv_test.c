@@ -312,7 +312,7 @@ TEST_CASE(shm_rdv, strangers_are_refused)
     EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q - 1, good, page, event), RSN_PEER_PROTOCOL);
     EXPECT_EQ_INT(ask_as_stranger(&q, 3, good, page, event), RSN_PEER_PROTOCOL);
     bad = q;
-    bad.head.version = 2;
+    bad.head.version = SHM_VERSION + 1;
     EXPECT_EQ_INT(ask_as_stranger(&bad, sizeof bad, good, page, event), RSN_VERSION);
     bad = q;
     bad.head.magic++;
