@@ -24,6 +24,7 @@
 #include "ipoib_fallback/pubfile.h"
 #include "rsock/loop.h"
 #include "rsock/own.h"
+#include "rsock/shm_msg.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -110,8 +111,7 @@ static void asked(const struct heir_note *n, int reply)
     struct ask *a = calloc(1, sizeof *a);
     uint8_t answer = 1;
 
-    reply = rsk_own_fd(reply);
-    if (!a || reply < 0) {
+    if (!a) {
         rsk_own_close(reply); /* its end tells the child */
         free(a);
         return;
@@ -217,33 +217,23 @@ static void on_link(void *arg, uint32_t events)
 
     (void)events;
     for (;;) {
-        union {
-            struct cmsghdr head;
-            char room[CMSG_SPACE(sizeof(int))];
-        } control = {0};
         struct heir_note n = {0};
-        struct iovec v = {&n, sizeof n};
-        struct msghdr m = {.msg_iov = &v,
-                           .msg_iovlen = 1,
-                           .msg_control = &control,
-                           .msg_controllen = sizeof control};
-        ssize_t got = sys_recvmsg(l->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-        int fd = -1;
+        struct shm_fds fds;
+        ssize_t got = shm_msg_recv(l->fd, &n, sizeof n, &fds);
 
         if (got == -EAGAIN || got == -EINTR)
             return;
+        if (got ==
+            -EPROTO) /* more than a question has, or no descriptor is free: ours have been closed */
+            continue;
         if (got <= 0) {
             link_gone(l);
             return;
         }
-        if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-            c->cmsg_len == CMSG_LEN(sizeof fd))
-            memcpy(&fd, CMSG_DATA(c), sizeof fd);
-        if (fd >= 0 && got == sizeof n && n.what >= HEIR_ASK_STREAM && n.what <= HEIR_ASK_EPOLL)
-            asked(&n, fd);
-        else if (fd >= 0)
-            sys_close(fd);
+        if (fds.n == 1 && got == sizeof n && n.what >= HEIR_ASK_STREAM && n.what <= HEIR_ASK_EPOLL)
+            asked(&n, shm_fds_take(&fds, 0));
+        else
+            shm_fds_close(&fds);
     }
 }
 

@@ -4,9 +4,11 @@
  */
 #include "say.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -264,6 +266,76 @@ static void replaced(const char *self)
     }
 }
 
+/* Descriptors of this process, and (`links`) the last one that is the library's link to the process it was forked off. */
+static int descriptors(int *links)
+{
+    DIR *d = opendir("/proc/self/fd");
+    struct dirent *e;
+    int n = 0;
+
+    must(d != NULL, "/proc/self/fd");
+    while ((e = readdir(d))) {
+        int fd = atoi(e->d_name), type = 0;
+
+        n++;
+        if (links && fd >= 512 &&
+            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t){sizeof(type)}) == 0 &&
+            type == SOCK_SEQPACKET)
+            *links = fd;
+    }
+    closedir(d);
+    return n;
+}
+
+/* A child that sends its parent's library more than belongs into a question: nothing is left there. */
+static void given_too_much(void)
+{
+    enum { TIMES = 50 };
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(2 * sizeof(int))];
+    } control = {.head = {CMSG_LEN(2 * sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+    int p[2], to[2], from[2], before, link = -1;
+    char c;
+    pid_t pid;
+
+    puts("-- two descriptors at once");
+    fflush(stdout);
+    tcp_pair(p);
+    must(pipe(to) == 0 && pipe(from) == 0, "pipe");
+    pid = fork();
+    if (pid == 0) {
+        descriptors(&link);
+        must(link >= 0 || !mode_rail(), "the link to the parent");
+        must(read(to[0], &c, 1) == 1, "read");
+        memcpy(CMSG_DATA(&control.head), to, 2 * sizeof(int));
+        for (int i = 0; i < TIMES && link >= 0; i++) {
+            struct msghdr m = {.msg_iov = &(struct iovec){"question", 8},
+                               .msg_iovlen = 1,
+                               .msg_control = &control,
+                               .msg_controllen = sizeof(control)};
+            ssize_t n;
+
+            while ((n = syscall(SYS_sendmsg, link, &m, 0)) < 0 && errno == EAGAIN)
+                sched_yield();
+            must(n == 8, "sendmsg");
+        }
+        deliver(p[0], p[1], "asked after that"); /* and answered after that */
+        must(write(from[1], "", 1) == 1 && read(to[0], &c, 1) == 1, "done");
+        _exit(7);
+    }
+    before = descriptors(NULL);
+    must(write(to[1], "", 1) == 1 && read(from[0], &c, 1) == 1, "the child");
+    printf("left behind: %s\n", descriptors(NULL) < before + TIMES / 2 ? "nothing" : "descriptors");
+    must(write(to[1], "", 1) == 1, "end");
+    ended(pid);
+    for (int i = 0; i < 2; i++) {
+        close(p[i]);
+        close(to[i]);
+        close(from[i]);
+    }
+}
+
 static void ends(void)
 {
     int i, p[2];
@@ -355,6 +427,7 @@ int main(int argc, char **argv)
     vforked(argv[0]);
     spawned(argv[0]);
     replaced(argv[0]);
+    given_too_much();
     ends();
     daemons();
     return 0;
