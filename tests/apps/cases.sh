@@ -131,7 +131,7 @@ nginx_wrk() {
 # What was sent has arrived, all but what is under way when the time is up.
 iperf3_run() {
     server iperf3 -s -B "$ip" -p "$port" || return
-    client iperf3 -c "$ip" -p "$port" -t $((scale > 1 ? 3 : 1)) -J "$@" || { fail "iperf3: $(grep error "$out")"; return; }
+    client iperf3 -c "$ip" -p "$port" -t $((scale > 1 ? 5 : 1)) -J "$@" || { fail "iperf3: $(grep error "$out")"; return; }
     "$python" - "$out" <<'END' || fail 'iperf3: what was received is not what was sent'
 import json, sys
 r = json.load(open(sys.argv[1]))

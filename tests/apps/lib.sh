@@ -163,7 +163,7 @@ judge_share() {
         { [ "$1" = any ] || fail "railsock stat shows nothing of the server: $result"; return; }
     read -r share bytes reasons <<<"$result"
     [ "$1" != any ] || return 0
-    if [ "$1" -eq 0 ]; then
+    if [ "$1" = 0 ]; then
         [ "$share" = 0.0 ] || fail "$share % of $bytes bytes went over a rail, none should have"
     else
         awk -v s="$share" -v m="$1" 'BEGIN { exit !(s >= m) }' ||
@@ -188,7 +188,7 @@ run_case() {
     [ "$least" = - ] || { [ "$SERVER$CLIENT" = onon ] && [ "$MODE" != tcp ]; } || least=0
     # In translated code a boarding takes a good part of a second, and a case a few seconds.
     # How soon a stream boards is a matter of time, which no test judges: it must board at all.
-    [ "$scale" -eq 1 ] || [[ $least = any || $least = - ]] || least=$((least > 1 ? 1 : least))
+    [ "$scale" -eq 1 ] || [[ $least = any || $least = - || $least = 0 ]] || least=0.1
     why='' servers=() server_in=/dev/null
     work=$(mktemp -d "$base/XXXXXX")
     out=$shared/client.out err=$shared/client.err
