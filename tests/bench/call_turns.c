@@ -7,44 +7,17 @@
  *
  *   call_turns BATCHES
  */
-#include <arpa/inet.h>
+#include "bench.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SIZE = 64, CALLS = 150 };
 
 static char buf[SIZE * CALLS];
-
-static void must(int ok, const char *what)
-{
-    if (!ok) {
-        perror(what);
-        exit(1);
-    }
-}
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 struct functions {
     ssize_t (*send)(int, const void *, size_t, int);
@@ -74,7 +47,7 @@ static ssize_t call(const struct functions *f, char which)
 static double batch(const struct functions *f, char which)
 {
     int sends = which == 's' || which == 'w', have = 0;
-    double since;
+    uint64_t since;
 
     for (int i = 0; !sends && i < CALLS; i++)
         must(libc.send(far, buf, SIZE, 0) == SIZE, "far send");
@@ -87,20 +60,15 @@ static double batch(const struct functions *f, char which)
     since = now() - since;
     if (sends)
         must(libc.recv(far, buf, sizeof(buf), MSG_WAITALL) == sizeof(buf), "far recv");
-    return since / CALLS;
+    return (double)since / CALLS;
 }
 
 static void connection(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(at);
-    int l = socket(AF_INET, SOCK_STREAM, 0), on = 1, room = 1 << 20;
+    struct sockaddr_in at;
+    int l = listening(&at, 1), on = 1, room = 1 << 20;
 
-    must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0 &&
-             getsockname(l, (struct sockaddr *)&at, &len) == 0,
-         "listen");
-    near = socket(AF_INET, SOCK_STREAM, 0);
-    must(connect(near, (struct sockaddr *)&at, len) == 0, "connect");
+    near = connected(&at);
     far = accept(l, NULL, NULL);
     must(far >= 0, "accept");
     for (int i = 0; i < 2; i++) {

@@ -8,50 +8,17 @@
  *   many request N   N times connect, request, answer, end, close, with a server of its own, which has
  *                    the library too: nanoseconds
  */
-#include <arpa/inet.h>
+#include "bench.h"
+
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SIZE = 64 };
 
-static struct sockaddr_in at = {.sin_family = AF_INET};
+static struct sockaddr_in at;
 static char buf[SIZE];
-
-static void must(int ok, const char *what)
-{
-    if (!ok) {
-        perror(what);
-        exit(1);
-    }
-}
-
-static int listener(void)
-{
-    socklen_t len = sizeof(at);
-    int l = socket(AF_INET, SOCK_STREAM, 0);
-
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1024) == 0 &&
-             getsockname(l, (struct sockaddr *)&at, &len) == 0,
-         "listen");
-    return l;
-}
-
-static int connected(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    must(fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
-    return fd;
-}
 
 /* Of the process, in bytes, the files that it shares included; page tables are not. */
 static double memory(void)
@@ -81,21 +48,18 @@ static void pass(const int *fd, int n)
 
 static void held(int n)
 {
-    struct rlimit limit;
-    int l = listener(), *fd = calloc((size_t)n * 2 + 2, sizeof(*fd));
+    int l = listening(&at, 1024), *fd = calloc((size_t)n * 2 + 2, sizeof(*fd));
     double before, idle, used;
 
-    must(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
-    limit.rlim_cur = limit.rlim_max;
-    must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+    most_descriptors();
     /* The first one brings what is there once. */
-    fd[0] = connected();
+    fd[0] = connected(&at);
     fd[1] = accept(l, NULL, NULL);
     pass(fd, 1);
     memset(fd, 1, ((size_t)n * 2 + 2) * sizeof(*fd));
     before = memory();
     for (int i = 0; i < n; i++) {
-        fd[2 * i] = connected();
+        fd[2 * i] = connected(&at);
         fd[2 * i + 1] = accept(l, NULL, NULL);
         must(fd[2 * i + 1] >= 0, "accept");
     }
@@ -116,14 +80,6 @@ static void serve(int l)
             _exit(1);
         close(fd);
     }
-}
-
-static uint64_t now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static int up(const void *a, const void *b)
@@ -153,7 +109,7 @@ static void request(const char *self, int n)
         int fd;
 
         since = now();
-        fd = connected();
+        fd = connected(&at);
         must(send(fd, buf, SIZE, 0) == SIZE && recv(fd, buf, SIZE, MSG_WAITALL) == SIZE, "request");
         must(recv(fd, buf, SIZE, 0) == 0, "end");
         close(fd);
@@ -178,7 +134,7 @@ int main(int argc, char **argv)
     } else if (n > 0 && strcmp(argv[1], "request") == 0) {
         request(argv[0], n);
     } else if (n == 0 && strcmp(argv[1], "serve") == 0) {
-        int l = listener();
+        int l = listening(&at, 1024);
 
         must(write(1, &at, sizeof(at)) == sizeof(at), "port");
         serve(l);

@@ -6,40 +6,20 @@
  *   plain_calls              measures
  *   plain_calls --peer       the other end: listens, prints the port, does what its standard input says
  */
-#include <arpa/inet.h>
+#include "bench.h"
+
 #include <errno.h>
 #include <poll.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SIZE = 64, CALLS = 500, BATCHES = 61, BULK = 65536 };
 
 static char buf[BULK];
-
-static void must(int ok, const char *what)
-{
-    if (!ok) {
-        perror(what);
-        exit(1);
-    }
-}
-
-static uint64_t now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- the other end ---- */
 
@@ -51,16 +31,11 @@ struct order {
 
 static int peer(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(at);
-    int l = socket(AF_INET, SOCK_STREAM, 0), fd;
+    struct sockaddr_in at;
+    int l = listening(&at, 1), fd;
     struct order o;
-    uint16_t port;
+    uint16_t port = ntohs(at.sin_port);
 
-    must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0 &&
-             getsockname(l, (struct sockaddr *)&at, &len) == 0,
-         "listen");
-    port = ntohs(at.sin_port);
     must(write(1, &port, sizeof(port)) == sizeof(port), "port");
     fd = accept(l, NULL, NULL);
     must(fd >= 0, "accept");
@@ -93,7 +68,7 @@ static void done(void)
 static int connection(const char *self)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int to[2], from[2], fd;
+    int to[2], from[2];
     uint16_t port;
 
     must(pipe(to) == 0 && pipe(from) == 0, "pipe");
@@ -110,19 +85,10 @@ static int connection(const char *self)
     orders = to[1], answers = from[0];
     must(read(answers, &port, sizeof(port)) == sizeof(port), "port");
     at.sin_port = htons(port);
-    fd = socket(AF_INET, SOCK_STREAM, 0);
-    must(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
-    return fd;
+    return connected(&at);
 }
 
 /* ---- measuring ---- */
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 static const char *comma = "";
 

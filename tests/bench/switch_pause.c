@@ -7,59 +7,25 @@
  * Prints in ns: the median of the quiet round trips, and the number, median, 99th percentile and longest of
  * those with a change. Without the library there is none.
  */
-#include "ipoib_fallback/pub.h"
+#include "bench.h"
+#include "shown.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 64, MOST = 4000000 };
 
-static void need(int ok, const char *what)
-{
-    if (!ok) {
-        perror(what);
-        exit(1);
-    }
-}
-
-static uint64_t now(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* The counter of this process's connection; NULL: no library, or nothing is shown. */
 static const _Atomic uint32_t *switches_of(int fd)
 {
-    char path[64];
-    struct stat st;
-    const struct fb_pub_file *f;
-    int file;
+    const struct fb_pub_file *f = shown();
 
-    snprintf(path, sizeof(path), FB_PUB_DIR "/%d", geteuid(), getpid());
-    file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || fstat(file, &st) < 0)
-        return NULL;
-    f = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, file, 0);
-    close(file);
-    if (f == MAP_FAILED || f->magic != FB_PUB_MAGIC || f->version != FB_PUB_VERSION)
-        return NULL;
-    for (uint32_t i = 0; i < f->nslots; i++)
+    for (uint32_t i = 0; f && i < f->nslots; i++)
         if (f->slot[i].gen % 2 && f->slot[i].fd == fd)
-            return &((const struct fb_pub_rail *)((const char *)f + FB_PUB_RAILS))[i].switches;
+            return &shown_rail(f, i)->switches;
     return NULL;
 }
 
@@ -96,15 +62,15 @@ int main(int argc, char **argv)
 
     if (getenv("BENCH_ADDRESS")) /* where there is an RDMA device */
         at.sin_addr.s_addr = inet_addr(getenv("BENCH_ADDRESS"));
-    need(quiet && changed, "malloc");
-    need(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0, "listen");
+    must(quiet && changed, "malloc");
+    must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0, "listen");
     getsockname(l, (struct sockaddr *)&at, &len);
     pid = fork();
     if (pid == 0)
         serve(l);
     close(l);
     fd = socket(AF_INET, SOCK_STREAM, 0);
-    need(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    must(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     counter = switches_of(fd);
     first = counter ? *counter : 0;
@@ -114,7 +80,7 @@ int main(int argc, char **argv)
         uint64_t t;
         uint32_t is;
 
-        need(send(fd, b, BYTES, 0) == BYTES && recv(fd, b, BYTES, 0) == BYTES, "ping");
+        must(send(fd, b, BYTES, 0) == BYTES && recv(fd, b, BYTES, 0) == BYTES, "ping");
         t = now();
         is = counter ? *counter : 0;
         if (is != before)
@@ -128,7 +94,7 @@ int main(int argc, char **argv)
     waitpid(pid, NULL, 0);
     qsort(quiet, nq, sizeof(*quiet), later);
     qsort(changed, nc, sizeof(*changed), later);
-    need(nq > 0, "no round trip");
+    must(nq > 0, "no round trip");
     printf(
         "{\"quiet\": %llu, \"switches\": %u, \"seconds\": %.3f, \"changed\": %zu, \"median\": %llu, "
         "\"p99\": %llu, \"worst\": %llu}\n",
