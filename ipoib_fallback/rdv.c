@@ -342,10 +342,13 @@ static void attempt(struct fb_conn *c)
         rdv_again(c, RSN_PEER_LEFT);
         return;
     }
-    if (pin_foreign(c))
-        return;
     if (!budget_take(c)) {
         rdv_again(c, RSN_BUDGET);
+        return;
+    }
+    /* Only now: it is dear, and where there are few rails most are told above. */
+    if (pin_foreign(c)) {
+        budget_free(c);
         return;
     }
     if (conn_config(c)->wire == CFG_WIRE_VERBS)
@@ -376,10 +379,12 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
              c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
              c->x->rx.state != RX_t || c->x->rx.end != 0)
         reason = RSN_NOT_YET;
-    else if (pin_foreign(c))
-        reason = c->s.pub->reason;
     else if (!budget_take(c))
         reason = RSN_BUDGET;
+    else if (pin_foreign(c)) {
+        budget_free(c);
+        reason = c->s.pub->reason;
+    }
     if (reason) {
         fb_put(&c->s);
         return reason;
