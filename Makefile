@@ -87,6 +87,7 @@ FB_SRC := \
 	ipoib_fallback/rx_frame.c \
 	ipoib_fallback/rx_feed.c \
 	ipoib_fallback/rx_shown.c \
+	ipoib_fallback/silent.c \
 	ipoib_fallback/siphash.c \
 	ipoib_fallback/sleepers.c \
 	ipoib_fallback/stream.c \

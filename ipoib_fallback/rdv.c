@@ -2,7 +2,7 @@
  * rdv.c - the rendezvous: when a stream is worth a rail, the accepting end makes
  * itself reachable and the connecting end asks, first by shared memory, then by
  * RDMA. Answers that mean "not now" are asked again later and later; peers that do not
- * answer at all are remembered. Progress thread, except rdv_ask.
+ * answer at all are silent.c's. Progress thread, except rdv_ask.
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/find.h"
@@ -12,6 +12,7 @@
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/silent.h"
 
 #include "config/env.h"
 #include "config/log.h"
@@ -29,93 +30,6 @@
 #define HOLD_FIRST  1000000000ull
 #define STEADY \
     60000000000ull /* a rail that has lived so long was none that fails again and again */
-
-/* Whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
- * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
- * all of them, and when it is answered the others ask as well. */
-#define SILENT 64
-static struct silent {
-    uint8_t family, addr[16];
-    uint16_t port, reason; /* port 0: the whole host */
-    bool asking;
-    uint64_t until, pause;
-} silent_peers[SILENT];
-
-static struct silent *silent_slot(const struct rsk_tuple *t, uint16_t port)
-{
-    uint32_t h = t->family * 31u + port;
-
-    for (unsigned i = 0; i < sizeof(t->dst); i++)
-        h = h * 31 + t->dst[i];
-    return &silent_peers[h % SILENT];
-}
-
-static bool is_of(const struct silent *s, const struct rsk_tuple *t, uint16_t port)
-{
-    return s->family == t->family && s->port == port && memcmp(s->addr, t->dst, 16) == 0;
-}
-
-/* For how long nobody of t's host and port shall be asked, in ns; 0: ask now. */
-static uint64_t silent_for(const struct rsk_tuple *t, int *reason)
-{
-    const uint16_t ports[] = {0, t->dst_port};
-    uint64_t now = fb_io.now();
-
-    for (unsigned i = 0; i < 2; i++) {
-        struct silent *s = silent_slot(t, ports[i]);
-
-        if (!is_of(s, t, ports[i]))
-            continue;
-        *reason = s->reason;
-        if (now < s->until)
-            return s->until - now;
-        if (s->asking) /* that takes as long as before, or less: nobody looks every moment */
-            return s->pause / 4;
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        struct silent *s = silent_slot(t, ports[i]);
-
-        if (is_of(s, t, ports[i]))
-            s->asking = true;
-    }
-    return 0;
-}
-
-static void note_silence(const struct rsk_tuple *t, uint16_t port, int reason)
-{
-    struct silent *s = silent_slot(t, port);
-
-    if (!is_of(s, t, port)) {
-        *s = (struct silent){.family = t->family, .port = port};
-        memcpy(s->addr, t->dst, 16);
-        s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
-    } else if (fb_io.now() < s->until) {
-        return; /* several asked before the first was answered: one silence */
-    } else if (s->pause < RETRY_MOST) {
-        s->pause *= 2;
-    }
-    s->asking = false;
-    s->reason = (uint16_t)reason;
-    s->until = fb_io.now() + s->pause;
-}
-
-static void note_answer(const struct rsk_tuple *t, int reason)
-{
-    struct silent *host = silent_slot(t, 0), *port = silent_slot(t, t->dst_port);
-
-    if (reason == RSN_RDV_TIMEOUT) {
-        note_silence(t, 0, reason);
-        if (is_of(port, t, t->dst_port))
-            port->asking = false;
-        return;
-    }
-    if (is_of(host, t, 0))
-        host->family = 0; /* it lives */
-    if (reason == RSN_NO_PEER_LIB)
-        note_silence(t, t->dst_port, reason);
-    else if (is_of(port, t, t->dst_port))
-        port->family = 0;
-}
 
 static void attempt(struct fb_conn *c);
 
@@ -214,7 +128,7 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
-    note_answer(&c->x->tuple, reason);
+    silent_answer(&c->x->tuple, reason);
     log_info("stream %u: verbs rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
@@ -262,7 +176,7 @@ static void ask_verbs(struct fb_conn *c)
     fb_get(&c->s);
     if (rsk_verbs_wire.connect(&c->x->tuple, shard_for(c), ring_for(c), c, verbs_done) < 0) {
         c->x->rdv = RDV_NONE;
-        note_answer(&c->x->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
+        silent_answer(&c->x->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
     }

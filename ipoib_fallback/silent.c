@@ -1,0 +1,93 @@
+/*
+ * silent.c - whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
+ * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
+ * all of them, and when it is answered the others ask as well. Progress thread.
+ */
+#include "ipoib_fallback/silent.h"
+
+#include <string.h>
+
+#define PAUSE_MOST 60000000000ull
+
+#define SILENT 64
+static struct silent {
+    uint8_t family, addr[16];
+    uint16_t port, reason; /* port 0: the whole host */
+    bool asking;
+    uint64_t until, pause;
+} silent_peers[SILENT];
+
+static struct silent *silent_slot(const struct rsk_tuple *t, uint16_t port)
+{
+    uint32_t h = t->family * 31u + port;
+
+    for (unsigned i = 0; i < sizeof(t->dst); i++)
+        h = h * 31 + t->dst[i];
+    return &silent_peers[h % SILENT];
+}
+
+static bool is_of(const struct silent *s, const struct rsk_tuple *t, uint16_t port)
+{
+    return s->family == t->family && s->port == port && memcmp(s->addr, t->dst, 16) == 0;
+}
+
+uint64_t silent_for(const struct rsk_tuple *t, int *reason)
+{
+    const uint16_t ports[] = {0, t->dst_port};
+    uint64_t now = fb_io.now();
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct silent *s = silent_slot(t, ports[i]);
+
+        if (!is_of(s, t, ports[i]))
+            continue;
+        *reason = s->reason;
+        if (now < s->until)
+            return s->until - now;
+        if (s->asking) /* that takes as long as before, or less: nobody looks every moment */
+            return s->pause / 4;
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        struct silent *s = silent_slot(t, ports[i]);
+
+        if (is_of(s, t, ports[i]))
+            s->asking = true;
+    }
+    return 0;
+}
+
+static void note_silence(const struct rsk_tuple *t, uint16_t port, int reason)
+{
+    struct silent *s = silent_slot(t, port);
+
+    if (!is_of(s, t, port)) {
+        *s = (struct silent){.family = t->family, .port = port};
+        memcpy(s->addr, t->dst, 16);
+        s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
+    } else if (fb_io.now() < s->until) {
+        return; /* several asked before the first was answered: one silence */
+    } else if (s->pause < PAUSE_MOST) {
+        s->pause *= 2;
+    }
+    s->asking = false;
+    s->reason = (uint16_t)reason;
+    s->until = fb_io.now() + s->pause;
+}
+
+void silent_answer(const struct rsk_tuple *t, int reason)
+{
+    struct silent *host = silent_slot(t, 0), *port = silent_slot(t, t->dst_port);
+
+    if (reason == RSN_RDV_TIMEOUT) {
+        note_silence(t, 0, reason);
+        if (is_of(port, t, t->dst_port))
+            port->asking = false;
+        return;
+    }
+    if (is_of(host, t, 0))
+        host->family = 0; /* it lives */
+    if (reason == RSN_NO_PEER_LIB)
+        note_silence(t, t->dst_port, reason);
+    else if (is_of(port, t, t->dst_port))
+        port->family = 0;
+}

@@ -1,0 +1,14 @@
+/*
+ * silent.h - peers that do not answer are not asked again and again. For rdv.c; progress thread.
+ */
+#ifndef FB_SILENT_H
+#define FB_SILENT_H
+
+#include "ipoib_fallback/stream.h"
+
+/* For how long nobody of t's host and port shall be asked, in ns, and why; 0: ask now. */
+uint64_t silent_for(const struct rsk_tuple *t, int *reason);
+/* What came of asking: 0 or RSN_*. */
+void silent_answer(const struct rsk_tuple *t, int reason);
+
+#endif
