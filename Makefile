@@ -61,6 +61,7 @@ FB_SRC := \
 	ipoib_fallback/end.c \
 	ipoib_fallback/find.c \
 	ipoib_fallback/harass.c \
+	ipoib_fallback/heat.c \
 	ipoib_fallback/heir.c \
 	ipoib_fallback/heir_child.c \
 	ipoib_fallback/hold.c \

@@ -1,14 +1,15 @@
 /*
  * budget.c - see budget.h. Counts rails and the memory of their rings, and looks at all of them from
  * time to time, for as long as there are any: who has moved nothing for as long as his settings say
- * leaves by himself. When somebody was refused, looks every second for a while, and lets leave who has been
- * idle for that long: a boarding costs more than it brings to whoever is idle for less.
+ * leaves by himself. When somebody was refused, looks every second, for as long as who was refused moves, and
+ * lets heat.c decide who has the rails.
  */
 #include "ipoib_fallback/budget.h"
 
 #include "config/log.h"
 #include "config/rules.h"
 
+#include "ipoib_fallback/heat.h"
 #include "rsock/loop.h"
 
 #define SECOND 1000000000ull
@@ -18,8 +19,9 @@
 /* Of the process; a rule's own streams are counted in their settings too. */
 static struct cfg_use all;
 static uint64_t shortest; /* the least idle time of a stream that counts, 0: none is watched */
-static bool ticking;
-static uint64_t pressure_until;
+static struct rsk_timer *ticking;
+static uint64_t pressure_until, next_tick;
+static bool calling; /* heat_room is on its way */
 
 static void tick(void *unused);
 
@@ -30,16 +32,26 @@ static uint64_t pause_ns(void)
     return shortest ? shortest / 4 + 1 : 0;
 }
 
+/* The next look may have been meant for later. */
 static void keep_ticking(void)
 {
-    uint64_t pause = pause_ns();
+    uint64_t pause = pause_ns(), at = fb_io.now() + pause;
 
-    if (!ticking && all.rails && pause)
-        ticking = rsk_timer_add(pause, tick, NULL) != NULL;
+    if (!pause || (!all.rails && fb_io.now() >= pressure_until) || (ticking && next_tick <= at))
+        return;
+    if (ticking)
+        rsk_timer_cancel(ticking);
+    ticking = rsk_timer_add(pause, tick, NULL);
+    next_tick = at;
 }
 
-/* Since when a stream on a rail has moved nothing; 0: it is none, or has just moved. */
-static uint64_t idle_since(struct fb_conn *c)
+static void press(void)
+{
+    pressure_until = fb_io.now() + 10 * SECOND;
+    keep_ticking();
+}
+
+uint64_t budget_idle_since(struct fb_conn *c)
 {
     uint64_t moved = conn_rail_tx(c) + conn_rail_rx(c);
 
@@ -56,7 +68,7 @@ static uint64_t idle_since(struct fb_conn *c)
 
 /* Both halves, but only if nothing lies in the ring: that may have been shown to the application, and
  * would not be there for the time of the hand-over. Its traffic has to be worth a rail anew. */
-static void leave_idle(struct fb_conn *c)
+bool budget_leave(struct fb_conn *c, int reason)
 {
     bool quiet;
 
@@ -64,16 +76,17 @@ static void leave_idle(struct fb_conn *c)
     fb_lock(&c->x->rx.lock);
     quiet = c->x->rx.state == RX_r && c->fd >= 0 && !rx_unread(c, c->fd);
     if (quiet)
-        rx_freeze(c, RSN_IDLE);
+        rx_freeze(c, reason);
     rx_unlock(c);
     if (!quiet)
-        return;
-    log_info("stream %u: idle", c->slot);
-    c->x->end_reason = RSN_IDLE;
+        return false;
+    log_info("stream %u: %s", c->slot, reason == RSN_IDLE ? "idle" : "others are hotter");
+    c->x->end_reason = reason;
     fb_lock(&c->x->tx.lock);
-    tx_leave(c, RSN_IDLE, true);
+    tx_leave(c, reason, true);
     tx_unlock(c);
     conn_serve(c);
+    return true;
 }
 
 static void watch_idle(uint64_t idle)
@@ -82,59 +95,62 @@ static void watch_idle(uint64_t idle)
         shortest = idle;
 }
 
-static void look(struct fb_conn *c, void *arg)
+static void look(struct fb_conn *c, void *pressed)
 {
     uint64_t now, since, idle, most;
 
-    (void)arg;
     /* There may be very many that never wanted one. */
     if (!conn_flag(c, CF_ASKED | CF_LINKED))
         return;
     now = fb_io.now();
-    since = idle_since(c);
+    if (pressed && heat_count(c))
+        pressure_until = now + 10 * SECOND;
+    since = budget_idle_since(c);
     /* The end that connected leaves first; if its library does not, the other one does. */
     idle = conn_config(c)->idle_ns;
     most = c->s.role == FB_CONNECTED ? idle : 2 * idle;
     if (c->x->budgeted)
         watch_idle(idle);
     if (since && idle && now - since >= most)
-        leave_idle(c);
+        (void)budget_leave(c, RSN_IDLE);
 }
 
 static void tick(void *unused)
 {
+    bool pressed = fb_io.now() < pressure_until;
+
     (void)unused;
-    ticking = false;
+    ticking = NULL;
     shortest = 0;
-    conn_each(look, NULL);
+    if (pressed)
+        heat_begin();
+    conn_each(look, pressed ? &all : NULL);
+    if (pressed)
+        heat_end();
     keep_ticking();
 }
 
-struct victim {
-    struct fb_conn *c; /* referenced */
-    uint64_t since;
-    const struct cfg_use *of; /* whose streams may be; NULL: all */
-};
-
-static void idler(struct fb_conn *c, void *arg)
+/* For how many more; NULL: those of the process. */
+static uint32_t room(const struct cfg_use *of, const struct cfg_stream *set)
 {
-    struct victim *v = arg;
-    uint64_t since = idle_since(c);
+    const struct cfg_use *use = of ? of : &all;
+    const struct cfg_stream *most = of ? set : cfg_rules_base();
+    uint64_t rails = most->max_rails > use->rails ? most->max_rails - use->rails : 0;
+    uint64_t fit = most->max_memory > use->memory ? (most->max_memory - use->memory) / EXPECTED : 0;
 
-    if (v->of && conn_config(c)->use != v->of)
-        return;
-    if (!since || fb_io.now() - since < SECOND || (v->c && v->since <= since))
-        return;
-    if (v->c)
-        fb_put(&v->c->s);
-    fb_get(&c->s);
-    v->c = c;
-    v->since = since;
+    return (uint32_t)(rails < fit ? rails : fit);
 }
 
-static bool room(const struct cfg_use *use, const struct cfg_stream *most)
+uint32_t budget_room(const struct cfg_use *of, struct fb_conn *c)
 {
-    return use->rails < most->max_rails && use->memory + EXPECTED <= most->max_memory;
+    return room(of, conn_config(c));
+}
+
+const struct cfg_use *budget_of(struct fb_conn *c)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    return set->use && !room(set->use, set) ? set->use : NULL;
 }
 
 /* n more rails, of so many bytes more; both may be less than 0. */
@@ -152,25 +168,29 @@ static void count(struct fb_conn *c, int n, int64_t bytes)
 bool budget_take(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
-    bool own = !set->use || room(set->use, set);
-    struct victim v = {.of = own ? NULL : set->use};
+    uint32_t own, of_all;
+    bool mine;
 
     if (c->x->budgeted)
         return true;
-    if (own && room(&all, cfg_rules_base())) {
+    own = set->use ? room(set->use, set) : UINT32_MAX;
+    of_all = room(NULL, set);
+    mine = own && of_all && heat_taken(c);
+    c->x->refused_bytes = 0;
+    if (mine || ((!set->use || own > heat_reserved(set->use)) && of_all > heat_reserved(NULL))) {
         count(c, 1, EXPECTED);
         watch_idle(set->idle_ns);
         keep_ticking();
         return true;
     }
-    pressure_until = fb_io.now() + 10 * SECOND;
-    conn_each(idler, &v);
-    if (v.c) {
-        leave_idle(v.c);
-        fb_put(&v.c->s);
-    }
-    keep_ticking();
+    press();
     return false;
+}
+
+void budget_refused(struct fb_conn *c)
+{
+    c->x->refused_bytes = c->s.pub->tx + c->s.pub->rx;
+    press();
 }
 
 void budget_up(struct fb_conn *c, const struct rsk_rail *rail)
@@ -181,17 +201,31 @@ void budget_up(struct fb_conn *c, const struct rsk_rail *rail)
     c->x->idle_at = 0;
 }
 
+static void call_chosen(void *unused)
+{
+    (void)unused;
+    calling = false;
+    heat_room();
+}
+
 void budget_free(struct fb_conn *c)
 {
     if (!c->x->budgeted)
         return;
     count(c, -1, -(int64_t)c->x->budgeted);
+    c->x->gave_up = 0;
+    /* Not within the caller, who is not through with this one. */
+    if (!calling &&
+        (heat_reserved(NULL) || (conn_config(c)->use && heat_reserved(conn_config(c)->use))))
+        calling = rsk_timer_add(0, call_chosen, NULL) != NULL;
 }
 
 void budget_forget(void)
 {
     all = (struct cfg_use){0};
     shortest = 0;
-    ticking = false;
+    ticking = NULL;
+    calling = false;
     pressure_until = 0;
+    heat_forget();
 }

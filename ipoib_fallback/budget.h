@@ -6,13 +6,26 @@
 
 #include "ipoib_fallback/stream.h"
 
-/* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; a stream
- * that has been idle for a second may have been told to leave, so that asking again can help. */
+/* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; the stream is to have reason
+ * `budget`, and is called when there is room for it (rdv_now), if it is among the hottest that wait. */
 bool budget_take(struct fb_conn *);
+/* There was room here, but not at the other end. To be called before budget_free. */
+void budget_refused(struct fb_conn *);
 /* It has none any more, or did not get one. */
 void budget_free(struct fb_conn *);
 /* It has got this rail. */
 void budget_up(struct fb_conn *, const struct rsk_rail *);
 void budget_forget(void); /* forked child */
+
+/* ---- for heat.c ---- */
+
+/* The budget that a stream that waits has to wait for: its rule's own, or NULL: the process's, or there is room. */
+const struct cfg_use *budget_of(struct fb_conn *);
+/* For how many more there is room in that one. */
+uint32_t budget_room(const struct cfg_use *, struct fb_conn *);
+/* Since when a stream on a rail has moved nothing; 0: it is none, or has just moved. */
+uint64_t budget_idle_since(struct fb_conn *);
+/* It gives its rail back; false: not now, because it has bytes that nobody has read. */
+bool budget_leave(struct fb_conn *, int reason);
 
 #endif

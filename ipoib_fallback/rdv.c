@@ -25,6 +25,7 @@
 
 #define RETRY_FIRST 5000000ull
 #define RETRY_MOST  60000000000ull
+#define WAIT_FIRST  2000000000ull
 #define BULK_CALL   (16u * 1024)
 #define BULK_RING   (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
@@ -86,6 +87,8 @@ void rdv_again(struct fb_conn *c, int reason)
 
     conn_reason(c, reason);
     had_failure |= reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE;
+    if (reason == RSN_BUDGET && !c->x->rail && c->x->budgeted)
+        budget_refused(c);
     if (!c->x->rail)
         budget_free(c);
     if (reason == RSN_IDLE) {
@@ -94,6 +97,9 @@ void rdv_again(struct fb_conn *c, int reason)
     }
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
+    /* Where there is no room here, budget.c calls the hottest of those who wait. */
+    if (reason == RSN_BUDGET && !c->x->refused_bytes)
+        pause = WAIT_FIRST;
     for (uint32_t i = 0; i < c->x->rdv_tries && pause < RETRY_MOST; i++)
         pause *= 3;
     c->x->rdv_tries++;
@@ -271,6 +277,13 @@ static void attempt(struct fb_conn *c)
         ask_shm(c);
 }
 
+void rdv_now(struct fb_conn *c)
+{
+    link_no_timer(c);
+    c->x->rdv_tries = 0;
+    attempt(c);
+}
+
 /* ---- the accepting end ---- */
 
 /* other: asked by this wire, a stream does not want it if its rule names that one. The reason for
@@ -293,9 +306,10 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
              c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
              c->x->rx.state != RX_t || c->x->rx.end != 0)
         reason = RSN_NOT_YET;
-    else if (!budget_take(c))
+    else if (!budget_take(c)) {
         reason = RSN_BUDGET;
-    else if (pin_foreign(c)) {
+        conn_reason(c, reason);
+    } else if (pin_foreign(c)) {
         budget_free(c);
         reason = c->s.pub->reason;
     }

@@ -172,7 +172,11 @@ struct fb_more {
     uint64_t stalled_at;            /* stall.c's */
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
-    uint32_t holds;                 /* failures so far: the next boarding is held down for longer */
+    /* heat.c's: bytes a second, and in all at look number heat_beat, or when the peer had no rail for it; 0: it had */
+    uint64_t heat, heat_bytes, refused_bytes;
+    uint32_t heat_beat,
+        gave_up;    /* gave_up: the look that made it give its rail back; 0: it has not */
+    uint32_t holds; /* failures so far: the next boarding is held down for longer */
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
@@ -468,6 +472,7 @@ void harass_forget(void); /* forked child */
 /* ---- rdv.c, link.c: progress thread ---- */
 
 void rdv_ask(struct fb_conn *);      /* posts: begin the rendezvous, or become reachable */
+void rdv_now(struct fb_conn *);      /* progress thread: it waits for a rail, and there is room */
 void link_hello(struct fb_conn *);   /* posted: a handshake message is in the mailbox */
 void link_release(struct fb_conn *); /* posts: destroy the rail once neither half needs it */
 void link_watch(struct fb_conn *);   /* posts: watch the anchor as the states need it */

@@ -64,6 +64,34 @@ def rails():
         exchange(each)
 
 
+def talk(s, size=1 << 16, times=4):
+    """Much more than an exchange."""
+    for _ in range(times):
+        s.sendall(bytes(size))
+        got = 0
+        while got < size:
+            part = len(s.recv(size))
+            assert part, "the stream ended"
+            got += part
+
+
+def heat():
+    """RAILSOCK_RAILS=2, here or at the server: a hot one gets the rail of a lukewarm one, which is never idle."""
+    warm, other, hot = connect(), connect(), connect()
+    until("shm", warm, [warm, other])
+    until("shm", other, [warm, other])
+    end = time.monotonic() + 30
+    while state(hot)[0] != "shm":
+        assert time.monotonic() < end, state(hot)
+        talk(hot)
+        exchange(warm, 1)
+        exchange(other, 1)
+    echo_client.until(lambda paths: sorted(paths) == ["shm", "tcp"],
+                      lambda: [state(s)[0] for s in (warm, other)], [hot, warm, other])
+    for each in (warm, other, hot):
+        exchange(each)
+
+
 def none():
     """RAILSOCK_RAILS=0."""
     s = connect()

@@ -5,14 +5,16 @@ cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/pair.sh
 . tests/pair.sh
 
-budget() { # CASE SETTING...
+budget() { # CASE[.WHERE] SETTING...
     pair "budgets.$1" eager "tests/apps/echo_server.py threads 127.0.0.1 PORT" \
-        "tests/budgets.py $build/railsock PORT $1" "${@:2}"
+        "tests/budgets.py $build/railsock PORT ${1%%.*}" "${@:2}"
 }
 
 budget idle RAILSOCK_IDLE=1
 budget rails RAILSOCK_RAILS=2 RAILSOCK_IDLE=0
 budget none RAILSOCK_RAILS=0
+budget heat RAILSOCK_RAILS=2 RAILSOCK_IDLE=0
+RAILSOCK_RAILS=2 RAILSOCK_IDLE=0 budget heat.served RAILSOCK_RAILS=1024
 
 # A process with very many sockets does not look each of them up in /proc before one gets a rail.
 many() {
