@@ -249,6 +249,7 @@ UNIT_TESTS := \
 	table_test \
 	proof_test \
 	iov_test \
+	spin_test \
 	fsm_test \
 	sim_test \
 
@@ -286,6 +287,7 @@ proof_test_SRC := \
 	ipoib_fallback/siphash.c \
 
 iov_test_SRC := tests/unit/iov_test.c ipoib_fallback/iov.c
+spin_test_SRC := tests/unit/spin_test.c
 
 fsm_test_SRC := \
 	tests/unit/fsm_test.c \

@@ -1,6 +1,6 @@
 /*
  * spin.c - for how long a wait spins before it sleeps: at most what is configured or, on wires that are
- * slow to wake, measured; and within that what the last waits have taught. wait.c does the spinning.
+ * slow to wake, measured; and within that what the last waits have taught (spin.h). wait.c does the spinning.
  */
 #include "ipoib_fallback/stream.h"
 
@@ -61,29 +61,17 @@ void spin_measured(uint64_t answer)
                           memory_order_relaxed);
 }
 
-/*
- * How long to spin is learnt: a wait that a spin has served, or would have served, makes the budget twice
- * what it took, one that took longer halves it, down to a twentieth. Every 16th wait spins for the whole
- * of what is allowed: once the budget is below the peer's usual answer time no shorter spin could find
- * that out. Where the peer needs this very CPU, those fail as well, and the budget stays small.
- */
-uint32_t spin_budget(struct fb_conn *c, _Atomic uint32_t *budget)
+uint32_t spin_budget(struct fb_conn *c, struct fb_spin *s)
 {
-    uint32_t b = atomic_load_explicit(budget, memory_order_relaxed);
-
-    return b == 0 || (atomic_fetch_add_explicit(&c->x->waits, 1, memory_order_relaxed) & 15) == 0
-               ? most_of(c)
-               : b;
+    return fb_spin_next(s, most_of(c));
 }
 
-void spin_learn(struct fb_conn *c, _Atomic uint32_t *budget, uint64_t took)
+void spin_served(struct fb_conn *c, struct fb_spin *s, uint64_t took)
 {
-    uint32_t most = most_of(c), b = atomic_load_explicit(budget, memory_order_relaxed);
-    uint32_t least = most / 20 + 1;
+    fb_spin_served(s, most_of(c), took);
+}
 
-    if (took < most)
-        b = 2 * took + 1000 < most ? (uint32_t)(b > 2 * took + 1000 ? b : 2 * took + 1000) : most;
-    else
-        b = b == 0 ? most / 2 : b / 2 > least ? b / 2 : least;
-    atomic_store_explicit(budget, b ? b : 1, memory_order_relaxed);
+void spin_slept(struct fb_conn *c, struct fb_spin *s, uint64_t took)
+{
+    fb_spin_slept(s, most_of(c), took);
 }

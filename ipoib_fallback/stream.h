@@ -12,6 +12,7 @@
 #include "ipoib_fallback/lock.h"
 #include "ipoib_fallback/proof.h"
 #include "ipoib_fallback/proto.h"
+#include "ipoib_fallback/spin.h"
 #include "ipoib_fallback/switch_fsm.h"
 #include "rsock/loop.h"
 
@@ -146,9 +147,8 @@ struct fb_more {
     _Atomic uint64_t peer_rx; /* the peer's last RESUME: what it has delivered of ours */
     /* An error that the library took from the kernel, until it is told: conn_told. */
     _Atomic int swallowed;
-    _Atomic bool killed;               /* conn_killed */
-    _Atomic uint32_t waits;            /* counts them, for the learning of the spin budgets */
-    _Atomic uint32_t spin_rx, spin_tx; /* present spin budgets, ns */
+    _Atomic bool killed; /* conn_killed */
+    struct fb_spin spin_rx, spin_tx;
     _Atomic uint32_t epoch; /* written by the progress thread, before the peer is proved */
     uint8_t nonce0[16], nonce1[16];
     struct fb_tx tx;
@@ -437,17 +437,6 @@ ssize_t rx_by_call_left(struct fb_conn *, ssize_t n, const struct iovec *v, int 
 bool rx_unread(struct fb_conn *, int fd);
 /* Hand-over: reads no more from the ring; asks the sender to resume from here. */
 void rx_freeze(struct fb_conn *, int reason);
-
-/* ---- spin.c ---- */
-
-/* A peer's library has answered after so many ns: see fb_spin_most. */
-void spin_measured(uint64_t answer);
-/* How long this wait may spin, in ns, by the stream's budget for that half; 0: not at all. */
-uint32_t spin_budget(struct fb_conn *, _Atomic uint32_t *budget);
-/* A wait, spinning and sleeping, has taken so many ns. */
-void spin_learn(struct fb_conn *, _Atomic uint32_t *budget, uint64_t took);
-/* The stream has a rail: waits for several streams may spin for as long as it may. */
-void spin_joined(struct fb_conn *);
 
 /* ---- end.c ---- */
 

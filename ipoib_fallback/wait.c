@@ -81,7 +81,7 @@ static void advance(struct cursor *u, size_t n)
     }
 }
 
-static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
+static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
 {
     uint32_t b = spin_budget(c, budget);
     uint64_t begin, now;
@@ -97,7 +97,7 @@ static bool spin(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
             conn_serve(c);
         }
         if ((bits & (w->event | RSK_FAIL)) || atomic_load(w->word) != w->val) {
-            spin_learn(c, budget, sys_now() - begin);
+            spin_served(c, budget, sys_now() - begin);
             w->begin = 0;
             return true;
         }
@@ -145,10 +145,10 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
 }
 
 /* The next wait may spin again, for as long as this one would have had to. */
-static void slept(struct fb_conn *c, struct wait *w, _Atomic uint32_t *budget)
+static void slept(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
 {
     if (w->begin)
-        spin_learn(c, budget, sys_now() - w->begin);
+        spin_slept(c, budget, sys_now() - w->begin);
     w->begin = 0;
     w->spun = false;
 }

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "config/env.h"
+#include "ipoib_fallback/spin.h"
 #include "rsock/own.h"
 #include "rsock/section.h"
 #include "rsock/sys.h"
@@ -78,9 +79,8 @@ int pl_remaining_ms(uint64_t deadline)
 
 /* ---- spinning */
 
-/* Sixteenths of fb_spin_most(), 1 to 16: a thread whose spinning does not pay still tries a little,
- * or it would never find out that it pays again. */
-static _Thread_local uint8_t spin_share, spins;
+static _Thread_local struct fb_spin learnt;
+static _Thread_local uint32_t spun; /* what the last wait was allowed */
 
 static bool one_cpu(void)
 {
@@ -104,22 +104,18 @@ uint64_t pl_spin_budget(void)
 {
     uint32_t most = fb_spin_most();
 
-    if (!most || one_cpu())
-        return 0;
-    if (!spin_share)
-        spin_share = 8;
-    /* Now and then the whole: below the usual answer time no shorter spin could find out. */
-    if ((++spins & 15) == 0)
-        return most;
-    return (uint64_t)most * spin_share / 16;
+    spun = most && !one_cpu() ? fb_spin_next(&learnt, most) : 0;
+    return spun;
 }
 
 void pl_spin_result(uint64_t ns)
 {
-    if (ns <= fb_spin_most())
-        spin_share = spin_share < 4 ? (uint8_t)(spin_share * 4 + !spin_share) : 16;
-    else if (spin_share > 1)
-        spin_share = spin_share / 2;
+    if (!spun)
+        return;
+    if (ns <= spun)
+        fb_spin_served(&learnt, fb_spin_most(), ns);
+    else
+        fb_spin_slept(&learnt, fb_spin_most(), ns);
 }
 
 /* ---- blocks */

@@ -76,7 +76,7 @@ static _Noreturn void serve(void)
     fflush(stdout);
     for (;;) {
         n = epoll_wait(ep, ev, EVENTS, -1);
-        must(n > 0, "epoll_wait");
+        must(n >= 0 || errno == EINTR, "epoll_wait");
         for (int i = 0; i < n; i++) {
             int fd = (int)ev[i].data.u32;
 
@@ -186,7 +186,8 @@ static int answered(int *answers, int most, int ms)
     struct epoll_event ev[EVENTS];
     int n = epoll_wait(ep, ev, most < EVENTS ? most : EVENTS, ms), found = 0;
 
-    must(n >= 0, "epoll_wait");
+    must(n >= 0 || errno == EINTR, "epoll_wait");
+    n = n < 0 ? 0 : n;
     waits++;
     events += (uint64_t)n;
     for (int i = 0; i < n; i++) {

@@ -21,7 +21,7 @@ static void spins(void)
 {
     struct cfg_stream patient = cfg_stream_defaults, hasty = cfg_stream_defaults;
     struct fb_conn a = {.set = &patient}, b = {.set = &hasty}, c = {.set = &cfg_stream_defaults};
-    _Atomic uint32_t fresh = 0, learnt = 0;
+    struct fb_spin fresh = {0}, learnt = {0};
 
     patient.spin_auto = hasty.spin_auto = false;
     patient.spin_ns = 70000;
@@ -35,8 +35,8 @@ static void spins(void)
     EXPECT_EQ_INT(fb_spin_most(), 70000);
     EXPECT_EQ_INT(spin_budget(&a, &fresh), 70000);
     EXPECT_EQ_INT(spin_budget(&b, &fresh), 0);
-    spin_learn(&a, &learnt, 30000);
-    EXPECT_EQ_INT(learnt, 61000);
+    spin_served(&a, &learnt, 30000);
+    EXPECT_EQ_INT(learnt.ns, 61000);
     spin_measured(300000);
     EXPECT_EQ_INT(spin_budget(&b, &fresh), 0); /* not what somebody has chosen */
     EXPECT_EQ_INT(fb_spin_most(), 70000);

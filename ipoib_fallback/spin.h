@@ -1,0 +1,104 @@
+/*
+ * spin.h - how long a wait spins before it sleeps, learnt from the waits before it.
+ *
+ * A wait that a spin has served makes the budget twice what it took. One that slept, and would have been served by a
+ * longer spin, claims the same; but it may have been served only because it slept: its peer needs this very CPU.
+ * Then every spin fails, however long, and two ends that spin in turn are slower than two that sleep. So a claim
+ * is put to the test by the next wait: if that has to sleep as well, sleeps teach nothing for a while, which is longer each
+ * time. A wait that took longer than any spin may halves the budget, down to a twentieth. And now and then one spins
+ * for the whole of what is allowed: below the peer's usual answer time no shorter spin could find out.
+ *
+ * The state is one stream's half or one thread's. Several threads may use it at once: what gets lost is a lesson.
+ */
+#ifndef FB_SPIN_H
+#define FB_SPIN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fb_spin {
+    _Atomic uint32_t ns; /* the budget; 0: nothing has been learnt */
+    _Atomic uint32_t waits;
+    _Atomic uint8_t claimed; /* the budget is what a sleep's end has made it */
+    _Atomic uint8_t doubt;   /* claims that were wrong, since a spin last served */
+    _Atomic uint16_t deaf;   /* so many more sleeps teach nothing */
+};
+
+#define FB_SPIN_EVERY 16u
+#define FB_SPIN_DOUBT 4u
+
+#define FB_SPIN_GET(s, field)    atomic_load_explicit(&(s)->field, memory_order_relaxed)
+#define FB_SPIN_SET(s, field, v) atomic_store_explicit(&(s)->field, (v), memory_order_relaxed)
+
+/* For how many ns the next wait spins, of at most `most`. */
+static inline uint32_t fb_spin_next(struct fb_spin *s, uint32_t most)
+{
+    uint32_t waits = FB_SPIN_GET(s, waits), ns = FB_SPIN_GET(s, ns);
+
+    FB_SPIN_SET(s, waits, waits + 1);
+    if (!ns || waits % (FB_SPIN_EVERY << FB_SPIN_GET(s, doubt)) == 0)
+        return most;
+    return ns < most ? ns : most;
+}
+
+static inline void fb_spin_raise(struct fb_spin *s, uint32_t most, uint64_t took)
+{
+    uint64_t want = 2 * took + 1000;
+    uint32_t ns = FB_SPIN_GET(s, ns);
+
+    if (want > most)
+        want = most;
+    FB_SPIN_SET(s, ns, ns > want ? ns : (uint32_t)want);
+}
+
+/* It found what it waited for, after so many ns. */
+static inline void fb_spin_served(struct fb_spin *s, uint32_t most, uint64_t took)
+{
+    if (took > most) /* somebody else had the CPU meanwhile */
+        return;
+    fb_spin_raise(s, most, took);
+    FB_SPIN_SET(s, claimed, 0);
+    FB_SPIN_SET(s, doubt, 0);
+    FB_SPIN_SET(s, deaf, 0);
+}
+
+/* It had to sleep, and spinning and sleeping together took so many ns. */
+static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took)
+{
+    uint32_t ns = FB_SPIN_GET(s, ns), least = most / 20 + 1;
+    uint16_t deaf = FB_SPIN_GET(s, deaf);
+    uint8_t doubt = FB_SPIN_GET(s, doubt);
+
+    if (FB_SPIN_GET(s, claimed)) {
+        doubt = doubt < FB_SPIN_DOUBT ? (uint8_t)(doubt + 1) : doubt;
+        FB_SPIN_SET(s, claimed, 0);
+        FB_SPIN_SET(s, doubt, doubt);
+        FB_SPIN_SET(s, deaf, (uint16_t)(FB_SPIN_EVERY << doubt));
+        FB_SPIN_SET(s, ns, least);
+    } else if (took >= most) {
+        ns = ns ? ns / 2 : most / 2;
+        FB_SPIN_SET(s, ns, ns > least ? ns : least);
+    } else if (deaf) {
+        FB_SPIN_SET(s, deaf, (uint16_t)(deaf - 1));
+    } else {
+        fb_spin_raise(s, most, took);
+        FB_SPIN_SET(s, claimed, 1);
+    }
+}
+
+/* ---- spin.c ---- */
+
+struct fb_conn;
+
+/* A peer's library has answered after so many ns: see fb_spin_most. */
+void spin_measured(uint64_t answer);
+/* How long this wait of the stream's half may spin, in ns; 0: not at all. */
+uint32_t spin_budget(struct fb_conn *, struct fb_spin *);
+/* It has spun for so many ns, and that was enough; it has spun and slept. */
+void spin_served(struct fb_conn *, struct fb_spin *, uint64_t took);
+void spin_slept(struct fb_conn *, struct fb_spin *, uint64_t took);
+/* The stream has a rail: waits for several streams may spin for as long as it may. */
+void spin_joined(struct fb_conn *);
+
+#endif
