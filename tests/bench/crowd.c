@@ -28,6 +28,7 @@ enum { SIZE = 64, ROOM = 65536, EVENTS = 256, WINDOW = 32, DRAWS = 1 << 20, PART
 
 static uint32_t edge; /* EPOLLET or 0 */
 static char buf[ROOM];
+static char text[ROOM + 256]; /* of which every connection sends another part: see part_of */
 
 static void send_all(int fd, const char *from, size_t n)
 {
@@ -95,21 +96,45 @@ static _Noreturn void serve(void)
 
 static struct sockaddr_in server;
 static int ep, n_open;
-static int *fds;
-static uint32_t *had; /* bytes of an answer that is not whole yet */
+static struct end {
+    int fd;
+    uint32_t had; /* bytes of an answer that is not whole yet */
+    uint64_t sent, got;
+} * ends;
 static uint64_t waits, events;
+
+/* What connection i has at byte `at`, and from there on. */
+static const char *part_of(int i, uint64_t at)
+{
+    return text + ((at + (uint64_t)i * 7) & 255);
+}
+
+static void ask(int i, size_t n)
+{
+    send_all(ends[i].fd, part_of(i, ends[i].sent), n);
+    ends[i].sent += n;
+}
+
+/* Count, or 0: nothing is there. */
+static size_t hear(int i, size_t most, int flags)
+{
+    ssize_t r = recv(ends[i].fd, buf, most, flags);
+
+    must(r > 0 || (r < 0 && errno == EAGAIN), "recv");
+    if (r < 0)
+        return 0;
+    must(memcmp(buf, part_of(i, ends[i].got), (size_t)r) == 0, "another answer than was asked for");
+    ends[i].got += (uint64_t)r;
+    return (size_t)r;
+}
 
 static void turn(int i, size_t bytes)
 {
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < ROOM / 4 ? bytes - at : ROOM / 4;
-        send_all(fds[i], buf, n);
-        for (size_t got = 0; got < n;) {
-            ssize_t r = recv(fds[i], buf, n - got, 0);
-
-            must(r > 0, "recv");
-            got += (size_t)r;
-        }
+        ask(i, n);
+        for (size_t got = 0; got < n;)
+            got += hear(i, n - got, 0);
     }
 }
 
@@ -118,13 +143,11 @@ static void open_until(int n)
     uint64_t since = now();
     int was = n_open;
 
-    fds = realloc(fds, (size_t)n * sizeof(*fds));
-    had = realloc(had, (size_t)n * sizeof(*had));
-    must(fds && had, "realloc");
+    ends = realloc(ends, (size_t)n * sizeof(*ends));
+    must(ends != NULL, "realloc");
     for (; n_open < n; n_open++) {
-        fds[n_open] = connected(&server);
-        had[n_open] = 0;
-        add(ep, fds[n_open], (uint32_t)n_open);
+        ends[n_open] = (struct end){.fd = connected(&server)};
+        add(ep, ends[n_open].fd, (uint32_t)n_open);
         turn(n_open, SIZE);
     }
     printf("{\"opened\": %d, \"seconds\": %.3f}\n", n - was, seconds_since(since));
@@ -175,11 +198,6 @@ static void pass(size_t bytes)
     printf("{\"seconds\": %.3f}\n", seconds_since(since));
 }
 
-static void request(int i)
-{
-    send_all(fds[i], buf, SIZE);
-}
-
 /* Waits once; answers[] gets who has answered, each as often as it has. How many. */
 static int answered(int *answers, int most, int ms)
 {
@@ -191,17 +209,15 @@ static int answered(int *answers, int most, int ms)
     waits++;
     events += (uint64_t)n;
     for (int i = 0; i < n; i++) {
-        uint32_t at = ev[i].data.u32;
-        ssize_t r;
+        int at = (int)ev[i].data.u32;
+        size_t r;
 
         do {
-            r = recv(fds[at], buf, ROOM, MSG_DONTWAIT);
-            must(r > 0 || (r < 0 && errno == EAGAIN), "recv");
-            if (r > 0)
-                had[at] += (uint32_t)r;
+            r = hear(at, ROOM, MSG_DONTWAIT);
+            ends[at].had += (uint32_t)r;
         } while (edge && r > 0);
-        for (; had[at] >= SIZE; had[at] -= SIZE)
-            answers[found++] = (int)at;
+        for (; ends[at].had >= SIZE; ends[at].had -= SIZE)
+            answers[found++] = at;
     }
     return found;
 }
@@ -215,7 +231,7 @@ static void load(int k, double seconds)
     must(k <= EVENTS && k <= n_open, "load");
     waits = events = 0;
     for (int i = 0; i < k; i++)
-        request((int)((int64_t)i * n_open / k));
+        ask((int)((int64_t)i * n_open / k), SIZE);
     while (flying > 0) {
         int n = answered(answers, EVENTS, -1);
 
@@ -223,7 +239,7 @@ static void load(int k, double seconds)
             took = seconds_since(since);
         for (int i = 0; i < n; i++)
             if (took < seconds) {
-                request(answers[i]);
+                ask(answers[i], SIZE);
                 trips++;
             } else {
                 flying--;
@@ -275,7 +291,7 @@ static void zipf(double s, double seconds, int shift)
     printf("{\"parts\": [");
     for (int n = WINDOW; part < PARTS || flying > 0;) {
         for (int i = 0; i < n && part < PARTS; i++, flying++)
-            request((rank[drawn++ % DRAWS] + moved) % n_open);
+            ask((rank[drawn++ % DRAWS] + moved) % n_open, SIZE);
         n = answered(answers, EVENTS, -1);
         flying -= n;
         trips += (uint64_t)n;
@@ -315,6 +331,8 @@ static int drive(int port)
                                   .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     ep = epoll_create1(EPOLL_CLOEXEC);
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)(i % 256 * 167 + 13);
     while (fgets(line, sizeof(line), stdin)) {
         if (sscanf(line, "open %d", &n) == 1)
             open_until(n);
