@@ -179,6 +179,7 @@ static void board(int most)
 {
     const struct fb_pub_file *f = shown();
     struct look k = {0};
+    uint64_t since = now();
     int turns = 0;
 
     for (; k.on < n_open && turns < most; turns++) {
@@ -186,7 +187,7 @@ static void board(int most)
             turn(i, SIZE);
         k = look(f);
     }
-    printf("{\"on\": %d, \"turns\": %d}\n", k.on, turns);
+    printf("{\"on\": %d, \"turns\": %d, \"seconds\": %.3f}\n", k.on, turns, seconds_since(since));
 }
 
 static void pass(size_t bytes)

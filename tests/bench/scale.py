@@ -211,16 +211,17 @@ def idle(program, _pairs):
         with Crowd(program, RAIL, RAILSOCK_IDLE=give_back) as crowd:
             crowd.order("open", IDLE)
             before = crowd.memory()
-            boarded = crowd.order("board", 2000)["on"]
+            found = crowd.order("board", 2000)
+            boarded = found["on"]
             after = crowd.memory()
             cpu = crowd.quiet()
             still = crowd.order("quiet", 0)["on"]
             crowd.order("pass", 512 * 1024)
             full = crowd.memory()
-        r = {"idle": give_back, "boarded": boarded, "still": still, "cpu": cpu,
+        r = {"idle": give_back, "boarded": boarded, "seconds": found["seconds"], "still": still, "cpu": cpu,
              "bytes": (after[0] - before[0]) / IDLE, "tables": (after[1] - before[1]) / IDLE,
              "full": (full[0] - before[0]) / IDLE, "full_tables": (full[1] - before[1]) / IDLE}
-        print(f"    RAILSOCK_IDLE={give_back:3} {boarded} boarded, {still} after 10 s; {cpu:.2f} % of a CPU, both processes; aim 0.0: "
+        print(f"    RAILSOCK_IDLE={give_back:3} {boarded} boarded in {found['seconds']:.2f} s, {still} after 10 s; {cpu:.2f} % of a CPU, both processes; aim 0.0: "
               + verdict(boarded == still == IDLE and cpu < CPU_IDLE))
         result.append(r)
     for what, key, tables in (("some messages of 64 bytes", "bytes", "tables"), ("512 KiB each way", "full", "full_tables")):
