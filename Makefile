@@ -559,6 +559,11 @@ $(B)/tests/torture_linked: $(call objs,tests/torture/torture.c) $(SO_OBJ)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
 
+# Not a test: what the hardware can do, for `make bench`.
+$(B)/tests/shm_pingpong: $(call objs,tests/bench/shm_pingpong.c $(SHM_TEST_SRC))
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
+
 # The library is preloaded, so no sanitizer.
 $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 	@mkdir -p $(@D)
@@ -566,6 +571,7 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
+	$(B)/tests/bench/shm_pingpong.o \
 	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
@@ -590,7 +596,7 @@ help:
 	@echo 'lab-faults   faults between two virtual hosts, as a table (TRIES= FAULTS=)'
 	@echo 'lab-rules    address maps and service types between two virtual hosts'
 	@echo 'fuzz     random texts through the rules'"'"' parser (SECONDS= SEED=)'
-	@echo 'bench    what tests/bench/run does'
+	@echo 'bench    the project'"'"'s figures and what they should be, with plots (BENCH=--native|--lab)'
 	@echo 'install  PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=; `make uninstall` takes it away again'
 	@echo 'deb      a Debian package in build/deb/; `make deb-test` also tries it'
 	@echo 'clean    removes build/'
@@ -650,7 +656,13 @@ lab-rules:
 	+$(SUBMAKE) SAN= all
 	RULES_HOSTS=2 tests/rules_lab_test.sh
 
-model bench:
+# Minutes: BENCH=--native or --lab, or --pairs N.
+bench:
+	tools/deps build test lab bench
+	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/shm_pingpong
+	tests/bench/run $(BENCH)
+
+model:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))
 
 # MODE|SOURCE|PLACE of all that is installed; @LIBRARY@ in a source is where the library then is.

@@ -139,11 +139,11 @@ class Leg:
 class Server:
     """A server on this host, from when it listens. Without a port: from when any socket of it does."""
 
-    def __init__(self, railsock, mode, options, command, port=None, limit=30):
+    def __init__(self, railsock, mode, options, command, port=None, limit=30, listens=listening):
         self.leg = Leg(railsock, mode, options, command)
         try:
             until = time.monotonic() + limit
-            while not (listening(port) if port else session_listens(self.leg.process.pid)):
+            while not (listens(port) if port else session_listens(self.leg.process.pid)):
                 self.check()
                 if time.monotonic() > until:
                     raise Failure(f"the server {self.leg.name} does not listen"

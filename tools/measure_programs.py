@@ -1,0 +1,219 @@
+"""measure_programs - the programs behind the figures of tools/measure, and the figures.
+
+A program is a function of (slow, folder) that says how one leg of it is run. Its folder is empty, and
+gone after the leg.
+"""
+import collections
+import json
+import os
+import pwd
+import re
+import subprocess
+import tempfile
+
+import ab_metrics
+from ab_legs import Failure, Leg, free_port, listening
+
+TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+IP = os.environ.get("LAB_IP_1", "127.0.0.1") if "LAB_HOST" in os.environ else "127.0.0.1"
+
+# server: its command, or None; read: from what the client prints to the figure; listens(port): whether
+# the server can be asked
+Run = collections.namedtuple("Run", "server port client read listens", defaults=[listening])
+# limits: what else takes its turn when limits are asked for, {wire: {words: program}}
+Figure = collections.namedtuple("Figure", "words unit more_is_better program limits", defaults=[{}])
+
+
+def first(text):
+    """The first figure that the program is known to print."""
+    found = ab_metrics.read(text)
+    if not found:
+        raise Failure(f"no result in: {text[-300:].strip()}")
+    return found[0].value
+
+
+def thousands(text):
+    return first(text) / 1000
+
+
+# ---- unmodified programs
+
+
+def redis(clients, requests, slow_requests, extra=()):
+    def program(slow, _folder):
+        port = free_port()
+        return Run(["redis-server", "--bind", IP, "--port", str(port), "--protected-mode", "no",
+                    "--save", "", "--appendonly", "no", "--loglevel", "warning"], port,
+                   ["redis-benchmark", "-h", IP, "-p", str(port), "-c", str(clients),
+                    "-n", str(slow_requests if slow else requests), "-t", "get", "--csv", *extra],
+                   thousands)
+    return program
+
+
+def sockperf(full_rtt):
+    def program(slow, _folder):
+        port = free_port()
+        return Run(["sockperf", "server", "--tcp", "-i", IP, "-p", str(port)], port,
+                   ["sockperf", "ping-pong", "--tcp", "-i", IP, "-p", str(port), "-m", "64",
+                    "-t", "4" if slow else "2",
+                    # Its default allows for 600,000 messages a second; a rail may pass more.
+                    *([] if slow else ["--mps=5000000"]), *(["--full-rtt"] if full_rtt else [])],
+                   first)
+    return program
+
+
+def iperf3(slow, _folder):
+    port = free_port()
+    return Run(["iperf3", "-s", "-B", IP, "-p", str(port)], port,
+               ["iperf3", "-c", IP, "-p", str(port), "-l", "128K", "-t", "4" if slow else "3", "-J"],
+               first)
+
+
+NGINX = """\
+worker_processes 1;
+pid nginx.pid;
+{user}
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 100000000;
+    client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;
+    server {{ listen {ip}:{port}; root www; }}
+}}
+"""
+
+
+def nginx(slow, folder):
+    """One worker, as wrk has one thread: the two processors are theirs. Settings as in Debian's file, but
+    for the log and the number of requests after which a connection is closed."""
+    port = free_port()
+    os.mkdir(os.path.join(folder, "www"))
+    for name, text in (("www/small", "x" * 1023 + "\n"),
+                       ("nginx.conf", NGINX.format(ip=IP, port=port, user="" if os.getuid() else "user root;"))):
+        with open(os.path.join(folder, name), "w", encoding="ascii") as f:
+            f.write(text)
+    return Run(["nginx", "-g", "daemon off;", "-e", "stderr", "-p", folder, "-c", "nginx.conf"], port,
+               ["wrk", "-t", "1", "-c", "16", "-d", "4s" if slow else "3s", f"http://{IP}:{port}/small"],
+               thousands)
+
+
+class Cluster:
+    """A PostgreSQL cluster with pgbench's tables; all legs run on it, one after the other."""
+    made = None
+
+    def __init__(self):
+        found = [os.path.join("/usr/lib/postgresql", v, "bin") for v in os.listdir("/usr/lib/postgresql")]
+        self.bin = max(found, key=lambda path: float(path.split("/")[-2]))
+        self.scratch = tempfile.TemporaryDirectory(prefix="measure-pg.")
+        self.data = os.path.join(self.scratch.name, "data")
+        self.user = []
+        os.mkdir(self.data, 0o700)
+        if os.getuid() == 0:  # whom it refuses to serve
+            who = pwd.getpwnam("postgres")
+            self.user = ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--clear-groups"]
+            os.chown(self.data, who.pw_uid, who.pw_gid)
+            os.chmod(self.scratch.name, 0o755)
+        self.call([*self.user, f"{self.bin}/initdb", "-D", self.data, "--no-sync", "-A", "trust",
+                   "-U", "bench", "--locale=C", "-E", "UTF8"])
+        port = free_port()
+        server = Leg(None, None, [], self.server(port))
+        try:
+            while not self.listens(port):
+                if server.ends(0.1):
+                    raise Failure(f"postgres has ended: {server.text()[-300:]}")
+            self.call([f"{self.bin}/pgbench", "-i", "-q", "-h", IP, "-p", str(port), "-U", "bench", "postgres"])
+        finally:
+            server.close()
+
+    @classmethod
+    def get(cls):
+        cls.made = cls.made or cls()
+        return cls.made
+
+    @staticmethod
+    def call(command):
+        made = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        if made.returncode:
+            raise Failure(f"{command[-1]}: {made.stderr[-300:]}")
+
+    def server(self, port):
+        return [*self.user, "sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", self.data, f"{self.bin}/postgres",
+                "-D", self.data, "-h", IP, "-p", str(port), "-k", "", "-c", "fsync=off"]
+
+    def listens(self, port):
+        return subprocess.run([f"{self.bin}/pg_isready", "-q", "-h", IP, "-p", str(port)], check=False).returncode == 0
+
+
+def pgbench(slow, _folder):
+    cluster, port = Cluster.get(), free_port()
+    return Run(cluster.server(port), port,
+               [f"{cluster.bin}/pgbench", "-S", "-n", "-c", "4", "-T", "4" if slow else "3",
+                "-h", IP, "-p", str(port), "-U", "bench", "postgres"],
+               thousands, listens=cluster.listens)
+
+
+# ---- what there is at most, and what else there is
+
+
+def shared_memory(what):
+    """Two processes of tests/bench/shm_pingpong.c with nothing between them but the memory."""
+    program = os.path.join(TOP, "build/plain/tests/shm_pingpong")
+
+    def read(text):
+        value = float(text.split()[0])
+        return value * 1000 if what == "copy" else value / 1000  # GB/s to MB/s; ns to us
+    return lambda _slow, _folder: Run(None, None, [program, what], read)
+
+
+def perftest(name, size, options, column, factor=1.0):
+    """A perftest program; in its last line of figures the column with that number, times factor."""
+    def program(_slow, _folder):
+        port = free_port()
+        command = [name, "-d", "rxe0", "-x", "1", "-p", str(port), "-s", str(size), "-F", *options]
+        return Run(command, port, [*command, IP],
+                   lambda text: factor * float(
+                       [line.split() for line in text.splitlines()
+                        if re.match(rf"\s*{size}\s+[0-9]", line)][-1][column]))
+    return program
+
+
+def rdma_listening(port):
+    """Listeners of librdmacm are not among the kernel's sockets."""
+    shown = subprocess.run(["rdma", "-j", "resource", "show", "cm_id"], capture_output=True, text=True,
+                           check=True).stdout
+    return any(c.get("state") == "LISTEN" and c.get("src-addr", "").endswith(f":{port}") for c in json.loads(shown))
+
+
+def rstream(size, messages, rounds, figure):
+    """rdma-core's rsockets, by the program that comes with them: messages one way, then as many back."""
+    def program(_slow, _folder):
+        port = free_port()
+        sizes = ["-p", str(port), "-S", str(size), "-C", str(messages), "-I", str(rounds)]
+        # name, bytes, transfers, rounds, total, seconds, Gb/sec, us of each transfer
+        return Run(["rstream", "-b", IP, *sizes], port, ["rstream", "-s", IP, *sizes],
+                   lambda text: figure(float(text.split()[-1])), listens=rdma_listening)
+    return program
+
+
+FIGURES = {
+    "redis-1": Figure("redis-benchmark GET, 1 client", "k/s", True, redis(1, 100000, 5000)),
+    "redis-16": Figure("redis-benchmark GET, 1 client, pipeline of 16", "k/s", True,
+                       redis(1, 1000000, 30000, ["-P", "16"])),
+    "redis-20": Figure("redis-benchmark GET, 20 clients", "k/s", True,
+                       redis(20, 200000, 20000)),
+    "redis-50": Figure("redis-benchmark GET, 50 clients", "k/s", True, redis(50, 200000, 20000)),
+    "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx),
+    "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench),
+    "round-trip": Figure("sockperf ping-pong 64 B, round trip", "us", False, sockperf(True), {
+        "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data")}}),
+    "one-way": Figure("sockperf ping-pong 64 B, one way", "us", False, sockperf(False), {
+        "verbs": {"ib_write_lat": perftest("ib_write_lat", 64, ["-n", "3000"], 4),
+                  "rstream": rstream(64, 1, 3000, lambda us: us)}}),
+    "iperf3": Figure("iperf3 -l 128K", "MB/s", True, iperf3, {
+        "shm": {"ring memcpy": shared_memory("copy")},
+        # It counts 2^20 bytes as a MB.
+        "verbs": {"ib_write_bw 64 KiB": perftest("ib_write_bw", 65536, ["-n", "1000"], 3, 1.048576),
+                  "rstream 64 KiB": rstream(65536, 200, 4, lambda us: 65536 / us)}}),
+}
