@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""where.py [--wire W] [--slow] [--runs N] [--symbols N] FIGURE...: where the time of a figure of tools/measure goes, on
+TCP and on the rail: microseconds of processor time for each request (transaction, round trip, MB) by program
+and object, from perf's samples by time of the whole machine, root only. A thread that spins spends its time in the
+library and in the clock; `railsock` is the threads of the library's own. What no transport could take away is the
+time in the program itself and in libc."""
+import argparse
+import collections
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+sys.path.insert(0, os.path.join(TOP, "tools"))
+import ab_show
+from ab_legs import Server
+from measure_programs import FIGURES
+
+RAILSOCK = os.path.realpath(os.path.join(TOP, "build/railsock"))
+RATE = 5000  # samples a second of each processor
+START = 200  # milliseconds at the start that are not sampled: the program starts, and boards
+GROUPS = ("itself", "libc", "clock", "library", "kernel")
+
+
+def group(dso):
+    if dso.startswith("[kernel") or dso.startswith("[guest"):
+        return "kernel"
+    if dso == "[vdso]":
+        return "clock"
+    return "library" if "librailsock" in dso or "liburing" in dso else "libc" if dso.startswith("libc.") else "itself"
+
+
+def run_once(kind, figure, wire, slow):
+    """(figure, samples by (program, object, symbol), samples of all)."""
+    with tempfile.TemporaryDirectory(prefix="where.") as folder:
+        run = figure.program(slow, folder)
+        data, names = os.path.join(folder, "perf.data"), {os.path.basename(run.client[0])}
+        prefix = [RAILSOCK, "run", *(["--tcp"] if kind == "tcp" else ["--wire", wire]), "--"]
+        server = Server(RAILSOCK, kind, ["--wire", wire], run.server, run.port, listens=run.listens)
+        try:
+            said = subprocess.run(["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(RATE), "-D", str(START),
+                                   "-o", data, "--", *prefix, *run.client],
+                                  capture_output=True, text=True, check=True, timeout=120).stdout
+        finally:
+            server.close()
+        shown = subprocess.run(["perf", "report", "-i", data, "--stdio", "-n", "-t", "|", "--sort", "comm,dso,sym"],
+                               capture_output=True, text=True, check=True).stdout
+    names |= {os.path.basename(word) for word in run.server}
+    samples, total = collections.Counter(), 0
+    for line in shown.splitlines():
+        field = [f.strip() for f in line.split("|")]
+        if line.startswith("#") or len(field) < 5:
+            continue
+        total += int(field[1])
+        if field[2] in names or field[2] == "railsock":
+            samples[field[2], field[3], field[4]] += int(field[1])
+    return run.read(said), samples, total
+
+
+def leg(kind, figure, args):
+    values, samples, total = [], collections.Counter(), 0
+    for _ in range(args.runs):
+        value, more, n = run_once(kind, figure, args.wire, args.slow)
+        values.append(value)
+        samples += more
+        total += n
+    value = statistics.median(values)
+    each = {"us": value, "k/s": 1e3 / value, "MB/s": 1e6 / value}[figure.unit]  # us for one
+    factor = each * os.cpu_count() / total
+    print(f"  {kind}: {ab_show.number(value)} {figure.unit}, {ab_show.number(each)} us each")
+    by = collections.Counter()
+    for (comm, dso, _), n in samples.items():
+        by[comm, group(dso)] += n * factor
+    rows = [("", *GROUPS)]
+    for comm in sorted({comm for comm, _ in by}):
+        rows.append((comm, *(f"{by[comm, g]:.3f}" for g in GROUPS)))
+    print("\n".join("    " + line for line in ab_show.table(rows)))
+    for (comm, dso, symbol), n in samples.most_common(args.symbols):
+        print(f"    {n * factor:8.3f}  {comm}  {dso}  {symbol}")
+    own = {comm: by[comm, "itself"] + by[comm, "libc"] for comm, _ in by}
+    print(f"    itself and libc: {sum(own.values()):.3f} us, of which {max(own, key=own.get)} {max(own.values()):.3f}")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--wire", default="shm")
+    p.add_argument("--slow", action="store_true", help="on a lab host")
+    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--symbols", type=int, default=0)
+    p.add_argument("what", nargs="+", choices=FIGURES)
+    args = p.parse_args()
+    with tempfile.TemporaryDirectory(prefix="where.") as folder:
+        # postgres, which runs as another user, must be able to read it.
+        os.chmod(folder, 0o755)
+        os.environ["RAILSOCK_LIBRARY"] = os.path.join(folder, "librailsock.so")
+        with open(os.path.join(TOP, "build/librailsock.so"), "rb") as a, open(os.environ["RAILSOCK_LIBRARY"], "wb") as b:
+            b.write(a.read())
+        for name in args.what:
+            print(f"{name}: {FIGURES[name].words}, {args.wire}")
+            for kind in ("tcp", "rail"):
+                leg(kind, FIGURES[name], args)
+
+
+main()
