@@ -259,7 +259,7 @@ static int one_limit(struct lines *l, const char *what)
     bool copy = !strcmp(what, "copy"), data = !strcmp(what, "line+data");
     double a[ROUNDS], b[ROUNDS], small, large;
 
-    if (!copy && !data && strcmp(what, "line")) {
+    if (!copy && !data && strcmp(what, "line") != 0) {
         fprintf(stderr, "usage: shm_pingpong [line | line+data | copy]\n");
         return 2;
     }
