@@ -7,15 +7,18 @@ time in the program itself and in libc."""
 import argparse
 import collections
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
 sys.path.insert(0, os.path.join(TOP, "tools"))
 import ab_show
+import share
 from ab_legs import Server
 from measure_programs import FIGURES
 
@@ -26,6 +29,7 @@ GROUPS = ("itself", "libc", "clock", "library", "kernel")
 
 
 def group(dso):
+    dso = os.path.basename(dso)
     if dso.startswith("[kernel") or dso.startswith("[guest"):
         return "kernel"
     if dso == "[vdso]":
@@ -33,30 +37,49 @@ def group(dso):
     return "library" if "librailsock" in dso or "liburing" in dso else "libc" if dso.startswith("libc.") else "itself"
 
 
+def below(roots):
+    """All processes below these."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return {pid for pid in pids if share.below(pid, roots)}
+
+
+def record(command, data, server):
+    """Runs it under perf; returns what it printed, and the processes of both ends."""
+    ours = set()
+    with tempfile.TemporaryFile("w+") as out:
+        perf = subprocess.Popen(["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(RATE), "-D", str(START), "-o",
+                                 data, "--", *command], stdout=out, stderr=subprocess.STDOUT)
+        while perf.poll() is None:
+            ours |= below({perf.pid, server})
+            time.sleep(0.1)
+        out.seek(0)
+        said = out.read()
+    if perf.returncode:
+        raise SystemExit(f"where.py: {command[-1]}: {said[-300:]}")
+    return said, ours - {perf.pid}
+
+
 def run_once(kind, figure, wire, slow):
-    """(figure, samples by (program, object, symbol), samples of all)."""
+    """(figure, samples by (thread's name, object, symbol), samples of all)."""
     with tempfile.TemporaryDirectory(prefix="where.") as folder:
         run = figure.program(slow, folder)
-        data, names = os.path.join(folder, "perf.data"), {os.path.basename(run.client[0])}
+        data = os.path.join(folder, "perf.data")
         prefix = [RAILSOCK, "run", *(["--tcp"] if kind == "tcp" else ["--wire", wire]), "--"]
         server = Server(RAILSOCK, kind, ["--wire", wire], run.server, run.port, listens=run.listens)
         try:
-            said = subprocess.run(["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(RATE), "-D", str(START),
-                                   "-o", data, "--", *prefix, *run.client],
-                                  capture_output=True, text=True, check=True, timeout=120).stdout
+            said, ours = record([*prefix, *run.client], data, server.leg.process.pid)
+            # It is above the server only to report.
+            ours.discard(server.leg.process.pid)
         finally:
             server.close()
-        shown = subprocess.run(["perf", "report", "-i", data, "--stdio", "-n", "-t", "|", "--sort", "comm,dso,sym"],
-                               capture_output=True, text=True, check=True).stdout
-    names |= {os.path.basename(word) for word in run.server}
+        shown = subprocess.run(["perf", "script", "-i", data, "-F", "comm,pid,ip,sym,dso"], capture_output=True,
+                               text=True, check=True).stdout
     samples, total = collections.Counter(), 0
     for line in shown.splitlines():
-        field = [f.strip() for f in line.split("|")]
-        if line.startswith("#") or len(field) < 5:
-            continue
-        total += int(field[1])
-        if field[2] in names or field[2] == "railsock":
-            samples[field[2], field[3], field[4]] += int(field[1])
+        match = re.match(r"\s*(.+?)\s+(\d+)\s+[0-9a-f]+ (.*) \((.*)\)$", line)
+        total += bool(match)
+        if match and int(match.group(2)) in ours:
+            samples[match.group(1), match.group(4), match.group(3)] += 1
     return run.read(said), samples, total
 
 
