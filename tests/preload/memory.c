@@ -1,0 +1,93 @@
+/*
+ * memory.c - a program whose address space is full: what it has open goes on, new connections work, and they board
+ * again when there is room. First before anything has boarded, then with connections on rails.
+ */
+#include "pair.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { MANY = 60 };
+
+static void talk(int p[2], const char *what)
+{
+    char buf[16];
+
+    for (int i = 0; i < 40; i++)
+        for (int j = 0; j < 2; j++)
+            must(write(p[j], "0123456789abcdef", 16) == 16 &&
+                     recv(p[!j], buf, 16, MSG_WAITALL) == 16,
+                 what);
+    printf("%s: whole\n", what);
+}
+
+/* From now on the process gets no more memory than what its heap has left. */
+static void no_more(bool more)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+    if (!more) {
+        char text[64] = "";
+        int fd = open("/proc/self/statm", O_RDONLY);
+
+        must(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0, "statm");
+        close(fd);
+        limit.rlim_cur = strtoul(text, NULL, 10) * 4096;
+    }
+    must(setrlimit(RLIMIT_AS, &limit) == 0, "RLIMIT_AS");
+    may_board = more;
+    if (!more)
+        must(mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED,
+             "there is room");
+}
+
+static void end(int p[2])
+{
+    char c;
+
+    close(p[0]);
+    printf("end: %zd\n", read(p[1], &c, 1));
+    close(p[1]);
+}
+
+int main(void)
+{
+    static int many[MANY][2];
+    int p[2], q[2];
+
+    setvbuf(stdout, malloc(4096), _IOLBF, 4096);
+    for (int round = 0; round < 2; round++) {
+        printf("-- round %d\n", round);
+        if (round)
+            tcp_pair(q);
+        no_more(false);
+        tcp_pair(p);
+        talk(p, "a new one");
+        if (round) {
+            talk(q, "an old one");
+            end(q);
+        }
+        for (int i = 0; i < MANY; i++) {
+            struct sockaddr_in at;
+            int l = listener(&at);
+
+            pair_at(l, &at, many[i]);
+            close(l);
+            for (int j = 0; j < 20; j++) {
+                pass(many[i], 0);
+                pass(many[i], 1);
+            }
+        }
+        printf("%d more\n", MANY);
+        no_more(true);
+        talk(p, "that one, with room again");
+        end(p);
+        for (int i = 0; i < MANY; i++)
+            end(many[i]);
+        tcp_pair(p);
+        talk(p, "one that may board");
+        end(p);
+    }
+    return 0;
+}
