@@ -636,7 +636,7 @@ conform:
 apps:
 	tools/deps build test apps
 	+$(SUBMAKE) SAN= all
-	APPS='$(APPS)' RAILSOCK_TEST_BUILD=$(BUILD) tests/apps/many
+	APPS='$(APPS)' APPS_LAB='$(LAB)' RAILSOCK_TEST_BUILD=$(BUILD) tests/apps/many
 
 # TRIES=N FAULTS=TEXT
 lab-faults:

@@ -132,6 +132,21 @@ program first.sh <<<'echo ok first'
 program second.sh <<<'echo ok second; echo ok third'
 printf '%s\n' '# two' '' 'sh first.sh' 'sh second.sh' >"$dir/LIST"
 check list 0 '3 passed, 0 failed, 0 skipped'
+# What is beside is counted, shown at the end and judged like the others, and runs meanwhile: the first one
+# waits for it.
+program waits.sh <<END
+for ((i = 0; i < 300; i++)); do [ ! -e "$dir/began" ] || { echo ok waited; exit; }; sleep 0.1; done
+echo not ok waited: nobody began
+END
+program aside.sh <<END
+touch "$dir/began"; echo ok a; echo not ok b: because; echo skip c: why
+END
+mv "$dir/LIST" "$dir/LIST.kept"
+printf '%s\n' 'sh waits.sh' 'sh aside.sh beside limit=9' >"$dir/LIST"
+check beside 1 '2 passed, 1 failed, 1 skipped' 'not ok b: because' 'aside'
+filter=aside check filter_of_what_is_beside 1 '1 passed, 1 failed, 1 skipped' 'not ok b: because'
+filter=waits check filter_without_what_is_beside 0 '1 passed, 0 failed, 0 skipped'
+mv "$dir/LIST.kept" "$dir/LIST"
 filter=eco check filter 0 '2 passed, 0 failed, 0 skipped'
 filter=nothing check filter_of_nothing 1 '0 passed, 0 failed, 0 skipped' 'no test ran'
 

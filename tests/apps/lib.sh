@@ -8,7 +8,7 @@
 #   SERVER, CLIENT   on or off: whether that side has the library
 #   BOARD    a boarding policy, or empty for the default one
 #   REPORTS  a folder in which each started program leaves its `railsock run --report`, or empty
-# and nothing of it knows whether the client runs here or, in the lab, on another host.
+# and nothing of it knows whether the client runs here or, in a lab with two hosts, on the other one.
 #
 # Afterwards the server's own `railsock stat` is asked how many bytes went over the rail
 # (run_case), or the reports are (many.sh).
@@ -98,7 +98,7 @@ client_sh() {
 on_client() {
     local status
 
-    if [ -n "${LAB_HOST-}" ]; then
+    if [ "${LAB_HOSTS-1}" -gt 1 ]; then
         on 2 "$apps/to_files" "$out" "$err" timeout -k 2 "$limit" "$@"
     else
         "$apps/to_files" "$out" "$err" timeout -k 2 "$limit" "$@"

@@ -64,7 +64,7 @@ app() {
         return 0
     fi
     for leg_mode in ${APPS_LEGS:-tcp shm server-only client-only}; do
-        MODE=shm SERVER=on CLIENT=on
+        MODE=$wire SERVER=on CLIENT=on
         case $leg_mode in
         plain) SERVER=off CLIENT=off ;;
         tcp) MODE=tcp ;;
@@ -84,21 +84,22 @@ app() {
             echo "ok $leg_mode.$what  # share ${share:--} %, $(((${EPOCHREALTIME/./} - start) / 100000)) tenths of a second"
         fi
         cells[$leg_mode]=$cell
-        [ "$leg_mode" != shm ] || {
+        [ "$leg_mode" != "$wire" ] || {
             on_rail="${share:-0.0} %"
             # What the table says for those whose bytes stay on TCP, if nobody has said more.
             [ -n "$remark" ] || ! awk -v s="${share:-0}" 'BEGIN { exit !(s < 50) }' || remark=${reasons:+on TCP: $reasons}
         }
     done
     side=ok
+    [ -n "${cells[server-only]-}${cells[client-only]-}" ] || side=''
     [[ ${cells[server-only]-}${cells[client-only]-} != *FAILED* ]] || side=FAILED
-    rows+=("$what|$(version_of "$program")|$checked|${cells[tcp]-}|${cells[shm]-}|$side|$on_rail|${trouble:-$remark}")
+    rows+=("$what|$(version_of "$program")|$checked|${cells[tcp]-}|${cells[$wire]-}|$side|$on_rail|${trouble:-$remark}")
 }
 
 judge_leg() { # LEG PATH
     case $1.$2 in
-    shm.any | server-only.inner) ;;
-    shm.rail | shm.inner) [ "${share:-0.0}" != 0.0 ] || fail "nothing went over a rail (on TCP: ${reasons:-none})" ;;
+    "$wire".any | server-only.inner) ;;
+    "$wire".rail | "$wire".inner) [ "${share:-0.0}" != 0.0 ] || fail "nothing went over a rail (on TCP: ${reasons:-none})" ;;
     *) [ "${share:-0.0}" = 0.0 ] || fail "$share % of $bytes bytes went over a rail, none should have" ;;
     esac
 }
@@ -107,7 +108,7 @@ table() {
     local row
 
     {
-        echo 'PROGRAM|VERSION|CHECKED|TCP|SHM|ONE SIDE|ON THE RAIL|REMARK'
+        echo "PROGRAM|VERSION|CHECKED|TCP|${wire^^}|ONE SIDE|ON THE RAIL|REMARK"
         for row in "${rows[@]}"; do echo "$row"; done
     } | awk -F '|' '
         { for (i = 1; i <= NF; i++) { cell[NR, i] = $i; if (length($i) > w[i]) w[i] = length($i) } fields = NF }
