@@ -589,7 +589,7 @@ help:
 	@echo 'test     every test, unit tests also under the sanitizers; FILTER=TEXT for some'
 	@echo 'tests    the unit tests, built but not run'
 	@echo 'conform  every behaviour of a socket, without the library and with it in several ways (FILTER= WAYS= SEED=)'
-	@echo 'apps     some fifty unmodified programs, checked, as a table (APPS=TEXT)'
+	@echo 'apps     some fifty unmodified programs, checked, as a table (APPS=TEXT, LAB=1: over verbs)'
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
@@ -632,7 +632,7 @@ conform:
 	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/conform_cases
 	RAILSOCK_TEST_BUILD=$(BUILD) tests/conform/run $(if $(WAYS),-w $(WAYS)) $(if $(SEED),-s $(SEED)) $(FILTER)
 
-# APPS=TEXT. What it finds is in $(BUILD)/apps/table.
+# APPS=TEXT, LAB=1. What it finds is in $(BUILD)/apps/table, or table.verbs.
 apps:
 	tools/deps build test apps
 	+$(SUBMAKE) SAN= all
