@@ -218,9 +218,9 @@ bool fb_news_elsewhere(struct fb_stream *, const struct rsk_shard *);
  * caller's. NULL: forget it. Only a hint for the next boarding. */
 void fb_prefer_shard(struct fb_stream *, struct rsk_shard *);
 
-/* For how many ns a wait may spin before it sleeps, at most. Unless it is configured, on
- * wires that are slow to wake that is the time in which a peer's library has answered while everybody
- * slept: spinning longer cannot pay, and with less two ends that sleep in turn never get out of it. */
+/* For how many ns a wait may spin before it sleeps, at most. Unless it is configured, that is the time in
+ * which a peer's library has answered while everybody slept, within bounds: spinning longer cannot pay, and
+ * with less two ends that sleep in turn never get out of it. */
 uint32_t fb_spin_most(void);
 
 /* ---- sleepers: threads that sleep in the kernel's poll or select on plain sockets ---- */

@@ -65,8 +65,8 @@ static void proved(struct fb_conn *c)
     uint64_t answer = fb_io.now() - c->x->hello_at;
 
     c->x->answer_ns = answer < UINT32_MAX ? (uint32_t)answer : UINT32_MAX;
-    if (c->x->rail && c->x->rail->wire->slow_to_wake)
-        spin_measured(answer);
+    if (c->x->rail)
+        spin_measured(answer, c->x->rail->wire->slow_to_wake);
     link_no_timer(c);
     c->x->rdv = RDV_PROVED;
     c->x->rdv_tries = 0;
@@ -232,7 +232,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
     if (!ok)
         return false;
     budget_up(c, rail);
-    spin_joined(c);
+    spin_joined(c, rail->wire->slow_to_wake);
     memcpy(c->x->show->where, rail->where, sizeof(c->x->show->where));
     atomic_store(&c->x->show->tx_ring, rail->tx_size);
     atomic_store(&c->x->show->rx_ring, rail->rx_size);

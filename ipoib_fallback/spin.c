@@ -1,22 +1,25 @@
 /*
- * spin.c - for how long a wait spins before it sleeps: at most what is configured or, on wires that are
- * slow to wake, measured; and within that what the last waits have taught (spin.h). wait.c does the spinning.
+ * spin.c - for how long a wait spins before it sleeps: at most what is configured or
+ * measured; and within that what the last waits have taught (spin.h). wait.c does the spinning.
  */
 #include "ipoib_fallback/stream.h"
 
 #include "config/env.h"
 
-#define SPIN_LIMIT 500000u /* ns; nowhere is a sleep as dear as that, but on a translated machine */
+/* What sleeping costs, of wires that wake by a futex and of those that are slow: no more than this is spun, ns.
+ * On a translated machine it takes as long as the second, and on a virtual one whose processors stop when they
+ * are idle half of the first. */
+static const uint32_t limit[2] = {100000, 500000};
 
-static _Atomic uint32_t measured; /* 0: nothing yet */
+static _Atomic uint32_t measured[2]; /* 0: nothing yet */
 /* 1 + the longest of the streams that have had a rail, unless measured. */
 static _Atomic uint32_t configured;
-static _Atomic bool by_measure; /* one of those spins for as long as it pays */
+static _Atomic bool by_measure[2]; /* one of those spins for as long as it pays */
 
 /* Where a stream begins that spins for as long as it pays. */
-static uint32_t measured_most(void)
+static uint32_t measured_most(bool slow)
 {
-    uint32_t most = atomic_load_explicit(&measured, memory_order_relaxed);
+    uint32_t most = atomic_load_explicit(&measured[slow], memory_order_relaxed);
 
     return most ? most : cfg_stream_defaults.spin_ns;
 }
@@ -25,39 +28,52 @@ static uint32_t most_of(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return set->spin_auto ? measured_most() : set->spin_ns;
+    return set->spin_auto ? measured_most(conn_flag(c, CF_SLOW)) : set->spin_ns;
 }
 
 uint32_t fb_spin_most(void)
 {
     uint32_t most = atomic_load_explicit(&configured, memory_order_relaxed);
-    uint32_t other = atomic_load_explicit(&by_measure, memory_order_relaxed) ? measured_most() : 0;
+    bool any = most != 0;
 
-    if (!most && !other) /* no rail so far */
-        return cfg.stream.spin_auto ? measured_most() : cfg.stream.spin_ns;
-    most -= most != 0;
-    return most > other ? most : other;
+    most -= any;
+    for (int slow = 0; slow < 2; slow++)
+        if (atomic_load_explicit(&by_measure[slow], memory_order_relaxed)) {
+            uint32_t other = measured_most(slow);
+
+            most = most > other ? most : other;
+            any = true;
+        }
+    if (!any) /* no rail so far */
+        return cfg.stream.spin_auto ? measured_most(false) : cfg.stream.spin_ns;
+    return most;
 }
 
-void spin_joined(struct fb_conn *c)
+void spin_joined(struct fb_conn *c, bool slow)
 {
     const struct cfg_stream *set = conn_config(c);
 
+    if (slow)
+        conn_set(c, CF_SLOW);
+    else
+        atomic_fetch_and(&c->flags, ~(uint32_t)CF_SLOW);
     if (set->spin_auto)
-        atomic_store_explicit(&by_measure, true, memory_order_relaxed);
+        atomic_store_explicit(&by_measure[slow], true, memory_order_relaxed);
     else if (set->spin_ns >= atomic_load(&configured)) /* the progress thread alone writes it */
         atomic_store_explicit(&configured, set->spin_ns + 1, memory_order_relaxed);
 }
 
 /* The least that was seen, which forgets slowly: a peer that was busy says nothing of sleeping. */
-void spin_measured(uint64_t answer)
+void spin_measured(uint64_t answer, bool slow)
 {
-    uint32_t most = measured_most(), now = answer < SPIN_LIMIT ? (uint32_t)answer : SPIN_LIMIT;
+    uint32_t most = measured_most(slow),
+             now = answer < limit[slow] ? (uint32_t)answer : limit[slow];
 
     if (now < cfg_stream_defaults.spin_ns)
         now = cfg_stream_defaults.spin_ns;
-    atomic_store_explicit(&measured,
-                          now < most || !atomic_load(&measured) ? now : most + (now - most) / 8,
+    atomic_store_explicit(&measured[slow],
+                          now < most || !atomic_load(&measured[slow]) ? now
+                                                                      : most + (now - most) / 8,
                           memory_order_relaxed);
 }
 

@@ -5,7 +5,7 @@
  * longer spin, claims the same; but it may have been served only because it slept: its peer needs this very CPU.
  * Then every spin fails, however long, and two ends that spin in turn are slower than two that sleep. So a claim
  * is put to the test by the next wait: if that has to sleep as well, sleeps teach nothing for a while, which is longer each
- * time. A wait that took longer than any spin may halves the budget, down to a twentieth. And now and then one spins
+ * time. A wait that took longer than any spin may halves the budget, down to a microsecond. And now and then one spins
  * for the whole of what is allowed: below the peer's usual answer time no shorter spin could find out.
  *
  * The state is one stream's half or one thread's. Several threads may use it at once: what gets lost is a lesson.
@@ -25,8 +25,9 @@ struct fb_spin {
     _Atomic uint16_t deaf;   /* so many more sleeps teach nothing */
 };
 
-#define FB_SPIN_EVERY 16u
-#define FB_SPIN_DOUBT 4u
+#define FB_SPIN_EVERY 64u
+#define FB_SPIN_DOUBT 2u
+#define FB_SPIN_LEAST 1000u /* ns */
 
 #define FB_SPIN_GET(s, field)    atomic_load_explicit(&(s)->field, memory_order_relaxed)
 #define FB_SPIN_SET(s, field, v) atomic_store_explicit(&(s)->field, (v), memory_order_relaxed)
@@ -66,7 +67,7 @@ static inline void fb_spin_served(struct fb_spin *s, uint32_t most, uint64_t too
 /* It had to sleep, and spinning and sleeping together took so many ns. */
 static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took)
 {
-    uint32_t ns = FB_SPIN_GET(s, ns), least = most / 20 + 1;
+    uint32_t ns = FB_SPIN_GET(s, ns), least = most < FB_SPIN_LEAST ? most : FB_SPIN_LEAST;
     uint16_t deaf = FB_SPIN_GET(s, deaf);
     uint8_t doubt = FB_SPIN_GET(s, doubt);
 
@@ -91,14 +92,14 @@ static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took
 
 struct fb_conn;
 
-/* A peer's library has answered after so many ns: see fb_spin_most. */
-void spin_measured(uint64_t answer);
+/* A peer's library has answered after so many ns (slow: on a wire that is slow to wake): see fb_spin_most. */
+void spin_measured(uint64_t answer, bool slow);
 /* How long this wait of the stream's half may spin, in ns; 0: not at all. */
 uint32_t spin_budget(struct fb_conn *, struct fb_spin *);
 /* It has spun for so many ns, and that was enough; it has spun and slept. */
 void spin_served(struct fb_conn *, struct fb_spin *, uint64_t took);
 void spin_slept(struct fb_conn *, struct fb_spin *, uint64_t took);
 /* The stream has a rail: waits for several streams may spin for as long as it may. */
-void spin_joined(struct fb_conn *);
+void spin_joined(struct fb_conn *, bool slow);
 
 #endif

@@ -221,6 +221,7 @@ enum {
     CF_SHARED = 64,  /* another process may hold the description */
     CF_CLOSED = 128, /* no application descriptor is left */
     CF_ADDRESSES = 256,
+    CF_SLOW = 512, /* on a wire that is slow to wake, now or last */
     CF_RCVLOWAT = 1024,
     CF_SERVE = 2048, /* these jobs are posted already */
     CF_WATCH = 4096,

@@ -118,8 +118,8 @@ struct rsk_wire {
     /* What tx_put accepted is in the receiver's memory even if the sender's process dies: a killed
      * peer ends the stream cleanly, as with TCP. False: it ends with ECONNRESET (I6). */
     bool outlives_sender;
-    /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex: it pays to
-     * measure that, and to spin for as long. */
+    /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex: spinning for
+     * longer pays. */
     bool slow_to_wake;
     /* Its objects do not work under other credentials than those that opened them. */
     bool bound_to_credentials;

@@ -27,22 +27,27 @@ static void spins(void)
     patient.spin_ns = 70000;
     hasty.spin_ns = 0;
     EXPECT_EQ_INT(fb_spin_most(), 20000);
-    spin_joined(&b);
+    spin_joined(&b, false);
     EXPECT_EQ_INT(fb_spin_most(), 0);
-    spin_joined(&a);
+    spin_joined(&a, true);
     EXPECT_EQ_INT(fb_spin_most(), 70000);
-    spin_joined(&b);
+    spin_joined(&b, false);
     EXPECT_EQ_INT(fb_spin_most(), 70000);
     EXPECT_EQ_INT(spin_budget(&a, &fresh), 70000);
     EXPECT_EQ_INT(spin_budget(&b, &fresh), 0);
     spin_served(&a, &learnt, 30000);
     EXPECT_EQ_INT(learnt.ns, 61000);
-    spin_measured(300000);
+    spin_measured(300000, true);
     EXPECT_EQ_INT(spin_budget(&b, &fresh), 0); /* not what somebody has chosen */
     EXPECT_EQ_INT(fb_spin_most(), 70000);
-    spin_joined(&c);
+    spin_joined(&c, true);
     EXPECT_EQ_INT(fb_spin_most(), 300000);
     EXPECT_EQ_INT(spin_budget(&c, &fresh), 300000);
+    /* What one wire has taught is nothing to the other, which wakes by a futex and has a limit of its own. */
+    spin_joined(&c, false);
+    EXPECT_EQ_INT(spin_budget(&c, &fresh), 20000);
+    spin_measured(300000, false);
+    EXPECT_EQ_INT(spin_budget(&c, &fresh), 100000);
 }
 
 TEST_CASE(stream, spins_as_its_rule_says)
