@@ -1,8 +1,8 @@
 /*
- * shm_bell.c - dirty-bit page and eventfd.
+ * shm_bell.c - dirty-bit page, and eventfd or socket.
  *
  * The writer: set the bit, set its word's summary bit, full fence, look at `armed`; only if
- * it was set (and this writer is the one that clears it) write the eventfd.
+ * it was set (and this writer is the one that clears it) write the eventfd, or send a byte.
  * The sleeper: set `armed`, full fence, look at the summary. So either the writer sees armed
  * or the sleeper sees the summary, and nobody sleeps through news.
  *
@@ -20,8 +20,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/timerfd.h>
 
 #include "rsock/fence.h"
 #include "rsock/own.h"
@@ -32,16 +32,24 @@
 /*
  * The descriptor. Whether a write to an eventfd blocks is a property of the open file, which both processes
  * share: a peer can fill its own and clear O_NONBLOCK, and whoever writes to it then sleeps for ever.
- * Processes of one user may do worse to each other. To another user we give a timerfd, and take no other
- * from him: it is rung by setting it to a moment that has passed, which never blocks, whatever its owner
- * does with it. A peer can also stop it before its edge; so what we tell ourselves goes by an eventfd
- * that nobody else has, in a part of its own.
+ * Processes of one user may do worse to each other, and root to everybody. From others we take a socket alone, one
+ * end of a pair that the peer itself has made: whether a send blocks is said with each. (A timerfd, rung by setting it
+ * to a moment that has passed, needs the processor's timer: several times as long as a send.)
+ *
+ * Nobody reads an eventfd, so that each write is an edge for whoever watches it and none takes it from another. The bytes
+ * in a socket would fill it: the drain reads them when there are `batch`, all but one, by the page's
+ * count of them. Each byte needed somebody to arm, who has drained before; so a full one has made its edges, unless
+ * the peer has filled it, whose news alone it is.
+ *
+ * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
+ * nobody else has, in a part of its own.
  */
 
-enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536 };
+enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536, BATCH_MOST = 64 };
 
 struct page {
     _Atomic uint32_t armed __attribute__((aligned(64)));
+    _Atomic uint32_t sent; /* bytes into the socket */
     _Atomic uint64_t summary __attribute__((aligned(64)));
     _Atomic uint64_t dirty[WORDS] __attribute__((aligned(64)));
 };
@@ -54,8 +62,10 @@ struct shm_bell {
     struct page *page;
     int page_fd;
     struct rsk_own_map map;
-    bool timer; /* of what part.fd is */
-    int own_fd; /* an eventfd for what we tell ourselves: part.fd, or the other part's */
+    int far;           /* the peers' end, where part.fd is a socket; else -1 */
+    uint32_t batch;    /* bytes that it may hold */
+    uint32_t received; /* of page->sent */
+    int own_fd;        /* an eventfd for what we tell ourselves: part.fd, or the other part's */
     uint64_t used[WORDS];
     _Atomic(rail_ptr *) rails[WORDS]; /* 64 each, made on need, kept */
 };
@@ -64,7 +74,7 @@ struct shm_peer_bell {
     struct page *page;
     struct rsk_own_map map;
     int event;
-    bool timer;
+    bool socket;
     /* Who and which: a page handed on by a third process must not displace its owner's. */
     uint32_t uid, pid;
     dev_t dev;
@@ -93,24 +103,20 @@ static void mark(struct page *p, uint32_t slot)
     atomic_fetch_or_explicit(&p->summary, 1ull << (slot / 64), memory_order_release);
 }
 
-static void fire(int event, bool timer)
+static void fire(int event)
 {
-    static const struct itimerspec at_once = {.it_value = {.tv_nsec = 1}};
     const uint64_t one = 1;
 
-    if (timer)
-        SYS6(SYS_timerfd_settime, event, TFD_TIMER_ABSTIME, &at_once, NULL, 0, 0);
-    else
-        sys_write(event, &one, sizeof one);
+    sys_write(event, &one, sizeof one);
 }
 
-static void ring(struct page *p, uint32_t slot, int event, bool timer)
+/* True: the caller is to wake who sleeps there. */
+static bool ring(struct page *p, uint32_t slot)
 {
     mark(p, slot);
     rsk_fence(); /* pairs with the one in bell_arm */
-    if (atomic_load_explicit(&p->armed, memory_order_relaxed) &&
-        atomic_exchange_explicit(&p->armed, 0, memory_order_acq_rel))
-        fire(event, timer);
+    return atomic_load_explicit(&p->armed, memory_order_relaxed) &&
+           atomic_exchange_explicit(&p->armed, 0, memory_order_acq_rel);
 }
 
 /* ---- the part */
@@ -143,6 +149,19 @@ static int drain_word(struct shm_bell *b, uint32_t w)
     return n;
 }
 
+static void take_bytes(struct shm_bell *b)
+{
+    uint32_t sent = atomic_load_explicit(&b->page->sent, memory_order_relaxed);
+    char bytes[BATCH_MOST];
+    ssize_t n;
+
+    if (sent - b->received < b->batch)
+        return;
+    n = SYS6(SYS_recvfrom, b->part.fd, bytes, b->batch - 1, MSG_DONTWAIT, NULL, NULL);
+    /* What did not fit, or was never sent. */
+    b->received = n == (ssize_t)b->batch - 1 ? b->received + (uint32_t)n : sent;
+}
+
 static int bell_drain(struct rsk_shard_part *p)
 {
     struct shm_bell *b = bell_of(p);
@@ -154,6 +173,8 @@ static int bell_drain(struct rsk_shard_part *p)
     words = atomic_exchange_explicit(&b->page->summary, 0, memory_order_acq_rel);
     for (; words; words &= words - 1)
         n += drain_word(b, (uint32_t)__builtin_ctzll(words));
+    if (b->far >= 0)
+        take_bytes(b);
     return n;
 }
 
@@ -177,7 +198,7 @@ static void bell_disarm(struct rsk_shard_part *p)
 
 static void bell_fire(struct rsk_shard_part *p)
 {
-    fire(bell_of(p)->own_fd, false);
+    fire(bell_of(p)->own_fd);
 }
 
 static void bell_free(struct rsk_shard_part *p)
@@ -187,6 +208,7 @@ static void bell_free(struct rsk_shard_part *p)
     rsk_own_unmap(&b->map);
     rsk_own_close(b->page_fd);
     rsk_own_close(b->part.fd);
+    rsk_own_close(b->far);
     for (uint32_t w = 0; w < WORDS; w++)
         free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
     free(b);
@@ -241,6 +263,24 @@ static int own_part(struct rsk_shard *shard, uint32_t uid)
 
 /* ---- ours */
 
+/* A pair for peers of another user. 0 or -errno. */
+static int socket_pair(struct shm_bell *b)
+{
+    enum { BYTE = 1024 /* what one costs at most, of what SO_SNDBUF says */ };
+    int pair[2], room = 0, size = sizeof room;
+    int err = (int)SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                        pair, 0, 0);
+
+    if (err)
+        return err;
+    SYS6(SYS_getsockopt, pair[1], SOL_SOCKET, SO_SNDBUF, &room, &size, 0);
+    b->batch = (uint32_t)room / (2 * BYTE);
+    b->batch = b->batch < 2 ? 2 : b->batch > BATCH_MOST ? BATCH_MOST : b->batch;
+    b->part.fd = rsk_own_fd(pair[0]);
+    b->far = rsk_own_fd(pair[1]);
+    return b->far < 0 ? b->far : b->part.fd < 0 ? b->part.fd : 0;
+}
+
 struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
 {
     struct rsk_shard_part *p = rsk_shard_find(shard, &rsk_shm_wire, uid);
@@ -252,12 +292,11 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
     if (!b)
         return NULL;
     b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
-    b->timer = uid != sys_geteuid();
-    if (b->timer)
-        b->part.fd = rsk_own_fd(
-            (int)SYS6(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK, 0, 0, 0, 0));
-    else
+    b->far = b->part.fd = -1;
+    if (uid == sys_geteuid() || sys_geteuid() == 0)
         b->part.fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    else
+        socket_pair(b);
     b->page = b->page_fd >= 0 ? page_map(b->page_fd, &b->map) : NULL;
     b->shard = shard;
     b->part.wire = &rsk_shm_wire;
@@ -267,12 +306,12 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
     b->part.disarm = bell_disarm;
     b->part.fire = bell_fire;
     b->part.free = bell_free;
-    if (!b->page || b->part.fd < 0) {
+    if (!b->page || b->part.fd < 0 || (b->batch && b->far < 0)) {
         bell_free(&b->part);
         return NULL;
     }
     /* One that is left over from an attempt which failed after it will do. */
-    p = b->timer ? rsk_shard_find(shard, &rsk_shm_wire, uid | 1ull << 32) : &b->part;
+    p = uid != sys_geteuid() ? rsk_shard_find(shard, &rsk_shm_wire, uid | 1ull << 32) : &b->part;
     b->own_fd = p ? p->fd : own_part(shard, uid);
     if (b->own_fd < 0) {
         bell_free(&b->part);
@@ -285,7 +324,7 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
 void shm_bell_fds(const struct shm_bell *b, int *page, int *event)
 {
     *page = b->page_fd;
-    *event = b->part.fd;
+    *event = b->far >= 0 ? b->far : b->part.fd;
 }
 
 int shm_bell_reserve(struct shm_bell *b)
@@ -328,25 +367,39 @@ void shm_bell_release(struct shm_bell *b, uint32_t slot)
 
 void shm_bell_ring(struct shm_bell *b, uint32_t slot)
 {
-    ring(b->page, slot, b->own_fd, false);
+    if (ring(b->page, slot))
+        fire(b->own_fd);
 }
 
 /* ---- the peer's */
 
-/* Writing to a descriptor that a stranger chose may block for ever, or write into a file of
- * ours: only a timer will do, or from who could hurt us anyway a non-blocking eventfd. */
-static bool is_good(int fd, uint32_t uid, bool *timer)
+static int option(int fd, int name)
+{
+    int value = -1, size = sizeof value;
+
+    return SYS6(SYS_getsockopt, fd, SOL_SOCKET, name, &value, &size, 0) ? -1 : value;
+}
+
+/* Writing to a descriptor that a stranger chose may block for ever, write into a file of ours, or tell
+ * a third process something in our name: only a socket will do whose other end is his, or from who
+ * could hurt us anyway a non-blocking eventfd. */
+static bool is_good(int fd, uint32_t uid, uint32_t pid, bool *socket)
 {
     char path[40], link[40];
+    struct ucred maker = {0};
+    int size = sizeof maker;
     long n;
 
+    *socket = option(fd, SO_DOMAIN) == AF_UNIX;
+    if (*socket)
+        return option(fd, SO_TYPE) == SOCK_STREAM &&
+               !SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &maker, &size, 0) &&
+               maker.pid > 0 && (uint32_t)maker.pid == pid;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
     link[n > 0 ? n : 0] = 0;
-    *timer = strcmp(link, "anon_inode:[timerfd]") == 0;
-    return *timer ||
-           (strcmp(link, "anon_inode:[eventfd]") == 0 && (uid == sys_geteuid() || uid == 0) &&
-            (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK));
+    return strcmp(link, "anon_inode:[eventfd]") == 0 && (uid == sys_geteuid() || uid == 0) &&
+           (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
 }
 
 static struct shm_peer_bell *known(const struct stat *st, uint32_t uid, uint32_t pid)
@@ -363,9 +416,9 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
 {
     struct shm_peer_bell *b = NULL;
     struct stat st = {0};
-    bool timer;
+    bool socket;
 
-    if (!shm_sealed_good(page, PAGE) || !is_good(event, uid, &timer) ||
+    if (!shm_sealed_good(page, PAGE) || !is_good(event, uid, pid, &socket) ||
         SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
         goto out;
     b = known(&st, uid, pid);
@@ -382,7 +435,7 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
     }
     b->event = event;
     event = -1;
-    b->timer = timer;
+    b->socket = socket;
     b->uid = uid;
     b->pid = pid;
     b->dev = st.st_dev;
@@ -418,8 +471,14 @@ void shm_peer_bell_put(struct shm_peer_bell *b)
 
 void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
 {
-    if (b)
-        ring(b->page, slot, b->event, b->timer);
+    if (!b || !ring(b->page, slot))
+        return;
+    if (!b->socket) {
+        fire(b->event);
+        return;
+    }
+    atomic_fetch_add_explicit(&b->page->sent, 1, memory_order_relaxed);
+    sys_send(b->event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void shm_bell_after_fork_child(void)

@@ -1,6 +1,6 @@
 /*
  * shm_bell.h - how one process tells another which of its rails have news: a page of dirty
- * bits and an eventfd. A bell is a part of a shard, for the peers of one uid: a peer may
+ * bits and an eventfd, or for another user a socket. A bell is a part of a shard, for the peers of one uid: a peer may
  * fill an eventfd and so block an honest writer, hence it is shared with nobody else.
  */
 #ifndef RSK_SHM_BELL_H

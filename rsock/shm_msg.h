@@ -6,7 +6,7 @@
  *             <-------------   reply + {data bell, ctl bell}, or a reason
  *   one byte  ---------------------------------------> accepted()
  *
- * A bell is two descriptors, page and eventfd. Both bells may be one: then it is sent once.
+ * A bell is two descriptors, page and eventfd or socket. Both bells may be one: then it is sent once.
  * The layout up to `reason` is for all versions.
  */
 #ifndef RSK_SHM_MSG_H
@@ -20,7 +20,7 @@
 
 enum {
     SHM_MAGIC = 0x6b735352, /* "RSsk" */
-    SHM_VERSION = 2,
+    SHM_VERSION = 3,
     SHM_CONFIRM = 'C',
     SHM_MAX_FDS = 5,
 };

@@ -154,7 +154,8 @@ static void bells(struct victim *v)
         shm_peer_ring(r->peer_data.bell, i);
 }
 
-/* Our eventfds are blocking from now on and full: who writes to one sleeps until it is read. */
+/* Our bells' descriptors are blocking from now on and full: who writes to one, and does not say with the call that it must not
+ * block, sleeps until it is read. */
 static void block_bells(struct victim *v)
 {
     struct shm_rail *r = rail(v);
@@ -165,6 +166,12 @@ static void block_bells(struct victim *v)
 
     for (int i = 0; i < 2; i++) {
         shm_bell_fds(b[i], &page, &event);
+        while (send(event, &most, sizeof most, MSG_DONTWAIT) > 0)
+            ;
+        if (errno != ENOTSOCK) {
+            fcntl(event, F_SETFL, fcntl(event, F_GETFL) & ~O_NONBLOCK);
+            continue;
+        }
         if (eventfd_read(event, &count) == 0 || errno == EAGAIN)
             if (write(event, &most, sizeof most) == sizeof most)
                 fcntl(event, F_SETFL, fcntl(event, F_GETFL) & ~O_NONBLOCK);

@@ -4,10 +4,14 @@
  */
 #include "tests/shim/shim.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "rsock/shard_part.h"
 #include "rsock/shm_bell.h"
@@ -94,6 +98,68 @@ TEST_CASE(shard, news_reaches_the_right_slot)
     EXPECT_EQ_INT(rsk_shard_drain(s), 0);
     EXPECT_EQ_INT(shm_bell_reserve(b), 199);
     rsk_shard_put(s);
+}
+
+/* A process that is not root has a socket as the bell for another user. Each wish to be woken has its edge, more often than
+ * what the socket holds, and the bytes in it stay few, and never none. */
+static void bell_of_another_user(void)
+{
+    enum { TIMES = 3000 };
+    int ep = sys_epoll_create1(0), page, event, slot, bytes;
+    struct rsk_shard *s;
+    struct shm_bell *b;
+    struct shm_peer_bell *peer;
+
+    if (geteuid() == 0)
+        ASSERT_EQ_INT(setresuid(65534, 65534, 65534), 0);
+    s = rsk_shard_new(fd_added, &ep);
+    ASSERT(s != NULL);
+    b = shm_bell_of(s, geteuid() + 1);
+    ASSERT(b != NULL);
+    slot = shm_bell_reserve(b);
+    shm_bell_set(b, (uint32_t)slot, &fake);
+    shm_bell_fds(b, &page, &event);
+    peer = shm_peer_bell_get(sys_hide_fd(dup(page)), sys_hide_fd(dup(event)), geteuid() + 1,
+                             (uint32_t)getpid());
+    ASSERT(peer != NULL);
+    for (int i = 0; i < TIMES; i++) {
+        struct epoll_event ev;
+
+        ASSERT(!rsk_shard_arm(s));
+        shm_peer_ring(peer, (uint32_t)slot);
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 0);
+        ASSERT_EQ_INT(rsk_shard_drain(s), 1);
+        ASSERT_EQ_INT(ioctl(bell_fd, FIONREAD, &bytes), 0);
+        ASSERT(bytes > 0 && bytes < 100);
+        rsk_shard_disarm(s);
+    }
+    /* Filled by somebody, and its sends made to block: nobody waits, and the bytes are taken out again. */
+    while (send(event, "", 1, MSG_DONTWAIT) > 0)
+        ;
+    ASSERT_EQ_INT(fcntl(event, F_SETFL, 0), 0);
+    for (int i = 0; i < TIMES; i++) {
+        (void)rsk_shard_arm(s);
+        shm_peer_ring(peer, (uint32_t)slot);
+        ASSERT_EQ_INT(rsk_shard_drain(s), 1);
+        rsk_shard_disarm(s);
+    }
+    shm_peer_bell_put(peer);
+    rsk_shard_put(s);
+}
+
+TEST_CASE(shard, bell_of_another_user)
+{
+    pid_t pid = fork();
+    int status;
+
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        bell_of_another_user();
+        _exit(0);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    EXPECT_EQ_INT(status, 0);
 }
 
 /* Holds up whoever drains, until somebody is about to drain, and a while longer. */

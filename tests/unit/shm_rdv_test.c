@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <sys/mman.h>
 
 #include "config/reason.h"
@@ -281,8 +282,31 @@ static int ask_as_stranger(const struct shm_request *q, size_t len, int memfd, i
     return reason;
 }
 
+/* An end of a stream whose other end another process has made. */
+static int made_by_another(void)
+{
+    int pair[2], way[2], fd = -1;
+    struct shm_fds got;
+    pid_t pid;
+
+    ASSERT_EQ_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, way), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0)
+            shm_msg_send(way[1], "x", 1, &(struct shm_fds){.fd = {pair[1]}, .n = 1});
+        _exit(0);
+    }
+    ASSERT(pid > 0 && waitpid(pid, NULL, 0) == pid);
+    if (shm_msg_recv(way[0], &(char){0}, 1, &got) == 1 && got.n == 1)
+        fd = shm_fds_take(&got, 0);
+    close(way[0]);
+    close(way[1]);
+    return fd;
+}
+
 TEST_CASE(shm_rdv, strangers_are_refused)
 {
+    int stream[2], datagram[2], foreign = made_by_another();
     struct shm_request q = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof q},
                             .ring = 65536};
     struct shm_request bad;
@@ -293,6 +317,9 @@ TEST_CASE(shm_rdv, strangers_are_refused)
     int fds, sock;
     struct job j;
 
+    ASSERT(foreign >= 0);
+    ASSERT_EQ_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream), 0);
+    ASSERT_EQ_INT(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, datagram), 0);
     begin();
     ASSERT(tcp_new(&c, AF_INET));
     ASSERT(tcp_new(&other, AF_INET));
@@ -336,6 +363,15 @@ TEST_CASE(shm_rdv, strangers_are_refused)
     ASSERT(soon(&asked.heard));
     EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, blocking), RSN_PEER_PROTOCOL);
     ASSERT(soon(&asked.heard));
+    EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, foreign), RSN_PEER_PROTOCOL);
+    ASSERT(soon(&asked.heard));
+    EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, datagram[0]), RSN_PEER_PROTOCOL);
+    ASSERT(soon(&asked.heard));
+    EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, c.client), RSN_PEER_PROTOCOL);
+    ASSERT(soon(&asked.heard));
+    EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, stream[0]), 0);
+    ASSERT(soon(&asked.heard));
+    EXPECT_EQ_INT(asked.reason, RSN_NO_PEER_LIB);
     EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, good, event), RSN_PEER_PROTOCOL);
     ASSERT(soon(&asked.heard));
     EXPECT_EQ_INT(asked.reason, RSN_PEER_PROTOCOL);
@@ -354,7 +390,9 @@ TEST_CASE(shm_rdv, strangers_are_refused)
     destroy(&asked);
     tcp_free(&c);
     tcp_free(&other);
-    int mine[] = {good, open, page, event, blocking, null};
+    int mine[] = {good, open,      page,      event,       blocking,
+                  null, stream[0], stream[1], datagram[0], datagram[1]};
+    rsk_own_close(foreign);
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         close(mine[i]);
 }
