@@ -183,6 +183,7 @@ bool budget_take(struct fb_conn *c)
         keep_ticking();
         return true;
     }
+    heat_refused(c);
     press();
     return false;
 }

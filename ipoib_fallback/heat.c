@@ -24,6 +24,9 @@
 /* For so long a stream keeps its rail: one second shows what it moves there. */
 #define STAYS (2 * SECOND)
 
+/* Looks for which a stream that was asked for by its other end, and refused, is thought to want a rail. Who asks
+ * once soon asks again. */
+#define ASKED_LATELY 4
 /* As many may change in a second: with each the application's threads wait for a moment. */
 enum { MOST = 64 };
 
@@ -112,11 +115,17 @@ bool heat_count(struct fb_conn *c)
     rate = (uint64_t)((double)moved * SECOND / (double)beat_ns);
     /* So that one second does not decide. What was nothing is no half. */
     c->x->heat = c->x->heat ? (c->x->heat + rate) / 2 : rate;
-    if (!moved || !waits(c))
+    if (!moved || !waits(c) ||
+        (c->s.role == FB_ACCEPTED && beat - c->x->refused_beat > ASKED_LATELY))
         return false;
     if (!c->x->refused_bytes || bytes - c->x->refused_bytes >= WORTH_ASKING)
         insert(&wait, (struct entry){c->x->heat, 0, c->slot, c->gen}, hotter);
     return true;
+}
+
+void heat_refused(struct fb_conn *c)
+{
+    c->x->refused_beat = beat;
 }
 
 /* ---- whose rails there are to be had ---- */

@@ -10,6 +10,8 @@
 void heat_begin(void);
 /* For each of them. True: it waits for a rail, and moves. */
 bool heat_count(struct fb_conn *);
+/* There was no room for it. */
+void heat_refused(struct fb_conn *);
 /* Then those that are hottest get what room there is, and that of those that are coldest. */
 void heat_end(void);
 
