@@ -15,6 +15,7 @@
 #define SECOND 1000000000ull
 /* A rail that is asked for: its size is not known yet. */
 #define EXPECTED (512u * 1024)
+#define SETTLES  2000000u
 
 /* Of the process; a rule's own streams are counted in their settings too. */
 static struct cfg_use all;
@@ -176,7 +177,7 @@ bool budget_take(struct fb_conn *c)
     own = set->use ? room(set->use, set) : UINT32_MAX;
     of_all = room(NULL, set);
     mine = own && of_all && heat_taken(c);
-    c->x->refused_bytes = 0;
+    c->x->refused_there = false;
     if (mine || ((!set->use || own > heat_reserved(set->use)) && of_all > heat_reserved(NULL))) {
         count(c, 1, EXPECTED);
         watch_idle(set->idle_ns);
@@ -190,7 +191,7 @@ bool budget_take(struct fb_conn *c)
 
 void budget_refused(struct fb_conn *c)
 {
-    c->x->refused_bytes = c->s.pub->tx + c->s.pub->rx;
+    c->x->refused_there = true;
     press();
 }
 
@@ -214,11 +215,13 @@ void budget_free(struct fb_conn *c)
     if (!c->x->budgeted)
         return;
     count(c, -1, -(int64_t)c->x->budgeted);
+    if (!c->x->gave_up)
+        return;
     c->x->gave_up = 0;
-    /* Not within the caller, who is not through with this one. */
-    if (!calling &&
-        (heat_reserved(NULL) || (conn_config(c)->use && heat_reserved(conn_config(c)->use))))
-        calling = rsk_timer_add(0, call_chosen, NULL) != NULL;
+    heat_freed();
+    /* Not within the caller, who is not through with this one; and the other end has to give its own back. */
+    if (!calling)
+        calling = rsk_timer_add(SETTLES, call_chosen, NULL) != NULL;
 }
 
 void budget_forget(void)

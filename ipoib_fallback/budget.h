@@ -9,7 +9,7 @@
 /* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; the stream is to have reason
  * `budget`, and is called when there is room for it (rdv_now), if it is among the hottest that wait. */
 bool budget_take(struct fb_conn *);
-/* There was room here, but not at the other end. To be called before budget_free. */
+/* There was room here, but not at the other end, or there has just been none. To be called before budget_free. */
 void budget_refused(struct fb_conn *);
 /* It has none any more, or did not get one. */
 void budget_free(struct fb_conn *);

@@ -5,8 +5,9 @@
  * than a quarter of theirs. A factor of four, because a change costs both of them, and because a stream that gets a
  * rail becomes faster by it, which must not make it look hotter than one that did not.
  *
- * Rails are the hottest streams' of this process. What the peer's process thinks of it, it says when it is asked:
- * whoever was refused there asks again when he has moved as much as is worth a question.
+ * Where it is the other end that has no room, this end gives back what it has there of the coldest in the same
+ * way, and asks for as many of the hottest that wait, and one more: others may have given back theirs. The rest do not
+ * ask, because a question costs more than it is worth if the answer is no.
  *
  * Progress thread; called by budget.c.
  */
@@ -16,11 +17,11 @@
 
 #include "config/rules.h"
 
+#include <string.h>
+
 #define SECOND 1000000000ull
 /* In a second: some thirty round trips of 64 bytes, what a change costs. */
 #define LEAST 4096u
-/* Bytes that are worth one more question to a peer that had no room. */
-#define WORTH_ASKING (1u << 20)
 /* For so long a stream keeps its rail: one second shows what it moves there. */
 #define STAYS (2 * SECOND)
 
@@ -47,9 +48,17 @@ static uint64_t beat_at, beat_ns;
 static struct list wait, cold;
 static uint32_t leaving; /* streams that still have a rail, and were told to give it back */
 
-/* Those who shall have the room that comes, hottest first; and in which budget. */
+/* What there is too little of: rails of a rule or of the process, or of the process at the other end. */
+struct limit {
+    const struct cfg_use *use; /* NULL: the process's */
+    bool there;
+    struct rsk_tuple peer; /* where; its source is 0 */
+};
+
+/* Those who shall have the room that comes, hottest first; and what they are short of. */
 static struct list chosen;
-static const struct cfg_use *chosen_of;
+static struct limit limit;
+static uint32_t freed; /* there: so many may ask */
 
 /* Before: does a come before b. */
 static void insert(struct list *l, struct entry e,
@@ -118,8 +127,7 @@ bool heat_count(struct fb_conn *c)
     if (!moved || !waits(c) ||
         (c->s.role == FB_ACCEPTED && beat - c->x->refused_beat > ASKED_LATELY))
         return false;
-    if (!c->x->refused_bytes || bytes - c->x->refused_bytes >= WORTH_ASKING)
-        insert(&wait, (struct entry){c->x->heat, 0, c->slot, c->gen}, hotter);
+    insert(&wait, (struct entry){c->x->heat, 0, c->slot, c->gen}, hotter);
     return true;
 }
 
@@ -130,14 +138,49 @@ void heat_refused(struct fb_conn *c)
 
 /* ---- whose rails there are to be had ---- */
 
-static void victim(struct fb_conn *c, void *of)
+static struct limit limit_of(struct fb_conn *c)
+{
+    struct limit l = {0};
+
+    if (!c->x->refused_there) {
+        l.use = budget_of(c);
+        return l;
+    }
+    l.there = true;
+    l.peer = c->x->tuple;
+    memset(l.peer.src, 0, sizeof(l.peer.src));
+    l.peer.src_port = 0;
+    return l;
+}
+
+static bool same(const struct limit *a, const struct limit *b)
+{
+    return a->use == b->use && a->there == b->there &&
+           memcmp(&a->peer, &b->peer, sizeof(a->peer)) == 0;
+}
+
+/* Would its rail be of use to them? */
+static bool counts(struct fb_conn *c)
+{
+    const struct rsk_tuple *t = &c->x->tuple;
+
+    if (!limit.there)
+        return !limit.use || conn_config(c)->use == limit.use;
+    return c->s.role == FB_CONNECTED && t->family == limit.peer.family &&
+           t->dst_port == limit.peer.dst_port &&
+           memcmp(t->dst, limit.peer.dst, sizeof(t->dst)) == 0;
+}
+
+static void victim(struct fb_conn *c, void *unused)
 {
     uint64_t since;
+
+    (void)unused;
 
     if (!conn_flag(c, CF_LINKED) || !c->x->rail || c->x->gave_up || c->x->tx.state != TX_R ||
         c->x->rx.state != RX_r || conn_flag(c, CF_PINNED | CF_CLOSED) || c->x->heat_beat != beat)
         return;
-    if (of && conn_config(c)->use != of)
+    if (!counts(c))
         return;
     since = budget_idle_since(c);
     if (since && fb_io.now() - since < SECOND)
@@ -171,23 +214,23 @@ static bool make_room(uint64_t heat, uint32_t *at)
     return false;
 }
 
-/* Several budgets may be short of room, of rules and of the process: one in turn. */
-static const struct cfg_use *next_budget(void)
+/* There may be several: one in turn. */
+static struct limit next_limit(void)
 {
-    const struct cfg_use *first = NULL;
+    struct limit first = {0};
 
     for (uint32_t i = 0; i < wait.n; i++) {
         struct fb_conn *c = conn_of_slot(wait.entry[i].slot, wait.entry[i].gen);
-        const struct cfg_use *of;
+        struct limit l;
 
         if (!c)
             continue;
-        of = budget_of(c);
+        l = limit_of(c);
         fb_put(&c->s);
         if (i == 0)
-            first = of;
-        if (of != chosen_of)
-            return of;
+            first = l;
+        if (!same(&l, &limit))
+            return l;
     }
     return first;
 }
@@ -199,14 +242,16 @@ void heat_end(void)
 
     if (!wait.n)
         return;
-    chosen_of = next_budget();
+    limit = next_limit();
+    freed = 1;
     for (uint32_t i = 0; i < wait.n; i++) {
         struct fb_conn *c = conn_of_slot(wait.entry[i].slot, wait.entry[i].gen);
-        bool ours = c && budget_of(c) == chosen_of;
+        struct limit l = {0};
+        bool ours = c && (l = limit_of(c), same(&l, &limit));
 
         if (ours && first) {
-            room = budget_room(chosen_of, c) + leaving;
-            conn_each(victim, (void *)(uintptr_t)chosen_of);
+            room = limit.there ? freed : budget_room(limit.use, c) + leaving;
+            conn_each(victim, NULL);
             first = false;
         }
         if (c)
@@ -224,7 +269,12 @@ void heat_end(void)
 
 uint32_t heat_reserved(const struct cfg_use *of)
 {
-    return of == chosen_of ? chosen.n : 0;
+    return !limit.there && of == limit.use ? chosen.n : 0;
+}
+
+void heat_freed(void)
+{
+    freed++;
 }
 
 bool heat_taken(struct fb_conn *c)
@@ -239,6 +289,16 @@ bool heat_taken(struct fb_conn *c)
     return false;
 }
 
+static bool may_ask(struct fb_conn *c)
+{
+    if (!limit.there)
+        return budget_room(limit.use, c) > 0;
+    if (freed == 0)
+        return false;
+    freed--;
+    return true;
+}
+
 /* Who has accepted its connection is asked by the other end. */
 void heat_room(void)
 {
@@ -249,7 +309,7 @@ void heat_room(void)
 
         if (!c)
             continue;
-        if (c->s.role == FB_CONNECTED && waits(c) && budget_room(chosen_of, c))
+        if (c->s.role == FB_CONNECTED && waits(c) && may_ask(c))
             rdv_now(c);
         fb_put(&c->s);
     }
@@ -259,5 +319,5 @@ void heat_forget(void)
 {
     beat += 2;
     wait.n = cold.n = chosen.n = 0;
-    chosen_of = NULL;
+    limit = (struct limit){0};
 }

@@ -19,7 +19,9 @@ void heat_end(void);
 uint32_t heat_reserved(const struct cfg_use *of);
 /* Is it one of them; and no more after this. */
 bool heat_taken(struct fb_conn *);
-/* There is room again: those chosen are called. */
+/* Another one of those who were told has given his up. */
+void heat_freed(void);
+/* Those chosen are called, as many as there is room for. */
 void heat_room(void);
 void heat_forget(void);
 

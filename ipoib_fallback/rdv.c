@@ -32,7 +32,7 @@
 #define STEADY \
     60000000000ull /* a rail that has lived so long was none that fails again and again */
 
-static void attempt(struct fb_conn *c);
+static void attempt(struct fb_conn *c, bool called);
 
 static void retry_timer(void *arg)
 {
@@ -43,7 +43,7 @@ static void retry_timer(void *arg)
     if (c->s.ready_at == c->x->rdv_calls)
         atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
     else
-        attempt(c);
+        attempt(c, false);
     fb_put(&c->s);
 }
 
@@ -97,8 +97,8 @@ void rdv_again(struct fb_conn *c, int reason)
     }
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
-    /* Where there is no room here, budget.c calls the hottest of those who wait. */
-    if (reason == RSN_BUDGET && !c->x->refused_bytes)
+    /* heat.c calls the hottest of those who wait. */
+    if (reason == RSN_BUDGET)
         pause = WAIT_FIRST;
     for (uint32_t i = 0; i < c->x->rdv_tries && pause < RETRY_MOST; i++)
         pause *= 3;
@@ -135,6 +135,7 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
 
     c->x->rdv = RDV_NONE;
     silent_answer(&c->x->tuple, reason);
+    silent_said(&c->x->tuple, reason);
     log_info("stream %u: verbs rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
@@ -193,6 +194,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
+    silent_said(&c->x->tuple, reason);
     log_info("stream %u: shm rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
@@ -241,7 +243,8 @@ static void elsewhere(struct fb_conn *c)
     conn_afresh(c);
 }
 
-static void attempt(struct fb_conn *c)
+/* called: by heat.c, though the peer has just had no room. */
+static void attempt(struct fb_conn *c, bool called)
 {
     if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->x->tx.fin)
         return;
@@ -266,6 +269,10 @@ static void attempt(struct fb_conn *c)
         rdv_again(c, RSN_BUDGET);
         return;
     }
+    if (!called && silent_full(&c->x->tuple)) {
+        rdv_again(c, RSN_BUDGET);
+        return;
+    }
     /* Only now: it is dear, and where there are few rails most are told above. */
     if (pin_foreign(c)) {
         budget_free(c);
@@ -281,7 +288,7 @@ void rdv_now(struct fb_conn *c)
 {
     link_no_timer(c);
     c->x->rdv_tries = 0;
-    attempt(c);
+    attempt(c, true);
 }
 
 /* ---- the accepting end ---- */
@@ -408,7 +415,7 @@ static void begin_job(void *arg)
             if (c->s.role == FB_ACCEPTED)
                 be_reachable(c);
             else
-                attempt(c);
+                attempt(c, false);
         }
     }
     fb_put(&c->s);

@@ -1,7 +1,8 @@
 /*
  * silent.c - whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
  * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
- * all of them, and when it is answered the others ask as well. Progress thread.
+ * all of them, and when it is answered the others ask as well. And whom it is no use to ask for a second, because
+ * all its rails are taken: a question costs both ends more than a hundred messages. Progress thread.
  */
 #include "ipoib_fallback/silent.h"
 
@@ -90,4 +91,44 @@ void silent_answer(const struct rsk_tuple *t, int reason)
         note_silence(t, t->dst_port, reason);
     else if (is_of(port, t, t->dst_port))
         port->family = 0;
+}
+
+/* ---- peers without room ---- */
+
+#define FULL_NS 1000000000ull
+
+static struct full {
+    uint8_t family, addr[16];
+    uint16_t port;
+    uint64_t until;
+} full_peers[SILENT];
+
+static struct full *full_slot(const struct rsk_tuple *t)
+{
+    return &full_peers[silent_slot(t, t->dst_port) - silent_peers];
+}
+
+static bool full_of(const struct full *f, const struct rsk_tuple *t)
+{
+    return f->family == t->family && f->port == t->dst_port && memcmp(f->addr, t->dst, 16) == 0;
+}
+
+bool silent_full(const struct rsk_tuple *t)
+{
+    const struct full *f = full_slot(t);
+
+    return full_of(f, t) && fb_io.now() < f->until;
+}
+
+void silent_said(const struct rsk_tuple *t, int reason)
+{
+    struct full *f = full_slot(t);
+
+    if (reason == RSN_BUDGET) {
+        *f = (struct full){.family = t->family, .port = t->dst_port};
+        memcpy(f->addr, t->dst, 16);
+        f->until = fb_io.now() + FULL_NS;
+    } else if (reason == 0 && full_of(f, t)) {
+        f->family = 0;
+    }
 }

@@ -11,4 +11,9 @@ uint64_t silent_for(const struct rsk_tuple *t, int *reason);
 /* What came of asking: 0 or RSN_*. */
 void silent_answer(const struct rsk_tuple *t, int reason);
 
+/* Whether somebody there has just said that it has no room: then only those are worth a question that heat.c calls. */
+bool silent_full(const struct rsk_tuple *t);
+/* reason: what it has said, 0: there is a rail. */
+void silent_said(const struct rsk_tuple *t, int reason);
+
 #endif

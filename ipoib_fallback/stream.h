@@ -172,11 +172,11 @@ struct fb_more {
     uint64_t stalled_at;            /* stall.c's */
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
-    /* heat.c's: bytes a second, and in all at look number heat_beat, or when the peer had no rail for it; 0: it had */
-    uint64_t heat, heat_bytes, refused_bytes;
+    uint64_t heat, heat_bytes; /* heat.c's: bytes a second, and in all at look number heat_beat */
     uint32_t heat_beat, refused_beat;
-    uint32_t gave_up; /* the look that made it give its rail back; 0: it has not */
-    uint32_t holds;   /* failures so far: the next boarding is held down for longer */
+    uint32_t gave_up;   /* the look that made it give its rail back; 0: it has not */
+    bool refused_there; /* who waits: for room at the other end */
+    uint32_t holds;     /* failures so far: the next boarding is held down for longer */
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */

@@ -16,8 +16,9 @@ import time
 WAIT_MORE, CPU_IDLE = 1.2, 0.05  # times; percent, shown as 0.0
 MANY, HOT, IDLE = 10000, 64, 1000
 RAIL, TCP = ("--wire", "shm"), ("--tcp",)
-# Exponent, settings, and how many rails that makes: two rings of 256 KiB each
-ZIPF = ((1.0, {"RAILSOCK_RAILS": "256"}, 256), (1.2, {"RAILSOCK_MEMORY": "64m"}, 128))
+# Exponent, whose settings and which, and how many rails that makes: two rings of 256 KiB each
+ZIPF = ((1.0, "both", {"RAILSOCK_RAILS": "256"}, 256), (1.2, "both", {"RAILSOCK_MEMORY": "64m"}, 128),
+        (1.0, "the server", {"RAILSOCK_RAILS": "256"}, 256))
 THREADS = (1, 2, 4, 8)
 MIXED = "1,64,700,4096,20000,65536"
 
@@ -42,14 +43,15 @@ def spread(values, form="{:.3g}"):
 class Crowd:
     """crowd.c: a server and its client, each a process with the library."""
 
-    def __init__(self, program, leg, edge=False, **settings):
+    def __init__(self, program, leg, edge=False, both=None, server=None):
         run = ["build/railsock", "run", *leg, "--", program]
         how = ["edge"] if edge else []
-        env = environment(**settings)
-        self.server = subprocess.Popen([*run, "serve", *how], env=env, stdout=subprocess.PIPE, text=True)
+        both, server = both or {}, server or {}
+        self.server = subprocess.Popen([*run, "serve", *how], env=environment(**both, **server), stdout=subprocess.PIPE,
+                                       text=True)
         port = self.server.stdout.readline().strip()
-        self.client = subprocess.Popen([*run, "drive", port, *how], env=env, text=True, stdin=subprocess.PIPE,
-                                       stdout=subprocess.PIPE)
+        self.client = subprocess.Popen([*run, "drive", port, *how], env=environment(**both), text=True,
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self):
         return self
@@ -160,8 +162,8 @@ def hot(program, pairs):
 # ---- few rails, Zipf
 
 
-def zipf_leg(program, leg, s, settings):
-    with Crowd(program, leg, **(settings if leg == RAIL else {})) as crowd:
+def zipf_leg(program, leg, s, whose, settings):
+    with Crowd(program, leg, **{"both" if whose == "both" else "server": settings}) as crowd:
         crowd.order("open", MANY)
         found = crowd.order("zipf", s, 6 if leg == TCP else 16, MANY // 2)
         if leg == RAIL:
@@ -173,11 +175,11 @@ def zipf_leg(program, leg, s, settings):
 
 def zipf(program, pairs):
     result = []
-    for s, settings, rails in ZIPF:
+    for s, whose, settings, rails in ZIPF:
         legs = {TCP: [], RAIL: []}
         for i in range(pairs):
             for leg in sorted(legs, reverse=i % 2):
-                legs[leg].append(zipf_leg(program, leg, s, settings))
+                legs[leg].append(zipf_leg(program, leg, s, whose, settings))
         weights = [rank ** -s for rank in range(1, MANY + 1)]
         best = sum(weights[:rails]) / sum(weights)
         rate = [b["trips"] / b["seconds"] / (a["trips"] / a["seconds"]) for a, b in zip(legs[TCP], legs[RAIL])]
@@ -188,7 +190,7 @@ def zipf(program, pairs):
         gain = [median([run["parts"][i]["trips"] for run in legs[RAIL]]) / trips for i in parts]
         used, most = max(run["rings"] for run in legs[RAIL]), rails * 512 * 1024
         setting = " ".join(f"{k}={v}" for k, v in settings.items())
-        print(f"{MANY} connections, Zipf {s}, {setting}: {rails} rails, ranks move on half way")
+        print(f"{MANY} connections, Zipf {s}, {setting} for {whose}: {rails} rails, ranks move on half way")
         print(f"    round trips          {median(rate):.2f} times TCP's {trips:.0f} a second ({min(rate):.2f}..{max(rate):.2f})")
         print("    in each tenth        " + " ".join(f"{g:.2f}" for g in gain) + " times TCP's")
         print("    bytes on a rail      " + " ".join(f"{v:.0%}" for v in share) + f"; the {rails} hottest have {best:.0%}")
@@ -197,7 +199,7 @@ def zipf(program, pairs):
         print("    follows the heat     aim 0.9 of what the hottest have, before and after: "
               + verdict(min(share[len(share) // 2 - 1], share[-1]) >= 0.9 * best))
         print("    aim                  not below TCP: " + verdict(median(rate) >= 1))
-        result.append({"s": s, "rails": rails, "tcp": legs[TCP], "rail": legs[RAIL]})
+        result.append({"s": s, "whose": whose, "rails": rails, "tcp": legs[TCP], "rail": legs[RAIL]})
     return result
 
 
@@ -208,7 +210,7 @@ def idle(program, _pairs):
     result = []
     print(f"{IDLE} connections that are boarded and idle")
     for give_back in ("0", "60"):
-        with Crowd(program, RAIL, RAILSOCK_IDLE=give_back) as crowd:
+        with Crowd(program, RAIL, both={"RAILSOCK_IDLE": give_back}) as crowd:
             crowd.order("open", IDLE)
             before = crowd.memory()
             found = crowd.order("board", 2000)
