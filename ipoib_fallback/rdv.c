@@ -144,6 +144,27 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     fb_put(&c->s);
 }
 
+/* Questions by shared memory that wait for their answer. Who is asked takes 64 at once from everybody (shm_accept.c),
+ * and where a thousand connections become worth a rail at one time, the first answer may be for all. */
+#define ASK_AT_ONCE 16u
+static uint32_t asking, queued; /* queued: since one was last put off, in this rush */
+
+static bool rush(struct fb_conn *c)
+{
+    if (asking < ASK_AT_ONCE) {
+        queued = 0;
+        return false;
+    }
+    c->x->rdv_calls = UINT64_MAX; /* whether or not it has called meanwhile, it asks */
+    link_timer(c, RETRY_FIRST * (1 + queued++ / ASK_AT_ONCE), retry_timer);
+    return true;
+}
+
+void rdv_forget(void)
+{
+    asking = queued = 0;
+}
+
 static struct rsk_shard *shard_for(struct fb_conn *c)
 {
     struct rsk_shard *s = atomic_load(&c->prefer);
@@ -194,6 +215,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
+    asking--;
     silent_said(&c->x->tuple, reason);
     log_info("stream %u: shm rendezvous: %s", c->slot, cfg_reason_name(reason));
     if (rail)
@@ -209,7 +231,9 @@ static void ask_shm(struct fb_conn *c)
 {
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
+    asking++;
     if (rsk_shm_wire.connect(&c->x->tuple, shard_for(c), ring_for(c), c, shm_done) < 0) {
+        asking--;
         c->x->rdv = RDV_NONE;
         rdv_again(c, RSN_NO_MEMORY);
         fb_put(&c->s);
@@ -265,11 +289,14 @@ static void attempt(struct fb_conn *c, bool called)
         rdv_again(c, RSN_PEER_LEFT);
         return;
     }
-    if (!budget_take(c)) {
+    if (!called && silent_full(&c->x->tuple)) {
+        budget_refused(c);
         rdv_again(c, RSN_BUDGET);
         return;
     }
-    if (!called && silent_full(&c->x->tuple)) {
+    if (!called && rush(c))
+        return;
+    if (!budget_take(c)) {
         rdv_again(c, RSN_BUDGET);
         return;
     }

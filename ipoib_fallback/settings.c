@@ -82,6 +82,7 @@ void fb_after_fork_child(void)
     heir_forget();
     heir_child_forget();
     budget_forget();
+    rdv_forget();
     hold_forget();
     harass_forget();
     fb_registry_forget();

@@ -463,6 +463,7 @@ void harass_forget(void); /* forked child */
 
 void rdv_ask(struct fb_conn *);      /* posts: begin the rendezvous, or become reachable */
 void rdv_now(struct fb_conn *);      /* progress thread: it waits for a rail, and there is room */
+void rdv_forget(void);               /* forked child */
 void link_hello(struct fb_conn *);   /* posted: a handshake message is in the mailbox */
 void link_release(struct fb_conn *); /* posts: destroy the rail once neither half needs it */
 void link_watch(struct fb_conn *);   /* posts: watch the anchor as the states need it */

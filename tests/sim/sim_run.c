@@ -326,6 +326,7 @@ static void set_up(uint64_t seed)
     cfg.stream.board_calls = 1 + rnd(6);
     cfg.stream.board_bytes = UINT64_MAX;
     budget_forget();
+    rdv_forget();
     reach_forget();
     cfg.stream.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;
     cfg.stream.stall_ns = chance(200) ? 50000000 : 0;
