@@ -152,9 +152,10 @@ static void open_until(int n)
 {
     uint64_t since = now();
     int was = n_open;
+    struct end *more = realloc(ends, (size_t)n * sizeof(*ends));
 
-    ends = realloc(ends, (size_t)n * sizeof(*ends));
-    must(ends != NULL, "realloc");
+    must(more != NULL, "realloc");
+    ends = more;
     for (; n_open < n; n_open++) {
         ends[n_open] = (struct end){.fd = connected(&server)};
         add(ep, ends[n_open].fd, (uint32_t)n_open);
@@ -276,10 +277,10 @@ static void load(int k, double seconds)
 static uint16_t *draw(double s)
 {
     uint16_t *rank = malloc(DRAWS * sizeof(*rank));
-    double *up_to = malloc((size_t)n_open * sizeof(*up_to)), sum = 0;
+    double *up_to = calloc((size_t)n_open, sizeof(*up_to)), sum = 0;
     uint64_t x = 88172645463325252u;
 
-    must(rank && up_to && n_open <= 65536, "draw");
+    must(rank && up_to && n_open > 0 && n_open <= 65536, "draw");
     for (int i = 0; i < n_open; i++)
         up_to[i] = sum += pow(i + 1, -s);
     for (int i = 0; i < DRAWS; i++) {
