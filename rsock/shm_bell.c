@@ -267,7 +267,7 @@ static int own_part(struct rsk_shard *shard, uint32_t uid)
 static int socket_pair(struct shm_bell *b)
 {
     enum { BYTE = 1024 /* what one costs at most, of what SO_SNDBUF says */ };
-    int pair[2], room = 0, size = sizeof room;
+    int pair[2] = {-1, -1}, room = 0, size = sizeof room;
     int err = (int)SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                         pair, 0, 0);
 
@@ -391,10 +391,13 @@ static bool is_good(int fd, uint32_t uid, uint32_t pid, bool *socket)
     long n;
 
     *socket = option(fd, SO_DOMAIN) == AF_UNIX;
-    if (*socket)
-        return option(fd, SO_TYPE) == SOCK_STREAM &&
-               !SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &maker, &size, 0) &&
-               maker.pid > 0 && (uint32_t)maker.pid == pid;
+    if (*socket) {
+        if (option(fd, SO_TYPE) != SOCK_STREAM ||
+            SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &maker, &size, 0))
+            return false;
+        /* Of a process in another namespace we see no number: then the user has to do. */
+        return (uint32_t)maker.pid == pid && (pid || maker.uid == uid);
+    }
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
     link[n > 0 ? n : 0] = 0;

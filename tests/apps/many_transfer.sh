@@ -164,7 +164,7 @@ transfer_apps() {
         'sshd executes itself for each connection' ssh_files
     app 'rsync daemon' rsync bytes any 'both sides fork with the connection' rsync_files
     app 'git daemon, clone and push' git bytes any 'both sides execute programs on it' git_files
-    app 'socat, fork and exec' socat bytes rail '' socat_exec
+    app 'socat, fork and exec' socat bytes rail 'both directions fill up: back on TCP' socat_exec
     app 'ncat, exec' ncat bytes rail '' ncat_exec
     app 'nc, both ways' nc bytes rail '' nc_files "$data_part"
     app 'openssl s_server, curl' openssl bytes rail 'a connection for each file' openssl_files

@@ -56,7 +56,9 @@ int main(void)
     static int many[MANY][2];
     int p[2], q[2];
 
-    setvbuf(stdout, malloc(4096), _IOLBF, 4096);
+    static char said[4096];
+
+    setvbuf(stdout, said, _IOLBF, sizeof(said));
     for (int round = 0; round < 2; round++) {
         printf("-- round %d\n", round);
         if (round)
