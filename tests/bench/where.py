@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """where.py [--wire W] [--slow] [--runs N] [--symbols N] FIGURE...: where the time of a figure of tools/measure goes, on
 TCP and on the rail: microseconds of processor time for each request (transaction, round trip, MB) by program
-and object, from perf's samples by time of the whole machine, root only. A thread that spins spends its time in the
-library and in the clock; `railsock` is the threads of the library's own. What no transport could take away is the
-time in the program itself and in libc."""
+and object, from perf's samples by time of the whole machine, root only; --symbols shows the largest functions and,
+of the kernel, system calls. A thread that spins spends its time in the library and in the clock; `railsock` is the
+threads of the library's own. What no transport could take away is the time in the program itself and in libc."""
 import argparse
 import collections
 import os
@@ -23,7 +23,8 @@ from ab_legs import Server
 from measure_programs import FIGURES
 
 RAILSOCK = os.path.realpath(os.path.join(TOP, "build/railsock"))
-RATE = 5000  # samples a second of each processor
+FRAME = re.compile(r"\s*[0-9a-f]+ (.*) \((.*)\)$")
+RATE = 997  # samples a second of each processor; each costs a virtual machine some 10 us
 START = 200  # milliseconds at the start that are not sampled: the program starts, and boards
 GROUPS = ("itself", "libc", "clock", "library", "kernel")
 
@@ -47,8 +48,8 @@ def record(command, data, server):
     """Runs it under perf; returns what it printed, and the processes of both ends."""
     ours = set()
     with tempfile.TemporaryFile("w+") as out:
-        perf = subprocess.Popen(["perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", str(RATE), "-D", str(START), "-o",
-                                 data, "--", *command], stdout=out, stderr=subprocess.STDOUT)
+        perf = subprocess.Popen(["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", str(RATE), "-D", str(START),
+                                 "-o", data, "--", *command], stdout=out, stderr=subprocess.STDOUT)
         while perf.poll() is None:
             ours |= below({perf.pid, server})
             time.sleep(0.1)
@@ -60,7 +61,7 @@ def record(command, data, server):
 
 
 def run_once(kind, figure, wire, slow):
-    """(figure, samples by (thread's name, object, symbol), samples of all)."""
+    """(figure, samples by (thread's name, group, symbol or system call), samples of all)."""
     with tempfile.TemporaryDirectory(prefix="where.") as folder:
         run = figure.program(slow, folder)
         data = os.path.join(folder, "perf.data")
@@ -75,11 +76,17 @@ def run_once(kind, figure, wire, slow):
         shown = subprocess.run(["perf", "script", "-i", data, "-F", "comm,pid,ip,sym,dso"], capture_output=True,
                                text=True, check=True).stdout
     samples, total = collections.Counter(), 0
-    for line in shown.splitlines():
-        match = re.match(r"\s*(.+?)\s+(\d+)\s+[0-9a-f]+ (.*) \((.*)\)$", line)
-        total += bool(match)
-        if match and int(match.group(2)) in ours:
-            samples[match.group(1), match.group(4), match.group(3)] += 1
+    for sample in filter(str.strip, shown.split("\n\n")):
+        head, *frames = sample.strip().splitlines()
+        frames = [match.groups() for match in map(FRAME.match, frames) if match]
+        who = re.match(r"(.+?)\s+(\d+)\s*$", head)
+        if not who or not frames:
+            continue
+        total += 1
+        if int(who.group(2)) in ours:
+            symbol, dso = frames[0]
+            call = [name[len("__x64_sys_"):] for name, _ in frames if name.startswith("__x64_sys_")]
+            samples[who.group(1), group(dso), (call or ["no call"])[0] if group(dso) == "kernel" else symbol] += 1
     return run.read(said), samples, total
 
 
@@ -95,14 +102,14 @@ def leg(kind, figure, args):
     factor = each * os.cpu_count() / total
     print(f"  {kind}: {ab_show.number(value)} {figure.unit}, {ab_show.number(each)} us each")
     by = collections.Counter()
-    for (comm, dso, _), n in samples.items():
-        by[comm, group(dso)] += n * factor
+    for (comm, where, _), n in samples.items():
+        by[comm, where] += n * factor
     rows = [("", *GROUPS)]
     for comm in sorted({comm for comm, _ in by}):
         rows.append((comm, *(f"{by[comm, g]:.3f}" for g in GROUPS)))
     print("\n".join("    " + line for line in ab_show.table(rows)))
-    for (comm, dso, symbol), n in samples.most_common(args.symbols):
-        print(f"    {n * factor:8.3f}  {comm}  {dso}  {symbol}")
+    for (comm, where, symbol), n in samples.most_common(args.symbols):
+        print(f"    {n * factor:8.3f}  {comm}  {where}  {symbol}")
     own = {comm: by[comm, "itself"] + by[comm, "libc"] for comm, _ in by}
     print(f"    itself and libc: {sum(own.values()):.3f} us, of which {max(own, key=own.get)} {max(own.values()):.3f}")
 
