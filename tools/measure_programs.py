@@ -147,9 +147,10 @@ class Cluster:
 
 
 def pgbench(slow, _folder):
+    """Both ends as one user: a rail between two users has a dearer bell (rsock/README.md)."""
     cluster, port = Cluster.get(), free_port()
     return Run(cluster.server(port), port,
-               [f"{cluster.bin}/pgbench", "-S", "-n", "-c", "4", "-T", "4" if slow else "3",
+               [*cluster.user, f"{cluster.bin}/pgbench", "-S", "-n", "-c", "4", "-T", "4" if slow else "3",
                 "-h", IP, "-p", str(port), "-U", "bench", "postgres"],
                thousands, listens=cluster.listens)
 

@@ -8,6 +8,7 @@ import argparse
 import collections
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -48,8 +49,8 @@ def record(command, data, server):
     """Runs it under perf; returns what it printed, and the processes of both ends."""
     ours = set()
     with tempfile.TemporaryFile("w+") as out:
-        perf = subprocess.Popen(["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", str(RATE), "-D", str(START),
-                                 "-o", data, "--", *command], stdout=out, stderr=subprocess.STDOUT)
+        perf = subprocess.Popen(["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", str(RATE),
+                                 "-D", str(START), "-o", data, "--", *command], stdout=out, stderr=subprocess.STDOUT)
         while perf.poll() is None:
             ours |= below({perf.pid, server})
             time.sleep(0.1)
@@ -125,9 +126,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="where.") as folder:
         # postgres, which runs as another user, must be able to read it.
         os.chmod(folder, 0o755)
-        os.environ["RAILSOCK_LIBRARY"] = os.path.join(folder, "librailsock.so")
-        with open(os.path.join(TOP, "build/librailsock.so"), "rb") as a, open(os.environ["RAILSOCK_LIBRARY"], "wb") as b:
-            b.write(a.read())
+        os.environ["RAILSOCK_LIBRARY"] = shutil.copy(os.path.join(TOP, "build/librailsock.so"), folder)
         for name in args.what:
             print(f"{name}: {FIGURES[name].words}, {args.wire}")
             for kind in ("tcp", "rail"):
