@@ -6,8 +6,8 @@
 
 #include "ipoib_fallback/stream.h"
 
-/* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; the stream is to have reason
- * `budget`, and is called when there is room for it (rdv_now), if it is among the hottest that wait. */
+/* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; the stream is to
+ * have reason `budget`, and is called when there is room for it (rdv_now), if it is among the hottest that wait. */
 bool budget_take(struct fb_conn *);
 /* There was room here, but not at the other end, or there has just been none. To be called before budget_free. */
 void budget_refused(struct fb_conn *);
