@@ -2,7 +2,7 @@
 """model.py [--pairs N] [--wire shm|verbs] [--address IP] [--place TEXT] [--json FILE]: what a message costs as
 a + b x bytes, on TCP and on a rail in turn: one way (sockperf's ping-pong) and back to back (iperf3, blocks of
 so many bytes). The line is fitted to the medians by least squares of the relative errors; beside it stands the
-largest of these. On shm also where the 64-byte message's time goes, by shm_pingpong's bare lines."""
+largest of these. On shm also where the 64-byte message's time goes, by shm_pingpong."""
 import argparse
 import json
 import os
@@ -71,9 +71,9 @@ def stages(message):
     """Of a 64-byte message one way, message ns in all, by the wire's own bench."""
     said = subprocess.run([os.path.join(TOP, "build/plain/tests/shm_pingpong")], check=True, capture_output=True,
                           text=True, timeout=300).stdout
-    line, data, rail = (float(re.search(rf"^round trip, {what} +([0-9]+) ns", said, re.M).group(1)) / 2
-                        for what in ("cache line", "line and data", "rail, 64 bytes"))
-    return {"a cache line to the other processor": line, "a second one, with the data": data - line,
+    data, rail = (float(re.search(rf"^round trip, {what} +([0-9]+) ns", said, re.M).group(1)) / 2
+                  for what in ("line and data", "rail, 64 bytes"))
+    return {"two cache lines to the other processor, cursor and data": data,
             "the rings: cursors, credits, checks": rail - data,
             "calls: libc's entry, descriptor, ways to sleep; the program": message - rail}
 
