@@ -26,6 +26,7 @@
 #include "rsock/fence.h"
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
+#include "rsock/shm_wire.h"
 #include "rsock/sys.h"
 #include "rsock/wire.h"
 
@@ -37,9 +38,11 @@
  * to a moment that has passed, needs the processor's timer: several times as long as a send.)
  *
  * Nobody reads an eventfd, so that each write is an edge for whoever watches it and none takes it from another. The bytes
- * in a socket would fill it: the drain reads them when there are `batch`, all but one, by the page's
- * count of them. Each byte needed somebody to arm, who has drained before; so a full one has made its edges, unless
- * the peer has filled it, whose news alone it is.
+ * in a socket would fill it: the drain reads half of them when there are `batch`, by the page's
+ * count of them. The count may be too high for a moment (of who is about to send; so not all but one), and never too
+ * low: bytes that nobody counts would fill the socket in the end, and then there is no edge. Each byte needed somebody
+ * to arm, who has drained before or will; so a full one has made its edges, unless the peer has filled it, whose news
+ * alone it is.
  *
  * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
  * nobody else has, in a part of its own.
@@ -49,7 +52,7 @@ enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536, BATCH_MOST = 64 };
 
 struct page {
     _Atomic uint32_t armed __attribute__((aligned(64)));
-    _Atomic uint32_t sent; /* bytes into the socket */
+    _Atomic uint32_t sent; /* bytes that are in the socket, were, or are about to be */
     _Atomic uint64_t summary __attribute__((aligned(64)));
     _Atomic uint64_t dirty[WORDS] __attribute__((aligned(64)));
 };
@@ -152,14 +155,14 @@ static int drain_word(struct shm_bell *b, uint32_t w)
 static void take_bytes(struct shm_bell *b)
 {
     uint32_t sent = atomic_load_explicit(&b->page->sent, memory_order_relaxed);
-    char bytes[BATCH_MOST];
+    char bytes[BATCH_MOST / 2];
     ssize_t n;
 
     if (sent - b->received < b->batch)
         return;
-    n = SYS6(SYS_recvfrom, b->part.fd, bytes, b->batch - 1, MSG_DONTWAIT, NULL, NULL);
-    /* What did not fit, or was never sent. */
-    b->received = n == (ssize_t)b->batch - 1 ? b->received + (uint32_t)n : sent;
+    n = SYS6(SYS_recvfrom, b->part.fd, bytes, b->batch / 2, MSG_DONTWAIT, NULL, NULL);
+    /* None at all where there should be so many: a peer lies, or many were killed on the way. */
+    b->received = n > 0 ? b->received + (uint32_t)n : sent;
 }
 
 static int bell_drain(struct rsk_shard_part *p)
@@ -263,27 +266,38 @@ static int own_part(struct rsk_shard *shard, uint32_t uid)
 
 /* ---- ours */
 
-/* A pair for peers of another user. 0 or -errno. */
+static int option(int fd, int name)
+{
+    socklen_t size = sizeof(int);
+    int value = -1;
+
+    return sys_getsockopt(fd, SOL_SOCKET, name, &value, &size) ? -1 : value;
+}
+
+/* A pair for peers of another user: our end, and theirs as b->far. Or -errno. */
 static int socket_pair(struct shm_bell *b)
 {
     enum { BYTE = 1024 /* what one costs at most, of what SO_SNDBUF says */ };
-    int pair[2] = {-1, -1}, room = 0, size = sizeof room;
+    int pair[2] = {-1, -1}, room, ours;
     int err = (int)SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                         pair, 0, 0);
 
     if (err)
         return err;
-    SYS6(SYS_getsockopt, pair[1], SOL_SOCKET, SO_SNDBUF, &room, &size, 0);
-    b->batch = (uint32_t)room / (2 * BYTE);
-    b->batch = b->batch < 2 ? 2 : b->batch > BATCH_MOST ? BATCH_MOST : b->batch;
-    b->part.fd = rsk_own_fd(pair[0]);
+    room = option(pair[1], SO_SNDBUF) / (2 * BYTE);
+    b->batch = room < 2 ? 2 : room > BATCH_MOST ? BATCH_MOST : (uint32_t)room;
+    ours = rsk_own_fd(pair[0]);
     b->far = rsk_own_fd(pair[1]);
-    return b->far < 0 ? b->far : b->part.fd < 0 ? b->part.fd : 0;
+    if (b->far >= 0)
+        return ours;
+    rsk_own_close(ours);
+    return b->far;
 }
 
 struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
 {
     struct rsk_shard_part *p = rsk_shard_find(shard, &rsk_shm_wire, uid);
+    const bool other = uid != sys_geteuid();
     struct shm_bell *b;
 
     if (p)
@@ -292,11 +306,8 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
     if (!b)
         return NULL;
     b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
-    b->far = b->part.fd = -1;
-    if (uid == sys_geteuid() || sys_geteuid() == 0)
-        b->part.fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    else
-        socket_pair(b);
+    b->far = -1;
+    b->part.fd = other ? socket_pair(b) : rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     b->page = b->page_fd >= 0 ? page_map(b->page_fd, &b->map) : NULL;
     b->shard = shard;
     b->part.wire = &rsk_shm_wire;
@@ -306,12 +317,12 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
     b->part.disarm = bell_disarm;
     b->part.fire = bell_fire;
     b->part.free = bell_free;
-    if (!b->page || b->part.fd < 0 || (b->batch && b->far < 0)) {
+    if (!b->page || b->part.fd < 0) {
         bell_free(&b->part);
         return NULL;
     }
     /* One that is left over from an attempt which failed after it will do. */
-    p = uid != sys_geteuid() ? rsk_shard_find(shard, &rsk_shm_wire, uid | 1ull << 32) : &b->part;
+    p = other ? rsk_shard_find(shard, &rsk_shm_wire, uid | 1ull << 32) : &b->part;
     b->own_fd = p ? p->fd : own_part(shard, uid);
     if (b->own_fd < 0) {
         bell_free(&b->part);
@@ -373,31 +384,20 @@ void shm_bell_ring(struct shm_bell *b, uint32_t slot)
 
 /* ---- the peer's */
 
-static int option(int fd, int name)
-{
-    int value = -1, size = sizeof value;
-
-    return SYS6(SYS_getsockopt, fd, SOL_SOCKET, name, &value, &size, 0) ? -1 : value;
-}
-
 /* Writing to a descriptor that a stranger chose may block for ever, write into a file of ours, or tell
  * a third process something in our name: only a socket will do whose other end is his, or from who
  * could hurt us anyway a non-blocking eventfd. */
 static bool is_good(int fd, uint32_t uid, uint32_t pid, bool *socket)
 {
     char path[40], link[40];
-    struct ucred maker = {0};
-    int size = sizeof maker;
+    struct shm_cred maker;
     long n;
 
     *socket = option(fd, SO_DOMAIN) == AF_UNIX;
-    if (*socket) {
-        if (option(fd, SO_TYPE) != SOCK_STREAM ||
-            SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &maker, &size, 0))
-            return false;
+    if (*socket)
         /* Of a process in another namespace we see no number: then the user has to do. */
-        return (uint32_t)maker.pid == pid && (pid || maker.uid == uid);
-    }
+        return option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
+               maker.pid == pid && (pid || maker.uid == uid);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
     link[n > 0 ? n : 0] = 0;
@@ -481,7 +481,8 @@ void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
         return;
     }
     atomic_fetch_add_explicit(&b->page->sent, 1, memory_order_relaxed);
-    sys_send(b->event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sys_send(b->event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+        atomic_fetch_sub_explicit(&b->page->sent, 1, memory_order_relaxed);
 }
 
 void shm_bell_after_fork_child(void)

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "rsock/shard_part.h"
@@ -100,66 +101,114 @@ TEST_CASE(shard, news_reaches_the_right_slot)
     rsk_shard_put(s);
 }
 
-/* A process that is not root has a socket as the bell for another user. Each wish to be woken has its edge, more often than
- * what the socket holds, and the bytes in it stay few, and never none. */
-static void bell_of_another_user(void)
-{
-    enum { TIMES = 3000 };
-    int ep = sys_epoll_create1(0), page, event, slot, bytes;
+/* The bell for another user is a socket. */
+struct foreign {
     struct rsk_shard *s;
     struct shm_bell *b;
+    uint32_t slot;
+    int page, event; /* what the peer is given */
     struct shm_peer_bell *peer;
+};
 
-    if (geteuid() == 0)
-        ASSERT_EQ_INT(setresuid(65534, 65534, 65534), 0);
-    s = rsk_shard_new(fd_added, &ep);
-    ASSERT(s != NULL);
-    b = shm_bell_of(s, geteuid() + 1);
-    ASSERT(b != NULL);
-    slot = shm_bell_reserve(b);
-    shm_bell_set(b, (uint32_t)slot, &fake);
-    shm_bell_fds(b, &page, &event);
-    peer = shm_peer_bell_get(sys_hide_fd(dup(page)), sys_hide_fd(dup(event)), geteuid() + 1,
-                             (uint32_t)getpid());
-    ASSERT(peer != NULL);
-    for (int i = 0; i < TIMES; i++) {
-        struct epoll_event ev;
-
-        ASSERT(!rsk_shard_arm(s));
-        shm_peer_ring(peer, (uint32_t)slot);
-        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
-        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 0);
-        ASSERT_EQ_INT(rsk_shard_drain(s), 1);
-        ASSERT_EQ_INT(ioctl(bell_fd, FIONREAD, &bytes), 0);
-        ASSERT(bytes > 0 && bytes < 100);
-        rsk_shard_disarm(s);
-    }
-    /* Filled by somebody, and its sends made to block: nobody waits, and the bytes are taken out again. */
-    while (send(event, "", 1, MSG_DONTWAIT) > 0)
-        ;
-    ASSERT_EQ_INT(fcntl(event, F_SETFL, 0), 0);
-    for (int i = 0; i < TIMES; i++) {
-        (void)rsk_shard_arm(s);
-        shm_peer_ring(peer, (uint32_t)slot);
-        ASSERT_EQ_INT(rsk_shard_drain(s), 1);
-        rsk_shard_disarm(s);
-    }
-    shm_peer_bell_put(peer);
-    rsk_shard_put(s);
+static void foreign_bell(struct foreign *f, int *ep)
+{
+    f->s = rsk_shard_new(fd_added, ep);
+    ASSERT(f->s != NULL);
+    f->b = shm_bell_of(f->s, geteuid() + 1);
+    ASSERT(f->b != NULL);
+    f->slot = (uint32_t)shm_bell_reserve(f->b);
+    shm_bell_set(f->b, f->slot, &fake);
+    shm_bell_fds(f->b, &f->page, &f->event);
+    f->peer = shm_peer_bell_get(sys_hide_fd(dup(f->page)), sys_hide_fd(dup(f->event)),
+                                geteuid() + 1, (uint32_t)getpid());
+    ASSERT(f->peer != NULL);
 }
 
+static void foreign_put(struct foreign *f)
+{
+    shm_peer_bell_put(f->peer);
+    rsk_shard_put(f->s);
+}
+
+/* One wish to be woken, one ring, its edge. The bytes in the socket after it. */
+static int ring_once(struct foreign *f, int ep)
+{
+    struct epoll_event ev;
+    int bytes = -1;
+
+    EXPECT(!rsk_shard_arm(f->s));
+    shm_peer_ring(f->peer, f->slot);
+    EXPECT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
+    EXPECT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 0);
+    EXPECT_EQ_INT(rsk_shard_drain(f->s), 1);
+    EXPECT_EQ_INT(ioctl(bell_fd, FIONREAD, &bytes), 0);
+    rsk_shard_disarm(f->s);
+    return bytes;
+}
+
+/* Each wish to be woken has its edge, more often than what the socket holds, and the bytes in it stay
+ * few, and never none. */
 TEST_CASE(shard, bell_of_another_user)
 {
-    pid_t pid = fork();
-    int status;
+    enum { TIMES = 3000 };
+    int ep = sys_epoll_create1(0);
+    struct foreign f;
 
-    ASSERT(pid >= 0);
-    if (pid == 0) {
-        bell_of_another_user();
-        _exit(0);
+    foreign_bell(&f, &ep);
+    for (int i = 0; i < TIMES; i++) {
+        int bytes = ring_once(&f, ep);
+
+        ASSERT(bytes > 0 && bytes < 100);
     }
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    EXPECT_EQ_INT(status, 0);
+    /* Filled by somebody, and its sends made to block: nobody waits, and the bytes are taken out again. */
+    while (send(f.event, "", 1, MSG_DONTWAIT) > 0)
+        ;
+    ASSERT_EQ_INT(fcntl(f.event, F_SETFL, 0), 0);
+    for (int i = 0; i < TIMES; i++) {
+        (void)rsk_shard_arm(f.s);
+        shm_peer_ring(f.peer, f.slot);
+        ASSERT_EQ_INT(rsk_shard_drain(f.s), 1);
+        rsk_shard_disarm(f.s);
+    }
+    foreign_put(&f);
+    sys_close(ep);
+}
+
+/* Whenever bytes are taken out, `late` more are counted and not sent yet: none is forgotten, or the socket is
+ * full of them in the end. */
+static void late_bytes(int late)
+{
+    enum { TIMES = 200, SENT = 1 /* the page's word for them */ };
+    int ep = sys_epoll_create1(0);
+    struct epoll_event ev;
+    struct foreign f;
+    _Atomic uint32_t *page;
+
+    foreign_bell(&f, &ep);
+    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f.page, 0);
+    ASSERT(page != MAP_FAILED);
+    for (int i = 0; i < TIMES; i++) {
+        atomic_fetch_add(&page[SENT], (uint32_t)late);
+        for (int j = 0; j < 70; j++) {
+            int bytes = ring_once(&f, ep);
+
+            ASSERT(bytes < 100);
+            /* Nobody who was woken finds it empty, but with very many on their way. */
+            ASSERT(bytes > 0 || late > 30);
+        }
+        for (int j = 0; j < late; j++)
+            ASSERT_EQ_INT(send(f.event, "", 1, MSG_DONTWAIT), 1);
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
+    }
+    munmap((void *)page, 4096);
+    foreign_put(&f);
+    sys_close(ep);
+}
+
+TEST_CASE(shard, bytes_on_their_way_to_a_bell)
+{
+    late_bytes(3);
+    late_bytes(40);
 }
 
 /* Holds up whoever drains, until somebody is about to drain, and a while longer. */
@@ -252,8 +301,18 @@ struct stress {
     struct rsk_shard *s;
     struct shm_bell *b;
     uint32_t slot;
+    struct shm_peer_bell *peer; /* who rings, or NULL: ourselves */
     _Atomic bool over;
+    _Atomic int asleep; /* who has not seen the end yet */
 };
+
+static void ring_it(struct stress *t)
+{
+    if (t->peer)
+        shm_peer_ring(t->peer, t->slot);
+    else
+        shm_bell_ring(t->b, t->slot);
+}
 
 static void *ringer(void *arg)
 {
@@ -263,21 +322,21 @@ static void *ringer(void *arg)
         uint64_t until = sys_now() + 5000000000u;
 
         atomic_store(&news, 1);
-        shm_bell_ring(t->b, t->slot);
+        ring_it(t);
         while (atomic_load(&news)) {
             if (sys_now() > until) {
                 FAILF("round %d: nobody came", i);
-                atomic_store(&t->over, true);
-                return NULL;
+                i = ROUNDS;
+                break;
             }
             sys_yield();
         }
     }
     atomic_store(&t->over, true);
-    /* Both sleepers must see the end. */
-    for (int i = 0; i < 20; i++) {
-        shm_bell_ring(t->b, t->slot);
-        usleep(1000);
+    /* All sleepers must see the end. */
+    while (atomic_load(&t->asleep) > 0) {
+        ring_it(t);
+        sys_yield();
     }
     return NULL;
 }
@@ -295,36 +354,56 @@ static void *sleeper(void *arg)
             sys_epoll_wait(ep, &ev, 1, 1000);
         rsk_shard_disarm(t->s);
     }
+    atomic_fetch_sub(&t->asleep, 1);
     sys_close(ep);
     return NULL;
 }
 
-static void stress(int sleepers)
+static void stress(struct stress *t, int sleepers)
+{
+    pthread_t th[4], r;
+
+    t->asleep = sleepers;
+    for (int i = 0; i < sleepers; i++)
+        pthread_create(&th[i], NULL, sleeper, t);
+    pthread_create(&r, NULL, ringer, t);
+    pthread_join(r, NULL);
+    for (int i = 0; i < sleepers; i++)
+        pthread_join(th[i], NULL);
+}
+
+static void stress_own(int sleepers)
 {
     int none = -1;
     struct stress t = {.s = rsk_shard_new(fd_added, &none)};
-    pthread_t th[4], r;
 
     t.b = shm_bell_of(t.s, 0);
     t.slot = (uint32_t)shm_bell_reserve(t.b);
     shm_bell_set(t.b, t.slot, &fake);
-    for (int i = 0; i < sleepers; i++)
-        pthread_create(&th[i], NULL, sleeper, &t);
-    pthread_create(&r, NULL, ringer, &t);
-    pthread_join(r, NULL);
-    for (int i = 0; i < sleepers; i++)
-        pthread_join(th[i], NULL);
+    stress(&t, sleepers);
     rsk_shard_put(t.s);
 }
 
 TEST_CASE(shard, one_sleeper_misses_nothing)
 {
-    stress(1);
+    stress_own(1);
 }
 
 TEST_CASE(shard, two_sleepers_miss_nothing)
 {
-    stress(2);
+    stress_own(2);
+}
+
+TEST_CASE(shard, two_sleepers_miss_nothing_of_another_user)
+{
+    struct stress t = {0};
+    struct foreign f;
+    int none = -1;
+
+    foreign_bell(&f, &none);
+    t.s = f.s, t.b = f.b, t.slot = f.slot, t.peer = f.peer;
+    stress(&t, 2);
+    foreign_put(&f);
 }
 
 /* ---- leaving while others drain */
