@@ -244,6 +244,7 @@ UNIT_TESTS := \
 	epoll_test \
 	epoll_instances_test \
 	epoll_switch_test \
+	epoll_stress_test \
 	poll_test \
 	select_test \
 	table_test \
@@ -256,6 +257,7 @@ UNIT_TESTS := \
 # poll, select and epoll over a fake engine.
 READINESS_SRC := \
 	tests/unit/epoll_fake.c \
+	tests/unit/epoll_fake_shard.c \
 	tests/unit/heir_fake.c \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
@@ -278,6 +280,7 @@ READINESS_SRC := \
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
+epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 

@@ -135,8 +135,8 @@ check list 0 '3 passed, 0 failed, 0 skipped'
 # What is beside is counted, shown at the end and judged like the others, and runs meanwhile: the first one
 # waits for it.
 program waits.sh <<END
-for ((i = 0; i < 300; i++)); do [ ! -e "$dir/began" ] || { echo ok waited; exit; }; sleep 0.1; done
-echo not ok waited: nobody began
+. "$PWD/tests/wait.sh"
+if wait_until 30 test -e "$dir/began"; then echo ok waited; else echo not ok waited: nobody began; fi
 END
 program aside.sh <<END
 touch "$dir/began"; echo ok a; echo not ok b: because; echo skip c: why

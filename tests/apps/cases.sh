@@ -30,12 +30,18 @@ redis_pipeline() { redis_benchmark -c 50 -P 16 -n $((200000 / scale)) -t set,get
 redis_bgsave() {
     redis_server || return
     client_sh '
+        . tests/wait.sh
+        info() { redis-cli -h '"$ip"' -p '"$port"' info | tr -d "\r" | sed -n "s/^$1://p"; }
+        more() { ended $load || { now=$(info total_commands_processed) && [ "$now" -gt $((seen + 1000)) ]; }; }
+        saved() { [ "$(info rdb_bgsave_in_progress)" = 0 ]; }
         $RUN redis-benchmark -h '"$ip"' -p '"$port"' --csv -c 20 -n '$((400000 / scale))' -t get &
+        load=$!
         for i in 1 2 3; do
-            sleep 0.3
+            seen=$(info total_commands_processed)
+            wait_until 30 more && wait_until 30 saved || exit 11
             redis-cli -h '"$ip"' -p '"$port"' bgsave >/dev/null || exit 10
         done
-        wait $!' || return
+        wait $load' || return
     wait_until 10 test -s "$work/dump.rdb" || fail 'nothing was saved'
     grep -qE '^"GET","[0-9.]+"' "$out" || fail "no result: $(tail -n 1 "$out")"
 }

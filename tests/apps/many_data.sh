@@ -56,6 +56,7 @@ postgres_server() {
             >"$work/initdb" 2>&1 || { fail "initdb: $(tail -n 1 "$work/initdb")"; return; }
     fi
     cp -a "$base/pgdata" "$work/pgdata"
+    printf 'host all all %s/32 trust\n' "$ip" >>"$work/pgdata/pg_hba.conf"
     cd "$work" || return # not a folder that the other user may not enter
     server "${as_user[@]}" "$pgbin/postgres" -D "$work/pgdata" -h "$ip" -p "$port" -k '' -c fsync=off
     cd "$top" || return

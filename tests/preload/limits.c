@@ -2,22 +2,10 @@
  * limits.c - a program that lowers its limit of descriptors below the library's numbers while
  * connections are in use: the numbers that it gets, and the point at which there are no more, are its own.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
-
-static void talk(int p[2], const char *what)
-{
-    char buf[16];
-
-    for (int i = 0; i < 40; i++)
-        for (int j = 0; j < 2; j++)
-            must(write(p[j], "0123456789abcdef", 16) == 16 &&
-                     recv(p[!j], buf, 16, MSG_WAITALL) == 16,
-                 what);
-    printf("%s: whole\n", what);
-}
 
 /* How many numbers are left, and which. */
 static void count(void)
@@ -40,9 +28,9 @@ int main(void)
 
     tcp_pair(p);
     tcp_pair(r);
-    talk(p, "before");
+    talk(p, "before          ");
     SHOW(setrlimit(RLIMIT_NOFILE, &low));
-    talk(p, "after");
+    talk(p, "after           ");
     count();
     close(r[0]);
     printf("end: %zd\n", read(r[1], &c, 1));
@@ -50,7 +38,7 @@ int main(void)
     may_board = false; /* no number is left for it */
     tcp_pair(q);
     printf("%d %d\n", q[0], q[1]);
-    talk(q, "a new one");
+    talk(q, "a new one       ");
     count();
     close(q[0]);
     printf("end: %zd\n", read(q[1], &c, 1));

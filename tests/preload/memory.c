@@ -2,25 +2,13 @@
  * memory.c - a program whose address space is full: what it has open goes on, new connections work, and they board
  * again when there is room. First before anything has boarded, then with connections on rails.
  */
-#include "pair.h"
+#include "say.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 enum { MANY = 60 };
-
-static void talk(int p[2], const char *what)
-{
-    char buf[16];
-
-    for (int i = 0; i < 40; i++)
-        for (int j = 0; j < 2; j++)
-            must(write(p[j], "0123456789abcdef", 16) == 16 &&
-                     recv(p[!j], buf, 16, MSG_WAITALL) == 16,
-                 what);
-    printf("%s: whole\n", what);
-}
 
 /* From now on the process gets no more memory than what its heap has left. */
 static void no_more(bool more)
@@ -65,9 +53,9 @@ int main(void)
             tcp_pair(q);
         no_more(false);
         tcp_pair(p);
-        talk(p, "a new one");
+        talk(p, "a new one       ");
         if (round) {
-            talk(q, "an old one");
+            talk(q, "an old one      ");
             end(q);
         }
         for (int i = 0; i < MANY; i++) {

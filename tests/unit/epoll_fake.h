@@ -50,6 +50,10 @@ void fake_hangup(struct fake *);
 /* What the wrapper of close does. */
 void fake_close(struct fake *);
 
+/* Tells its watchers; and the same by way of its shard. */
+void fake_wake(struct fake *, unsigned events);
+void fake_news(struct fake *);
+
 /* Does anybody watch it? */
 bool fake_watched(struct fake *);
 

@@ -1,0 +1,209 @@
+/*
+ * epoll_fake_shard.c - the shards and the progress thread as far as poll, select and epoll need them
+ * (epoll_fake.h).
+ */
+#include "tests/unit/epoll_fake.h"
+
+#include <stdlib.h>
+
+#include "rsock/loop.h"
+#include "rsock/shard.h"
+#include "rsock/sys.h"
+
+void (*fake_drained)(int n);
+_Atomic int fake_drains_due;
+
+/* ---- shards: a list of streams with news, and an eventfd */
+
+struct rsk_shard {
+    pthread_mutex_t lock, drain;
+    struct fake *first; /* lock */
+    _Atomic int armed, ready, refs;
+    int fd;
+};
+
+struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg)
+{
+    struct rsk_shard *h = calloc(1, sizeof *h);
+
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->drain, NULL);
+    h->fd = sys_hide_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
+    atomic_store(&h->refs, 1);
+    fd_added(arg, h->fd);
+    return h;
+}
+
+struct rsk_shard *rsk_shard_get(struct rsk_shard *h)
+{
+    atomic_fetch_add(&h->refs, 1);
+    return h;
+}
+
+void rsk_shard_put(struct rsk_shard *h)
+{
+    if (atomic_fetch_sub(&h->refs, 1) != 1)
+        return;
+    sys_close(h->fd);
+    free(h);
+}
+
+void rsk_shard_orphan(struct rsk_shard *h)
+{
+    (void)h;
+}
+
+void rsk_shard_on_lonely(struct rsk_shard *h, void (*fn)(void *), void *arg)
+{
+    (void)h, (void)fn, (void)arg; /* no progress thread, so nothing is shared */
+}
+
+struct rsk_shard *rsk_shard_common(void)
+{
+    return NULL;
+}
+
+void fake_wake(struct fake *f, unsigned events)
+{
+    pthread_mutex_lock(&f->lock);
+    for (struct fb_watcher *w = f->watchers, *next; w; w = next) {
+        next = w->next;
+        w->wake(w, events);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+static struct fake *pop(struct rsk_shard *h)
+{
+    struct fake *f;
+
+    pthread_mutex_lock(&h->lock);
+    f = h->first;
+    if (f)
+        h->first = atomic_load(&f->dirty_next);
+    pthread_mutex_unlock(&h->lock);
+    return f;
+}
+
+static int drain_locked(struct rsk_shard *h)
+{
+    struct fake *f;
+    int n = 0;
+
+    while ((f = pop(h)) != NULL) {
+        atomic_store(&f->dirty, 0);
+        fake_wake(f, RSK_RX | RSK_TX);
+        n++;
+    }
+    if (fake_drained)
+        fake_drained(n);
+    pthread_mutex_unlock(&h->drain);
+    return n;
+}
+
+int rsk_shard_drain(struct rsk_shard *h)
+{
+    return pthread_mutex_trylock(&h->drain) == 0 ? drain_locked(h) : -1;
+}
+
+int rsk_shard_drain_all(struct rsk_shard *h)
+{
+    atomic_fetch_add(&fake_drains_due, 1);
+    pthread_mutex_lock(&h->drain);
+    atomic_fetch_sub(&fake_drains_due, 1);
+    return drain_locked(h);
+}
+
+bool rsk_shard_arm(struct rsk_shard *h)
+{
+    bool news;
+
+    atomic_fetch_add(&h->armed, 1);
+    atomic_store(&h->ready, 1);
+    pthread_mutex_lock(&h->lock);
+    news = h->first != NULL;
+    pthread_mutex_unlock(&h->lock);
+    return news;
+}
+
+void rsk_shard_disarm(struct rsk_shard *h)
+{
+    if (atomic_fetch_sub(&h->armed, 1) == 1)
+        atomic_store(&h->ready, atomic_load(&h->armed) > 0);
+}
+
+void fake_news(struct fake *f)
+{
+    struct rsk_shard *h = atomic_load(&f->shard);
+    uint64_t one = 1;
+
+    if (!h || f->by_thread) {
+        fake_wake(f, RSK_RX | RSK_TX);
+        return;
+    }
+    if (atomic_exchange(&f->dirty, 1))
+        return;
+    pthread_mutex_lock(&h->lock);
+    atomic_store(&f->dirty_next, h->first);
+    h->first = f;
+    pthread_mutex_unlock(&h->lock);
+    if (atomic_exchange(&h->ready, 0))
+        sys_write(h->fd, &one, sizeof one);
+}
+
+/* ---- the progress thread: does everything at once */
+
+bool rsk_loop_running(void)
+{
+    return true;
+}
+
+int rsk_loop_post(void (*fn)(void *arg), void *arg)
+{
+    fn(arg);
+    return 0;
+}
+
+/* A thread for each, for good: tests share few shards. */
+struct rsk_watch {
+    struct rsk_watch *older;
+    int fd;
+    void (*fn)(void *arg, uint32_t events);
+    void *arg;
+};
+
+static struct rsk_watch *watches;
+
+static void *watcher(void *arg)
+{
+    struct rsk_watch *w = arg;
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    uint64_t box;
+
+    for (;;) {
+        sys_ppoll(&p, 1, NULL, NULL);
+        sys_read(w->fd, &box, sizeof box); /* as an edge */
+        w->fn(w->arg, EPOLLIN);
+    }
+    return NULL;
+}
+
+void rsk_unwatch(struct rsk_watch *w)
+{
+    (void)w; /* nobody is lonely here: see rsk_shard_on_lonely */
+}
+
+struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
+                               void (*fn)(void *arg, uint32_t events), void *arg)
+{
+    struct rsk_watch *w = malloc(sizeof *w);
+    pthread_t t;
+
+    (void)events;
+    (void)anchor;
+    *w = (struct rsk_watch){watches, sys_fcntl(fd, F_DUPFD_CLOEXEC, 512), fn, arg};
+    watches = w;
+    pthread_create(&t, NULL, watcher, w);
+    pthread_detach(t);
+    return w;
+}
