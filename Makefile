@@ -126,6 +126,7 @@ PRELOAD_SRC := \
 	preload/pl_passive.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
+	preload/pl_poll_words.c \
 	preload/pl_process.c \
 	preload/pl_real.c \
 	preload/pl_recv.c \
@@ -246,6 +247,7 @@ UNIT_TESTS := \
 	epoll_switch_test \
 	epoll_stress_test \
 	poll_test \
+	poll_words_test \
 	select_test \
 	table_test \
 	proof_test \
@@ -269,6 +271,7 @@ READINESS_SRC := \
 	preload/pl_made.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
+	preload/pl_poll_words.c \
 	preload/pl_real.c \
 	preload/pl_select.c \
 	preload/pl_table.c \
@@ -282,6 +285,7 @@ epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
+poll_words_test_SRC := tests/unit/poll_words_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 proof_test_SRC := \

@@ -210,6 +210,18 @@ short fb_ready(struct fb_stream *, int fd, short events);
 void fb_watch(struct fb_stream *, struct fb_watcher *);
 void fb_unwatch(struct fb_stream *, struct fb_watcher *);
 short fb_arm(struct fb_stream *, int fd, short events);
+/* What a thread may sleep on by FUTEX_WAIT (not _PRIVATE) instead: whoever has news of a word changes it first. */
+struct fb_words {
+    struct rsk_rail *rail; /* referenced; NULL: there are no words, or not any more */
+    _Atomic uint32_t *word[2];
+    uint32_t value[2];
+    unsigned n; /* 1 or 2 */
+};
+/* fb_arm for a thread that wants to sleep on words alone, where a peer itself wakes who sleeps on a rail. It tells of the bytes
+ * and of the room that are asked for; of everything else the watcher does. Without words (rail is NULL) it has
+ * done what fb_arm does. With them: 0, and fb_words_put when the sleep is over. */
+short fb_arm_words(struct fb_stream *, int fd, short events, struct fb_words *);
+void fb_words_put(struct fb_words *);
 /* For pollers that spin: looks at ring state only, no system call, may say 0 wrongly. */
 short fb_peek_ready(struct fb_stream *, short events);
 /* Is the stream on a rail whose news come by another shard than this one? */

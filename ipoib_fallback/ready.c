@@ -90,18 +90,25 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     return got;
 }
 
-short fb_peek_ready(struct fb_stream *s, short events)
+static struct rsk_rail *rail_of(struct fb_conn *c)
 {
-    struct fb_conn *c = conn_of(s);
     struct rsk_rail *rail;
-    unsigned bits = 0;
-    short got = 0;
 
     fb_lock(&c->watch_lock);
     rail = c->x->rail;
     if (rail)
         rsk_rail_get(rail);
     fb_unlock(&c->watch_lock);
+    return rail;
+}
+
+short fb_peek_ready(struct fb_stream *s, short events)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail = rail_of(c);
+    unsigned bits = 0;
+    short got = 0;
+
     if (!rail)
         return 0;
     bits = rail->wire->poll(rail);
@@ -119,34 +126,82 @@ short fb_peek_ready(struct fb_stream *s, short events)
     return got;
 }
 
+/* The values are read before the rail is armed: who has news after that has changed the word. */
+static void take_words(struct fb_words *w, struct rsk_rail *rail, unsigned want)
+{
+    w->n = 0;
+    if (want & RSK_RX)
+        w->word[w->n++] = rail->rx_word;
+    if (want & RSK_TX)
+        w->word[w->n++] = rail->tx_word;
+    for (unsigned i = 0; i < w->n; i++)
+        w->value[i] = atomic_load(w->word[i]);
+}
+
+/* Nothing can be said of the anchor without asking it, if this is false. */
+static bool silent_anchor(const struct fb_conn *c)
+{
+    return c->x->rx.state == RX_r && c->x->rx.end == 0 && !atomic_load(&c->x->anchor_news) &&
+           !atomic_load(&c->x->anchor_bits) && !c->x->rx.shut;
+}
+
+static unsigned wanted(const struct fb_conn *c, short events)
+{
+    unsigned want = 0;
+
+    if ((events & IN_BITS) && c->x->rx.state == RX_r)
+        want |= RSK_RX;
+    if ((events & OUT_BITS) && c->x->tx.state == TX_R)
+        want |= RSK_TX;
+    return want;
+}
+
 short fb_arm(struct fb_stream *s, int fd, short events)
 {
     struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-    unsigned want = 0;
+    struct rsk_rail *rail = rail_of(c);
+    unsigned want;
 
-    fb_lock(&c->watch_lock);
-    rail = c->x->rail;
-    if (rail)
-        rsk_rail_get(rail);
-    fb_unlock(&c->watch_lock);
     if (rail) {
-        if ((events & IN_BITS) && c->x->rx.state == RX_r)
-            want |= RSK_RX;
-        if ((events & OUT_BITS) && c->x->tx.state == TX_R)
-            want |= RSK_TX;
+        want = wanted(c, events);
         if (want)
             want = rail->wire->arm(rail, want, RSK_BY_SHARD);
         if (rail->failed)
             want |= RSK_FAIL;
         rsk_rail_put(rail);
         /* The usual case by far: the ring is empty (or full) and the anchor silent. */
-        if (!want && c->x->rx.state == RX_r && c->x->rx.end == 0 &&
-            (!(events & OUT_BITS) || c->x->tx.state == TX_R) && !atomic_load(&c->x->anchor_news) &&
-            !atomic_load(&c->x->anchor_bits) && !c->x->rx.shut)
+        if (!want && silent_anchor(c) && (!(events & OUT_BITS) || c->x->tx.state == TX_R))
             return 0;
     }
     return fb_ready(s, fd, events);
+}
+
+/* The anchor is the progress thread's to watch meanwhile, as for a thread that sleeps in recv (wait.c). */
+short fb_arm_words(struct fb_stream *s, int fd, short events, struct fb_words *w)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail = rail_of(c);
+    unsigned want = wanted(c, events);
+
+    w->rail = NULL;
+    if (rail && want && !rail->wire->slow_to_wake && rsk_loop_running()) {
+        take_words(w, rail, want);
+        if (!rail->wire->arm(rail, want, RSK_BY_FUTEX) && !rail->failed && silent_anchor(c) &&
+            want == wanted(c, events) && (!(events & OUT_BITS) || (want & RSK_TX))) {
+            w->rail = rail;
+            return 0;
+        }
+    }
+    if (rail)
+        rsk_rail_put(rail);
+    return fb_arm(s, fd, events);
+}
+
+void fb_words_put(struct fb_words *w)
+{
+    if (w->rail)
+        rsk_rail_put(w->rail);
+    w->rail = NULL;
 }
 
 bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)

@@ -7,6 +7,8 @@
 #include "preload/pl_own.h"
 #include "preload/pl_wait.h"
 
+#include <linux/futex.h>
+
 /* What a set of descriptors needs. */
 enum pl_need {
     PL_KERNEL,  /* nothing of ours in it */
@@ -38,6 +40,22 @@ struct pl_sleep {
 void pl_sleep_open(struct pl_sleep *, const void *frame);
 void pl_sleep_end(struct pl_sleep *);
 #define PL_SLEEP __attribute__((cleanup(pl_sleep_end))) struct pl_sleep
+
+/* Words that a thread sleeps on, all at once. */
+struct pl_words {
+    unsigned n;
+    struct futex_waitv v[FUTEX_WAITV_MAX];
+};
+
+/* Can this process do that? */
+bool pl_words_usable(void);
+/* The first word is the thread's own: whoever else wants to wake it changes that from value, and wakes it. */
+void pl_words_begin(struct pl_words *, _Atomic uint32_t *own, uint32_t value);
+/* False: there is no room for them. */
+bool pl_words_add(struct pl_words *, const struct fb_words *);
+/* Sleeps until one of them has changed, or the deadline. 0; -EINTR if a handler has run since `signals`. A
+ * cancellation point, in a window. */
+int pl_words_sleep(struct pl_words *, uint64_t deadline, uint32_t signals);
 
 /* poll(2) on any set, sleeping at most until deadline, with mask while it sleeps (NULL: as it is).
  * Count or -errno. Fills fds[].revents. A cancellation point. */

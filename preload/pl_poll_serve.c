@@ -1,11 +1,12 @@
 /*
  * pl_poll_serve.c - poll for a set with streams on rails: exact readiness from the engine, the
- * kernel for the rest; then spin, then sleep in the kernel's ppoll on the kernel's part of the set
- * and an eventfd of this thread that the streams' watchers write.
+ * kernel for the rest; then spin, then sleep: on the words of the rails, if there is nothing else in the set, and
+ * one of ours that the streams' watchers change; or in the kernel's ppoll on the kernel's part of the set
+ * and an eventfd of this thread that they write.
  *
  * Any application thread. The wait lives in a block (pl_wait.h), because watchers point to it and a
  * signal handler may longjmp away. Locks: none of its own. The engine calls wake() with a
- * stream's watcher list locked; wake() only sets a word and writes an eventfd. No fb_* function is
+ * stream's watcher list locked; wake() only sets a word and wakes who sleeps there, or writes an eventfd. No fb_* function is
  * called from there.
  */
 #include "preload/pl_poll.h"
@@ -34,7 +35,11 @@ struct entry {
     bool muted;         /* and it was nothing: a level that would wake us at once, leave it out */
     bool joined;        /* an epoll instance that knows of us */
     _Atomic bool armed; /* and its shard */
+    struct fb_words words;
 };
+
+/* What `woken` is: how the thread is to be woken, or that it has been. */
+enum { BY_FD, BY_WORD, WOKEN };
 
 struct poll_wait {
     struct pl_block block; /* first */
@@ -45,18 +50,24 @@ struct poll_wait {
     struct pollfd *kernel;      /* n + 1; the last is efd */
     struct fb_sleeper *sleeper; /* of the last sleep, and which that was */
     uintptr_t sleep;
+    struct pl_words words;
     struct entry entry[];
 };
 
 static void wake(struct fb_watcher *watcher, unsigned events)
 {
     struct entry *e = (struct entry *)watcher;
+    struct poll_wait *w = e->wait;
     uint64_t one = 1;
+    uint32_t was;
 
     (void)events;
-    /* Pairs with the store in rest(): the sleeper clears it before it arms. */
-    if (atomic_exchange(&e->wait->woken, 1) == 0 && e->wait->efd >= 0)
-        sys_write(e->wait->efd, &one, sizeof one);
+    /* Pairs with the store in armed(): the sleeper sets it before it arms. */
+    was = atomic_exchange(&w->woken, WOKEN);
+    if (was == BY_WORD)
+        sys_futex(&w->woken, FUTEX_WAKE_PRIVATE, 1, NULL);
+    else if (was == BY_FD && w->efd >= 0)
+        sys_write(w->efd, &one, sizeof one);
 }
 
 static void release(struct entry *e)
@@ -67,6 +78,7 @@ static void release(struct entry *e)
         return;
     if (e->watched)
         fb_unwatch(f->stream, &e->watcher);
+    fb_words_put(&e->words);
     if (e->joined)
         pl_epoll_part(f->epoll, &e->armed);
     e->watched = e->joined = e->hot = false;
@@ -98,7 +110,7 @@ static struct poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void
 
     if (!w)
         return NULL;
-    atomic_store_explicit(&w->woken, 0, memory_order_relaxed);
+    atomic_store_explicit(&w->woken, BY_FD, memory_order_relaxed);
     w->efd = pl_thread_fd();
     w->unsure = 0;
     w->sleeper = NULL;
@@ -230,8 +242,38 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
     return 0;
 }
 
+/* Is there nothing in the set but streams on rails? */
+static bool all_hot(const struct poll_wait *w, const struct pollfd *fds)
+{
+    bool any = false;
+
+    for (nfds_t i = 0; i < w->n; i++) {
+        const struct entry *e = &w->entry[i];
+
+        if (fds[i].fd < 0)
+            continue;
+        if (!e->hot || e->muted || e->file->kind != PL_STREAM)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Asks for the wakes of a stream on a rail. *words: by its words, or that is not possible any more. */
+static bool arm_hot(struct poll_wait *w, struct entry *e, short events, bool *words)
+{
+    short now;
+
+    pl_epoll_stream_polled(e->file);
+    if (!*words)
+        return fb_arm(e->file->stream, e->file->fd, events) != 0;
+    now = fb_arm_words(e->file->stream, e->file->fd, events, &e->words);
+    *words = now || (e->words.rail && pl_words_add(&w->words, &e->words));
+    return now != 0;
+}
+
 /* Asks for wakes. True: something holds already, or changed. */
-static bool arm(struct poll_wait *w, const struct pollfd *fds)
+static bool arm(struct poll_wait *w, const struct pollfd *fds, bool *words)
 {
     bool holds = false;
 
@@ -252,13 +294,32 @@ static bool arm(struct poll_wait *w, const struct pollfd *fds)
         if (!e->watched)
             fb_watch(e->file->stream, &e->watcher);
         e->watched = true;
-        if (e->hot) {
-            pl_epoll_stream_polled(e->file);
-            holds |= fb_arm(e->file->stream, e->file->fd, asked(&fds[i])) != 0;
-        }
+        if (e->hot)
+            holds |= arm_hot(w, e, asked(&fds[i]), words);
         holds |= e->hot == fb_plain(e->file->stream);
     }
     return holds;
+}
+
+static void put_words(struct poll_wait *w)
+{
+    for (nfds_t i = 0; i < w->n; i++)
+        fb_words_put(&w->entry[i].words);
+}
+
+/* Asks for wakes in one way or the other, all of them. True: as arm. */
+static bool armed(struct poll_wait *w, const struct pollfd *fds, bool *words)
+{
+    for (;;) {
+        bool tried = *words, holds;
+
+        atomic_store(&w->woken, tried ? BY_WORD : BY_FD); /* before arming: see wake() */
+        pl_words_begin(&w->words, &w->woken, BY_WORD);
+        holds = arm(w, fds, words);
+        if (*words == tried)
+            return holds;
+        put_words(w);
+    }
 }
 
 /* The kernel's part of the set for a sleep. Returns how long it may last at most. */
@@ -344,15 +405,23 @@ static int sleep_in_kernel(struct poll_wait *w, struct timespec *limit, const si
 static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline,
                 const sigset_t *mask, uint32_t signals)
 {
+    bool words = !mask && all_hot(w, fds) && pl_words_usable();
     struct timespec ts;
     uint64_t longest, box;
     int n;
 
-    atomic_store(&w->woken, 0); /* before arming: see wake() */
-    if (!arm(w, fds))
+    if (!armed(w, fds, &words)) {
         w->unsure = 0;
-    else if (++w->unsure <= 3)
+    } else if (++w->unsure <= 3) {
+        put_words(w);
         return 0;
+    }
+    if (words && !w->unsure) {
+        n = pl_words_sleep(&w->words, deadline, signals);
+        put_words(w);
+        return n;
+    }
+    put_words(w);
     longest = kernel_set(w, fds);
     if (longest != PL_FOREVER) {
         uint64_t limit = sys_now() + longest;

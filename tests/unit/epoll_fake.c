@@ -3,6 +3,7 @@
  */
 #include "tests/unit/epoll_fake.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,31 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     return rail_ready(f, events);
 }
 
+short fb_arm_words(struct fb_stream *s, int fd, short events, struct fb_words *w)
+{
+    struct fake *f = (struct fake *)s;
+
+    w->rail = NULL;
+    if (!f->has_words || !(events & IN_BITS) || atomic_load(&f->hup))
+        return fb_arm(s, fd, events);
+    w->n = 1;
+    w->word[0] = &f->word;
+    w->value[0] = atomic_load(&f->word);
+    atomic_store(&f->by_words, 1);
+    if (fb_plain(s) || rail_ready(f, events) || atomic_load(&f->hup))
+        return fb_arm(s, fd, events);
+    w->rail = (struct rsk_rail *)f;
+    atomic_fetch_add(&f->word_refs, 1);
+    return 0;
+}
+
+void fb_words_put(struct fb_words *w)
+{
+    if (w->rail)
+        atomic_fetch_sub(&((struct fake *)w->rail)->word_refs, 1);
+    w->rail = NULL;
+}
+
 /* This thread's sleep; odd while it is one. */
 static _Thread_local uintptr_t sleep_now;
 
@@ -246,6 +272,10 @@ static void tell(struct fake *f, uint32_t bits)
 void fake_arrive(struct fake *f, int n)
 {
     atomic_fetch_add(&f->bytes, n);
+    if (atomic_exchange(&f->by_words, 0)) {
+        atomic_fetch_add(&f->word, 1);
+        sys_futex(&f->word, FUTEX_WAKE, INT_MAX, NULL);
+    }
     tell(f, IN_BITS);
 }
 

@@ -20,8 +20,12 @@ struct fake {
     _Atomic int pinned; /* reason */
     _Atomic int arms, readies;
     struct rsk_shard *_Atomic shard; /* preferred; used for its news while on the rail */
-    bool by_thread;              /* news comes from the caller of fake_arrive, not over the shard */
-    bool deaf;                   /* fb_ready does not ask the kernel: what it reports is denied */
+    bool by_thread;        /* news comes from the caller of fake_arrive, not over the shard */
+    bool has_words;        /* who polls may sleep on its word */
+    _Atomic uint32_t word; /* who arrives bytes wakes who sleeps here, if it is armed by words */
+    _Atomic int by_words;  /* so it is */
+    _Atomic int word_refs; /* fb_words that were not put yet */
+    bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
     void (*anew)(struct fake *); /* called when it is registered as on its rail, once */
     struct fake *with;           /* for that */
     pthread_mutex_t lock;
