@@ -312,6 +312,16 @@ static ssize_t first_of(int fd, struct mmsghdr *msgs, int flags)
     return pl_real.recvmmsg(fd, msgs, 1, flags, NULL) == 1 ? (ssize_t)msgs->msg_len : -1;
 }
 
+/* What the kernel's recvmmsg asks before it receives anything; it is told once. 0 or -errno. */
+static int error_of(struct pl_file *f, int fd)
+{
+    int err = fb_so_error(f->stream), value = 0;
+
+    if (!err && !sys_getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &(socklen_t){sizeof value}))
+        err = -value;
+    return err;
+}
+
 /*
  * One message is as recvmsg. With more the kernel keeps an error that comes after the first for the
  * next call, which we could only imitate, and frames do not wake a thread asleep in it: programs
@@ -333,7 +343,7 @@ PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
     if (cnt > 1 || timeout)
         fb_pin(f->stream, RSN_CALL, true);
     /* Before anything that can still be read, as the kernel has it here. */
-    err = fb_so_error(f->stream);
+    err = error_of(f, fd);
     if (err)
         return (int)pl_ret(err);
     /* What a rail holds at the end of a stream nobody can put into the socket. */
