@@ -171,7 +171,7 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
     return at;
 }
 
-void fb_tx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt, int flags)
+void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
 
@@ -185,7 +185,7 @@ void fb_tx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, 
         if (__builtin_expect(flags & MSG_MORE, 0))
             conn_set(c, CF_CORKED);
         else if (__builtin_expect(conn_flag(c, CF_CORKED), 0))
-            fb_sockopt(s, fd, IPPROTO_TCP, 0);
+            fb_sockopt(s, IPPROTO_TCP, 0, 0);
     }
     atomic_fetch_sub(&s->tx_in, 1);
     if (n > 0)

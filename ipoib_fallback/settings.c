@@ -19,15 +19,7 @@ void fb_set_nonblock(struct fb_stream *s, bool on)
     atomic_store(&s->nonblock, on);
 }
 
-static int option(int fd, int level, int name)
-{
-    int v = 0;
-    socklen_t len = sizeof(v);
-
-    return sys_getsockopt(fd, level, name, &v, &len) == 0 ? v : 0;
-}
-
-void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
+void fb_sockopt(struct fb_stream *s, int level, int name, int value)
 {
     struct fb_conn *c = conn_of(s);
 
@@ -39,7 +31,7 @@ void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
                              ~(uint32_t)CF_SETTINGS); /* read again before the next wait */
             break;
         case SO_RCVLOWAT:
-            if (option(fd, level, name) != 1)
+            if (value != 0 && value != 1) /* the kernel takes 0 for 1 */
                 fb_pin(s, RSN_OPTION, true);
             break;
         case SO_ATTACH_FILTER:
@@ -62,7 +54,7 @@ void fb_sockopt(struct fb_stream *s, int fd, int level, int name)
     switch (name) {
     case TCP_CORK:
     case 0: /* asked by the plain path after MSG_MORE ended */
-        if (name == TCP_CORK && option(fd, level, TCP_CORK))
+        if (name == TCP_CORK && value)
             conn_set(c, CF_CORKED);
         else
             atomic_fetch_and(&c->flags, ~(uint32_t)CF_CORKED);

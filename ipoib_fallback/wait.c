@@ -405,7 +405,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             got = -EINTR;
         if (plain) {
             got = sleep_send(s, fd, part, n, flags | MSG_NOSIGNAL, &w.signals);
-            fb_tx_leave(s, fd, got, part, n, flags);
+            fb_tx_leave(s, got, part, n, flags);
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
         }

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/ioctl.h>
 
 /* ---- fcntl ---- */
@@ -185,7 +186,14 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
     ret = pl_real.setsockopt(fd, level, name, value, len);
-    if (ret == 0 && f)
-        fb_sockopt(f->stream, fd, level, name);
+    if (ret == 0 && f) {
+        int number = 0;
+
+        /* The kernel has read an int there. */
+        if ((level == SOL_SOCKET && name == SO_RCVLOWAT) ||
+            (level == IPPROTO_TCP && name == TCP_CORK))
+            memcpy(&number, value, sizeof number);
+        fb_sockopt(f->stream, level, name, number);
+    }
     return ret;
 }

@@ -17,14 +17,13 @@
 
 struct in_kernel {
     struct fb_stream *s;
-    int fd;
     struct rsk_pass pass;
 };
 
 static void lower(void *stream, void *unused)
 {
     (void)unused;
-    fb_tx_leave(stream, -1, -EINTR, NULL, 0, 0);
+    fb_tx_leave(stream, -EINTR, NULL, 0, 0);
 }
 
 static void cancelled(struct in_kernel *k)
@@ -33,13 +32,11 @@ static void cancelled(struct in_kernel *k)
         lower(k->s, NULL);
 }
 
-static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, struct fb_stream *s,
-                                                        int fd)
+static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, struct fb_stream *s)
 {
     if (!fb_tx_enter(s))
         return false;
     k->s = s;
-    k->fd = fd;
     if (!rsk_window_open_fast(&k->pass, __builtin_frame_address(0), lower, s, NULL))
         rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
     return true;
@@ -55,7 +52,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     k->s = NULL;
     if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0))
         atomic_fetch_add(&s->tx_in, 1); /* see pl_recv.c */
-    fb_tx_leave(s, k->fd, n, v, cnt, flags);
+    fb_tx_leave(s, n, v, cnt, flags);
     return n;
 }
 
@@ -89,7 +86,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
     ({                                                                         \
         ssize_t sent_;                                                         \
         __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
-        if (__builtin_expect(enter(&k_, (f)->stream, (f)->fd), 1)) {           \
+        if (__builtin_expect(enter(&k_, (f)->stream), 1)) {                    \
             sent_ = (kernel);                                                  \
             sent_ = leave(&k_, sent_, v, cnt, flags);                          \
         } else {                                                               \
