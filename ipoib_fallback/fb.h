@@ -217,6 +217,8 @@ struct fb_words {
     uint32_t value[2];
     unsigned n; /* 1 or 2 */
 };
+/* How many words that would be, of a stream as it is now; 0: it has none. Arms nothing. */
+unsigned fb_has_words(struct fb_stream *, short events);
 /* fb_arm for a thread that wants to sleep on words alone, where a peer itself wakes who sleeps on a rail. It tells of the bytes
  * and of the room that are asked for; of everything else the watcher does. Without words (rail is NULL) it has
  * done what fb_arm does. With them: 0, and fb_words_put when the sleep is over. */

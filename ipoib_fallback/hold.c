@@ -139,6 +139,12 @@ void fb_hold(int reason, enum fb_hold_what what)
     rsk_loop_pause();
 }
 
+static void look_yourself(struct fb_conn *c, void *unused)
+{
+    (void)unused;
+    conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE);
+}
+
 void fb_release(enum fb_hold_what what)
 {
     int err;
@@ -147,8 +153,11 @@ void fb_release(enum fb_hold_what what)
         return; /* a handler forked inside the call, and this is the child */
     atomic_fetch_sub(&all_holds, what == FB_HOLD_THREAD);
     err = rsk_loop_resume();
-    if (err)
+    if (err) {
         log_warn("the progress thread cannot go on: error %d", -err);
+        conn_each(look_yourself,
+                  NULL); /* who sleeps on a rail looked after the anchor through it */
+    }
     if (atomic_fetch_sub(&holds, 1) == 1 && rsk_loop_running())
         rsk_loop_post(again_job, NULL);
 }
@@ -160,7 +169,7 @@ static void never_again(struct fb_conn *c, void *reason)
     if (conn_set(c, CF_PINNED))
         conn_reason(c, *(int *)reason);
     /* Who sleeps on a rail's behalf has to look after the socket by himself from now on. */
-    conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE);
+    look_yourself(c, NULL);
 }
 
 void fb_plain_for_good(int reason)

@@ -207,9 +207,15 @@ static void destroy_when_unused(void *arg)
     struct rsk_rail *rail = arg;
     struct fb_conn *c = rail->owner;
 
-    /* Waiters that look at the rail without a lock leave soon: they were woken. */
-    if (atomic_load(&rail->refs) && rsk_timer_add(200000, destroy_when_unused, rail))
-        return;
+    /* Waiters that look at the rail without a lock leave soon: they were woken. One that a handler has jumped out
+     * of leaves when its thread waits again. */
+    if (atomic_load(&rail->refs)) {
+        rail->last_look = rail->last_look ? 2 * rail->last_look : 200000;
+        if (rail->last_look > 100000000)
+            rail->last_look = 100000000;
+        if (rsk_timer_add(rail->last_look, destroy_when_unused, rail))
+            return;
+    }
     rail->wire->destroy(rail);
     /* Only now: up to here another thread's drain may have been in conn_notify. */
     fb_put(&c->s);

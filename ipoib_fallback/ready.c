@@ -176,25 +176,51 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     return fb_ready(s, fd, events);
 }
 
-/* The anchor is the progress thread's to watch meanwhile, as for a thread that sleeps in recv (wait.c). */
+/* Which words have news of all that is asked for; 0: none. The anchor is the progress thread's to watch meanwhile,
+ * as for a thread that sleeps in recv (wait.c). */
+static unsigned by_words(const struct fb_conn *c, const struct rsk_rail *rail, short events)
+{
+    unsigned want = wanted(c, events);
+
+    return rail && !rail->wire->slow_to_wake && !rail->failed && silent_anchor(c) &&
+                   (!(events & OUT_BITS) || (want & RSK_TX)) && rsk_loop_running()
+               ? want
+               : 0;
+}
+
+unsigned fb_has_words(struct fb_stream *s, short events)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail = rail_of(c);
+    unsigned want = by_words(c, rail, events);
+
+    if (rail)
+        rsk_rail_put(rail);
+    return (unsigned)__builtin_popcount(want);
+}
+
 short fb_arm_words(struct fb_stream *s, int fd, short events, struct fb_words *w)
 {
     struct fb_conn *c = conn_of(s);
     struct rsk_rail *rail = rail_of(c);
-    unsigned want = wanted(c, events);
+    unsigned want = by_words(c, rail, events), holds = 0;
+    short now = 0;
 
     w->rail = NULL;
-    if (rail && want && !rail->wire->slow_to_wake && rsk_loop_running()) {
+    if (want) {
         take_words(w, rail, want);
-        if (!rail->wire->arm(rail, want, RSK_BY_FUTEX) && !rail->failed && silent_anchor(c) &&
-            want == wanted(c, events) && (!(events & OUT_BITS) || (want & RSK_TX))) {
+        holds = rail->wire->arm(rail, want, RSK_BY_FUTEX);
+        if (!holds && by_words(c, rail, events) == want) {
             w->rail = rail;
             return 0;
         }
     }
     if (rail)
         rsk_rail_put(rail);
-    return fb_arm(s, fd, events);
+    /* Who finds something does not sleep, and needs no other wish. */
+    if (holds)
+        now = fb_ready(s, fd, events);
+    return now ? now : fb_arm(s, fd, events);
 }
 
 void fb_words_put(struct fb_words *w)

@@ -189,9 +189,10 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
     if (ret == 0 && f) {
         int number = 0;
 
-        /* The kernel has read an int there. */
-        if ((level == SOL_SOCKET && name == SO_RCVLOWAT) ||
-            (level == IPPROTO_TCP && name == TCP_CORK))
+        /* Whoever has answered it: the kernel has read an int there, a BPF program need not. */
+        if (value && len >= sizeof number &&
+            ((level == SOL_SOCKET && name == SO_RCVLOWAT) ||
+             (level == IPPROTO_TCP && name == TCP_CORK)))
             memcpy(&number, value, sizeof number);
         fb_sockopt(f->stream, level, name, number);
     }

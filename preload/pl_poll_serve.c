@@ -227,7 +227,7 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
                 fb_peek_ready(e->file->stream, fds[i].events))
                 return 1;
         }
-        if (atomic_load_explicit(&w->woken, memory_order_relaxed) || rsk_sig.pending)
+        if (atomic_load_explicit(&w->woken, memory_order_relaxed) == WOKEN || rsk_sig.pending)
             return 1;
         if (others && now >= kernel_at) {
             int n = sys_ppoll(w->kernel, w->n, &zero, NULL);
@@ -242,10 +242,10 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
     return 0;
 }
 
-/* Is there nothing in the set but streams on rails? */
-static bool all_hot(const struct poll_wait *w, const struct pollfd *fds)
+/* Is there nothing in the set but streams on rails, with words for all that is asked? */
+static bool by_words(const struct poll_wait *w, const struct pollfd *fds)
 {
-    bool any = false;
+    unsigned words = 0, more;
 
     for (nfds_t i = 0; i < w->n; i++) {
         const struct entry *e = &w->entry[i];
@@ -254,9 +254,12 @@ static bool all_hot(const struct poll_wait *w, const struct pollfd *fds)
             continue;
         if (!e->hot || e->muted || e->file->kind != PL_STREAM)
             return false;
-        any = true;
+        more = fb_has_words(e->file->stream, asked(&fds[i]));
+        words += more;
+        if (!more || words >= FUTEX_WAITV_MAX)
+            return false;
     }
-    return any;
+    return words > 0;
 }
 
 /* Asks for the wakes of a stream on a rail. *words: by its words, or that is not possible any more. */
@@ -405,7 +408,7 @@ static int sleep_in_kernel(struct poll_wait *w, struct timespec *limit, const si
 static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline,
                 const sigset_t *mask, uint32_t signals)
 {
-    bool words = !mask && all_hot(w, fds) && pl_words_usable();
+    bool words = !mask && pl_words_usable() && by_words(w, fds);
     struct timespec ts;
     uint64_t longest, box;
     int n;
@@ -422,6 +425,8 @@ static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline
         return n;
     }
     put_words(w);
+    if (words) /* and unsure: for a short while only */
+        atomic_store(&w->woken, BY_FD);
     longest = kernel_set(w, fds);
     if (longest != PL_FOREVER) {
         uint64_t limit = sys_now() + longest;

@@ -73,7 +73,10 @@ int pl_words_sleep(struct pl_words *w, uint64_t deadline, uint32_t signals)
         until = &at;
     }
     n = RSK_OPENED(cancellable(w, until, signals));
-    if (n == -ENOSYS)
-        atomic_store_explicit(&usable, NO, memory_order_relaxed);
-    return n == -EINTR ? n : 0;
+    if (n >= 0 || n == -EAGAIN || n == -ETIMEDOUT)
+        return 0;
+    if (n == -EINTR || n == -EFAULT) /* restarted by a handler's forked child, which has no rails */
+        return -EINTR;
+    atomic_store_explicit(&usable, NO, memory_order_relaxed);
+    return 0;
 }

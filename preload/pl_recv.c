@@ -312,13 +312,14 @@ static ssize_t first_of(int fd, struct mmsghdr *msgs, int flags)
     return pl_real.recvmmsg(fd, msgs, 1, flags, NULL) == 1 ? (ssize_t)msgs->msg_len : -1;
 }
 
-/* What the kernel's recvmmsg asks before it receives anything; it is told once. 0 or -errno. */
-static int error_of(struct pl_file *f, int fd)
+/* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
+ * also give, and take, an error that ends nothing.) On a plain half its own call does it. 0 or -errno. */
+static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags)
 {
-    int err = fb_so_error(f->stream), value = 0;
+    int err = fb_so_error(f->stream);
 
-    if (!err && !sys_getsockopt(fd, SOL_SOCKET, SO_ERROR, &value, &(socklen_t){sizeof value}))
-        err = -value;
+    if (!err && atomic_load(&f->stream->rx_gate))
+        err = (int)SYS6(SYS_recvmmsg, fd, msgs, 0, flags, NULL, 0);
     return err;
 }
 
@@ -343,7 +344,7 @@ PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
     if (cnt > 1 || timeout)
         fb_pin(f->stream, RSN_CALL, true);
     /* Before anything that can still be read, as the kernel has it here. */
-    err = error_of(f, fd);
+    err = error_of(f, fd, msgs, flags);
     if (err)
         return (int)pl_ret(err);
     /* What a rail holds at the end of a stream nobody can put into the socket. */

@@ -88,6 +88,7 @@ struct rsk_rail {
     _Atomic uint32_t *rx_word, *tx_word;
     _Atomic uint32_t failed;   /* 0, or a reason number (reason.def) */
     _Atomic uint32_t refs;     /* waiters that look at the rail without a lock; rsk_rail_put */
+    uint32_t last_look;        /* ns: how long its destruction has waited for them, the last time */
     uint32_t tx_size, rx_size; /* ring sizes in bytes, powers of two */
     /* Set by the owner, read by tx_start: the sender keeps at most this many bytes (SO_SNDBUF,
      * invariant I3), so tx_space() and RSK_TX stay within it. 0: the ring's size. */

@@ -7,4 +7,5 @@ status=0
 tests/conform/run -w "${CONFORM_WAYS:-off,rail}" -n "${CONFORM_STEP:-7}" "$@" || status=1
 tests/conform/run -w race epoll_once one_shot both_ends_in_one two_writes_are_one_stream.recv \
     two_writes_are_one_stream.readv | sed 's/ conform\./&race./' || status=1
+tests/conform/run -w rail receive.reset_after_data.recvmmsg | sed 's/ conform\./&rail./' || status=1
 exit $status

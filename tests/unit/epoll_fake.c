@@ -143,12 +143,19 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     return rail_ready(f, events);
 }
 
+unsigned fb_has_words(struct fb_stream *s, short events)
+{
+    struct fake *f = (struct fake *)s;
+
+    return f->has_words && (events & IN_BITS) && !atomic_load(&f->hup);
+}
+
 short fb_arm_words(struct fb_stream *s, int fd, short events, struct fb_words *w)
 {
     struct fake *f = (struct fake *)s;
 
     w->rail = NULL;
-    if (!f->has_words || !(events & IN_BITS) || atomic_load(&f->hup))
+    if (!fb_has_words(s, events) || f->words_gone)
         return fb_arm(s, fd, events);
     w->n = 1;
     w->word[0] = &f->word;

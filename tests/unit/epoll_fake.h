@@ -22,6 +22,7 @@ struct fake {
     struct rsk_shard *_Atomic shard; /* preferred; used for its news while on the rail */
     bool by_thread;        /* news comes from the caller of fake_arrive, not over the shard */
     bool has_words;        /* who polls may sleep on its word */
+    bool words_gone;       /* it seems so, and when it comes to it there are none */
     _Atomic uint32_t word; /* who arrives bytes wakes who sleeps here, if it is armed by words */
     _Atomic int by_words;  /* so it is */
     _Atomic int word_refs; /* fb_words that were not put yet */

@@ -374,14 +374,17 @@ TEST_CASE(poll, cancelled)
         "frames that are unwound leave redzones, on which AddressSanitizer's own sigaltstack fails");
 #endif
     fake_board(f);
-    pthread_create(&t, NULL, sleep_for_ever, f);
-    for (int i = 0; i < 5000 && !fake_watched(f); i++)
-        fake_ms(1);
-    EXPECT(fake_watched(f));
-    pthread_cancel(t);
-    pthread_join(t, &result);
-    EXPECT(result == PTHREAD_CANCELED);
-    EXPECT(!fake_watched(f));
+    for (int words = 0; words < 2; words++) {
+        f->has_words = words;
+        pthread_create(&t, NULL, sleep_for_ever, f);
+        while (words ? !atomic_load(&f->word_refs) : !fake_watched(f))
+            fake_ms(1);
+        pthread_cancel(t);
+        pthread_join(t, &result);
+        EXPECT(result == PTHREAD_CANCELED);
+        EXPECT(!fake_watched(f));
+        EXPECT_EQ_INT(atomic_load(&f->word_refs), 0);
+    }
     fake_close(f);
 }
 

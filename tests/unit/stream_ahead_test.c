@@ -292,12 +292,16 @@ TEST_CASE(stream_ahead, end_without_the_frame_is_a_reset)
 {
     struct end a, b;
     uint64_t pos;
+    ssize_t r;
 
     ring(&a, &b, &pos);
     fb_lock(&conn_of(b.s)->x->tx.lock); /* it does not come to it */
     fb_pin(a.s, RSN_SECCOMP, false);
     shutdown(b.fd, SHUT_WR);
-    EXPECT_EQ_INT(get_for_good(&a, in, sizeof(in)), -ECONNRESET);
+    r = get_for_good(&a, in, sizeof(in));
+    if (r == -EDEADLK) /* the progress thread has been told of the end first */
+        r = get(&a, in, sizeof(in));
+    EXPECT_EQ_INT(r, -ECONNRESET);
     EXPECT_EQ_INT(get(&a, in, 1), 0);
     fb_unlock(&conn_of(b.s)->x->tx.lock);
     done(&a);

@@ -9,6 +9,7 @@
 #include "rsock/loop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -243,4 +244,65 @@ TEST_CASE(stream, small_writes_full_tilt)
 
     full_tilt(3u << 20, 40, &rail);
     EXPECT(rail);
+}
+
+/* What a thread in poll sleeps on: a word that changes when there are bytes, and none when it would miss something. */
+TEST_CASE(stream, words_of_a_rail)
+{
+    struct fb_words w = {0};
+    struct end a, b;
+    char byte;
+
+    eager();
+    pair(&a, &b);
+    EXPECT_EQ_INT(fb_has_words(a.s, POLLIN), 0);
+    EXPECT_EQ_INT(fb_arm_words(a.s, a.fd, POLLIN, &w), 0);
+    EXPECT(w.rail == NULL);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(fb_ready(a.s, a.fd, POLLIN), 0); /* also looks at what has come by TCP */
+    EXPECT_EQ_INT(fb_has_words(a.s, 0), 0);
+    EXPECT_EQ_INT(fb_has_words(a.s, POLLRDHUP), 0);
+    EXPECT_EQ_INT(fb_has_words(a.s, POLLIN | POLLRDHUP), 1);
+    EXPECT_EQ_INT(fb_has_words(a.s, POLLIN | POLLOUT), 2);
+    /* There is room: nobody has to sleep. */
+    EXPECT_EQ_INT(fb_arm_words(a.s, a.fd, POLLIN | POLLOUT, &w), POLLOUT);
+    EXPECT(w.rail == NULL);
+    EXPECT_EQ_INT(fb_arm_words(a.s, a.fd, POLLIN, &w), 0);
+    ASSERT(w.rail != NULL && w.n == 1);
+    EXPECT_EQ_U64(*w.word[0], w.value[0]);
+    EXPECT_EQ_INT(put(&b, "x", 1), 1);
+    EXPECT(*w.word[0] != w.value[0]);
+    fb_words_put(&w);
+    EXPECT_EQ_INT(fb_arm_words(a.s, a.fd, POLLIN, &w), POLLIN);
+    EXPECT(w.rail == NULL);
+    EXPECT_EQ_INT(get(&a, &byte, 1), 1);
+    /* The end is the kernel's to tell: from when it is known here there are no words. */
+    done(&b);
+    for (int i = 0; i < 5000 && fb_has_words(a.s, POLLIN); i++)
+        usleep(1000);
+    EXPECT_EQ_INT(fb_has_words(a.s, POLLIN), 0);
+    EXPECT_EQ_INT(fb_arm_words(a.s, a.fd, POLLIN | POLLRDHUP, &w), POLLIN | POLLRDHUP);
+    EXPECT(w.rail == NULL);
+    done(&a);
+}
+
+/* A rail that somebody still has words of stays until they are given back. */
+TEST_CASE(stream, words_outlive_the_stream)
+{
+    struct fb_words w = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(fb_ready(a.s, a.fd, POLLIN), 0);
+    EXPECT_EQ_INT(fb_arm_words(a.s, a.fd, POLLIN, &w), 0);
+    ASSERT(w.rail != NULL);
+    done(&a);
+    done(&b);
+    for (int i = 0; i < 100; i++) {
+        EXPECT_EQ_INT(*w.word[0] - w.value[0] > 100, 0); /* its memory is there */
+        usleep(1000);
+    }
+    fb_words_put(&w);
 }
