@@ -571,6 +571,11 @@ $(B)/tests/shm_pingpong: $(call objs,tests/bench/shm_pingpong.c $(SHM_TEST_SRC))
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
 
+# Nor this: the kernel's TCP at its best.
+$(B)/tests/uring_tcp: $(call objs,tests/bench/uring_tcp.c)
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -luring)
+
 # The library is preloaded, so no sanitizer.
 $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 	@mkdir -p $(@D)
@@ -578,7 +583,7 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
-	$(B)/tests/bench/shm_pingpong.o \
+	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o \
 	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
@@ -666,7 +671,7 @@ lab-rules:
 # Minutes: BENCH=--native or --lab, or --pairs N.
 bench:
 	tools/deps build test lab bench
-	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/shm_pingpong
+	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/shm_pingpong $(BUILD)/plain/tests/uring_tcp
 	tests/bench/run $(BENCH)
 
 model:

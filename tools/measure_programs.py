@@ -168,6 +168,13 @@ def shared_memory(what):
     return lambda _slow, _folder: Run(None, None, [program, what], read)
 
 
+def uring_tcp(what):
+    """The kernel's TCP at its best: both ends of tests/bench/uring_tcp.c are in one program."""
+    program = os.path.join(TOP, "build/plain/tests/uring_tcp")
+    factor = 1000 if what == "stream" else 1 / 1000  # GB/s to MB/s; ns to us
+    return lambda _slow, _folder: Run(None, None, [program, what], lambda text: float(text) * factor)
+
+
 def perftest(name, size, options, column, factor=1.0):
     """A perftest program; in its last line of figures the column with that number, times factor."""
     def program(_slow, _folder):
@@ -208,12 +215,13 @@ FIGURES = {
     "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx),
     "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench),
     "round-trip": Figure("sockperf ping-pong 64 B, round trip", "us", False, sockperf(True), {
-        "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data")}}),
+        "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data"),
+                "TCP, io_uring": uring_tcp("trip"), "TCP, io_uring, spinning": uring_tcp("trip-spin")}}),
     "one-way": Figure("sockperf ping-pong 64 B, one way", "us", False, sockperf(False), {
         "verbs": {"ib_write_lat": perftest("ib_write_lat", 64, ["-n", "3000"], 4),
                   "rstream": rstream(64, 1, 3000, lambda us: us)}}),
     "iperf3": Figure("iperf3 -l 128K", "MB/s", True, iperf3, {
-        "shm": {"ring memcpy": shared_memory("copy")},
+        "shm": {"ring memcpy": shared_memory("copy"), "TCP, io_uring": uring_tcp("stream")},
         # It counts 2^20 bytes as a MB.
         "verbs": {"ib_write_bw 64 KiB": perftest("ib_write_bw", 65536, ["-n", "1000"], 3, 1.048576),
                   "rstream 64 KiB": rstream(65536, 200, 4, lambda us: 65536 / us)}}),
