@@ -73,8 +73,10 @@ static void imm_sequence(struct victim *v)
 /* The slots hold what was said before: the hand-shake, announcements, echoes. */
 static void ctl_replay(struct victim *v)
 {
+    struct vb_rail *r = rail(v);
+
     for (int i = 0; i < 10; i++)
-        immediate(rail(v), VB_IMM(VB_CTRL, 0, 0));
+        immediate(r, VB_IMM(VB_CTRL, 0, 0));
 }
 
 static void credit(struct victim *v, const struct vb_credit *c)
@@ -157,7 +159,7 @@ static void read_memory(struct victim *v)
 /* The key of another connection's ring, and its address, on this one's queue pair. */
 static void other_ring(struct victim *v)
 {
-    struct vb_rail *theirs;
+    struct vb_rail *theirs, *ours = rail(v); /* which peer() holds: it fails soon */
     struct victim other;
 
     victim_connect(&other, victim_address, victim_port);
@@ -165,9 +167,9 @@ static void other_ring(struct victim *v)
         DIE("the other one does not board");
     theirs = rail(&other);
     for (uint64_t i = 0; i < 1024; i += 8)
-        write_to(rail(v), theirs->r_ring + i, theirs->r_rkey, bytes, sizeof bytes);
+        write_to(ours, theirs->r_ring + i, theirs->r_rkey, bytes, sizeof bytes);
     /* Ours ends; theirs must not have been touched, nor end. */
-    while (conn(v)->x->rail && !conn(v)->x->rail->failed)
+    while (conn(v)->x->rail && !ours->base.failed)
         if (round_trip(v, 100))
             break;
     for (int i = 0; i < 20; i++)
