@@ -155,8 +155,8 @@ void fb_release(enum fb_hold_what what)
     err = rsk_loop_resume();
     if (err) {
         log_warn("the progress thread cannot go on: error %d", -err);
-        conn_each(look_yourself,
-                  NULL); /* who sleeps on a rail looked after the anchor through it */
+        /* Who sleeps on a rail alone has left it to the progress thread to look at the anchor. */
+        conn_each(look_yourself, NULL);
     }
     if (atomic_fetch_sub(&holds, 1) == 1 && rsk_loop_running())
         rsk_loop_post(again_job, NULL);

@@ -11,6 +11,22 @@
 #include <errno.h>
 #include <limits.h>
 
+static void lower(void *sleeper, void *sleep)
+{
+    fb_sleeper_left(sleeper, (uintptr_t)sleep);
+}
+
+void pl_sleep_open(struct pl_sleep *s, const void *frame)
+{
+    rsk_window_open(&s->pass, frame, lower, s->sleeper, (void *)fb_sleeper_sleep(s->sleeper));
+}
+
+void pl_sleep_end(struct pl_sleep *s)
+{
+    if (!s->pass.open || rsk_window_close(&s->pass))
+        fb_sleeper_end(s->sleeper);
+}
+
 static enum pl_need need_of_set(const struct pollfd *fds, nfds_t n)
 {
     enum pl_need most = PL_KERNEL;

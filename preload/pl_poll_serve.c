@@ -317,7 +317,8 @@ static bool armed(struct poll_wait *w, const struct pollfd *fds, bool *words)
         bool tried = *words, holds;
 
         atomic_store(&w->woken, tried ? BY_WORD : BY_FD); /* before arming: see wake() */
-        pl_words_begin(&w->words, &w->woken, BY_WORD);
+        if (tried)
+            pl_words_begin(&w->words, &w->woken, BY_WORD);
         holds = arm(w, fds, words);
         if (*words == tried)
             return holds;
@@ -359,24 +360,6 @@ static bool still_plain(const struct poll_wait *w)
     return true;
 }
 
-/* ---- a published sleep */
-
-static void lower(void *sleeper, void *sleep)
-{
-    fb_sleeper_left(sleeper, (uintptr_t)sleep);
-}
-
-void pl_sleep_open(struct pl_sleep *s, const void *frame)
-{
-    rsk_window_open(&s->pass, frame, lower, s->sleeper, (void *)fb_sleeper_sleep(s->sleeper));
-}
-
-void pl_sleep_end(struct pl_sleep *s)
-{
-    if (!s->pass.open || rsk_window_close(&s->pass))
-        fb_sleeper_end(s->sleeper);
-}
-
 /* A cancellation point: see sleep.c. */
 __attribute__((noinline)) static int cancellable(struct poll_wait *w, struct timespec *limit,
                                                  const sigset_t *mask, uint32_t signals)
@@ -408,25 +391,19 @@ static int sleep_in_kernel(struct poll_wait *w, struct timespec *limit, const si
 static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline,
                 const sigset_t *mask, uint32_t signals)
 {
-    bool words = !mask && pl_words_usable() && by_words(w, fds);
+    bool words = !mask && w->unsure < 3 && pl_words_usable() && by_words(w, fds);
     struct timespec ts;
     uint64_t longest, box;
     int n;
 
-    if (!armed(w, fds, &words)) {
-        w->unsure = 0;
-    } else if (++w->unsure <= 3) {
-        put_words(w);
-        return 0;
-    }
-    if (words && !w->unsure) {
-        n = pl_words_sleep(&w->words, deadline, signals);
+    w->unsure = armed(w, fds, &words) ? w->unsure + 1 : 0;
+    if (words) {
+        n = w->unsure ? 0 : pl_words_sleep(&w->words, deadline, signals);
         put_words(w);
         return n;
     }
-    put_words(w);
-    if (words) /* and unsure: for a short while only */
-        atomic_store(&w->woken, BY_FD);
+    if (w->unsure > 0 && w->unsure <= 3)
+        return 0;
     longest = kernel_set(w, fds);
     if (longest != PL_FOREVER) {
         uint64_t limit = sys_now() + longest;
@@ -442,7 +419,7 @@ static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline
         struct entry *e = &w->entry[i];
 
         /* A limited sleep is over, or somebody woke us: the muted ones get another chance. */
-        e->muted &= n != 0 && !atomic_load_explicit(&w->woken, memory_order_relaxed);
+        e->muted &= n != 0 && atomic_load_explicit(&w->woken, memory_order_relaxed) != WOKEN;
         e->hinted = e->hot && n > 0 && w->kernel[i].fd >= 0 && w->kernel[i].revents;
     }
     return 0;

@@ -140,7 +140,7 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     (void)fd;
     atomic_fetch_add(&f->arms, 1);
     atomic_fetch_or(&f->armed, (uint32_t)events & (IN_BITS | OUT_BITS));
-    return rail_ready(f, events);
+    return f->unsure ? POLLIN : rail_ready(f, events);
 }
 
 unsigned fb_has_words(struct fb_stream *s, short events)
@@ -161,7 +161,7 @@ short fb_arm_words(struct fb_stream *s, int fd, short events, struct fb_words *w
     w->word[0] = &f->word;
     w->value[0] = atomic_load(&f->word);
     atomic_store(&f->by_words, 1);
-    if (fb_plain(s) || rail_ready(f, events) || atomic_load(&f->hup))
+    if (fb_plain(s) || f->unsure || rail_ready(f, events) || atomic_load(&f->hup))
         return fb_arm(s, fd, events);
     w->rail = (struct rsk_rail *)f;
     atomic_fetch_add(&f->word_refs, 1);
@@ -270,6 +270,14 @@ void fake_leave(struct fake *f)
     fake_wake(f, RSK_RX | RSK_TX | FB_EV_STATE);
 }
 
+void fake_switch(struct fake *f)
+{
+    if (fb_plain(&f->s))
+        fake_board(f);
+    else
+        fake_leave(f);
+}
+
 static void tell(struct fake *f, uint32_t bits)
 {
     if (atomic_fetch_and(&f->armed, ~bits) & bits)
@@ -284,6 +292,14 @@ void fake_arrive(struct fake *f, int n)
         sys_futex(&f->word, FUTEX_WAKE, INT_MAX, NULL);
     }
     tell(f, IN_BITS);
+}
+
+bool fake_send(struct fake *f)
+{
+    if (fb_plain(&f->s))
+        return write(f->peer, "x", 1) == 1;
+    fake_arrive(f, 1);
+    return true;
 }
 
 void fake_arrive_unheard(struct fake *f, int n)

@@ -26,6 +26,7 @@ struct fake {
     _Atomic uint32_t word; /* who arrives bytes wakes who sleeps here, if it is armed by words */
     _Atomic int by_words;  /* so it is */
     _Atomic int word_refs; /* fb_words that were not put yet */
+    bool unsure;           /* who arms it is told of bytes, who looks finds none */
     bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
     void (*anew)(struct fake *); /* called when it is registered as on its rail, once */
     struct fake *with;           /* for that */
@@ -44,9 +45,13 @@ void fake_track(struct fake *);
 /* Both halves go on the rail, or back. */
 void fake_board(struct fake *);
 void fake_leave(struct fake *);
+/* From the one to the other. */
+void fake_switch(struct fake *);
 /* n bytes arrive on the rail. */
 void fake_arrive(struct fake *, int n);
-/* The same, and nobody is told yet. */
+/* A byte arrives where the stream now is. False: the anchor has no room. */
+bool fake_send(struct fake *);
+/* n bytes arrive on the rail, and nobody is told yet. */
 void fake_arrive_unheard(struct fake *, int n);
 /* The application reads up to n bytes on the rail; how many there were. */
 int fake_read(struct fake *, int n);

@@ -192,7 +192,7 @@ static void late_bytes(int late)
         for (int j = 0; j < 70; j++) {
             int bytes = ring_once(&f, ep);
 
-            ASSERT(bytes < 100);
+            ASSERT(bytes < 64); /* one less each time, were one forgotten */
             /* Nobody who was woken finds it empty, but with very many on their way. */
             ASSERT(bytes > 0 || late > 30);
         }
