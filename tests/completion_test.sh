@@ -150,6 +150,7 @@ fi
 
 # With the package bash-completion the command's own completion is asked.
 if [ -r /usr/share/bash-completion/bash_completion ]; then
+    # shellcheck source=/dev/null
     . /usr/share/bash-completion/bash_completion
     # shellcheck disable=SC2317 # called by bash-completion
     _one() { COMPREPLY=("of-one-${COMP_WORDS[COMP_CWORD]}-$COMP_CWORD"); }
