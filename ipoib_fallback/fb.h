@@ -187,6 +187,8 @@ ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int
 bool fb_may_board(const struct fb_stream *);
 /* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
 int fb_so_error(struct fb_stream *);
+/* An error that a call met when it already had something to return: the next call's. err: -errno. */
+void fb_keep_error(struct fb_stream *, int err);
 /* FIONREAD and SIOCOUTQ as TCP counts them. */
 int fb_inq(struct fb_stream *, int fd);
 int fb_outq(struct fb_stream *, int fd);

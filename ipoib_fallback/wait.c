@@ -270,7 +270,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             rx_unlock(c);
             if (!fb_rx_enter(s))
                 continue;
-            got = sleep_recv(s, fd, part, n, (flags & ~MSG_WAITALL) | (enough ? MSG_DONTWAIT : 0),
+            got = sleep_recv(s, fd, part, n,
+                             (flags & ~MSG_WAITALL) | (enough || w.cut ? MSG_DONTWAIT : 0),
                              &w.signals);
             got = fb_rx_leave(s, fd, got, part, n, flags);
             if (got == FB_RETRY)
@@ -291,9 +292,9 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 continue;
             }
             rx_unlock(c);
-            if (got == -EAGAIN && w.cut)
-                got = -EINTR;
         }
+        if (got == -EAGAIN && w.cut)
+            got = -EINTR;
         if (got <= 0) {
             if (tap_on(c))
                 tap_end_of(c, got);
@@ -401,14 +402,15 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             continue;
         }
         tx_unlock(c);
-        if (got == -EAGAIN && w.cut)
-            got = -EINTR;
         if (plain) {
-            got = sleep_send(s, fd, part, n, flags | MSG_NOSIGNAL, &w.signals);
+            got = sleep_send(s, fd, part, n, flags | MSG_NOSIGNAL | (w.cut ? MSG_DONTWAIT : 0),
+                             &w.signals);
             fb_tx_leave(s, got, part, n, flags);
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
         }
+        if (got == -EAGAIN && w.cut)
+            got = -EINTR;
         if (got < 0) {
             /* Another thread may just be taking the error from the anchor: rx_ended. */
             if (got == -EPIPE) {
@@ -431,6 +433,11 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
 int fb_so_error(struct fb_stream *s)
 {
     return atomic_exchange(&conn_of(s)->x->swallowed, 0);
+}
+
+void fb_keep_error(struct fb_stream *s, int err)
+{
+    conn_untold(conn_of(s), err);
 }
 
 int fb_inq(struct fb_stream *s, int fd)

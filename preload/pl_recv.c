@@ -7,6 +7,7 @@
  * unwinds through here: references and counts are given back by cleanups.
  */
 #include "preload/pl_own.h"
+#include "preload/pl_wait.h"
 
 #include "config/reason.h"
 #include "rsock/sys.h"
@@ -307,55 +308,78 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
 
-static ssize_t first_of(int fd, struct mmsghdr *msgs, int flags)
-{
-    return pl_real.recvmmsg(fd, msgs, 1, flags, NULL) == 1 ? (ssize_t)msgs->msg_len : -1;
-}
-
 /* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
- * also give, and take, an error that ends nothing.) On a plain half its own call does it. 0 or -errno. */
-static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags)
+ * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
+ * time. 0 or -errno. */
+static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
+                    struct timespec *timeout)
 {
     int err = fb_so_error(f->stream);
 
-    if (!err && atomic_load(&f->stream->rx_gate))
-        err = (int)SYS6(SYS_recvmmsg, fd, msgs, 0, flags, NULL, 0);
+    if (!err && (timeout || atomic_load(&f->stream->rx_gate)))
+        err = (int)SYS6(SYS_recvmmsg, fd, msgs, 0, flags, timeout, 0);
     return err;
 }
 
+/* Only of the first has the kernel not been asked for an error yet. */
+static ssize_t plain_one(int fd, struct mmsghdr *m, int flags, bool first)
+{
+    if (!first)
+        return pl_real.recvmsg(fd, &m->msg_hdr, flags);
+    return pl_real.recvmmsg(fd, m, 1, flags, NULL) == 1 ? (ssize_t)m->msg_len : -1;
+}
+
+static ssize_t one_of_many(struct pl_file *f, int fd, struct mmsghdr *m, int flags, bool first)
+{
+    struct msghdr *h = &m->msg_hdr;
+
+    return RECEIVE(f, h->msg_iov, pl_iov_count(h->msg_iovlen), flags,
+                   plain_one(fd, m, flags, first), rail_msg(f, h, flags));
+}
+
 /*
- * One message is as recvmsg. With more the kernel keeps an error that comes after the first for the
- * next call, which we could only imitate, and frames do not wake a thread asleep in it: programs
- * that do this on a stream socket have it on TCP.
+ * One message after the other, as the kernel's own loop, which no frame could wake: MSG_WAITFORONE waits for the first
+ * only, the time is looked at after each, and an error that comes after the first is the next call's.
  */
+static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
+                      struct timespec *timeout)
+{
+    uint64_t deadline = pl_deadline_ts(timeout);
+    int each = flags & ~MSG_WAITFORONE, saved = errno;
+    uint32_t signals = rsk_sig.seen;
+    unsigned int i = 0;
+    ssize_t n;
+
+    do {
+        n = one_of_many(f, fd, &msgs[i], each, i == 0);
+        if (n < 0)
+            break;
+        msgs[i++].msg_len = (unsigned int)n;
+        if (flags & MSG_WAITFORONE)
+            each |= MSG_DONTWAIT;
+        /* A handler that ran in a wait ends it here, as the next wait of the kernel's. */
+    } while (i < cnt && !pl_expired(deadline) && rsk_sig.seen == signals);
+    if (i == 0)
+        return -1;
+    if (n < 0 && errno != EAGAIN)
+        fb_keep_error(f->stream, -errno);
+    (void)pl_remaining(deadline, timeout);
+    errno = saved;
+    return (int)i;
+}
+
 PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
                        struct timespec *timeout)
 {
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
-    struct msghdr *m;
-    ssize_t n;
     int err;
 
     if (!f)
         return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
     if (!msgs || cnt == 0 || kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
-    if (cnt > 1 || timeout)
-        fb_pin(f->stream, RSN_CALL, true);
     /* Before anything that can still be read, as the kernel has it here. */
-    err = error_of(f, fd, msgs, flags);
-    if (err)
-        return (int)pl_ret(err);
-    /* What a rail holds at the end of a stream nobody can put into the socket. */
-    if ((cnt > 1 || timeout) && !atomic_load(&f->stream->rx_gate))
-        return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
-    flags &= ~MSG_WAITFORONE;
-    m = &msgs->msg_hdr;
-    n = RECEIVE(f, m->msg_iov, pl_iov_count(m->msg_iovlen), flags, first_of(fd, msgs, flags),
-                rail_msg(f, m, flags));
-    if (n < 0)
-        return -1;
-    msgs->msg_len = (unsigned int)n;
-    return 1;
+    err = error_of(f, fd, msgs, flags, timeout);
+    return err ? (int)pl_ret(err) : one_by_one(f, fd, msgs, cnt, flags, timeout);
 }

@@ -32,6 +32,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
     off64_t pos;
     size_t sent = 0;
     ssize_t got, put = 0;
+    uint32_t signals = rsk_sig.seen;
 
     if (n > PL_RW_MAX)
         n = PL_RW_MAX;
@@ -50,7 +51,8 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
             break;
         sent += (size_t)put;
         pos += put;
-        if (put < got)
+        /* A handler may have run in a wait that then was not in vain. */
+        if (put < got || rsk_sig.seen != signals)
             break;
     }
     if (sent > 0 && off)

@@ -372,3 +372,75 @@ EACH_FLAGGED(unknown_flag)
     deliver(p[0], p[1], "data");
     FLAGGED(p[1], 10, MSG_DONTROUTE | MSG_CONFIRM | MSG_NOSIGNAL | MSG_EOR);
 }
+
+/* Four messages of three bytes each. */
+static void show_several(int fd, int flags, struct timespec *limit)
+{
+    char bytes[4][4] = {{0}};
+    struct iovec v[4];
+    struct mmsghdr m[4] = {{.msg_len = 0}};
+    long n;
+
+    for (int i = 0; i < 4; i++) {
+        v[i] = (struct iovec){bytes[i], 3};
+        m[i].msg_hdr.msg_iov = &v[i];
+        m[i].msg_hdr.msg_iovlen = 1;
+        m[i].msg_len = 77;
+    }
+    n = SHOW_AS("recvmmsg", recvmmsg(fd, m, 4, flags, limit));
+    for (int i = 0; i < n; i++)
+        say("%u [%s]", m[i].msg_len, bytes[i]);
+}
+
+static void several_ended(int from, int fd)
+{
+    SHOW(shutdown(from, SHUT_WR));
+    until(fd, POLLRDHUP);
+}
+
+static void several_reset(int from, int fd)
+{
+    reset(from);
+    until(fd, POLLHUP);
+}
+
+static void several_shut(int from, int fd)
+{
+    (void)from;
+    SHOW(shutdown(fd, SHUT_RD));
+}
+
+static const struct several {
+    const char *name;
+    void (*then)(int from, int fd);
+} several[] = {
+    {"open", NULL}, {"ended", several_ended}, {"reset", several_reset}, {"shut", several_shut}};
+
+EACH(several_messages, struct several, several, COUNT(several))
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "abcd");
+    deliver(p[0], p[1], "efgh");
+    if (f->then)
+        f->then(p[0], p[1]);
+    show_several(p[1], MSG_WAITFORONE, NULL);
+    show_several(p[1], MSG_DONTWAIT, NULL);
+    show_several(p[1], MSG_DONTWAIT, NULL);
+}
+
+CASE(several_messages_and_no_time)
+{
+    struct timespec none = {0}, wrong = {0, 1000000000};
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "abcdefgh");
+    show_several(p[1], 0, &wrong);
+    show_several(p[1], 0, &none);
+    show_several(p[1], 0, &none);
+    say("left: %ld.%09ld", (long)none.tv_sec, none.tv_nsec);
+    show_several(p[1], 0, &none);
+    show_several(p[1], MSG_DONTWAIT, &none);
+}

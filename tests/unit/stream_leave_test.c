@@ -6,11 +6,13 @@
 
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/stream.h"
+#include "rsock/section.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -108,6 +110,49 @@ TEST_CASE(stream, failed_rail_then_handed_over)
     pthread_join(t, NULL);
     EXPECT(x.good);
     fb_put(x.e.s);
+}
+
+static _Atomic bool handling, handled;
+
+/* As preload/pl_signal.c counts one without SA_RESTART; and it takes its time. */
+static void slow_handler(int sig)
+{
+    (void)sig;
+    rsk_sig.seen++;
+    rsk_sig.cut++;
+    atomic_store(&handling, true);
+    while (!atomic_load(&handled))
+        sched_yield();
+}
+
+/* A handler runs in a thread that sleeps on the rail's word, and when it returns the stream is on TCP: it sleeps
+ * no more. */
+TEST_CASE(stream, interrupted_while_its_rail_goes)
+{
+    struct sigaction sa = {.sa_handler = slow_handler};
+    struct reader r = {0};
+    struct end a, b;
+    pthread_t t;
+
+#ifdef __SANITIZE_THREAD__
+    SKIP("ThreadSanitizer puts handlers off until a call of libc's returns");
+#endif
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    sigaction(SIGUSR1, &sa, NULL);
+    r.e = &a;
+    pthread_create(&t, NULL, reader_main, &r);
+    until_it_waits(&r);
+    pthread_kill(t, SIGUSR1);
+    UNTIL(atomic_load(&handling));
+    fb_pin(b.s, RSN_CALL, true);
+    UNTIL(conn_of(a.s)->x->rx.state == RX_t && !atomic_load(&conn_of(a.s)->x->rx_todo));
+    atomic_store(&handled, true);
+    EXPECT(comes_back(&r, t));
+    EXPECT_EQ_INT(r.n, -EINTR);
+    done(&a);
+    done(&b);
 }
 
 /* The rail is given back under a thread that sleeps on its word; what it waits for comes by TCP. */
