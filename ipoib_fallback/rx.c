@@ -293,7 +293,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 if (c->s.pub->rx == rx->V && rx->end == 0 && !hold_for_good())
                     rx_skip(c, fd);
                 if (n > 0)
-                    return n;
+                    return flags & MSG_PEEK ? n + (ssize_t)rx_overlap_peek(c, fd, v, cnt, (size_t)n)
+                                            : n;
             }
             if (at < rx->V)
                 return rx_broken(c, "bytes that had arrived are not in the ring any more");
@@ -306,7 +307,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 rx_caught_up(c);
                 continue;
             }
-            n = kernel_read(c, fd, v, cnt, rx->E - at, flags);
+            /* No frame comes before this half is plain: the next look shows what is beyond E as well. */
+            n = kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
             if (n == 0 && !rx->shut) {
                 rx_ended(c, -ECONNRESET);
                 return rx_take_end(c, fd);

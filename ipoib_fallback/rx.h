@@ -25,6 +25,8 @@ void rx_ask_back(struct fb_conn *, uint64_t R, int reason);
 size_t rx_ahead_count(struct fb_conn *, int fd);
 /* The same, and the kernel's bytes before S are in v: copies those beyond. Returns how many. */
 size_t rx_ahead_peek(struct fb_conn *, int fd, const struct iovec *v, int cnt);
+/* sk, and n bytes of the ring are in v, peeked: copies what lies in the kernel behind the overlap, if that comes next. */
+size_t rx_overlap_peek(struct fb_conn *, int fd, const struct iovec *v, int cnt, size_t n);
 /* gS: what follows S is the application's. */
 void rx_no_switch(struct fb_conn *);
 /* Of the bytes that can be read now, `total` of them, the ring's in have[1] and have[2]: those that were

@@ -1,8 +1,8 @@
 /*
  * rx_ahead.c - for programs that look without reading, by FIONREAD or MSG_PEEK, until a whole message is
  * there. A switch may be announced inside of it: then a part of it is in the kernel before the SWITCH frame,
- * a part in the ring, and once the sender has left, a part in the kernel behind the RESUME frame. Nobody reads,
- * so nobody comes to S. Here these parts are shown as one.
+ * a part in the ring, and once the sender has left, a part in the kernel behind the RESUME frame, or, when that has
+ * been read, behind the overlap. Nobody reads, so nobody comes to S. Here these parts are shown as one.
  *
  * Nothing is taken: the kernel's bytes stay where another process finds them after a hand-over, and the frames
  * wake whom they have to wake (HARD-CASES 1). The frame that is seen is as good as read: the ECHO goes out,
@@ -121,27 +121,43 @@ size_t rx_ahead_count(struct fb_conn *c, int fd)
     return n;
 }
 
+/* Fills v from byte `from` on with what lies in the kernel behind `aside_n` bytes of it. */
+static size_t peek_behind(struct fb_conn *c, int fd, const struct iovec *v, int cnt, size_t from,
+                          uint64_t aside_n)
+{
+    struct iovec w[PIECES];
+    int before = put_aside(w, PIECES - 1, aside_n), pieces;
+    ssize_t n;
+
+    if (before < 0)
+        return 0;
+    pieces = rest_of(v, cnt, from, w + before, PIECES - before);
+    n = rx_look(c, fd, w, before + pieces, UINT64_MAX, MSG_PEEK);
+    return n > 0 && (uint64_t)n > aside_n ? (size_t)((uint64_t)n - aside_n) : 0;
+}
+
 size_t rx_ahead_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
 {
     uint64_t before = c->x->rx.S - c->s.pub->rx;
     struct iovec rest[PIECES], have[3];
     size_t room = fb_iov_size(v, cnt), n;
-    ssize_t more;
-    int seen, pieces, aside_n;
+    int seen, pieces;
 
     if (room <= before || !(seen = look(c, fd, before)))
         return 0;
     room -= (size_t)before;
     pieces = rest_of(v, cnt, (size_t)before, rest, PIECES);
     n = fb_iov_copy(rest, pieces, have, 3, in_ring(c, have, room));
-    if (seen != 2 || n == room)
-        return n;
-    aside_n = put_aside(rest, PIECES - 1, before + 2 * FB_FRAME + n);
-    if (aside_n < 0)
-        return n;
-    pieces = rest_of(v, cnt, (size_t)before + n, rest + aside_n, PIECES - aside_n);
-    more = rx_look(c, fd, rest, aside_n + pieces, UINT64_MAX, MSG_PEEK);
-    if (more > 0 && (uint64_t)more > before + 2 * FB_FRAME + n)
-        n = (size_t)((uint64_t)more - before - 2 * FB_FRAME);
+    if (seen == 2 && n < room)
+        n += peek_behind(c, fd, v, cnt, (size_t)before + n, before + 2 * FB_FRAME + n);
     return n;
+}
+
+size_t rx_overlap_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt, size_t n)
+{
+    const struct fb_rx *rx = &c->x->rx;
+
+    if (n < rx->V - c->s.pub->rx || n == fb_iov_size(v, cnt) || rx->end != 0)
+        return 0;
+    return peek_behind(c, fd, v, cnt, n, rx->skip);
 }
