@@ -143,6 +143,7 @@ static bool read_events(struct vb_part *p)
     struct ibv_cq *cq;
     void *context;
     unsigned n = 0;
+    int saved = errno; /* a channel without an event is EAGAIN, in a call that succeeds */
 
     atomic_store(&p->event_due, false);
     while (vdl.get_cq_event(p->channel, &cq, &context) == 0) {
@@ -150,6 +151,7 @@ static bool read_events(struct vb_part *p)
         vdl.ack_cq_events(cq, 1);
         n++;
     }
+    errno = saved;
     if (n == 0) {
         atomic_store(&p->event_due, true);
         return false;

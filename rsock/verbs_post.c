@@ -24,7 +24,9 @@ enum { LEAVE_DATA = 8, LEAVE_CTRL = 6, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
 
 static uint64_t load_word(const uint64_t *p)
 {
-    /* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. */
+    /* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A software device may copy
+     * byte by byte, the lowest first: then a word that grows past a carry is seen lower than it was, never higher than
+     * it will be. So what is lower than before is no news, and no offence. */
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
@@ -51,11 +53,12 @@ static bool refresh(struct vb_rail *r)
     uint64_t messages = load_word(&r->credit_in->messages);
     uint64_t control = load_word(&r->credit_in->control);
 
-    if (messages < r->peer_messages || messages > r->sent || control < r->peer_control ||
-        control > r->ctl_sent)
+    if (messages > r->sent || control > r->ctl_sent)
         return false;
-    r->peer_messages = messages;
-    r->peer_control = control;
+    if (messages > r->peer_messages)
+        r->peer_messages = messages;
+    if (control > r->peer_control)
+        r->peer_control = control;
     return true;
 }
 
@@ -333,10 +336,10 @@ uint64_t vb_tx_freed(struct rsk_rail *rail)
     uint64_t word = load_word(&r->credit_in->consumed);
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
 
-    if (word == freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed) ||
+    if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed) ||
         word < r->tx_base)
         return freed;
-    if (word < freed || word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
+    if (word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
         /* After a stop the receiver may already be where the next start will be. */
         if (!atomic_load_explicit(&r->stopped, memory_order_relaxed))
             vb_rail_fail(r, RSN_PEER_PROTOCOL);

@@ -22,6 +22,14 @@ static const uint64_t S_CLIENT = 12345, S_SERVER = 0xffffff80u;
 
 enum { C2S = 1, S2C = 2 };
 
+/* Calls that succeed leave errno alone. */
+enum { CLEAN = 4242 };
+
+static int clean(struct conn *c)
+{
+    return errno == CLEAN ? 0 : wrong(c, "errno is %d", errno);
+}
+
 struct flow {
     struct conn *c;
     size_t total, max;
@@ -32,14 +40,16 @@ static void *sender(void *arg)
 {
     struct flow *f = arg;
 
+    errno = CLEAN;
     for (size_t n = f->total; n;) {
         size_t k = f->max == 1 ? 1 : 1 + rnd(f->c, (unsigned)f->max);
 
         k = k < n ? k : n;
         if ((f->result = send_all(f->c, k)) < 0)
-            break;
+            return NULL;
         n -= k;
     }
+    f->result = clean(f->c);
     return NULL;
 }
 
@@ -52,8 +62,11 @@ static int flow(struct conn *c, int dirs, size_t total, size_t max)
 
     if (tx)
         pthread_create(&t, NULL, sender, &f);
-    if (rx)
+    if (rx) {
+        errno = CLEAN;
         err = recv_all(c, total);
+        err = err ? err : clean(c);
+    }
     if (tx)
         pthread_join(t, NULL);
     return err | f.result;
