@@ -600,7 +600,7 @@ help:
 	@echo 'demo     what it does, shown on virtual hosts'
 	@echo 'test     every test, unit tests also under the sanitizers; FILTER=TEXT for some'
 	@echo 'tests    the unit tests, built but not run'
-	@echo 'conform  every behaviour of a socket, without the library and with it in several ways (FILTER= WAYS= SEED=)'
+	@echo 'conform  every behaviour of a socket, without the library and with it in several ways (FILTER= WAYS= SEED=, LAB=1)'
 	@echo 'apps     some fifty unmodified programs, checked, as a table (APPS=TEXT, LAB=1: over verbs)'
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
@@ -639,10 +639,12 @@ torture:
 	    $(SUBMAKE) SAN=$$san $(BUILD)/$$san/tests/torture_linked; done
 	$(call script,tests/torture/run)
 
-# WAYS=off,rail,race,switch SEED=N FILTER=TEXT
+# WAYS=off,rail,race,switch SEED=N FILTER=TEXT, LAB=1 (WAYS=verbs,verbs_race,verbs_switch)
 conform:
+	$(if $(LAB),tools/deps build test lab)
 	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/conform_cases
-	RAILSOCK_TEST_BUILD=$(BUILD) tests/conform/run $(if $(WAYS),-w $(WAYS)) $(if $(SEED),-s $(SEED)) $(FILTER)
+	RAILSOCK_TEST_BUILD=$(BUILD) tests/conform/run $(if $(LAB),--lab) $(if $(WAYS),-w $(WAYS)) \
+	    $(if $(SEED),-s $(SEED)) $(FILTER)
 
 # APPS=TEXT, LAB=1. What it finds is in $(BUILD)/apps/table, or table.verbs.
 apps:

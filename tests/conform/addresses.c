@@ -5,15 +5,15 @@
 #include "tests/conform/kit.h"
 
 static const struct net nets[] = {
-    {"ipv4", AF_INET, "127.0.0.1", "127.0.0.1"},
+    {"ipv4", AF_INET, OWN, OWN},
     {"ipv4_other_loopback", AF_INET, "127.0.0.7", "127.0.0.7"},
-    {"ipv4_any", AF_INET, "0.0.0.0", "127.0.0.1"},
+    {"ipv4_any", AF_INET, "0.0.0.0", OWN},
     {"ipv6", AF_INET6, "::1", "::1"},
     {"ipv6_any", AF_INET6, "::", "::1"},
-    {"mapped_listener", AF_INET, "::ffff:127.0.0.1", "127.0.0.1"},
-    {"mapped_client", AF_INET6, "127.0.0.1", "::ffff:127.0.0.1"},
-    {"mapped_both", AF_INET6, "::ffff:127.0.0.1", "::ffff:127.0.0.1"},
-    {"dual_stack", AF_INET, "::", "127.0.0.1"},
+    {"mapped_listener", AF_INET, "::ffff:" OWN, OWN},
+    {"mapped_client", AF_INET6, OWN, "::ffff:" OWN},
+    {"mapped_both", AF_INET6, "::ffff:" OWN, "::ffff:" OWN},
+    {"dual_stack", AF_INET, "::", OWN},
 };
 
 #define EACH_NET(id) EACH(id, struct net, nets, COUNT(nets))
@@ -200,7 +200,7 @@ CASE(connected_to_itself)
     socklen_t len = sizeof(a);
     char buf[10] = "";
 
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    a.sin_addr.s_addr = inet_addr(own_address());
     p[0] = socket(AF_INET, SOCK_STREAM, 0);
     SHOW(bind(p[0], (struct sockaddr *)&a, len));
     SHOW(getsockname(p[0], (struct sockaddr *)&a, &len));
@@ -225,7 +225,7 @@ CASE(reuseport_group)
         if (i == 0) {
             struct sockaddr_in a = {.sin_family = AF_INET};
 
-            a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            a.sin_addr.s_addr = inet_addr(own_address());
             SHOW(bind(l[0], (struct sockaddr *)&a, sizeof(a)));
             len = sizeof(at);
             SHOW(getsockname(l[0], (struct sockaddr *)&at, &len));

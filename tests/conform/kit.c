@@ -113,11 +113,33 @@ static bool on_rail(int fd, bool sends, bool receives, bool lasting)
     return found;
 }
 
-static const char *boarding(void)
+const char *own_address(void)
+{
+    const char *text = getenv("CONFORM_ADDRESS");
+
+    return text ? text : "127.0.0.1";
+}
+
+static bool is_own(int get(int, struct sockaddr *, socklen_t *), int fd)
+{
+    struct sockaddr_in6 a = {0};
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&a;
+    socklen_t len = sizeof(a);
+    struct in_addr own;
+
+    must(get(fd, (struct sockaddr *)&a, &len) == 0, "address");
+    must(inet_pton(AF_INET, own_address(), &own) == 1, own_address());
+    return memcmp(a.sin6_family == AF_INET ? (const void *)&v4->sin_addr : &a.sin6_addr.s6_addr[12],
+                  &own, sizeof(own)) == 0;
+}
+
+/* Shall this run wait until this stream is on a rail? To an RDMA device's own address only its own leads. */
+static bool to_board(int fd)
 {
     const char *how = getenv("CONFORM_BOARD");
 
-    return how ? how : "";
+    return how && strcmp(how, "wait") == 0 &&
+           (!getenv("CONFORM_ADDRESS") || (is_own(getsockname, fd) && is_own(getpeername, fd)));
 }
 
 /* As much as a stream needs before it may board. */
@@ -139,7 +161,7 @@ void board(int a, int b)
         exchange(a, b);
         exchange(b, a);
     }
-    if (strcmp(boarding(), "wait") != 0)
+    if (!to_board(a))
         return;
     for (int i = 0; !on_rail(a, true, true, lasting) || !on_rail(b, true, true, lasting); i++) {
         errno = ETIMEDOUT;
@@ -154,7 +176,7 @@ void board(int a, int b)
  * says whether the sender's end is where it should be. They go on until both are. */
 void board_one(int fd, bool first)
 {
-    bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = strcmp(boarding(), "wait") == 0;
+    bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = to_board(fd);
     char bytes[64];
     bool done = false;
 
@@ -179,7 +201,7 @@ void board_one(int fd, bool first)
 /* One direction only: what the other end sends is on TCP. */
 void board_half(int fd, bool sends)
 {
-    bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = strcmp(boarding(), "wait") == 0;
+    bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = to_board(fd);
     char bytes[64] = "";
 
     /* Where rails fail at random, one that failed before its first byte keeps the next away for long. */
@@ -205,23 +227,28 @@ void board_half(int fd, bool sends)
 
 /* ---- connections */
 
-const struct net net4 = {"ipv4", AF_INET, "127.0.0.1", "127.0.0.1"};
+const struct net net4 = {"ipv4", AF_INET, OWN, OWN};
 const struct net net6 = {"ipv6", AF_INET6, "::1", "::1"};
 
+/* In text, OWN becomes this run's. */
 static socklen_t address(struct sockaddr_storage *a, int family, const char *text, in_port_t port)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *)a;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)a;
+    const char *own = strstr(text, OWN);
+    char there[INET6_ADDRSTRLEN];
 
+    snprintf(there, sizeof(there), "%.*s%s", own ? (int)(own - text) : 0, text,
+             own ? own_address() : text);
     memset(a, 0, sizeof(*a));
     a->ss_family = (sa_family_t)family;
     if (family == AF_INET) {
         v4->sin_port = port;
-        must(inet_pton(family, text, &v4->sin_addr) == 1, text);
+        must(inet_pton(family, there, &v4->sin_addr) == 1, text);
         return sizeof(*v4);
     }
     v6->sin6_port = port;
-    must(inet_pton(family, text, &v6->sin6_addr) == 1, text);
+    must(inet_pton(family, there, &v6->sin6_addr) == 1, text);
     return sizeof(*v6);
 }
 

@@ -6,6 +6,7 @@
  *
  * How a connection is on a rail when the behaviour begins: CONFORM_BOARD=wait makes pair() and far_begin() wait
  * until both directions are, =race returns as soon as the streams may board, so that they do so in the middle.
+ * CONFORM_ADDRESS is an RDMA device's IPv4 address to take for 127.0.0.1; only streams between it and itself board.
  */
 #ifndef CONFORM_KIT_H
 #define CONFORM_KIT_H
@@ -98,7 +99,12 @@ static inline void must(bool ok, const char *what)
 
 /* ---- connections */
 
-/* What listen_at and pair_at connect over. */
+/* 127.0.0.1, or what CONFORM_ADDRESS says. */
+const char *own_address(void);
+/* Stands for it where an address is to be parsed. */
+#define OWN "127.0.0.1"
+
+/* What listener() and pair_over() connect over. */
 struct net {
     const char *name;
     int family;             /* of both sockets */
