@@ -66,7 +66,7 @@ host2() {
         freeze quiet reboard fork not-yet nobody loopback killed
     GLIBC_TUNABLES=$overwritten client '' 10.1.0.1 7001 unwanted one-byte
     VERBS_EPOLL=1 client epoll- 10.1.0.1 7001 duplex
-    client '' 10.1.0.1 7001 lost-credit
+    client '' 10.1.0.1 7001 half-written lost-credit
     client '' 10.1.0.1 7001 unplug
     lab-barrier remote-done
 }

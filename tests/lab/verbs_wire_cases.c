@@ -13,6 +13,8 @@
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 #include "rsock/sys.h"
+#include "rsock/verbs_int.h"
+#include "rsock/verbs_proto.h"
 #include "rsock/wire.h"
 
 /* Directions start at odd places, so that rings wrap at odd places and past 32 bits. */
@@ -320,6 +322,28 @@ static int lost_credit(struct conn *c)
     return err ? err : fails_within(c, PATIENCE_S);
 }
 
+/* Each word of the credit block is seen in the middle of a write past a carry, as by a device that copies byte by byte. */
+static int half_written(struct conn *c)
+{
+    enum { BYTES = 20000 };
+    struct vb_credit *in;
+
+    if (c->server)
+        return recv_all(c, BYTES);
+    in = vb_of(c->rail)->credit_in;
+    for (int i = 0; i < BYTES; i++) {
+        uint64_t *word = i % 3 == 0 ? &in->consumed : i % 3 == 1 ? &in->messages : &in->control;
+        uint64_t was = __atomic_load_n(word, __ATOMIC_ACQUIRE), half = was & ~0xffull;
+
+        __atomic_store_n(word, half, __ATOMIC_RELEASE);
+        if (send_all(c, 1) < 0)
+            return -1;
+        /* Unless the peer has written it meanwhile. */
+        __atomic_compare_exchange_n(word, &half, was, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    return 0;
+}
+
 static int by_value(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -406,6 +430,8 @@ int run_case(struct conn *c, const char *name)
         return quiet(c);
     if (same(name, "lost-credit"))
         return lost_credit(c);
+    if (same(name, "half-written"))
+        return half_written(c);
     if (same(name, "latency"))
         return pingpong(c, 64, 3000);
     if (same(name, "bandwidth") || same(name, "bandwidth-1m"))
