@@ -343,12 +343,11 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
 
 /* For an instance with hot members, or after the kernel returned nothing but ours. */
 __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct call *c,
-                                           uint64_t deadline)
+                                           uint64_t deadline, uint32_t signals)
 {
     pthread_testcancel(); /* though nothing may have to be waited for */
     struct sleep *s __attribute__((cleanup(put_sleep))) =
         (struct sleep *)pl_block_get(sizeof *s, __builtin_frame_address(0), NULL);
-    uint32_t signals = rsk_sig.seen;
     uint64_t began = 0;
     int n, saved = errno;
 
@@ -436,6 +435,7 @@ static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
 static int do_wait(struct pl_epoll *ep, const struct call *c)
 {
     uint64_t since = atomic_load(&ep->flips), deadline;
+    uint32_t signals = rsk_sig.seen;
     bool served = false, ours = false;
     int n;
 
@@ -457,7 +457,7 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
         if (!ours && pl_epoll_quiet(ep))
             return 0;
     }
-    return (int)pl_ret(serve(ep, c, deadline));
+    return (int)pl_ret(serve(ep, c, deadline, signals));
 }
 
 static int wait_call(const struct call *c)

@@ -104,6 +104,7 @@ __attribute__((noinline)) static int do_poll(const struct call *c)
     PL_SECTION;
     enum pl_need need;
     uint64_t deadline;
+    uint32_t signals = rsk_sig.seen;
     bool served = false;
     int count = 0;
 
@@ -133,7 +134,7 @@ __attribute__((noinline)) static int do_poll(const struct call *c)
                 return count;
         }
     }
-    return (int)pl_ret(pl_poll_serve(c->fds, c->n, deadline, c->mask));
+    return (int)pl_ret(pl_poll_serve(c->fds, c->n, deadline, c->mask, signals));
 }
 
 PL_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)

@@ -436,12 +436,11 @@ static bool any_hot(const struct poll_wait *w)
 /* Its own frame must lie below its caller's: pl_select.c has a block too. */
 /* A cancellation point, though nothing may have to be waited for. */
 __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
-                                            const sigset_t *mask)
+                                            const sigset_t *mask, uint32_t signals)
 {
     pthread_testcancel();
     struct poll_wait *w __attribute__((cleanup(put_wait))) =
         get_wait(fds, n, __builtin_frame_address(0));
-    uint32_t signals = rsk_sig.seen;
     uint64_t began = 0;
     int saved = errno, count;
 

@@ -20,6 +20,7 @@ struct in_kernel {
     struct fb_stream *s;
     int fd;
     bool odd; /* see enter() */
+    uint32_t cut;
     struct rsk_pass pass;
 };
 
@@ -47,6 +48,7 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
                                                         int fd, int flags)
 {
     k->odd = flags & MSG_WAITALL;
+    k->cut = rsk_sig.cut;
     if (k->odd && !(flags & MSG_PEEK) && fb_may_board(s)) {
         k->odd = false;
         return false;
@@ -88,13 +90,21 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     n = fb_rx_leave(s, k->fd, n < 0 ? -errno : n, v, cnt, flags);
     if (k->odd)
         atomic_fetch_sub(&s->rx_odd, 1);
+    /* What the kernel gave was a frame, and a handler came with it. */
+    if (__builtin_expect(n == FB_RETRY, 0))
+        rsk_sig.was_cut = rsk_sig.cut != k->cut;
     return n;
 }
 
 static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int flags)
 {
-    ssize_t n = fb_recvv(f->stream, f->fd, v, cnt, flags);
+    bool cut = rsk_sig.was_cut && !(flags & MSG_DONTWAIT) && !f->stream->nonblock;
+    ssize_t n;
 
+    rsk_sig.was_cut = false;
+    n = fb_recvv(f->stream, f->fd, v, cnt, cut ? flags | MSG_DONTWAIT : flags);
+    if (cut && n == -EAGAIN)
+        n = -EINTR;
     /* What interrupted the sleep may have been a request to cancel. */
     if (n == -EINTR)
         pthread_testcancel();

@@ -188,12 +188,12 @@ static void drop_unwanted(struct select_wait *w, nfds_t n)
             w->fds[i].fd = ~w->fds[i].fd;
 }
 
-static int serve(const struct call *c, struct select_wait *w, uint64_t deadline)
+static int serve(const struct call *c, struct select_wait *w, uint64_t deadline, uint32_t signals)
 {
     nfds_t n = poll_set(w);
 
     for (;;) {
-        int count = pl_poll_serve(w->fds, n, deadline, c->mask);
+        int count = pl_poll_serve(w->fds, n, deadline, c->mask, signals);
 
         if (count < 0)
             return count;
@@ -289,6 +289,7 @@ __attribute__((noinline)) static int do_select(struct call *c)
     PL_SECTION;
     struct select_wait *w __attribute__((cleanup(put_wait))) = NULL;
     enum pl_need need;
+    uint32_t signals = rsk_sig.seen;
     uint64_t deadline;
     bool served = false;
     int count, saved = errno;
@@ -312,7 +313,7 @@ __attribute__((noinline)) static int do_select(struct call *c)
         }
         errno = saved;
     }
-    count = serve(c, w, deadline);
+    count = serve(c, w, deadline, signals);
     if (count < 0)
         restore(c, w);
     write_back(c, deadline);

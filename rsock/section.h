@@ -35,7 +35,8 @@ struct rsk_sig {
     volatile uint32_t cut;     /* those without SA_RESTART */
     volatile uint32_t windows; /* open ones, or left by longjmp */
     uint32_t ids;
-    bool keyed;          /* what happens at the thread's end is arranged */
+    bool keyed;   /* what happens at the thread's end is arranged */
+    bool was_cut; /* the call that goes on by other means was interrupted before: see pl_recv.c */
     void *volatile held; /* the file that the innermost section has a reference to */
     /* See rsk_sleep6: for a kernel call that is made further down. NULL: it just waits. */
     const volatile uint32_t *volatile stop;

@@ -8,6 +8,7 @@
 #include "tests/unit/epoll_fake.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
@@ -305,6 +306,69 @@ static void alarm_in(int ms)
     struct itimerval it = {.it_value = {.tv_usec = ms * 1000}};
 
     setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static _Atomic bool hogging;
+
+static void on_processor(pthread_t thread, int cpu)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+/* Who sleeps on the same processor, and is meant to be idle, is woken and does not run. */
+static void *hogs(void *cpu)
+{
+    on_processor(pthread_self(), *(int *)cpu);
+    atomic_store(&hogging, true);
+    while (atomic_load(&hogging))
+        ;
+    return NULL;
+}
+
+static void counted(int sig)
+{
+    (void)sig;
+    rsk_sig.seen++;
+}
+
+/* The kernel's poll has an event, which is a frame, and a handler runs before it returns: the application's poll was
+ * interrupted. */
+TEST_CASE(poll, signal_beside_a_frame)
+{
+    struct sigaction sa = {.sa_handler = counted, .sa_flags = SA_RESTART};
+    const struct sched_param none = {0};
+    struct fake *f = fake_new();
+    int cpu = sched_getcpu();
+    struct sleeper s;
+    pthread_t hog;
+
+#ifdef __SANITIZE_THREAD__
+    SKIP("ThreadSanitizer puts handlers off until a call of libc's returns");
+#endif
+    sigaction(SIGUSR1, &sa, NULL);
+    for (int i = 0; i < 5; i++) {
+        start(&s, 20000, 1, f, -1);
+        on_processor(s.thread, cpu);
+        pthread_setschedparam(s.thread, SCHED_IDLE, &none);
+        asleep(&s);
+        ASSERT_EQ_INT(pthread_create(&hog, NULL, hogs, &cpu), 0);
+        while (!atomic_load(&hogging))
+            sys_yield();
+        EXPECT_EQ_INT(write(f->peer, "f", 1), 1);
+        fake_board(f);
+        pthread_kill(s.thread, SIGUSR1);
+        atomic_store(&hogging, false);
+        pthread_join(hog, NULL);
+        pthread_join(s.thread, NULL);
+        EXPECT_EQ_INT(s.n, -1);
+        fake_leave(f);
+        EXPECT_EQ_INT(read(f->fd, &(char){0}, 1), 1);
+    }
+    fake_close(f);
 }
 
 TEST_CASE(poll, signals_interrupt)
