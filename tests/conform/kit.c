@@ -117,7 +117,14 @@ const char *own_address(void)
 {
     const char *text = getenv("CONFORM_ADDRESS");
 
-    return text ? text : "127.0.0.1";
+    return text ? text : OWN;
+}
+
+static const char *own_address6(void)
+{
+    const char *text = getenv("CONFORM_ADDRESS6");
+
+    return text ? text : OWN6;
 }
 
 static bool is_own(int get(int, struct sockaddr *, socklen_t *), int fd)
@@ -126,9 +133,13 @@ static bool is_own(int get(int, struct sockaddr *, socklen_t *), int fd)
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)&a;
     socklen_t len = sizeof(a);
     struct in_addr own;
+    struct in6_addr own6;
 
     must(get(fd, (struct sockaddr *)&a, &len) == 0, "address");
     must(inet_pton(AF_INET, own_address(), &own) == 1, own_address());
+    must(inet_pton(AF_INET6, own_address6(), &own6) == 1, own_address6());
+    if (a.sin6_family == AF_INET6 && memcmp(&a.sin6_addr, &own6, sizeof(own6)) == 0)
+        return true;
     return memcmp(a.sin6_family == AF_INET ? (const void *)&v4->sin_addr : &a.sin6_addr.s6_addr[12],
                   &own, sizeof(own)) == 0;
 }
@@ -228,16 +239,19 @@ void board_half(int fd, bool sends)
 /* ---- connections */
 
 const struct net net4 = {"ipv4", AF_INET, OWN, OWN};
-const struct net net6 = {"ipv6", AF_INET6, "::1", "::1"};
+const struct net net6 = {"ipv6", AF_INET6, OWN6, OWN6};
 
-/* In text, OWN becomes this run's. */
+/* In text, OWN and OWN6 become this run's. */
 static socklen_t address(struct sockaddr_storage *a, int family, const char *text, in_port_t port)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *)a;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)a;
-    const char *own = strstr(text, OWN);
+    const char *own;
     char there[INET6_ADDRSTRLEN];
 
+    if (strcmp(text, OWN6) == 0)
+        text = own_address6();
+    own = strstr(text, OWN);
     snprintf(there, sizeof(there), "%.*s%s", own ? (int)(own - text) : 0, text,
              own ? own_address() : text);
     memset(a, 0, sizeof(*a));

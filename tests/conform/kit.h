@@ -6,7 +6,8 @@
  *
  * How a connection is on a rail when the behaviour begins: CONFORM_BOARD=wait makes pair() and far_begin() wait
  * until both directions are, =race returns as soon as the streams may board, so that they do so in the middle.
- * CONFORM_ADDRESS is an RDMA device's IPv4 address to take for 127.0.0.1; only streams between it and itself board.
+ * CONFORM_ADDRESS and CONFORM_ADDRESS6 are addresses of an RDMA device's to take for 127.0.0.1 and ::1; only streams
+ * between such a one and itself board.
  */
 #ifndef CONFORM_KIT_H
 #define CONFORM_KIT_H
@@ -101,8 +102,9 @@ static inline void must(bool ok, const char *what)
 
 /* 127.0.0.1, or what CONFORM_ADDRESS says. */
 const char *own_address(void);
-/* Stands for it where an address is to be parsed. */
-#define OWN "127.0.0.1"
+/* Stand for this run's own addresses where one is to be parsed. */
+#define OWN  "127.0.0.1"
+#define OWN6 "::1"
 
 /* What listener() and pair_over() connect over. */
 struct net {
