@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """pause.py [--pairs N] [--wire shm|verbs] [--address IP] [--place TEXT]: what a planned change of track costs
 a 64-byte ping-pong (switch_pause.c), in round trips of plain TCP in the same run, and how many changes a
-second there were. The changes come from RAILSOCK_TEST_SWITCH, which also lets rails fail now and then."""
+second there were. The changes come from RAILSOCK_TEST_SWITCH, which also lets rails fail now and then.
+On a lab host, --host N: the server is on that one."""
 import argparse
 import json
 import os
@@ -13,14 +14,24 @@ import tempfile
 AIM = 10  # TCP round trips, median
 
 
+PORT = "7950"
+
+
 def leg(args, program, options, seed=None):
     env = dict(os.environ)
     if args.address:
         env["BENCH_ADDRESS"] = args.address
     if seed:
         env["RAILSOCK_TEST_SWITCH"] = str(seed)
-    said = subprocess.run(["build/railsock", "run", *options, "--", program, str(args.seconds)], env=env,
-                          check=True, capture_output=True, text=True, timeout=args.seconds + 60)
+    run = ["build/railsock", "run", *options, "--", program]
+    server, there = None, []
+    if args.host:
+        server = subprocess.Popen(["on", args.host, "env", f"RAILSOCK_TEST_SWITCH={seed or 0}", *run, "serve", PORT])
+        there = [os.environ["LAB_IP_" + args.host], PORT]
+    said = subprocess.run([*run, str(args.seconds), *there], env=env, check=True, capture_output=True, text=True,
+                          timeout=args.seconds + 60)
+    if server and server.wait(timeout=60) != 0:
+        sys.exit("the server failed")
     return json.loads(said.stdout)
 
 
@@ -30,10 +41,11 @@ def main():
     p.add_argument("--wire", default="shm")
     p.add_argument("--address")
     p.add_argument("--place", default="same host")
+    p.add_argument("--host")
     p.add_argument("--seconds", type=int, default=3)
     args = p.parse_args()
     medians, worst, rates, tcp = [], [], [], []
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("LAB_SCRATCH")) as scratch:
         program = os.path.join(scratch, "switch_pause")
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-I.", "-o", program,
                         "tests/bench/switch_pause.c"], check=True)
