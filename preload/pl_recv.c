@@ -155,8 +155,10 @@ __attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const stru
             if (__builtin_expect(got_ != FB_RETRY || !pl_passive, 1))          \
                 break;                                                         \
         }                                                                      \
-        if (__builtin_expect(got_ == FB_RETRY, 0))                             \
+        if (__builtin_expect(got_ == FB_RETRY, 0)) {                           \
             got_ = (on_rail);                                                  \
+            rsk_sig.was_cut = false;                                           \
+        }                                                                      \
         pl_ret(got_);                                                          \
     })
 
@@ -371,7 +373,7 @@ static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned 
     } while (i < cnt && !pl_expired(deadline) && rsk_sig.seen == signals);
     if (i == 0)
         return -1;
-    if (n < 0 && errno != EAGAIN)
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
         fb_keep_error(f->stream, -errno);
     (void)pl_remaining(deadline, timeout);
     errno = saved;
