@@ -1,13 +1,17 @@
 /*
- * ready.c - readiness of a stream as poll(2) defines it for TCP, asked of ring and
- * anchor as one stream. Exact: what it says holds when it returns, unless another
- * thread reads or writes meanwhile. No system call for a half on the rail.
+ * ready.c - what can be asked of a stream: readiness as poll(2) defines it for TCP, FIONREAD, SIOCOUTQ and the pending
+ * error, of ring and anchor as one stream. Exact: what it says holds when it returns, unless another
+ * thread reads or writes meanwhile. Readiness takes no system call for a half on the rail.
  */
 #include "ipoib_fallback/killed.h"
+#include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/stream.h"
 
 #include "rsock/loop.h"
 #include "rsock/shard.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 
 #define IN_BITS  (POLLIN | POLLRDNORM)
 #define OUT_BITS (POLLOUT | POLLWRNORM)
@@ -258,4 +262,76 @@ void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
     /* Dropped where it is used: the progress thread may have just read it. */
     if (old && rsk_loop_post(drop_shard, old) < 0)
         rsk_shard_put(old);
+}
+
+/* ---- counts, and the error */
+
+int fb_so_error(struct fb_stream *s)
+{
+    return atomic_exchange(&conn_of(s)->x->swallowed, 0);
+}
+
+void fb_keep_error(struct fb_stream *s, int err)
+{
+    conn_untold(conn_of(s), err);
+}
+
+int fb_inq(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    struct iovec have[2];
+    int n;
+
+    fb_lock(&c->x->rx.lock);
+    /* Who only asks for the count must get past a frame, too. */
+    (void)rx_readable(c, fd);
+    n = fb_io.inq(fd);
+    rail = c->x->rail;
+    switch ((enum fb_rx_state)c->x->rx.state) {
+    case RX_r:
+    case RX_q2:
+        n = rail && !c->x->rx.frozen ? (int)rail->wire->rx_peek(rail, have) : 0;
+        break;
+    case RX_gS:
+    case RX_f2:
+        if (n > 0 && c->s.pub->rx < c->x->rx.S && (uint64_t)n > c->x->rx.S - c->s.pub->rx) {
+            size_t more = rx_ahead_count(c, fd);
+
+            /* Perhaps there was no switch after all. */
+            n = c->x->rx.state == RX_t ? fb_io.inq(fd) : (int)(c->x->rx.S - c->s.pub->rx + more);
+        } else if (n > 0 && c->s.pub->rx >= c->x->rx.S) {
+            n = 0; /* a part of the frame */
+        }
+        break;
+    case RX_sk: {
+        uint64_t at = c->s.pub->rx, kernel = n > 0 ? (uint64_t)n : 0;
+
+        /* Also beyond E: no frame comes before this half is plain. */
+        kernel = kernel > c->x->rx.skip ? kernel - c->x->rx.skip : 0;
+        n = (int)(kernel + (c->x->rx.V > at ? c->x->rx.V - at : 0));
+        break;
+    }
+    default:
+        break;
+    }
+    rx_unlock(c);
+    return n;
+}
+
+int fb_outq(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    int n = 0;
+
+    sys_ioctl(fd, SIOCOUTQ, &n);
+    fb_lock(&c->x->tx.lock);
+    rail = c->x->rail;
+    if (c->x->tx.state == TX_R && rail)
+        n += (int)(c->s.pub->tx - rail->wire->tx_freed(rail));
+    else if (c->x->tx.state >= TX_L1)
+        n += (int)(c->x->tx.E - (c->x->tx.state == TX_L3 ? c->x->tx.cur : c->x->tx.F));
+    tx_unlock(c);
+    return n;
 }

@@ -151,7 +151,6 @@ struct vb_rail {
 
     /* ---- sender: tx lock of the layer above, unless it says otherwise */
     _Atomic uint64_t tx, posted, freed;
-    uint64_t tx_base;   /* S of the last tx_start */
     uint64_t tx_window; /* bytes kept at most */
     uint32_t max_message;
     _Atomic bool tx_on, open, stopped;

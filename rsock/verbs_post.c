@@ -307,7 +307,6 @@ void vb_tx_start(struct rsk_rail *rail, uint64_t S)
 
     r->tx_window =
         rail->tx_limit && rail->tx_limit < rail->tx_size ? rail->tx_limit : rail->tx_size;
-    r->tx_base = S;
     atomic_store_explicit(&r->open, false, memory_order_relaxed);
     atomic_store_explicit(&r->tx, S, memory_order_relaxed);
     atomic_store_explicit(&r->posted, S, memory_order_relaxed);
@@ -336,8 +335,7 @@ uint64_t vb_tx_freed(struct rsk_rail *rail)
     uint64_t word = load_word(&r->credit_in->consumed);
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
 
-    if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed) ||
-        word < r->tx_base)
+    if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed))
         return freed;
     if (word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
         /* After a stop the receiver may already be where the next start will be. */

@@ -12,8 +12,6 @@ import sys
 import tempfile
 
 AIM = 10  # TCP round trips, median
-
-
 PORT = "7950"
 
 
