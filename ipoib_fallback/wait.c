@@ -423,7 +423,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         advance(&u, (size_t)got);
         if (u.left == 0)
             return done;
-        if (plain) /* a blocking one ended early for a signal or an error, which the next call tells */
+        /* A blocking one ended early for a signal or an error, which the next call tells. */
+        if (plain && (size_t)got < fb_iov_size(part, n))
             return done;
     }
 }

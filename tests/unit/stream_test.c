@@ -246,6 +246,22 @@ TEST_CASE(stream, small_writes_full_tilt)
     EXPECT(rail);
 }
 
+/* More pieces than are looked at at once, on a half that is TCP's: all of them go. */
+TEST_CASE(stream, many_pieces_on_a_plain_half)
+{
+    char bytes[40] = "forty pieces of one byte each, and so on";
+    struct iovec v[40];
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    for (size_t i = 0; i < 40; i++)
+        v[i] = (struct iovec){&bytes[i], 1};
+    EXPECT_EQ_INT(fb_sendv(a.s, a.fd, v, 40, 0), 40);
+    done(&a);
+    done(&b);
+}
+
 /* What a thread in poll sleeps on: a word that changes when there are bytes, and none when it would miss something. */
 TEST_CASE(stream, words_of_a_rail)
 {
