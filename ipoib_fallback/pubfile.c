@@ -76,18 +76,40 @@ static int open_file(void)
     return fd;
 }
 
+#define PAGE 4096u
+
+/* A tmpfs of Linux 6.1 gives up for any signal that is pending, and for what io_uring has to do on this thread, which
+ * no handler shows, and takes back what it had: so in smaller pieces then. */
+static bool allocate(size_t at, size_t len)
+{
+    size_t piece = len;
+
+    while (len > 0) {
+        size_t n = piece < len ? piece : len;
+        long r = SYS6(SYS_fallocate, file_fd, 0, at, n, 0, 0);
+
+        if (r == -EINTR) {
+            piece = n > PAGE ? n / 2 : n;
+        } else if (r < 0) {
+            return false;
+        } else {
+            at += n;
+            len -= n;
+        }
+    }
+    return true;
+}
+
 /* Under a limit of 512 descriptors or less none of ours can stay open: the file gets room at once for as many
  * streams as there can be. */
 static uint32_t reserve(void)
 {
     const uint32_t most = 512 + 64;
 
-    return SYS6(SYS_fallocate, file_fd, 0, 0,
-                sizeof(struct fb_pub_file) + most * sizeof(struct fb_pub), 0, 0) < 0 ||
-                   SYS6(SYS_fallocate, file_fd, 0, FB_PUB_RAILS, most * sizeof(struct fb_pub_rail),
-                        0, 0) < 0
-               ? 0
-               : most;
+    return allocate(0, sizeof(struct fb_pub_file) + most * sizeof(struct fb_pub)) &&
+                   allocate(FB_PUB_RAILS, most * sizeof(struct fb_pub_rail))
+               ? most
+               : 0;
 }
 
 /* Gives the file a second name for `railsock run --report`, which reads it when the process has ended, however
@@ -123,7 +145,7 @@ bool fb_pub_grow(uint32_t n)
         file_fd = open_file();
         if (file_fd >= 0 && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
             p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
-        if (p != MAP_FAILED && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0) {
+        if (p != MAP_FAILED && !allocate(0, need)) {
             munmap(p, WHOLE);
             p = MAP_FAILED;
         }
@@ -146,8 +168,7 @@ bool fb_pub_grow(uint32_t n)
         if (named)
             keep();
         hide_or_close();
-    } else if ((reserved && n > reserved) ||
-               (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, 0, need, 0, 0) < 0)) {
+    } else if ((reserved && n > reserved) || (file_fd >= 0 && !allocate(0, need))) {
         return false;
     }
     file->nslots = n;
@@ -164,7 +185,7 @@ struct fb_pub_rail *fb_pub_rail(uint32_t slot)
     size_t at = FB_PUB_RAILS + slot * sizeof(struct fb_pub_rail);
 
     if ((reserved && slot >= reserved) ||
-        (file_fd >= 0 && SYS6(SYS_fallocate, file_fd, 0, at, sizeof(struct fb_pub_rail), 0, 0) < 0))
+        (file_fd >= 0 && !allocate(at, sizeof(struct fb_pub_rail))))
         return NULL;
     return (struct fb_pub_rail *)((char *)file + at);
 }
