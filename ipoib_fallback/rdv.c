@@ -397,9 +397,12 @@ static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused};
 
 static void be_reachable(struct fb_conn *c)
 {
-    reach_add(c, &shm_ops, &verbs_ops);
+    int r = reach_add(c, &shm_ops, &verbs_ops);
+
     if (c->s.pub->reason == RSN_NEW)
         conn_reason(c, RSN_WAIT_PEER);
+    if (r == -ENOMEM || r == -EMFILE)
+        conn_afresh(c); /* its traffic asks again */
 }
 
 /* There is room for what is shown of a rail. Without it there is none. */

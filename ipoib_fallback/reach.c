@@ -6,8 +6,10 @@
 #include "ipoib_fallback/reach.h"
 
 #include "config/log.h"
+#include "config/reason.h"
 #include "rsock/loop.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 
@@ -97,20 +99,40 @@ static void count(struct fb_conn *c)
         p->users++;
 }
 
-void reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
-               const struct rsk_accept_ops *verbs)
+/* As rsk_wire's listen. A wire that is not usable at all is no error. */
+static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *ops)
 {
-    int family = c->x->tuple.family, r = 0;
+    switch (rsk_verbs_wire.usable()) {
+    case 0:
+        return rsk_verbs_wire.listen(family, port, ops);
+    case RSN_NO_MEMORY:
+        return -ENOMEM;
+    default:
+        return 0;
+    }
+}
+
+/* What may pass is asked for again and again. */
+static void complain(uint16_t port, const char *wire, int err)
+{
+    if (err == -ENOMEM || err == -EMFILE)
+        log_info("port %u: no %s rendezvous yet: error %d", port, wire, -err);
+    else if (err < 0)
+        log_warn("port %u: no %s rendezvous: error %d", port, wire, -err);
+}
+
+int reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
+              const struct rsk_accept_ops *verbs)
+{
+    int family = c->x->tuple.family, r = 0, v = 0;
     uint16_t port = c->x->tuple.dst_port;
 
     count(c);
     if (conn_config(c)->wire != CFG_WIRE_VERBS)
         r = rsk_shm_wire.listen(family, port, shm);
-    if (r < 0)
-        log_warn("port %u: no shared-memory rendezvous: error %d", port, -r);
-    if (conn_config(c)->wire != CFG_WIRE_SHM && rsk_verbs_wire.usable() == 0) {
-        r = rsk_verbs_wire.listen(family, port, verbs);
-        if (r < 0)
-            log_warn("port %u: no RDMA rendezvous: error %d", port, -r);
-    }
+    complain(port, "shared-memory", r);
+    if (conn_config(c)->wire != CFG_WIRE_SHM)
+        v = listen_verbs(family, port, verbs);
+    complain(port, "RDMA", v);
+    return r < 0 ? r : v;
 }

@@ -31,15 +31,23 @@ static void on_channel(void *arg, uint32_t events);
 
 int vb_cm_open(void)
 {
+    int err;
+
     if (channel)
         return 0;
-    if (vb_dl_open() < 0 || vb_dev_forked())
-        return RSN_NO_VERBS;
+    if (vb_dev_forked())
+        return -ENODEV;
+    err = vb_dl_open();
+    if (err)
+        return err;
+    /* librdmacm looks for devices, and loads their drivers, with the first channel. */
+    if (!vb_dl_room())
+        return -ENOMEM;
     if (vb_kick_open() < 0)
-        return RSN_LIMIT_FD;
+        return -EMFILE;
     channel = vdl.create_event_channel();
     if (!channel)
-        return RSN_NO_VERBS;
+        return -ENODEV;
     channel->fd = rsk_own_fd(channel->fd);
     if (channel->fd >= 0) {
         sys_fcntl(channel->fd, F_SETFL, sys_fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
@@ -49,7 +57,7 @@ int vb_cm_open(void)
         rsk_own_close(channel->fd);
     }
     channel = NULL; /* leaked: rdma_destroy_event_channel would close a number of somebody's */
-    return RSN_LIMIT_FD;
+    return -EMFILE;
 }
 
 void vb_cm_shut(void)
@@ -456,11 +464,11 @@ static void fail_later(void *arg)
 int vb_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int))
 {
-    int reason = vb_cm_open();
+    int reason, err = vb_cm_open();
     struct vb_rail *r;
 
-    if (reason)
-        return reason == RSN_LIMIT_FD ? -EMFILE : -ENODEV;
+    if (err)
+        return err;
     vb_dev_resync();
     r = vb_rail_new(shard, ring);
     if (!r)

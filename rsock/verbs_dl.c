@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -29,13 +30,29 @@ static const struct {
 #undef cma
 };
 
+#define ROOM (32u << 20) /* more than both libraries, libnl and the drivers map */
+
 static int result = 1; /* of the last try; 1: none yet */
 static void *lib[2];
+
+bool vb_dl_room(void)
+{
+    void *p = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (p == MAP_FAILED) {
+        log_info("verbs: the address space has no room for the libraries");
+        return false;
+    }
+    munmap(p, ROOM);
+    return true;
+}
 
 int vb_dl_open(void)
 {
     if (result <= 0)
         return result;
+    if (rsk_loop_may_load() && !vb_dl_room())
+        return -ENOMEM;
     result = -ENOENT;
     if (!rsk_loop_may_load())
         return result;

@@ -11,6 +11,7 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <stdbool.h>
 
 /* V(library, version, symbol, field, result, parameters). The version is the one that today's
  * headers mean: libibverbs also has older functions of the same names and other structs. */
@@ -66,9 +67,12 @@ struct vb_dl {
 /* Valid after vb_dl_open() has returned 0. */
 extern struct vb_dl vdl;
 
-/* Opens both libraries. 0, or -ENOENT when one or a symbol is missing; tried once. Progress
- * thread, or before it runs. */
+/* Opens both libraries. 0; -ENOENT when one or a symbol is missing, and then it is not tried again; -ENOMEM when there is no
+ * room. Progress thread, or before it runs. */
 int vb_dl_open(void);
+/* Has the address space (RLIMIT_AS) room for libraries and their drivers? Those that libibverbs cannot load it
+ * complains of on the program's stderr. */
+bool vb_dl_room(void);
 /* Gives them back, with every context that librdmacm holds; nothing of theirs is in use any more. If
  * somebody else has librdmacm loaded there is no verbs afterwards. Progress thread. */
 void vb_dl_shut(void);

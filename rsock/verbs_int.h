@@ -369,7 +369,7 @@ void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t le
 void vb_tune_qp(struct vb_rail *);
 /* Before the QP goes to RTS. */
 void vb_tune_id(struct rdma_cm_id *);
-/* 0 or a reason. Opens the event channel at the first call. */
+/* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
 int vb_cm_open(void);
 /* A new id on the channel; NULL with errno. */
 struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *);

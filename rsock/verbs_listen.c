@@ -164,8 +164,9 @@ int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
         l->ops = ops;
         return 0;
     }
-    if (vb_cm_open())
-        return -ENODEV;
+    err = vb_cm_open();
+    if (err)
+        return err;
     l = calloc(1, sizeof *l);
     if (!l)
         return -ENOMEM;

@@ -1,6 +1,7 @@
 /*
  * verbs_wire.c - the table of operations, whether there is any RDMA at all, and the waiting.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "config/log.h"
@@ -43,7 +44,14 @@ static int usable(void)
         return RSN_NO_VERBS;
     if (!any_device())
         return RSN_NO_RDMA_ON_ROUTE;
-    return vb_dl_open() < 0 ? RSN_NO_VERBS : 0;
+    switch (vb_dl_open()) {
+    case 0:
+        return 0;
+    case -ENOMEM:
+        return RSN_NO_MEMORY;
+    default:
+        return RSN_NO_VERBS;
+    }
 }
 
 static void shut(int reason)

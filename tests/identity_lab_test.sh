@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/identity_lab_test.sh - verbs and another user: what was opened under the old credentials is
-# closed before they change, and connections board again under the new ones. And what a limit of
-# locked memory means. At last a host without libibverbs.
+# closed before they change, and connections board again under the new ones. And what limits
+# of locked memory and of the address space mean. At last a host without libibverbs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -62,6 +62,15 @@ if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager
 else
     echo "not ok identity.memlock: $(tail -n 1 /tmp/memlock.err)"
     tail -n 20 /tmp/memlock.log
+fi
+# A process whose address space has no room for the RDMA libraries.
+install -m 666 /dev/null /tmp/space.log
+if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:/tmp/space.log \
+    timeout 150 /usr/bin/python3 tests/address_space_lab.py /tmp/space.log 2>/tmp/space.err && [ ! -s /tmp/space.err ]; then
+    echo "ok identity.address_space"
+else
+    echo "not ok identity.address_space: $(tail -n 1 /tmp/space.err)"
+    tail -n 20 /tmp/space.log
 fi
 # The last: nothing has verbs afterwards.
 PATH=$PWD/build:$PATH tests/no_verbs_lab.sh short
