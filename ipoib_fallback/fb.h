@@ -187,6 +187,9 @@ ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int
 bool fb_may_board(const struct fb_stream *);
 /* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
 int fb_so_error(struct fb_stream *);
+/* The kernel itself has just told the program an error of the stream, which read nothing (SO_ERROR, recvmmsg). If TCP
+ * has ended with it, the end of the stream is not told as an error a second time. */
+void fb_told(struct fb_stream *, int fd);
 /* An error that a call met when it already had something to return: the next call's. err: -errno. */
 void fb_keep_error(struct fb_stream *, int err);
 /* FIONREAD and SIOCOUTQ as TCP counts them. */

@@ -271,6 +271,13 @@ int fb_so_error(struct fb_stream *s)
     return atomic_exchange(&conn_of(s)->x->swallowed, 0);
 }
 
+void fb_told(struct fb_stream *s, int fd)
+{
+    /* An error that ends nothing, as IP_RECVERR shows some, leaves the stream as it was. */
+    if (atomic_load(&s->rx_gate) && fb_io.poll(fd, 0) & POLLHUP)
+        atomic_store(&conn_of(s)->x->told, true);
+}
+
 void fb_keep_error(struct fb_stream *s, int err)
 {
     conn_untold(conn_of(s), err);

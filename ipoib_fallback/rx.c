@@ -93,12 +93,12 @@ ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint6
 void rx_ended(struct fb_conn *c, int end)
 {
     c->x->rx.end = FB_EOF;
-    if (end != 0)
+    if (end != 0 && !atomic_load(&c->x->told))
         conn_untold(c, end);
 }
 
-/* Behind FIN the kernel says 0, or somebody has been told the error: but no stream of which something may be missing
- * ends for a reader as if it were whole. */
+/* Behind FIN the kernel says 0, or another thread has just been told the error: but no stream of which something may be
+ * missing ends as if it were whole, if the program has not heard of it (fb_told). */
 int rx_take_end(struct fb_conn *c, int fd)
 {
     int end = c->x->rx.end;
@@ -112,7 +112,7 @@ int rx_take_end(struct fb_conn *c, int fd)
     if (n < 0 && n != -EAGAIN)
         return (int)n;
     n = atomic_exchange(&c->x->swallowed, 0);
-    return n == 0 && end == FB_MISSING ? -ECONNRESET : (int)n;
+    return n == 0 && end == FB_MISSING && !atomic_load(&c->x->told) ? -ECONNRESET : (int)n;
 }
 
 void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)

@@ -148,6 +148,7 @@ struct fb_more {
     /* An error that the library took from the kernel, until it is told: conn_told. */
     _Atomic int swallowed;
     _Atomic bool killed; /* conn_killed */
+    _Atomic bool told;   /* fb_told */
     struct fb_spin spin_rx, spin_tx;
     _Atomic uint32_t epoch; /* written by the progress thread, before the peer is proved */
     uint8_t nonce0[16], nonce1[16];

@@ -175,6 +175,8 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
 
         if (f && *(int *)value == 0)
             *(int *)value = -fb_so_error(f->stream);
+        else if (f)
+            fb_told(f->stream, fd);
     }
     return ret;
 }

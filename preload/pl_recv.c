@@ -328,8 +328,11 @@ static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
 {
     int err = fb_so_error(f->stream);
 
-    if (!err && (timeout || atomic_load(&f->stream->rx_gate)))
+    if (!err && (timeout || atomic_load(&f->stream->rx_gate))) {
         err = (int)SYS6(SYS_recvmmsg, fd, msgs, 0, flags, timeout, 0);
+        if (err)
+            fb_told(f->stream, fd);
+    }
     return err;
 }
 
