@@ -74,7 +74,7 @@ void fb_close(struct fb_stream *s, int fd)
         return;
     }
     conn_set(c, CF_CLOSED);
-    if (!conn_flag(c, CF_LINKED) && (!conn_flag(c, CF_ASKED) || conn_flag(c, CF_PINNED))) {
+    if (!fb_may_linger(s)) {
         heir_let_go(c);
         if (tap_on(c) && !conn_shared(c))
             tap_mark(c, TAP_FIN, 0);

@@ -86,6 +86,9 @@ void fb_exit(void);
 void fb_after_fork_child(void);
 /* It has asked for no rail, and no child knows of it: fb_close will concern this process's memory alone. */
 bool fb_untouched(const struct fb_stream *);
+/* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
+ * both halves are plain. */
+bool fb_may_linger(const struct fb_stream *);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
 

@@ -297,6 +297,13 @@ bool fb_untouched(const struct fb_stream *s)
            c->born == atomic_load(&heir_forks);
 }
 
+bool fb_may_linger(const struct fb_stream *s)
+{
+    uint32_t flags = atomic_load(&((const struct fb_conn *)s)->flags);
+
+    return flags & CF_LINKED || (flags & (CF_ASKED | CF_PINNED)) == CF_ASKED;
+}
+
 bool fb_ever_tracked(void)
 {
     return used_slots != 0;

@@ -48,6 +48,11 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
         fake_leave(f);
 }
 
+bool fb_may_linger(const struct fb_stream *s)
+{
+    return !fb_plain(s) || ((const struct fake *)s)->lingers;
+}
+
 void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *h)
 {
     struct fake *f = (struct fake *)s;

@@ -27,6 +27,7 @@ struct fake {
     _Atomic int by_words;  /* so it is */
     _Atomic int word_refs; /* fb_words that were not put yet */
     bool unsure;           /* who arms it is told of bytes, who looks finds none */
+    bool lingers;          /* a number of the library's may keep it open when it is closed */
     bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
     void (*anew)(struct fake *); /* called when it is registered as on its rail, once */
     struct fake *with;           /* for that */

@@ -110,6 +110,33 @@ TEST_CASE(epoll, leaves_while_a_thread_sleeps)
     }
 }
 
+/* Plain again, and closed, while its last bytes are on their way under a number of the library's. */
+TEST_CASE(epoll, closed_and_lingering)
+{
+    int ep = epoll_create1(0), kept, peer;
+    struct fake *f = fake_new();
+    struct waiter w;
+
+    add(ep, f->fd, EPOLLIN | EPOLLOUT, 7);
+    fake_board(f);
+    start(&w, ep, 0);
+    pthread_join(w.thread, NULL);
+    fake_leave(f);
+    start(&w, ep, 0);
+    pthread_join(w.thread, NULL);
+    EXPECT_EQ_INT(w.n, 1);
+    f->lingers = true;
+    kept = dup(f->fd);
+    peer = dup(f->peer);
+    fake_close(f);
+    start(&w, ep, 0);
+    pthread_join(w.thread, NULL);
+    EXPECT_EQ_INT(w.n, 0);
+    close(kept);
+    close(peer);
+    close_ep(ep);
+}
+
 /* One whose drain has found nothing, and who is held up before it lets others drain. */
 static struct fake *behind;
 
