@@ -222,8 +222,6 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     c->x->old_born = old->born;
     conn_seen(c)->tx = conn_seen(old)->tx;
     conn_seen(c)->rx = conn_seen(old)->rx;
-    mine->tx_mark = s->tx_mark;
-    mine->rx_mark = s->rx_mark;
     /* Before the first rail our memory has the count as of the fork, later only the owner's file. */
     if (!conn_flag(old, CF_LINKED)) {
         mine->pub->tx = old->past_tx;
@@ -231,9 +229,14 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     } else if (known) {
         mine->pub->tx = s->pub->tx;
         mine->pub->rx = s->pub->rx;
+        /* What the owner has sent and received since the fork our digests have not seen. */
+        fb_digest_unseen(&conn_seen(c)->tx, 0, mine->pub->tx);
+        fb_digest_unseen(&conn_seen(c)->rx, 0, mine->pub->rx);
         c->x->own_tx = old->x->own_tx - conn_rail_tx(old);
         c->x->own_rx = old->x->own_rx - conn_rail_rx(old);
     }
+    mine->tx_mark = fb_digest_mark(&conn_seen(c)->tx);
+    mine->rx_mark = fb_digest_mark(&conn_seen(c)->rx);
     c->past_tx = mine->pub->tx;
     c->past_rx = mine->pub->rx;
     conn_reason(c, RSN_INHERITED);

@@ -87,11 +87,6 @@ void conn_seen_rx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt
     add(&conn_seen(c)->rx, &c->s.rx_mark, at, v, cnt, n);
 }
 
-static inline bool wants(_Atomic uint8_t *mark, uint64_t end)
-{
-    return fb_digest_wants(atomic_load_explicit(mark, memory_order_relaxed), end);
-}
-
 /* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a call that
  * has just left was the last to write them. */
 static inline bool alone(const _Atomic uint32_t *in)
@@ -140,7 +135,7 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
             no_digest(&conn_seen(c)->rx, &s->rx_mark);
         at = atomic_fetch_add_explicit(&s->pub->rx, (uint64_t)n, memory_order_relaxed);
         atomic_store_explicit(&c->past_rx, at + (uint64_t)n, memory_order_relaxed);
-        if (__builtin_expect(wants(&s->rx_mark, at + (uint64_t)n), 0))
+        if (conn_seen_wants(&s->rx_mark, at + (uint64_t)n))
             conn_seen_rx(c, at, v, cnt, (uint64_t)n);
         if (tap_on(c))
             tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, (size_t)n);
@@ -178,7 +173,7 @@ void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt,
     if (n > 0) {
         uint64_t at = count_tx(c, (uint64_t)n);
 
-        if (__builtin_expect(wants(&s->tx_mark, at + (uint64_t)n), 0))
+        if (conn_seen_wants(&s->tx_mark, at + (uint64_t)n))
             conn_seen_tx(c, at, v, cnt, (uint64_t)n);
         if (tap_on(c))
             tap_copy(c, 0, FB_PATH_TCP, at, v, cnt, (size_t)n);

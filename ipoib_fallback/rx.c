@@ -55,6 +55,9 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
                  rail->rx_size);
     done = fb_iov_copy(v, cnt, have + !copy, 2 + copy, total);
     if (done && !(flags & MSG_PEEK)) {
+        /* Also what goes by the ring: after it the next rail is to be proved. */
+        if (conn_seen_wants(&c->s.rx_mark, pub->rx + done))
+            conn_seen_rx(c, pub->rx, v, cnt, done);
         rail->wire->rx_consume(rail, done);
         atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);
         atomic_store_explicit(&c->x->show->rail_rx, c->x->show->rail_rx + done,

@@ -144,6 +144,7 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
 {
     struct iovec sp[2], one = {0};
     size_t done = 0, off = 0;
+    uint64_t at = c->s.pub->tx;
     int i = 0;
 
     if (cnt == 1)
@@ -184,8 +185,10 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
     if (done)
         atomic_store_explicit(&c->x->show->rail_tx, c->x->show->rail_tx + done,
                               memory_order_relaxed);
+    if (conn_seen_wants(&c->s.tx_mark, at + done) && done)
+        conn_seen_tx(c, at, v, cnt, done);
     if (done && tap_on(c))
-        tap_copy(c, 0, rail->wire->path, c->s.pub->tx - done, v, cnt, done);
+        tap_copy(c, 0, rail->wire->path, at, v, cnt, done);
     return done ? (ssize_t)done : -EAGAIN;
 }
 

@@ -49,6 +49,48 @@ TEST_CASE(stream, pinned_in_the_middle)
     fb_put(x.e.s);
 }
 
+/* What the next rail is proved with: whatever way the bytes took, both ends know them, and nobody else does. */
+TEST_CASE(stream, proof_knows_what_went_by_rail)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    struct fb_digest want = {0};
+    const struct fb_digest *of[4];
+    unsigned char piece[1000];
+    uint64_t pos = 0, boarded_at;
+    bool ok;
+
+    eager();
+    pair(&a, &x.e);
+    fb_get(x.e.s);
+    pthread_create(&t, NULL, echo_main, &x);
+    ok = board_echo(&a, &pos);
+    boarded_at = pos;
+    while (ok && pos < 70000)
+        ok = round_trip(&a, &pos, 1000);
+    ASSERT(ok);
+    ASSERT(boarded_at < 16384 - 256);
+    for (uint64_t at = 0, n; at < pos; at += n) {
+        n = pos - at < sizeof(piece) ? pos - at : sizeof(piece);
+        fill(piece, at, n);
+        fb_digest_add(&want, at, &(struct iovec){piece, n}, 1, n);
+    }
+    of[0] = &conn_seen(conn_of(a.s))->tx;
+    of[1] = &conn_seen(conn_of(a.s))->rx;
+    of[2] = &conn_seen(conn_of(x.e.s))->tx;
+    of[3] = &conn_seen(conn_of(x.e.s))->rx;
+    for (int i = 0; i < 4; i++) {
+        EXPECT_EQ_INT(of[i]->valid, want.valid);
+        EXPECT_EQ_U64(of[i]->ring[5], want.ring[5]); /* byte 16,384 */
+        EXPECT_EQ_U64(of[i]->ring[6], want.ring[6]);
+    }
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    fb_put(x.e.s);
+}
+
 /* The rail fails under traffic: the stream goes on over TCP and boards again after the hold-down. */
 TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
 {
