@@ -118,27 +118,35 @@ EACH_SFORM(restarted)
     say("caught %d", (int)caught);
 }
 
-static void takes_much(void *n)
+struct much {
+    size_t n;
+    int there;
+};
+
+static void takes_much(void *much)
 {
-    say("all there: %d", take(p[1], 0, *(size_t *)n));
+    struct much *m = much;
+
+    m->there = take(p[1], 0, m->n);
 }
 
 /* A blocking call comes back when all has gone. */
 EACH_SFORM(much)
 {
     static char bytes[1000000];
-    size_t n = strcmp(f->name, "splice") == 0 ? 65536 : sizeof(bytes);
+    struct much m = {.n = strcmp(f->name, "splice") == 0 ? 65536 : sizeof(bytes)};
     struct later l;
     ssize_t did;
 
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)pattern(i);
     pair(p);
-    later(&l, takes_much, &n);
+    later(&l, takes_much, &m);
     errno = CLEAN;
-    did = f->put(p[0], bytes, n);
+    did = f->put(p[0], bytes, m.n);
     show("all", did, errno);
     later_end(&l);
+    say("all there: %d", m.there);
 }
 
 /* What has gone before the signal is told. */
