@@ -397,12 +397,10 @@ static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused};
 
 static void be_reachable(struct fb_conn *c)
 {
-    int r = reach_add(c, &shm_ops, &verbs_ops);
-
+    if (!reach_add(c, &shm_ops, &verbs_ops))
+        conn_afresh(c); /* its traffic asks again */
     if (c->s.pub->reason == RSN_NEW)
         conn_reason(c, RSN_WAIT_PEER);
-    if (r == -ENOMEM || r == -EMFILE)
-        conn_afresh(c); /* its traffic asks again */
 }
 
 /* There is room for what is shown of a rail. Without it there is none. */

@@ -99,40 +99,44 @@ static void count(struct fb_conn *c)
         p->users++;
 }
 
-/* As rsk_wire's listen. A wire that is not usable at all is no error. */
-static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *ops)
+static bool may_pass(int err)
 {
-    switch (rsk_verbs_wire.usable()) {
-    case 0:
-        return rsk_verbs_wire.listen(family, port, ops);
-    case RSN_NO_MEMORY:
-        return -ENOMEM;
-    default:
-        return 0;
-    }
+    return err == -ENOMEM || err == -EMFILE;
 }
 
-/* What may pass is asked for again and again. */
 static void complain(uint16_t port, const char *wire, int err)
 {
-    if (err == -ENOMEM || err == -EMFILE)
+    if (may_pass(err)) /* and is asked for again and again */
         log_info("port %u: no %s rendezvous yet: error %d", port, wire, -err);
     else if (err < 0)
         log_warn("port %u: no %s rendezvous: error %d", port, wire, -err);
 }
 
-int reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
-              const struct rsk_accept_ops *verbs)
+/* As rsk_wire's listen. */
+static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *ops)
 {
-    int family = c->x->tuple.family, r = 0, v = 0;
+    int reason = rsk_verbs_wire.usable(), r = -ENOMEM;
+
+    if (reason && reason != RSN_NO_MEMORY)
+        return -ENODEV; /* which is as it may be */
+    if (!reason)
+        r = rsk_verbs_wire.listen(family, port, ops);
+    complain(port, "RDMA", r);
+    return r;
+}
+
+bool reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
+               const struct rsk_accept_ops *verbs)
+{
+    int family = c->x->tuple.family, r = -ENODEV, v = -ENODEV;
     uint16_t port = c->x->tuple.dst_port;
 
     count(c);
-    if (conn_config(c)->wire != CFG_WIRE_VERBS)
+    if (conn_config(c)->wire != CFG_WIRE_VERBS) {
         r = rsk_shm_wire.listen(family, port, shm);
-    complain(port, "shared-memory", r);
+        complain(port, "shared-memory", r);
+    }
     if (conn_config(c)->wire != CFG_WIRE_SHM)
         v = listen_verbs(family, port, verbs);
-    complain(port, "RDMA", v);
-    return r < 0 ? r : v;
+    return r == 0 || v == 0 || !(may_pass(r) || may_pass(v));
 }
