@@ -119,12 +119,16 @@ static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
     memcpy(c->x->nonce1, m->data, 16);
     c->x->hello_up = (uint8_t)m->a;
     c->x->hello_down = (uint8_t)m->b;
-    if (m->a > FB_CHECKPOINTS || m->b > FB_CHECKPOINTS || !proof(c, 1, want) ||
-        !fb_same(want, m->data + 16, 16)) {
+    if (m->a > FB_CHECKPOINTS || m->b > FB_CHECKPOINTS) {
         refuse(c, RSN_PROOF);
         return;
     }
-    if (!recent(c)) {
+    /* The stream may have run on meanwhile, and this checkpoint is not among the last eight any more. */
+    if (proof(c, 1, want) && !fb_same(want, m->data + 16, 16)) {
+        refuse(c, RSN_PROOF);
+        return;
+    }
+    if (!proof(c, 1, want) || !recent(c)) {
         refuse(c, RSN_NOT_YET);
         return;
     }
@@ -164,7 +168,9 @@ static void hello_job(void *arg)
     case FM_PROVED:
         if (c->s.role != FB_ACCEPTED || c->x->rdv != RDV_HELLO || m.epoch != c->x->epoch)
             break;
-        if (proof(c, 0, want) && fb_same(want, m.data, 16))
+        if (!proof(c, 0, want))
+            refuse(c, RSN_NOT_YET); /* as in from_accepting */
+        else if (fb_same(want, m.data, 16))
             proved(c);
         else
             refuse(c, RSN_PROOF);
