@@ -334,11 +334,13 @@ static struct heir_link *link_up_child(int *theirs)
     l = n_links < MAX_LINKS ? new_link() : NULL;
     if (!l)
         return NULL;
+    rsk_own_enter();
     if (SYS6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
              0) == 0) {
         l->fd = rsk_own_fd(pair[0]);
         *theirs = sys_hide_fd(pair[1]); /* not noted as ours: the child keeps it */
     }
+    rsk_own_leave();
     if (l->fd < 0 || *theirs < 0) {
         rsk_own_close(l->fd);
         if (*theirs >= 0)

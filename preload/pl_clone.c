@@ -4,6 +4,8 @@
  */
 #include "preload/pl_own.h"
 
+#include "rsock/own.h"
+
 #include <errno.h>
 #include <sched.h>
 
@@ -27,8 +29,10 @@ static int copy(struct start *s, void *stack, int flags, void *const more[3])
     int pid, err;
 
     pl_fork_begin(&fork, flags & CLONE_FILES);
+    rsk_own_fork_begin();
     pid = pl_real.clone(in_copy, stack, flags, s, more[0], more[1], more[2]);
     err = errno;
+    rsk_own_fork_end();
     pl_fork_end(&fork);
     errno = err;
     return pid;

@@ -57,8 +57,8 @@ void pl_process_init(void)
         pl_alive = alive;
         atomic_store_explicit(&strangers, false, memory_order_relaxed);
     }
-    /* No prepare handler: a fork that our wrapper does not see leaves the streams where they are. */
-    pthread_atfork(NULL, NULL, pl_child);
+    /* Nothing of streams is prepared: a fork that our wrapper does not see leaves them where they are. */
+    pthread_atfork(rsk_own_fork_begin, rsk_own_fork_end, pl_child);
     fb_on_epoll_asked(pl_epoll_asked);
 }
 
@@ -167,10 +167,22 @@ PL_EXPORT pid_t fork(void)
 
 PL_ALIAS(__fork, fork);
 
+/* It knows no pthread_atfork. */
+static pid_t bare_fork(void)
+{
+    pid_t pid;
+
+    rsk_own_fork_begin();
+    pid = pl_real._Fork();
+    if (pid != 0)
+        rsk_own_fork_end();
+    return pid;
+}
+
 PL_EXPORT pid_t _Fork(void)
 {
     pl_ready();
-    return fork_with(pl_real._Fork);
+    return fork_with(bare_fork);
 }
 
 /* libc forks inside: the child is told by pthread_atfork, and the parent never comes back to answer it. Our

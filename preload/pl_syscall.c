@@ -127,12 +127,15 @@ static long copy(ARGS)
     int err;
 
     pl_fork_begin(&fork, clone_flags(nr, a) & CLONE_FILES);
+    rsk_own_fork_begin();
     pid = THE_CALL;
     err = errno;
-    if (pid == 0)
+    if (pid == 0) {
         pl_child();
-    else
+    } else {
+        rsk_own_fork_end();
         pl_fork_end(&fork);
+    }
     errno = err;
     return pid;
 }

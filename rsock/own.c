@@ -26,6 +26,63 @@ static int kept[KEPT], n_kept;
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
+/*
+ * Threads between enter and leave, and those that fork. Each side counts itself, then looks at the other's
+ * count (both sequentially consistent): one of the two sees the other. Who enters steps back, so a fork does
+ * not wait for one that waits for it; a handler that forks in the middle of its own thread's steps does not
+ * wait for those.
+ */
+static _Atomic unsigned n_inside, n_forking;
+static _Thread_local unsigned depth;
+#define ENTER_NS 1000000000u /* for a fork whose handlers wait for this thread */
+#define FORK_NS  100000000u
+
+static void a_moment(void)
+{
+    SYS6(SYS_ppoll, NULL, 0, (&(struct timespec){0, 50000}), NULL, 0, 0);
+}
+
+void rsk_own_enter(void)
+{
+    uint64_t until = 0;
+
+    if (depth++)
+        return;
+    while (atomic_fetch_add(&n_inside, 1), atomic_load(&n_forking)) {
+        if (!until)
+            until = sys_now() + ENTER_NS;
+        else if (sys_now() > until)
+            return;
+        atomic_fetch_sub(&n_inside, 1);
+        a_moment();
+    }
+}
+
+void rsk_own_leave(void)
+{
+    if (!--depth)
+        atomic_fetch_sub(&n_inside, 1);
+}
+
+void rsk_own_fork_begin(void)
+{
+    uint64_t until = 0;
+
+    atomic_fetch_add(&n_forking, 1);
+    while (atomic_load(&n_inside) > (depth > 0)) {
+        if (!until)
+            until = sys_now() + FORK_NS;
+        else if (sys_now() > until)
+            return;
+        a_moment();
+    }
+}
+
+void rsk_own_fork_end(void)
+{
+    atomic_fetch_sub(&n_forking, 1);
+}
+
 static struct chunk *chunk_of(int fd)
 {
     size_t i = (size_t)fd / CHUNK_FDS;
@@ -75,16 +132,15 @@ static bool is_kept(int fd)
     return false;
 }
 
-int rsk_own_fd(int fd)
+int rsk_own_opened(int fd)
 {
     int noted;
 
     fd = sys_hide_fd(fd);
-    if (fd < 0)
-        return fd;
-    noted = note(fd);
-    if (noted < 0)
+    noted = fd < 0 ? fd : note(fd);
+    if (noted < 0 && fd >= 0)
         sys_close(fd);
+    rsk_own_leave();
     return noted;
 }
 
@@ -131,8 +187,10 @@ void rsk_own_close(int fd)
         return;
     /* Forgotten before it is closed: the other way round a fork in between would make the
      * child close a descriptor of the application's that has got the number meanwhile. */
+    rsk_own_enter();
     forget(fd);
     sys_close(fd);
+    rsk_own_leave();
 }
 
 void rsk_own_map(struct rsk_own_map *m, void *addr, size_t len)
@@ -181,6 +239,8 @@ void rsk_own_after_fork_child(void)
     struct rsk_own_map *m = atomic_exchange(&maps, NULL);
 
     map_lock = fresh; /* its holder, if any, does not exist here */
+    atomic_store(&n_inside, depth > 0);
+    atomic_store(&n_forking, 0);
     while (m) {
         struct rsk_own_map *next = atomic_load_explicit(&m->next, memory_order_relaxed);
 

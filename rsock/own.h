@@ -1,7 +1,8 @@
 /*
  * own.h - what a forked child must give up: the library's descriptors and shared
  * mappings. Descriptors are kept out of the application's way (512 and up, close on
- * exec) and noted here; mappings likewise. A child walks the notes without a lock.
+ * exec) and noted here; mappings likewise. A child walks the notes without a lock. What is on its way
+ * to its note, or from it, a fork waits for.
  */
 #ifndef RSK_OWN_H
 #define RSK_OWN_H
@@ -9,9 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Hides fd (sys_hide_fd) and notes it. Takes a negative fd as an error and hands it back.
- * Returns the new number or -errno; on error fd is closed. Any thread. */
-int rsk_own_fd(int fd);
+/* Around steps between which no other thread forks: a child has the descriptor that they make and note, or
+ * forget and close, whole or not at all. They nest. The steps must not block, nor wait for another thread. */
+void rsk_own_enter(void);
+void rsk_own_leave(void);
+/* Ends rsk_own_enter; use rsk_own_fd. */
+int rsk_own_opened(int fd);
+/* Evaluates `open`, hides its descriptor (sys_hide_fd) and notes it, with no fork in between. A negative one
+ * is an error and handed back. The new number or -errno; on error the descriptor is closed. Any thread. */
+#define rsk_own_fd(open) (rsk_own_enter(), rsk_own_opened(open))
 /* Notes a number that is hidden already and that a forked child shall keep as its own. At most 16 in a
  * process's life; 0 or -errno. */
 int rsk_own_keep(int fd);
@@ -36,7 +43,13 @@ void rsk_own_unmap(struct rsk_own_map *);
 
 /* The next child of this thread has the same descriptor table, not a copy: it closes nothing. */
 void rsk_own_files_are_shared(bool);
-/* In a forked child: closes and unmaps everything noted. Takes no lock, calls no malloc. */
+/* Directly around a call that copies the process, in its parent: waits until no other thread is between
+ * rsk_own_enter and _leave, and holds them off until the end. For at most 0.1 s, then the child may have a
+ * descriptor too many. pthread_atfork calls both; they nest, and threads may fork side by side. */
+void rsk_own_fork_begin(void);
+void rsk_own_fork_end(void);
+/* In a forked child: closes and unmaps everything noted, and ends rsk_own_fork_begin. Takes no lock, calls no
+ * malloc. */
 void rsk_own_after_fork_child(void);
 
 #endif

@@ -180,10 +180,9 @@ static void on_asked(void *arg, uint32_t events)
 
 static bool take(struct listener *l)
 {
-    int fd = sys_accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = rsk_own_fd(sys_accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     struct asked *a;
 
-    fd = rsk_own_fd(fd);
     if (fd < 0)
         return fd == -ECONNABORTED || fd == -EINTR;
     a = n_asked < MAX_ASKED ? calloc(1, sizeof *a) : NULL;

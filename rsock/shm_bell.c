@@ -278,20 +278,21 @@ static int option(int fd, int name)
 static int socket_pair(struct shm_bell *b)
 {
     enum { BYTE = 1024 /* what one costs at most, of what SO_SNDBUF says */ };
-    int pair[2] = {-1, -1}, room, ours;
-    int err = (int)SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-                        pair, 0, 0);
+    int pair[2] = {-1, -1}, room, ours, err;
 
-    if (err)
-        return err;
-    room = option(pair[1], SO_SNDBUF) / (2 * BYTE);
+    rsk_own_enter();
+    err = (int)SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
+                    0);
+    ours = rsk_own_fd(err ? err : pair[0]);
+    b->far = rsk_own_fd(err ? err : pair[1]);
+    rsk_own_leave();
+    if (b->far < 0) {
+        rsk_own_close(ours);
+        return b->far;
+    }
+    room = option(b->far, SO_SNDBUF) / (2 * BYTE);
     b->batch = room < 2 ? 2 : room > BATCH_MOST ? BATCH_MOST : (uint32_t)room;
-    ours = rsk_own_fd(pair[0]);
-    b->far = rsk_own_fd(pair[1]);
-    if (b->far >= 0)
-        return ours;
-    rsk_own_close(ours);
-    return b->far;
+    return ours;
 }
 
 struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)

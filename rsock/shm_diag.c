@@ -13,6 +13,7 @@
 
 #include "config/log.h"
 #include "config/reason.h"
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 enum { TCP_STATE_NEW_SYN_RECV = 12 }; /* linux/net/tcp_states.h, not exported by glibc */
@@ -30,7 +31,7 @@ static int ask(const struct question *q, struct inet_diag_msg *out)
     } a = {0};
     const struct nlmsgerr *e;
     /* Even for a moment it must not have the number that the application's next descriptor would get. */
-    int fd = sys_hide_fd(
+    int fd = rsk_own_fd(
         sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
     ssize_t n;
 
@@ -39,7 +40,7 @@ static int ask(const struct question *q, struct inet_diag_msg *out)
     n = sys_send(fd, q, sizeof *q, MSG_NOSIGNAL);
     if (n >= 0)
         n = sys_recv(fd, &a, sizeof a, 0);
-    sys_close(fd);
+    rsk_own_close(fd);
     if (n < 0)
         return (int)n;
     if (!NLMSG_OK(&a.h, (size_t)n))

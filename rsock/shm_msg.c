@@ -44,13 +44,13 @@ ssize_t shm_msg_recv(int sock, void *msg, size_t len, struct shm_fds *fds)
     union control control = {0};
     struct msghdr m = {
         .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t n = sys_recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     bool bad = false;
+    ssize_t n;
 
     fds->n = 0;
-    if (n < 0)
-        return n;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+    rsk_own_enter();
+    n = sys_recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    for (struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
         size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         int fd;
 
@@ -67,6 +67,9 @@ ssize_t shm_msg_recv(int sock, void *msg, size_t len, struct shm_fds *fds)
             }
         }
     }
+    rsk_own_leave();
+    if (n < 0)
+        return n;
     if (bad || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         shm_fds_close(fds);
         return -EPROTO;

@@ -3,6 +3,7 @@
  * opened goes with it.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/forked.h"
 #include "tests/unit/loop.h"
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,17 +174,10 @@ BOTH_BACKENDS(a_forked_child_has_nothing_and_can_start_anew)
     rsk_at_fork_child(hook);
     on_thread(nothing, NULL);
     before = count_fds();
-    child = fork();
+    child = own_fork();
     ASSERT(child >= 0);
     if (child == 0) {
-        struct dirent *e;
-        DIR *d;
-
-        rsk_loop_after_fork_child();
-        d = opendir("/proc/self/fd");
-        while ((e = readdir(d)))
-            EXPECT(atoi(e->d_name) < 512);
-        closedir(d);
+        EXPECT_EQ_INT(hidden_fds(), 0);
         EXPECT(!rsk_loop_running());
         EXPECT(hook_ran > 0);
         EXPECT(rsk_shard_common() == NULL);
@@ -216,10 +211,9 @@ TEST_CASE(loop, a_childs_descriptors_go_by_who_forked)
     ASSERT_EQ_INT(rsk_loop_start(false), 0);
     ASSERT_EQ_INT(pthread_create(&other, NULL, shares_files, NULL), 0);
     pthread_join(other, NULL);
-    child = fork();
+    child = own_fork();
     ASSERT(child >= 0);
     if (child == 0) {
-        rsk_loop_after_fork_child();
         for (int i = 512; i < 640; i++)
             EXPECT(fcntl(i, F_GETFD) < 0);
         _exit(0);
@@ -227,6 +221,58 @@ TEST_CASE(loop, a_childs_descriptors_go_by_who_forked)
     ASSERT_EQ_INT(waitpid(child, &status, 0), child);
     EXPECT_EQ_INT(status, 0);
     rsk_loop_stop();
+}
+
+static _Atomic bool done;
+
+static void *opens_and_closes(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&done))
+        rsk_own_close(rsk_own_fd(eventfd(0, EFD_CLOEXEC)));
+    return NULL;
+}
+
+TEST_CASE(loop, a_child_has_what_is_being_opened_or_closed_whole_or_not_at_all)
+{
+    pthread_t other;
+    int left = 0;
+
+    atomic_store(&done, false);
+    ASSERT_EQ_INT(pthread_create(&other, NULL, opens_and_closes, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        int status = -1;
+        pid_t child = own_fork();
+
+        if (child == 0)
+            _exit(hidden_fds());
+        ASSERT(child > 0);
+        ASSERT_EQ_INT(waitpid(child, &status, 0), child);
+        left += status != 0;
+    }
+    atomic_store(&done, true);
+    pthread_join(other, NULL);
+    EXPECT_EQ_INT(left, 0);
+}
+
+/* A signal handler may fork, whatever its thread is at, and so may two threads. */
+TEST_CASE(loop, who_forks_in_the_middle_of_opening_does_not_wait_for_itself)
+{
+    int status = -1;
+    pid_t child;
+
+    rsk_own_enter();
+    rsk_own_fork_begin();
+    child = own_fork();
+    if (child == 0) {
+        rsk_own_leave();
+        rsk_own_close(rsk_own_fd(eventfd(0, EFD_CLOEXEC)));
+        _exit(hidden_fds());
+    }
+    rsk_own_fork_end();
+    rsk_own_leave();
+    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
+    EXPECT_EQ_INT(status, 0);
 }
 
 TEST_CASE(loop, descriptors_are_out_of_the_way)

@@ -3,13 +3,12 @@
  * hang, have died or fork.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/forked.h"
 #include "tests/unit/shm_rdv.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -34,13 +33,12 @@ static struct child child_new(const struct tcp *c, int reason, uid_t uid)
 
     ASSERT_EQ_INT(pipe2(p, O_CLOEXEC), 0);
     ch.ready = p[0];
-    ch.pid = fork();
+    ch.pid = own_fork();
     ASSERT(ch.pid >= 0);
     if (ch.pid == 0) {
         struct job j = {.t = &c->t};
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        rsk_loop_after_fork_child();
         if (uid && (setresgid(uid, uid, uid) || setresuid(uid, uid, uid)))
             _exit(77);
         begin();
@@ -201,18 +199,11 @@ TEST_CASE(shm_rdv_processes, a_forked_child_keeps_nothing)
     ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
     ASSERT_EQ_INT(try_connect(&c.t, NULL), 0);
     ASSERT(soon(&asked.heard));
-    pid = fork();
+    pid = own_fork();
     ASSERT(pid >= 0);
     if (pid == 0) {
-        struct dirent *e;
-        DIR *d;
-
-        rsk_loop_after_fork_child();
         EXPECT_EQ_INT(count_maps(), 0);
-        d = opendir("/proc/self/fd");
-        while ((e = readdir(d)))
-            EXPECT(atoi(e->d_name) < 512);
-        closedir(d);
+        EXPECT_EQ_INT(hidden_fds(), 0);
         _exit(0);
     }
     ASSERT_EQ_INT(waitpid(pid, &status, 0), pid);
