@@ -25,7 +25,7 @@ struct fb_digest {
     uint64_t next;            /* byte number of the next checkpoint */
     uint64_t unseen;          /* bytes before this number did not all pass us */
     _Atomic uint32_t valid;   /* bit i: checkpoint i is in ring[i % 8] */
-    uint8_t index;            /* of the next checkpoint */
+    _Atomic uint8_t index;    /* of the next checkpoint */
     _Atomic bool off;         /* it ends here: two calls at once, or the last checkpoint */
     _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
@@ -53,6 +53,12 @@ void fb_digest_init(struct fb_digest *);
 void fb_digest_add(struct fb_digest *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
 /* n bytes passed that we could not look at (sendfile). */
 void fb_digest_unseen(struct fb_digest *, uint64_t at, uint64_t n);
+
+/* Was it one of the last eight once, and is not any more? */
+static inline bool fb_digest_past(const struct fb_digest *d, int at)
+{
+    return at >= 0 && d->index > at + 8;
+}
 
 /* The newest checkpoint in both masks, or -1. */
 int fb_checkpoint_common(uint32_t a, uint32_t b);

@@ -14,18 +14,37 @@
 
 #define HELLO_NS 3000000000ull
 
-static bool proof(struct fb_conn *c, uint8_t role, uint8_t out[16])
+static struct fb_proof_in known(struct fb_conn *c, uint8_t role)
 {
     bool conn = c->s.role == FB_CONNECTED;
-    struct fb_proof_in in = {.nonce0 = c->x->nonce0,
-                             .nonce1 = c->x->nonce1,
-                             .up = conn ? &conn_seen(c)->tx : &conn_seen(c)->rx,
-                             .down = conn ? &conn_seen(c)->rx : &conn_seen(c)->tx,
-                             .up_at = c->x->hello_up - 1,
-                             .down_at = c->x->hello_down - 1,
-                             .role = role};
+
+    return (struct fb_proof_in){.nonce0 = c->x->nonce0,
+                                .nonce1 = c->x->nonce1,
+                                .up = conn ? &conn_seen(c)->tx : &conn_seen(c)->rx,
+                                .down = conn ? &conn_seen(c)->rx : &conn_seen(c)->tx,
+                                .up_at = c->x->hello_up - 1,
+                                .down_at = c->x->hello_down - 1,
+                                .role = role};
+}
+
+static bool proof(struct fb_conn *c, uint8_t role, uint8_t out[16])
+{
+    struct fb_proof_in in = known(c, role);
 
     return fb_proof(&in, out);
+}
+
+/* The peer's proof, of its role: 0, or why it is refused. A stream that has run past the checkpoint since that was
+ * settled on says nothing against the peer. */
+static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
+{
+    struct fb_proof_in in = known(c, role);
+    uint8_t want[16];
+
+    if (fb_proof(&in, want))
+        return fb_same(want, theirs, 16) ? 0 : RSN_PROOF;
+    return fb_digest_past(in.up, in.up_at) || fb_digest_past(in.down, in.down_at) ? RSN_NOT_YET
+                                                                                  : RSN_PROOF;
 }
 
 static int newest(const struct fb_digest *d)
@@ -114,22 +133,17 @@ static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
 {
     struct rsk_msg out = {.type = FM_PROVED, .epoch = c->x->epoch};
     struct rsk_rail *rail = c->x->rail;
-    uint8_t want[16];
+    int reason = RSN_PROOF;
 
     memcpy(c->x->nonce1, m->data, 16);
     c->x->hello_up = (uint8_t)m->a;
     c->x->hello_down = (uint8_t)m->b;
-    if (m->a > FB_CHECKPOINTS || m->b > FB_CHECKPOINTS) {
-        refuse(c, RSN_PROOF);
-        return;
-    }
-    /* The stream may have run on meanwhile, and this checkpoint is not among the last eight any more. */
-    if (proof(c, 1, want) && !fb_same(want, m->data + 16, 16)) {
-        refuse(c, RSN_PROOF);
-        return;
-    }
-    if (!proof(c, 1, want) || !recent(c)) {
-        refuse(c, RSN_NOT_YET);
+    if (m->a <= FB_CHECKPOINTS && m->b <= FB_CHECKPOINTS)
+        reason = judge(c, 1, m->data + 16);
+    if (!reason && !recent(c))
+        reason = RSN_NOT_YET;
+    if (reason) {
+        refuse(c, reason);
         return;
     }
     proof(c, 0, out.data);
@@ -143,7 +157,7 @@ static void hello_job(void *arg)
 {
     struct fb_conn *c = arg;
     struct rsk_msg m;
-    uint8_t want[16];
+    int reason;
     bool due;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_HELLO_JOB);
@@ -168,12 +182,11 @@ static void hello_job(void *arg)
     case FM_PROVED:
         if (c->s.role != FB_ACCEPTED || c->x->rdv != RDV_HELLO || m.epoch != c->x->epoch)
             break;
-        if (!proof(c, 0, want))
-            refuse(c, RSN_NOT_YET); /* as in from_accepting */
-        else if (fb_same(want, m.data, 16))
-            proved(c);
+        reason = judge(c, 0, m.data);
+        if (reason)
+            refuse(c, reason);
         else
-            refuse(c, RSN_PROOF);
+            proved(c);
         break;
     case FM_REFUSED:
         atomic_store(&c->s.pub->peer_reason, m.reason);

@@ -177,6 +177,10 @@ TEST_CASE(digest, the_last_eight_are_kept)
     for (uint64_t at = 0; at < 16ull << 20; at += 65536)
         fb_digest_add(&d, at, &v, 1, 65536);
     EXPECT_EQ_U64(d.valid, 0xffu << 3); /* 16 * 4^10 is the newest, 16 * 4^3 the oldest */
+    EXPECT(!fb_digest_past(&d, -1));
+    EXPECT(fb_digest_past(&d, 2));
+    EXPECT(!fb_digest_past(&d, 3));
+    EXPECT(!fb_digest_past(&d, 11)); /* it has never been one */
 }
 
 TEST_CASE(checkpoint, newest_in_common)
