@@ -218,6 +218,16 @@ static inline bool board_echo(struct end *e, uint64_t *pos)
     return true;
 }
 
+/* A pair of which the other end is x's thread t, an echo with a reference of its own, boarded. */
+static inline bool echo_boarded(struct end *e, struct echo *x, pthread_t *t, uint64_t *pos)
+{
+    eager();
+    pair(e, &x->e);
+    fb_get(x->e.s);
+    pthread_create(t, NULL, echo_main, x);
+    return board_echo(e, pos);
+}
+
 static inline void job_over(void *over)
 {
     sem_post(over);

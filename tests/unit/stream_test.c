@@ -73,11 +73,7 @@ TEST_CASE(stream, ping_pong_boards_both_ways)
     uint64_t pos = 0;
     bool ok;
 
-    eager();
-    pair(&a, &x.e);
-    fb_get(x.e.s);
-    pthread_create(&t, NULL, echo_main, &x);
-    ok = board_echo(&a, &pos);
+    ok = echo_boarded(&a, &x, &t, &pos);
     for (int i = 0; ok && i < 4000; i++)
         ok = round_trip(&a, &pos, (size_t)(i % 97) + 1);
     EXPECT(ok);
