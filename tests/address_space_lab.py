@@ -18,7 +18,6 @@ def until(text, ends, what):
         assert time.monotonic() < end, what
         talk(ends, i)
         i += 1
-        time.sleep(0.005)
 
 
 ends = pair(listener())
