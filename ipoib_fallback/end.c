@@ -271,6 +271,27 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
     link_release(c);
 }
 
+/* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
+static bool rx_in_order(struct fb_conn *c)
+{
+    const struct fb_rx *rx = &c->x->rx;
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = rx->state == RX_t || (rx->end != 0 && (rx->state == RX_gS || c->s.pub->rx >= rx->V));
+    rx_unlock(c);
+    return yes;
+}
+
+bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
+{
+    struct fb_conn *c = conn_of(s);
+
+    fb_pin(s, reason, true);
+    return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
+                                        (!(directions & RSK_RX) || rx_in_order(c)));
+}
+
 void fb_maybe_shared(struct fb_stream *s)
 {
     conn_set(conn_of(s), CF_SHARED);

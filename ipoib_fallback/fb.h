@@ -75,6 +75,10 @@ int fb_shutdown(struct fb_stream *, int fd, int how);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
  * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
 void fb_pin(struct fb_stream *, int reason, bool wait);
+/* fb_pin with wait, for who will use the socket without the library, in these directions (RSK_RX, RSK_TX). False: the
+ * peer's library has not handed it back by then, or what is unread is followed by something of ours, or is in the
+ * ring alone: nobody but the library may use it. */
+bool fb_hand_over(struct fb_stream *, int reason, unsigned directions);
 /* Another process may hold the description from now on, but does not use it: a close is no end. */
 void fb_maybe_shared(struct fb_stream *);
 /* All streams of the process; before exec, and before a fork whose child cannot ask for them.

@@ -205,7 +205,7 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
 
     if (!lend(h, old->slot, old->gen, false)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
-        sys_connect(fd, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr));
+        sys_reset(fd);
     }
     mine = fb_track(fd, (enum fb_role)s->role, -1);
     if (!mine)

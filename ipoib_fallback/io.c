@@ -134,6 +134,15 @@ static bool anchor_nodelay(int fd, bool on)
     return had != 0;
 }
 
+/* Half of what the kernel counts is for the segments themselves, and a window that is nearly full is not opened. */
+static uint64_t anchor_room(int fd)
+{
+    int n = 0;
+    socklen_t len = sizeof(n);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, &len) == 0 && n > 0 ? (uint64_t)n / 4 : 0;
+}
+
 static int anchor_shutdown(int fd, int how)
 {
     return sys_shutdown(fd, how);
@@ -201,6 +210,7 @@ struct fb_io fb_io = {
     .counters = anchor_counters,
     .given = anchor_given,
     .inq = anchor_inq,
+    .room = anchor_room,
     .nodelay = anchor_nodelay,
     .shutdown = anchor_shutdown,
     .aborts = anchor_aborts,

@@ -126,8 +126,25 @@ void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)
         rx_ended(c, n < 0 ? (int)n : whole ? 0 : -ECONNRESET);
 }
 
-/* Discards the overlap: bytes of TCP that the ring has shown already, or will. As long as not all of the ring is read,
- * one byte stays: by that the kernel knows, if this process is killed, that something was unread. */
+/* How many bytes of the overlap can go while the ring is unread: those that are read, since the others may still be
+ * handed over (rx_freeze); and of the others as many as the sender needs room for, if there is more to come. One byte
+ * stays: by that the kernel knows, if this process is killed, that something was unread. */
+static uint64_t to_skip(struct fb_conn *c, int fd)
+{
+    const struct fb_rx *rx = &c->x->rx;
+    uint64_t at = c->s.pub->rx, first = rx->V - rx->skip, n = at > first ? at - first : 0;
+    int inq = fb_io.inq(fd);
+    uint64_t there = inq > 0 ? (uint64_t)inq : 0, room;
+
+    if (there < rx->skip) {
+        room = fb_io.room(fd);
+        if (there > room && there - room > n)
+            n = there - room;
+    }
+    return n < there ? n : there > 0 ? there - 1 : 0;
+}
+
+/* Discards the overlap: bytes of TCP that the ring has shown already, or will. */
 void rx_skip(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -135,19 +152,12 @@ void rx_skip(struct fb_conn *c, int fd)
 
     while (rx->skip > 0) {
         struct iovec v = {scratch, sizeof(scratch)};
-        uint64_t most = rx->skip;
+        uint64_t most = c->s.pub->rx < rx->V ? to_skip(c, fd) : rx->skip;
         ssize_t n;
 
-        if (c->s.pub->rx < rx->V) {
-            int there = fb_io.inq(fd);
-
-            /* All of it may have come since rx_anchor looked: then it stays, as it does there. */
-            if (there <= 1 || (uint64_t)there >= rx->skip)
-                return; /* and if that is the end: once the ring is read */
-            most = (uint64_t)there - 1;
-        }
+        if (most == 0)
+            return; /* and if that is the end: once the ring is read */
         n = rx_look(c, fd, &v, 1, most, 0);
-
         if (n > 0) {
             c->x->own_rx += (uint64_t)n;
             rx->skip -= (uint64_t)n;
@@ -161,14 +171,6 @@ void rx_skip(struct fb_conn *c, int fd)
         rx->skip = 0;
         return;
     }
-}
-
-/* All that is to be discarded lies in the socket. */
-static bool skip_arrived(struct fb_conn *c, int fd)
-{
-    int n = fb_io.inq(fd);
-
-    return n >= 0 && (uint64_t)n >= c->x->rx.skip;
 }
 
 void rx_anchor(struct fb_conn *c, int fd)
@@ -190,9 +192,6 @@ void rx_anchor(struct fb_conn *c, int fd)
                 return;
             continue;
         case RX_sk:
-            /* What is in the socket already is in nobody's way, and can still be handed over: rx_freeze. */
-            if (c->s.pub->rx < rx->V && skip_arrived(c, fd))
-                return;
             rx_skip(c, fd);
             if (rx->skip == 0 && rx->end == 0 && c->s.pub->rx == rx->V &&
                 (rx->handed || rx->V == rx->E))

@@ -338,6 +338,7 @@ struct fb_io {
      * no route; false: in motion */
     bool (*given)(int fd, bool connected, uint64_t *sent);
     int (*inq)(int fd);
+    uint64_t (*room)(int fd);         /* so much can lie unread, and more still comes */
     bool (*nodelay)(int fd, bool on); /* returns what it was */
     int (*shutdown)(int fd, int how);
     bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */

@@ -10,6 +10,7 @@
  */
 #include "preload/pl_own.h"
 
+#include "config/log.h"
 #include "config/reason.h"
 #include "rsock/loop.h"
 #include "rsock/own.h"
@@ -110,6 +111,14 @@ PL_ALIAS(__close, close);
 /* A queue is a descriptor, and nobody asks whether this one is. */
 PL_ALIAS(mq_close, close);
 
+void pl_give_away(struct pl_file *f)
+{
+    if (fb_hand_over(f->stream, RSN_SHARED, RSK_RX | RSK_TX))
+        return;
+    log_error("descriptor %d: its peer has not handed the connection back: it is reset", f->fd);
+    sys_reset(f->fd);
+}
+
 struct range {
     unsigned int first, last;
     bool unshare;
@@ -204,7 +213,7 @@ void pl_lend_to_spawned(struct pl_file *f, int fd)
     if ((!heir && (!f || f->kind != PL_STREAM)) || pl_is_owner())
         return;
     if (f)
-        fb_pin(f->stream, RSN_SHARED, true);
+        pl_give_away(f);
     else
         pl_heir_lend(fd);
 }
@@ -215,7 +224,7 @@ PL_EXPORT int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts,
     PL_HELD f = pl_hold(fd);
 
     if (f && f->kind == PL_STREAM)
-        fb_pin(f->stream, RSN_SHARED, true);
+        pl_give_away(f);
     return pl_real.posix_spawn_file_actions_adddup2(acts, fd, newfd);
 }
 

@@ -230,7 +230,7 @@ static void pin_passed(const struct msghdr *msg)
             PL_HELD f = pl_get_stream(fd);
 
             if (f)
-                fb_pin(f->stream, RSN_SHARED, true);
+                pl_give_away(f);
         }
     }
 }

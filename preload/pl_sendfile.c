@@ -12,7 +12,11 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 
 enum { PIECE = 16384 }; /* on the stack */
 
@@ -99,10 +103,52 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 
 PL_ALIAS(sendfile, sendfile64);
 
-/* Returns an error that the library has taken from the kernel, and that is to be told. */
-static int pin(int fd)
+/* What splice does from a stream that its peer has not handed back yet, or where an announced switch lies behind bytes
+ * that are unread: a page goes through our hands, for which a pipe that polls as writable has room. */
+static ssize_t through(struct pl_file *f, int out, size_t n, unsigned int flags)
 {
-    PL_HELD f = pl_get_stream(fd);
+    const bool nonblock = flags & SPLICE_F_NONBLOCK || sys_fcntl(out, F_GETFL, 0) & O_NONBLOCK;
+    char page[PIPE_BUF];
+    struct iovec v = {page, n < sizeof page ? n : sizeof page};
+    struct pollfd p = {out, POLLOUT, 0};
+    ssize_t got = sys_ppoll(&p, 1, nonblock ? &(struct timespec){0, 0} : NULL, NULL);
+
+    if (got <= 0)
+        return got == 0 ? -EAGAIN : got;
+    if (p.revents & POLLERR) /* nobody reads it: SIGPIPE */
+        return SYS6(SYS_write, out, page, 1, 0, 0, 0);
+    got = fb_recvv(f->stream, f->fd, &v, 1, 0);
+    return got <= 0 ? got : SYS6(SYS_write, out, page, got, 0, 0, 0);
+}
+
+static bool is_pipe(int fd)
+{
+    struct stat st;
+
+    return SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISFIFO(st.st_mode);
+}
+
+/* An error that the library has taken from the kernel, and that is to be told; -ENOTSUP: the call is the kernel's. */
+static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
+                         unsigned int flags)
+{
+    PL_HELD f = pl_get_stream(in);
+    int err;
+
+    if (!f)
+        return -ENOTSUP;
+    fb_pin(f->stream, RSN_CALL, true);
+    err = fb_so_error(f->stream);
+    if (err)
+        return err;
+    if (fb_plain(f->stream) || inoff || outoff || n == 0 || !is_pipe(out))
+        return -ENOTSUP;
+    return through(f, out, n, flags);
+}
+
+static int splice_out(int out)
+{
+    PL_HELD f = pl_get_stream(out);
 
     if (!f)
         return 0;
@@ -113,14 +159,14 @@ static int pin(int fd)
 PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t n,
                          unsigned int flags)
 {
-    int err;
+    ssize_t r;
 
     pl_ready();
-    err = pin(in);
-    if (err)
-        return pl_ret(err);
-    err = pin(out);
-    if (err)
-        return pl_ret(err);
+    r = splice_in(in, inoff, out, outoff, n, flags);
+    if (r != -ENOTSUP)
+        return pl_ret(r);
+    r = splice_out(out);
+    if (r)
+        return pl_ret(r);
     return pl_real.splice(in, inoff, out, outoff, n, flags);
 }

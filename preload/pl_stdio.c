@@ -7,10 +7,12 @@
  */
 #include "preload/pl_own.h"
 
+#include "config/log.h"
 #include "config/reason.h"
 
 #include <errno.h>
 #include <execinfo.h>
+#include <string.h>
 #include <sys/eventfd.h>
 
 static void pin(int fd, int reason)
@@ -23,10 +25,81 @@ static void pin(int fd, int reason)
 
 /* ---- stdio ---- */
 
+/*
+ * Stdio reads and writes a number by system calls of its own, so the stream leaves. Where it cannot in time, or bytes
+ * that are unread lie before an announced switch, stdio gets a stream of fopencookie, which calls us, and has the
+ * descriptor's number for fileno(). It has no wide characters.
+ */
+static ssize_t cookie_read(void *cookie, char *buf, size_t n)
+{
+    return read((int)(intptr_t)cookie, buf, n);
+}
+
+/* As stdio's own: all of it, or an error. */
+static ssize_t cookie_write(void *cookie, const char *buf, size_t n)
+{
+    size_t done = 0;
+
+    while (done < n) {
+        ssize_t r = write((int)(intptr_t)cookie, buf + done, n - done);
+
+        if (r < 0)
+            break;
+        done += (size_t)r;
+    }
+    return (ssize_t)done;
+}
+
+static int cookie_seek(void *cookie, off64_t *to, int whence)
+{
+    (void)cookie, (void)to, (void)whence;
+    errno = ESPIPE;
+    return -1;
+}
+
+static int cookie_close(void *cookie)
+{
+    return close((int)(intptr_t)cookie);
+}
+
+/* Behind every FILE of libc lies what it calls; that of fopencookie's, once there is one. */
+static const void *_Atomic cookie_table;
+
+static const void *table_of(FILE *f)
+{
+    const void *table;
+
+    memcpy(&table, f + 1, sizeof(table));
+    return table;
+}
+
+static FILE *cookie_open(int fd, const char *mode)
+{
+    FILE *f =
+        fopencookie((void *)(intptr_t)fd, mode,
+                    (cookie_io_functions_t){cookie_read, cookie_write, cookie_seek, cookie_close});
+
+    if (f) {
+        f->_fileno = fd;
+        atomic_store(&cookie_table, table_of(f));
+    }
+    return f;
+}
+
+static unsigned directions(const char *mode)
+{
+    return strchr(mode, '+') ? RSK_RX | RSK_TX : *mode == 'r' ? RSK_RX : RSK_TX;
+}
+
 PL_EXPORT FILE *fdopen(int fd, const char *mode)
 {
     pl_ready();
-    pin(fd, RSN_FDOPEN);
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f && !fb_hand_over(f->stream, RSN_FDOPEN, directions(mode))) {
+        log_info("descriptor %d: stdio uses it by way of the library", fd);
+        return cookie_open(fd, mode);
+    }
     return pl_real.fdopen(fd, mode);
 }
 
@@ -46,8 +119,9 @@ static void file_closing(FILE *file)
     int saved = errno;
     int fd = file ? fileno_unlocked(file) : -1;
 
-    /* Flushing comes after this and is the kernel's: the stream is plain since fdopen. */
-    if (fd >= 0)
+    /* Flushing comes after this and is the kernel's: the stream is plain since fdopen. One of cookie_open's
+     * flushes by way of us, and then calls cookie_close. */
+    if (fd >= 0 && table_of(file) != atomic_load(&cookie_table))
         (void)pl_closing(fd);
     errno = saved;
 }

@@ -102,6 +102,14 @@ static inline int sys_open(const char *path, int flags, int mode) { return (int)
 static inline int sys_unlink(const char *path) { return (int)SYS6(SYS_unlinkat, AT_FDCWD, path, 0, 0, 0, 0); }
 /* clang-format on */
 
+/* A TCP connection is reset at both ends, also for who holds its socket under another number or in another process. */
+static inline int sys_reset(int fd)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+    return sys_connect(fd, &none, sizeof none);
+}
+
 /* Monotonic time in nanoseconds; the vDSO, no system call. */
 static inline uint64_t sys_now(void)
 {

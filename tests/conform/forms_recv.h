@@ -13,7 +13,7 @@ struct rform {
     ssize_t (*get_with)(int fd, void *buf, size_t n, int flags);
 };
 
-#define RFORMS 8
+#define RFORMS 9
 extern const struct rform rforms[RFORMS];
 
 /* Gets up to n (at most 300) bytes and prints them, or the error. Returns what the call returned. */

@@ -265,6 +265,11 @@ static int io_inq(int fd)
     return fd < 0 ? -EBADF : (int)(sim.tcp[!e].moved - sim.tcp[!e].read);
 }
 
+static uint64_t io_room(int fd)
+{
+    return sim.tcp[!end_of(fd)].rcvbuf / 4;
+}
+
 static bool io_nodelay(int fd, bool on)
 {
     (void)fd, (void)on;
@@ -347,6 +352,7 @@ const struct fb_io sim_io = {
     .counters = io_counters,
     .given = io_given,
     .inq = io_inq,
+    .room = io_room,
     .nodelay = io_nodelay,
     .shutdown = io_shutdown,
     .aborts = io_aborts,

@@ -85,25 +85,53 @@ TEST_CASE(stream, proof_knows_what_went_by_rail)
     fb_put(x.e.s);
 }
 
-/* TCP brings again what the ring has already, between two looks at how much of it there is. */
+/* TCP brings again what the ring has already, a part before the look at how much of it there is, and the rest after. */
 static struct end *late_for;
-static int (*inq_before)(int);
-static _Atomic int lied;
+static _Atomic int late_fd = -1, inq_late, lied, little_room;
+static int (*real_inq)(int);
+static uint64_t (*real_room)(int);
 
 static int late_inq(int fd)
 {
     uint64_t limit = sys_now() + PATIENCE;
 
-    if (fd != late_for->fd || conn_of(late_for->s)->x->rx.state != RX_sk ||
-        atomic_exchange(&lied, 1))
-        return inq_before(fd);
-    while (inq_before(fd) < 14 && sys_now() < limit)
+    if (fd < 0 || fd != atomic_load(&late_fd) || conn_of(late_for->s)->x->rx.state != RX_sk)
+        return real_inq(fd);
+    while (!atomic_load(&lied) && real_inq(fd) < 14 && sys_now() < limit)
         sys_yield();
-    return 0;
+    atomic_store(&lied, 1);
+    return real_inq(fd) - atomic_load(&inq_late);
 }
 
-/* The sender has left, and its bytes are unread: whoever is handed the socket gets all of them. */
-TEST_CASE(stream, handed_over_as_tcp_brings_it_again)
+static uint64_t late_room(int fd)
+{
+    return atomic_load(&little_room) ? 5 : real_room(fd);
+}
+
+/* Before there is another thread. */
+__attribute__((constructor)) static void lie(void)
+{
+    real_inq = fb_io.inq;
+    real_room = fb_io.room;
+    fb_io.inq = late_inq;
+    fb_io.room = late_room;
+}
+
+/* a leaves, and b's library sees so much of what comes. */
+static void leave_late(struct end *a, struct end *b, int there)
+{
+    late_for = b;
+    atomic_store(&inq_late, 14 - there);
+    atomic_store(&lied, 0);
+    atomic_store(&late_fd, b->fd);
+    end_leave(conn_of(a->s), RSN_CALL);
+    UNTIL(atomic_load(&lied));
+    fb_lock(&conn_of(b->s)->x->rx.lock); /* what looked has done with it */
+    atomic_store(&late_fd, -1);
+    fb_unlock(&conn_of(b->s)->x->rx.lock);
+}
+
+static void hand_over_late(int there)
 {
     struct end a, b;
     char got[64];
@@ -112,16 +140,37 @@ TEST_CASE(stream, handed_over_as_tcp_brings_it_again)
     pair(&a, &b);
     ASSERT(board(&a, &b));
     ASSERT(put(&a, "the last line\n", 14) == 14);
-    late_for = &b;
-    inq_before = fb_io.inq;
-    atomic_store(&lied, 0);
-    fb_io.inq = late_inq;
-    end_leave(conn_of(a.s), RSN_CALL);
-    UNTIL(atomic_load(&lied));
+    leave_late(&a, &b, there);
     fb_pin(b.s, RSN_FDOPEN, true);
-    fb_io.inq = inq_before;
     EXPECT(fb_plain(b.s));
     EXPECT_EQ_INT(sys_recv(b.fd, got, sizeof(got), MSG_DONTWAIT), 14);
+    EXPECT_MEMEQ(got, "the last line\n", 14);
+    done(&a);
+    done(&b);
+}
+
+/* The sender has left, and its bytes are unread: whoever is handed the socket gets all of them. */
+TEST_CASE(stream, handed_over_as_tcp_brings_it_again)
+{
+    hand_over_late(0);
+    hand_over_late(9);
+}
+
+/* As long as more is to come, no more than what the socket has room for stays in it, or the sender could not end. */
+TEST_CASE(stream, room_is_made_for_what_tcp_brings_again)
+{
+    struct end a, b;
+    char got[64];
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    ASSERT(put(&a, "the last line\n", 14) == 14);
+    atomic_store(&little_room, 1);
+    leave_late(&a, &b, 9);
+    EXPECT_EQ_INT(fb_io.inq(b.fd), 10);
+    atomic_store(&little_room, 0);
+    EXPECT_EQ_INT(get(&b, got, sizeof(got)), 14);
     EXPECT_MEMEQ(got, "the last line\n", 14);
     done(&a);
     done(&b);
