@@ -116,14 +116,14 @@ static ssize_t through(struct pl_file *f, int out, size_t n, unsigned int flags)
     if (got <= 0)
         return got == 0 ? -EAGAIN : got;
     if (p.revents & POLLERR) /* nobody reads it: SIGPIPE */
-        return SYS6(SYS_write, out, page, 1, 0, 0, 0);
+        return SYS6(SYS_write, out, "", 1, 0, 0, 0);
     got = fb_recvv(f->stream, f->fd, &v, 1, 0);
     return got <= 0 ? got : SYS6(SYS_write, out, page, got, 0, 0, 0);
 }
 
 static bool is_pipe(int fd)
 {
-    struct stat st;
+    struct stat st = {0};
 
     return SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISFIFO(st.st_mode);
 }
