@@ -189,8 +189,7 @@ void fb_tx_leave_unseen(struct fb_stream *, ssize_t n);
  * -EPIPE is returned without SIGPIPE: the caller raises it unless MSG_NOSIGNAL. */
 ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
-/* There is a rail, and fb_recvv can receive as a blocking call of the kernel's would: no time-out is set,
- * which the kernel counts for the call and fb_recvv on a plain half for each piece. */
+/* There is a rail to board. */
 bool fb_may_board(const struct fb_stream *);
 /* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
 int fb_so_error(struct fb_stream *);

@@ -36,6 +36,19 @@ __attribute__((noinline)) ssize_t sleep_peek(int fd, uint32_t seen)
     return n;
 }
 
+__attribute__((noinline)) int sleep_poll(int fd, short events, uint64_t deadline, uint32_t seen)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    uint64_t now = sys_now(), left = now < deadline ? deadline - now : 0;
+    struct timespec ts = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    int r, old;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_ppoll, &p, 1, &ts, NULL, 0, 0);
+    pthread_setcanceltype(old, NULL);
+    return r == 0 ? -EAGAIN : r;
+}
+
 __attribute__((noinline)) int sleep_futex(_Atomic uint32_t *word, uint32_t val,
                                           const struct timespec *limit, uint32_t seen)
 {

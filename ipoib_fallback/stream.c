@@ -286,7 +286,7 @@ bool fb_may_board(const struct fb_stream *s)
 {
     const struct fb_conn *c = (const struct fb_conn *)s;
 
-    return atomic_load_explicit(&c->x->rail, memory_order_relaxed) && !c->x->rcv_timeout;
+    return atomic_load_explicit(&c->x->rail, memory_order_relaxed);
 }
 
 bool fb_untouched(const struct fb_stream *s)

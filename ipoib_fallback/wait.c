@@ -35,7 +35,10 @@ struct wait {
     bool frames;      /* what comes on the anchor is looked at before the next byte is read */
     bool spun;
     uint64_t begin;    /* of the spin before this sleep */
-    uint64_t deadline; /* monotonic ns; 0 = none */
+    uint64_t timeout;  /* ns; 0 = none */
+    uint64_t deadline; /* monotonic ns; 0 = none, or nothing has been waited for yet */
+    bool
+        timed; /* there is one, and it is ours to keep: the kernel would count anew for each of its calls */
     struct fb_signals signals;
     bool cut; /* EINTR if the next look finds nothing */
 };
@@ -208,7 +211,8 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 
         up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
-        n = sleep_peek(fd, w->signals.seen);
+        n = w->timed ? sleep_poll(fd, POLLIN, w->deadline, w->signals.seen)
+                     : sleep_peek(fd, w->signals.seen);
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
         else if (n != -EAGAIN && n != -EINTR)
@@ -231,6 +235,33 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
     return r;
 }
 
+/* A socket's time-out is for the whole call, also if the stream changes track in it. Where a filter may forbid poll the
+ * kernel keeps it. */
+static void has_timeout(struct wait *w, uint64_t timeout)
+{
+    w->timeout = timeout;
+    w->timed = timeout && !hold_for_good();
+}
+
+static void begin_to_wait(struct wait *w)
+{
+    if (w->timeout && !w->deadline)
+        w->deadline = sys_now() + w->timeout;
+}
+
+/* rx lock held, and given back. 0: look again; or the call's end. */
+static int rx_sleep(struct fb_conn *c, int fd, struct wait *w)
+{
+    int r;
+
+    begin_to_wait(w);
+    rx_prepare(c, w);
+    rx_unlock(c);
+    r = rx_wait(c, fd, w);
+    w->cut = r == -EINTR;
+    return w->cut ? 0 : r;
+}
+
 ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
@@ -251,6 +282,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         fb_pin(s, RSN_CALL, true);
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    if (!nonblock)
+        has_timeout(&w, c->x->rcv_timeout);
     for (;;) {
         struct iovec part[PIECES];
         int n = window(&u, part), r;
@@ -268,24 +301,27 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             rx_unlock(c);
             if (!fb_rx_enter(s))
                 continue;
-            got = sleep_recv(s, fd, part, n,
-                             (flags & ~MSG_WAITALL) | (enough || w.cut ? MSG_DONTWAIT : 0),
-                             &w.signals);
+            got =
+                sleep_recv(s, fd, part, n,
+                           (flags & ~MSG_WAITALL) | (enough || w.cut || w.timed ? MSG_DONTWAIT : 0),
+                           &w.signals);
             got = fb_rx_leave(s, fd, got, part, n, flags);
             if (got == FB_RETRY)
                 continue;
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
+            if (got == -EAGAIN && w.timed && !enough && !w.cut) {
+                fb_lock(&c->x->rx.lock);
+                r = rx_sleep(c, fd, &w);
+                if (r < 0)
+                    return done ? done : r;
+                continue;
+            }
         } else {
             got = rx_try(c, fd, part, n, flags);
             if (got == -EAGAIN && !nonblock && !enough && !w.cut) {
-                if (!w.deadline && c->x->rcv_timeout)
-                    w.deadline = sys_now() + c->x->rcv_timeout;
-                rx_prepare(c, &w);
-                rx_unlock(c);
-                r = rx_wait(c, fd, &w);
-                w.cut = r == -EINTR;
-                if (r < 0 && !w.cut)
+                r = rx_sleep(c, fd, &w);
+                if (r < 0)
                     return done ? done : r;
                 continue;
             }
@@ -376,8 +412,10 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
     if (u.left == 0)
         return fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL);
-    if (!nonblock)
+    if (!nonblock) {
         make_room(c, fd);
+        has_timeout(&w, c->x->snd_timeout);
+    }
     for (;;) {
         struct iovec part[PIECES];
         int n = window(&u, part), r;
@@ -389,8 +427,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         fb_lock(&c->x->tx.lock);
         got = tx_try(c, fd, part, n, flags, &plain);
         if (got == -EAGAIN && !nonblock && !w.cut) {
-            if (!w.deadline && c->x->snd_timeout)
-                w.deadline = sys_now() + c->x->snd_timeout;
+            begin_to_wait(&w);
             tx_prepare(c, &w);
             tx_unlock(c);
             r = tx_wait(c, &w);
@@ -401,11 +438,22 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         }
         tx_unlock(c);
         if (plain) {
-            got = sleep_send(s, fd, part, n, flags | MSG_NOSIGNAL | (w.cut ? MSG_DONTWAIT : 0),
+            got = sleep_send(s, fd, part, n,
+                             flags | MSG_NOSIGNAL | (w.cut || w.timed ? MSG_DONTWAIT : 0),
                              &w.signals);
             fb_tx_leave(s, got, part, n, flags);
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
+            if (got == -EAGAIN && w.timed && !w.cut) {
+                begin_to_wait(&w);
+                r = sleep_poll(fd, POLLOUT, w.deadline, w.signals.seen);
+                if (r != -EAGAIN)
+                    r = sleep_ended(&w.signals, r, w.deadline);
+                w.cut = r == -EINTR;
+                if (r < 0 && !w.cut)
+                    return done ? done : r;
+                continue;
+            }
         }
         if (got == -EAGAIN && w.cut)
             got = -EINTR;
@@ -424,7 +472,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         if (u.left == 0)
             return done;
         /* A blocking one ended early for a signal or an error, which the next call tells. */
-        if (plain && (size_t)got < fb_iov_size(part, n))
+        if (plain && !w.timed && (size_t)got < fb_iov_size(part, n))
             return done;
     }
 }

@@ -108,13 +108,36 @@ static uint64_t late_room(int fd)
     return atomic_load(&little_room) ? 5 : real_room(fd);
 }
 
+/* How often a call of the kernel's was to wait, for a descriptor whose time-outs it would count from there. */
+static _Atomic int timed_fd = -1, waits;
+static ssize_t (*real_recv)(int, const struct iovec *, int, uint64_t, int);
+static ssize_t (*real_send)(int, const struct iovec *, int, int);
+
+static ssize_t counted_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
+{
+    if (fd == atomic_load(&timed_fd) && !(flags & MSG_DONTWAIT))
+        atomic_fetch_add(&waits, 1);
+    return real_recv(fd, v, cnt, limit, flags);
+}
+
+static ssize_t counted_send(int fd, const struct iovec *v, int cnt, int flags)
+{
+    if (fd == atomic_load(&timed_fd) && !(flags & MSG_DONTWAIT))
+        atomic_fetch_add(&waits, 1);
+    return real_send(fd, v, cnt, flags);
+}
+
 /* Before there is another thread. */
 __attribute__((constructor)) static void lie(void)
 {
     real_inq = fb_io.inq;
     real_room = fb_io.room;
+    real_recv = fb_io.recv;
+    real_send = fb_io.send;
     fb_io.inq = late_inq;
     fb_io.room = late_room;
+    fb_io.recv = counted_recv;
+    fb_io.send = counted_send;
 }
 
 /* a leaves with a line that is unread, and b's library sees so much of what comes. */
@@ -266,6 +289,51 @@ TEST_CASE(stream, interrupted_while_its_rail_goes)
     atomic_store(&handled, true);
     EXPECT(comes_back(&r, t));
     EXPECT_EQ_INT(r.n, -EINTR);
+    done(&a);
+    done(&b);
+}
+
+static void set_timeout(struct end *e, int option)
+{
+    const struct timeval tv = {1, 0};
+
+    EXPECT_EQ_INT(setsockopt(e->fd, SOL_SOCKET, option, &tv, sizeof(tv)), 0);
+    fb_sockopt(e->s, SOL_SOCKET, option, 0);
+    atomic_store(&waits, 0);
+    atomic_store(&timed_fd, e->fd);
+}
+
+/* SO_RCVTIMEO and SO_SNDTIMEO are for the whole call, though its stream goes back to TCP meanwhile. */
+TEST_CASE(stream, timeout_goes_on_where_its_rail_ends)
+{
+    static unsigned char much[16 << 20];
+    struct reader r = {0};
+    struct end a, b;
+    pthread_t t;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    set_timeout(&a, SO_RCVTIMEO);
+    r.e = &a;
+    pthread_create(&t, NULL, reader_main, &r);
+    until_it_waits(&r);
+    fb_pin(b.s, RSN_CALL, true);
+    EXPECT(comes_back(&r, t));
+    EXPECT_EQ_INT(r.n, -EAGAIN);
+    EXPECT_EQ_INT(atomic_load(&waits), 0);
+    UNTIL(fb_plain(b.s));
+    done(&a);
+    done(&b);
+
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    set_timeout(&a, SO_SNDTIMEO);
+    /* The ring fills, nobody reads it, and TCP's buffers fill as well (stall.c). */
+    EXPECT(put(&a, much, sizeof(much)) < (ssize_t)sizeof(much));
+    EXPECT(conn_of(a.s)->x->tx.state == TX_T);
+    EXPECT_EQ_INT(atomic_load(&waits), 0);
+    atomic_store(&timed_fd, -1);
     done(&a);
     done(&b);
 }
