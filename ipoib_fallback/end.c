@@ -6,6 +6,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
 
@@ -228,6 +229,9 @@ bool end_settled(struct fb_conn *c, int reason)
         atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
         rx_freeze(c, reason); /* SWITCH may have come only now */
+        /* Or its sender has given it up, which is behind what is unread. */
+        if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S)
+            (void)rx_ahead_count(c, c->fd);
         rx_unlock(c);
     }
     conn_todo_tx(c, TODO_PUSH);

@@ -134,13 +134,14 @@ static bool anchor_nodelay(int fd, bool on)
     return had != 0;
 }
 
-/* Half of what the kernel counts is for the segments themselves, and a window that is nearly full is not opened. */
+/* Half of what the kernel counts is for the segments themselves, a segment counts whole as long as a byte of it is
+ * there, and a window that is nearly full is not opened. */
 static uint64_t anchor_room(int fd)
 {
     int n = 0;
     socklen_t len = sizeof(n);
 
-    return sys_getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, &len) == 0 && n > 0 ? (uint64_t)n / 4 : 0;
+    return sys_getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, &len) == 0 && n > 0 ? (uint64_t)n / 8 : 0;
 }
 
 static int anchor_shutdown(int fd, int how)

@@ -201,6 +201,28 @@ static bool still_open(struct fb_conn *c, int *fd)
     return true;
 }
 
+/* A socket's time-out is for the whole call, also if the stream changes track in it. Where a filter may forbid poll the
+ * kernel keeps it. */
+static void has_timeout(struct wait *w, uint64_t timeout)
+{
+    w->timeout = timeout;
+    w->timed = timeout && !hold_for_good();
+}
+
+/* A filter may have come during the call. */
+static bool timed(struct wait *w)
+{
+    if (w->timed && hold_for_good())
+        w->timed = false;
+    return w->timed;
+}
+
+static void begin_to_wait(struct wait *w)
+{
+    if (w->timeout && !w->deadline)
+        w->deadline = sys_now() + w->timeout;
+}
+
 static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 {
     struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {.rail = w->rail};
@@ -211,7 +233,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 
         up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
-        n = w->timed ? sleep_poll(fd, POLLIN, w->deadline, w->signals.seen)
+        n = timed(w) ? sleep_poll(fd, POLLIN, w->deadline, w->signals.seen)
                      : sleep_peek(fd, w->signals.seen);
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
@@ -233,20 +255,6 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         slept(c, w, &c->x->spin_rx);
     }
     return r;
-}
-
-/* A socket's time-out is for the whole call, also if the stream changes track in it. Where a filter may forbid poll the
- * kernel keeps it. */
-static void has_timeout(struct wait *w, uint64_t timeout)
-{
-    w->timeout = timeout;
-    w->timed = timeout && !hold_for_good();
-}
-
-static void begin_to_wait(struct wait *w)
-{
-    if (w->timeout && !w->deadline)
-        w->deadline = sys_now() + w->timeout;
 }
 
 /* rx lock held, and given back. 0: look again; or the call's end. */
@@ -312,6 +320,11 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 continue;
             if (got == -EAGAIN && w.timed && !enough && !w.cut) {
                 fb_lock(&c->x->rx.lock);
+                /* What has come since is no news any more: another look, with the lock. */
+                if (c->x->rx.state != RX_t || atomic_load(&c->x->rx_todo)) {
+                    rx_unlock(c);
+                    continue;
+                }
                 r = rx_sleep(c, fd, &w);
                 if (r < 0)
                     return done ? done : r;
@@ -387,6 +400,23 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
     return r;
 }
 
+/* On TCP. 0: look again; or the call's end. */
+static int until_writable(int fd, struct wait *w)
+{
+    struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {0};
+    int r;
+
+    begin_to_wait(w);
+    if (!timed(w))
+        return 0;
+    sleep_open(&up, __builtin_frame_address(0));
+    r = sleep_poll(fd, POLLOUT, w->deadline, w->signals.seen);
+    if (r == -EAGAIN)
+        return r;
+    w->cut = sleep_ended(&w->signals, r, w->deadline) == -EINTR;
+    return 0;
+}
+
 /* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It
  * would wait in the kernel anyway, so it waits here until there is some, for a moment. */
 static void make_room(struct fb_conn *c, int fd)
@@ -445,12 +475,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
             if (got == -EAGAIN && w.timed && !w.cut) {
-                begin_to_wait(&w);
-                r = sleep_poll(fd, POLLOUT, w.deadline, w.signals.seen);
-                if (r != -EAGAIN)
-                    r = sleep_ended(&w.signals, r, w.deadline);
-                w.cut = r == -EINTR;
-                if (r < 0 && !w.cut)
+                r = until_writable(fd, &w);
+                if (r < 0)
                     return done ? done : r;
                 continue;
             }

@@ -26,13 +26,17 @@ static int in_copy(void *arg)
 static int copy(struct start *s, void *stack, int flags, void *const more[3])
 {
     struct pl_fork fork;
+    /* With CLONE_VFORK it comes back only when the child has ended or executes a program. */
+    const bool apart = !(flags & CLONE_VFORK);
     int pid, err;
 
     pl_fork_begin(&fork, flags & CLONE_FILES);
-    rsk_own_fork_begin();
+    if (apart)
+        rsk_own_fork_begin();
     pid = pl_real.clone(in_copy, stack, flags, s, more[0], more[1], more[2]);
     err = errno;
-    rsk_own_fork_end();
+    if (apart)
+        rsk_own_fork_end();
     pl_fork_end(&fork);
     errno = err;
     return pid;

@@ -70,6 +70,7 @@ void pl_child(void)
     struct fb_heritage *heritage = NULL;
     int pid;
 
+    rsk_own_forked();
     if (atomic_load_explicit(&pl_passive, memory_order_relaxed))
         return;
     pid = sys_getpid();
@@ -174,7 +175,9 @@ static pid_t bare_fork(void)
 
     rsk_own_fork_begin();
     pid = pl_real._Fork();
-    if (pid != 0)
+    if (pid == 0)
+        rsk_own_forked();
+    else
         rsk_own_fork_end();
     return pid;
 }

@@ -103,22 +103,42 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 
 PL_ALIAS(sendfile, sendfile64);
 
-/* What splice does from a stream that its peer has not handed back yet, or where an announced switch lies behind bytes
- * that are unread: a page goes through our hands, for which a pipe that polls as writable has room. */
-static ssize_t through(struct pl_file *f, int out, size_t n, unsigned int flags)
+/* Until the pipe takes PIPE_BUF bytes, or nobody reads it. 0, or -errno. A handler with SA_RESTART restarts splice. */
+static int until_writable(int out, bool nonblock)
 {
-    const bool nonblock = flags & SPLICE_F_NONBLOCK || sys_fcntl(out, F_GETFL, 0) & O_NONBLOCK;
+    const uint32_t cut = rsk_sig.cut;
+    struct pollfd p = {out, POLLOUT, 0};
+    int n;
+
+    do
+        n = nonblock ? pl_real.poll(&p, 1, 0) : RSK_OPENED(pl_real.poll(&p, 1, -1));
+    while (n < 0 && errno == EINTR && rsk_sig.cut == cut);
+    if (n <= 0)
+        return n == 0 ? -EAGAIN : -errno;
+    if (!(p.revents & POLLERR))
+        return 0;
+    SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+    return -EPIPE;
+}
+
+/* What splice does from a stream that its peer has not handed back yet, or where an announced switch lies behind bytes
+ * that are unread: a page at most goes through our hands. They are taken when the pipe has them. */
+static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
+{
     char page[PIPE_BUF];
     struct iovec v = {page, n < sizeof page ? n : sizeof page};
-    struct pollfd p = {out, POLLOUT, 0};
-    ssize_t got = sys_ppoll(&p, 1, nonblock ? &(struct timespec){0, 0} : NULL, NULL);
+    ssize_t got = until_writable(out, nonblock);
 
+    if (got < 0)
+        return got;
+    got = fb_recvv(f->stream, f->fd, &v, 1, MSG_PEEK);
     if (got <= 0)
-        return got == 0 ? -EAGAIN : got;
-    if (p.revents & POLLERR) /* nobody reads it: SIGPIPE */
-        return SYS6(SYS_write, out, "", 1, 0, 0, 0);
-    got = fb_recvv(f->stream, f->fd, &v, 1, 0);
-    return got <= 0 ? got : SYS6(SYS_write, out, page, got, 0, 0, 0);
+        return got;
+    got = pl_real.write(out, page, (size_t)got);
+    if (got <= 0)
+        return -errno;
+    v.iov_len = (size_t)got;
+    return fb_recvv(f->stream, f->fd, &v, 1, MSG_DONTWAIT);
 }
 
 static bool is_pipe(int fd)
@@ -133,7 +153,7 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
                          unsigned int flags)
 {
     PL_HELD f = pl_get_stream(in);
-    int err;
+    int err, how;
 
     if (!f)
         return -ENOTSUP;
@@ -141,9 +161,11 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     err = fb_so_error(f->stream);
     if (err)
         return err;
-    if (fb_plain(f->stream) || inoff || outoff || n == 0 || !is_pipe(out))
+    how = sys_fcntl(out, F_GETFL, 0);
+    if (fb_plain(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
+        (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
-    return through(f, out, n, flags);
+    return through(f, out, n, flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);
 }
 
 static int splice_out(int out)

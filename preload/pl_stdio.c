@@ -81,6 +81,7 @@ static FILE *cookie_open(int fd, const char *mode)
 
     if (f) {
         f->_fileno = fd;
+        f->_wide_data = NULL; /* for freopen, which takes anything else for a pointer */
         atomic_store(&cookie_table, table_of(f));
     }
     return f;
@@ -114,14 +115,17 @@ PL_EXPORT FILE *_IO_file_attach(FILE *file, int fd)
     return pl_real._IO_file_attach(file, fd);
 }
 
-static void file_closing(FILE *file)
+/* Flushing comes after this and is the kernel's: the stream is plain since fdopen. One of cookie_open's flushes by way
+ * of us; then fclose calls cookie_close, and freopen does as with any other number. */
+static void file_closing(FILE *file, bool again)
 {
     int saved = errno;
     int fd = file ? fileno_unlocked(file) : -1;
+    bool cookie = fd >= 0 && table_of(file) == atomic_load(&cookie_table);
 
-    /* Flushing comes after this and is the kernel's: the stream is plain since fdopen. One of cookie_open's
-     * flushes by way of us, and then calls cookie_close. */
-    if (fd >= 0 && table_of(file) != atomic_load(&cookie_table))
+    if (cookie && again)
+        (void)fflush(file);
+    if (fd >= 0 && (again || !cookie))
         (void)pl_closing(fd);
     errno = saved;
 }
@@ -129,21 +133,21 @@ static void file_closing(FILE *file)
 PL_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, FILE *restrict file)
 {
     pl_ready();
-    file_closing(file);
+    file_closing(file, true);
     return pl_real.freopen(path, mode, file);
 }
 
 PL_EXPORT FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict file)
 {
     pl_ready();
-    file_closing(file);
+    file_closing(file, true);
     return pl_real.freopen64(path, mode, file);
 }
 
 PL_EXPORT int fclose(FILE *file)
 {
     pl_ready();
-    file_closing(file);
+    file_closing(file, false);
     return pl_real.fclose(file);
 }
 

@@ -123,17 +123,20 @@ static bool same_stack(long nr, long a, long b)
 static long copy(ARGS)
 {
     struct pl_fork fork;
+    const bool apart = !(clone_flags(nr, a) & CLONE_VFORK); /* see pl_clone.c */
     long pid;
     int err;
 
     pl_fork_begin(&fork, clone_flags(nr, a) & CLONE_FILES);
-    rsk_own_fork_begin();
+    if (apart)
+        rsk_own_fork_begin();
     pid = THE_CALL;
     err = errno;
     if (pid == 0) {
         pl_child();
     } else {
-        rsk_own_fork_end();
+        if (apart)
+            rsk_own_fork_end();
         pl_fork_end(&fork);
     }
     errno = err;

@@ -83,6 +83,12 @@ void rsk_own_fork_end(void)
     atomic_fetch_sub(&n_forking, 1);
 }
 
+void rsk_own_forked(void)
+{
+    atomic_store(&n_inside, depth > 0);
+    atomic_store(&n_forking, 0);
+}
+
 static struct chunk *chunk_of(int fd)
 {
     size_t i = (size_t)fd / CHUNK_FDS;
@@ -239,8 +245,7 @@ void rsk_own_after_fork_child(void)
     struct rsk_own_map *m = atomic_exchange(&maps, NULL);
 
     map_lock = fresh; /* its holder, if any, does not exist here */
-    atomic_store(&n_inside, depth > 0);
-    atomic_store(&n_forking, 0);
+    rsk_own_forked();
     while (m) {
         struct rsk_own_map *next = atomic_load_explicit(&m->next, memory_order_relaxed);
 

@@ -48,8 +48,9 @@ void rsk_own_files_are_shared(bool);
  * descriptor too many. pthread_atfork calls both; they nest, and threads may fork side by side. */
 void rsk_own_fork_begin(void);
 void rsk_own_fork_end(void);
-/* In a forked child: closes and unmaps everything noted, and ends rsk_own_fork_begin. Takes no lock, calls no
- * malloc. */
+/* The end in the child. */
+void rsk_own_forked(void);
+/* In a forked child: closes and unmaps everything noted, after rsk_own_forked. Takes no lock, calls no malloc. */
 void rsk_own_after_fork_child(void);
 
 #endif

@@ -47,18 +47,24 @@ static bool spliced(int fd)
     return n == ALL && memcmp(got, sent, ALL) == 0;
 }
 
-/* The number is the program's as before, and goes with the stream. */
-static bool by_stdio(int fd, int peer)
+/* The number is the program's as before, and goes with the stream, or becomes the other file's. */
+static bool by_stdio(int fd, int peer, bool again)
 {
-    int number = dup(fd);
-    FILE *f = fdopen(number, "r+");
+    FILE *f = fdopen(fd, "r+");
     char got[ALL], back[16] = "";
     bool right;
 
     must(f != NULL, "fdopen");
-    right = fread(got, 1, ALL, f) == ALL && memcmp(got, sent, ALL) == 0 && fileno(f) == number;
-    right = right && fputs("back", f) > 0 && fclose(f) == 0 && fcntl(number, F_GETFD) < 0;
-    return right && recv(peer, back, 4, MSG_WAITALL) == 4 && strcmp(back, "back") == 0;
+    right = fread(got, 1, ALL, f) == ALL && memcmp(got, sent, ALL) == 0 && fileno(f) == fd;
+    right = right && fputs("back", f) > 0;
+    if (again) {
+        f = freopen("/dev/null", "r", f);
+        must(f != NULL, "freopen");
+        right = right && fgetc(f) == EOF;
+    }
+    right = fclose(f) == 0 && fcntl(fd, F_GETFD) < 0 && right;
+    return right && recv(peer, back, 4, MSG_WAITALL) == 4 && strcmp(back, "back") == 0 &&
+           recv(peer, back, 4, 0) == 0;
 }
 
 /* Over a socket, and read under the number that it has then: all, or a reset. */
@@ -111,13 +117,14 @@ int main(void)
         int p[2];
 
         connect_pair(p);
-        if (i % 3 == 0)
+        if (i % 3 == 0) {
             right[0] += spliced(p[0]);
-        else if (i % 3 == 1)
-            right[1] += by_stdio(p[0], p[1]);
-        else
-            right[2] += passed(dup(p[0]));
-        close(p[0]);
+            close(p[0]);
+        } else if (i % 3 == 1) {
+            right[1] += by_stdio(p[0], p[1], i % 2);
+        } else {
+            right[2] += passed(p[0]);
+        }
         close(p[1]);
     }
     printf(
