@@ -328,3 +328,37 @@ TEST_CASE(stream_ahead, end_without_the_frame_is_a_reset)
     done(&a);
     done(&b);
 }
+
+/* The confirmation of a switch came too late, and its sender went on by TCP: what is unread there is all the stream's, and
+ * whoever is handed it gets it. */
+TEST_CASE(stream_ahead, handed_over_where_the_switch_was_given_up)
+{
+    unsigned char hello[100] = {0};
+    struct end a, b;
+    uint64_t pos = 0, limit = sys_now() + PATIENCE;
+    size_t n = 0;
+
+    eager();
+    pair(&a, &b);
+    ASSERT_EQ_INT(put(&a, hello, sizeof(hello)), sizeof(hello));
+    ASSERT_EQ_INT(get(&b, hello, sizeof(hello)), sizeof(hello));
+    while (conn_of(a.s)->s.rx_gate == 0) {
+        ASSERT(sys_now() < limit);
+        fb_lock(&conn_of(a.s)->x->rx.lock); /* nobody answers as long as b waits for it */
+        more(&b, &pos, 10);
+        fb_unlock(&conn_of(a.s)->x->rx.lock);
+        usleep(500);
+    }
+    ASSERT_EQ_INT(conn_of(a.s)->x->rx.state, RX_gS);
+    ASSERT_EQ_INT(conn_of(b.s)->x->tx.state, TX_T);
+    ASSERT(fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX));
+    while (n < pos) {
+        int r = (int)sys_recv(a.fd, in + n, (size_t)pos - n, 0);
+
+        ASSERT(r > 0);
+        n += (size_t)r;
+    }
+    EXPECT(check(in, 0, n));
+    done(&b);
+    done(&a);
+}
