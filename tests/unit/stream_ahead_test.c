@@ -47,18 +47,24 @@ static void more(struct end *b, uint64_t *pos, size_t n)
     *pos += n;
 }
 
-/* A pair with a switch among what a has not read. What is unread is no proof, so it must come within few bytes or not at
- * all: then with another pair, and more time on a busy machine. */
-static void cross(struct end *a, struct end *b, uint64_t *pos)
+/* A pair that may board: a has said something. */
+static void met(struct end *a, struct end *b, uint64_t *pos)
 {
     unsigned char hello[100] = {0};
 
     eager();
+    pair(a, b);
+    ASSERT_EQ_INT(put(a, hello, sizeof(hello)), sizeof(hello));
+    ASSERT_EQ_INT(get(b, hello, sizeof(hello)), sizeof(hello));
+    *pos = 0;
+}
+
+/* A pair with a switch among what a has not read. What is unread is no proof, so it must come within few bytes or not at
+ * all: then with another pair, and more time on a busy machine. */
+static void cross(struct end *a, struct end *b, uint64_t *pos)
+{
     for (int tries = 0; tries < 200; tries++) {
-        pair(a, b);
-        ASSERT_EQ_INT(put(a, hello, sizeof(hello)), sizeof(hello));
-        ASSERT_EQ_INT(get(b, hello, sizeof(hello)), sizeof(hello));
-        *pos = 0;
+        met(a, b, pos);
         for (int i = 0; i < 40 && conn_rail_tx(conn_of(b->s)) == 0; i++) {
             more(b, pos, 10);
             usleep(500u * (1 + (unsigned)tries / 8));
@@ -332,14 +338,8 @@ TEST_CASE(stream_ahead, end_without_the_frame_is_a_reset)
 /* A pair whose b has announced a switch behind bytes that a has not read, and has not waited for the answer. */
 static void give_up(struct end *a, struct end *b, uint64_t *pos)
 {
-    unsigned char hello[100] = {0};
-
-    eager();
     for (int tries = 0; tries < 200; tries++) {
-        pair(a, b);
-        ASSERT_EQ_INT(put(a, hello, sizeof(hello)), sizeof(hello));
-        ASSERT_EQ_INT(get(b, hello, sizeof(hello)), sizeof(hello));
-        *pos = 0;
+        met(a, b, pos);
         more(b, pos, 10);
         for (int i = 0; i < 100 && !conn_of(b->s)->x->tx.want; i++)
             usleep(500u * (1 + (unsigned)tries / 8));
