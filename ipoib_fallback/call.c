@@ -1,0 +1,241 @@
+/*
+ * call.c - the receive and the send of a half that is not plain, blocking or not: look at ring and kernel, wait
+ * (wait.h), look again, until the call has what its flags ask for. Application threads.
+ */
+#include "ipoib_fallback/hold.h"
+#include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/rx.h"
+#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tap.h"
+#include "ipoib_fallback/wait.h"
+
+#include <errno.h>
+
+#define PIECES 16
+
+/* A moving window over the application's vector. */
+struct cursor {
+    const struct iovec *v;
+    int cnt;
+    size_t off, left;
+};
+
+static int window(const struct cursor *u, struct iovec part[PIECES])
+{
+    size_t off = u->off;
+    int n = 0;
+
+    for (int i = 0; i < u->cnt && n < PIECES; i++) {
+        if (u->v[i].iov_len > off) {
+            part[n].iov_base = (char *)u->v[i].iov_base + off;
+            part[n++].iov_len = u->v[i].iov_len - off;
+        }
+        off = 0;
+    }
+    return n;
+}
+
+static void advance(struct cursor *u, size_t n)
+{
+    u->left -= n;
+    while (n > 0) {
+        size_t have = u->v->iov_len - u->off;
+
+        if (n < have) {
+            u->off += n;
+            return;
+        }
+        n -= have;
+        u->v++;
+        u->cnt--;
+        u->off = 0;
+    }
+}
+
+/* While a call sleeps another thread may close the number it came with, which then means another
+ * file: false if no number of the stream's is left. */
+static bool still_open(struct fb_conn *c, int *fd)
+{
+    if (conn_flag(c, CF_CLOSED))
+        return false;
+    if (c->fd >= 0 && *fd != c->fd && *fd != conn_alt(c, 0) && *fd != conn_alt(c, 1) &&
+        *fd != conn_alt(c, 2))
+        *fd = c->fd;
+    return true;
+}
+
+ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
+    struct wait w = {.signals = sleep_signals()};
+    ssize_t done = 0;
+    bool nonblock;
+
+    if (u.left == 0) { /* as TCP: waits for something, and takes nothing */
+        char byte;
+        struct iovec one = {&byte, 1};
+        ssize_t n = fb_recvv(s, fd, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK);
+
+        return n > 0 ? 0 : n;
+    }
+    if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
+        (flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL))
+        fb_pin(s, RSN_CALL, true);
+    conn_settings(c);
+    nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    if (!nonblock)
+        wait_limit(&w, c->x->rcv_timeout);
+    for (;;) {
+        struct iovec part[PIECES];
+        int n = window(&u, part), r;
+        /* Nothing more is waited for. */
+        bool enough = done && !(flags & MSG_WAITALL);
+        uint8_t state;
+        ssize_t got;
+
+        if (!still_open(c, &fd))
+            return done || c->x->rx.shut ? done
+                                         : -EBADF; /* who shut it first has woken us with 0 */
+        fb_lock(&c->x->rx.lock);
+        state = c->x->rx.state;
+        if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {
+            rx_unlock(c);
+            if (!fb_rx_enter(s))
+                continue;
+            got =
+                sleep_recv(s, fd, part, n,
+                           (flags & ~MSG_WAITALL) | (enough || w.cut || w.timed ? MSG_DONTWAIT : 0),
+                           &w.signals);
+            got = fb_rx_leave(s, fd, got, part, n, flags);
+            if (got == FB_RETRY)
+                continue;
+            if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
+                continue;
+            if (got == -EAGAIN && w.timed && !enough && !w.cut) {
+                fb_lock(&c->x->rx.lock);
+                /* What has come since is no news any more: another look, with the lock. */
+                if (c->x->rx.state != RX_t || atomic_load(&c->x->rx_todo)) {
+                    rx_unlock(c);
+                    continue;
+                }
+                r = wait_rx(c, fd, &w);
+                if (r < 0)
+                    return done ? done : r;
+                continue;
+            }
+        } else {
+            got = rx_try(c, fd, part, n, flags);
+            if (got == -EAGAIN && !nonblock && !enough && !w.cut) {
+                r = wait_rx(c, fd, &w);
+                if (r < 0)
+                    return done ? done : r;
+                continue;
+            }
+            rx_unlock(c);
+        }
+        if (got == -EAGAIN && w.cut)
+            got = -EINTR;
+        if (got <= 0) {
+            if (tap_on(c))
+                tap_end_of(c, got);
+            /* What ended a MSG_WAITALL that has bytes is for the next call. */
+            if (done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EFAULT)
+                conn_untold(c, (int)got);
+            return done ? done : got;
+        }
+        done += got;
+        advance(&u, (size_t)got);
+        if (u.left == 0 || (flags & MSG_PEEK)) /* the next look would show the same bytes */
+            return done;
+        if (flags & MSG_WAITALL)
+            continue;
+        /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. But where
+         * a filter may forbid to look into the kernel (fb_rx_enter_for_good), what the ring had is enough. */
+        if ((size_t)got < fb_iov_size(part, n) &&
+            (state == RX_r || state == RX_t || hold_for_good()))
+            return done;
+    }
+}
+
+/* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It
+ * would wait in the kernel anyway, so it waits here until there is some, for a moment. */
+static void make_room(struct fb_conn *c, int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    struct timespec ts = {0, 5000000};
+
+    if (c->x->tx.want && c->x->tx.state == TX_T && fb_io.now() >= c->x->tx.not_before)
+        sys_ppoll(&p, 1, &ts, NULL);
+}
+
+ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
+    struct wait w = {.signals = sleep_signals()};
+    ssize_t done = 0;
+    bool nonblock;
+
+    if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE))
+        fb_pin(s, RSN_CALL, true);
+    conn_settings(c);
+    nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    if (u.left == 0)
+        return fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL);
+    if (!nonblock) {
+        make_room(c, fd);
+        wait_limit(&w, c->x->snd_timeout);
+    }
+    for (;;) {
+        struct iovec part[PIECES];
+        int n = window(&u, part), r;
+        ssize_t got;
+        bool plain;
+
+        if (!still_open(c, &fd))
+            return done ? done : -EBADF;
+        fb_lock(&c->x->tx.lock);
+        got = tx_try(c, fd, part, n, flags, &plain);
+        if (got == -EAGAIN && !nonblock && !w.cut) {
+            r = wait_tx(c, &w);
+            if (r < 0)
+                return done ? done : r;
+            continue;
+        }
+        tx_unlock(c);
+        if (plain) {
+            got = sleep_send(s, fd, part, n,
+                             flags | MSG_NOSIGNAL | (w.cut || w.timed ? MSG_DONTWAIT : 0),
+                             &w.signals);
+            fb_tx_leave(s, got, part, n, flags);
+            if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
+                continue;
+            if (got == -EAGAIN && w.timed && !w.cut) {
+                r = wait_writable(fd, &w);
+                if (r < 0)
+                    return done ? done : r;
+                continue;
+            }
+        }
+        if (got == -EAGAIN && w.cut)
+            got = -EINTR;
+        if (got < 0) {
+            /* Another thread may just be taking the error from the anchor: rx_ended. */
+            if (got == -EPIPE) {
+                fb_lock(&c->x->rx.lock);
+                rx_unlock(c);
+            }
+            if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)
+                conn_untold(c, (int)got);
+            return done ? done : conn_told(c, got);
+        }
+        done += got;
+        advance(&u, (size_t)got);
+        if (u.left == 0)
+            return done;
+        /* A blocking one ended early for a signal or an error, which the next call tells. */
+        if (plain && !w.timed && (size_t)got < fb_iov_size(part, n))
+            return done;
+    }
+}
