@@ -225,41 +225,41 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
 
 /* ---- spawn ---- */
 
-/* A program that will hold the socket may use it at any time; in place of this one it is the only one that does. */
-static void pin_inherited(struct pl_file *f, void *exec)
+/* A program that will hold the socket may use it at any time. */
+static void pin_inherited(struct pl_file *f, void *unused)
 {
-    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0) {
-        if (exec)
-            pl_give_away(f);
-        else
-            fb_pin(f->stream, RSN_SHARED, true);
-    }
+    (void)unused;
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        fb_pin(f->stream, RSN_SHARED, true);
     if (f->kind == PL_EPOLL && sys_fcntl(f->fd, F_GETFD, 0) == 0)
         pl_epoll_cross(f);
 }
 
-static void before_program(void *exec)
+static void give_inherited(struct pl_file *f, void *unused)
 {
-    if (atomic_load(&pl_heirs))
-        pl_heir_exec();
-    pl_each(pin_inherited, exec);
+    (void)unused;
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        pl_give_away(f);
 }
 
 void pl_before_spawn(void)
 {
-    if (pl_is_owner())
-        before_program(NULL);
+    if (!pl_is_owner())
+        return;
+    if (atomic_load(&pl_heirs))
+        pl_heir_exec();
+    pl_each(pin_inherited, NULL);
 }
 
 void pl_before_exec(void)
 {
-    static bool in_place = true;
-
     if (!pl_is_owner())
         return;
-    /* All at once, then what stays: pinning one by one would wait for each peer in turn. */
+    /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but the new program has
+     * it then. */
     fb_leave_all(RSN_FORKED, false);
-    before_program(&in_place);
+    pl_each(give_inherited, NULL);
+    pl_before_spawn();
 }
 
 /* Called by pl_vfork.c. */
