@@ -62,7 +62,7 @@ lie() { # NAME WANTED [LOG]
     if [ -n "${3-}" ] && ! wait_until 10 noticed $((before + 1)) "$3"; then
         got+=', unnoticed'
     fi
-    verdict "$1" "$got" "$2"
+    verdict "$1" "$got" "$2" "$log"
 }
 
 host2() {

@@ -12,36 +12,60 @@ static struct vb_rail *rail(struct victim *v)
     return vb_of(conn(v)->x->rail);
 }
 
-/* Unsignalled: only a refusal by the adapter is heard of. */
-static void post(struct vb_rail *r, struct ibv_send_wr *wr)
+/*
+ * Posts a list of requests, unsignalled: only a refusal by the adapter is heard of. With the lock held over the whole
+ * list, so that nothing of our library's comes between; and its messages are counted, or our library would be the
+ * first to complain, of a victim that has taken more than was sent.
+ */
+static void post(struct vb_rail *r, struct ibv_send_wr *list)
 {
     struct ibv_send_wr *bad;
 
-    wr->wr_id = vb_wr_id(r, VB_WR_SEND, 0);
     vb_lock(&r->lock);
-    if (!r->qp || ibv_post_send(r->qp, wr, &bad))
+    for (struct ibv_send_wr *wr = list; wr; wr = wr->next) {
+        wr->wr_id = vb_wr_id(r, VB_WR_SEND, 0);
+        r->sent += wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    }
+    if (!r->qp || ibv_post_send(r->qp, list, &bad))
         DIE("the lie cannot be posted");
     vb_unlock(&r->lock);
 }
 
-static void immediate(struct vb_rail *r, uint32_t imm)
+static struct ibv_send_wr immediate_of(const struct vb_rail *r, uint32_t imm)
 {
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htonl(imm)};
 
     wr.wr.rdma.remote_addr = r->r_ring;
     wr.wr.rdma.rkey = r->r_rkey;
+    return wr;
+}
+
+static void immediate(struct vb_rail *r, uint32_t imm)
+{
+    struct ibv_send_wr wr = immediate_of(r, imm);
+
+    post(r, &wr);
+}
+
+/* Memory, and then a message behind it if there is one. */
+static void write_then(struct vb_rail *r, uint64_t address, uint32_t rkey, const void *p,
+                       uint32_t n, struct ibv_send_wr *then)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)p, .length = n};
+    struct ibv_send_wr wr = {.next = then,
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_INLINE,
+                             .sg_list = &sge,
+                             .num_sge = 1};
+
+    wr.wr.rdma.remote_addr = address;
+    wr.wr.rdma.rkey = rkey;
     post(r, &wr);
 }
 
 static void write_to(struct vb_rail *r, uint64_t address, uint32_t rkey, const void *p, uint32_t n)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)p, .length = n};
-    struct ibv_send_wr wr = {
-        .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE, .sg_list = &sge, .num_sge = 1};
-
-    wr.wr.rdma.remote_addr = address;
-    wr.wr.rdma.rkey = rkey;
-    post(r, &wr);
+    write_then(r, address, rkey, p, n, NULL);
 }
 
 static void imm_type(struct victim *v)
@@ -79,13 +103,17 @@ static void ctl_replay(struct victim *v)
         immediate(r, VB_IMM(VB_CTRL, 0, 0));
 }
 
+static void credit_with(struct vb_rail *r, const struct vb_credit *c, uint32_t imm)
+{
+    struct ibv_send_wr then = immediate_of(r, imm);
+
+    write_then(r, r->r_credit, r->r_rkey, c, sizeof *c, &then);
+}
+
 static void credit(struct victim *v, const struct vb_credit *c)
 {
-    struct vb_rail *r = rail(v);
-
     /* A WAKE, so that it is looked at now. */
-    write_to(r, r->r_credit, r->r_rkey, c, sizeof *c);
-    immediate(r, VB_IMM(VB_WAKE, VB_NEED_BYTES | VB_NEED_MESSAGES, 0));
+    credit_with(rail(v), c, VB_IMM(VB_WAKE, VB_NEED_BYTES | VB_NEED_MESSAGES, 0));
 }
 
 static void credit_ahead(struct victim *v)
@@ -123,8 +151,7 @@ static void wait_lie(struct victim *v)
                           .control = r->pub_control,
                           .seen = UINT64_MAX / 2};
 
-    write_to(r, r->r_credit, r->r_rkey, &c, sizeof c);
-    immediate(r, VB_IMM(VB_WAIT, VB_NEED_BYTES, 0));
+    credit_with(r, &c, VB_IMM(VB_WAIT, VB_NEED_BYTES, 0));
 }
 
 /* What the adapter has to refuse. It ends our queue pair, and the victim's with it. */
