@@ -302,8 +302,9 @@ void rx_serve(struct fb_conn *c)
                 reason = rx_guard(c);
             else if (rx->state == RX_gS && !rx->begun && !conn_flag(c, CF_PINNED | CF_CLOSED))
                 reason = 0;
+            /* It came late: its sender waits no longer, and what it sent instead has been read. */
             if (reason == 0 && c->s.pub->rx > S)
-                reason = RSN_PEER_PROTOCOL;
+                reason = RSN_NO_ACK;
             if (reason == 0) {
                 rx->S = S;
                 rx->c = first;
