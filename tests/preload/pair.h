@@ -78,15 +78,25 @@ static inline bool mode_rail(void)
     return mode && strcmp(mode, "rail") == 0;
 }
 
-/* Bytes that the kernel's TCP has sent for fd, asked past the library. */
-static inline unsigned long long tcp_sent(int fd)
+/* A 64-bit word of the kernel's struct tcp_info, of which libc's is the beginning; asked past the library. */
+static inline unsigned long long tcp_info_word(int fd, size_t byte)
 {
-    /* tcpi_bytes_sent is at byte 200 of the kernel's struct tcp_info, of which libc's is the beginning. */
     unsigned long long ti[64] = {0};
     socklen_t len = sizeof(ti);
 
     must(syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_INFO, ti, &len) == 0, "TCP_INFO");
-    return ti[200 / sizeof(ti[0])];
+    return ti[byte / sizeof(ti[0])];
+}
+
+/* Bytes that the kernel's TCP has sent for fd, and has received. */
+static inline unsigned long long tcp_sent(int fd)
+{
+    return tcp_info_word(fd, 200);
+}
+
+static inline unsigned long long tcp_received(int fd)
+{
+    return tcp_info_word(fd, 128);
 }
 
 /* Some bytes from p[i] to p[!i]. */

@@ -1,36 +1,89 @@
 /*
  * unread.c - a stream boards while bytes of it are unread, and then something that sees no rail is to read them: splice
- * and stdio get all of them, and nothing else; whom it is passed to gets all of them, or a reset.
+ * and stdio get all of them, and nothing else; whom it is passed to, or what is executed, gets all of them, or a reset.
  */
 #include "pair.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 
-enum { PAIRS = 40, PIECE = 10, PIECES = 40, ALL = PIECE * PIECES };
+enum { PAIRS = 10, PIECE = 10, PIECES = 40, ALL = PIECE * PIECES };
 
 static char sent[ALL];
 
-static void connect_pair(int p[2])
+/* The end that reads nothing and sends pings: a descriptor of this process's, or -1 and a pipe on which the child that
+ * has it is told to go on. */
+struct other {
+    int fd, go;
+};
+
+static void ping(int fd, const struct other *o)
+{
+    char bytes[64] = "bytes by which the stream becomes known to both ends";
+
+    must(o->fd < 0 || write(o->fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+    must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "recv");
+    must(o->fd >= 0 || write(o->go, "x", 1) == 1, "go on");
+}
+
+/* Whether the piece went by TCP. */
+static bool put_piece(int fd, int i)
+{
+    unsigned long long before = tcp_sent(fd);
+
+    must(write(fd, sent + i * PIECE, PIECE) == PIECE, "write");
+    return tcp_sent(fd) != before;
+}
+
+/* Writes all that the other end has not read. In mode rail the pings go over a rail after the first piece, which is too
+ * short to stand against a proof, and the rest is to meet a switch. Whether it has. */
+static bool fill(int fd, const struct other *o)
+{
+    bool crossed = false;
+
+    put_piece(fd, 0);
+    ping(fd, o);
+    ping(fd, o);
+    for (int tcp = mode_rail(), tries = 0; tcp && tries < 3000; tries++) {
+        unsigned long long before = tcp_received(fd);
+
+        ping(fd, o);
+        tcp = tcp_received(fd) != before;
+        if (tcp)
+            usleep(1000);
+    }
+    for (int i = 1; i < PIECES; i++) {
+        if (!put_piece(fd, i))
+            crossed = true;
+        else if (mode_rail())
+            usleep(1000); /* a switch that nobody has confirmed is tried again after some time */
+        ping(fd, o);
+    }
+    return crossed;
+}
+
+/* Its bytes do not wait for an answer of the other end. */
+static void at_once(int fd)
+{
+    int one = 1;
+
+    must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0, "TCP_NODELAY");
+}
+
+static bool unread_pair(int p[2])
 {
     struct sockaddr_in at;
     int l = listener(&at);
-    char hello[100] = "hello";
 
-    p[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    must(connect(p[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
-    p[1] = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+    pair_at(l, &at, p);
     close(l);
-    must(write(p[0], hello, sizeof(hello)) == sizeof(hello), "hello");
-    must(recv(p[1], hello, sizeof(hello), MSG_WAITALL) == sizeof(hello), "hello");
-    for (int i = 0; i < PIECES; i++) {
-        must(write(p[1], sent + i * PIECE, PIECE) == PIECE, "write");
-        usleep(300);
-    }
+    at_once(p[0]);
+    return fill(p[1], &(struct other){.fd = p[0], .go = -1});
 }
 
 static bool spliced(int fd)
 {
-    char got[ALL];
+    char got[ALL + 64];
     size_t n = 0;
     int p[2];
 
@@ -60,11 +113,21 @@ static bool by_stdio(int fd, int peer, bool again)
     if (again) {
         f = freopen("/dev/null", "r", f);
         must(f != NULL, "freopen");
-        right = right && fgetc(f) == EOF;
+        right = right && fgetc(f) == EOF && read(fd, got, 1) == 0;
     }
     right = fclose(f) == 0 && fcntl(fd, F_GETFD) < 0 && right;
     return right && recv(peer, back, 4, MSG_WAITALL) == 4 && strcmp(back, "back") == 0 &&
            recv(peer, back, 4, 0) == 0;
+}
+
+/* What the library says where it resets is not to be seen. Returns what stands for stderr. */
+static int silence(void)
+{
+    int err = dup(2), null = open("/dev/null", O_WRONLY);
+
+    must(dup2(null, 2) == 2, "dup2");
+    close(null);
+    return err;
 }
 
 /* Over a socket, and read under the number that it has then: all, or a reset. */
@@ -80,7 +143,7 @@ static bool passed(int fd)
     char got[ALL], x;
     size_t n = 0;
     ssize_t r;
-    int pair[2], err = dup(2), null = open("/dev/null", O_WRONLY);
+    int pair[2], err;
 
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0, "socketpair");
     memset(&control, 0, sizeof(control));
@@ -88,12 +151,10 @@ static bool passed(int fd)
     control.head.cmsg_type = SCM_RIGHTS;
     control.head.cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    /* The library says there that it resets. */
-    must(dup2(null, 2) == 2, "dup2");
+    err = silence();
     must(sendmsg(pair[0], &m, 0) == 1, "sendmsg");
     dup2(err, 2);
     close(err);
-    close(null);
     close(fd);
     v.iov_base = &x;
     must(recvmsg(pair[1], &m, 0) == 1, "recvmsg");
@@ -107,28 +168,90 @@ static bool passed(int fd)
                     : n == 0 && r < 0 && (errno == ECONNRESET || errno == ENOTCONN);
 }
 
+/* A child connects, and becomes a program that copies what it has not read. */
+static void become_head(const struct sockaddr_in *at, int go, int out)
+{
+    char *argv[] = {"sh", "-c", "exec head -c 400 <&9", NULL}, bytes[64] = "ping", x;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    must(connect(fd, (const struct sockaddr *)at, sizeof(*at)) == 0, "connect");
+    at_once(fd);
+    must(dup2(fd, 9) == 9, "dup2");
+    do {
+        must(write(9, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+        must(read(go, &x, 1) == 1, "go on");
+    } while (x == 'x');
+    silence();
+    dup2(out, 1);
+    execvp("sh", argv);
+    _exit(1);
+}
+
+static bool executed(bool *crossed)
+{
+    char got[ALL + 1], bytes[64];
+    size_t n = 0;
+    ssize_t r;
+    int go[2], out[2], fd;
+    struct sockaddr_in at;
+    int l = listener(&at);
+    pid_t child;
+
+    must(pipe2(go, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "pipe");
+    child = fork();
+    must(child >= 0, "fork");
+    if (child == 0)
+        become_head(&at, go[0], out[1]);
+    close(out[1]);
+    fd = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+    must(fd >= 0, "accept");
+    close(l);
+    *crossed = fill(fd, &(struct other){.fd = -1, .go = go[1]});
+    must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "recv");
+    must(write(go[1], "e", 1) == 1, "execute");
+    while (n <= ALL && (r = read(out[0], got + n, ALL + 1 - n)) > 0)
+        n += (size_t)r;
+    close(out[0]);
+    close(go[0]);
+    close(go[1]);
+    close(fd);
+    must(waitpid(child, NULL, 0) == child, "waitpid");
+    return n == 0 || (n == ALL && memcmp(got, sent, ALL) == 0);
+}
+
 int main(void)
 {
-    int right[3] = {0, 0, 0};
+    int right[4] = {0}, switches[4] = {0};
 
     for (int i = 0; i < ALL; i++)
         sent[i] = (char)('a' + i * 7 % 26);
-    for (int i = 0; i < 3 * PAIRS; i++) {
+    for (int i = 0; i < 4 * PAIRS; i++) {
+        bool crossed;
         int p[2];
 
-        connect_pair(p);
-        if (i % 3 == 0) {
+        if (i % 4 == 3) {
+            right[3] += executed(&crossed);
+            switches[3] += crossed;
+            continue;
+        }
+        crossed = unread_pair(p);
+        switches[i % 4] += crossed;
+        if (i % 4 == 0) {
             right[0] += spliced(p[0]);
             close(p[0]);
-        } else if (i % 3 == 1) {
-            right[1] += by_stdio(p[0], p[1], i % 2);
+        } else if (i % 4 == 1) {
+            right[1] += by_stdio(p[0], p[1], i % 8 == 1);
         } else {
             right[2] += passed(p[0]);
         }
         close(p[1]);
     }
+    for (int i = 0; i < 4 && mode_rail(); i++)
+        if (switches[i] == 0)
+            printf("%d: no switch behind unread bytes\n", i);
     printf(
-        "of %d each: %d right by splice, %d by stdio, %d right or reset where it was passed on\n",
-        PAIRS, right[0], right[1], right[2]);
+        "of %d each: %d right by splice, %d by stdio; right or reset: %d where it was passed on, %d "
+        "where a program was executed\n",
+        PAIRS, right[0], right[1], right[2], right[3]);
     return 0;
 }
