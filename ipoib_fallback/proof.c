@@ -4,6 +4,8 @@
  */
 #include "ipoib_fallback/proof.h"
 
+#include "config/reason.h"
+
 #include <string.h>
 
 #define WINDOW 256u
@@ -44,6 +46,8 @@ static void reached(struct fb_digest *d)
     uint64_t start = d->next > WINDOW ? d->next - WINDOW : 0;
     unsigned i = d->index;
 
+    /* In this order, which past() relies on: who misses the oldest one sees that it was run past. */
+    d->index = (uint8_t)(i + 1);
     if (i >= 8)
         d->valid &= ~(1u << (i - 8));
     if (d->unseen <= start) {
@@ -53,7 +57,6 @@ static void reached(struct fb_digest *d)
     /* The first windows all begin at byte 0 and share one running hash. */
     if (d->next >= WINDOW)
         fb_sip_init(&d->sip, zero_key);
-    d->index = (uint8_t)(i + 1);
     if (d->index >= FB_CHECKPOINTS)
         d->off = true;
     else
@@ -111,11 +114,20 @@ static bool take(struct fb_sip *s, const struct fb_digest *d, int at)
     fb_sip_add(s, &which, sizeof(which));
     if (at < 0)
         return true;
-    if (at >= FB_CHECKPOINTS || !(d->valid & (1u << at)))
+    if (at >= FB_CHECKPOINTS)
         return false;
     digest = d->ring[at % 8];
+    /* After it: a stream that goes on takes the bit first, then the place. */
+    if (!(d->valid & (1u << at)))
+        return false;
     fb_sip_add(s, &digest, sizeof(digest));
     return true;
+}
+
+/* Was it one of the last eight once, and is not any more? */
+static bool past(const struct fb_digest *d, int at)
+{
+    return at >= 0 && d->index > at + 8;
 }
 
 bool fb_proof(const struct fb_proof_in *in, uint8_t out[16])
@@ -136,6 +148,15 @@ bool fb_proof(const struct fb_proof_in *in, uint8_t out[16])
         memcpy(out + 8 * half, &h, 8);
     }
     return true;
+}
+
+int fb_judge(const struct fb_proof_in *in, const uint8_t theirs[16])
+{
+    uint8_t want[16];
+
+    if (fb_proof(in, want))
+        return fb_same(want, theirs, 16) ? 0 : RSN_PROOF;
+    return past(in->up, in->up_at) || past(in->down, in->down_at) ? RSN_NOT_YET : RSN_PROOF;
 }
 
 void fb_tag(const uint8_t nonce0[16], const uint8_t nonce1[16], const void *data, size_t n,

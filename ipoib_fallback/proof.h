@@ -54,12 +54,6 @@ void fb_digest_add(struct fb_digest *, uint64_t at, const struct iovec *v, int c
 /* n bytes passed that we could not look at (sendfile). */
 void fb_digest_unseen(struct fb_digest *, uint64_t at, uint64_t n);
 
-/* Was it one of the last eight once, and is not any more? */
-static inline bool fb_digest_past(const struct fb_digest *d, int at)
-{
-    return at >= 0 && d->index > at + 8;
-}
-
 /* The newest checkpoint in both masks, or -1. */
 int fb_checkpoint_common(uint32_t a, uint32_t b);
 
@@ -73,6 +67,9 @@ struct fb_proof_in {
     uint8_t role;
 };
 bool fb_proof(const struct fb_proof_in *, uint8_t out[16]);
+/* The peer's proof, of the peer's role: 0, or why it is refused. RSN_NOT_YET if the stream has run past a checkpoint
+ * since that was settled on, which says nothing against the peer. */
+int fb_judge(const struct fb_proof_in *, const uint8_t theirs[16]);
 
 /* The tag of a frame: over n bytes, keyed by both nonces. */
 void fb_tag(const uint8_t nonce0[16], const uint8_t nonce1[16], const void *data, size_t n,

@@ -34,17 +34,11 @@ static bool proof(struct fb_conn *c, uint8_t role, uint8_t out[16])
     return fb_proof(&in, out);
 }
 
-/* The peer's proof, of its role: 0, or why it is refused. A stream that has run past the checkpoint since that was
- * settled on says nothing against the peer. */
 static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
 {
     struct fb_proof_in in = known(c, role);
-    uint8_t want[16];
 
-    if (fb_proof(&in, want))
-        return fb_same(want, theirs, 16) ? 0 : RSN_PROOF;
-    return fb_digest_past(in.up, in.up_at) || fb_digest_past(in.down, in.down_at) ? RSN_NOT_YET
-                                                                                  : RSN_PROOF;
+    return fb_judge(&in, theirs);
 }
 
 static int newest(const struct fb_digest *d)

@@ -4,6 +4,7 @@
  */
 #include "tests/shim/shim.h"
 
+#include "config/reason.h"
 #include "ipoib_fallback/proof.h"
 
 #include <stdlib.h>
@@ -177,10 +178,6 @@ TEST_CASE(digest, the_last_eight_are_kept)
     for (uint64_t at = 0; at < 16ull << 20; at += 65536)
         fb_digest_add(&d, at, &v, 1, 65536);
     EXPECT_EQ_U64(d.valid, 0xffu << 3); /* 16 * 4^10 is the newest, 16 * 4^3 the oldest */
-    EXPECT(!fb_digest_past(&d, -1));
-    EXPECT(fb_digest_past(&d, 2));
-    EXPECT(!fb_digest_past(&d, 3));
-    EXPECT(!fb_digest_past(&d, 11)); /* it has never been one */
 }
 
 TEST_CASE(checkpoint, newest_in_common)
@@ -214,17 +211,30 @@ static void move(struct ends *e, uint32_t up, uint32_t down)
     }
 }
 
+static struct fb_proof_in known(const struct ends *e, int end, uint8_t role, int up, int down)
+{
+    return (struct fb_proof_in){.nonce0 = e->nonce0,
+                                .nonce1 = e->nonce1,
+                                .up = end ? &e->rx[1] : &e->tx[0],
+                                .down = end ? &e->tx[1] : &e->rx[0],
+                                .up_at = up,
+                                .down_at = down,
+                                .role = role};
+}
+
 static bool prove(const struct ends *e, int end, uint8_t role, int up, int down, uint8_t out[16])
 {
-    struct fb_proof_in in = {.nonce0 = e->nonce0,
-                             .nonce1 = e->nonce1,
-                             .up = end ? &e->rx[1] : &e->tx[0],
-                             .down = end ? &e->tx[1] : &e->rx[0],
-                             .up_at = up,
-                             .down_at = down,
-                             .role = role};
+    struct fb_proof_in in = known(e, end, role, up, down);
 
     return fb_proof(&in, out);
+}
+
+/* What end 1 says of end 0's proof. */
+static int judged(const struct ends *e, int up, int down, const uint8_t theirs[16])
+{
+    struct fb_proof_in in = known(e, 1, 0, up, down);
+
+    return fb_judge(&in, theirs);
 }
 
 TEST_CASE(proof, both_ends_agree)
@@ -295,6 +305,34 @@ TEST_CASE(proof, needs_something_to_prove)
     move(&e, 16, 0);
     EXPECT(prove(&e, 0, 0, 0, -1, out));
     EXPECT(!prove(&e, 0, 0, 0, 0, out));
+}
+
+TEST_CASE(proof, not_yet_only_where_a_checkpoint_was_run_past)
+{
+    struct iovec v = {stream, 65536};
+    uint8_t a[16], wrong[16];
+    struct ends e;
+
+    rng = test_seed();
+    fill(1);
+    move(&e, 5000, 800);
+    ASSERT(prove(&e, 0, 0, 2, 1, a));
+    memcpy(wrong, a, 16);
+    wrong[15] ^= 1;
+    EXPECT_EQ_INT(judged(&e, 2, 1, a), 0);
+    EXPECT_EQ_INT(judged(&e, 2, 1, wrong), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 8, 1, a), RSN_PROOF); /* it has never been one */
+    EXPECT_EQ_INT(judged(&e, -1, -1, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, FB_CHECKPOINTS, 1, a), RSN_PROOF);
+    /* 16 * 4^10 is the newest then, 16 * 4^3 the oldest. */
+    fb_digest_init(&e.rx[1]);
+    for (uint64_t at = 0; at < 16ull << 20; at += 65536)
+        fb_digest_add(&e.rx[1], at, &v, 1, 65536);
+    EXPECT_EQ_INT(judged(&e, 2, 1, a), RSN_NOT_YET);
+    EXPECT_EQ_INT(judged(&e, 2, -1, wrong), RSN_NOT_YET);
+    EXPECT_EQ_INT(judged(&e, 3, 1, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 11, 1, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, -1, 1, a), RSN_PROOF);
 }
 
 TEST_CASE(tag, covers_bytes_and_both_nonces)
