@@ -222,7 +222,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         conn_set(c, CF_LINKED);
         atomic_fetch_and(&c->flags, ~(uint32_t)CF_PROVED);
         c->x->tx.on_rail = c->x->rx.on_rail = c->x->tx.later = c->x->tx.echoed = false;
-        c->x->tx.owed = false;
+        c->x->tx.owed = c->x->tx.turned = false;
         c->x->tx.tries = 0;
         c->x->tx.not_before = 0;
         c->x->rx.frozen = c->x->rx.handed = c->x->rx.begun = c->x->rx.asked = false;

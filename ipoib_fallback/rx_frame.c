@@ -117,6 +117,7 @@ static int take_switch(struct fb_conn *c)
     }
     atomic_fetch_add(&c->x->show->switches, 1);
     conn_boarded(c);
+    atomic_store(&c->x->tx.turned, true);
     /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
     atomic_store(&c->x->anchor_news, 1);
     rx_to(c, RE_WHOLE);

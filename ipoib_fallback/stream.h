@@ -32,6 +32,7 @@ struct fb_tx {
     bool echoed;           /* ECHO has come: the rail is open */
     _Atomic bool owed;     /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;            /* leave as soon as the frame is whole */
+    _Atomic bool turned;   /* the other half has boarded since the last send */
     _Atomic bool fin;      /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
     bool on_rail; /* this rail's sender half was started: it will not be again */

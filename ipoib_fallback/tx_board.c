@@ -29,6 +29,9 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
         return false;
     if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->x->tx.not_before)
         return false;
+    /* The answer to the request that has just been held up by its switch is not held up by another one. */
+    if (atomic_exchange(&c->x->tx.turned, false))
+        return false;
     if (!(fb_io.poll(fd, POLLOUT) & POLLOUT))
         return false;
     if (!fb_io.counters(fd, &sent, &received))
@@ -144,7 +147,7 @@ static ssize_t plain_instead(struct fb_conn *c, int fd, const struct iovec *v, i
     return n;
 }
 
-ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct rsk_rail *rail = c->x->rail;
     uint8_t first = 0;
@@ -202,6 +205,27 @@ ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int 
         return -ECONNRESET;
     }
     return plain_instead(c, fd, v, cnt, flags);
+}
+
+/* Who has waited for the answer has polled the rail, and so kept the progress thread from it. The ECHO is for that one,
+ * and so is an answer that comes late. */
+static void left_alone(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->x->rail;
+
+    for (int i = 0; i < 4 && rail; i++) {
+        if (!(rail->wire->arm(rail, RSK_CTL, RSK_BY_LOOP) & RSK_CTL))
+            return;
+        conn_mail(c);
+    }
+}
+
+ssize_t tx_board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+{
+    ssize_t n = board(c, fd, v, cnt, flags);
+
+    left_alone(c);
+    return n;
 }
 
 static void tx_open(struct fb_conn *c)

@@ -178,9 +178,10 @@ static bool read_events(struct vb_part *p)
  * a wake-up per message; the timer looks after them then. */
 static void look_after_common(struct vb_part *p)
 {
+    bool left = atomic_exchange(&p->left, false);
     uint32_t drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
 
-    p->skip_arm = drains != p->loop_drains && !atomic_load(&p->sleepers);
+    p->skip_arm = !left && drains != p->loop_drains && !atomic_load(&p->sleepers);
     p->loop_drains = drains;
     if (p->skip_arm)
         vb_mind_start(p);

@@ -116,6 +116,7 @@ struct vb_part {
     _Atomic uint32_t sleepers; /* rails with futex wants: nobody else drains for them */
     uint32_t seen_drains, loop_drains;
     bool common, skip_arm; /* progress thread */
+    _Atomic bool left;     /* who has drained it lately does so no more */
     struct vb_lock life;   /* the shard's last put against a callback that uses the shard */
     struct rsk_watch *watch;
     struct rsk_timer *timer;

@@ -210,22 +210,37 @@ void vb_rail_down(struct vb_rail *r)
         vdl.modify_qp(r->qp, &attr, IBV_QP_STATE);
 }
 
-void vb_rail_close(struct vb_rail *r)
+static void lock_shard(struct vb_rail *r)
 {
     if (r->part)
         rsk_shard_lock(r->base.shard);
-    if (r->qp) {
-        vb_lock(&r->lock);
-        r->qp = NULL; /* nobody posts any more */
-        vb_unlock(&r->lock);
-        /* Ends every access of the adapter to our memory, and of flushing (ibv_destroy_qp(3)). */
-        vdl.destroy_qp(r->id);
-    }
-    if (r->cq)
-        vb_cq_release(r->part, r->cq);
-    r->cq = NULL;
+}
+
+static void unlock_shard(struct vb_rail *r)
+{
     if (r->part)
         rsk_shard_unlock(r->base.shard);
+}
+
+void vb_rail_close(struct vb_rail *r)
+{
+    if (r->qp) {
+        /* Nobody posts any more: a sender has the rail's lock, a drain the shard's. */
+        lock_shard(r);
+        vb_lock(&r->lock);
+        r->qp = NULL;
+        vb_unlock(&r->lock);
+        unlock_shard(r);
+        /* Ends every access of the adapter to our memory, and of flushing (ibv_destroy_qp(3)). An adapter takes its
+         * time for that, in which the shard's other rails are drained. */
+        vdl.destroy_qp(r->id);
+    }
+    if (r->cq) {
+        lock_shard(r);
+        vb_cq_release(r->part, r->cq);
+        unlock_shard(r);
+    }
+    r->cq = NULL;
     vb_unpin(r->mr_in);
     vb_unpin(r->mr_out);
     if (r->pd)

@@ -126,16 +126,18 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
 
     if (how & RSK_BY_FUTEX)
         want(r, events);
+    if (how & RSK_BY_LOOP)
+        atomic_store(&r->part->left, true);
     rsk_fence(); /* pairs with vb_tell */
     bits = vb_look(r) & (events | RSK_FAIL);
     if (!bits && events & RSK_TX && atomic_load_explicit(&r->open, memory_order_relaxed))
         vb_due(r, VB_DUE_WAIT_BYTES);
-    /* The CQ of this rail tells the progress thread, which drains for futex sleepers; RSK_BY_SHARD
-     * is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it. */
+    /* The CQ of this rail tells the progress thread, which drains for futex sleepers, and the common shard for whom it
+     * likes; RSK_BY_SHARD is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it. */
     while (!bits) {
         struct vb_cq *c = r->cq;
 
-        if (how & RSK_BY_FUTEX && c)
+        if (how & (RSK_BY_FUTEX | RSK_BY_LOOP) && c)
             vb_arm_cq(r->part, c);
         if (!vb_part_peek(r->part)) {
             bits = vb_look(r) & (events | RSK_FAIL);

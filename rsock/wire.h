@@ -49,6 +49,8 @@ enum rsk_fate {
 enum {
     RSK_BY_FUTEX = 1, /* wake the futex word rx_word or tx_word */
     RSK_BY_SHARD = 2, /* a drain of the rail's shard calls notify(), and the shard's fd fires */
+    RSK_BY_LOOP =
+        4, /* the progress thread drains the rail's shard: who has polled does so no more */
 };
 
 /* A control message; the rail's two ends are of one library, fields in host order are
@@ -202,7 +204,7 @@ struct rsk_wire {
 
     /* Looks, without a system call: which of RSK_* hold now. */
     unsigned (*poll)(struct rsk_rail *);
-    /* Asks that the next change of `events` (RSK_RX, RSK_TX) be told in the ways of `how`
+    /* Asks that the next change of `events` (RSK_RX, RSK_TX; RSK_CTL by the loop) be told in the ways of `how`
      * (RSK_BY_*), once. Full fence inside, and looks again: returns those of events that hold
      * already, in which case the caller must not sleep. */
     unsigned (*arm)(struct rsk_rail *, unsigned events, unsigned how);
