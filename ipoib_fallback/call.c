@@ -208,7 +208,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             got = sleep_send(s, fd, part, n,
                              flags | MSG_NOSIGNAL | (w.cut || w.timed ? MSG_DONTWAIT : 0),
                              &w.signals);
-            fb_tx_leave(s, got, part, n, flags);
+            fb_tx_leave(s, got, part, n);
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
             if (got == -EAGAIN && w.timed && !w.cut) {

@@ -177,7 +177,7 @@ static inline bool fb_tx_enter(struct fb_stream *s)
 #define FB_RETRY (-4096)
 ssize_t fb_rx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt,
                     int flags);
-void fb_tx_leave(struct fb_stream *, ssize_t n, const struct iovec *v, int cnt, int flags);
+void fb_tx_leave(struct fb_stream *, ssize_t n, const struct iovec *v, int cnt);
 /* The same for sendfile(2) and splice(2), whose bytes we do not see: counts, and the proof of the
  * stream's contents restarts after them. */
 void fb_tx_leave_unseen(struct fb_stream *, ssize_t n);
@@ -264,7 +264,7 @@ void fb_sleeper_left(struct fb_sleeper *, uintptr_t sleep);
 /* ---- settings of the socket that matter here; called by the wrappers after the kernel's success ---- */
 
 void fb_set_nonblock(struct fb_stream *, bool on);
-/* setsockopt succeeded with this value (RCVLOWAT and CORK; else 0): remembers what concerns a rail, pins for options
+/* setsockopt succeeded with this value (RCVLOWAT; else 0): remembers what concerns a rail, pins for options
  * that it cannot honour. */
 void fb_sockopt(struct fb_stream *, int level, int name, int value);
 

@@ -123,15 +123,17 @@ static bool anchor_given(int fd, bool connected, uint64_t *sent)
     return true;
 }
 
-static bool anchor_nodelay(int fd, bool on)
+/* Set anew, the option pushes what is held back, also by TCP_CORK (tcp(7)); not when it is set before, because
+ * the next bytes that are queued are held back again. */
+static void anchor_push(int fd)
 {
-    int had = 1, want = on;
+    int had = 1, on = 1;
     socklen_t len = sizeof(had);
 
     sys_getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &had, &len);
-    if (had != want)
-        sys_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &want, sizeof(want));
-    return had != 0;
+    sys_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (!had)
+        sys_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &had, sizeof(had));
 }
 
 /* Half of what the kernel counts is for the segments themselves, a segment counts whole as long as a byte of it is
@@ -212,7 +214,7 @@ struct fb_io fb_io = {
     .given = anchor_given,
     .inq = anchor_inq,
     .room = anchor_room,
-    .nodelay = anchor_nodelay,
+    .push = anchor_push,
     .shutdown = anchor_shutdown,
     .aborts = anchor_aborts,
     .abort = anchor_abort,

@@ -166,7 +166,7 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
     return at;
 }
 
-void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt, int flags)
+void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)
 {
     struct fb_conn *c = conn_of(s);
 
@@ -177,10 +177,6 @@ void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt,
             conn_seen_tx(c, at, v, cnt, (uint64_t)n);
         if (tap_on(c))
             tap_copy(c, 0, FB_PATH_TCP, at, v, cnt, (size_t)n);
-        if (__builtin_expect(flags & MSG_MORE, 0))
-            conn_set(c, CF_CORKED);
-        else if (__builtin_expect(conn_flag(c, CF_CORKED), 0))
-            fb_sockopt(s, IPPROTO_TCP, 0, 0);
     }
     atomic_fetch_sub(&s->tx_in, 1);
     if (n > 0)

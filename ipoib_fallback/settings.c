@@ -52,13 +52,6 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     if (level != IPPROTO_TCP)
         return;
     switch (name) {
-    case TCP_CORK:
-    case 0: /* asked by the plain path after MSG_MORE ended */
-        if (name == TCP_CORK && value)
-            conn_set(c, CF_CORKED);
-        else
-            atomic_fetch_and(&c->flags, ~(uint32_t)CF_CORKED);
-        break;
     case TCP_ULP:
     case TCP_REPAIR:
     case TCP_INQ:

@@ -103,7 +103,7 @@ static void lower_rx(void *s, void *unused)
 static void lower_tx(void *s, void *unused)
 {
     (void)unused;
-    fb_tx_leave(s, -EINTR, NULL, 0, 0);
+    fb_tx_leave(s, -EINTR, NULL, 0);
 }
 
 static void plain_open(struct plain *p, const void *frame, const struct fb_signals *signals)

@@ -219,7 +219,6 @@ enum {
     CF_SETTINGS = 4, /* nonblock and time-outs have been read from the socket */
     CF_LINKED = 8,   /* a rail was there at some time: ends need care */
     CF_LINGER = 16,  /* closed by the application; fd is ours */
-    CF_CORKED = 32,
     CF_SHARED = 64,  /* another process may hold the description */
     CF_CLOSED = 128, /* no application descriptor is left */
     CF_ADDRESSES = 256,
@@ -339,8 +338,8 @@ struct fb_io {
      * no route; false: in motion */
     bool (*given)(int fd, bool connected, uint64_t *sent);
     int (*inq)(int fd);
-    uint64_t (*room)(int fd);         /* so much can lie unread, and more still comes */
-    bool (*nodelay)(int fd, bool on); /* returns what it was */
+    uint64_t (*room)(int fd); /* so much can lie unread, and more still comes */
+    void (*push)(int fd);     /* what is held back goes now */
     int (*shutdown)(int fd, int how);
     bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */
     void (*abort)(int fd);  /* the next close shall reset */

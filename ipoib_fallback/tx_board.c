@@ -25,7 +25,7 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
     struct rsk_rail *rail = c->x->rail;
     uint64_t sent, received;
 
-    if (!rail || rail->failed || c->x->tx.on_rail || (flags & MSG_MORE) || conn_flag(c, CF_CORKED))
+    if (!rail || rail->failed || c->x->tx.on_rail || (flags & MSG_MORE))
         return false;
     if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->x->tx.not_before)
         return false;

@@ -51,14 +51,12 @@ static int write_frame(struct fb_conn *c)
     return 1;
 }
 
-/* Nagle would hold a frame back for 50 ms, TCP_CORK for 170 ms (HARD-CASES 3): NODELAY around it. */
+/* Nagle would hold a frame back for 50 ms, TCP_CORK for 170 ms (HARD-CASES 3), and MSG_MORE with what came before it. */
 int tx_write_frame(struct fb_conn *c)
 {
-    bool had = fb_io.nodelay(c->fd, true);
     int r = write_frame(c);
 
-    if (!had)
-        fb_io.nodelay(c->fd, false);
+    fb_io.push(c->fd);
     return r;
 }
 

@@ -23,7 +23,7 @@ struct in_kernel {
 static void lower(void *stream, void *unused)
 {
     (void)unused;
-    fb_tx_leave(stream, -EINTR, NULL, 0, 0);
+    fb_tx_leave(stream, -EINTR, NULL, 0);
 }
 
 static void cancelled(struct in_kernel *k)
@@ -42,8 +42,7 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
     return true;
 }
 
-static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *v, int cnt,
-                            int flags)
+static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *v, int cnt)
 {
     struct fb_stream *s = k->s;
 
@@ -52,7 +51,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     k->s = NULL;
     if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0))
         atomic_fetch_add(&s->tx_in, 1); /* see pl_recv.c */
-    fb_tx_leave(s, n, v, cnt, flags);
+    fb_tx_leave(s, n, v, cnt);
     return n;
 }
 
@@ -82,13 +81,13 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
     return n;
 }
 
-#define SEND(f, v, cnt, flags, kernel, on_rail)                                \
+#define SEND(f, v, cnt, kernel, on_rail)                                       \
     ({                                                                         \
         ssize_t sent_;                                                         \
         __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
         if (__builtin_expect(enter(&k_, (f)->stream), 1)) {                    \
             sent_ = (kernel);                                                  \
-            sent_ = leave(&k_, sent_, v, cnt, flags);                          \
+            sent_ = leave(&k_, sent_, v, cnt);                                 \
         } else {                                                               \
             sent_ = (on_rail);                                                 \
         }                                                                      \
@@ -129,7 +128,7 @@ PL_EXPORT ssize_t write(int fd, const void *buf, size_t n)
 
     if (!f)
         return pl_real.write(fd, buf, n);
-    return SEND(f, &v, 1, 0, pl_real.write(fd, buf, n), rail(f, &v, 1, 0, -EINVAL));
+    return SEND(f, &v, 1, pl_real.write(fd, buf, n), rail(f, &v, 1, 0, -EINVAL));
 }
 
 PL_ALIAS(__write, write);
@@ -141,7 +140,7 @@ PL_EXPORT ssize_t writev(int fd, const struct iovec *v, int cnt)
 
     if (!f)
         return pl_real.writev(fd, v, cnt);
-    return SEND(f, v, cnt, 0, pl_real.writev(fd, v, cnt), rail(f, v, cnt, 0, -EINVAL));
+    return SEND(f, v, cnt, pl_real.writev(fd, v, cnt), rail(f, v, cnt, 0, -EINVAL));
 }
 
 /* See preadv2. */
@@ -154,7 +153,7 @@ PL_EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int cnt, off_t off, in
         return pl_real.pwritev2(fd, v, cnt, off, flags);
     if (flags)
         fb_pin(f->stream, RSN_CALL, true);
-    return SEND(f, v, cnt, 0, pl_real.pwritev2(fd, v, cnt, off, flags),
+    return SEND(f, v, cnt, pl_real.pwritev2(fd, v, cnt, off, flags),
                 flags ? -EOPNOTSUPP : rail(f, v, cnt, 0, -EINVAL));
 }
 
@@ -174,7 +173,7 @@ PL_EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
     if (!f)
         return pl_real.send(fd, buf, n, flags);
     pin_for(f, flags, false);
-    return SEND(f, &v, 1, flags, pl_real.send(fd, buf, n, flags), rail(f, &v, 1, flags, -EMSGSIZE));
+    return SEND(f, &v, 1, pl_real.send(fd, buf, n, flags), rail(f, &v, 1, flags, -EMSGSIZE));
 }
 
 PL_ALIAS(__send, send);
@@ -203,7 +202,7 @@ PL_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_S
         return sent;
     }
     pin_for(f, flags, false);
-    return SEND(f, &v, 1, flags, pl_real.sendto(fd, buf, n, flags, addr, len),
+    return SEND(f, &v, 1, pl_real.sendto(fd, buf, n, flags, addr, len),
                 rail_to(f, &v, flags, addr.__sockaddr__, len));
 }
 
@@ -252,8 +251,8 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
         return sent;
     }
     pin_for(f, flags, msg->msg_controllen != 0);
-    return SEND(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
-                pl_real.sendmsg(fd, msg, flags), rail_msg(f, msg, flags));
+    return SEND(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), pl_real.sendmsg(fd, msg, flags),
+                rail_msg(f, msg, flags));
 }
 
 /* The kernel's loop: stops at an error, which counts only when nothing was sent, and at a message

@@ -27,7 +27,7 @@ static inline ssize_t call_send(struct fb_stream *s, int fd, const void *p, size
         return fb_sendv(s, fd, &v, 1, 0);
     r = send(fd, p, n, MSG_NOSIGNAL);
     r = r < 0 ? -errno : r;
-    fb_tx_leave(s, r, &v, 1, 0);
+    fb_tx_leave(s, r, &v, 1);
     return r;
 }
 

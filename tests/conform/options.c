@@ -364,15 +364,14 @@ CASE(not_a_file)
     works();
 }
 
-CASE(cork_holds_back)
+CASE(cork)
 {
-    int on = 1, off = 0, n = -1;
+    int on = 1, off = 0;
 
     pair(p);
     acked(p[0]);
     SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, &on, sizeof(on)));
     SHOW(send(p[0], "x", 1, 0));
-    SHOW(ioctl(p[1], FIONREAD, &n));
     SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, &off, sizeof(off)));
     arrived(p[1], 1);
     SHOW(read(p[1], (char[1]){0}, 1));

@@ -106,7 +106,7 @@ static void plain_send(int e, struct sim_put *p)
     offered(a, NULL);
     if (p->done > 0)
         r = (ssize_t)p->done;
-    fb_tx_leave(&sim.end[e].c->s, r, &all, 1, 0);
+    fb_tx_leave(&sim.end[e].c->s, r, &all, 1);
     sent(e, r);
 }
 

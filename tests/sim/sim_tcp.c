@@ -270,10 +270,9 @@ static uint64_t io_room(int fd)
     return sim.tcp[!end_of(fd)].rcvbuf / 4;
 }
 
-static bool io_nodelay(int fd, bool on)
+static void io_push(int fd)
 {
-    (void)fd, (void)on;
-    return true;
+    (void)fd;
 }
 
 static int io_shutdown(int fd, int how)
@@ -353,7 +352,7 @@ const struct fb_io sim_io = {
     .given = io_given,
     .inq = io_inq,
     .room = io_room,
-    .nodelay = io_nodelay,
+    .push = io_push,
     .shutdown = io_shutdown,
     .aborts = io_aborts,
     .abort = io_abort,

@@ -9,10 +9,13 @@
 #include "rsock/loop.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -358,6 +361,69 @@ TEST_CASE(stream, a_late_announcement_is_no_offence)
     EXPECT_EQ_INT(refusal(sender), RSN_NO_ACK);
     EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_TCP);
     EXPECT(board(&a, &b));
+    done(&a);
+    done(&b);
+}
+
+static ssize_t put_with(struct end *e, void *p, size_t n, int flags)
+{
+    struct iovec v = {p, n};
+    ssize_t r;
+
+    if (!fb_tx_enter(e->s))
+        return fb_sendv(e->s, e->fd, &v, 1, flags);
+    r = send(e->fd, p, n, flags | MSG_NOSIGNAL);
+    fb_tx_leave(e->s, r, &v, 1);
+    return r;
+}
+
+/* Who announces with MSG_MORE what follows, each time, boards where it follows. */
+TEST_CASE(stream, head_and_body_board)
+{
+    unsigned char bytes[100] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    while (a.s->pub->path_tx != FB_PATH_SHM || b.s->pub->path_rx != FB_PATH_SHM) {
+        ASSERT_EQ_INT(put_with(&a, bytes, 20, MSG_MORE), 20);
+        ASSERT_EQ_INT(put_with(&a, bytes, 80, 0), 80);
+        for (ssize_t n = 0, r; n < 100; n += r) {
+            r = get(&b, bytes, sizeof(bytes));
+            ASSERT(r > 0);
+        }
+        ASSERT_EQ_INT(put(&b, bytes, 1), 1);
+        ASSERT_EQ_INT(get(&a, bytes, 1), 1);
+        usleep(200);
+    }
+    done(&a);
+    done(&b);
+}
+
+static int unsent(const struct end *e)
+{
+    int n = -1;
+
+    ioctl(e->fd, SIOCOUTQNSD, &n);
+    return n;
+}
+
+/* A frame is not held back by TCP_CORK, nor is what was sent before it. */
+TEST_CASE(stream, frames_are_pushed)
+{
+    unsigned char bytes[32] = {0};
+    struct end a, b;
+    int on = 1;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    ASSERT(setsockopt(a.fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on)) == 0);
+    end_leave(conn_of(a.s), RSN_RAIL_FAILED);
+    ASSERT_EQ_INT(put(&a, bytes, 32), 32);
+    EXPECT_EQ_INT(conn_of(a.s)->x->tx.state, TX_T);
+    EXPECT(unsent(&a) <= 32); /* the bytes are the program's, which holds them back itself */
+    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
     done(&a);
     done(&b);
 }

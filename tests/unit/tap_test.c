@@ -163,7 +163,7 @@ TEST_CASE(tap, plain_bytes_and_gathered_ones)
     tx = a.s->pub->tx;
     fill(out, 0, sizeof(out));
     ASSERT(fb_tx_enter(a.s));
-    fb_tx_leave(a.s, writev(a.fd, v, 4), v, 4, 0);
+    fb_tx_leave(a.s, writev(a.fd, v, 4), v, 4);
     bytes = next(&l, &r);
     EXPECT(r.kind == TAP_DATA && r.path == FB_PATH_TCP && r.at == tx && r.len == 3000);
     EXPECT(r.reason == RSN_OPTION && r.kept == 500 && check(bytes, 0, 500));
