@@ -9,6 +9,7 @@
 
 #include "config/log.h"
 #include "rsock/loop.h"
+#include "rsock/shard.h"
 
 #include <string.h>
 
@@ -208,6 +209,17 @@ static void hello_late(void *arg)
     fb_put(&c->s);
 }
 
+/* The epoll instance on whose shard the rail was made does not have the stream any more, and perhaps nobody drains that
+ * shard. A program that waits for each answer in an instance of its own will do so again. Pairs with fb_leave_shard:
+ * either it finds the rail, or this what it has taken back. */
+static bool strayed(struct fb_conn *c, const struct rsk_rail *rail)
+{
+    if (rail->shard == rsk_shard_common() || rail->shard == atomic_load(&c->prefer))
+        return false;
+    c->x->roams = true;
+    return true;
+}
+
 /* A new epoch begins only with both halves plain; what the last one left in the halves goes. */
 bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 {
@@ -251,6 +263,10 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
     atomic_store(&c->x->show->rx_ring, rail->rx_size);
     c->x->up_at = fb_io.now();
     link_timer(c, HELLO_NS, hello_late);
+    if (strayed(c, rail)) {
+        refuse(c, RSN_NOT_YET);
+        return true;
+    }
     if (c->s.role == FB_CONNECTED) {
         struct rsk_msg m = {.type = FM_HELLO, .word = FB_FEATURES};
 

@@ -169,7 +169,7 @@ static struct rsk_shard *shard_for(struct fb_conn *c)
 {
     struct rsk_shard *s = atomic_load(&c->prefer);
 
-    return s ? s : rsk_shard_common();
+    return s && !c->x->roams ? s : rsk_shard_common();
 }
 
 /* A stream that moves much with each call gains from a large ring, because the two copies overlap; many

@@ -234,20 +234,34 @@ void fb_words_put(struct fb_words *w)
     w->rail = NULL;
 }
 
-bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)
+/* NULL: it has no rail. */
+static const struct rsk_shard *shard_of(struct fb_conn *c)
 {
-    struct fb_conn *c = conn_of(s);
-    bool elsewhere;
+    const struct rsk_shard *shard;
 
     fb_lock(&c->watch_lock);
-    elsewhere = c->x->rail && c->x->rail->shard != shard;
+    shard = c->x->rail ? c->x->rail->shard : NULL;
     fb_unlock(&c->watch_lock);
-    return elsewhere;
+    return shard;
+}
+
+bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)
+{
+    const struct rsk_shard *its = shard_of(conn_of(s));
+
+    return its && its != shard;
 }
 
 static void drop_shard(void *arg)
 {
     rsk_shard_put(arg);
+}
+
+/* Dropped where it is used: the progress thread may have just read it. */
+static void drop_later(struct rsk_shard *shard)
+{
+    if (rsk_loop_post(drop_shard, shard) < 0)
+        rsk_shard_put(shard);
 }
 
 void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
@@ -259,9 +273,20 @@ void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
     if (shard)
         rsk_shard_get(shard);
     old = atomic_exchange(&conn_of(s)->prefer, shard);
-    /* Dropped where it is used: the progress thread may have just read it. */
-    if (old && rsk_loop_post(drop_shard, old) < 0)
-        rsk_shard_put(old);
+    if (old)
+        drop_later(old);
+}
+
+bool fb_leave_shard(struct fb_stream *s, struct rsk_shard *shard)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_shard *mine = shard;
+
+    if (!shard)
+        return false;
+    if (atomic_compare_exchange_strong(&c->prefer, &mine, NULL))
+        drop_later(shard);
+    return shard_of(c) == shard;
 }
 
 /* ---- counts, and the error */

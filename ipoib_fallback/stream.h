@@ -163,6 +163,7 @@ struct fb_more {
     /* Progress thread only. */
     struct rsk_timer *timer;
     enum fb_rdv rdv;
+    bool roams; /* an instance has given it away while a rail for its shard was made */
     uint8_t hello_up, hello_down;
     uint32_t rdv_tries;
     uint64_t hello_at;          /* when the last message of the proof was sent */

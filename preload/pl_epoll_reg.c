@@ -195,7 +195,6 @@ void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
 void pl_reg_detach(struct pl_member *m, bool closing)
 {
     struct pl_epoll *ep = m->ep;
-    bool was_hot;
 
     if (m->file)
         pl_member_unlink(m->file, m);
@@ -206,17 +205,14 @@ void pl_reg_detach(struct pl_member *m, bool closing)
         pl_unnest(m);
     fb_lock(&ep->lock);
     pl_ready_absorb(ep); /* it may be on the inbox */
-    was_hot = m->hot;
     cool(m);
     pl_ready_del(m);
     pl_dirty_del(m);
     pl_member_remove(ep, m);
     m->dead = true;
     fb_unlock(&ep->lock);
-    if (m->stream)
-        fb_prefer_shard(m->stream, NULL);
-    if (m->stream && was_hot && !closing)
-        pl_epoll_share(ep); /* its rail may stay on our shard */
+    if (m->stream && fb_leave_shard(m->stream, atomic_load(&ep->shard)) && !closing)
+        pl_epoll_share(ep);
     pl_member_put(m);
 }
 
