@@ -200,6 +200,8 @@ void fb_told(struct fb_stream *, int fd);
 void fb_keep_error(struct fb_stream *, int err);
 /* FIONREAD and SIOCOUTQ as TCP counts them. */
 int fb_inq(struct fb_stream *, int fd);
+/* What TCP_INQ has TCP tell beside the bytes of a recvmsg that was fb_recvv; -1: it was not asked for. */
+int fb_inq_told(struct fb_stream *, int fd);
 int fb_outq(struct fb_stream *, int fd);
 
 /* ---- readiness ---- */

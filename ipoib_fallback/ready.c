@@ -351,6 +351,17 @@ int fb_inq(struct fb_stream *s, int fd)
     return n;
 }
 
+int fb_inq_told(struct fb_stream *s, int fd)
+{
+    int n;
+
+    if (!conn_of(s)->x->tells_inq)
+        return -1;
+    n = fb_inq(s, fd);
+    /* As TCP: who has received the end may come for it. */
+    return n > 0 ? n : (fb_ready(s, fd, POLLRDHUP) & POLLRDHUP) != 0;
+}
+
 int fb_outq(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);

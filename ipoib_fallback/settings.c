@@ -52,9 +52,11 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     if (level != IPPROTO_TCP)
         return;
     switch (name) {
+    case TCP_INQ:
+        atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS);
+        break;
     case TCP_ULP:
     case TCP_REPAIR:
-    case TCP_INQ:
         fb_pin(s, RSN_OPTION, true);
         break;
     default:

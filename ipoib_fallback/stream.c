@@ -17,7 +17,7 @@
 #include "ipoib_fallback/tap.h"
 
 #include <errno.h>
-#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -355,8 +355,8 @@ bool conn_other_protocol(const struct fb_conn *c)
 
 void conn_settings(struct fb_conn *c)
 {
-    int flags, again, low = 1;
-    socklen_t len = sizeof(low);
+    int flags, again, low = 1, inq = 0;
+    socklen_t len = sizeof(low), inq_len = sizeof(inq);
 
     if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
         return;
@@ -371,6 +371,7 @@ void conn_settings(struct fb_conn *c)
     c->x->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO);
     if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)
         conn_set(c, CF_RCVLOWAT);
+    c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;
     conn_set(c, CF_SETTINGS);
 }
 

@@ -13,7 +13,9 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <string.h>
 
 /* A receive that is inside the kernel: what is counted, and the window of the call. */
 struct in_kernel {
@@ -293,17 +295,41 @@ PL_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int f
                     : recvfrom(fd, buf, n, flags, addr, len);
 }
 
+/* As the kernel's put_cmsg: what there is no room for is cut off, and the flag says so. */
+static void put_inq(struct msghdr *msg, int inq)
+{
+    struct cmsghdr head = {
+        .cmsg_len = CMSG_LEN(sizeof inq), .cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
+    size_t room = msg->msg_control ? msg->msg_controllen : 0;
+
+    msg->msg_controllen = 0;
+    if (room < head.cmsg_len)
+        msg->msg_flags |= MSG_CTRUNC;
+    if (room < sizeof head)
+        return;
+    if (room < head.cmsg_len)
+        head.cmsg_len = room;
+    memcpy(msg->msg_control, &head, sizeof head);
+    memcpy(CMSG_DATA((struct cmsghdr *)msg->msg_control), &inq, head.cmsg_len - sizeof head);
+    msg->msg_controllen = room < CMSG_SPACE(sizeof inq) ? room : CMSG_SPACE(sizeof inq);
+}
+
 static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
 {
     ssize_t n = rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE);
+    int inq;
 
     if (n < 0)
         return n;
-    /* As TCP: no address (and no length of it where none was asked for), no control data. */
+    /* As TCP: no address (and no length of it where none was asked for), and of control data only TCP_INQ's. */
     if (msg->msg_name)
         msg->msg_namelen = 0;
-    msg->msg_controllen = 0;
     msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+    inq = fb_inq_told(f->stream, f->fd);
+    if (inq >= 0)
+        put_inq(msg, inq);
+    else
+        msg->msg_controllen = 0;
     return n;
 }
 

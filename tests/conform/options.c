@@ -378,6 +378,72 @@ CASE(cork)
     works();
 }
 
+/* How much more there is, beside what a recvmsg takes. */
+static void with_inq(int fd, size_t n, int flags, size_t room)
+{
+    union {
+        struct cmsghdr head;
+        char room[64];
+    } c;
+    char bytes[64];
+    struct iovec v = {bytes, n};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = room ? &c : NULL, .msg_controllen = room};
+
+    memset(&c, 0, sizeof(c));
+    SHOW(recvmsg(fd, &m, flags));
+    say("room for %zu, used %zu, flags %x", room, (size_t)m.msg_controllen, (unsigned)m.msg_flags);
+    if (m.msg_controllen && m.msg_controllen < sizeof(c))
+        say_bytes("control data", &c, (ssize_t)m.msg_controllen);
+}
+
+CASE(inq)
+{
+    int on = 1, off = 0;
+
+    pair(p);
+    SHOW(setsockopt(p[1], IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+    deliver(p[0], p[1], "0123456789012345678901234567890123456789");
+    with_inq(p[1], 10, 0, 64);
+    with_inq(p[1], 10, MSG_PEEK, 64);
+    with_inq(p[1], 0, 0, 64);
+    with_inq(p[1], 5, 0, 0);
+    with_inq(p[1], 5, 0, 8);
+    with_inq(p[1], 5, 0, 16);
+    with_inq(p[1], 5, 0, 18);
+    with_inq(p[1], 5, 0, 20);
+    with_inq(p[1], 50, 0, 64);
+    with_inq(p[1], 50, MSG_DONTWAIT, 64);
+    deliver(p[0], p[1], "01234");
+    SHOW(setsockopt(p[1], IPPROTO_TCP, TCP_INQ, &off, sizeof(off)));
+    with_inq(p[1], 3, 0, 64);
+    SHOW(setsockopt(p[1], IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+    shutdown(p[0], SHUT_WR);
+    until(p[1], POLLRDHUP);
+    with_inq(p[1], 1, 0, 64);
+    with_inq(p[1], 1, 0, 64);
+    with_inq(p[1], 1, 0, 64);
+}
+
+/* Asked of the listener it is asked of each connection. */
+CASE(inherited_inq)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int l = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    socklen_t len = sizeof(at);
+
+    must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0, "listen");
+    must(getsockname(l, (struct sockaddr *)&at, &len) == 0, "getsockname");
+    SHOW(setsockopt(l, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+    p[0] = socket(AF_INET, SOCK_STREAM, 0);
+    must(connect(p[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    p[1] = accept(l, NULL, NULL);
+    board(p[0], p[1]);
+    deliver(p[0], p[1], "0123456789");
+    with_inq(p[1], 4, 0, 64);
+    with_inq(p[1], 6, 0, 64);
+}
+
 CASE(disconnect)
 {
     struct sockaddr none = {.sa_family = AF_UNSPEC};
