@@ -602,7 +602,7 @@ help:
 	@echo 'test     every test, unit tests also under the sanitizers; FILTER=TEXT for some'
 	@echo 'tests    the unit tests, built but not run'
 	@echo 'conform  every behaviour of a socket, without the library and with it in several ways (FILTER= WAYS= SEED=, LAB=1)'
-	@echo 'apps     some fifty unmodified programs, checked, as a table (APPS=TEXT, LAB=1: over verbs)'
+	@echo 'apps     some seventy unmodified programs, checked, as a table (APPS=TEXT, LAB=1: over verbs)'
 	@echo 'lint     format and static checks; `make format` mends the format'
 	@echo 'model    the model checker on tests/model'
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'

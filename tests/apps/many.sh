@@ -51,7 +51,8 @@ leg() {
 #   PROGRAM   is needed, and gives the version
 #   CHECKED   bytes: they are compared; result: what the program itself says
 #   PATH      rail: with the library on both sides some bytes must have gone over it; tcp: none may have;
-#             any: so short that either is right; inner: rail, and the servers talk among themselves
+#             any: so short that either is right; inner: rail, and the servers talk among themselves;
+#             peers: rail, and there are only clients
 app() {
     local what=$1 program=$2 checked=$3 path=$4 remark=$5 start cell on_rail=- leg_mode side trouble=''
 
@@ -98,8 +99,8 @@ app() {
 
 judge_leg() { # LEG PATH
     case $1.$2 in
-    "$wire".any | server-only.inner) ;;
-    "$wire".rail | "$wire".inner) [ "${share:-0.0}" != 0.0 ] || fail "nothing went over a rail (on TCP: ${reasons:-none})" ;;
+    "$wire".any | server-only.inner | client-only.peers) ;;
+    "$wire".rail | "$wire".inner | "$wire".peers) [ "${share:-0.0}" != 0.0 ] || fail "nothing went over a rail (on TCP: ${reasons:-none})" ;;
     *) [ "${share:-0.0}" = 0.0 ] || fail "$share % of $bytes bytes went over a rail, none should have" ;;
     esac
 }

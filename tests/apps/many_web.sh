@@ -238,6 +238,66 @@ wget_files() {
             cmp - <(cat '"$work/www/small $work/www/big $work/www/small"')' || fail "wget: $(tail -n 1 "$err")"
 }
 
+# ---- caches, HTTP/2, application servers, a client with eight connections
+
+varnish_cache() {
+    nginx_behind || return
+    server varnishd -j none -F -a "$ip:$port" -b "$ip:$behind" -n "$work/varnish" -s malloc,64m -T none || return
+    http_files 3 && http_load 5000
+}
+
+h2_files() {
+    www
+    server nghttpd --no-tls -a "$ip" -d "$work/www" "$port" || return
+    client_sh '
+        url=http://'"$ip:$port"'
+        $RUN nghttp $url/big | cmp - '"$work/www/big"' || exit 10
+        $RUN h2load -n 5000 -c 8 -m 10 $url/small || exit 11' || return
+    grep -q 'requests: 5000 total, 5000 started, 5000 done, 5000 succeeded' "$out" || fail "$(grep requests: "$out")"
+}
+
+uwsgi_post() {
+    www
+    cat >"$work/app.py" <<END
+def application(env, start):
+    body = env['wsgi.input'].read()
+    start('200 OK', [('Content-Length', str(len(body)))])
+    return [body]
+END
+    server uwsgi_python3 --http11-socket "$ip:$port" --master --processes 2 --threads 2 --wsgi-file "$work/app.py" --die-on-term --listen 64 --post-buffering 0 || return
+    client_sh '
+        at=http://'"$ip:$port"'/
+        for i in 1 2 3 4 5 6; do
+            $RUN curl -sS --fail -H Expect: --data-binary @'"$work/www/big"' $at | cmp - '"$work/www/big"' || exit 10
+            $RUN curl -sS --fail -H Expect: --data-binary @'"$work/www/small"' $at | cmp - '"$work/www/small"' || exit 11
+        done'
+}
+
+# Eight connections for one file.
+aria2_file() {
+    nginx_conf
+    nginx_foreground || return
+    client_sh '
+        cd '"$work"'
+        $RUN aria2c -q --no-conf -x 8 -s 8 -k 1M -o got http://'"$ip:$port"'/big || exit 10
+        cmp got www/big'
+}
+
+gunicorn_run() { # WORKER
+    www
+    cat >"$work/app.py" <<END
+def application(env, start):
+    name = env['PATH_INFO'].strip('/')
+    body = open('$work/www/' + name, 'rb').read()
+    start('200 OK', [('Content-Length', str(len(body)))])
+    return [body]
+END
+    cd "$work" || return
+    server "$python" -m gunicorn -b "$ip:$port" -w 2 -k "$1" --chdir "$work" --worker-tmp-dir "$work" app:application
+    cd "$top" || return
+    http_files 3 && http_load 2000
+}
+
 web_apps() {
     # On a virtual host the file is there before a rail is.
     app 'nginx, daemon' nginx bytes "$([ "$wire" = shm ] && echo rail || echo any)" \
@@ -254,4 +314,11 @@ web_apps() {
     app 'lighttpd' lighttpd bytes rail '' lighttpd_run
     app 'curl to python http.server' curl bytes rail '' curl_upload
     app 'wget, python -m http.server' wget bytes rail '' wget_files
+    app 'varnish before nginx' varnishd bytes inner '' varnish_cache
+    app 'nghttpd, h2load' nghttpd bytes rail '' h2_files
+    app 'uwsgi, python' uwsgi_python3 bytes any '' uwsgi_post
+    app 'aria2c, nginx' aria2c bytes any '' aria2_file
+    app 'gunicorn sync' gunicorn bytes any '' gunicorn_run sync
+    app 'gunicorn gthread' gunicorn bytes rail '' gunicorn_run gthread
+    app 'gunicorn gevent' gunicorn bytes rail '' gunicorn_run gevent
 }
