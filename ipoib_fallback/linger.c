@@ -39,6 +39,12 @@ static bool strip(struct fb_conn *c, bool *ended)
         if (!c->x->rail)
             rx_anchor(c, c->fd);
     }
+    /* Another process's bytes stay where they are: only a frame before them is taken. */
+    if (conn_shared(c)) {
+        (void)rx_readable(c, c->fd);
+        rx_unlock(c);
+        return true;
+    }
     n = rx_try(c, c->fd, &v, 1, 0);
     rx_unlock(c);
     if (n == -EAGAIN)

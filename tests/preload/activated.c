@@ -111,6 +111,9 @@ int main(int argc, char **argv)
         l = listener(&at);
         pair_at(l, &at, p);
         close(l);
+        /* What comes again after a rail comes at once, and not when the parent's copy is long closed. */
+        must(setsockopt(p[0], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0,
+             "TCP_NODELAY");
         if (talked)
             warm(p);
         pid = fork();
