@@ -256,10 +256,9 @@ static bool settle(struct fb_conn *c, int reason, uint64_t until)
     return true;
 }
 
-void fb_pin(struct fb_stream *s, int reason, bool wait)
+/* wait: for which halves, RSK_RX and RSK_TX. Who only sends does not wait for the peer. */
+static void pin(struct fb_conn *c, int reason, unsigned wait)
 {
-    struct fb_conn *c = conn_of(s);
-
     conn_set(c, CF_PINNED);
     if (reason == RSN_SHARED)
         heir_disown(c);
@@ -268,11 +267,17 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
         return;
     }
     end_leave(c, reason);
-    if (wait && !is_plain(c) && !settle(c, reason, fb_io.now() + WAIT_NS))
+    if (wait && !is_plain(c) && !(wait == RSK_TX && c->x->tx.state == TX_T) &&
+        !settle(c, reason, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);
     link_release(c);
+}
+
+void fb_pin(struct fb_stream *s, int reason, bool wait)
+{
+    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0);
 }
 
 /* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
@@ -291,7 +296,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 {
     struct fb_conn *c = conn_of(s);
 
-    fb_pin(s, reason, true);
+    pin(c, reason, directions);
     return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
                                         (!(directions & RSK_RX) || rx_in_order(c)));
 }

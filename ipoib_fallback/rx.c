@@ -403,7 +403,7 @@ bool rx_unread(struct fb_conn *c, int fd)
         return inq > 0 && c->s.pub->rx < rx->S;
     case RX_r:
     case RX_q2:
-        return rail && !rx->frozen && rail->wire->rx_peek(rail, have) > 0;
+        return rx->frozen ? rx->more : rail && rail->wire->rx_peek(rail, have) > 0;
     case RX_sk:
         return c->s.pub->rx < rx->V ||
                (inq > 0 && (uint64_t)inq > rx->skip && c->s.pub->rx < rx->E);

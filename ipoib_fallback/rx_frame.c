@@ -373,8 +373,7 @@ void rx_freeze(struct fb_conn *c, int reason)
     if (reason != RSN_IDLE) {
         rx->frozen = true;
         rx->V = R;
-        if (rail)
-            rail->wire->rx_freeze(rail);
+        rx->more = rail && rail->wire->rx_freeze(rail) > R;
     }
     rx_ask_back(c, R, reason);
 }

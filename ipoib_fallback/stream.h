@@ -53,6 +53,7 @@ struct fb_rx {
     uint8_t c;
     uint8_t frame_at;
     bool frozen;       /* ring bytes are no longer read: V is R (hand-over) or final */
+    bool more;         /* frozen: the ring has bytes beyond it, which come again by TCP */
     bool handed;       /* sk after a hand-over: plain as soon as the overlap is gone */
     _Atomic bool shut; /* shutdown(SHUT_RD) was called */
     bool on_rail;      /* this rail's receiver half was started */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <execinfo.h>
+#include <stdio_ext.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -115,40 +116,68 @@ PL_EXPORT FILE *_IO_file_attach(FILE *file, int fd)
     return pl_real._IO_file_attach(file, fd);
 }
 
-/* Flushing comes after this and is the kernel's: the stream is plain since fdopen. One of cookie_open's flushes by way
- * of us; then fclose calls cookie_close, and freopen does as with any other number. */
-static void file_closing(FILE *file, bool again)
+static bool is_stream(int fd)
 {
-    int saved = errno;
-    int fd = file ? fileno_unlocked(file) : -1;
-    bool cookie = fd >= 0 && table_of(file) == atomic_load(&cookie_table);
+    PL_HELD f = pl_get_stream(fd);
 
-    if (cookie && again)
-        (void)fflush(file);
-    if (fd >= 0 && (again || !cookie))
+    return f != NULL;
+}
+
+/* Writes what is buffered, while the descriptor still is what it was: our close may end the connection at once. What
+ * could not be written is lost, as at any close. 0, or errno. */
+static int flushed(FILE *file)
+{
+    int err;
+
+    if (__fpending(file) == 0 || fflush(file) == 0)
+        return 0;
+    err = errno;
+    __fpurge(file);
+    return err;
+}
+
+/* fclose of one of cookie_open's calls cookie_close itself, and freopen does as with any other number. Returns the
+ * error of what was written, or 0. */
+static int file_closing(FILE *file, bool again)
+{
+    int saved = errno, err = 0;
+    int fd = file ? fileno_unlocked(file) : -1;
+
+    if (fd >= 0 && (again || table_of(file) != atomic_load(&cookie_table))) {
+        if (is_stream(fd))
+            err = flushed(file);
         (void)pl_closing(fd);
+    }
     errno = saved;
+    return err;
 }
 
 PL_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, FILE *restrict file)
 {
     pl_ready();
-    file_closing(file, true);
+    (void)file_closing(file, true);
     return pl_real.freopen(path, mode, file);
 }
 
 PL_EXPORT FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict file)
 {
     pl_ready();
-    file_closing(file, true);
+    (void)file_closing(file, true);
     return pl_real.freopen64(path, mode, file);
 }
 
 PL_EXPORT int fclose(FILE *file)
 {
+    int err, r;
+
     pl_ready();
-    file_closing(file, false);
-    return pl_real.fclose(file);
+    err = file_closing(file, false);
+    r = pl_real.fclose(file);
+    if (err) {
+        errno = err;
+        r = EOF;
+    }
+    return r;
 }
 
 PL_ALIAS(_IO_fclose, fclose);

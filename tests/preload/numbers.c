@@ -120,6 +120,76 @@ static void again(void)
     close(q[1]);
 }
 
+/* Sends back what comes, until it is to stand still, with bytes sent that nobody reads. */
+static void stand_still(const struct sockaddr_in *at)
+{
+    char bytes[64];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    must(connect(fd, (const struct sockaddr *)at, sizeof(*at)) == 0, "connect");
+    do {
+        must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "recv");
+        must(write(fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+    } while (bytes[0] != 'e');
+    raise(SIGSTOP);
+    hear(fd, "end");
+    hear(fd, "end of stream");
+    fflush(stdout);
+    _exit(0);
+}
+
+/* Another process's end, whose last 64 bytes are unread, and which stands still. */
+static pid_t still_pair(int *fd)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), status, one = 1;
+    char bytes[64] = "some bytes, and the last of them begin with an e";
+    unsigned long long sent, received;
+    int trips = 0;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    must(child >= 0, "fork");
+    if (child == 0)
+        stand_still(&at);
+    *fd = accept(l, NULL, NULL);
+    must(*fd >= 0, "accept");
+    close(l);
+    /* A reset takes what still waits for an answer. */
+    must(setsockopt(*fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0, "TCP_NODELAY");
+    do {
+        sent = tcp_sent(*fd);
+        received = tcp_received(*fd);
+        must(write(*fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+        must(recv(*fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "recv");
+        trips++;
+        usleep(mode_rail() ? 1000 : 0);
+    } while (trips < 20 || (mode_rail() && trips < 5000 &&
+                            (tcp_sent(*fd) != sent || tcp_received(*fd) != received)));
+    must(trips < 5000, "a rail");
+    bytes[0] = 'e';
+    must(write(*fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
+    must(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status), "stop");
+    return child;
+}
+
+/* What was buffered goes before the end, although the peer does not give the stream back. */
+static void closed_with_a_buffer(bool again)
+{
+    int fd;
+    pid_t child = still_pair(&fd);
+    FILE *f = fdopen(fd, "w");
+
+    must(f && fputs("buffered", f) > 0, "fputs");
+    if (again)
+        SHOW(freopen("/dev/null", "w", f) == f);
+    SHOW(fclose(f));
+    fflush(stdout);
+    kill(child, SIGCONT);
+    must(waitpid(child, NULL, 0) == child, "waitpid");
+}
+
 static void stdio(void)
 {
     int p[2];
@@ -139,6 +209,8 @@ static void stdio(void)
     SHOW(fcntl(p[0], F_GETFD));
     hear(p[1], "end of stream");
     close(p[1]);
+    closed_with_a_buffer(false);
+    closed_with_a_buffer(true);
     tcp_pair(p);
     SHOW(dprintf(p[0], "%s %d", "dprintf", 7));
     hear(p[1], "end");
