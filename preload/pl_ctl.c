@@ -49,7 +49,9 @@ static int dup_fcntl(struct pl_file *f, int fd, int cmd, long arg)
     if (newfd < 0)
         return newfd;
     pl_drop_stale(newfd);
-    if (f && pl_is_owner())
+    if (!f)
+        pl_made_dup(fd, newfd);
+    else if (pl_is_owner())
         pl_dup_file(f, newfd);
     return newfd;
 }

@@ -238,7 +238,9 @@ PL_EXPORT int dup(int fd)
     newfd = pl_real.dup(fd);
     if (newfd >= 0) {
         pl_drop_stale(newfd);
-        if (f && pl_is_owner())
+        if (!f)
+            pl_made_dup(fd, newfd);
+        else if (pl_is_owner())
             pl_dup_file(f, newfd);
     }
     return newfd;
@@ -249,23 +251,50 @@ static int replacing(int fd, int to)
 {
     PL_HELD f = pl_hold(to);
 
-    pl_made_forget(to);
     /* An fd that is not open is the kernel's error, and `to` stays what it is. */
-    if (!f || sys_fcntl(fd, F_GETFD, 0) < 0)
+    if ((!f && !pl_made(to)) || sys_fcntl(fd, F_GETFD, 0) < 0)
         return 0;
     return pl_closing(to);
 }
 
-static int replaced(struct pl_file *f, int newfd)
+/* with_file: a FILE has the number, and goes on with what that is now. */
+static int replaced(struct pl_file *f, int fd, int newfd, bool with_file)
 {
-    if (newfd >= 0 && f && pl_is_owner())
+    if (newfd < 0)
+        return newfd;
+    if (!f) {
+        pl_made_dup(fd, newfd);
+        if (with_file)
+            pl_made_away(newfd);
+    } else if (pl_is_owner()) {
         pl_dup_file(f, newfd);
+        if (with_file && f->kind == PL_STREAM)
+            fb_pin(f->stream, RSN_FDOPEN, true);
+    }
     return newfd;
+}
+
+/* Of 0, 1 and 2 it is always supposed. */
+static bool file_follows(int fd, int to)
+{
+    bool socket = pl_made(fd);
+
+    if (to <= 2 || fd == to)
+        return false;
+    if (!socket) {
+        PL_HELD f = pl_get_stream(fd);
+
+        socket = f != NULL;
+    }
+    return socket && pl_is_owner() && pl_stdio_has(to);
 }
 
 PL_EXPORT int dup2(int fd, int to)
 {
+    bool with_file;
+
     pl_ready();
+    with_file = file_follows(fd, to);
     PL_HELD f = pl_hold(fd);
 
     if (fd == to)
@@ -273,43 +302,37 @@ PL_EXPORT int dup2(int fd, int to)
     pl_lend_to_spawned(f, fd);
     /* What another thread is closing at this moment, dup2 may well follow. */
     (void)replacing(fd, to);
-    return replaced(f, pl_real.dup2(fd, to));
+    return replaced(f, fd, pl_real.dup2(fd, to), with_file);
 }
 
 PL_ALIAS(__dup2, dup2);
 
 PL_EXPORT int dup3(int fd, int to, int flags)
 {
+    bool with_file;
+
     pl_ready();
+    with_file = file_follows(fd, to);
     PL_HELD f = pl_hold(fd);
 
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);
     pl_lend_to_spawned(f, fd);
     (void)replacing(fd, to);
-    return replaced(f, pl_real.dup3(fd, to, flags));
+    return replaced(f, fd, pl_real.dup3(fd, to, flags), with_file);
 }
 
 /* ---- a descriptor of another process, or of this one ---- */
 
 struct same {
-    uint64_t cookie;
-    int fd;
+    int as, fd;
 };
-
-static bool socket_cookie(int fd, uint64_t *cookie)
-{
-    socklen_t len = sizeof(*cookie);
-
-    return sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &len) == 0;
-}
 
 static void find_same(struct pl_file *f, void *arg)
 {
     struct same *same = arg;
-    uint64_t cookie = 0;
 
-    if (f->kind == PL_STREAM && socket_cookie(f->fd, &cookie) && cookie == same->cookie)
+    if (f->kind == PL_STREAM && pl_same_socket(f->fd, same->as))
         same->fd = f->fd;
 }
 
@@ -325,8 +348,9 @@ PL_EXPORT int pidfd_getfd(int pidfd, int target, unsigned int flags)
     if (fd < 0)
         return fd;
     pl_drop_stale(fd);
-    if (!pl_is_tcp(fd) || !pl_is_owner() || !socket_cookie(fd, &same.cookie))
+    if (!pl_is_tcp(fd) || !pl_is_owner())
         return fd;
+    same.as = fd;
     pl_each(find_same, &same);
     PL_HELD f = pl_get_stream(same.fd);
 

@@ -169,6 +169,11 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock);
 /* SO_PROTOCOL says TCP. */
 bool pl_is_tcp(int fd);
 
+/* ---- pl_stdio.c ---- */
+
+/* A FILE has this number, which is open. Waits for stdio's lock: not in a section. */
+bool pl_stdio_has(int fd);
+
 /* ---- pl_made.c ---- */
 
 /* socket() gave the number for TCP. */
@@ -178,6 +183,14 @@ bool pl_made(int fd);
 /* It, or these, may be something else from now on: before the kernel's close. */
 void pl_made_forget(int fd);
 void pl_made_forget_range(unsigned int first, unsigned int last);
+/* Of a number that is not connected: newfd is a dup of it; stdio has it, or another process; this process forks. */
+void pl_made_dup(int fd, int newfd);
+void pl_made_away(int fd);
+void pl_made_forking(void);
+/* The number is connected now, and tracked: so are its dups, and it stays on TCP if it is not ours alone. */
+void pl_made_connected(struct pl_file *);
+/* Two open numbers for one socket? */
+bool pl_same_socket(int one, int two);
 
 /* ---- pl_process.c ---- */
 

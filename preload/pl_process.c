@@ -44,6 +44,12 @@ void pl_cloning(uint64_t flags)
         atomic_store_explicit(&strangers, true, memory_order_relaxed);
 }
 
+static void fork_begins(void)
+{
+    pl_made_forking();
+    rsk_own_fork_begin();
+}
+
 void pl_process_init(void)
 {
     long page;
@@ -58,7 +64,7 @@ void pl_process_init(void)
         atomic_store_explicit(&strangers, false, memory_order_relaxed);
     }
     /* Nothing of streams is prepared: a fork that our wrapper does not see leaves them where they are. */
-    pthread_atfork(rsk_own_fork_begin, rsk_own_fork_end, pl_child);
+    pthread_atfork(fork_begins, rsk_own_fork_end, pl_child);
     fb_on_epoll_asked(pl_epoll_asked);
 }
 

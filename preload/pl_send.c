@@ -230,6 +230,8 @@ static void pin_passed(const struct msghdr *msg)
 
             if (f)
                 pl_give_away(f);
+            else
+                pl_made_away(fd);
         }
     }
 }

@@ -43,6 +43,8 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
     if (f) {
         /* It may have been added to an epoll instance before it was connected. */
         pl_epoll_stream_tracked(f);
+        if (role == FB_CONNECTED)
+            pl_made_connected(f);
         return s;
     }
     fb_put(s);
