@@ -11,9 +11,6 @@
  */
 #include "preload/pl_own.h"
 
-#include "config/reason.h"
-#include "rsock/sys.h"
-
 enum { MADE = 1 << 20, WORDS = MADE / 64 }; /* of higher numbers the kernel is asked */
 
 typedef _Atomic uint64_t numbers[WORDS];
@@ -103,43 +100,24 @@ void pl_made_forking(void)
     }
 }
 
-static bool socket_cookie(int fd, uint64_t *cookie)
+bool pl_made_is_away(int fd)
 {
-    socklen_t len = sizeof(*cookie);
-
-    return sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &len) == 0;
+    return has(&away, (unsigned)fd);
 }
 
-bool pl_same_socket(int one, int two)
+bool pl_made_is_twice(int fd)
 {
-    uint64_t a, b;
-
-    return socket_cookie(one, &a) && socket_cookie(two, &b) && a == b;
+    return has(&twice, (unsigned)fd);
 }
 
-/* The other numbers for the socket are the stream's as well. */
-static void join(struct pl_file *f)
+int pl_made_next_twice(int fd)
 {
-    for (unsigned i = 0; i <= atomic_load(&most) / 64; i++)
-        for (uint64_t left = atomic_load(&twice[i]); left; left &= left - 1) {
-            int n = (int)(i * 64) + __builtin_ctzll(left);
+    for (unsigned n = (unsigned)fd + 1; n <= atomic_load(&most); n++) {
+        uint64_t left = atomic_load(&twice[n / 64]) >> (n % 64);
 
-            if (n == f->fd || !pl_same_socket(n, f->fd))
-                continue;
-            pl_dup_file(f, n);
-            if (has(&away, (unsigned)n))
-                note(&away, (unsigned)f->fd);
-        }
-}
-
-void pl_made_connected(struct pl_file *f)
-{
-    unsigned n = (unsigned)f->fd;
-
-    if (!atomic_load_explicit(&any_other, memory_order_relaxed))
-        return;
-    if (has(&twice, n))
-        join(f);
-    if (has(&away, n))
-        fb_pin(f->stream, RSN_SHARED, false);
+        if (left)
+            return (int)n + __builtin_ctzll(left);
+        n |= 63;
+    }
+    return -1;
 }

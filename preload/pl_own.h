@@ -168,6 +168,8 @@ void pl_untrack(struct fb_stream *);
 struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock);
 /* SO_PROTOCOL says TCP. */
 bool pl_is_tcp(int fd);
+/* Two open numbers for one socket? */
+bool pl_same_socket(int one, int two);
 
 /* ---- pl_stdio.c ---- */
 
@@ -187,10 +189,10 @@ void pl_made_forget_range(unsigned int first, unsigned int last);
 void pl_made_dup(int fd, int newfd);
 void pl_made_away(int fd);
 void pl_made_forking(void);
-/* The number is connected now, and tracked: so are its dups, and it stays on TCP if it is not ours alone. */
-void pl_made_connected(struct pl_file *);
-/* Two open numbers for one socket? */
-bool pl_same_socket(int one, int two);
+bool pl_made_is_away(int fd);
+bool pl_made_is_twice(int fd);
+/* The next number of those of which there are, or were, dups; or -1. */
+int pl_made_next_twice(int fd);
 
 /* ---- pl_process.c ---- */
 

@@ -26,6 +26,35 @@ bool pl_is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
+static bool socket_cookie(int fd, uint64_t *cookie)
+{
+    socklen_t len = sizeof(*cookie);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &len) == 0;
+}
+
+bool pl_same_socket(int one, int two)
+{
+    uint64_t a, b;
+
+    return socket_cookie(one, &a) && socket_cookie(two, &b) && a == b;
+}
+
+/* What stood for the socket before stands for the stream: its other numbers are looked for; with a FILE or another
+ * process it stays on TCP. */
+static void connected(struct pl_file *f)
+{
+    bool away = pl_made_is_away(f->fd);
+
+    for (int n = -1; pl_made_is_twice(f->fd) && (n = pl_made_next_twice(n)) >= 0;)
+        if (n != f->fd && pl_same_socket(n, f->fd)) {
+            pl_dup_file(f, n);
+            away = away || pl_made_is_away(n);
+        }
+    if (away)
+        fb_pin(f->stream, RSN_SHARED, false);
+}
+
 struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_stream *s;
@@ -44,7 +73,7 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
         /* It may have been added to an epoll instance before it was connected. */
         pl_epoll_stream_tracked(f);
         if (role == FB_CONNECTED)
-            pl_made_connected(f);
+            connected(f);
         return s;
     }
     fb_put(s);

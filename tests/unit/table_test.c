@@ -33,6 +33,11 @@ bool pl_is_owner(void)
     return true;
 }
 
+bool pl_is_owner_here(void)
+{
+    return true;
+}
+
 static _Atomic uint32_t alive = 1;
 
 void pl_child(void)
