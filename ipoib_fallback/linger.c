@@ -42,6 +42,7 @@ static bool strip(struct fb_conn *c, bool *ended)
     /* Another process's bytes stay where they are: only a frame before them is taken. */
     if (conn_shared(c)) {
         (void)rx_readable(c, c->fd);
+        *ended = c->x->rx.end != 0;
         rx_unlock(c);
         return true;
     }

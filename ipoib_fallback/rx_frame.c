@@ -173,6 +173,9 @@ static int take_resume(struct fb_conn *c)
 int rx_take_frame(struct fb_conn *c)
 {
     c->x->rx.frame_at = 0;
+    /* Or what its sender's application sends next waits, unless it has set TCP_NODELAY, for as long as we delay the
+     * acknowledgement. */
+    fb_io.acknowledge(c->fd);
     if (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2)
         return take_switch(c);
     return take_resume(c);

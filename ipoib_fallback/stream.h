@@ -341,8 +341,9 @@ struct fb_io {
      * no route; false: in motion */
     bool (*given)(int fd, bool connected, uint64_t *sent);
     int (*inq)(int fd);
-    uint64_t (*room)(int fd); /* so much can lie unread, and more still comes */
-    void (*push)(int fd);     /* what is held back goes now */
+    uint64_t (*room)(int fd);    /* so much can lie unread, and more still comes */
+    void (*push)(int fd);        /* what is held back goes now */
+    void (*acknowledge)(int fd); /* what has been received, now */
     int (*shutdown)(int fd, int how);
     bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */
     void (*abort)(int fd);  /* the next close shall reset */

@@ -202,9 +202,12 @@ bool tx_push(struct fb_conn *c)
             conn_set(c, CF_TOLD_CLOSED);
     }
     if (tx->state == TX_L3) {
-        if (push_residue(c))
+        if (push_residue(c)) {
+            /* Behind a frame that is not acknowledged yet Nagle would hold them back. */
+            if (tx->E > tx->F)
+                fb_io.push(c->fd);
             tx_to(c, TE_DRAINED);
-        else if (tx->err)
+        } else if (tx->err)
             anchor_dead(c);
         else
             return false;

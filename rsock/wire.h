@@ -49,8 +49,7 @@ enum rsk_fate {
 enum {
     RSK_BY_FUTEX = 1, /* wake the futex word rx_word or tx_word */
     RSK_BY_SHARD = 2, /* a drain of the rail's shard calls notify(), and the shard's fd fires */
-    RSK_BY_LOOP =
-        4, /* the progress thread drains the rail's shard: who has polled does so no more */
+    RSK_BY_LOOP = 4, /* the progress thread's drain does: who has polled the rail does so no more */
 };
 
 /* A control message; the rail's two ends are of one library, fields in host order are

@@ -353,6 +353,7 @@ const struct fb_io sim_io = {
     .inq = io_inq,
     .room = io_room,
     .push = io_push,
+    .acknowledge = io_push,
     .shutdown = io_shutdown,
     .aborts = io_aborts,
     .abort = io_abort,

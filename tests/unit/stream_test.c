@@ -427,3 +427,26 @@ TEST_CASE(stream, frames_are_pushed)
     done(&a);
     done(&b);
 }
+
+/* Nor is what comes again behind a frame that nobody has acknowledged: Nagle's algorithm is on here. */
+TEST_CASE(stream, residue_is_pushed)
+{
+    unsigned char bytes[64] = {0};
+    struct end a, b;
+    int had = -1;
+    socklen_t len = sizeof(had);
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    ASSERT(getsockopt(a.fd, IPPROTO_TCP, TCP_NODELAY, &had, &len) == 0 && had == 0);
+    ASSERT_EQ_INT(put(&a, bytes, 32), 32);
+    end_leave(conn_of(a.s), RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(conn_of(a.s)->x->tx.state, TX_T);
+    EXPECT(conn_of(a.s)->x->tx.E > conn_of(a.s)->x->tx.F);
+    EXPECT_EQ_INT(unsent(&a), 0);
+    EXPECT(getsockopt(a.fd, IPPROTO_TCP, TCP_NODELAY, &had, &len) == 0 && had == 0);
+    ASSERT_EQ_INT(get(&b, bytes, 64), 32);
+    done(&a);
+    done(&b);
+}
