@@ -84,7 +84,7 @@ void fb_close(struct fb_stream *s, int fd)
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
-    shared = conn_shared(c);
+    c->x->closed_shared = shared = conn_shared(c);
     if (is_plain(c) && !c->x->rail) {
         c->fd = -1;
     } else if (!shared && (rx_unread(c, fd) || fb_io.aborts(fd))) {
@@ -244,11 +244,12 @@ bool end_settled(struct fb_conn *c, int reason)
     return is_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
 }
 
-static bool settle(struct fb_conn *c, int reason, uint64_t until)
+/* Of the halves in `of`: who only sends does not wait for the peer. */
+static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 {
     uint64_t begin = fb_io.now();
 
-    while (!end_settled(c, reason)) {
+    while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T)) {
         if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until))
             return false;
         fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
@@ -256,7 +257,7 @@ static bool settle(struct fb_conn *c, int reason, uint64_t until)
     return true;
 }
 
-/* wait: for which halves, RSK_RX and RSK_TX. Who only sends does not wait for the peer. */
+/* wait: for which halves, RSK_RX and RSK_TX. */
 static void pin(struct fb_conn *c, int reason, unsigned wait)
 {
     conn_set(c, CF_PINNED);
@@ -267,8 +268,7 @@ static void pin(struct fb_conn *c, int reason, unsigned wait)
         return;
     }
     end_leave(c, reason);
-    if (wait && !is_plain(c) && !(wait == RSK_TX && c->x->tx.state == TX_T) &&
-        !settle(c, reason, fb_io.now() + WAIT_NS))
+    if (wait && !is_plain(c) && !settle(c, reason, wait, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);
@@ -329,7 +329,8 @@ static void leave_wait(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
 
-    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) && !settle(c, e->reason, e->until))
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
+        !settle(c, e->reason, RSK_RX | RSK_TX, e->until))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
                  cfg_reason_name(e->reason));
 }
@@ -377,7 +378,7 @@ static void end_wait(struct fb_conn *c, void *arg)
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET))
         return;
     if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
-        if (settle(c, RSN_ENDING, until))
+        if (settle(c, RSN_ENDING, RSK_RX | RSK_TX, until))
             heir_settled(c);
         return;
     }

@@ -40,7 +40,7 @@ static bool strip(struct fb_conn *c, bool *ended)
             rx_anchor(c, c->fd);
     }
     /* Another process's bytes stay where they are: only a frame before them is taken. */
-    if (conn_shared(c)) {
+    if (c->x->closed_shared) {
         (void)rx_readable(c, c->fd);
         *ended = c->x->rx.end != 0;
         rx_unlock(c);
@@ -58,7 +58,7 @@ static bool strip(struct fb_conn *c, bool *ended)
  * closed socket draws RST, and takes from the peer what its application has not read. */
 static bool finished(struct fb_conn *c)
 {
-    if (conn_shared(c))
+    if (c->x->closed_shared)
         return c->x->rx.state == RX_t; /* the end is another process's */
     return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->x->rx.state == RX_t);
 }

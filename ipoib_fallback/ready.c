@@ -3,6 +3,7 @@
  * error, of ring and anchor as one stream. Exact: what it says holds when it returns, unless another
  * thread reads or writes meanwhile. Readiness takes no system call for a half on the rail.
  */
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/stream.h"
@@ -355,7 +356,7 @@ int fb_inq_told(struct fb_stream *s, int fd)
 {
     int n;
 
-    if (!conn_of(s)->x->tells_inq)
+    if (!conn_of(s)->x->tells_inq || hold_for_good())
         return -1;
     n = fb_inq(s, fd);
     /* As TCP: who has received the end may come for it. */

@@ -5,6 +5,7 @@
 #include "ipoib_fallback/rx.h"
 
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/killed.h"
 
 #include "config/log.h"
@@ -175,7 +176,8 @@ int rx_take_frame(struct fb_conn *c)
     c->x->rx.frame_at = 0;
     /* Or what its sender's application sends next waits, unless it has set TCP_NODELAY, for as long as we delay the
      * acknowledgement. */
-    fb_io.acknowledge(c->fd);
+    if (!hold_for_good())
+        fb_io.acknowledge(c->fd);
     if (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2)
         return take_switch(c);
     return take_resume(c);

@@ -19,6 +19,13 @@ void fb_set_nonblock(struct fb_stream *s, bool on)
     atomic_store(&s->nonblock, on);
 }
 
+/* They are read again before the next wait. */
+static void changed(struct fb_conn *c)
+{
+    conn_set(c, CF_CHANGED);
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS);
+}
+
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)
 {
     struct fb_conn *c = conn_of(s);
@@ -27,8 +34,7 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         switch (name) {
         case SO_RCVTIMEO:
         case SO_SNDTIMEO:
-            atomic_fetch_and(&c->flags,
-                             ~(uint32_t)CF_SETTINGS); /* read again before the next wait */
+            changed(c);
             break;
         case SO_RCVLOWAT:
             if (value != 0 && value != 1) /* the kernel takes 0 for 1 */
@@ -53,7 +59,7 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         return;
     switch (name) {
     case TCP_INQ:
-        atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS);
+        changed(c);
         break;
     case TCP_ULP:
     case TCP_REPAIR:

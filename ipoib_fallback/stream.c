@@ -360,6 +360,7 @@ void conn_settings(struct fb_conn *c)
 
     if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
         return;
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_CHANGED);
     /* Until it has not changed meanwhile: fcntl may have told us before we wrote what was. */
     for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
         c->s.nonblock = (flags & O_NONBLOCK) != 0;
@@ -373,6 +374,8 @@ void conn_settings(struct fb_conn *c)
         conn_set(c, CF_RCVLOWAT);
     c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;
     conn_set(c, CF_SETTINGS);
+    if (conn_flag(c, CF_CHANGED))
+        atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS);
 }
 
 void fb_registry_forget(void)

@@ -184,6 +184,7 @@ struct fb_more {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
+    bool closed_shared;                        /* closed, and another process may go on with it */
     _Atomic bool tells_inq;                    /* TCP_INQ */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
@@ -222,6 +223,7 @@ enum {
     CF_SETTINGS = 4, /* nonblock and time-outs have been read from the socket */
     CF_LINKED = 8,   /* a rail was there at some time: ends need care */
     CF_LINGER = 16,  /* closed by the application; fd is ours */
+    CF_CHANGED = 32, /* they were set since somebody began to read them */
     CF_SHARED = 64,  /* another process may hold the description */
     CF_CLOSED = 128, /* no application descriptor is left */
     CF_ADDRESSES = 256,

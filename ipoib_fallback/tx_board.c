@@ -85,6 +85,15 @@ static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
     return a;
 }
 
+/* With the tx lock, so by trying: who has it serves it. */
+static void try_rx(struct fb_conn *c)
+{
+    if (atomic_load(&c->x->rx_todo) && fb_trylock(&c->x->rx.lock)) {
+        rx_serve(c);
+        rx_unlock(c);
+    }
+}
+
 /* The tx lock stays held: no other send of this stream may pass, and the receiver's answer depends on
  * its library alone. The rx half is served by trying, since the peer may be asking us at this moment. */
 static enum answer await(struct fb_conn *c, uint16_t *reason)
@@ -108,10 +117,7 @@ static enum answer await(struct fb_conn *c, uint16_t *reason)
         a = look_for_answer(c, reason);
         if (a != ANSWER_NONE || rail->failed)
             return a;
-        if (atomic_load(&c->x->rx_todo) && fb_trylock(&c->x->rx.lock)) {
-            rx_serve(c);
-            rx_unlock(c);
-        }
+        try_rx(c);
         if (now - begin >= budget)
             return ANSWER_NONE;
         if (now - begin > 20000)
@@ -217,6 +223,7 @@ static void left_alone(struct fb_conn *c)
         if (!(rail->wire->arm(rail, RSK_CTL, RSK_BY_LOOP) & RSK_CTL))
             return;
         conn_mail(c);
+        try_rx(c);
     }
 }
 

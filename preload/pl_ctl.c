@@ -49,10 +49,7 @@ static int dup_fcntl(struct pl_file *f, int fd, int cmd, long arg)
     if (newfd < 0)
         return newfd;
     pl_drop_stale(newfd);
-    if (!f)
-        pl_made_dup(fd, newfd);
-    else if (pl_is_owner())
-        pl_dup_file(f, newfd);
+    pl_dupped(f, fd, newfd);
     return newfd;
 }
 

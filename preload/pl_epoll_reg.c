@@ -211,7 +211,8 @@ void pl_reg_detach(struct pl_member *m, bool closing)
     pl_member_remove(ep, m);
     m->dead = true;
     fb_unlock(&ep->lock);
-    if (m->stream && fb_leave_shard(m->stream, atomic_load(&ep->shard)) && !closing)
+    if (m->stream && fb_leave_shard(m->stream, atomic_load(&ep->shard)) &&
+        (!closing || atomic_load(&m->stream->fds) > 1))
         pl_epoll_share(ep);
     pl_member_put(m);
 }

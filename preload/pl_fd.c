@@ -228,6 +228,22 @@ PL_EXPORT int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts,
     return pl_real.posix_spawn_file_actions_adddup2(acts, fd, newfd);
 }
 
+void pl_dupped(struct pl_file *f, int fd, int newfd)
+{
+    if (!pl_is_owner())
+        return;
+    if (f) {
+        pl_dup_file(f, newfd);
+        return;
+    }
+    pl_made_dup(fd, newfd);
+    /* Another thread may have connected it by now. Either it has seen the dup, or this is its stream. */
+    PL_HELD now = pl_get_stream(fd);
+
+    if (now)
+        pl_dup_file(now, newfd);
+}
+
 PL_EXPORT int dup(int fd)
 {
     int newfd;
@@ -238,10 +254,7 @@ PL_EXPORT int dup(int fd)
     newfd = pl_real.dup(fd);
     if (newfd >= 0) {
         pl_drop_stale(newfd);
-        if (!f)
-            pl_made_dup(fd, newfd);
-        else if (pl_is_owner())
-            pl_dup_file(f, newfd);
+        pl_dupped(f, fd, newfd);
     }
     return newfd;
 }
@@ -257,69 +270,69 @@ static int replacing(int fd, int to)
     return pl_closing(to);
 }
 
-/* with_file: a FILE has the number, and goes on with what that is now. */
-static int replaced(struct pl_file *f, int fd, int newfd, bool with_file)
+/* A FILE may have the number `to`, and would go on with what it becomes. Of 0, 1 and 2 it is always supposed. */
+static bool file_follows(int to)
+{
+    int saved = errno;
+    struct stat st;
+    bool may = to > 2 && (pl_made_has_file(to) || (fstat(to, &st) == 0 && !S_ISSOCK(st.st_mode)));
+
+    errno = saved;
+    return may;
+}
+
+/* Before the kernel's dup2 or dup3. Returns whether a FILE follows. */
+static bool to_be_replaced(struct pl_file *f, int fd, int to)
+{
+    bool stream = f && f->kind == PL_STREAM;
+    bool file = (stream || pl_made(fd)) && pl_is_owner() && file_follows(to);
+
+    if (file && stream)
+        pl_give_away(f);
+    pl_lend_to_spawned(f, fd);
+    /* What another thread is closing at this moment, dup2 may well follow. */
+    (void)replacing(fd, to);
+    return file;
+}
+
+static int replaced(struct pl_file *f, int fd, int newfd, bool file)
 {
     if (newfd < 0)
         return newfd;
-    if (!f) {
-        pl_made_dup(fd, newfd);
-        if (with_file)
-            pl_made_away(newfd);
-    } else if (pl_is_owner()) {
-        pl_dup_file(f, newfd);
-        if (with_file && f->kind == PL_STREAM)
-            fb_pin(f->stream, RSN_FDOPEN, true);
+    if (file) {
+        pl_made_away(fd);
+        pl_made_file(newfd);
     }
+    pl_dupped(f, fd, newfd);
     return newfd;
-}
-
-/* Of 0, 1 and 2 it is always supposed. */
-static bool file_follows(int fd, int to)
-{
-    bool socket = pl_made(fd);
-
-    if (to <= 2 || fd == to)
-        return false;
-    if (!socket) {
-        PL_HELD f = pl_get_stream(fd);
-
-        socket = f != NULL;
-    }
-    return socket && pl_is_owner() && pl_stdio_has(to);
 }
 
 PL_EXPORT int dup2(int fd, int to)
 {
-    bool with_file;
+    bool file;
 
     pl_ready();
-    with_file = file_follows(fd, to);
     PL_HELD f = pl_hold(fd);
 
     if (fd == to)
         return pl_real.dup2(fd, to);
-    pl_lend_to_spawned(f, fd);
-    /* What another thread is closing at this moment, dup2 may well follow. */
-    (void)replacing(fd, to);
-    return replaced(f, fd, pl_real.dup2(fd, to), with_file);
+    file = to_be_replaced(f, fd, to);
+    return replaced(f, fd, pl_real.dup2(fd, to), file);
 }
 
 PL_ALIAS(__dup2, dup2);
 
 PL_EXPORT int dup3(int fd, int to, int flags)
 {
-    bool with_file;
+    bool file;
 
     pl_ready();
-    with_file = file_follows(fd, to);
     PL_HELD f = pl_hold(fd);
 
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);
-    pl_lend_to_spawned(f, fd);
-    (void)replacing(fd, to);
-    return replaced(f, fd, pl_real.dup3(fd, to, flags), with_file);
+    file = to_be_replaced(f, fd, to);
+    return replaced(f, fd, pl_real.dup3(fd, to, flags), file);
 }
 
 /* ---- a descriptor of another process, or of this one ---- */
@@ -351,6 +364,7 @@ PL_EXPORT int pidfd_getfd(int pidfd, int target, unsigned int flags)
     if (!pl_is_tcp(fd) || !pl_is_owner())
         return fd;
     same.as = fd;
+    pl_made_got(fd);
     pl_each(find_same, &same);
     PL_HELD f = pl_get_stream(same.fd);
 

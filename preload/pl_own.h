@@ -158,6 +158,8 @@ void pl_lend_to_spawned(struct pl_file *f, int fd);
 bool pl_alone(void);
 /* newfd is another number for what f stands for. */
 void pl_dup_file(struct pl_file *f, int newfd);
+/* After a dup of fd, which was f's, or nobody's if f is NULL. */
+void pl_dupped(struct pl_file *f, int fd, int newfd);
 /* All numbers of the stream become plain libc's; the socket itself stays open. */
 void pl_untrack(struct fb_stream *);
 
@@ -171,28 +173,31 @@ bool pl_is_tcp(int fd);
 /* Two open numbers for one socket? */
 bool pl_same_socket(int one, int two);
 
-/* ---- pl_stdio.c ---- */
-
-/* A FILE has this number, which is open. Waits for stdio's lock: not in a section. */
-bool pl_stdio_has(int fd);
-
 /* ---- pl_made.c ---- */
 
-/* socket() gave the number for TCP. */
-void pl_made_note(int fd);
-/* Is it that still? False: not known. */
+/* socket() gave the number for TCP; begun: pl_made_begin() before that. */
+uint32_t pl_made_begin(void);
+void pl_made_note(int fd, uint32_t begun);
+/* Is it that still, perhaps with a dup? False: not known. */
 bool pl_made(int fd);
 /* It, or these, may be something else from now on: before the kernel's close. */
 void pl_made_forget(int fd);
 void pl_made_forget_range(unsigned int first, unsigned int last);
-/* Of a number that is not connected: newfd is a dup of it; stdio has it, or another process; this process forks. */
+/* newfd is a dup of it, if it is one of them. */
 void pl_made_dup(int fd, int newfd);
+/* Somebody else uses it as well; this is stdio, by this number. */
 void pl_made_away(int fd);
+void pl_made_file(int fd);
+bool pl_made_has_file(int fd);
+/* Around a fork, in the parent, and in its child; before a program is executed, here or in a child. */
 void pl_made_forking(void);
-bool pl_made_is_away(int fd);
-bool pl_made_is_twice(int fd);
-/* The next number of those of which there are, or were, dups; or -1. */
-int pl_made_next_twice(int fd);
+void pl_made_forked(void);
+void pl_made_child(void);
+void pl_made_inherited(void);
+/* fd came from elsewhere, and may be a dup of one of them. */
+void pl_made_got(int fd);
+/* The number is connected, and tracked since before this is asked. False: others may use the socket. */
+bool pl_made_alone(int fd);
 
 /* ---- pl_process.c ---- */
 

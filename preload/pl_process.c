@@ -50,6 +50,12 @@ static void fork_begins(void)
     rsk_own_fork_begin();
 }
 
+static void fork_over(void)
+{
+    rsk_own_fork_end();
+    pl_made_forked();
+}
+
 void pl_process_init(void)
 {
     long page;
@@ -64,7 +70,7 @@ void pl_process_init(void)
         atomic_store_explicit(&strangers, false, memory_order_relaxed);
     }
     /* Nothing of streams is prepared: a fork that our wrapper does not see leaves them where they are. */
-    pthread_atfork(fork_begins, rsk_own_fork_end, pl_child);
+    pthread_atfork(fork_begins, fork_over, pl_child);
     fb_on_epoll_asked(pl_epoll_asked);
 }
 
@@ -83,6 +89,7 @@ void pl_child(void)
     if (atomic_exchange(&owner, pid) == pid && atomic_load(pl_alive))
         return;
     atomic_store(pl_alive, 1);
+    pl_made_child();
     rsk_loop_after_fork_child();
     if (forking && forking->asks)
         heritage = fb_fork_child(&forking->link);
@@ -134,6 +141,7 @@ void pl_fork_begin(struct pl_fork *f, bool files)
 {
     *f = (struct pl_fork){.link.theirs = -1, .outer = forking, .files = files};
     rsk_own_files_are_shared(files);
+    pl_made_forking();
     f->asks = !files && fb_fork_begin(&f->link);
     if (!f->asks)
         pl_leave_for_child(files);
@@ -145,6 +153,7 @@ void pl_fork_end(struct pl_fork *f)
     forking = f->outer;
     rsk_own_files_are_shared(forking && forking->files);
     fb_fork_parent(&f->link);
+    pl_made_forked();
 }
 
 /* In a section: a handler that forks would wait for libc's locks, which its own thread has; a program of one thread
@@ -255,6 +264,7 @@ void pl_before_spawn(void)
     if (atomic_load(&pl_heirs))
         pl_heir_exec();
     pl_each(pin_inherited, NULL);
+    pl_made_inherited();
 }
 
 void pl_before_exec(void)
@@ -307,12 +317,20 @@ static void maybe_shared(struct pl_file *f, void *unused)
         fb_maybe_shared(f->stream);
 }
 
+static void before_shell(void)
+{
+    if (!pl_is_owner())
+        return;
+    pl_each(maybe_shared, NULL);
+    pl_made_inherited();
+}
+
 PL_EXPORT int system(const char *command)
 {
     pl_ready();
     /* NULL only asks for a shell. */
-    if (command && pl_is_owner())
-        pl_each(maybe_shared, NULL);
+    if (command)
+        before_shell();
     return pl_real.system(command);
 }
 
@@ -321,8 +339,7 @@ PL_EXPORT FILE *popen(const char *command, const char *mode)
     FILE *file;
 
     pl_ready();
-    if (pl_is_owner())
-        pl_each(maybe_shared, NULL);
+    before_shell();
     file = pl_real.popen(command, mode);
     if (file)
         pl_drop_stale(fileno_unlocked(file));
@@ -335,8 +352,7 @@ PL_ALIAS(_IO_popen, popen);
 PL_EXPORT int wordexp(const char *restrict words, wordexp_t *restrict to, int flags)
 {
     pl_ready();
-    if (pl_is_owner())
-        pl_each(maybe_shared, NULL);
+    before_shell();
     return pl_real.wordexp(words, to, flags);
 }
 

@@ -26,35 +26,6 @@ bool pl_is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
-static bool socket_cookie(int fd, uint64_t *cookie)
-{
-    socklen_t len = sizeof(*cookie);
-
-    return sys_getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &len) == 0;
-}
-
-bool pl_same_socket(int one, int two)
-{
-    uint64_t a, b;
-
-    return socket_cookie(one, &a) && socket_cookie(two, &b) && a == b;
-}
-
-/* What stood for the socket before stands for the stream: its other numbers are looked for; with a FILE or another
- * process it stays on TCP. */
-static void connected(struct pl_file *f)
-{
-    bool away = pl_made_is_away(f->fd);
-
-    for (int n = -1; pl_made_is_twice(f->fd) && (n = pl_made_next_twice(n)) >= 0;)
-        if (n != f->fd && pl_same_socket(n, f->fd)) {
-            pl_dup_file(f, n);
-            away = away || pl_made_is_away(n);
-        }
-    if (away)
-        fb_pin(f->stream, RSN_SHARED, false);
-}
-
 struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_stream *s;
@@ -72,8 +43,8 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
     if (f) {
         /* It may have been added to an epoll instance before it was connected. */
         pl_epoll_stream_tracked(f);
-        if (role == FB_CONNECTED)
-            connected(f);
+        if (role == FB_CONNECTED && !pl_made_alone(fd))
+            fb_pin(s, RSN_SHARED, false);
         return s;
     }
     fb_put(s);
@@ -89,14 +60,16 @@ static bool for_tcp(int domain, int type, int protocol)
 
 PL_EXPORT int socket(int domain, int type, int protocol)
 {
+    uint32_t begun;
     int fd;
 
     pl_ready();
+    begun = pl_made_begin();
     fd = pl_real.socket(domain, type, protocol);
     if (fd >= 0) {
         pl_drop_stale(fd);
         if (for_tcp(domain, type, protocol) && pl_is_owner_here())
-            pl_made_note(fd);
+            pl_made_note(fd, begun);
     }
     return fd;
 }
@@ -151,6 +124,8 @@ PL_EXPORT int listen(int fd, int backlog)
     pl_ready();
     PL_HELD f = pl_hold(fd);
     ret = pl_real.listen(fd, backlog);
+    if (ret == 0)
+        pl_made_forget(fd);
     if (ret == 0 && !f && pl_is_tcp(fd) && pl_is_owner())
         pl_install(fd, PL_LISTENER, NULL);
     return ret;

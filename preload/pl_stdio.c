@@ -98,8 +98,8 @@ PL_EXPORT FILE *fdopen(int fd, const char *mode)
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
 
-    if (!f)
-        pl_made_away(fd);
+    if (f || pl_made(fd))
+        pl_made_file(fd);
     if (f && !fb_hand_over(f->stream, RSN_FDOPEN, directions(mode))) {
         log_info("descriptor %d: stdio uses it by way of the library", fd);
         return cookie_open(fd, mode);
@@ -108,21 +108,6 @@ PL_EXPORT FILE *fdopen(int fd, const char *mode)
 }
 
 PL_ALIAS(_IO_fdopen, fdopen);
-
-/* libc's list of all that are open, which fflush(NULL) goes through. */
-extern FILE *_IO_list_all;
-extern void _IO_list_lock(void), _IO_list_unlock(void);
-
-bool pl_stdio_has(int fd)
-{
-    bool has = false;
-
-    _IO_list_lock();
-    for (FILE *f = _IO_list_all; f && !has; f = f->_chain)
-        has = f->_fileno == fd;
-    _IO_list_unlock();
-    return has;
-}
 
 /* What C++ streams of old were made of; no header has it any more. */
 PL_EXPORT FILE *_IO_file_attach(FILE *file, int fd);

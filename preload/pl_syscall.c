@@ -206,8 +206,7 @@ static bool ours(int fd)
 {
     PL_HELD f = pl_hold(fd);
 
-    pl_made_forget(fd);
-    return f != NULL || rsk_own_has(fd);
+    return f != NULL || pl_made(fd) || rsk_own_has(fd);
 }
 
 /* Where to go for a number that is not about bytes. */

@@ -284,7 +284,7 @@ ROW(aio_fsync, )
 
     SHOW(SYM(aio_fsync)(O_SYNC, &cb));
     while (aio_error(&cb) == EINPROGRESS)
-        usleep(100);
+        aio_suspend((const struct aiocb *[]){&cb}, 1, NULL);
     printf("  %s\n", strerrorname_np(aio_error(&cb)));
 }
 
@@ -294,7 +294,7 @@ ROW(aio_fsync64, )
 
     SHOW(SYM(aio_fsync64)(O_SYNC, &cb));
     while (aio_error64(&cb) == EINPROGRESS)
-        usleep(100);
+        aio_suspend64((const struct aiocb64 *[]){&cb}, 1, NULL);
     printf("  %s\n", strerrorname_np(aio_error64(&cb)));
 }
 

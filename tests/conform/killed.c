@@ -202,7 +202,7 @@ static void half_closed(const struct ways *w, bool with_unread)
     SHOW(shutdown(far.fd, SHUT_WR));
     far_step(&far);
     far_wait(&far);
-    sleep_ms(20);
+    acked(far.fd);
     SHOW(kill(far.pid, SIGKILL));
     far_end(&far);
     reads();

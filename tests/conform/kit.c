@@ -415,11 +415,23 @@ static size_t offer(int fd, size_t at, size_t n)
     return did > 0 ? (size_t)did : 0;
 }
 
+/* Of the window that the peer has announced nothing is left. Before that the kernel will send some more, by a timer. */
+static bool window_shut(int fd)
+{
+    enum { SND_WND = 228 }; /* tcpi_snd_wnd, which libc's header does not have */
+    unsigned ti[64];
+    socklen_t len = sizeof(ti);
+
+    memset(ti, 0, sizeof(ti));
+    must(getsockopt(fd, IPPROTO_TCP, TCP_INFO, ti, &len) == 0, "TCP_INFO");
+    return ti[SND_WND / sizeof(*ti)] == 0;
+}
+
 void fill(int fd, size_t *at)
 {
     struct pollfd p = {fd, POLLOUT, 0};
     size_t begin = *at, did;
-    int stalled = 0;
+    int stalled = 0, tries = 0;
 
     do {
         while ((did = offer(fd, *at, 16384)) > 0)
@@ -431,7 +443,7 @@ void fill(int fd, size_t *at)
             continue;
         did = offer(fd, *at, 1);
         *at += did;
-        if (!did)
+        if (!did && (on_rail(fd, true, false, true) || window_shut(fd) || ++tries == 25))
             break;
     } while (*at - begin < 64u << 20);
 }

@@ -33,6 +33,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -48,6 +49,7 @@
 enum { KINDS = 8, PING = 64, PIECE = 8192, GAP_MS = 50, WINDOW_MS = 100, PAUSE_US = 5000 };
 
 static _Atomic bool stop, bad;
+static sem_t stops; /* can be taken once it is told to stop */
 static bool measures;
 
 struct conn {
@@ -246,8 +248,9 @@ static void *ask_to_end(void *arg)
 {
     const struct conn *c = arg;
 
-    while (!atomic_load(&stop))
-        usleep(20000);
+    while (sem_wait(&stops) != 0)
+        ;
+    sem_post(&stops); /* for the next one */
     send(c->fd, "", 1, MSG_NOSIGNAL);
     return NULL;
 }
@@ -304,6 +307,7 @@ static void on_term(int sig)
 {
     (void)sig;
     atomic_store(&stop, true);
+    sem_post(&stops);
 }
 
 static int listen_on(uint16_t port)
@@ -369,6 +373,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     measures = argc == 3;
     count = counts(getenv("STREAM_COUNTS"));
+    sem_init(&stops, 0, 0);
     sigaction(SIGTERM, &sa, NULL);
     if (measures)
         l = listen_on((uint16_t)atoi(argv[1]));

@@ -18,7 +18,6 @@ import os
 import signal
 import socket
 import sys
-import time
 
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 s, _ = listener.accept()
@@ -91,16 +90,19 @@ while True:
         answer("waited")
     else:
         parent = os.getpid()
+        lives, tells = os.pipe()
         pid = os.fork()
         if pid == 0:
             who = {"child": "child", "again": "grandchild", "heir": "heir", "orphan": "orphan"}[command]
             if command == "orphan":
-                while os.getppid() == parent:
-                    time.sleep(0.01)
+                os.close(tells)
+                os.read(lives, 1)  # until the parent has gone
             answer("ready")
             continue
         if command == "orphan":
             os.kill(parent, signal.SIGKILL)
+        os.close(lives)
+        os.close(tells)
         if command == "heir":
             s.close()
         os.waitpid(pid, 0)

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -206,7 +207,7 @@ static void stdio(void)
     printf("%d\n", p[0]);
     p[0] = fileno(f);
     SHOW(fclose(f));
-    SHOW(fcntl(p[0], F_GETFD));
+    SHOW(is_closed(p[0]));
     hear(p[1], "end of stream");
     close(p[1]);
     closed_with_a_buffer(false);
@@ -265,8 +266,8 @@ static void accepting(void)
         if (i == 0) {
             /* O_NONBLOCK is not inherited. */
             fcntl(l, F_SETFL, O_NONBLOCK);
-            while ((a = accept(l, (struct sockaddr *)&from, &len)) < 0)
-                usleep(1000);
+            must(poll(&(struct pollfd){l, POLLIN, 0}, 1, -1) == 1, "poll");
+            a = accept(l, (struct sockaddr *)&from, &len);
             printf("length %u family %d\n", len, from.ss_family);
             fcntl(l, F_SETFL, 0);
         } else {

@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -151,6 +152,15 @@ static inline void tcp_pair(int p[2])
     pair_at(l, &at, p);
     close(l);
     warm(p);
+}
+
+/* Whether a number that was closed is closed. The library has the lowest free one for some microseconds when it opens
+ * something, so it may need a second look. */
+static inline bool is_closed(int fd)
+{
+    for (int i = 0; i < 10000 && fcntl(fd, F_GETFD) >= 0; i++)
+        usleep(1000);
+    return fcntl(fd, F_GETFD) < 0;
 }
 
 /* Until all that was written to `from` has arrived, and a reader of the other end has taken it. */

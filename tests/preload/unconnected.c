@@ -42,7 +42,9 @@ static void another_number(int (*duplicate)(int), const char *how)
 
     printf("-- %s\n", how);
     must(other >= 0, how);
+    may_board = false;
     connected(p, fd);
+    may_board = true;
     must(write(other, "by the other", 12) == 12, "write");
     hear(p[1], "end");
     deliver(p[1], other, "to the other");

@@ -2,84 +2,12 @@
  * unread.c - a stream boards while bytes of it are unread, and then something that sees no rail is to read them: splice
  * and stdio get all of them, and nothing else; whom it is passed to, or what is executed, gets all of them, or a reset.
  */
-#include "pair.h"
+#include "crossed.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
 
-enum { PAIRS = 10, PIECE = 10, PIECES = 40, ALL = PIECE * PIECES };
-
-static char sent[ALL];
-
-/* The end that reads nothing and sends pings: a descriptor of this process's, or -1 and a pipe on which the child that
- * has it is told to go on. */
-struct other {
-    int fd, go;
-};
-
-static void ping(int fd, const struct other *o)
-{
-    char bytes[64] = "bytes by which the stream becomes known to both ends";
-
-    must(o->fd < 0 || write(o->fd, bytes, sizeof(bytes)) == sizeof(bytes), "write");
-    must(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) == sizeof(bytes), "recv");
-    must(o->fd >= 0 || write(o->go, "x", 1) == 1, "go on");
-}
-
-/* Whether the piece went by TCP. */
-static bool put_piece(int fd, int i)
-{
-    unsigned long long before = tcp_sent(fd);
-
-    must(write(fd, sent + i * PIECE, PIECE) == PIECE, "write");
-    return tcp_sent(fd) != before;
-}
-
-/* Writes all that the other end has not read. In mode rail the pings go over a rail after the first piece, which is too
- * short to stand against a proof, and the rest is to meet a switch. Whether it has. */
-static bool fill(int fd, const struct other *o)
-{
-    bool crossed = false;
-
-    put_piece(fd, 0);
-    ping(fd, o);
-    ping(fd, o);
-    for (int tcp = mode_rail(), tries = 0; tcp && tries < 3000; tries++) {
-        unsigned long long before = tcp_received(fd);
-
-        ping(fd, o);
-        tcp = tcp_received(fd) != before;
-        if (tcp)
-            usleep(1000);
-    }
-    for (int i = 1; i < PIECES; i++) {
-        if (!put_piece(fd, i))
-            crossed = true;
-        else if (mode_rail())
-            usleep(1000); /* a switch that nobody has confirmed is tried again after some time */
-        ping(fd, o);
-    }
-    return crossed;
-}
-
-/* Its bytes do not wait for an answer of the other end. */
-static void at_once(int fd)
-{
-    int one = 1;
-
-    must(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0, "TCP_NODELAY");
-}
-
-static bool unread_pair(int p[2])
-{
-    struct sockaddr_in at;
-    int l = listener(&at);
-
-    pair_at(l, &at, p);
-    close(l);
-    at_once(p[0]);
-    return fill(p[1], &(struct other){.fd = p[0], .go = -1});
-}
+enum { PAIRS = 10 };
 
 static bool spliced(int fd)
 {
@@ -97,7 +25,7 @@ static bool spliced(int fd)
     }
     close(p[0]);
     close(p[1]);
-    return n == ALL && memcmp(got, sent, ALL) == 0;
+    return n == ALL && as_sent(got);
 }
 
 /* The number is the program's as before, and goes with the stream, or becomes the other file's. */
@@ -108,14 +36,14 @@ static bool by_stdio(int fd, int peer, bool again)
     bool right;
 
     must(f != NULL, "fdopen");
-    right = fread(got, 1, ALL, f) == ALL && memcmp(got, sent, ALL) == 0 && fileno(f) == fd;
+    right = fread(got, 1, ALL, f) == ALL && as_sent(got) && fileno(f) == fd;
     right = right && fputs("back", f) > 0;
     if (again) {
         f = freopen("/dev/null", "r", f);
         must(f != NULL, "freopen");
         right = right && fgetc(f) == EOF && read(fd, got, 1) == 0;
     }
-    right = fclose(f) == 0 && fcntl(fd, F_GETFD) < 0 && right;
+    right = fclose(f) == 0 && is_closed(fd) && right;
     return right && recv(peer, back, 4, MSG_WAITALL) == 4 && strcmp(back, "back") == 0 &&
            recv(peer, back, 4, 0) == 0;
 }
@@ -164,8 +92,7 @@ static bool passed(int fd)
     while (n < ALL && (r = syscall(SYS_read, fd, got + n, ALL - n)) > 0)
         n += (size_t)r;
     close(fd);
-    return n == ALL ? memcmp(got, sent, ALL) == 0
-                    : n == 0 && r < 0 && (errno == ECONNRESET || errno == ENOTCONN);
+    return n == ALL ? as_sent(got) : n == 0 && r < 0 && (errno == ECONNRESET || errno == ENOTCONN);
 }
 
 /* A child connects, and becomes a program that copies what it has not read. */
@@ -216,15 +143,13 @@ static bool executed(bool *crossed)
     close(go[1]);
     close(fd);
     must(waitpid(child, NULL, 0) == child, "waitpid");
-    return n == 0 || (n == ALL && memcmp(got, sent, ALL) == 0);
+    return n == 0 || (n == ALL && as_sent(got));
 }
 
 int main(void)
 {
     int right[4] = {0}, switches[4] = {0};
 
-    for (int i = 0; i < ALL; i++)
-        sent[i] = (char)('a' + i * 7 % 26);
     for (int i = 0; i < 4 * PAIRS; i++) {
         bool crossed;
         int p[2];

@@ -21,7 +21,9 @@ static bool board_there(struct end *a, struct end *b)
 {
     unsigned char buf[32] = {0};
 
-    for (int i = 0; i < 2000; i++) {
+    uint64_t limit = sys_now() + PATIENCE;
+
+    while (sys_now() < limit) {
         if (put(a, buf, 32) != 32 || get(b, buf, 32) != 32)
             return false;
         if (a->s->pub->path_tx == FB_PATH_SHM && b->s->pub->path_rx == FB_PATH_SHM)
