@@ -26,7 +26,7 @@ enum { MADE = 1 << 20, WORDS = MADE / 64 }; /* higher numbers are not known */
 
 typedef _Atomic uint64_t numbers[WORDS];
 static numbers made, twice;
-static numbers filed;         /* a FILE has it, for which it was made a FILE's */
+static numbers filed;         /* fdopen made a FILE of it */
 static _Atomic unsigned most; /* nothing was ever noted above it */
 static _Atomic uint32_t forks_begun, forks_over;
 

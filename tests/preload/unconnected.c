@@ -5,6 +5,7 @@
 #include "say.h"
 
 #include <fcntl.h>
+#include <signal.h>
 
 static int unconnected(void)
 {
@@ -122,16 +123,21 @@ static void file_follows(bool before)
     may_board = true;
 }
 
-static void with_a_child(void)
+static pid_t by_clone(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+static void with_a_child(pid_t (*make)(void), const char *how)
 {
     int p[2], go[2], fd = unconnected();
     char x;
     pid_t child;
 
-    puts("-- fork");
+    printf("-- %s\n", how);
     fflush(stdout);
     must(pipe(go) == 0, "pipe");
-    child = fork();
+    child = make();
     must(child >= 0, "fork");
     if (child == 0) {
         must(read(go[0], &x, 1) == 1, "go on");
@@ -151,6 +157,26 @@ static void with_a_child(void)
     close(go[1]);
 }
 
+/* What such a child closes is not its parent's, although it has its memory. */
+static void closed_by_vfork(void)
+{
+    int p[2], fd = unconnected();
+    pid_t child;
+
+    puts("-- vfork");
+    must(fcntl(fd, F_SETFD, FD_CLOEXEC) == 0, "F_SETFD");
+    child = vfork();
+    if (child == 0) {
+        close(fd);
+        _exit(0);
+    }
+    ended(child);
+    connected(p, fd);
+    must(write(fd, "still here", 10) == 10, "write");
+    close(fd);
+    heard_at_its_end(p[1]);
+}
+
 int main(void)
 {
     another_number(dup, "dup");
@@ -161,6 +187,9 @@ int main(void)
     with_a_file();
     file_follows(false);
     file_follows(true);
-    with_a_child();
+    with_a_child(fork, "fork");
+    with_a_child(_Fork, "_Fork");
+    with_a_child(by_clone, "clone");
+    closed_by_vfork();
     return 0;
 }
