@@ -135,7 +135,7 @@ static bool socket_cookie(int fd, uint64_t *cookie)
 
 bool pl_same_socket(int one, int two)
 {
-    uint64_t a, b;
+    uint64_t a = 0, b = 0;
 
     return socket_cookie(one, &a) && socket_cookie(two, &b) && a == b;
 }

@@ -133,8 +133,8 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
     if (!bits && events & RSK_TX && atomic_load_explicit(&r->open, memory_order_relaxed))
         vb_due(r, VB_DUE_WAIT_BYTES);
     /* The CQ of this rail tells the progress thread, which drains for futex sleepers, and the common shard for whom it
-     * likes; RSK_BY_SHARD is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it. Who does
-     * not sleep does not wait for that: it is drained once, or somebody else is draining. */
+     * likes; RSK_BY_SHARD is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it.
+     * Who does not sleep does not wait for that: it is drained, or somebody else is draining. */
     for (int i = 0; !bits && !(how & RSK_BY_LOOP && i == 2); i++) {
         struct vb_cq *c = r->cq;
 
