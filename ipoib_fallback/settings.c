@@ -61,6 +61,14 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     case TCP_INQ:
         changed(c);
         break;
+    case TCP_NODELAY:
+        /* Between the kernel's call and this one a push may have set back what was before (fb_io.push). */
+        if (conn_flag(c, CF_LINKED)) {
+            fb_lock(&c->x->tx.lock);
+            sys_setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &value, sizeof(value));
+            tx_unlock(c);
+        }
+        break;
     case TCP_ULP:
     case TCP_REPAIR:
         fb_pin(s, RSN_OPTION, true);

@@ -191,7 +191,9 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
         int number = 0;
 
         /* Whoever has answered it: the kernel has read an int there, a BPF program need not. */
-        if (value && len >= sizeof number && level == SOL_SOCKET && name == SO_RCVLOWAT)
+        if (value && len >= sizeof number &&
+            ((level == SOL_SOCKET && name == SO_RCVLOWAT) ||
+             (level == IPPROTO_TCP && name == TCP_NODELAY)))
             memcpy(&number, value, sizeof number);
         fb_sockopt(f->stream, level, name, number);
     }

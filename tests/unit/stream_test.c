@@ -450,3 +450,21 @@ TEST_CASE(stream, residue_is_pushed)
     done(&a);
     done(&b);
 }
+
+/* A push had begun before the program set the option, and was over before fb_sockopt was told. */
+TEST_CASE(stream, nodelay_set_during_a_push)
+{
+    struct end a, b;
+    int on = 1, off = 0, has = -1;
+    socklen_t len = sizeof(has);
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    ASSERT(setsockopt(a.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0);
+    ASSERT(setsockopt(a.fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off)) == 0);
+    fb_sockopt(a.s, IPPROTO_TCP, TCP_NODELAY, on);
+    EXPECT(getsockopt(a.fd, IPPROTO_TCP, TCP_NODELAY, &has, &len) == 0 && has == 1);
+    done(&a);
+    done(&b);
+}
