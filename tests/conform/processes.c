@@ -316,10 +316,11 @@ CASE(preforked_server)
     socklen_t len;
     char buf[10] = "";
     pid_t pid;
-    int c = socket(AF_INET, SOCK_STREAM, 0);
+    int c;
 
     l = listener(&net4, &at, &len);
     pid = child(accepts);
+    c = socket(AF_INET, SOCK_STREAM, 0); /* not the child's as well: that would stay on TCP */
     SHOW(connect(c, (struct sockaddr *)&at, len));
     board_one(c, false);
     SHOW(send(c, "ping", 4, 0));
