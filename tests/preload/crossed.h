@@ -44,7 +44,7 @@ static inline bool put_piece(int fd, int i)
     char bytes[PIECE];
 
     for (int j = 0; j < PIECE; j++)
-        bytes[j] = sent_byte((size_t)(i * PIECE + j));
+        bytes[j] = sent_byte((size_t)i * PIECE + (size_t)j);
     must(write(fd, bytes, PIECE) == PIECE, "write");
     return tcp_sent(fd) != before;
 }

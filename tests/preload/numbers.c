@@ -183,8 +183,11 @@ static void closed_with_a_buffer(bool again)
     FILE *f = fdopen(fd, "w");
 
     must(f && fputs("buffered", f) > 0, "fputs");
-    if (again)
-        SHOW(freopen("/dev/null", "w", f) == f);
+    if (again) {
+        FILE *same = freopen("/dev/null", "w", f);
+
+        SHOW(same == f);
+    }
     SHOW(fclose(f));
     fflush(stdout);
     kill(child, SIGCONT);
