@@ -124,6 +124,7 @@ PRELOAD_SRC := \
 	preload/pl_init.c \
 	preload/pl_iov.c \
 	preload/pl_made.c \
+	preload/pl_number.c \
 	preload/pl_passive.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
@@ -270,6 +271,7 @@ READINESS_SRC := \
 	preload/pl_epoll_reg.c \
 	preload/pl_epoll_wait.c \
 	preload/pl_made.c \
+	preload/pl_number.c \
 	preload/pl_poll.c \
 	preload/pl_poll_serve.c \
 	preload/pl_poll_words.c \
@@ -334,6 +336,7 @@ table_test_SRC := \
 	tests/unit/heir_fake.c \
 	preload/pl_made.c \
 	preload/pl_table.c \
+	rsock/own.c \
 	rsock/section.c \
 
 shim_test_SRC := \

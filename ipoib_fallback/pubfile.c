@@ -6,6 +6,7 @@
 
 #include "config/env.h"
 #include "config/log.h"
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 #include <stdio.h>
@@ -24,11 +25,16 @@ static uint32_t reserved; /* slots that have their blocks, when the descriptor i
 
 static size_t read_small(const char *path, char *buf, size_t size)
 {
-    int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-    ssize_t n = fd < 0 ? 0 : sys_read(fd, buf, size - 1);
+    ssize_t n = 0;
+    int fd;
 
-    if (fd >= 0)
+    rsk_own_enter();
+    fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0) {
+        n = sys_read(fd, buf, size - 1);
         sys_close(fd);
+    }
+    rsk_own_leave();
     buf[n > 0 ? n : 0] = 0;
     return n > 0 ? (size_t)n : 0;
 }

@@ -44,7 +44,7 @@ static int stream_fcntl(struct pl_file *f, int cmd, long arg)
 
 static int dup_fcntl(struct pl_file *f, int fd, int cmd, long arg)
 {
-    int newfd = pl_real.fcntl(fd, cmd, arg);
+    int newfd = PL_NUMBERED(pl_real.fcntl(fd, cmd, arg));
 
     if (newfd < 0)
         return newfd;
@@ -71,6 +71,7 @@ PL_EXPORT int fcntl(int fd, int cmd, ...)
         return dup_fcntl(f, fd, cmd, arg);
     if (f && f->kind == PL_STREAM)
         return stream_fcntl(f, cmd, arg);
+    rsk_own_look(); /* F_GETFD: whether the number is open */
     return pl_real.fcntl(fd, cmd, arg);
 }
 

@@ -281,7 +281,7 @@ PL_EXPORT int epoll_create(int size)
     int fd;
 
     pl_ready();
-    fd = pl_real.epoll_create(size);
+    fd = PL_NUMBERED(pl_real.epoll_create(size));
     if (fd >= 0)
         pl_epoll_created(fd);
     return fd;
@@ -292,7 +292,7 @@ PL_EXPORT int epoll_create1(int flags)
     int fd;
 
     pl_ready();
-    fd = pl_real.epoll_create1(flags);
+    fd = PL_NUMBERED(pl_real.epoll_create1(flags));
     if (fd >= 0)
         pl_epoll_created(fd);
     return fd;

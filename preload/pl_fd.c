@@ -104,7 +104,7 @@ PL_EXPORT int close(int fd)
     if (rsk_own_has(fd))
         return (int)pl_ret(-EBADF);
     err = pl_closing(fd);
-    return err ? (int)pl_ret(err) : pl_real.close(fd);
+    return err ? (int)pl_ret(err) : PL_NUMBERED(pl_real.close(fd));
 }
 
 PL_ALIAS(__close, close);
@@ -147,7 +147,7 @@ static int close_around(unsigned int first, unsigned int last, int flags)
 
     while (own >= 0 && (unsigned int)own <= last) {
         if ((unsigned int)own > first) {
-            r = pl_real.close_range(first, (unsigned int)own - 1, flags);
+            r = PL_NUMBERED(pl_real.close_range(first, (unsigned int)own - 1, flags));
             if (r < 0)
                 return r;
         }
@@ -156,7 +156,7 @@ static int close_around(unsigned int first, unsigned int last, int flags)
         first = (unsigned int)own + 1;
         own = rsk_own_next((int)first);
     }
-    return pl_real.close_range(first, last, flags);
+    return PL_NUMBERED(pl_real.close_range(first, last, flags));
 }
 
 static void range_closing(unsigned int first, unsigned int last, bool unshare)
@@ -251,7 +251,7 @@ PL_EXPORT int dup(int fd)
     pl_ready();
     PL_HELD f = pl_hold(fd);
     pl_lend_to_spawned(f, fd);
-    newfd = pl_real.dup(fd);
+    newfd = PL_NUMBERED(pl_real.dup(fd));
     if (newfd >= 0) {
         pl_drop_stale(newfd);
         pl_dupped(f, fd, newfd);
@@ -317,7 +317,7 @@ PL_EXPORT int dup2(int fd, int to)
     if (fd == to)
         return pl_real.dup2(fd, to);
     file = to_be_replaced(f, fd, to);
-    return replaced(f, fd, pl_real.dup2(fd, to), file);
+    return replaced(f, fd, PL_NUMBERED(pl_real.dup2(fd, to)), file);
 }
 
 PL_ALIAS(__dup2, dup2);
@@ -332,7 +332,7 @@ PL_EXPORT int dup3(int fd, int to, int flags)
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);
     file = to_be_replaced(f, fd, to);
-    return replaced(f, fd, pl_real.dup3(fd, to, flags), file);
+    return replaced(f, fd, PL_NUMBERED(pl_real.dup3(fd, to, flags)), file);
 }
 
 /* ---- a descriptor of another process, or of this one ---- */
@@ -357,7 +357,7 @@ PL_EXPORT int pidfd_getfd(int pidfd, int target, unsigned int flags)
     int fd;
 
     pl_ready();
-    fd = pl_real.pidfd_getfd(pidfd, target, flags);
+    fd = PL_NUMBERED(pl_real.pidfd_getfd(pidfd, target, flags));
     if (fd < 0)
         return fd;
     pl_drop_stale(fd);

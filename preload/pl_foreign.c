@@ -13,7 +13,6 @@
 #include "preload/pl_own.h"
 
 #include "config/reason.h"
-#include "rsock/own.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
@@ -59,12 +58,17 @@ static void note(int fd)
 static int numbers(void)
 {
     char buf[4096];
-    int file = sys_open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
-    ssize_t n = file < 0 ? 0 : sys_read(file, buf, sizeof(buf) - 1);
+    ssize_t n = 0;
     const char *line;
+    int file;
 
-    if (file >= 0)
+    rsk_own_enter();
+    file = sys_open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
+    if (file >= 0) {
+        n = sys_read(file, buf, sizeof(buf) - 1);
         sys_close(file);
+    }
+    rsk_own_leave();
     buf[n > 0 ? n : 0] = '\0';
     line = strstr(buf, "\nFDSize:");
     return line ? atoi(line + 8) : 0;
@@ -96,6 +100,7 @@ static bool watches(int instance, int fd)
 
     snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", instance);
     len = (size_t)snprintf(want, sizeof(want), "tfd: %8d ", fd);
+    rsk_own_enter();
     file = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
     while (file >= 0 && !found && (n = sys_read(file, buf + have, sizeof(buf) - have)) > 0) {
         have += (size_t)n;
@@ -107,6 +112,7 @@ static bool watches(int instance, int fd)
     }
     if (file >= 0)
         sys_close(file);
+    rsk_own_leave();
     return found;
 }
 

@@ -7,6 +7,7 @@
 #define PL_OWN_H
 
 #include "preload/pl.h"
+#include "rsock/own.h"
 #include "rsock/section.h"
 
 #include <limits.h>
@@ -74,10 +75,12 @@ static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
 
     rsk_call_enter();
     f = pl_look_up(fd);
-    if (f)
+    if (f) {
         rsk_sig.held = f;
-    else
+    } else {
         rsk_section_leave();
+        rsk_own_look();
+    }
     return f;
 }
 
@@ -111,6 +114,22 @@ static inline void pl_section_end(struct pl_section *s)
 #define PL_SECTION                                                                        \
     __attribute__((cleanup(pl_section_end), unused)) struct pl_section section_ = {true}; \
     rsk_call_enter()
+
+/* ---- pl_number.c ---- */
+
+struct pl_numbered {
+    struct rsk_pass pass;
+};
+void pl_numbered_begin(struct pl_numbered *, const void *frame);
+void pl_numbered_end(struct pl_numbered *);
+/* The value of a call of libc's that takes a descriptor number, gives one back or asks for one: it does not meet the
+ * number that a new descriptor of ours has for a moment (rsock/own.h). A window: handlers run, and need not return. */
+#define PL_NUMBERED(call)                                                \
+    ({                                                                   \
+        __attribute__((cleanup(pl_numbered_end))) struct pl_numbered n_; \
+        pl_numbered_begin(&n_, __builtin_frame_address(0));              \
+        (call);                                                          \
+    })
 
 /* ---- pl_heir.c: a forked child's view of what was its parent's ---- */
 

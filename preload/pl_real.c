@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 static long result(long n)
@@ -80,6 +81,36 @@ static int early_socket(int domain, int type, int protocol)
     return (int)result(sys_socket(domain, type, protocol));
 }
 
+static int early_openat(int at, const char *path, int flags, ...)
+{
+    va_list ap;
+    mode_t mode;
+
+    va_start(ap, flags);
+    mode = va_arg(ap, mode_t);
+    va_end(ap);
+    return (int)result(SYS6(SYS_openat, at, path, flags, mode, 0, 0));
+}
+
+static int early_open(const char *path, int flags, ...)
+{
+    va_list ap;
+    mode_t mode;
+
+    va_start(ap, flags);
+    mode = va_arg(ap, mode_t);
+    va_end(ap);
+    return early_openat(AT_FDCWD, path, flags, mode);
+}
+
+static int early_open_2(const char *path, int flags)
+{
+    return early_openat(AT_FDCWD, path, flags, 0);
+}
+
+/* glibc's other name of fopen. */
+FILE *_IO_fopen(const char *path, const char *mode);
+
 static void early_exit(int status)
 {
     for (;;)
@@ -93,13 +124,16 @@ static long missing(void)
     return -1;
 }
 
-#define EARLY                                                                                      \
-    {                                                                                              \
-        .read = early_read, .__read = early_read, .write = early_write, .__write = early_write,    \
-        .readv = early_readv, .writev = early_writev, .close = early_close,                        \
-        .__close = early_close, .dup = early_dup, .fcntl = early_fcntl, .fcntl64 = early_fcntl,    \
-        .__fcntl = early_fcntl, .ioctl = early_ioctl, .socket = early_socket, ._exit = early_exit, \
-        ._Exit = early_exit                                                                        \
+#define EARLY                                                                                    \
+    {                                                                                            \
+        .read = early_read, .__read = early_read, .write = early_write, .__write = early_write,  \
+        .readv = early_readv, .writev = early_writev, .close = early_close,                      \
+        .__close = early_close, .dup = early_dup, .fcntl = early_fcntl, .fcntl64 = early_fcntl,  \
+        .__fcntl = early_fcntl, .open = early_open, .open64 = early_open, .__open = early_open,  \
+        .__open64 = early_open, .__open_2 = early_open_2, .__open64_2 = early_open_2,            \
+        .openat = early_openat, .openat64 = early_openat, .fopen = _IO_fopen,                    \
+        .fopen64 = _IO_fopen, .ioctl = early_ioctl, .socket = early_socket, ._exit = early_exit, \
+        ._Exit = early_exit                                                                      \
     }
 
 struct pl_real pl_real = EARLY;

@@ -180,6 +180,7 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
     uint32_t depth = rsk_sig.depth;
     ucontext_t *uc = ctx;
     unsigned int flags = (unsigned int)atomic_load_explicit(&h->flags, memory_order_acquire);
+    struct rsk_over over;
 
     if (depth && !at_once(sig, info)) {
         put_off(sig, info, uc);
@@ -197,7 +198,9 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
      * next ones be put off for ever would be worse. */
     rsk_sig.depth = 0;
     rsk_sig.stop = NULL;
+    rsk_handler_begins(&over, __builtin_frame_address(0));
     atomic_load_explicit(&h->fn, memory_order_acquire)(sig, info, ctx);
+    rsk_handler_ends(&over);
     rsk_sig.stop = stop;
     rsk_sig.depth = depth;
 }

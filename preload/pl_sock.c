@@ -65,7 +65,7 @@ PL_EXPORT int socket(int domain, int type, int protocol)
 
     pl_ready();
     begun = pl_made_begin();
-    fd = pl_real.socket(domain, type, protocol);
+    fd = PL_NUMBERED(pl_real.socket(domain, type, protocol));
     if (fd >= 0) {
         pl_drop_stale(fd);
         if (for_tcp(domain, type, protocol) && pl_is_owner_here())
@@ -159,6 +159,7 @@ static int accepted(int listener, int fd, int nonblock)
 PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
     pl_ready();
+    rsk_own_look(); /* the number is taken before it sleeps */
     /* Linux's accepted sockets do not inherit O_NONBLOCK. */
     return accepted(fd, pl_real.accept(fd, addr, len), 0);
 }
@@ -166,6 +167,7 @@ PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 PL_EXPORT int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
     pl_ready();
+    rsk_own_look();
     return accepted(fd, pl_real.accept4(fd, addr, len, flags), (flags & SOCK_NONBLOCK) != 0);
 }
 

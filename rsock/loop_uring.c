@@ -46,7 +46,9 @@ int loop_uring_load(void)
         return 0;
     if (!rsk_loop_may_load())
         return -ENOENT;
+    rsk_own_enter(); /* for the number of the file */
     lu.lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);
+    rsk_own_leave();
     if (!lu.lib)
         return -ENOENT;
     for (size_t i = 0; i < sizeof syms / sizeof *syms; i++) {
@@ -67,19 +69,24 @@ static int uring_open(void)
     struct io_uring_params p = {0};
     int err, fd;
 
+    rsk_own_enter();
     err = lu.queue_init(ENTRIES, &ring, &p);
     if (err < 0)
-        return err;
+        goto out;
     /* A child's copy of the queues would be writable by both. */
     lu.dontfork(&ring);
     fd = rsk_own_fd(sys_fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 3));
     if (fd < 0) {
         lu.queue_exit(&ring);
-        return fd;
+        err = fd;
+        goto out;
     }
     sys_close(ring.ring_fd);
     ring.ring_fd = ring.enter_ring_fd = fd;
-    return 0;
+    err = 0;
+out:
+    rsk_own_leave();
+    return err;
 }
 
 static struct io_uring_sqe *sqe_get(void)
@@ -169,7 +176,7 @@ static void uring_pause(uint64_t ns)
 
 static void uring_close(void)
 {
-    int fd = sys_fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 3);
+    int fd = sys_fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 512);
 
     /* queue_exit closes the number that we have noted; it must be un-noted first. */
     rsk_own_close(ring.ring_fd);

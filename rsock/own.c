@@ -27,41 +27,113 @@ static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
 /*
- * Threads between enter and leave, and those that fork. Each side counts itself, then looks at the other's
- * count (both sequentially consistent): one of the two sees the other. Who enters steps back, so a fork does
- * not wait for one that waits for it; a handler that forks in the middle of its own thread's steps does not
- * wait for those.
+ * Threads between enter and leave, those that fork, and those in a call that takes a number. Each side counts
+ * itself, then looks at the other's count (all sequentially consistent): one of the two sees the other. Who enters
+ * steps back for a fork, so that this does not wait for one that waits for it; who takes steps back for who is
+ * inside. A handler in the middle of its own thread's steps, or call, does not wait for those.
  */
-static _Atomic unsigned n_inside, n_forking;
-static _Thread_local unsigned depth;
+_Atomic unsigned rsk_own_inside;
+static _Atomic unsigned n_forking, n_taking, n_waiting; /* the last: to take */
+/* So many of n_taking have been waited for in vain: they sleep, until there are fewer. */
+static _Atomic unsigned asleep;
+static _Thread_local unsigned depth, taking;
 #define ENTER_NS 1000000000u /* for a fork whose handlers wait for this thread */
 #define FORK_NS  100000000u
+#define TAKE_NS  20000000u
+#define TAKEN_NS 20000000u
+#define LOOK_NS  100000u
 
 static void a_moment(void)
 {
     SYS6(SYS_ppoll, NULL, 0, (&(struct timespec){0, 50000}), NULL, 0, 0);
 }
 
-void rsk_own_enter(void)
+/* One round of waiting for what mostly takes some microseconds. False: ns have passed since the first. */
+static bool wait_on(uint64_t *until, unsigned ns)
 {
+    uint64_t now = sys_now();
+
+    if (!*until)
+        *until = now + ns;
+    else if (now > *until)
+        return false;
+    if (now + ns < *until + 10000)
+        sys_pause_cpu();
+    else
+        a_moment();
+    return true;
+}
+
+static void enter(bool numbers)
+{
+    unsigned n;
     uint64_t until = 0;
 
     if (depth++)
         return;
-    while (atomic_fetch_add(&n_inside, 1), atomic_load(&n_forking)) {
-        if (!until)
-            until = sys_now() + ENTER_NS;
-        else if (sys_now() > until)
-            return;
-        atomic_fetch_sub(&n_inside, 1);
-        a_moment();
+    /* One step after the other would leave nobody a moment. */
+    while (numbers && atomic_load(&n_waiting) > 0 && wait_on(&until, TAKE_NS))
+        ;
+    until = 0;
+    while (atomic_fetch_add(&rsk_own_inside, 1), atomic_load(&n_forking)) {
+        atomic_fetch_sub(&rsk_own_inside, 1);
+        if (!wait_on(&until, ENTER_NS)) {
+            atomic_fetch_add(&rsk_own_inside, 1);
+            break;
+        }
     }
+    until = 0;
+    while (numbers && (n = atomic_load(&n_taking) - taking) > atomic_load(&asleep))
+        if (!wait_on(&until, TAKEN_NS))
+            atomic_store(&asleep, n);
+}
+
+void rsk_own_enter(void)
+{
+    enter(true);
 }
 
 void rsk_own_leave(void)
 {
     if (!--depth)
-        atomic_fetch_sub(&n_inside, 1);
+        atomic_fetch_sub(&rsk_own_inside, 1);
+}
+
+void rsk_own_take(void)
+{
+    uint64_t until = 0;
+
+    while (atomic_fetch_add(&n_taking, 1), atomic_load(&rsk_own_inside) > (depth > 0)) {
+        atomic_fetch_sub(&n_taking, 1);
+        if (!until)
+            atomic_fetch_add(&n_waiting, 1);
+        if (!wait_on(&until, TAKE_NS)) {
+            atomic_fetch_add(&n_taking, 1);
+            break;
+        }
+    }
+    if (until)
+        atomic_fetch_sub(&n_waiting, 1);
+    taking++;
+}
+
+void rsk_own_taken(void)
+{
+    unsigned left, was;
+
+    taking--;
+    left = atomic_fetch_sub(&n_taking, 1) - 1;
+    was = atomic_load_explicit(&asleep, memory_order_relaxed);
+    if (__builtin_expect(was > left, 0))
+        atomic_compare_exchange_strong(&asleep, &was, left);
+}
+
+void rsk_own_look_slowly(void)
+{
+    uint64_t until = 0;
+
+    while (atomic_load(&rsk_own_inside) > (depth > 0) && wait_on(&until, LOOK_NS))
+        ;
 }
 
 void rsk_own_fork_begin(void)
@@ -69,12 +141,9 @@ void rsk_own_fork_begin(void)
     uint64_t until = 0;
 
     atomic_fetch_add(&n_forking, 1);
-    while (atomic_load(&n_inside) > (depth > 0)) {
-        if (!until)
-            until = sys_now() + FORK_NS;
-        else if (sys_now() > until)
+    while (atomic_load(&rsk_own_inside) > (depth > 0)) {
+        if (!wait_on(&until, FORK_NS))
             return;
-        a_moment();
     }
 }
 
@@ -85,8 +154,11 @@ void rsk_own_fork_end(void)
 
 void rsk_own_forked(void)
 {
-    atomic_store(&n_inside, depth > 0);
+    atomic_store(&rsk_own_inside, depth > 0);
     atomic_store(&n_forking, 0);
+    atomic_store(&n_taking, taking);
+    atomic_store(&n_waiting, 0);
+    atomic_store(&asleep, 0);
 }
 
 static struct chunk *chunk_of(int fd)
@@ -193,7 +265,7 @@ void rsk_own_close(int fd)
         return;
     /* Forgotten before it is closed: the other way round a fork in between would make the
      * child close a descriptor of the application's that has got the number meanwhile. */
-    rsk_own_enter();
+    enter(false);
     forget(fd);
     sys_close(fd);
     rsk_own_leave();

@@ -2,16 +2,33 @@
  * own.h - what a forked child must give up: the library's descriptors and shared
  * mappings. Descriptors are kept out of the application's way (512 and up, close on
  * exec) and noted here; mappings likewise. A child walks the notes without a lock. What is on its way
- * to its note, or from it, a fork waits for.
+ * to its note, or from it, a fork waits for, and calls that could meet the number it has on the way.
  */
 #ifndef RSK_OWN_H
 #define RSK_OWN_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Around steps between which no other thread forks: a child has the descriptor that they make and note, or
- * forget and close, whole or not at all. They nest. The steps must not block, nor wait for another thread. */
+/* Around a call of the application's that takes a descriptor number, gives one back, or asks for one: a new
+ * descriptor of ours has the lowest free number until it is hidden, and meanwhile the call would get the next, or
+ * close ours, or replace it. take waits until no other thread is between rsk_own_enter and _leave, for at most 20 ms;
+ * the steps wait in turn for calls under way, as long once, since one may sleep (a FIFO's open). They nest. Any thread. */
+void rsk_own_take(void);
+void rsk_own_taken(void);
+/* Waits likewise, at most 0.1 ms, and then holds nobody off: for calls on a number that nothing is known of. */
+void rsk_own_look_slowly(void);
+extern _Atomic unsigned rsk_own_inside;
+static inline void rsk_own_look(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&rsk_own_inside, memory_order_relaxed) != 0, 0))
+        rsk_own_look_slowly();
+}
+
+/* Around steps between which no other thread forks, nor is in such a call: a child has the descriptor that they
+ * make and note, or forget and close, whole or not at all. They nest. The steps must not block, nor wait for
+ * another thread. */
 void rsk_own_enter(void);
 void rsk_own_leave(void);
 /* Ends rsk_own_enter; use rsk_own_fd. */

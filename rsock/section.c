@@ -64,6 +64,34 @@ void rsk_windows_reclaim(const void *frame)
     }
 }
 
+void rsk_handler_begins(struct rsk_over *o, const void *frame)
+{
+    uint32_t n = rsk_sig.windows;
+    struct rsk_window *w = &rsk_sig.window[n ? n - 1 : 0];
+    uintptr_t of = (uintptr_t)w->frame;
+
+    o->id = 0;
+    if (!n || w->over || (uintptr_t)frame >= of || of - (uintptr_t)frame > FAR ||
+        rsk_on_signal_stack())
+        return;
+    o->id = w->id;
+    o->was = w->frame;
+    w->over = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    w->frame = frame;
+}
+
+void rsk_handler_ends(const struct rsk_over *o)
+{
+    uint32_t n = rsk_sig.windows;
+
+    if (!o->id || !n || rsk_sig.window[n - 1].id != o->id)
+        return;
+    rsk_sig.window[n - 1].frame = o->was;
+    atomic_signal_fence(memory_order_seq_cst);
+    rsk_sig.window[n - 1].over = false;
+}
+
 /* Whatever it has left open, nobody comes back to it. */
 static void thread_ends(void *arg)
 {
@@ -96,7 +124,7 @@ void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *,
         rsk_sig.keyed = pthread_setspecific(at_end, &rsk_sig) == 0;
     if (n < RSK_WINDOWS) {
         p->id = ++rsk_sig.ids ? rsk_sig.ids : ++rsk_sig.ids;
-        rsk_sig.window[n] = (struct rsk_window){frame, p->id, p->held, undo, a, b};
+        rsk_sig.window[n] = (struct rsk_window){frame, p->id, false, p->held, undo, a, b};
         atomic_signal_fence(memory_order_seq_cst);
         rsk_sig.windows = n + 1;
     }

@@ -21,8 +21,9 @@
 enum { RSK_WINDOWS = 8 }; /* handlers in handlers that sleep; deeper ones have no record */
 
 struct rsk_window {
-    const void *frame; /* of the function that opened it */
+    const void *frame; /* of the function that opened it, or of the handler that came over it */
     uint32_t id;
+    bool over; /* the latter */
     void *held;
     void (*undo)(void *a, void *b);
     void *a, *b;
@@ -131,6 +132,7 @@ static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rs
     t->ids = id;
     w->frame = frame;
     w->id = id;
+    w->over = false;
     w->held = held;
     w->undo = undo;
     w->a = a;
@@ -162,6 +164,17 @@ static inline __attribute__((always_inline)) bool rsk_window_close_fast(struct r
     t->windows = 0;
     return true;
 }
+
+/* A handler runs in the thread's innermost window, from `frame`. While it does, the thread's calls come from
+ * below it, so one that does not says that it has jumped out, also where that call is deeper than the window.
+ * Of handlers that come over each other the first counts: the others may jump into it. */
+struct rsk_over {
+    uint32_t id; /* of the window, 0: none */
+    const void *was;
+};
+void rsk_handler_begins(struct rsk_over *, const void *frame);
+/* It has returned. */
+void rsk_handler_ends(const struct rsk_over *);
 
 /* As a cleanup, for windows with nothing to undo. */
 static inline void rsk_window_end(struct rsk_pass *p)

@@ -13,6 +13,7 @@
 #include "rsock/shard.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_diag.h"
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 bool shm_peer_cred(int sock, struct shm_cred *cred)
@@ -154,11 +155,12 @@ static int shm_usable(void)
     if (!shm_diag_usable())
         return RSN_OTHER_HOST;
     /* Where there is no /proc (a bare chroot) nobody can be found. */
+    rsk_own_enter();
     fd = sys_open("/proc/net/unix", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return RSN_NO_PEER_LIB;
-    sys_close(fd);
-    return 0;
+    if (fd >= 0)
+        sys_close(fd);
+    rsk_own_leave();
+    return fd < 0 ? RSN_NO_PEER_LIB : 0;
 }
 
 static void after_fork_child(void)

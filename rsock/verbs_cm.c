@@ -45,10 +45,13 @@ int vb_cm_open(void)
         return -ENOMEM;
     if (vb_kick_open() < 0)
         return -EMFILE;
+    rsk_own_enter();
     channel = vdl.create_event_channel();
+    if (channel)
+        channel->fd = rsk_own_fd(channel->fd);
+    rsk_own_leave();
     if (!channel)
         return -ENODEV;
-    channel->fd = rsk_own_fd(channel->fd);
     if (channel->fd >= 0) {
         sys_fcntl(channel->fd, F_SETFL, sys_fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
         channel_watch = rsk_watch_fd(channel->fd, EPOLLIN, true, on_channel, NULL);
@@ -413,7 +416,15 @@ static void on_channel(void *arg, uint32_t events)
         int status;
 
         vb_dev_resync();
-        if (!channel || vdl.get_cm_event(channel, &ev) < 0)
+        if (!channel)
+            return;
+        /* With the first event that needs it librdmacm opens the device. */
+        rsk_own_enter();
+        status = vdl.get_cm_event(channel, &ev);
+        if (status == 0 && ev->id->verbs)
+            vb_dev_hide(ev->id->verbs);
+        rsk_own_leave();
+        if (status < 0)
             return;
         id = ev->id;
         owner = id->context;

@@ -393,11 +393,14 @@ struct vb_part *vb_part_get(struct rsk_shard *shard, struct vb_dev *dev, int *re
                                       .free = part_free};
     p->shard = shard;
     p->common = shard == rsk_shard_common();
+    rsk_own_enter();
     p->channel = vdl.create_comp_channel(dev->ctx);
+    if (p->channel)
+        p->channel->fd = rsk_own_fd(p->channel->fd);
+    rsk_own_leave();
     p->base.fd = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
     if (!p->channel || p->base.fd < 0)
         goto fail;
-    p->channel->fd = rsk_own_fd(p->channel->fd);
     if (p->channel->fd < 0 ||
         sys_fcntl(p->channel->fd, F_SETFL, sys_fcntl(p->channel->fd, F_GETFL, 0) | O_NONBLOCK) <
             0 ||

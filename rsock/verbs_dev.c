@@ -151,6 +151,14 @@ static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
     dev->users++;
 }
 
+void vb_dev_hide(struct ibv_context *ctx)
+{
+    if (!rsk_own_has(ctx->cmd_fd))
+        ctx->cmd_fd = rsk_own_fd(ctx->cmd_fd);
+    if (!rsk_own_has(ctx->async_fd))
+        ctx->async_fd = rsk_own_fd(ctx->async_fd);
+}
+
 struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
 {
     struct ibv_device_attr attr;
@@ -170,9 +178,7 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
     dev->key = ++next_key;
     dev->max_cqe = attr.max_cqe;
     snprintf(dev->name, sizeof dev->name, "%.15s", vdl.get_device_name(dev->ctx->device));
-    /* Out of the application's way, and noted for a forked child. */
-    dev->ctx->cmd_fd = rsk_own_fd(dev->ctx->cmd_fd);
-    dev->ctx->async_fd = rsk_own_fd(dev->ctx->async_fd);
+    vb_dev_hide(dev->ctx);
     sys_fcntl(dev->ctx->async_fd, F_SETFL, sys_fcntl(dev->ctx->async_fd, F_GETFL, 0) | O_NONBLOCK);
     dev->async = rsk_watch_fd(dev->ctx->async_fd, EPOLLIN, true, on_async, dev);
     dev->users = 1;
@@ -184,13 +190,15 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
 
 static int null_fd(void)
 {
-    int fd = sys_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
-    int high = fd < 0 ? fd : sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+    int fd, high;
 
-    if (high < 0)
-        return fd;
-    sys_close(fd);
-    return high;
+    rsk_own_enter();
+    fd = sys_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
+    high = fd < 0 ? fd : sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+    if (high >= 0)
+        sys_close(fd);
+    rsk_own_leave();
+    return high < 0 ? fd : high;
 }
 
 void vb_dev_put(struct vb_dev *dev)
@@ -255,7 +263,11 @@ void vb_dev_resync(void)
         return;
     /* A device that comes back may have the old one's index and GUID, and librdmacm would take
      * its dead context for it. */
+    rsk_own_enter();
     list = vdl.get_devices(NULL);
+    for (int i = 0; list && list[i]; i++)
+        vb_dev_hide(list[i]);
+    rsk_own_leave();
     if (!list)
         return;
     stale = false;

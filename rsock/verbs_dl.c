@@ -12,6 +12,7 @@
 
 #include "config/log.h"
 #include "rsock/loop.h"
+#include "rsock/own.h"
 
 struct vb_dl vdl;
 
@@ -56,8 +57,10 @@ int vb_dl_open(void)
     result = -ENOENT;
     if (!rsk_loop_may_load())
         return result;
+    rsk_own_enter(); /* for the numbers of the files */
     lib[0] = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     lib[1] = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL);
+    rsk_own_leave();
     if (!lib[0] || !lib[1]) {
         log_info("verbs: %s cannot be loaded", lib[0] ? "librdmacm.so.1" : "libibverbs.so.1");
         return result;

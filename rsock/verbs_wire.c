@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "config/reason.h"
 #include "rsock/fence.h"
+#include "rsock/own.h"
 #include "rsock/verbs_int.h"
 
 struct dirent64 {
@@ -21,7 +22,7 @@ struct dirent64 {
 static bool any_device(void)
 {
     _Alignas(8) char buf[1024] = {0};
-    int fd = sys_open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    int fd = rsk_own_fd(sys_open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
     bool any = false;
     long n;
 
@@ -34,7 +35,7 @@ static bool any_device(void)
             any |= d->name[0] != '.';
             at += d->reclen;
         }
-    sys_close(fd);
+    rsk_own_close(fd);
     return any;
 }
 

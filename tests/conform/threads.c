@@ -323,6 +323,37 @@ CASE(handler_uses_the_connection)
     say_bytes("got", buf, 16);
 }
 
+/* A handler is jumped into by another that came over it: what it interrupted goes on all the same. */
+static void inner(int sig)
+{
+    (void)sig;
+    siglongjmp(out, 1);
+}
+
+static void outer(int sig)
+{
+    if (sigsetjmp(out, 1) == 0)
+        raise(SIGUSR2);
+    answers(sig);
+}
+
+CASE(handler_jumped_into)
+{
+    struct sigaction a = {.sa_handler = outer, .sa_flags = SA_RESTART};
+    char buf[20] = "";
+    struct later l;
+
+    pair(p);
+    sigaction(SIGUSR1, &a, NULL);
+    a.sa_handler = inner;
+    sigaction(SIGUSR2, &a, NULL);
+    later(&l, sends_signal, (void *)(uintptr_t)pthread_self());
+    SHOW(read(p[1], buf, 1));
+    later_end(&l);
+    SHOW(recv(p[0], buf, 16, MSG_WAITALL));
+    say_bytes("got", buf, 16);
+}
+
 /* ---- closed under a sleeper: the kernel lets the call go on */
 
 static void closes_then_sends(void *unused)

@@ -275,6 +275,63 @@ TEST_CASE(loop, who_forks_in_the_middle_of_opening_does_not_wait_for_itself)
     EXPECT_EQ_INT(status, 0);
 }
 
+/* A new descriptor of ours has the lowest number for a moment: not while somebody takes one. */
+TEST_CASE(loop, who_takes_a_number_does_not_meet_ours)
+{
+    pthread_t other;
+    int lowest = dup(0), wrong = 0;
+
+    close(lowest);
+    atomic_store(&done, false);
+    ASSERT_EQ_INT(pthread_create(&other, NULL, opens_and_closes, NULL), 0);
+    for (int i = 0; i < 20000; i++) {
+        rsk_own_take();
+        wrong += dup(0) != lowest;
+        close(lowest);
+        rsk_own_taken();
+    }
+    atomic_store(&done, true);
+    pthread_join(other, NULL);
+    EXPECT_EQ_INT(wrong, 0);
+}
+
+static void *takes(void *sleeping)
+{
+    rsk_own_take();
+    atomic_store(&done, true);
+    pthread_mutex_lock(sleeping);
+    rsk_own_taken();
+    return NULL;
+}
+
+/* As open() does on a FIFO. And a handler's calls in the middle of another call, or of our steps, go on. */
+TEST_CASE(loop, who_takes_a_number_and_sleeps_stops_nobody)
+{
+    pthread_mutex_t sleeping = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t other;
+
+    atomic_store(&done, false);
+    pthread_mutex_lock(&sleeping);
+    ASSERT_EQ_INT(pthread_create(&other, NULL, takes, &sleeping), 0);
+    while (!atomic_load(&done))
+        sched_yield();
+    for (int i = 0; i < 100; i++)
+        rsk_own_close(rsk_own_fd(eventfd(0, EFD_CLOEXEC)));
+    rsk_own_take();
+    rsk_own_take();
+    rsk_own_close(rsk_own_fd(eventfd(0, EFD_CLOEXEC)));
+    rsk_own_taken();
+    rsk_own_taken();
+    rsk_own_enter();
+    rsk_own_take();
+    rsk_own_look();
+    rsk_own_taken();
+    rsk_own_leave();
+    pthread_mutex_unlock(&sleeping);
+    pthread_join(other, NULL);
+    EXPECT_EQ_INT((int)atomic_load(&rsk_own_inside), 0);
+}
+
 TEST_CASE(loop, descriptors_are_out_of_the_way)
 {
     bool low[512];

@@ -1,0 +1,123 @@
+/*
+ * numbered.c - while streams board, for which the library takes numbers and gives them back, whatever gives the
+ * program a descriptor gives it the lowest number that is free, and one that it has closed is closed.
+ */
+#include "pair.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+
+enum { STREAMS = 100, ROUNDS = 4, WAYS = 40 };
+
+#define NONE "/dev/null"
+
+/* Exported without a prototype, or for fortified programs alone. */
+int __open(const char *path, int flags, ...);
+int __open64(const char *path, int flags, ...);
+int __open_2(const char *path, int flags);
+int __open64_2(const char *path, int flags);
+int __openat_2(int at, const char *path, int flags);
+int __openat64_2(int at, const char *path, int flags);
+int __pipe(int pair[2]);
+int __dup2(int fd, int to);
+int __fcntl(int fd, int cmd, ...);
+
+static int lowest, wrong[WAYS];
+static const char *names[WAYS];
+
+/* The call has given fd, which is closed again. */
+static void gave(int way, const char *name, int fd)
+{
+    names[way] = name;
+    wrong[way] += fd != lowest || close(fd) != 0 || fcntl(fd, F_GETFD) != -1;
+}
+
+#define ONE(call) gave(way++, #call, call)
+#define TWO(call)                                               \
+    do {                                                        \
+        int two[2];                                             \
+                                                                \
+        must((call) == 0, #call);                               \
+        close(two[1]);                                          \
+        gave(way++, #call, two[1] == lowest + 1 ? two[0] : -1); \
+    } while (0)
+#define A_FILE(call)                                             \
+    do {                                                         \
+        FILE *f = call;                                          \
+        bool right = fileno(f) == lowest;                        \
+                                                                 \
+        right &= fclose(f) == 0 && fcntl(lowest, F_GETFD) == -1; \
+        names[way] = #call;                                      \
+        wrong[way++] += !right;                                  \
+    } while (0)
+
+static int all_ways(void)
+{
+    int way = 0;
+    sigset_t none;
+
+    sigemptyset(&none);
+    ONE(open(NONE, O_RDONLY));
+    ONE(open64(NONE, O_RDONLY));
+    ONE(__open(NONE, O_RDONLY));
+    ONE(__open64(NONE, O_RDONLY));
+    ONE(__open_2(NONE, O_RDONLY));
+    ONE(__open64_2(NONE, O_RDONLY));
+    ONE(openat(AT_FDCWD, NONE, O_RDONLY));
+    ONE(openat64(AT_FDCWD, NONE, O_RDONLY));
+    ONE(__openat_2(AT_FDCWD, NONE, O_RDONLY));
+    ONE(__openat64_2(AT_FDCWD, NONE, O_RDONLY));
+    ONE(creat(NONE, 0600));
+    ONE(creat64(NONE, 0600));
+    A_FILE(fopen(NONE, "r"));
+    A_FILE(fopen64(NONE, "r"));
+    TWO(pipe(two));
+    TWO(__pipe(two));
+    TWO(pipe2(two, O_CLOEXEC));
+    TWO(socketpair(AF_UNIX, SOCK_STREAM, 0, two));
+    ONE(socket(AF_UNIX, SOCK_STREAM, 0));
+    ONE(eventfd(0, 0));
+    ONE(timerfd_create(CLOCK_MONOTONIC, 0));
+    ONE(signalfd(-1, &none, 0));
+    ONE(inotify_init());
+    ONE(inotify_init1(0));
+    ONE(memfd_create("numbered", 0));
+    ONE(epoll_create(1));
+    ONE(epoll_create1(0));
+    ONE(dup(0));
+    ONE(fcntl(0, F_DUPFD, 0));
+    ONE(fcntl64(0, F_DUPFD_CLOEXEC, 0));
+    ONE(__fcntl(0, F_DUPFD, 0));
+    /* What stands there for a moment may not be replaced either: the library would close it. */
+    ONE(dup2(0, lowest));
+    ONE(__dup2(0, lowest));
+    ONE(dup3(0, lowest, O_CLOEXEC));
+    must(way <= WAYS, "WAYS");
+    return way;
+}
+
+int main(void)
+{
+    struct sockaddr_in at;
+    int p[STREAMS][2], ways = 0, l;
+
+    closefrom(3); /* what the program was given */
+    l = listener(&at);
+    for (int i = 0; i < STREAMS; i++) {
+        pair_at(l, &at, p[i]);
+        lowest = p[i][1] + 1;
+        for (int round = 0; round < ROUNDS; round++) {
+            pass(p[i], 0);
+            pass(p[i], 1);
+            ways = all_ways();
+        }
+    }
+    for (int way = 0; way < ways; way++)
+        printf("%s: %d of %d not right\n", names[way], wrong[way], STREAMS * ROUNDS);
+    return 0;
+}
