@@ -253,6 +253,7 @@ UNIT_TESTS := \
 	select_test \
 	table_test \
 	proof_test \
+	section_test \
 	iov_test \
 	spin_test \
 	fsm_test \
@@ -338,6 +339,8 @@ table_test_SRC := \
 	preload/pl_table.c \
 	rsock/own.c \
 	rsock/section.c \
+
+section_test_SRC := tests/unit/section_test.c rsock/section.c
 
 shim_test_SRC := \
 	tests/unit/shim_test.c \

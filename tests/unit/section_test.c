@@ -1,0 +1,100 @@
+/*
+ * section_test.c - which windows a call finds dead (rsock/section.h). Frames are places in an array, which grows down as a
+ * stack does.
+ */
+#include "rsock/section.h"
+#include "tests/shim/shim.h"
+
+static char stack[10000];
+static int undone;
+
+static void undo(void *a, void *b)
+{
+    (void)a;
+    (void)b;
+    undone++;
+}
+
+static void nothing(void *held)
+{
+    (void)held;
+}
+
+/* A call at stack[8000] is in its window, handlers come at 5000 and, over that, at 3000. */
+static void open_window(struct rsk_pass *p)
+{
+    rsk_section_init(nothing);
+    undone = 0;
+    rsk_section_enter();
+    rsk_window_open(p, stack + 8000, undo, NULL, NULL);
+}
+
+/* A call of the thread's, from there. */
+static void call_from(int frame)
+{
+    rsk_section_enter();
+    rsk_windows_reclaim(stack + frame);
+    rsk_section_leave();
+}
+
+TEST_CASE(section, a_handler_that_has_jumped_out_is_known_by_a_call_above_it)
+{
+    struct rsk_over over;
+    struct rsk_pass p;
+
+    open_window(&p);
+    rsk_handler_begins(&over, stack + 5000);
+    call_from(4000);
+    EXPECT_EQ_INT(undone, 0);
+    call_from(6000); /* deeper than the window, and the handler would be between */
+    EXPECT_EQ_INT(undone, 1);
+    EXPECT_EQ_INT((int)rsk_sig.windows, 0);
+    EXPECT(!rsk_window_close(&p));
+    rsk_section_leave();
+}
+
+TEST_CASE(section, a_handler_that_has_returned_is_forgotten)
+{
+    struct rsk_over over;
+    struct rsk_pass p;
+
+    open_window(&p);
+    rsk_handler_begins(&over, stack + 5000);
+    rsk_handler_ends(&over);
+    call_from(6000);
+    EXPECT_EQ_INT(undone, 0);
+    EXPECT(rsk_window_close(&p));
+    rsk_section_leave();
+}
+
+TEST_CASE(section, a_handler_that_another_jumps_into_goes_on)
+{
+    struct rsk_over first, second;
+    struct rsk_pass p;
+
+    open_window(&p);
+    rsk_handler_begins(&first, stack + 5000);
+    rsk_handler_begins(&second, stack + 3000);
+    call_from(4000); /* the first one's */
+    EXPECT_EQ_INT(undone, 0);
+    rsk_handler_ends(&first);
+    EXPECT(rsk_window_close(&p));
+    EXPECT_EQ_INT(undone, 0);
+    rsk_section_leave();
+}
+
+TEST_CASE(section, a_handler_on_another_stack_says_nothing)
+{
+    struct rsk_over over;
+    struct rsk_pass p;
+
+    open_window(&p);
+    rsk_handler_begins(&over, stack + 9000);
+    call_from(7000);
+    EXPECT_EQ_INT(undone, 0);
+    call_from(9500);
+    EXPECT_EQ_INT(undone, 1);
+    rsk_handler_ends(&over);
+    EXPECT(!rsk_window_close(&p));
+    rsk_section_leave();
+}
