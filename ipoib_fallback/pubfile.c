@@ -141,39 +141,51 @@ static void hide_or_close(void)
     file_fd = hidden < 0 ? -1 : hidden;
 }
 
+static bool make(size_t need)
+{
+    void *p = MAP_FAILED;
+
+    file_fd = open_file();
+    if (file_fd >= 0 && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
+        p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
+    if (p != MAP_FAILED && !allocate(0, need)) {
+        munmap(p, WHOLE);
+        p = MAP_FAILED;
+    }
+    if (p == MAP_FAILED) {
+        if (file_fd >= 0) {
+            sys_close(file_fd);
+            sys_unlink(file_path);
+        }
+        file_fd = -1;
+        reserved = 0;
+        log_warn("%s cannot be made: railsock stat does not show this process", file_path);
+        p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                 -1, 0);
+        if (p == MAP_FAILED)
+            return false;
+    }
+    file = p;
+    describe(file);
+    named = file_fd >= 0;
+    if (named)
+        keep();
+    hide_or_close();
+    return true;
+}
+
 bool fb_pub_grow(uint32_t n)
 {
     size_t need = sizeof(struct fb_pub_file) + (size_t)n * sizeof(struct fb_pub);
 
     if (!file) {
-        void *p = MAP_FAILED;
+        bool made;
 
-        file_fd = open_file();
-        if (file_fd >= 0 && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
-            p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
-        if (p != MAP_FAILED && !allocate(0, need)) {
-            munmap(p, WHOLE);
-            p = MAP_FAILED;
-        }
-        if (p == MAP_FAILED) {
-            if (file_fd >= 0) {
-                sys_close(file_fd);
-                sys_unlink(file_path);
-            }
-            file_fd = -1;
-            reserved = 0;
-            log_warn("%s cannot be made: railsock stat does not show this process", file_path);
-            p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (p == MAP_FAILED)
-                return false;
-        }
-        file = p;
-        describe(file);
-        named = file_fd >= 0;
-        if (named)
-            keep();
-        hide_or_close();
+        rsk_own_enter();
+        made = make(need);
+        rsk_own_leave();
+        if (!made)
+            return false;
     } else if ((reserved && n > reserved) || (file_fd >= 0 && !allocate(0, need))) {
         return false;
     }

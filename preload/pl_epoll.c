@@ -95,6 +95,19 @@ static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
     return true;
 }
 
+/* A number that is not the application's at all shall not be ours for the moment. */
+static int kernel_add(int epfd, int fd, struct epoll_event *ev, const struct pl_file *target)
+{
+    int r;
+
+    if (target)
+        return pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, ev);
+    rsk_own_take();
+    r = pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, ev);
+    rsk_own_taken();
+    return r;
+}
+
 /* target: what fd is, with a reference that is given away. */
 static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
                struct pl_file *target)
@@ -113,7 +126,7 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
     }
     if (old) {
         /* Either there still, and the kernel says so; or it went without our seeing it. */
-        r = pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &kernel);
+        r = kernel_add(epfd, fd, &kernel, target);
         if (r < 0)
             goto out;
         pl_reg_detach(old, true);
@@ -134,7 +147,7 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         m->kdata = kernel.data.u64;
     }
     if (!old) {
-        r = pl_real.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &kernel);
+        r = kernel_add(epfd, fd, &kernel, target);
         if (r < 0) {
             if (m)
                 pl_reg_detach(m, true);

@@ -39,7 +39,7 @@ static _Atomic unsigned asleep;
 static _Thread_local unsigned depth, taking;
 #define ENTER_NS 1000000000u /* for a fork whose handlers wait for this thread */
 #define FORK_NS  100000000u
-#define TAKE_NS  20000000u
+#define TAKE_NS  500000000u /* librdmacm may be loading drivers */
 #define TAKEN_NS 20000000u
 #define LOOK_NS  100000u
 
@@ -72,7 +72,7 @@ static void enter(bool numbers)
     if (depth++)
         return;
     /* One step after the other would leave nobody a moment. */
-    while (numbers && atomic_load(&n_waiting) > 0 && wait_on(&until, TAKE_NS))
+    while (numbers && atomic_load(&n_waiting) > 0 && wait_on(&until, TAKEN_NS))
         ;
     until = 0;
     while (atomic_fetch_add(&rsk_own_inside, 1), atomic_load(&n_forking)) {
