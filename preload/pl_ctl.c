@@ -71,7 +71,9 @@ PL_EXPORT int fcntl(int fd, int cmd, ...)
         return dup_fcntl(f, fd, cmd, arg);
     if (f && f->kind == PL_STREAM)
         return stream_fcntl(f, cmd, arg);
-    rsk_own_look(); /* F_GETFD: whether the number is open */
+    /* So programs ask whether a number is open. */
+    if (!f && (cmd == F_GETFD || cmd == F_GETFL))
+        return PL_NUMBERED(pl_real.fcntl(fd, cmd, arg));
     return pl_real.fcntl(fd, cmd, arg);
 }
 

@@ -40,7 +40,7 @@ static _Thread_local unsigned depth, taking;
 #define ENTER_NS 1000000000u /* for a fork whose handlers wait for this thread */
 #define FORK_NS  100000000u
 #define TAKE_NS  500000000u /* librdmacm may be loading drivers */
-#define TAKEN_NS 20000000u
+#define TAKEN_NS 100000000u
 #define LOOK_NS  100000u
 
 static void a_moment(void)

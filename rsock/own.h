@@ -14,7 +14,7 @@
 /* Around a call of the application's that takes a descriptor number, gives one back, or asks for one: a new
  * descriptor of ours has the lowest free number until it is hidden, and meanwhile the call would get the next, or
  * close ours, or replace it. take waits until no other thread is between rsk_own_enter and _leave, for at most 0.5 s;
- * the steps wait in turn for calls under way, as long once, since one may sleep (a FIFO's open). They nest. Any thread. */
+ * the steps wait in turn for calls under way, 0.1 s once, since one may sleep (a FIFO's open). They nest. Any thread. */
 void rsk_own_take(void);
 void rsk_own_taken(void);
 /* Waits likewise, and then holds nobody off: before a call that may sleep, or that is made under a lock. */

@@ -153,6 +153,24 @@ else
     echo 'skip preload.netns: no network of its own'
 fi
 
+# As in a pod: two programs that share the network, and nothing else.
+alone=(unshare --pid --fork --mount --ipc --uts --user --map-root-user --mount-proc)
+if unshare -n "${alone[@]}" true 2>/dev/null; then
+    # shellcheck disable=SC2016 # for the inner shell
+    if said=$(unshare -n bash -c 'ip link set lo up; lib=$1; shift
+        export RAILSOCK_MODE=rail LD_PRELOAD=$lib
+        timeout 60 "$@" python3 tests/preload/pod.py serve | {
+            read -r port; RAILSOCK_LOG=info timeout 60 "$@" python3 tests/preload/pod.py "$port"; }' \
+        bash "$lib" "${alone[@]}" 2>&1) && grep -q 'sending on shm' <<<"$said" &&
+        grep -q 'receiving on shm' <<<"$said"; then
+        echo 'ok preload.pod'
+    else
+        echo "not ok preload.pod: $(tail -n 1 <<<"$said")"
+    fi
+else
+    echo 'skip preload.pod: no namespaces'
+fi
+
 # Every name of calls.def that is defined here must be exported, and nothing else.
 cc -E -P -undef -x c '-DCALL(ret, name, params, args, class)=@ name @' preload/calls.def |
     tr '@' '\n' | awk 'NF == 1 { print $1 }' | sort >"$dir/table"
