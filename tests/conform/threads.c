@@ -308,9 +308,10 @@ static void answers(int sig)
     must(write(p[0], "!", 1) == 1, "write");
 }
 
-CASE(handler_uses_the_connection)
+/* A read is interrupted by this one, which answers, and goes on. */
+static void reads_under(void (*handler)(int))
 {
-    struct sigaction a = {.sa_handler = answers, .sa_flags = SA_RESTART};
+    struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART};
     char buf[20] = "";
     struct later l;
 
@@ -321,6 +322,11 @@ CASE(handler_uses_the_connection)
     later_end(&l);
     SHOW(recv(p[0], buf, 16, MSG_WAITALL));
     say_bytes("got", buf, 16);
+}
+
+CASE(handler_uses_the_connection)
+{
+    reads_under(answers);
 }
 
 /* A handler is jumped into by another that came over it: what it interrupted goes on all the same. */
@@ -339,19 +345,8 @@ static void outer(int sig)
 
 CASE(handler_jumped_into)
 {
-    struct sigaction a = {.sa_handler = outer, .sa_flags = SA_RESTART};
-    char buf[20] = "";
-    struct later l;
-
-    pair(p);
-    sigaction(SIGUSR1, &a, NULL);
-    a.sa_handler = inner;
-    sigaction(SIGUSR2, &a, NULL);
-    later(&l, sends_signal, (void *)(uintptr_t)pthread_self());
-    SHOW(read(p[1], buf, 1));
-    later_end(&l);
-    SHOW(recv(p[0], buf, 16, MSG_WAITALL));
-    say_bytes("got", buf, 16);
+    signal(SIGUSR2, inner);
+    reads_under(outer);
 }
 
 /* ---- closed under a sleeper: the kernel lets the call go on */
