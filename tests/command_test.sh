@@ -165,6 +165,17 @@ if cc -DGO -o "$dir/go" "$dir/main.c" 2>/dev/null; then
 else
     echo 'skip command.warns_go: cannot be built'
 fi
+# A sanitizer's library wants to be the first.
+if cc -fsanitize=address -o "$dir/asan" "$dir/main.c" 2>/dev/null; then
+    out=$(env -u LD_PRELOAD "$railsock" run -- "$dir/asan" 2>&1) && [ -z "$out" ]
+    verdict asan "$out"
+    printf '#!%s\n' "$dir/asan" >"$dir/asan_script"
+    chmod +x "$dir/asan_script"
+    out=$(env -u LD_PRELOAD "$railsock" run -- "$dir/asan_script" 2>&1) && [ -z "$out" ]
+    verdict asan_interpreter "$out"
+else
+    echo 'skip command.asan: no AddressSanitizer'
+fi
 cp /bin/true "$dir/narrow"
 cc -Wl,--dynamic-linker="/lib/ld-musl-$(uname -m).so.1" -o "$dir/musl" "$dir/main.c" && warns musl 'built for musl' "$dir/musl"
 printf '\001' | dd of="$dir/narrow" bs=1 seek=4 conv=notrunc status=none

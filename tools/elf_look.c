@@ -157,6 +157,70 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
     return why;
 }
 
+/* Where the file has what the program will have at this address; -1 if nowhere. */
+static off_t offset_of(int fd, const Elf64_Ehdr *eh, uint64_t addr)
+{
+    for (unsigned i = 0; i < eh->e_phnum; i++) {
+        Elf64_Phdr ph;
+
+        if (pread(fd, &ph, sizeof(ph), (off_t)(eh->e_phoff + i * sizeof(ph))) != sizeof(ph))
+            return -1;
+        if (ph.p_type == PT_LOAD && addr >= ph.p_vaddr && addr - ph.p_vaddr < ph.p_filesz)
+            return (off_t)(addr - ph.p_vaddr + ph.p_offset);
+    }
+    return -1;
+}
+
+/* The dynamic section from `at` on, of n entries. */
+static bool needs(int fd, const Elf64_Ehdr *eh, off_t at, uint64_t n, const char *prefix,
+                  char name[NAME_MAX + 1])
+{
+    off_t strings = -1;
+    Elf64_Dyn d;
+
+    for (uint64_t i = 0;
+         i < n && pread(fd, &d, sizeof(d), at + (off_t)(i * sizeof(d))) == sizeof(d); i++)
+        if (d.d_tag == DT_STRTAB)
+            strings = offset_of(fd, eh, d.d_un.d_ptr);
+    for (uint64_t i = 0; strings >= 0 && i < n &&
+                         pread(fd, &d, sizeof(d), at + (off_t)(i * sizeof(d))) == sizeof(d);
+         i++) {
+        ssize_t got = d.d_tag == DT_NEEDED
+                          ? pread(fd, name, NAME_MAX, strings + (off_t)(uint32_t)d.d_un.d_val)
+                          : 0;
+
+        name[got > 0 ? got : 0] = '\0';
+        if (got > 0 && strncmp(name, prefix, strlen(prefix)) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1])
+{
+    char path[PATH_MAX], runs[PATH_MAX];
+    bool found = false;
+    Elf64_Ehdr eh;
+    int fd;
+
+    if (!elf_search(command, path) || elf_check(path, runs) != ELF_FINE)
+        return false;
+    fd = open(runs, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    if (pread(fd, &eh, sizeof(eh), 0) == sizeof(eh) && eh.e_phentsize == sizeof(Elf64_Phdr))
+        for (unsigned i = 0; i < eh.e_phnum && !found; i++) {
+            Elf64_Phdr ph;
+
+            if (pread(fd, &ph, sizeof(ph), (off_t)(eh.e_phoff + i * sizeof(ph))) != sizeof(ph))
+                break;
+            found = ph.p_type == PT_DYNAMIC && needs(fd, &eh, (off_t)ph.p_offset,
+                                                     ph.p_filesz / sizeof(Elf64_Dyn), prefix, name);
+        }
+    close(fd);
+    return found;
+}
+
 const char *elf_look(const char *command)
 {
     static const char *const words[] = {

@@ -31,6 +31,10 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX]);
  */
 const char *elf_look(const char *command);
 
+/* The first shared library that the program which will really run is linked to and whose name begins with prefix; its
+ * name is put into name. False: none, or the file is not understood. */
+bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1]);
+
 /* execvp's search along PATH: the file that command names. False: there is none. */
 bool elf_search(const char *command, char path[PATH_MAX]);
 

@@ -149,7 +149,7 @@ static bool parse_options(int argc, char **argv)
     return right && profile_apply();
 }
 
-/* Puts the library first and keeps what is there. False after saying why. */
+/* Puts a library first and keeps what is there. False after saying why. */
 static bool preload(const char *library)
 {
     const char *old = getenv("LD_PRELOAD");
@@ -175,7 +175,7 @@ static bool preload(const char *library)
 
 int cmd_run(int argc, char **argv)
 {
-    char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX];
+    char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX], sanitizer[NAME_MAX + 1];
     const char *why;
     char **command;
     int err;
@@ -195,6 +195,9 @@ int cmd_run(int argc, char **argv)
         return EXIT_FAILED;
     }
     if (!preload(library))
+        return EXIT_FAILED;
+    /* Its run-time library ends a program that has another one before it. */
+    if (elf_needs(*command, "libasan.so", sanitizer) && !preload(sanitizer))
         return EXIT_FAILED;
     why = elf_look(*command);
     if (why && rail_demanded) {
