@@ -25,6 +25,7 @@ _Atomic int cfg_log_level = CFG_LOG_ERROR;
 
 const char CFG_LOG_SYSLOG[] = "syslog";
 static const char *_Atomic told; /* NULL: cfg.log_file */
+void (*cfg_log_around)(bool begins);
 
 void cfg_log_to(int level, const char *file)
 {
@@ -63,13 +64,10 @@ static bool put_syslog(int level, const char *line, size_t n)
  * The file is opened for each line and not kept: a descriptor of ours that stays open would
  * be in the way of programs that close or count theirs. It may be a fifo, hence NONBLOCK.
  */
-static void put(int level, const char *line, size_t n)
+static void put_to(const char *file, int level, const char *line, size_t n)
 {
-    const char *file = atomic_load(&told);
     int fd = STDERR_FILENO;
 
-    if (!file)
-        file = cfg.log_file;
     if (file == CFG_LOG_SYSLOG) {
         if (!put_syslog(level, line, n))
             cfg_raw_write(STDERR_FILENO, line, n);
@@ -86,6 +84,21 @@ static void put(int level, const char *line, size_t n)
     cfg_raw_write(fd, line, n);
     if (fd != STDERR_FILENO)
         cfg_raw_close(fd);
+}
+
+static void put(int level, const char *line, size_t n)
+{
+    const char *file = atomic_load(&told);
+    bool opens;
+
+    if (!file)
+        file = cfg.log_file;
+    opens = cfg_log_around && file[0];
+    if (opens)
+        cfg_log_around(true);
+    put_to(file, level, line, n);
+    if (opens)
+        cfg_log_around(false);
 }
 
 void cfg_log_write(int level, const char *fmt, ...)

@@ -7,6 +7,7 @@
 #define CFG_LOG_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum { CFG_LOG_ERROR = 1, CFG_LOG_WARN, CFG_LOG_INFO, CFG_LOG_DEBUG };
 
@@ -16,6 +17,9 @@ extern _Atomic int cfg_log_level;
  * RAILSOCK_LOG is set. file, which must live for ever: "" for stderr, CFG_LOG_SYSLOG, or a path. */
 extern const char CFG_LOG_SYSLOG[];
 void cfg_log_to(int level, const char *file);
+
+/* Called with true before a line's file or socket is opened, and with false when it is closed; NULL: nobody. */
+extern void (*cfg_log_around)(bool begins);
 
 __attribute__((format(printf, 2, 3))) void cfg_log_write(int level, const char *fmt, ...);
 

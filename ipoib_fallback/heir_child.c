@@ -67,10 +67,20 @@ static int post(struct fb_heritage *h, const struct heir_note *n)
     struct msghdr m = {
         .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     int pair[2] = {-1, -1};
-    ssize_t r = SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0);
+    ssize_t r;
 
+    rsk_own_enter();
+    r = SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0);
+    for (int i = 0; r >= 0 && i < 2; i++)
+        pair[i] = sys_hide_fd(pair[i]);
+    rsk_own_leave();
     if (r < 0)
         return (int)r;
+    if (pair[0] < 0 || pair[1] < 0) {
+        sys_close(pair[0]);
+        sys_close(pair[1]);
+        return -EMFILE;
+    }
     control.head.cmsg_level = SOL_SOCKET;
     control.head.cmsg_type = SCM_RIGHTS;
     control.head.cmsg_len = CMSG_LEN(sizeof(int));

@@ -133,7 +133,7 @@ static void keep(void)
 
 static void hide_or_close(void)
 {
-    int hidden = file_fd < 0 ? -1 : sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512);
+    int hidden = file_fd < 0 ? -1 : rsk_own_fd(sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512));
 
     reserved = hidden < 0 && file_fd >= 0 ? reserve() : 0;
     if (file_fd >= 0)
@@ -241,8 +241,9 @@ struct fb_pub_file *fb_pub_hand_on(void)
 {
     struct fb_pub_file *theirs = file;
 
-    if (file_fd >= 0)
-        sys_close(file_fd);
+    /* A forked child has closed it already. */
+    if (file_fd >= 0 && rsk_own_has(file_fd))
+        rsk_own_close(file_fd);
     file = NULL;
     file_fd = -1;
     named = false;

@@ -100,11 +100,11 @@ PL_EXPORT int close(int fd)
     int err;
 
     pl_ready();
-    /* A program that closes whatever numbers there may be does not know ours. */
-    if (rsk_own_has(fd))
-        return (int)pl_ret(-EBADF);
     err = pl_closing(fd);
-    return err ? (int)pl_ret(err) : PL_NUMBERED(pl_real.close(fd));
+    if (err)
+        return (int)pl_ret(err);
+    /* A program that closes whatever numbers there may be does not know ours. */
+    return PL_NUMBERED(rsk_own_has(fd) ? (int)pl_ret(-EBADF) : pl_real.close(fd));
 }
 
 PL_ALIAS(__close, close);
@@ -137,8 +137,8 @@ static void close_in_range(struct pl_file *f, void *arg)
         closing(f);
 }
 
-/* The kernel's call on the parts of the range between our own numbers. */
-static int close_around(unsigned int first, unsigned int last, int flags)
+/* The kernel's call on the parts of the range between our own numbers, while those stay what they are. */
+static int close_between(unsigned int first, unsigned int last, int flags)
 {
     int own = (unsigned int)flags & CLOSE_RANGE_CLOEXEC || first > INT_MAX
                   ? -1
@@ -147,7 +147,7 @@ static int close_around(unsigned int first, unsigned int last, int flags)
 
     while (own >= 0 && (unsigned int)own <= last) {
         if ((unsigned int)own > first) {
-            r = PL_NUMBERED(pl_real.close_range(first, (unsigned int)own - 1, flags));
+            r = pl_real.close_range(first, (unsigned int)own - 1, flags);
             if (r < 0)
                 return r;
         }
@@ -156,7 +156,12 @@ static int close_around(unsigned int first, unsigned int last, int flags)
         first = (unsigned int)own + 1;
         own = rsk_own_next((int)first);
     }
-    return PL_NUMBERED(pl_real.close_range(first, last, flags));
+    return pl_real.close_range(first, last, flags);
+}
+
+static int close_around(unsigned int first, unsigned int last, int flags)
+{
+    return PL_NUMBERED(close_between(first, last, flags));
 }
 
 static void range_closing(unsigned int first, unsigned int last, bool unshare)
@@ -307,6 +312,17 @@ static int replaced(struct pl_file *f, int fd, int newfd, bool file)
     return newfd;
 }
 
+/* The kernel would put fd in its place, and the library would go on with that. In a vfork child nobody would.
+ * While numbers stay what they are. */
+static bool is_taken(int fd, int to)
+{
+    if (!rsk_own_has(to) || !pl_is_owner() || sys_fcntl(fd, F_GETFD, 0) < 0)
+        return false;
+    log_warn("dup2 to %d is refused: the library has that number", to);
+    errno = EBADF;
+    return true;
+}
+
 PL_EXPORT int dup2(int fd, int to)
 {
     bool file;
@@ -317,7 +333,7 @@ PL_EXPORT int dup2(int fd, int to)
     if (fd == to)
         return pl_real.dup2(fd, to);
     file = to_be_replaced(f, fd, to);
-    return replaced(f, fd, PL_NUMBERED(pl_real.dup2(fd, to)), file);
+    return replaced(f, fd, PL_NUMBERED(is_taken(fd, to) ? -1 : pl_real.dup2(fd, to)), file);
 }
 
 PL_ALIAS(__dup2, dup2);
@@ -332,7 +348,7 @@ PL_EXPORT int dup3(int fd, int to, int flags)
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);
     file = to_be_replaced(f, fd, to);
-    return replaced(f, fd, PL_NUMBERED(pl_real.dup3(fd, to, flags)), file);
+    return replaced(f, fd, PL_NUMBERED(is_taken(fd, to) ? -1 : pl_real.dup3(fd, to, flags)), file);
 }
 
 /* ---- a descriptor of another process, or of this one ---- */

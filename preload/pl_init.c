@@ -5,7 +5,17 @@
 #include "preload/pl_own.h"
 
 #include "config/env.h"
+#include "config/log.h"
 #include "rsock/sys.h"
+
+/* The log's descriptor has the lowest number as long as it is there. */
+static void around_a_line(bool begins)
+{
+    if (begins)
+        rsk_own_enter();
+    else
+        rsk_own_leave();
+}
 
 static _Atomic int state; /* 0: nothing yet, 1: under way, 2: done */
 
@@ -18,6 +28,7 @@ bool pl_started(void)
     /* Under way: a connection made from inside it, or by another thread meanwhile, is plain TCP. */
     if (!atomic_compare_exchange_strong(&state, &none, 1))
         return false;
+    cfg_log_around = around_a_line;
     pl_process_init();
     cfg_init();
     atomic_store_explicit(&state, 2, memory_order_release);

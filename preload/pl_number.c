@@ -26,6 +26,9 @@ static void not_taking(void *a, void *b)
 
 void pl_numbered_begin(struct pl_numbered *n, const void *frame)
 {
+    n->on = !atomic_load_explicit(&pl_passive, memory_order_relaxed);
+    if (!n->on)
+        return;
     rsk_section_enter();
     if (__builtin_expect(rsk_sig.windows != 0, 0))
         rsk_windows_reclaim(frame);
@@ -36,6 +39,8 @@ void pl_numbered_begin(struct pl_numbered *n, const void *frame)
 
 void pl_numbered_end(struct pl_numbered *n)
 {
+    if (!n->on)
+        return;
     if (rsk_window_close_fast(&n->pass) || rsk_window_close(&n->pass))
         rsk_own_taken();
     rsk_section_leave();

@@ -119,6 +119,7 @@ static inline void pl_section_end(struct pl_section *s)
 
 struct pl_numbered {
     struct rsk_pass pass;
+    bool on; /* not in a process that is libc's alone */
 };
 void pl_numbered_begin(struct pl_numbered *, const void *frame);
 void pl_numbered_end(struct pl_numbered *);

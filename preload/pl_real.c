@@ -108,6 +108,34 @@ static int early_open_2(const char *path, int flags)
     return early_openat(AT_FDCWD, path, flags, 0);
 }
 
+static int early_openat_2(int at, const char *path, int flags)
+{
+    return early_openat(at, path, flags, 0);
+}
+
+static int early_creat(const char *path, mode_t mode)
+{
+    return early_openat(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
+}
+
+/* The system call that the function is. */
+#define EARLY_INT(name, nr, params, a, b, c, d)         \
+    static int early_##name params                      \
+    {                                                   \
+        return (int)result(SYS6(nr, a, b, c, d, 0, 0)); \
+    }
+
+EARLY_INT(pipe, SYS_pipe2, (int pair[2]), pair, 0, 0, 0)
+EARLY_INT(pipe2, SYS_pipe2, (int pair[2], int flags), pair, flags, 0, 0)
+EARLY_INT(socketpair, SYS_socketpair, (int domain, int type, int protocol, int pair[2]), domain,
+          type, protocol, pair)
+EARLY_INT(eventfd, SYS_eventfd2, (unsigned int count, int flags), count, flags, 0, 0)
+EARLY_INT(timerfd_create, SYS_timerfd_create, (clockid_t clock, int flags), clock, flags, 0, 0)
+EARLY_INT(signalfd, SYS_signalfd4, (int fd, const sigset_t *mask, int flags), fd, mask, 8, flags)
+EARLY_INT(inotify_init, SYS_inotify_init1, (void), 0, 0, 0, 0)
+EARLY_INT(inotify_init1, SYS_inotify_init1, (int flags), flags, 0, 0, 0)
+EARLY_INT(memfd_create, SYS_memfd_create, (const char *name, unsigned int flags), name, flags, 0, 0)
+
 /* glibc's other name of fopen. */
 FILE *_IO_fopen(const char *path, const char *mode);
 
@@ -124,16 +152,21 @@ static long missing(void)
     return -1;
 }
 
-#define EARLY                                                                                    \
-    {                                                                                            \
-        .read = early_read, .__read = early_read, .write = early_write, .__write = early_write,  \
-        .readv = early_readv, .writev = early_writev, .close = early_close,                      \
-        .__close = early_close, .dup = early_dup, .fcntl = early_fcntl, .fcntl64 = early_fcntl,  \
-        .__fcntl = early_fcntl, .open = early_open, .open64 = early_open, .__open = early_open,  \
-        .__open64 = early_open, .__open_2 = early_open_2, .__open64_2 = early_open_2,            \
-        .openat = early_openat, .openat64 = early_openat, .fopen = _IO_fopen,                    \
-        .fopen64 = _IO_fopen, .ioctl = early_ioctl, .socket = early_socket, ._exit = early_exit, \
-        ._Exit = early_exit                                                                      \
+#define EARLY                                                                                   \
+    {                                                                                           \
+        .read = early_read, .__read = early_read, .write = early_write, .__write = early_write, \
+        .readv = early_readv, .writev = early_writev, .close = early_close,                     \
+        .__close = early_close, .dup = early_dup, .fcntl = early_fcntl, .fcntl64 = early_fcntl, \
+        .__fcntl = early_fcntl, .open = early_open, .open64 = early_open, .__open = early_open, \
+        .__open64 = early_open, .__open_2 = early_open_2, .__open64_2 = early_open_2,           \
+        .__openat_2 = early_openat_2, .__openat64_2 = early_openat_2, .creat = early_creat,     \
+        .creat64 = early_creat, .pipe = early_pipe, .__pipe = early_pipe, .pipe2 = early_pipe2, \
+        .socketpair = early_socketpair, .eventfd = early_eventfd,                               \
+        .timerfd_create = early_timerfd_create, .signalfd = early_signalfd,                     \
+        .inotify_init = early_inotify_init, .inotify_init1 = early_inotify_init1,               \
+        .memfd_create = early_memfd_create, .openat = early_openat, .openat64 = early_openat,   \
+        .fopen = _IO_fopen, .fopen64 = _IO_fopen, .ioctl = early_ioctl, .socket = early_socket, \
+        ._exit = early_exit, ._Exit = early_exit                                                \
     }
 
 struct pl_real pl_real = EARLY;

@@ -159,7 +159,7 @@ static int accepted(int listener, int fd, int nonblock)
 PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
     pl_ready();
-    rsk_own_wait(); /* the number is taken before it sleeps */
+    PL_NUMBERED((void)0); /* the kernel takes the number before it sleeps */
     /* Linux's accepted sockets do not inherit O_NONBLOCK. */
     return accepted(fd, pl_real.accept(fd, addr, len), 0);
 }
@@ -167,7 +167,7 @@ PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 PL_EXPORT int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
     pl_ready();
-    rsk_own_wait();
+    PL_NUMBERED((void)0);
     return accepted(fd, pl_real.accept4(fd, addr, len, flags), (flags & SOCK_NONBLOCK) != 0);
 }
 

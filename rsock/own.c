@@ -7,12 +7,20 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "rsock/sys.h"
+
+#define ENTER_NS    1000000000u /* for a fork whose handlers wait for this thread */
+#define FORK_NS     100000000u
+#define TAKE_NS     100000000u
+#define TAKEN_MOST  (200000u << 7) /* 26 ms */
+#define TAKEN_LEAST 200000u
+#define LOOK_NS     10000u
 
 enum { CHUNK_WORDS = 64, CHUNK_FDS = CHUNK_WORDS * 64, CHUNKS = 1024 };
 
@@ -27,21 +35,24 @@ static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
 /*
- * Threads between enter and leave, those that fork, and those in a call that takes a number. Each side counts
- * itself, then looks at the other's count (all sequentially consistent): one of the two sees the other. Who enters
- * steps back for a fork, so that this does not wait for one that waits for it; who takes steps back for who is
- * inside. A handler in the middle of its own thread's steps, or call, does not wait for those.
+ * Threads between enter and leave (inside), those that fork, and those in a call that takes a number. Each side
+ * counts itself, then looks at the other's count (all sequentially consistent): one of the two sees the other. Who
+ * enters is the one that steps back, so nobody waits for one that waits for it, and calls and forks that
+ * follow one another have an end of waiting as soon as those that are inside have left. A handler in the middle of its
+ * own thread's steps, or call, does not wait for those.
+ *
+ * Nobody waits for ever, and who has waited in vain says so, that others need not: a call may sleep (a FIFO's open, a
+ * slow file system), and a step may wait for ld.so's lock, which the caller's thread has.
  */
-_Atomic unsigned rsk_own_inside;
-static _Atomic unsigned n_forking, n_taking, n_waiting; /* the last: to take */
-/* So many of n_taking have been waited for in vain: they sleep, until there are fewer. */
-static _Atomic unsigned asleep;
-static _Thread_local unsigned depth, taking;
-#define ENTER_NS 1000000000u /* for a fork whose handlers wait for this thread */
-#define FORK_NS  100000000u
-#define TAKE_NS  500000000u /* librdmacm may be loading drivers */
-#define TAKEN_NS 100000000u
-#define LOOK_NS  100000u
+alignas(64) _Atomic unsigned rsk_own_inside; /* read by calls on any number, so alone in its line */
+alignas(64) static _Atomic unsigned n_forking;
+static _Atomic unsigned n_taking;
+static _Atomic unsigned asleep; /* so many of n_taking have been waited for in vain */
+static _Atomic unsigned patience_ns =
+    TAKEN_MOST; /* for n_taking: less after each time in vain, and more again */
+static _Atomic unsigned generation = 1,
+                        vain; /* of steps, and the last that was waited for in vain */
+static _Thread_local unsigned depth, taking, forking;
 
 static void a_moment(void)
 {
@@ -64,28 +75,44 @@ static bool wait_on(uint64_t *until, unsigned ns)
     return true;
 }
 
+static void patience(bool more)
+{
+    unsigned is = atomic_load_explicit(&patience_ns, memory_order_relaxed);
+
+    if (more ? is < TAKEN_MOST : is > TAKEN_LEAST)
+        atomic_store_explicit(&patience_ns, more ? is * 2 : is / 2, memory_order_relaxed);
+}
+
+/* Not for own steps that take no number: they only keep out of a fork's way. */
 static void enter(bool numbers)
 {
-    unsigned n;
-    uint64_t until = 0;
+    uint64_t fork_until = 0, until = 0;
+    unsigned taken, limit = atomic_load_explicit(&patience_ns, memory_order_relaxed);
 
     if (depth++)
         return;
-    /* One step after the other would leave nobody a moment. */
-    while (numbers && atomic_load(&n_waiting) > 0 && wait_on(&until, TAKEN_NS))
-        ;
-    until = 0;
-    while (atomic_fetch_add(&rsk_own_inside, 1), atomic_load(&n_forking)) {
-        atomic_fetch_sub(&rsk_own_inside, 1);
-        if (!wait_on(&until, ENTER_NS)) {
-            atomic_fetch_add(&rsk_own_inside, 1);
+    for (;;) {
+        atomic_fetch_add(&rsk_own_inside, 1);
+        taken = numbers ? atomic_load(&n_taking) - taking : 0;
+        if (atomic_load(&n_forking) == forking && taken <= atomic_load(&asleep))
             break;
+        atomic_fetch_sub(&rsk_own_inside, 1);
+        if (atomic_load(&n_forking) > forking) {
+            if (wait_on(&fork_until, ENTER_NS))
+                continue;
+        } else if (wait_on(&until, limit)) {
+            continue;
+        } else {
+            atomic_store(&asleep, taken);
+            patience(false);
+            limit = 0;
         }
+        atomic_fetch_add(&rsk_own_inside, 1);
+        break;
     }
-    until = 0;
-    while (numbers && (n = atomic_load(&n_taking) - taking) > atomic_load(&asleep))
-        if (!wait_on(&until, TAKEN_NS))
-            atomic_store(&asleep, n);
+    if (until && limit)
+        patience(true);
+    atomic_fetch_add(&generation, 1);
 }
 
 void rsk_own_enter(void)
@@ -103,18 +130,19 @@ void rsk_own_take(void)
 {
     uint64_t until = 0;
 
-    while (atomic_fetch_add(&n_taking, 1), atomic_load(&rsk_own_inside) > (depth > 0)) {
-        atomic_fetch_sub(&n_taking, 1);
-        if (!until)
-            atomic_fetch_add(&n_waiting, 1);
+    atomic_fetch_add(&n_taking, 1);
+    if (taking++)
+        return; /* nobody has entered since the first */
+    while (atomic_load(&rsk_own_inside) > (depth > 0)) {
+        unsigned now = atomic_load(&generation);
+
+        if (atomic_load(&vain) == now)
+            break;
         if (!wait_on(&until, TAKE_NS)) {
-            atomic_fetch_add(&n_taking, 1);
+            atomic_store(&vain, now);
             break;
         }
     }
-    if (until)
-        atomic_fetch_sub(&n_waiting, 1);
-    taking++;
 }
 
 void rsk_own_taken(void)
@@ -130,16 +158,17 @@ void rsk_own_taken(void)
 
 void rsk_own_look_slowly(void)
 {
-    uint64_t until = 0;
+    uint64_t until = sys_now() + LOOK_NS;
 
-    while (atomic_load(&rsk_own_inside) > (depth > 0) && wait_on(&until, LOOK_NS))
-        ;
+    while (atomic_load(&rsk_own_inside) > (depth > 0) && sys_now() < until)
+        sys_pause_cpu();
 }
 
 void rsk_own_fork_begin(void)
 {
     uint64_t until = 0;
 
+    forking++;
     atomic_fetch_add(&n_forking, 1);
     while (atomic_load(&rsk_own_inside) > (depth > 0)) {
         if (!wait_on(&until, FORK_NS))
@@ -149,15 +178,16 @@ void rsk_own_fork_begin(void)
 
 void rsk_own_fork_end(void)
 {
+    forking--;
     atomic_fetch_sub(&n_forking, 1);
 }
 
 void rsk_own_forked(void)
 {
     atomic_store(&rsk_own_inside, depth > 0);
+    forking = 0;
     atomic_store(&n_forking, 0);
     atomic_store(&n_taking, taking);
-    atomic_store(&n_waiting, 0);
     atomic_store(&asleep, 0);
 }
 

@@ -13,17 +13,12 @@
 
 /* Around a call of the application's that takes a descriptor number, gives one back, or asks for one: a new
  * descriptor of ours has the lowest free number until it is hidden, and meanwhile the call would get the next, or
- * close ours, or replace it. take waits until no other thread is between rsk_own_enter and _leave, for at most 0.5 s;
- * the steps wait in turn for calls under way, 0.1 s once, since one may sleep (a FIFO's open). They nest. Any thread. */
+ * close ours, or replace it. take waits until no other thread is between rsk_own_enter and _leave, for at most 0.1 s;
+ * the steps wait in turn for calls under way, at most 26 ms, and less where that was in vain before. They
+ * nest, and in between rsk_own_has and _next say what is so for the call as well. Any thread. */
 void rsk_own_take(void);
 void rsk_own_taken(void);
-/* Waits likewise, and then holds nobody off: before a call that may sleep, or that is made under a lock. */
-static inline void rsk_own_wait(void)
-{
-    rsk_own_take();
-    rsk_own_taken();
-}
-/* The same for 0.1 ms at most: for calls on a number that nothing is known of. */
+/* Waits likewise, at most 10 us, and holds nobody off: for calls on a number that nothing is known of. */
 void rsk_own_look_slowly(void);
 extern _Atomic unsigned rsk_own_inside;
 static inline void rsk_own_look(void)
@@ -34,7 +29,7 @@ static inline void rsk_own_look(void)
 
 /* Around steps between which no other thread forks, nor is in such a call: a child has the descriptor that they
  * make and note, or forget and close, whole or not at all. They nest. The steps must not block, nor wait for
- * another thread. */
+ * another thread, but for ld.so's lock. */
 void rsk_own_enter(void);
 void rsk_own_leave(void);
 /* Ends rsk_own_enter; use rsk_own_fd. */

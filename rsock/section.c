@@ -71,8 +71,8 @@ void rsk_handler_begins(struct rsk_over *o, const void *frame)
     uintptr_t of = (uintptr_t)w->frame;
 
     o->id = 0;
-    if (!n || w->over || (uintptr_t)frame >= of || of - (uintptr_t)frame > FAR ||
-        rsk_on_signal_stack())
+    if (!atomic_load_explicit(&rsk_sections_on, memory_order_relaxed) || !n || w->over ||
+        (uintptr_t)frame >= of || of - (uintptr_t)frame > FAR || rsk_on_signal_stack())
         return;
     o->id = w->id;
     o->was = w->frame;
@@ -83,13 +83,22 @@ void rsk_handler_begins(struct rsk_over *o, const void *frame)
 
 void rsk_handler_ends(const struct rsk_over *o)
 {
-    uint32_t n = rsk_sig.windows;
+    uint32_t at = rsk_sig.windows;
 
-    if (!o->id || !n || rsk_sig.window[n - 1].id != o->id)
+    if (!o->id)
         return;
-    rsk_sig.window[n - 1].frame = o->was;
+    while (at > 0 && rsk_sig.window[at - 1].id != o->id)
+        at--;
+    if (!at)
+        return;
+    rsk_section_enter();
+    /* Above it: of calls of the handler's that another one has jumped out of. */
+    while (rsk_sig.windows > at)
+        lower_last();
+    rsk_sig.window[at - 1].frame = o->was;
     atomic_signal_fence(memory_order_seq_cst);
-    rsk_sig.window[n - 1].over = false;
+    rsk_sig.window[at - 1].over = false;
+    rsk_section_leave();
 }
 
 /* Whatever it has left open, nobody comes back to it. */

@@ -121,10 +121,12 @@ int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid)
 
 bool shm_diag_usable(void)
 {
-    int fd = sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    int fd;
 
-    if (fd < 0)
-        return false;
-    sys_close(fd);
-    return true;
+    rsk_own_enter();
+    fd = sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (fd >= 0)
+        sys_close(fd);
+    rsk_own_leave();
+    return fd >= 0;
 }

@@ -70,8 +70,10 @@ void vb_cm_shut(void)
     rsk_unwatch(channel_watch);
     /* It closes the number, which must not be closed twice: another one under its name. */
     rsk_own_close(channel->fd);
+    rsk_own_enter();
     channel->fd = sys_eventfd(0, EFD_CLOEXEC);
     vdl.destroy_event_channel(channel);
+    rsk_own_leave();
     vb_cm_forget();
 }
 

@@ -151,12 +151,21 @@ static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
     dev->users++;
 }
 
+static void hide(int *fd)
+{
+    int high = *fd >= 0 && *fd < 512 ? sys_fcntl(*fd, F_DUPFD_CLOEXEC, 512) : -1;
+
+    if (high < 0)
+        return;
+    sys_close(*fd);
+    *fd = high;
+}
+
+/* Not noted: libibverbs may close them, as long as no vb_dev has them. */
 void vb_dev_hide(struct ibv_context *ctx)
 {
-    if (!rsk_own_has(ctx->cmd_fd))
-        ctx->cmd_fd = rsk_own_fd(ctx->cmd_fd);
-    if (!rsk_own_has(ctx->async_fd))
-        ctx->async_fd = rsk_own_fd(ctx->async_fd);
+    hide(&ctx->cmd_fd);
+    hide(&ctx->async_fd);
 }
 
 struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
@@ -178,7 +187,8 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
     dev->key = ++next_key;
     dev->max_cqe = attr.max_cqe;
     snprintf(dev->name, sizeof dev->name, "%.15s", vdl.get_device_name(dev->ctx->device));
-    vb_dev_hide(dev->ctx);
+    dev->ctx->cmd_fd = rsk_own_fd(dev->ctx->cmd_fd);
+    dev->ctx->async_fd = rsk_own_fd(dev->ctx->async_fd);
     sys_fcntl(dev->ctx->async_fd, F_SETFL, sys_fcntl(dev->ctx->async_fd, F_GETFL, 0) | O_NONBLOCK);
     dev->async = rsk_watch_fd(dev->ctx->async_fd, EPOLLIN, true, on_async, dev);
     dev->users = 1;

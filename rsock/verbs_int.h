@@ -340,7 +340,7 @@ void vb_probe_forget(void);
 
 /* The device of a CM id, counted; NULL when out of memory. */
 struct vb_dev *vb_dev_get(struct rdma_cm_id *);
-/* Moves the device's descriptors out of the application's way, and notes them for a forked child. */
+/* Moves a device's descriptors out of the application's way, in a step that has opened it. */
 void vb_dev_hide(struct ibv_context *);
 void vb_dev_put(struct vb_dev *);
 void vb_dev_gone(struct vb_dev *);

@@ -149,8 +149,8 @@ static bool parse_options(int argc, char **argv)
     return right && profile_apply();
 }
 
-/* Puts a library first and keeps what is there. False after saying why. */
-static bool preload(const char *library)
+/* Puts a library first and keeps what is there; `anywhere`: unless it is there already. False after saying why. */
+static bool preload(const char *library, bool anywhere)
 {
     const char *old = getenv("LD_PRELOAD");
     size_t n = strlen(library);
@@ -161,6 +161,8 @@ static bool preload(const char *library)
         p += strspn(p, ": ");
         if (strcspn(p, ": ") == n && strncmp(p, library, n) == 0)
             return true;
+        if (!anywhere)
+            break;
     }
     if (asprintf(&value, "%s%s%s", library, old && *old ? ":" : "", old ? old : "") < 0) {
         perror("railsock run");
@@ -194,10 +196,10 @@ int cmd_run(int argc, char **argv)
         fprintf(stderr, "railsock run: %s\n", said);
         return EXIT_FAILED;
     }
-    if (!preload(library))
+    if (!preload(library, true))
         return EXIT_FAILED;
     /* Its run-time library ends a program that has another one before it. */
-    if (elf_needs(*command, "libasan.so", sanitizer) && !preload(sanitizer))
+    if (elf_needs(*command, "libasan.so", sanitizer) && !preload(sanitizer, false))
         return EXIT_FAILED;
     why = elf_look(*command);
     if (why && rail_demanded) {

@@ -24,6 +24,7 @@ static void nothing(void *held)
 static void open_window(struct rsk_pass *p)
 {
     rsk_section_init(nothing);
+    atomic_store(&rsk_sections_on, true);
     undone = 0;
     rsk_section_enter();
     rsk_window_open(p, stack + 8000, undo, NULL, NULL);
@@ -80,6 +81,25 @@ TEST_CASE(section, a_handler_that_another_jumps_into_goes_on)
     rsk_handler_ends(&first);
     EXPECT(rsk_window_close(&p));
     EXPECT_EQ_INT(undone, 0);
+    rsk_section_leave();
+}
+
+TEST_CASE(section, a_handler_whose_call_was_jumped_out_of_returns_all_the_same)
+{
+    struct rsk_over first, second;
+    struct rsk_pass outer, inner;
+
+    open_window(&outer);
+    rsk_handler_begins(&first, stack + 5000);
+    rsk_section_enter();
+    rsk_window_open(&inner, stack + 4000, undo, NULL, NULL);
+    rsk_handler_begins(&second, stack + 3000); /* jumps back into the first */
+    rsk_handler_ends(&first);
+    EXPECT_EQ_INT(undone, 1);
+    EXPECT_EQ_INT((int)rsk_sig.windows, 1);
+    call_from(6000); /* of another handler: the first call is still there */
+    EXPECT_EQ_INT(undone, 1);
+    EXPECT(rsk_window_close(&outer));
     rsk_section_leave();
 }
 
