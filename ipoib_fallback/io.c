@@ -4,6 +4,7 @@
  * say otherwise; counts or -errno.
  */
 #include "ipoib_fallback/stream.h"
+#include "rsock/own.h"
 #include "rsock/section.h"
 
 #include <errno.h>
@@ -176,14 +177,18 @@ static void anchor_abort(int fd)
 
 static int anchor_keep(int fd)
 {
-    int kept = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+    /* A child that kept its copy would hold the connection open. */
+    int kept = rsk_own_fd(sys_fcntl(fd, F_DUPFD_CLOEXEC, 512));
 
     return kept < 0 ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : kept;
 }
 
 static void anchor_close(int fd)
 {
-    sys_close(fd);
+    if (rsk_own_has(fd))
+        rsk_own_close(fd);
+    else
+        sys_close(fd);
 }
 
 static bool anchor_waits(int fd)

@@ -44,14 +44,13 @@ static struct rsk_own_map *_Atomic maps;
  * Nobody waits for ever, and who has waited in vain says so, that others need not: a call may sleep (a FIFO's open, a
  * slow file system), and a step may wait for ld.so's lock, which the caller's thread has.
  */
-alignas(64) _Atomic unsigned rsk_own_inside; /* read by calls on any number, so alone in its line */
-alignas(64) static _Atomic unsigned n_forking;
-static _Atomic unsigned n_taking;
-static _Atomic unsigned asleep; /* so many of n_taking have been waited for in vain */
-static _Atomic unsigned patience_ns =
-    TAKEN_MOST; /* for n_taking: less after each time in vain, and more again */
-static _Atomic unsigned generation = 1,
-                        vain; /* of steps, and the last that was waited for in vain */
+struct rsk_own_inside rsk_own_inside;
+static struct {
+    alignas(64) _Atomic unsigned forking, taking;
+    _Atomic unsigned asleep;      /* so many of taking have been waited for in vain */
+    _Atomic unsigned patience_ns; /* for taking: less after each time in vain, and more again */
+    _Atomic unsigned generation, vain; /* of steps, and the last that was waited for in vain */
+} all = {.patience_ns = TAKEN_MOST, .generation = 1};
 static _Thread_local unsigned depth, taking, forking;
 
 static void a_moment(void)
@@ -77,42 +76,42 @@ static bool wait_on(uint64_t *until, unsigned ns)
 
 static void patience(bool more)
 {
-    unsigned is = atomic_load_explicit(&patience_ns, memory_order_relaxed);
+    unsigned is = atomic_load_explicit(&all.patience_ns, memory_order_relaxed);
 
     if (more ? is < TAKEN_MOST : is > TAKEN_LEAST)
-        atomic_store_explicit(&patience_ns, more ? is * 2 : is / 2, memory_order_relaxed);
+        atomic_store_explicit(&all.patience_ns, more ? is * 2 : is / 2, memory_order_relaxed);
 }
 
 /* Not for own steps that take no number: they only keep out of a fork's way. */
 static void enter(bool numbers)
 {
     uint64_t fork_until = 0, until = 0;
-    unsigned taken, limit = atomic_load_explicit(&patience_ns, memory_order_relaxed);
+    unsigned taken, limit = atomic_load_explicit(&all.patience_ns, memory_order_relaxed);
 
     if (depth++)
         return;
     for (;;) {
-        atomic_fetch_add(&rsk_own_inside, 1);
-        taken = numbers ? atomic_load(&n_taking) - taking : 0;
-        if (atomic_load(&n_forking) == forking && taken <= atomic_load(&asleep))
+        atomic_fetch_add(&rsk_own_inside.n, 1);
+        taken = numbers ? atomic_load(&all.taking) - taking : 0;
+        if (atomic_load(&all.forking) == forking && taken <= atomic_load(&all.asleep))
             break;
-        atomic_fetch_sub(&rsk_own_inside, 1);
-        if (atomic_load(&n_forking) > forking) {
+        atomic_fetch_sub(&rsk_own_inside.n, 1);
+        if (atomic_load(&all.forking) > forking) {
             if (wait_on(&fork_until, ENTER_NS))
                 continue;
         } else if (wait_on(&until, limit)) {
             continue;
         } else {
-            atomic_store(&asleep, taken);
+            atomic_store(&all.asleep, taken);
             patience(false);
             limit = 0;
         }
-        atomic_fetch_add(&rsk_own_inside, 1);
+        atomic_fetch_add(&rsk_own_inside.n, 1);
         break;
     }
     if (until && limit)
         patience(true);
-    atomic_fetch_add(&generation, 1);
+    atomic_fetch_add(&all.generation, 1);
 }
 
 void rsk_own_enter(void)
@@ -123,23 +122,23 @@ void rsk_own_enter(void)
 void rsk_own_leave(void)
 {
     if (!--depth)
-        atomic_fetch_sub(&rsk_own_inside, 1);
+        atomic_fetch_sub(&rsk_own_inside.n, 1);
 }
 
 void rsk_own_take(void)
 {
     uint64_t until = 0;
 
-    atomic_fetch_add(&n_taking, 1);
+    atomic_fetch_add(&all.taking, 1);
     if (taking++)
         return; /* nobody has entered since the first */
-    while (atomic_load(&rsk_own_inside) > (depth > 0)) {
-        unsigned now = atomic_load(&generation);
+    while (atomic_load(&rsk_own_inside.n) > (depth > 0)) {
+        unsigned now = atomic_load(&all.generation);
 
-        if (atomic_load(&vain) == now)
+        if (atomic_load(&all.vain) == now)
             break;
         if (!wait_on(&until, TAKE_NS)) {
-            atomic_store(&vain, now);
+            atomic_store(&all.vain, now);
             break;
         }
     }
@@ -150,17 +149,17 @@ void rsk_own_taken(void)
     unsigned left, was;
 
     taking--;
-    left = atomic_fetch_sub(&n_taking, 1) - 1;
-    was = atomic_load_explicit(&asleep, memory_order_relaxed);
+    left = atomic_fetch_sub(&all.taking, 1) - 1;
+    was = atomic_load_explicit(&all.asleep, memory_order_relaxed);
     if (__builtin_expect(was > left, 0))
-        atomic_compare_exchange_strong(&asleep, &was, left);
+        atomic_compare_exchange_strong(&all.asleep, &was, left);
 }
 
 void rsk_own_look_slowly(void)
 {
     uint64_t until = sys_now() + LOOK_NS;
 
-    while (atomic_load(&rsk_own_inside) > (depth > 0) && sys_now() < until)
+    while (atomic_load(&rsk_own_inside.n) > (depth > 0) && sys_now() < until)
         sys_pause_cpu();
 }
 
@@ -169,8 +168,8 @@ void rsk_own_fork_begin(void)
     uint64_t until = 0;
 
     forking++;
-    atomic_fetch_add(&n_forking, 1);
-    while (atomic_load(&rsk_own_inside) > (depth > 0)) {
+    atomic_fetch_add(&all.forking, 1);
+    while (atomic_load(&rsk_own_inside.n) > (depth > 0)) {
         if (!wait_on(&until, FORK_NS))
             return;
     }
@@ -179,16 +178,16 @@ void rsk_own_fork_begin(void)
 void rsk_own_fork_end(void)
 {
     forking--;
-    atomic_fetch_sub(&n_forking, 1);
+    atomic_fetch_sub(&all.forking, 1);
 }
 
 void rsk_own_forked(void)
 {
-    atomic_store(&rsk_own_inside, depth > 0);
+    atomic_store(&rsk_own_inside.n, depth > 0);
     forking = 0;
-    atomic_store(&n_forking, 0);
-    atomic_store(&n_taking, taking);
-    atomic_store(&asleep, 0);
+    atomic_store(&all.forking, 0);
+    atomic_store(&all.taking, taking);
+    atomic_store(&all.asleep, 0);
 }
 
 static struct chunk *chunk_of(int fd)

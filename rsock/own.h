@@ -7,6 +7,7 @@
 #ifndef RSK_OWN_H
 #define RSK_OWN_H
 
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,10 +21,13 @@ void rsk_own_take(void);
 void rsk_own_taken(void);
 /* Waits likewise, at most 10 us, and holds nobody off: for calls on a number that nothing is known of. */
 void rsk_own_look_slowly(void);
-extern _Atomic unsigned rsk_own_inside;
+/* Threads in steps. Calls on any number look here, so it is alone in its line. */
+extern struct rsk_own_inside {
+    alignas(64) _Atomic unsigned n;
+} rsk_own_inside;
 static inline void rsk_own_look(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&rsk_own_inside, memory_order_relaxed) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&rsk_own_inside.n, memory_order_relaxed) != 0, 0))
         rsk_own_look_slowly();
 }
 

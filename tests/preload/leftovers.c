@@ -183,6 +183,26 @@ static void becomes_daemon(void)
     close(out[0]);
 }
 
+/* What the peer has not read yet is sent after close(), and no child holds the connection open meanwhile. */
+static void while_one_ends(int (*make)(void), const char *how)
+{
+    static char bytes[200000];
+    size_t sent = 0, got = 0;
+    ssize_t n;
+    int q[2];
+
+    tcp_pair(q);
+    while (sent < sizeof(bytes) &&
+           (n = send(q[0], bytes + sent, sizeof(bytes) - sent, MSG_DONTWAIT)) > 0)
+        sent += (size_t)n;
+    close(q[0]);
+    copies(make, how);
+    while ((n = read(q[1], bytes, sizeof(bytes))) > 0)
+        got += (size_t)n;
+    printf("the end, %s\n", n == 0 && got == sent ? "and all of it" : "too early");
+    close(q[1]);
+}
+
 int main(void)
 {
     becomes_daemon(); /* first: later forks have a link to this process, which they shall have */
@@ -191,6 +211,8 @@ int main(void)
     copies(by_fork, "fork");
     copies(by_raw_clone, "SYS_clone");
     copies(by_clone, "clone");
+    while_one_ends(by_fork, "fork, while a connection ends");
+    while_one_ends(by_raw_clone, "SYS_clone, while a connection ends");
     programs();
     return 0;
 }

@@ -329,7 +329,7 @@ TEST_CASE(loop, who_takes_a_number_and_sleeps_stops_nobody)
     rsk_own_leave();
     pthread_mutex_unlock(&sleeping);
     pthread_join(other, NULL);
-    EXPECT_EQ_INT((int)atomic_load(&rsk_own_inside), 0);
+    EXPECT_EQ_INT((int)atomic_load(&rsk_own_inside.n), 0);
 }
 
 TEST_CASE(loop, descriptors_are_out_of_the_way)
