@@ -75,11 +75,17 @@ def maps():
     return sorted(files), sorted(shared), wiped if not os.environ.get("LD_PRELOAD") else wiped - 1
 
 
+def published():
+    """A process of the same number that was killed may have left something."""
+    return set(glob.glob(f"/dev/shm/railsock*/{os.getpid()}"))
+
+
+before = published()
 busy()
 have, common, pages = maps()
 print("descriptors", sorted((int(n), os.readlink(f"/proc/self/fd/{n}").split(":")[0])
                             for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")))
-print("published", glob.glob(f"/dev/shm/railsock*/{os.getpid()}"))
+print("published", sorted(published() - before))
 print("threads", len(os.listdir("/proc/self/task")))
 print("files", have)
 print("shared", common)
