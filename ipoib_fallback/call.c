@@ -134,6 +134,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             }
             rx_unlock(c);
         }
+        if (got == -EBADF && conn_flag(c, CF_CLOSED))
+            continue; /* closed since the look at it: the end is as it is for who slept */
         if (got == -EAGAIN && w.cut)
             got = -EINTR;
         if (got <= 0) {
