@@ -43,6 +43,7 @@ RSOCK_SRC := \
 	rsock/shm_wire.c \
 	rsock/unix_names.c \
 	rsock/verbs_cm.c \
+	rsock/verbs_setup.c \
 	rsock/verbs_cq.c \
 	rsock/verbs_dev.c \
 	rsock/verbs_dl.c \

@@ -9,6 +9,7 @@
 #include "config/reason.h"
 #include "config/values.h"
 #include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/io.h"
 #include "ipoib_fallback/lock.h"
 #include "ipoib_fallback/proof.h"
 #include "ipoib_fallback/proto.h"
@@ -329,33 +330,6 @@ static inline uint64_t conn_krx(struct fb_conn *c)
 {
     return c->s.pub->rx - conn_rail_rx(c) + c->x->own_rx;
 }
-
-/* ---- io.c: the anchor; tests put a simulated one in its place ---- */
-
-struct fb_io {
-    ssize_t (*recv)(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags);
-    ssize_t (*send)(int fd, const struct iovec *v, int cnt, int flags);
-    short (*poll)(int fd, short events);
-    /* bytes that the application's side gave the kernel and took from it, by the kernel's own count;
-     * false: not ESTABLISHED, or in motion */
-    bool (*counters)(int fd, uint64_t *sent, uint64_t *received);
-    /* the first of them by another of the kernel's counts, which is exact also after segments that found
-     * no route; false: in motion */
-    bool (*given)(int fd, bool connected, uint64_t *sent);
-    int (*inq)(int fd);
-    uint64_t (*room)(int fd);    /* so much can lie unread, and more still comes */
-    void (*push)(int fd);        /* what is held back goes now */
-    void (*acknowledge)(int fd); /* what has been received, now */
-    int (*shutdown)(int fd, int how);
-    bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */
-    void (*abort)(int fd);  /* the next close shall reset */
-    int (*keep)(int fd);    /* another descriptor of the socket, or -errno */
-    void (*close)(int fd);
-    bool (*waits)(int fd); /* the kernel has not delivered everything, or more may come */
-    void (*wait)(int fd, short events, uint64_t ns); /* fd -1: only the time */
-    uint64_t (*now)(void);
-};
-extern struct fb_io fb_io;
 
 /* ---- stream.c ---- */
 

@@ -8,6 +8,7 @@
  *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
  *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
+ *   verbs_setup what both sides of a rendezvous do
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
@@ -358,6 +359,17 @@ bool vb_dev_forked(void);
 
 int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int));
+/* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
+int vb_cm_open(void);
+/* A new id on the channel; NULL with errno. */
+struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *);
+void vb_cm_forget(void);
+/* Closes the event channel, which no id is left on. */
+void vb_cm_shut(void);
+socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
+
+/* ---- verbs_setup.c */
+
 /* Ends a set-up that failed and frees the rail. */
 void vb_setup_failed(struct vb_rail *, int reason);
 /* Descriptors have come, or the rail failed before it was up. */
@@ -372,14 +384,6 @@ void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t le
 void vb_tune_qp(struct vb_rail *);
 /* Before the QP goes to RTS. */
 void vb_tune_id(struct rdma_cm_id *);
-/* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
-int vb_cm_open(void);
-/* A new id on the channel; NULL with errno. */
-struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *);
-void vb_cm_forget(void);
-/* Closes the event channel, which no id is left on. */
-void vb_cm_shut(void);
-socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
 
 /* ---- verbs_route.c */
 
