@@ -100,8 +100,7 @@ static bool watches(int instance, int fd)
 
     snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", instance);
     len = (size_t)snprintf(want, sizeof(want), "tfd: %8d ", fd);
-    rsk_own_enter();
-    file = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    file = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0)); /* many lines may be in it */
     while (file >= 0 && !found && (n = sys_read(file, buf + have, sizeof(buf) - have)) > 0) {
         have += (size_t)n;
         found = memmem(buf, have, want, len) != NULL;
@@ -110,9 +109,7 @@ static bool watches(int instance, int fd)
             have = len;
         }
     }
-    if (file >= 0)
-        sys_close(file);
-    rsk_own_leave();
+    rsk_own_close(file);
     return found;
 }
 

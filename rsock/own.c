@@ -90,6 +90,7 @@ static void enter(bool numbers)
 
     if (depth++)
         return;
+    atomic_fetch_add(&all.generation, 1); /* before it is inside: who sees it there waits for it */
     for (;;) {
         atomic_fetch_add(&rsk_own_inside.n, 1);
         taken = numbers ? atomic_load(&all.taking) - taking : 0;
@@ -111,7 +112,6 @@ static void enter(bool numbers)
     }
     if (until && limit)
         patience(true);
-    atomic_fetch_add(&all.generation, 1);
 }
 
 void rsk_own_enter(void)
@@ -131,7 +131,7 @@ void rsk_own_take(void)
 
     atomic_fetch_add(&all.taking, 1);
     if (taking++)
-        return; /* nobody has entered since the first */
+        return; /* what enters since the first waits for that, or has given it up */
     while (atomic_load(&rsk_own_inside.n) > (depth > 0)) {
         unsigned now = atomic_load(&all.generation);
 

@@ -200,15 +200,13 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
 
 static int null_fd(void)
 {
-    int fd, high;
+    int fd;
 
     rsk_own_enter();
     fd = sys_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
-    high = fd < 0 ? fd : sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
-    if (high >= 0)
-        sys_close(fd);
+    hide(&fd);
     rsk_own_leave();
-    return high < 0 ? fd : high;
+    return fd;
 }
 
 void vb_dev_put(struct vb_dev *dev)

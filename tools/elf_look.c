@@ -157,40 +157,46 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
     return why;
 }
 
+static bool header_at(int fd, const Elf64_Ehdr *eh, unsigned i, Elf64_Phdr *ph)
+{
+    return i < eh->e_phnum &&
+           pread(fd, ph, sizeof(*ph), (off_t)(eh->e_phoff + i * sizeof(*ph))) == sizeof(*ph);
+}
+
 /* Where the file has what the program will have at this address; -1 if nowhere. */
 static off_t offset_of(int fd, const Elf64_Ehdr *eh, uint64_t addr)
 {
-    for (unsigned i = 0; i < eh->e_phnum; i++) {
-        Elf64_Phdr ph;
+    Elf64_Phdr ph;
 
-        if (pread(fd, &ph, sizeof(ph), (off_t)(eh->e_phoff + i * sizeof(ph))) != sizeof(ph))
-            return -1;
+    for (unsigned i = 0; header_at(fd, eh, i, &ph); i++)
         if (ph.p_type == PT_LOAD && addr >= ph.p_vaddr && addr - ph.p_vaddr < ph.p_filesz)
             return (off_t)(addr - ph.p_vaddr + ph.p_offset);
-    }
     return -1;
 }
 
-/* The dynamic section from `at` on, of n entries. */
-static bool needs(int fd, const Elf64_Ehdr *eh, off_t at, uint64_t n, const char *prefix,
+static bool entry_at(int fd, const Elf64_Phdr *dynamic, uint64_t i, Elf64_Dyn *d)
+{
+    return i < dynamic->p_filesz / sizeof(*d) &&
+           pread(fd, d, sizeof(*d), (off_t)(dynamic->p_offset + i * sizeof(*d))) == sizeof(*d);
+}
+
+static bool needs(int fd, const Elf64_Ehdr *eh, const Elf64_Phdr *dynamic, const char *prefix,
                   char name[NAME_MAX + 1])
 {
     off_t strings = -1;
     Elf64_Dyn d;
 
-    for (uint64_t i = 0;
-         i < n && pread(fd, &d, sizeof(d), at + (off_t)(i * sizeof(d))) == sizeof(d); i++)
+    for (uint64_t i = 0; entry_at(fd, dynamic, i, &d); i++)
         if (d.d_tag == DT_STRTAB)
             strings = offset_of(fd, eh, d.d_un.d_ptr);
-    for (uint64_t i = 0; strings >= 0 && i < n &&
-                         pread(fd, &d, sizeof(d), at + (off_t)(i * sizeof(d))) == sizeof(d);
-         i++) {
-        ssize_t got = d.d_tag == DT_NEEDED
-                          ? pread(fd, name, NAME_MAX, strings + (off_t)(uint32_t)d.d_un.d_val)
-                          : 0;
+    for (uint64_t i = 0; strings >= 0 && entry_at(fd, dynamic, i, &d); i++) {
+        ssize_t got;
 
+        if (d.d_tag != DT_NEEDED)
+            continue;
+        got = pread(fd, name, NAME_MAX, strings + (off_t)(uint32_t)d.d_un.d_val);
         name[got > 0 ? got : 0] = '\0';
-        if (got > 0 && strncmp(name, prefix, strlen(prefix)) == 0)
+        if (strncmp(name, prefix, strlen(prefix)) == 0)
             return true;
     }
     return false;
@@ -201,6 +207,7 @@ bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1])
     char path[PATH_MAX], runs[PATH_MAX];
     bool found = false;
     Elf64_Ehdr eh;
+    Elf64_Phdr ph;
     int fd;
 
     if (!elf_search(command, path) || elf_check(path, runs) != ELF_FINE)
@@ -208,15 +215,9 @@ bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1])
     fd = open(runs, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return false;
-    if (pread(fd, &eh, sizeof(eh), 0) == sizeof(eh) && eh.e_phentsize == sizeof(Elf64_Phdr))
-        for (unsigned i = 0; i < eh.e_phnum && !found; i++) {
-            Elf64_Phdr ph;
-
-            if (pread(fd, &ph, sizeof(ph), (off_t)(eh.e_phoff + i * sizeof(ph))) != sizeof(ph))
-                break;
-            found = ph.p_type == PT_DYNAMIC && needs(fd, &eh, (off_t)ph.p_offset,
-                                                     ph.p_filesz / sizeof(Elf64_Dyn), prefix, name);
-        }
+    if (pread(fd, &eh, sizeof(eh), 0) == sizeof(eh) && eh.e_phentsize == sizeof(ph))
+        for (unsigned i = 0; !found && header_at(fd, &eh, i, &ph); i++)
+            found = ph.p_type == PT_DYNAMIC && needs(fd, &eh, &ph, prefix, name);
     close(fd);
     return found;
 }
