@@ -85,6 +85,16 @@ for name in passing threads; do
     fi
 done
 
+# A log that goes to a file opens it for each line, and its number is not met either.
+RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$dir/numbered.log PAIR_WARM=1 LD_PRELOAD=$lib \
+    timeout 60 "$dir/numbered" >"$dir/numbered.logged" 2>&1 </dev/null
+if cmp -s "$dir/numbered.plain" "$dir/numbered.logged" && grep -q 'sending on shm' "$dir/numbered.log"; then
+    echo 'ok preload.numbered.logged'
+else
+    echo 'not ok preload.numbered.logged: not what it prints without the library:'
+    diff "$dir/numbered.plain" "$dir/numbered.logged" | head -n 20 | sed 's/^/    /'
+fi
+
 # same NAME COMMAND...: prints the same and ends with the same status, with nothing on stderr.
 same() {
     local name=$1 want got

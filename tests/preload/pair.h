@@ -154,12 +154,9 @@ static inline void tcp_pair(int p[2])
     warm(p);
 }
 
-/* Whether a number that was closed is closed. The library has the lowest free one for some microseconds when it opens
- * something, so it may need a second look. */
+/* Whether a number that was closed is closed. */
 static inline bool is_closed(int fd)
 {
-    for (int i = 0; i < 10000 && fcntl(fd, F_GETFD) >= 0; i++)
-        usleep(1000);
     return fcntl(fd, F_GETFD) < 0;
 }
 
