@@ -171,6 +171,10 @@ static void make_room(struct fb_conn *c, int fd)
         sys_ppoll(&p, 1, &ts, NULL);
 }
 
+/* What tcp_sendmsg does not look at: programs hand the flags of their receives over, or name what is for others. */
+#define TX_IGNORED \
+    (MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE | MSG_WAITALL | MSG_PEEK | MSG_TRUNC | MSG_CTRUNC)
+
 ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
@@ -179,7 +183,7 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     ssize_t done = 0;
     bool nonblock;
 
-    if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE))
+    if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | TX_IGNORED))
         fb_pin(s, RSN_CALL, true);
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;

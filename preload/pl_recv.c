@@ -114,7 +114,9 @@ static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int fl
 }
 
 /* Flags of recv that change nothing for a stream, or that the wrapper itself looks after. */
-#define RX_IGNORED (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE)
+#define RX_IGNORED                                                                         \
+    (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE | MSG_MORE | MSG_EOR | MSG_CONFIRM | \
+     MSG_DONTROUTE | MSG_CTRUNC)
 
 __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt,
                                               int flags, int too_many)

@@ -26,6 +26,10 @@ static char buf[64];
         }                       \
     }
 
+/* Flags that the kernel's TCP does not look at, for this direction. */
+#define RX_ONLY (MSG_WAITALL | MSG_PEEK | MSG_TRUNC | MSG_CTRUNC)
+#define TX_ONLY (MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
+
 /* ---- in ---- */
 
 ROW(read, )
@@ -46,7 +50,7 @@ ROW(__read_chk, )
 ROW(recv, )
 {
     deliver(c, s, "recv");
-    TAKEN(SYM(recv)(s, buf, 20, 0));
+    TAKEN(SYM(recv)(s, buf, 20, MSG_MORE | MSG_CTRUNC | TX_ONLY));
 }
 ROW(__recv_chk, )
 {
@@ -143,7 +147,9 @@ ROW(__send, )
 }
 ROW(sendto, )
 {
-    SHOW(SYM(sendto)(c, "sendto", 6, 0, NULL, 0));
+    SHOW(SYM(sendto)(c, "sendto", 6, RX_ONLY, NULL, 0));
+    rows_hear(s, 6);
+    SHOW(SYM(sendto)(c, "sendto", 6, TX_ONLY, NULL, 0));
     rows_hear(s, 6);
 }
 ROW(writev, )

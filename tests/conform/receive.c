@@ -373,6 +373,16 @@ EACH_FLAGGED(unknown_flag)
     FLAGGED(p[1], 10, MSG_DONTROUTE | MSG_CONFIRM | MSG_NOSIGNAL | MSG_EOR);
 }
 
+EACH_FLAGGED(flags_of_a_send)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "data");
+    FLAGGED(p[1], 2, MSG_MORE | MSG_NOSIGNAL);
+    FLAGGED(p[1], 10, MSG_CTRUNC | MSG_EOR);
+}
+
 /* Four messages of three bytes each. */
 static void show_several(int fd, int flags, struct timespec *limit)
 {

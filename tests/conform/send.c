@@ -298,6 +298,15 @@ EACH_FLAGGED(end_of_record)
     got(p[1], 19);
 }
 
+EACH_FLAGGED(flags_of_a_receive)
+{
+    pair(p);
+    WITH("all", MSG_WAITALL);
+    WITH("peek", MSG_PEEK | MSG_DONTWAIT);
+    WITH("trunc", MSG_TRUNC | MSG_CTRUNC);
+    got(p[1], 12);
+}
+
 EACH_FLAGGED(zero_copy_not_asked_for)
 {
     pair(p);
