@@ -244,9 +244,9 @@ bool fb_news_elsewhere(struct fb_stream *, const struct rsk_shard *);
 /* The stream should board on this shard (an epoll instance's own). Takes no reference of the
  * caller's. NULL: forget it. Only a hint for the next boarding. */
 void fb_prefer_shard(struct fb_stream *, struct rsk_shard *);
-/* The instance of this shard has the stream no more. True: a rail of the stream's stays on the shard, which somebody
- * has to drain; one that is being made for it will not be used. */
-bool fb_leave_shard(struct fb_stream *, struct rsk_shard *);
+/* The instance of this shard has the stream no more. A rail of the stream's stays on the shard, and somebody has to
+ * drain that for who waits elsewhere; one that is being made for it will not be used. */
+void fb_leave_shard(struct fb_stream *, struct rsk_shard *);
 
 /* For how many ns a wait may spin before it sleeps, at most. Unless it is configured, that is the time in
  * which a peer's library has answered while everybody slept, within bounds: spinning longer cannot pay, and

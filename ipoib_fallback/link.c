@@ -297,7 +297,9 @@ static void release_job(void *arg)
             rail->wire->ctl_send(rail, &m);
         }
         rail->wire->kill(rail, RSN_PEER_LEFT);
-        destroy_when_unused(rail);
+        /* Ending a queue pair takes its time. Where many rails fail at once their streams go on first. */
+        if (rsk_loop_post(destroy_when_unused, rail) < 0)
+            destroy_when_unused(rail);
         if (!conn_flag(c, CF_CLOSED)) /* then it is the lingering close's */
             link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))

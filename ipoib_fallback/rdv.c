@@ -165,11 +165,20 @@ void rdv_forget(void)
     asking = queued = 0;
 }
 
+static void drop_shard(void *shard)
+{
+    rsk_shard_put(shard);
+}
+
+/* For the call that is being made: its reference goes with the next job. */
 static struct rsk_shard *shard_for(struct fb_conn *c)
 {
-    struct rsk_shard *s = atomic_load(&c->prefer);
+    struct rsk_shard *s = conn_shard(c);
 
-    return s && !c->x->roams ? s : rsk_shard_common();
+    if (s && rsk_loop_post(drop_shard, s) == 0)
+        return s;
+    rsk_shard_put(s);
+    return rsk_shard_common();
 }
 
 /* A stream that moves much with each call gains from a large ring, because the two copies overlap; many

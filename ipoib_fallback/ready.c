@@ -25,7 +25,8 @@ short fb_kernel_events(struct fb_stream *s, short events)
     case RX_r:
     case RX_q2:
     case RX_sk:
-        events &= (short)~(IN_BITS | POLLRDBAND);
+        if (c->x->rail) /* else what comes, comes by TCP: rx_unheard */
+            events &= (short)~(IN_BITS | POLLRDBAND);
         break;
     default:
         break;
@@ -253,41 +254,48 @@ bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)
     return its && its != shard;
 }
 
-static void drop_shard(void *arg)
-{
-    rsk_shard_put(arg);
-}
-
-/* Dropped where it is used: the progress thread may have just read it. */
-static void drop_later(struct rsk_shard *shard)
-{
-    if (rsk_loop_post(drop_shard, shard) < 0)
-        rsk_shard_put(shard);
-}
-
 void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
 {
+    struct fb_conn *c = conn_of(s);
     struct rsk_shard *old;
 
-    if (!shard && !atomic_load(&conn_of(s)->prefer))
+    if (!shard && !atomic_load(&c->prefer))
         return;
     if (shard)
         rsk_shard_get(shard);
-    old = atomic_exchange(&conn_of(s)->prefer, shard);
-    if (old)
-        drop_later(old);
+    fb_lock(&c->watch_lock); /* who reads it takes a reference under it: conn_shard */
+    old = atomic_exchange(&c->prefer, shard);
+    fb_unlock(&c->watch_lock);
+    rsk_shard_put(old);
 }
 
-bool fb_leave_shard(struct fb_stream *s, struct rsk_shard *shard)
+struct rsk_shard *conn_shard(struct fb_conn *c)
+{
+    struct rsk_shard *shard = NULL;
+
+    if (!c->x->roams) {
+        fb_lock(&c->watch_lock);
+        shard = atomic_load(&c->prefer);
+        if (shard)
+            rsk_shard_get(shard);
+        fb_unlock(&c->watch_lock);
+    }
+    return shard;
+}
+
+void fb_leave_shard(struct fb_stream *s, struct rsk_shard *shard)
 {
     struct fb_conn *c = conn_of(s);
     struct rsk_shard *mine = shard;
+    bool dropped;
 
     if (!shard)
-        return false;
-    if (atomic_compare_exchange_strong(&c->prefer, &mine, NULL))
-        drop_later(shard);
-    return shard_of(c) == shard;
+        return;
+    fb_lock(&c->watch_lock);
+    dropped = atomic_compare_exchange_strong(&c->prefer, &mine, NULL);
+    fb_unlock(&c->watch_lock);
+    if (dropped) /* the instance has one as well */
+        rsk_shard_put(shard);
 }
 
 /* ---- counts, and the error */

@@ -241,6 +241,7 @@ void rx_anchor(struct fb_conn *c, int fd)
 ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_rx *rx = &c->x->rx;
+    bool asked = false, fetched = false;
 
     for (;;) {
         struct rsk_rail *rail = c->x->rail;
@@ -283,8 +284,13 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             if (rx->end != 0)
                 return rx_take_end(c, fd);
-            if (atomic_load(&c->x->anchor_news)) {
+            if (rx_unheard(c, rail, asked)) {
+                asked = true;
                 rx_anchor(c, fd);
+                continue;
+            }
+            if (!fetched && rx_fetch(c, rail)) {
+                fetched = true;
                 continue;
             }
             return rx->shut ? 0 : -EAGAIN;
@@ -327,6 +333,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
 int rx_readable(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
+    bool asked = false, fetched = false;
 
     for (;;) {
         struct rsk_rail *rail = c->x->rail;
@@ -359,8 +366,13 @@ int rx_readable(struct fb_conn *c, int fd)
                 return 1;
             if (rx->end != 0 || rx->shut)
                 return 1;
-            if (atomic_load(&c->x->anchor_news)) {
+            if (rx_unheard(c, rail, asked)) {
+                asked = true;
                 rx_anchor(c, fd);
+                continue;
+            }
+            if (!fetched && rx_fetch(c, rail)) {
+                fetched = true;
                 continue;
             }
             return 0;

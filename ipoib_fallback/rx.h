@@ -47,6 +47,20 @@ void rx_at_end(struct fb_conn *, ssize_t n, bool whole);
  * stream. 0 or -errno. */
 int rx_take_end(struct fb_conn *, int fd);
 void rx_skip(struct fb_conn *, int fd);
+/* The ring is empty as far as is known: has something come that only a drain tells of? For who asks again and again,
+ * and would be told by the progress thread, woken for each message, else. */
+static inline bool rx_fetch(const struct fb_conn *c, struct rsk_rail *rail)
+{
+    return rail && rail->wire->news_by_drain && !c->x->rx.frozen && c->x->rx.end == 0 &&
+           rail->wire->poll(rail) & RSK_RX;
+}
+/* Is the anchor to be looked at? For the first time in a call (`asked`) also without news: a half whose rail has been
+ * given back hears by TCP alone, and the progress thread, which watches the anchor, may be busy with the ends of many
+ * rails. */
+static inline bool rx_unheard(const struct fb_conn *c, const struct rsk_rail *rail, bool asked)
+{
+    return atomic_load(&c->x->anchor_news) || (!rail && !asked);
+}
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* sk: rx == E and nothing to skip: the half is plain. */

@@ -352,6 +352,11 @@ void conn_each(void (*fn)(struct fb_conn *, void *), void *arg);
 struct fb_conn *conn_in(uint32_t slot);
 void fb_registry_forget(void); /* forked child */
 
+/* ---- ready.c ---- */
+
+/* The shard of the epoll instance that it should board on, with a reference; NULL: the common one. Progress thread. */
+struct rsk_shard *conn_shard(struct fb_conn *);
+
 /* ---- plain.c ---- */
 
 /* What has been does not count for the policy any more. */

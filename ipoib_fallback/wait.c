@@ -92,39 +92,47 @@ static void slept(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
     w->spun = false;
 }
 
+/* Does this thread sleep on the anchor? In t the kernel wakes each of several receivers, and nobody else tells them;
+ * a half whose rail has been given back hears of nothing but TCP (rx_unheard). */
+static bool on_anchor(const struct fb_conn *c, const struct rsk_rail *rail)
+{
+    switch ((enum fb_rx_state)c->x->rx.state) {
+    case RX_t:
+        return true;
+    case RX_r:
+    case RX_q2:
+        if (rail || c->x->rx.by_call)
+            return false;
+        /* fall through */
+    default:
+        return atomic_load(&c->s.rx_in) == 0;
+    }
+}
+
 /* rx lock held. What a thread that found nothing waits on. The word is read before the last look (arm
  * looks again after its fence), every waker changes the word after what it tells of. */
 static void rx_prepare(struct fb_conn *c, struct wait *w)
 {
+    enum fb_rx_state state = c->x->rx.state;
     struct rsk_rail *rail = c->x->rail;
 
     w->rail = NULL;
     w->changes = atomic_load(&c->x->changes);
     w->event = RSK_RX;
     w->word = &c->x->rx_futex;
-    w->frames = false;
-    switch ((enum fb_rx_state)c->x->rx.state) {
-    case RX_r:
-    case RX_q2:
-        w->where = ON_WORD;
-        w->frames = true;
-        if (rail && !rail->failed && !c->x->rx.frozen) {
-            w->word = rail->rx_word;
-            w->rail = rail;
-            rsk_rail_get(rail);
-        }
-        w->val = atomic_load(w->word);
-        break;
-    default:
-        /* In t the kernel wakes each of several receivers; nobody else tells them. */
-        if (c->x->rx.state != RX_t && atomic_load(&c->s.rx_in)) {
-            w->where = ON_WORD;
-            w->val = atomic_load(w->word);
-        } else {
-            w->where = ON_ANCHOR;
-            atomic_fetch_add(&c->x->peekers, 1);
-        }
+    w->frames = state == RX_r || state == RX_q2;
+    if (on_anchor(c, rail)) {
+        w->where = ON_ANCHOR;
+        atomic_fetch_add(&c->x->peekers, 1);
+        return;
     }
+    w->where = ON_WORD;
+    if (w->frames && rail && !rail->failed && !c->x->rx.frozen) {
+        w->word = rail->rx_word;
+        w->rail = rail;
+        rsk_rail_get(rail);
+    }
+    w->val = atomic_load(w->word);
 }
 
 void wait_limit(struct wait *w, uint64_t timeout)

@@ -82,7 +82,7 @@ static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
     if (target != m->file || fb_plain(m->stream) || ev->events & EPOLLEXCLUSIVE ||
         atomic_load(&ep->pinned)) {
         sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
-        pl_reg_detach(m, target != m->file);
+        pl_reg_detach(m);
         return false;
     }
     fb_lock(&ep->lock);
@@ -129,7 +129,7 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         r = kernel_add(epfd, fd, &kernel, target);
         if (r < 0)
             goto out;
-        pl_reg_detach(old, true);
+        pl_reg_detach(old);
     }
     m = new_member(ep, fd, ev);
     if (m) {
@@ -150,7 +150,7 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         r = kernel_add(epfd, fd, &kernel, target);
         if (r < 0) {
             if (m)
-                pl_reg_detach(m, true);
+                pl_reg_detach(m);
             goto out;
         }
     }
@@ -219,7 +219,7 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     atomic_store(&m->armed, armed);
     fb_unlock(&ep->lock);
     if (errno == ENOENT || errno == EBADF)
-        pl_reg_detach(m, true); /* closed behind our back */
+        pl_reg_detach(m); /* closed behind our back */
     return r;
 }
 
@@ -236,7 +236,7 @@ static int del(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
         return 0;
     r = pl_real.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, ev);
     if (m && (r == 0 || errno == ENOENT || errno == EBADF))
-        pl_reg_detach(m, r != 0);
+        pl_reg_detach(m);
     return r;
 }
 
@@ -355,7 +355,7 @@ static void bind_in(struct pl_epoll *ep, void *arg)
         if (epfd < 0) {
             fb_pin(f->stream, RSN_EPOLL, false);
         } else if (!registered(epfd, f->fd)) {
-            pl_reg_detach(m, true);
+            pl_reg_detach(m);
         } else {
             late_bind(m, epfd, f->fd);
             pl_reg_update(m, epfd);
@@ -400,7 +400,7 @@ void pl_epoll_forget_fd(struct pl_file *f)
             /* It may live on under a number of ours until its end has been said (linger.c). */
             else if (m->stream && fb_may_linger(m->stream) && ep->kfd >= 0)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
-            pl_reg_detach(m, true);
+            pl_reg_detach(m);
         }
         fb_unlock(&ep->ctl);
         pl_member_put(m);

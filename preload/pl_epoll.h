@@ -62,7 +62,7 @@ struct pl_member {
     bool dead;              /* lock */
     bool parked;            /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent;  /* nest: on inner->parents */
-    _Atomic bool inner_armed;
+    _Atomic unsigned inner_armed;
     /* From here on kept when the member is used again: others may look at any time. */
     uint32_t cookie;       /* low half of the data in the kernel: index and generation */
     _Atomic uint32_t live; /* lock to write: the cookie while it is on the interest list */
@@ -86,6 +86,7 @@ struct pl_epoll {
     _Atomic uint32_t nready; /* length of ready; written under lock */
     _Atomic uint32_t ndirty; /* length of dirty; the same */
     _Atomic uint32_t asleep; /* threads in the kernel, or about to be: wake() must write efd */
+    _Atomic uint32_t joined; /* of those, who polls the instance, or has it nested */
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
     _Atomic uint64_t flips;  /* how many times a member became hot, or plain again */
     _Atomic uint32_t tag;    /* high half of our data in the kernel */
@@ -196,9 +197,9 @@ void pl_reg_after(struct pl_member *, struct pl_reg);
 void pl_reg_update(struct pl_member *, int epfd);
 /* The member was made by ADD, or its descriptor became a tracked stream: watch it. ctl held. */
 void pl_reg_bind(struct pl_member *, struct pl_file *, int epfd);
-/* The opposite of insert and bind, drops the reference. closing: the number is going away. */
-void pl_reg_detach(struct pl_member *, bool closing); /* ctl held */
-void pl_reg_update_all(struct pl_epoll *, int epfd);  /* ctl held */
+/* The opposite of insert and bind, drops the reference. */
+void pl_reg_detach(struct pl_member *);              /* ctl held */
+void pl_reg_update_all(struct pl_epoll *, int epfd); /* ctl held */
 /* Every registration gets a cookie, for good. ctl held. */
 void pl_reg_all_cookies(struct pl_epoll *);
 /* A new tag; the kernel gets it for everything of ours. ctl held. */
@@ -210,8 +211,8 @@ void pl_reg_retag(struct pl_epoll *);
 bool pl_epoll_touch(struct pl_epoll *, int epfd);
 /* The kernel alone serves it from now on, for this reason. */
 void pl_epoll_pin(struct pl_epoll *, int reason);
-/* Lets the progress thread drain the shard as well, for good: rails on it belong to streams that
- * somebody waits for elsewhere. */
+/* Lets the progress thread drain the shard as well, for good: a rail on it belongs to a stream that somebody waits for
+ * elsewhere. */
 void pl_epoll_share(struct pl_epoll *);
 /* Calls fn with a reference for each instance. */
 void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg);
@@ -229,16 +230,17 @@ static inline bool pl_epoll_special(const struct pl_epoll *ep)
 /* Would epoll_wait report something? */
 bool pl_epoll_readable(struct pl_epoll *);
 /* From here to part the instance's descriptor becomes readable by whatever happens: arm before each
- * sleep; true: look again. armed is the caller's, false at first. */
+ * sleep; true: look again. armed is the caller's, 0 at first. */
 void pl_epoll_join(struct pl_epoll *);
-bool pl_epoll_arm(struct pl_epoll *, _Atomic bool *armed);
-void pl_epoll_part(struct pl_epoll *, _Atomic bool *armed);
+bool pl_epoll_arm(struct pl_epoll *, _Atomic unsigned *armed);
+void pl_epoll_part(struct pl_epoll *, _Atomic unsigned *armed);
 /* m stands for a nested instance from now on; and no more. m's instance's ctl held. */
 void pl_nest(struct pl_member *m, struct pl_epoll *inner);
 void pl_unnest(struct pl_member *m);
 /* The inner instance has got descriptors of ours: those that it is nested in must serve it. */
 void pl_nest_woven(struct pl_epoll *inner);
-/* A poll waits for this stream, whose rail may be on the shard of an instance where nobody waits. */
-void pl_epoll_stream_polled(struct pl_file *);
+/* A poll, or another instance, waits for this stream, whose rail may be on the shard of an instance where nobody
+ * waits. Any lock of another instance may be held. */
+void pl_epoll_waited_elsewhere(struct fb_stream *);
 
 #endif

@@ -236,9 +236,8 @@ static void share_lonely(void *arg)
 }
 
 /*
- * Until instance and rails are gone: a rail on this shard cannot be moved to another one. Only
- * instances that gave away a stream on a rail, or whose streams are also waited for with poll,
- * have it.
+ * Until instance and rails are gone: a rail on this shard cannot be moved to another one. Only instances have it whose
+ * streams are also waited for with poll, or in another instance, and those that end before their rails.
  */
 void pl_epoll_share(struct pl_epoll *ep)
 {
@@ -272,7 +271,7 @@ void pl_epoll_share(struct pl_epoll *ep)
 static void detach_one(struct pl_member *m, void *arg)
 {
     (void)arg;
-    pl_reg_detach(m, false);
+    pl_reg_detach(m);
 }
 
 void pl_epoll_free(struct pl_epoll *ep)
@@ -282,6 +281,9 @@ void pl_epoll_free(struct pl_epoll *ep)
     fb_lock(&ep->ctl);
     pl_member_each(ep, detach_one, NULL);
     fb_unlock(&ep->ctl);
+    /* Rails are left there, whose streams may be waited for elsewhere when nobody finds this instance any more. */
+    if (ep->shard && !rsk_shard_is_lonely(ep->shard))
+        pl_epoll_share(ep);
     fb_lock(&registry_lock);
     pl_link_del(&ep->registry);
     fb_unlock(&registry_lock);

@@ -14,12 +14,15 @@
 
 static struct fb_lock nest;
 
+enum { ARMED_OWN = 1, ARMED_COMMON = 2 }; /* its own shard; the common one, leant on */
+
 void pl_epoll_join(struct pl_epoll *ep)
 {
+    atomic_fetch_add(&ep->joined, 1);
     atomic_fetch_add(&ep->asleep, 1);
 }
 
-bool pl_epoll_arm(struct pl_epoll *ep, _Atomic bool *armed)
+bool pl_epoll_arm(struct pl_epoll *ep, _Atomic unsigned *armed)
 {
     struct rsk_shard *shard = atomic_load(&ep->woven) ? ep->shard : NULL;
     bool news = false;
@@ -27,16 +30,23 @@ bool pl_epoll_arm(struct pl_epoll *ep, _Atomic bool *armed)
     if (shard) {
         /* Armed again, as each news uses it up; the count of before goes. */
         news = rsk_shard_arm(shard);
-        if (atomic_exchange(armed, true))
+        if (atomic_fetch_or(armed, ARMED_OWN) & ARMED_OWN)
             rsk_shard_disarm(shard);
     }
+    if (atomic_load(&ep->elsewhere) && !(atomic_fetch_or(armed, ARMED_COMMON) & ARMED_COMMON))
+        rsk_shard_lean(rsk_shard_common());
     return news || atomic_load(&ep->inbox);
 }
 
-void pl_epoll_part(struct pl_epoll *ep, _Atomic bool *armed)
+void pl_epoll_part(struct pl_epoll *ep, _Atomic unsigned *armed)
 {
-    if (atomic_exchange(armed, false))
+    unsigned had = atomic_exchange(armed, 0);
+
+    if (had & ARMED_OWN)
         rsk_shard_disarm(ep->shard);
+    if (had & ARMED_COMMON)
+        rsk_shard_disarm(rsk_shard_common());
+    atomic_fetch_sub(&ep->joined, 1);
     if (atomic_fetch_sub(&ep->asleep, 1) > 1 && !pl_epoll_quiet(ep))
         pl_ready_kick(ep); /* we may have taken the wake-up of one that sleeps in epoll_wait */
 }
@@ -66,7 +76,7 @@ static bool fetched(struct pl_epoll *ep, const struct epoll_event *ev)
     return holds;
 }
 
-bool pl_epoll_readable(struct pl_epoll *ep)
+static bool readable(struct pl_epoll *ep)
 {
     struct epoll_event ev[16] = {0};
 
@@ -88,6 +98,16 @@ bool pl_epoll_readable(struct pl_epoll *ep)
         if (holds)
             return true;
     }
+}
+
+/* Whoever sleeps in epoll_wait is to hear of what has been drained here; it stays on the list for him. */
+bool pl_epoll_readable(struct pl_epoll *ep)
+{
+    bool holds = readable(ep);
+
+    if (holds && atomic_load(&ep->asleep) > atomic_load(&ep->joined))
+        pl_ready_kick(ep);
+    return holds;
 }
 
 /* ---- members that stand for an instance */
@@ -122,27 +142,16 @@ void pl_nest_woven(struct pl_epoll *inner)
 
 /* ---- a stream that is waited for outside of its instance */
 
-static void share_all(struct pl_file *f)
+static void share_its(struct pl_epoll *ep, void *stream)
 {
-    struct pl_member *m[8];
-    int n = pl_member_some(f, m, 8);
+    struct rsk_shard *shard = atomic_load(&ep->shard);
 
-    for (int i = 0; i < n; i++) {
-        pl_epoll_share(m[i]->ep);
-        pl_epoll_free(m[i]->ep);
-        pl_member_put(m[i]);
-    }
+    if (shard && !fb_news_elsewhere(stream, shard))
+        pl_epoll_share(ep);
 }
 
-static void share_dup(struct pl_file *f, void *stream)
+void pl_epoll_waited_elsewhere(struct fb_stream *s)
 {
-    if (f->kind == PL_STREAM && f->stream == stream)
-        share_all(f);
-}
-
-void pl_epoll_stream_polled(struct pl_file *f)
-{
-    share_all(f);
-    if (atomic_load_explicit(&f->stream->fds, memory_order_relaxed) > 1)
-        pl_each(share_dup, f->stream);
+    if (fb_news_elsewhere(s, rsk_shard_common()))
+        pl_epoll_each(share_its, s);
 }

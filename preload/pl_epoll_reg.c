@@ -65,6 +65,8 @@ void pl_reg_before(struct pl_member *m, struct pl_reg reg)
     if (!reg.hot)
         return;
     elsewhere = m->stream && fb_news_elsewhere(m->stream, ep->shard);
+    if (elsewhere)
+        pl_epoll_waited_elsewhere(m->stream);
     fb_lock(&ep->lock);
     if (elsewhere != m->elsewhere)
         atomic_fetch_add(&ep->elsewhere, elsewhere ? 1 : (uint32_t)-1);
@@ -128,7 +130,7 @@ void pl_reg_update(struct pl_member *m, int epfd)
         /* On its way back to TCP the stub has nothing more to stand in for. */
         if (!is_served(m)) {
             sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
-            pl_reg_detach(m, false);
+            pl_reg_detach(m);
         }
         return;
     }
@@ -146,7 +148,7 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
 {
     struct pl_epoll *ep = m->ep;
     struct fb_stream *s = f->stream;
-    bool elsewhere = f->members != NULL;
+    bool another = f->members != NULL;
 
     /* EXCLUSIVE cannot be modified. */
     if (fb_epoll_elsewhere((uintptr_t)ep))
@@ -166,11 +168,9 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
     m->file = f;
     pl_member_link(f, m);
     fb_watch(s, &m->watcher);
-    /* In two instances: the first one's shard is drained for the second by the progress thread. */
-    if (!elsewhere)
+    /* In two instances: the first one's shard (pl_epoll_waited_elsewhere). */
+    if (!another)
         fb_prefer_shard(s, ep->shard);
-    else
-        pl_epoll_stream_polled(f);
 }
 
 void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
@@ -192,7 +192,7 @@ void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
     }
 }
 
-void pl_reg_detach(struct pl_member *m, bool closing)
+void pl_reg_detach(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
 
@@ -211,9 +211,8 @@ void pl_reg_detach(struct pl_member *m, bool closing)
     pl_member_remove(ep, m);
     m->dead = true;
     fb_unlock(&ep->lock);
-    if (m->stream && fb_leave_shard(m->stream, atomic_load(&ep->shard)) &&
-        (!closing || atomic_load(&m->stream->fds) > 1))
-        pl_epoll_share(ep);
+    if (m->stream)
+        fb_leave_shard(m->stream, atomic_load(&ep->shard));
     pl_member_put(m);
 }
 

@@ -240,11 +240,14 @@ static int look(struct pl_epoll *ep, const struct call *c, bool *missed)
 static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
 {
     uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
+    struct rsk_shard *common = rsk_shard_common();
 
     while (now < until) {
         int n = 0;
 
         pl_ready_drain(ep);
+        if (common && atomic_load_explicit(&ep->elsewhere, memory_order_relaxed))
+            rsk_shard_drain(common);
         if (atomic_load_explicit(&ep->inbox, memory_order_relaxed))
             n = pl_ready_collect(ep, c->out, c->max);
         if (!n && now >= kernel_at) {
@@ -272,15 +275,18 @@ struct sleep {
     struct pl_epoll *ep;   /* reference */
     bool counted;
     bool armed;
+    bool leans; /* on the common shard, by which members get their news */
 };
 
 static void end_sleep(struct sleep *s)
 {
     if (s->armed)
         rsk_shard_disarm(s->ep->shard);
+    if (s->leans)
+        rsk_shard_disarm(rsk_shard_common());
     if (s->counted)
         atomic_fetch_sub(&s->ep->asleep, 1);
-    s->armed = s->counted = false;
+    s->armed = s->leans = s->counted = false;
 }
 
 static void undo(struct pl_block *b)
@@ -322,11 +328,12 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
 
     atomic_fetch_add(&ep->asleep, 1); /* before the last look: see pl_epoll_ready.c */
     s->counted = true;
-    if (atomic_load(&ep->woven)) {
-        s->armed = true;
-        if (rsk_shard_arm(ep->shard))
-            pl_ready_drain_all(ep);
-    }
+    s->armed = atomic_load(&ep->woven);
+    if (s->armed && rsk_shard_arm(ep->shard))
+        pl_ready_drain_all(ep);
+    s->leans = atomic_load(&ep->elsewhere) != 0;
+    if (s->leans)
+        rsk_shard_lean(rsk_shard_common());
     since = atomic_load(&ep->flips);
     n = pl_ready_collect(ep, c->out, c->max);
     if (n == 0) {
@@ -355,7 +362,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         return -ENOMEM;
     pl_epoll_get(ep);
     s->ep = ep;
-    s->counted = s->armed = false;
+    s->counted = s->armed = s->leans = false;
     s->block.undo = undo;
     for (;;) {
         uint64_t now;

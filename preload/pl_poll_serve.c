@@ -31,10 +31,10 @@ struct entry {
     struct pl_file *file; /* reference; NULL: the kernel's alone */
     bool hot;             /* not plain at the last look */
     bool watched;
-    bool hinted;        /* the kernel has reported something that must be verified */
-    bool muted;         /* and it was nothing: a level that would wake us at once, leave it out */
-    bool joined;        /* an epoll instance that knows of us */
-    _Atomic bool armed; /* and its shard */
+    bool hinted; /* the kernel has reported something that must be verified */
+    bool muted;  /* and it was nothing: a level that would wake us at once, leave it out */
+    bool joined; /* an epoll instance that knows of us */
+    _Atomic unsigned armed; /* and its shards */
     struct fb_words words;
 };
 
@@ -46,6 +46,7 @@ struct poll_wait {
     _Atomic uint32_t woken;
     int efd; /* or -errno */
     nfds_t n;
+    bool leans; /* on the common shard */
     unsigned unsure;
     struct pollfd *kernel;      /* n + 1; the last is efd */
     struct fb_sleeper *sleeper; /* of the last sleep, and which that was */
@@ -86,11 +87,30 @@ static void release(struct entry *e)
     pl_put(f);
 }
 
+/* The progress thread shall drain the common shard as long as we sleep on what its news are told by; once. */
+static void lean(struct poll_wait *w)
+{
+    struct rsk_shard *common = rsk_shard_common();
+
+    if (w->leans || !common)
+        return;
+    w->leans = true;
+    rsk_shard_lean(common);
+}
+
+static void stand(struct poll_wait *w)
+{
+    if (w->leans)
+        rsk_shard_disarm(rsk_shard_common());
+    w->leans = false;
+}
+
 static void undo(struct pl_block *b)
 {
     struct poll_wait *w = (struct poll_wait *)b;
 
     fb_sleeper_left(w->sleeper, w->sleep); /* it points to this block */
+    stand(w);
     for (nfds_t i = 0; i < w->n; i++)
         release(&w->entry[i]);
     w->n = 0;
@@ -113,6 +133,7 @@ static struct poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void
     atomic_store_explicit(&w->woken, BY_FD, memory_order_relaxed);
     w->efd = pl_thread_fd();
     w->unsure = 0;
+    w->leans = false;
     w->sleeper = NULL;
     w->kernel = (struct pollfd *)((char *)w + entries);
     w->n = 0;
@@ -267,9 +288,11 @@ static bool arm_hot(struct poll_wait *w, struct entry *e, short events, bool *wo
 {
     short now;
 
-    pl_epoll_stream_polled(e->file);
-    if (!*words)
+    if (!*words) {
+        pl_epoll_waited_elsewhere(e->file->stream);
+        lean(w);
         return fb_arm(e->file->stream, e->file->fd, events) != 0;
+    }
     now = fb_arm_words(e->file->stream, e->file->fd, events, &e->words);
     *words = now || (e->words.rail && pl_words_add(&w->words, &e->words));
     return now != 0;
@@ -433,8 +456,7 @@ static bool any_hot(const struct poll_wait *w)
     return false;
 }
 
-/* Its own frame must lie below its caller's: pl_select.c has a block too. */
-/* A cancellation point, though nothing may have to be waited for. */
+/* Its own frame must lie below its caller's: pl_select.c has a block too. A cancellation point in any case. */
 __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
                                             const sigset_t *mask, uint32_t signals)
 {
@@ -467,6 +489,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         }
         if (!count)
             count = rest(w, fds, deadline, mask, signals);
+        stand(w);
         if (count < 0)
             break;
     }

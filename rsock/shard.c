@@ -52,6 +52,11 @@ void rsk_shard_on_lonely(struct rsk_shard *s, void (*fn)(void *), void *arg)
     atomic_store_explicit(&s->lonely, fn, memory_order_release);
 }
 
+bool rsk_shard_is_lonely(const struct rsk_shard *s)
+{
+    return atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+}
+
 void rsk_shard_put(struct rsk_shard *s)
 {
     struct rsk_shard_part *p, *next;
@@ -157,6 +162,17 @@ bool rsk_shard_arm(struct rsk_shard *s)
     atomic_fetch_add_explicit(&s->armed, 1, memory_order_seq_cst);
     rsk_fence(); /* pairs with the one in rsk_shard_add: it sees our count or we its part */
     return arm_parts(s);
+}
+
+uint32_t rsk_shard_armed(const struct rsk_shard *s)
+{
+    return atomic_load(&s->armed);
+}
+
+void rsk_shard_lean(struct rsk_shard *s)
+{
+    if (rsk_shard_arm(s))
+        (void)rsk_shard_drain_all(s);
 }
 
 void rsk_shard_disarm(struct rsk_shard *s)

@@ -31,6 +31,8 @@ void rsk_shard_put(struct rsk_shard *);
 /* fn is called when one reference is left, by whoever dropped the last but one: the caller's, who then has
  * nobody to keep it for. Once at most if nobody takes another. It must not drop that one itself. */
 void rsk_shard_on_lonely(struct rsk_shard *, void (*fn)(void *), void *arg);
+/* Is one reference left? The caller has it. */
+bool rsk_shard_is_lonely(const struct rsk_shard *);
 /* After this fd_added is not called any more and no call of it is running. */
 void rsk_shard_orphan(struct rsk_shard *);
 
@@ -46,6 +48,9 @@ int rsk_shard_drain_all(struct rsk_shard *);
  * already: drain instead of sleeping. */
 bool rsk_shard_arm(struct rsk_shard *);
 void rsk_shard_disarm(struct rsk_shard *);
+/* For who sleeps on something else, and has the progress thread drain this shard for him: arms it, and what was there
+ * before has been told when it returns. rsk_shard_disarm ends it. Where rsk_shard_drain_all may be called. */
+void rsk_shard_lean(struct rsk_shard *);
 
 /* The process's common shard, watched by the progress thread. NULL before rsk_loop_start(). */
 struct rsk_shard *rsk_shard_common(void);

@@ -30,5 +30,8 @@ void rsk_shard_add(struct rsk_shard *, struct rsk_shard_part *);
  * no notify of this shard is running. Not from inside notify. */
 void rsk_shard_lock(struct rsk_shard *);
 void rsk_shard_unlock(struct rsk_shard *);
+/* How many have armed and not disarmed. Whoever uses an arming up, and then sees 0 here, need not arm for others:
+ * who comes now counts first, and arms then. */
+uint32_t rsk_shard_armed(const struct rsk_shard *);
 
 #endif

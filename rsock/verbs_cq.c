@@ -120,7 +120,8 @@ static void settle(struct vb_rail *r)
 
 /* ---- draining */
 
-static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc)
+/* *all: nothing was left behind. */
+static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc, bool *all)
 {
     int n;
 
@@ -130,8 +131,10 @@ static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc)
         for (int i = 0; i < n; i++)
             wc[i] = c->stash[i];
         c->stashed = 0;
+        *all = false; /* what was found long ago says nothing of now */
     } else {
         n = ibv_poll_cq(c->cq, BATCH, wc);
+        *all = n < BATCH;
     }
     vb_unlock(&p->lock);
     return n;
@@ -157,8 +160,9 @@ static bool read_events(struct vb_part *p)
         return false;
     }
     /* A futex sleeper of another rail had this armed for itself, and may have nobody but the
-     * progress thread, which learns of news by the next event only. */
-    if (atomic_load(&p->sleepers))
+     * progress thread, which learns of news by the next event only; so may who leans on this shard. And who
+     * drains once more before he sleeps is still armed after that. */
+    if (atomic_load(&p->sleepers) || rsk_shard_armed(p->shard))
         return vb_part_arm(p);
     /* Now that CQ is not armed, and whoever else watches the descriptor may not have seen it
      * readable. Unless its timer runs anyway the progress thread has to start it. */
@@ -196,14 +200,14 @@ static int drain_once(struct vb_part *p, int *rails)
     int found = 0;
 
     for (unsigned i = 0; i < n_cq; i++) {
-        for (int round = 0; round < ROUNDS; round++) {
-            int n = take(p, p->cq[i], wc);
+        bool all = false;
+
+        for (int round = 0; round < ROUNDS && !all; round++) {
+            int n = take(p, p->cq[i], wc, &all);
 
             if (n <= 0)
                 break;
             found += n;
-            if (n < BATCH)
-                round = ROUNDS; /* that was all */
             for (int k = 0; k < n; k++) {
                 r = rail_of(p, wc[k].wr_id);
                 if (!r)
@@ -226,11 +230,22 @@ static int drain_once(struct vb_part *p, int *rails)
     return found;
 }
 
+/* Everything that is there. Returns the rails that had news. */
+static int empty(struct vb_part *p, bool self)
+{
+    int rails = 0;
+
+    /* The channel is only worth a system call when it can have something. */
+    while ((drain_once(p, &rails) || self) &&
+           atomic_load_explicit(&p->event_due, memory_order_relaxed) && read_events(p))
+        ;
+    return rails;
+}
+
 static int part_drain(struct rsk_shard_part *base)
 {
     struct vb_part *p = (struct vb_part *)base;
     bool self = rsk_loop_is_self();
-    int rails = 0;
 
     if (!p->channel)
         return 0;
@@ -240,11 +255,7 @@ static int part_drain(struct rsk_shard_part *base)
                               memory_order_relaxed);
     else if (p->common)
         look_after_common(p);
-    /* The channel is only worth a system call when it can have something. */
-    while ((drain_once(p, &rails) || self) &&
-           atomic_load_explicit(&p->event_due, memory_order_relaxed) && read_events(p))
-        ;
-    return rails;
+    return empty(p, self);
 }
 
 /* ---- arming */
@@ -293,7 +304,8 @@ static bool part_arm(struct rsk_shard_part *base)
 {
     struct vb_part *p = (struct vb_part *)base;
 
-    if (p->common && p->skip_arm && rsk_loop_is_self())
+    /* One of them is this thread's own. */
+    if (p->common && p->skip_arm && rsk_loop_is_self() && rsk_shard_armed(p->shard) < 2)
         return vb_part_peek(p);
     return vb_part_arm(p);
 }
@@ -411,6 +423,7 @@ struct vb_part *vb_part_get(struct rsk_shard *shard, struct vb_dev *dev, int *re
     p->next = vb_parts;
     vb_parts = p;
     rsk_shard_add(shard, &p->base);
+    vb_mind_watch(p);
     vb_mind_start(p);
     return p;
 fail:
@@ -457,7 +470,8 @@ struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
 
 void vb_cq_release(struct vb_part *p, struct vb_cq *c)
 {
-    /* Under the shard's lock, so this is a drain like any other. */
-    part_drain(&p->base);
+    /* Under the shard's lock, so this is a drain like any other, but that it says nothing of who drains. */
+    if (p->channel)
+        (void)empty(p, true);
     c->used -= VB_SQ + VB_RQ;
 }

@@ -113,6 +113,8 @@ struct vb_part {
     _Atomic bool minding;      /* its timer runs; when not, every CQ is armed */
     _Atomic bool due_wanted;   /* a rail of it has something due that could not be posted */
     _Atomic bool mind_wanted;  /* set with a kick by a drain that consumed the arming */
+    _Atomic bool watched;      /* the progress thread hears of its events */
+    _Atomic bool watch_wanted; /* set with a kick by who needs that */
     _Atomic uint32_t drains;   /* by threads other than the progress thread */
     _Atomic uint32_t sleepers; /* rails with futex wants: nobody else drains for them */
     uint32_t seen_drains, loop_drains;
@@ -121,6 +123,7 @@ struct vb_part {
     struct vb_lock life;   /* the shard's last put against a callback that uses the shard */
     struct rsk_watch *watch;
     struct rsk_timer *timer;
+    uint64_t timer_at;    /* when it fires */
     struct vb_part *next; /* all parts; progress thread */
 };
 
@@ -315,8 +318,11 @@ void vb_tell(struct vb_rail *, unsigned news);
 
 /* ---- verbs_mind.c */
 
-void vb_mind_start(struct vb_part *); /* progress thread */
+void vb_mind_start(struct vb_part *); /* progress thread, as the next two */
+void vb_mind_watch(struct vb_part *); /* its events wake this thread from now on */
 void vb_mind_end(struct vb_part *);
+/* Somebody will sleep who has nobody else to drain for him, and has armed or will. Any thread. */
+void vb_mind_watch_ask(struct vb_part *);
 /* Something that is due could not be posted: tries it again after a while. Any thread. */
 void vb_mind_due(struct vb_part *);
 /* Asks the progress thread to look at what the flags of parts and rails say. Any thread. */

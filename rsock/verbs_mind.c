@@ -8,6 +8,11 @@
  * posted, arms, and stops. So an application that computes holds nothing up for more than 20 ms,
  * and an idle part costs nothing.
  *
+ * While the timer runs this thread does not watch the descriptor: an application that sleeps in its epoll instance
+ * arms for each of its sleeps, and each message would wake both. Only for who sleeps by futex, and
+ * has nobody but this thread, it does: unwatch() clears `watched`, then looks for sleepers; who sleeps counts himself,
+ * then looks at `watched`.
+ *
  * The common shard's descriptor is watched by the loop itself.
  */
 #include <errno.h>
@@ -20,12 +25,49 @@ static const uint64_t LOOK_NS = 20 * 1000000, SOON_NS = 1000000;
 static int kick_fd = -1;
 
 static void on_timer(void *arg);
+static void on_fd(void *arg, uint32_t events);
 
+/* In ns, or as soon as it would have looked anyway. */
 static void again(struct vb_part *p, uint64_t ns)
 {
+    uint64_t at = sys_now() + ns;
+
     atomic_store(&p->minding, true);
-    if (!p->timer)
-        p->timer = rsk_timer_add(ns, on_timer, p);
+    if (p->timer && p->timer_at <= at)
+        return;
+    if (p->timer)
+        rsk_timer_cancel(p->timer);
+    p->timer_at = at;
+    p->timer = rsk_timer_add(ns, on_timer, p);
+}
+
+void vb_mind_watch(struct vb_part *p)
+{
+    if (p->common || !p->channel)
+        return;
+    /* Edge-triggered, and an edge for what is there already. */
+    if (!p->watch)
+        p->watch = rsk_watch_fd(p->base.fd, EPOLLIN | EPOLLET, true, on_fd, p);
+    atomic_store(&p->watched, p->watch != NULL);
+}
+
+static void unwatch(struct vb_part *p)
+{
+    if (!p->watch)
+        return;
+    rsk_unwatch(p->watch);
+    p->watch = NULL;
+    atomic_store(&p->watched, false);
+    if (atomic_load(&p->sleepers))
+        vb_mind_watch(p);
+}
+
+void vb_mind_watch_ask(struct vb_part *p)
+{
+    if (p->common || atomic_load(&p->watched))
+        return;
+    if (!atomic_exchange(&p->watch_wanted, true))
+        vb_kick();
 }
 
 /* Bytes that wait for message credit: have the peer say when there is some, and the layer above
@@ -94,6 +136,7 @@ static void on_timer(void *arg)
     atomic_store(&p->minding, false);
     found = rsk_shard_drain(p->shard) > 0;
     push_unposted(p);
+    vb_mind_watch(p);
     if (vb_part_arm(p))
         again(p, 0);
     else if (found || left)
@@ -113,9 +156,13 @@ static void on_fd(void *arg, uint32_t events)
          * else the owner has a moment to come first, also one whose drain is past this news. */
         if (atomic_load(&p->sleepers) && rsk_shard_drain(p->shard) >= 0) {
             /* told */
-        } else if (!atomic_load(&p->minding)) {
-            p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
-            again(p, SOON_NS);
+        } else {
+            if (!atomic_load(&p->minding)) {
+                p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
+                again(p, SOON_NS);
+            }
+            if (!atomic_load(&p->sleepers))
+                unwatch(p);
         }
     }
     vb_unlock(&p->life);
@@ -123,8 +170,6 @@ static void on_fd(void *arg, uint32_t events)
 
 void vb_mind_start(struct vb_part *p)
 {
-    if (!p->watch && !p->common && p->channel)
-        p->watch = rsk_watch_fd(p->base.fd, EPOLLIN | EPOLLET, true, on_fd, p);
     if (atomic_load(&p->minding) || !p->channel)
         return;
     p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
@@ -139,6 +184,7 @@ void vb_mind_end(struct vb_part *p)
         rsk_timer_cancel(p->timer);
     p->watch = NULL;
     p->timer = NULL;
+    atomic_store(&p->watched, false);
     atomic_store(&p->minding, false);
 }
 
@@ -166,6 +212,8 @@ static void on_kick(void *arg, uint32_t events)
             again(p, SOON_NS);
         if (atomic_exchange(&p->mind_wanted, false))
             vb_mind_start(p);
+        if (atomic_exchange(&p->watch_wanted, false))
+            vb_mind_watch(p);
     }
 }
 

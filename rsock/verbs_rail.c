@@ -128,6 +128,7 @@ int vb_rail_open(struct vb_rail *r)
     if (vb_post_receives(r, VB_MESSAGES))
         return RSN_RAIL_FAILED;
     /* Progress does not depend on who drains this part, also during the set-up. */
+    vb_mind_watch(r->part);
     vb_arm_cq(r->part, r->cq);
     return 0;
 }

@@ -129,6 +129,8 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
         want(r, events);
     if (how & RSK_BY_LOOP)
         atomic_store(&r->part->left, true);
+    if (how & (RSK_BY_FUTEX | RSK_BY_LOOP))
+        vb_mind_watch_ask(r->part);
     rsk_fence(); /* pairs with vb_tell */
     bits = vb_look(r) & (events | RSK_FAIL);
     if (!bits && events & RSK_TX && atomic_load_explicit(&r->open, memory_order_relaxed))
@@ -163,6 +165,7 @@ static void kill_rail(struct rsk_rail *rail, int reason)
 const struct rsk_wire rsk_verbs_wire = {
     .name = "verbs",
     .slow_to_wake = true,
+    .news_by_drain = true,
     .bound_to_credentials = true,
     .path = 2,
     .usable = usable,

@@ -123,6 +123,8 @@ struct rsk_wire {
     /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex: spinning for
      * longer pays. */
     bool slow_to_wake;
+    /* That something has arrived is known once somebody has drained the shard, which poll() does. */
+    bool news_by_drain;
     /* Its objects do not work under other credentials than those that opened them. */
     bool bound_to_credentials;
 

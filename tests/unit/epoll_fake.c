@@ -62,12 +62,10 @@ void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *h)
         atomic_store(&f->shard, h);
 }
 
-bool fb_leave_shard(struct fb_stream *s, struct rsk_shard *h)
+void fb_leave_shard(struct fb_stream *s, struct rsk_shard *h)
 {
-    if (atomic_load(&((struct fake *)s)->shard) != h)
-        return false;
-    fb_prefer_shard(s, NULL);
-    return !fb_plain(s);
+    if (atomic_load(&((struct fake *)s)->shard) == h)
+        fb_prefer_shard(s, NULL);
 }
 
 bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *h)

@@ -126,8 +126,22 @@ bool rsk_shard_arm(struct rsk_shard *h)
     return news;
 }
 
+/* Nobody is on the common shard, which is NULL. */
+void rsk_shard_lean(struct rsk_shard *h)
+{
+    if (h && rsk_shard_arm(h))
+        (void)rsk_shard_drain_all(h);
+}
+
+bool rsk_shard_is_lonely(const struct rsk_shard *h)
+{
+    return atomic_load(&h->refs) == 1;
+}
+
 void rsk_shard_disarm(struct rsk_shard *h)
 {
+    if (!h)
+        return;
     if (atomic_fetch_sub(&h->armed, 1) == 1)
         atomic_store(&h->ready, atomic_load(&h->armed) > 0);
 }
