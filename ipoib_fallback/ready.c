@@ -46,17 +46,23 @@ short fb_kernel_events(struct fb_stream *s, short events)
     return events;
 }
 
+/* Without one the anchor is looked at (rx_unheard), and what is found there the kernel must be asked about. */
+static bool rx_on_rail(const struct fb_conn *c)
+{
+    return c->x->rx.state == RX_r && c->x->rail;
+}
+
 short fb_ready(struct fb_stream *s, int fd, short events)
 {
     struct fb_conn *c = conn_of(s);
     short got = 0, ask = (short)(events & ~(IN_BITS | OUT_BITS));
-    bool rail_rx = c->x->rx.state == RX_r, rail_tx = c->x->tx.state == TX_R;
+    bool rail_rx = rx_on_rail(c), rail_tx = c->x->tx.state == TX_R;
 
     if (events & IN_BITS) {
         fb_lock(&c->x->rx.lock);
         if (rx_readable(c, fd))
             got |= events & IN_BITS;
-        rail_rx = c->x->rx.state == RX_r;
+        rail_rx = rx_on_rail(c);
         rx_unlock(c);
         rail_tx = c->x->tx.state == TX_R;
     }
