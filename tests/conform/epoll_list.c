@@ -357,3 +357,33 @@ EACH_ORDER(duplicate_of_the_instance)
     SHOW(ctl(d, EPOLL_CTL_MOD, p[0], EPOLLIN, 'b'));
     got(d, 10, SOON);
 }
+
+static void *sleeps_in_it(void *arg)
+{
+    struct epoll_event e = {0};
+
+    (void)arg;
+    say("the sleeper: %d", epoll_wait(ep, &e, 1, 10000));
+    return NULL;
+}
+
+/* The kernel wakes both: whoever polls the instance takes nothing from who waits in it. */
+EACH_ORDER(polled_beside_a_sleeper)
+{
+    struct pollfd by = {.events = POLLIN};
+    pthread_t t;
+
+    begin(f);
+    by.fd = ep;
+    ADD(p[0], EPOLLIN, 'a');
+    for (int i = 0; i < 20; i++) {
+        char c = 0;
+
+        must(pthread_create(&t, NULL, sleeps_in_it, NULL) == 0, "pthread_create");
+        sleep_ms(i % 3);
+        must(send(p[1], "x", 1, 0) == 1, "send");
+        must(poll(&by, 1, 10000) == 1, "poll");
+        pthread_join(t, NULL);
+        must(recv(p[0], &c, 1, 0) == 1, "recv");
+    }
+}

@@ -319,3 +319,76 @@ TEST_CASE(stream, reset_after_part_of_a_waitall_on_the_way_to_tcp)
     EXPECT_EQ_INT(put(&b, out, 1), -EPIPE);
     done(&b);
 }
+
+struct held {
+    sem_t there, go;
+};
+
+static void hold_up(void *arg)
+{
+    struct held *h = arg;
+
+    sem_post(&h->there);
+    while (sem_wait(&h->go))
+        ;
+}
+
+static void fails(struct end *e)
+{
+    struct fb_conn *c = conn_of(e->s);
+
+    fb_lock(&c->watch_lock);
+    if (c->x->rail)
+        c->x->rail->wire->kill(c->x->rail, RSN_RAIL_FAILED);
+    fb_unlock(&c->watch_lock);
+    conn_todo_tx(c, TODO_FAIL);
+    conn_todo_rx(c, TODO_FAIL);
+    conn_serve(c);
+    link_release(c);
+}
+
+/* What is sent then comes by TCP alone; and the thread that watches sockets may be busy for long. */
+TEST_CASE(stream, hears_without_the_progress_thread_once_its_rail_is_gone)
+{
+    unsigned char buf[64] = {0};
+
+    eager();
+    for (int sleeps = 0; sleeps < 2; sleeps++) {
+        struct reader r = {0};
+        struct held h;
+        struct end a, b;
+        pthread_t t;
+
+        sem_init(&h.there, 0, 0);
+        sem_init(&h.go, 0, 0);
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        fails(&a);
+        fails(&b);
+        UNTIL(!conn_of(a.s)->x->rail && !conn_of(b.s)->x->rail);
+        ASSERT_EQ_INT(rsk_loop_post(hold_up, &h), 0);
+        while (sem_wait(&h.there))
+            ;
+        if (conn_of(a.s)->x->rx.state != RX_r) {
+            sleeps--; /* that thread has written the frame that b owes, as it does after a while: once more */
+            goto next;
+        }
+        if (sleeps) {
+            r.e = &a;
+            pthread_create(&t, NULL, reader_main, &r);
+            until_it_waits(&r);
+            EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+            EXPECT(comes_back(&r, t));
+            EXPECT_EQ_INT(r.n, sizeof(buf));
+        } else {
+            EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+            UNTIL(fb_ready(a.s, a.fd, POLLIN) & POLLIN);
+            EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+        }
+next:
+        sem_post(&h.go);
+        jobs_done();
+        done(&a);
+        done(&b);
+    }
+}
