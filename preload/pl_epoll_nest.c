@@ -85,12 +85,15 @@ static bool readable(struct pl_epoll *ep)
     fb_unlock(&ep->ctl);
     pl_ready_drain_all(ep);
     for (;;) {
+        uint64_t flips = atomic_load(&ep->flips);
         bool holds = false;
         int n;
 
         if (pl_ready_collect(ep, NULL, 1) > 0)
             return true;
         n = sys_epoll_wait(ep->kfd, ev, 16, 0);
+        if (n == 0 && atomic_load(&ep->flips) != flips)
+            continue; /* who changed track between our list and the kernel's was on neither */
         if (n <= 0)
             return pl_ready_elsewhere(ep) && pl_ready_collect(ep, NULL, 1) > 0;
         for (int i = 0; i < n; i++)

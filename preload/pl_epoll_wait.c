@@ -67,11 +67,6 @@ __attribute__((noinline)) static int cancellable(const struct call *c, uint64_t 
     return n;
 }
 
-static int real_rest(const struct call *c, uint64_t deadline, uint32_t signals)
-{
-    return RSK_OPENED(cancellable(c, deadline, signals));
-}
-
 static bool at_once(const struct call *c)
 {
     return c->how == PWAIT2 ? c->ts && !c->ts->tv_sec && !c->ts->tv_nsec : c->ms == 0;
@@ -337,7 +332,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
     since = atomic_load(&ep->flips);
     n = pl_ready_collect(ep, c->out, c->max);
     if (n == 0) {
-        n = real_rest(c, deadline, signals);
+        n = RSK_OPENED(cancellable(c, deadline, signals));
         end_sleep(s);
         if (n > 0)
             n = filter(ep, c->out, n, since, false, &ours);
@@ -365,7 +360,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     s->counted = s->armed = s->leans = false;
     s->block.undo = undo;
     for (;;) {
-        uint64_t now;
+        uint64_t now, flips = atomic_load(&ep->flips);
         bool missed;
 
         n = look(ep, c, &missed);
@@ -373,6 +368,9 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
             break;
         now = sys_now();
         if (now >= deadline) {
+            /* Who changed track between our list and the kernel's was on neither. */
+            if (atomic_load(&ep->flips) != flips)
+                continue;
             if (missed)
                 pl_ready_drain_all(ep);
             if (pl_ready_elsewhere(ep) || missed)
