@@ -1,7 +1,8 @@
 #!/bin/bash
 # tests/identity_lab_test.sh - verbs and another user: what was opened under the old credentials is
-# closed before they change, and connections board again under the new ones. And what limits
-# of locked memory and of the address space mean. At last a host without libibverbs.
+# closed before they change, and connections board again under the new ones. Also a program that asks
+# again and again whether something has come, and what limits of locked memory and of the address space
+# mean. At last a host without libibverbs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -50,6 +51,16 @@ if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager
     echo "ok identity.seteuid"
 else
     echo "not ok identity.seteuid: $(tail -n 1 /tmp/identity.err)"
+    tail -n 20 $log
+fi
+# Before the limits.
+log=/tmp/ask.log
+: >$log
+if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:$log \
+    timeout 150 /usr/bin/python3 tests/ask_again_lab.py $log 2>/tmp/ask.err; then
+    echo "ok identity.ask_again"
+else
+    echo "not ok identity.ask_again: $(tail -n 1 /tmp/ask.err)"
     tail -n 20 $log
 fi
 # A user who may not lock as much memory as it would take.
