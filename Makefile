@@ -112,6 +112,7 @@ PRELOAD_SRC := \
 	preload/pl_ctl.c \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
+	preload/pl_epoll_filter.c \
 	preload/pl_epoll_nest.c \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
@@ -267,6 +268,7 @@ READINESS_SRC := \
 	tests/unit/heir_fake.c \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
+	preload/pl_epoll_filter.c \
 	preload/pl_epoll_nest.c \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \

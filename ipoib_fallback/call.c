@@ -107,6 +107,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 sleep_recv(s, fd, part, n,
                            (flags & ~MSG_WAITALL) | (enough || w.cut || w.timed ? MSG_DONTWAIT : 0),
                            &w.signals);
+            if (w.signals.forked) /* what the child has got it was given by the kernel alone */
+                return got > 0 ? done + got : done ? done : got;
             got = fb_rx_leave(s, fd, got, part, n, flags);
             if (got == FB_RETRY)
                 continue;
@@ -214,6 +216,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
             got = sleep_send(s, fd, part, n,
                              flags | MSG_NOSIGNAL | (w.cut || w.timed ? MSG_DONTWAIT : 0),
                              &w.signals);
+            if (w.signals.forked)
+                return got > 0 ? done + got : done ? done : got;
             fb_tx_leave(s, got, part, n);
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;

@@ -298,7 +298,7 @@ static void release_job(void *arg)
         }
         rail->wire->kill(rail, RSN_PEER_LEFT);
         /* Ending a queue pair takes its time. Where many rails fail at once their streams go on first. */
-        if (rsk_loop_post(destroy_when_unused, rail) < 0)
+        if (!failed || rsk_loop_post(destroy_when_unused, rail) < 0)
             destroy_when_unused(rail);
         if (!conn_flag(c, CF_CLOSED)) /* then it is the lingering close's */
             link_no_timer(c);

@@ -85,12 +85,21 @@ void sleep_raised_end(struct fb_raised *r)
     r->rail = NULL;
 }
 
+void sleep_close(struct fb_raised *r, struct fb_signals *signals)
+{
+    bool opened = r->pass.open;
+
+    sleep_raised_end(r);
+    signals->forked |= opened && rsk_pass_forked(&r->pass);
+}
+
 /* ---- the kernel's own calls ---- */
 
 struct plain {
     struct fb_stream *s;
     void (*lower)(void *, void *);
     _Atomic uint32_t *in;
+    struct fb_signals *signals;
     struct rsk_pass pass;
 };
 
@@ -106,7 +115,7 @@ static void lower_tx(void *s, void *unused)
     fb_tx_leave(s, -EINTR, NULL, 0);
 }
 
-static void plain_open(struct plain *p, const void *frame, const struct fb_signals *signals)
+static void plain_open(struct plain *p, const void *frame, struct fb_signals *signals)
 {
     rsk_window_open(&p->pass, frame, p->lower, p->s, NULL);
     rsk_sig.stop_was = signals->seen;
@@ -117,8 +126,12 @@ static void plain_open(struct plain *p, const void *frame, const struct fb_signa
 static void plain_close(struct plain *p)
 {
     rsk_sig.stop = NULL;
-    if (!rsk_window_close(&p->pass))
-        atomic_fetch_add(p->in, 1);
+    if (!rsk_window_close(&p->pass)) {
+        if (rsk_pass_forked(&p->pass))
+            p->signals->forked = true;
+        else
+            atomic_fetch_add(p->in, 1);
+    }
 }
 
 /* Cancelled in it. */
@@ -143,10 +156,10 @@ static __attribute__((noinline)) ssize_t cancellable(bool rx, int fd, const stru
 }
 
 static ssize_t plain_call(bool rx, struct fb_stream *s, int fd, const struct iovec *v, int cnt,
-                          int flags, const struct fb_signals *signals)
+                          int flags, struct fb_signals *signals)
 {
     struct plain p __attribute__((cleanup(plain_end))) = {
-        s, rx ? lower_rx : lower_tx, rx ? &s->rx_in : &s->tx_in, {0}};
+        s, rx ? lower_rx : lower_tx, rx ? &s->rx_in : &s->tx_in, signals, {0}};
     ssize_t n;
 
     plain_open(&p, __builtin_frame_address(0), signals);
@@ -156,13 +169,13 @@ static ssize_t plain_call(bool rx, struct fb_stream *s, int fd, const struct iov
 }
 
 ssize_t sleep_recv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
-                   const struct fb_signals *signals)
+                   struct fb_signals *signals)
 {
     return plain_call(true, s, fd, v, cnt, flags, signals);
 }
 
 ssize_t sleep_send(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags,
-                   const struct fb_signals *signals)
+                   struct fb_signals *signals)
 {
     return plain_call(false, s, fd, v, cnt, flags, signals);
 }

@@ -13,11 +13,13 @@
 /* Handlers that this thread had run: before the half was last looked at, and when the call began. */
 struct fb_signals {
     uint32_t seen, cut;
+    bool
+        forked; /* in the last sleep, and this is the child: it has nothing of this stream (rsk_pass_forked) */
 };
 
 static inline struct fb_signals sleep_signals(void)
 {
-    return (struct fb_signals){rsk_sig.seen, rsk_sig.cut};
+    return (struct fb_signals){rsk_sig.seen, rsk_sig.cut, false};
 }
 
 /* A sleep has ended with r (-errno or not), or did not begin. -EINTR: the call ends with it if it finds nothing;
@@ -40,11 +42,13 @@ struct fb_raised {
 void sleep_open(struct fb_raised *, const void *frame);
 /* As a cleanup: closes the window, if it was opened, and lowers; once. */
 void sleep_raised_end(struct fb_raised *);
+/* The same, and notes whether a handler has forked. */
+void sleep_close(struct fb_raised *, struct fb_signals *);
 
 /* The kernel's own call for a plain half; rx_in or tx_in is raised. Count or -errno. */
 ssize_t sleep_recv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags,
-                   const struct fb_signals *);
+                   struct fb_signals *);
 ssize_t sleep_send(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags,
-                   const struct fb_signals *);
+                   struct fb_signals *);
 
 #endif

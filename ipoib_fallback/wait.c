@@ -72,7 +72,9 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     r = sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
         /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
-        sleep_raised_end(up);
+        sleep_close(up, &w->signals);
+        if (w->signals.forked)
+            return -EINTR;
         atomic_store(&c->x->anchor_news, 1);
         conn_todo_rx(c, TODO_ANCHOR);
         conn_todo_tx(c, TODO_PUSH);
@@ -169,8 +171,11 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
                      : sleep_peek(fd, w->signals.seen);
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
+        else if (n == -EBADF || n == -ENOTSOCK)
+            return (int)n; /* closed where nobody sees it */
         else if (n != -EAGAIN && n != -EINTR)
             conn_untold(c, (int)n); /* taken by looking: for the next look */
+        sleep_close(&up, &w->signals);
         return n == -EAGAIN ? -EAGAIN : sleep_ended(&w->signals, n, w->deadline);
     }
     if (w->rail && !w->spun) {
@@ -186,6 +191,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
             r = sleep_on_word(c, w, &up);
         slept(c, w, &c->x->spin_rx);
     }
+    sleep_close(&up, &w->signals);
     return r;
 }
 
@@ -197,6 +203,8 @@ int wait_rx(struct fb_conn *c, int fd, struct wait *w)
     rx_prepare(c, w);
     rx_unlock(c);
     r = rx_wait(c, fd, w);
+    if (w->signals.forked)
+        return -EINTR;
     w->cut = r == -EINTR;
     return w->cut ? 0 : r;
 }
@@ -234,6 +242,7 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
             r = sleep_on_word(c, w, &up);
         slept(c, w, &c->x->spin_tx);
     }
+    sleep_close(&up, &w->signals);
     return r;
 }
 
@@ -245,6 +254,8 @@ int wait_tx(struct fb_conn *c, struct wait *w)
     tx_prepare(c, w);
     tx_unlock(c);
     r = tx_wait(c, w);
+    if (w->signals.forked)
+        return -EINTR;
     w->cut = r == -EINTR;
     return w->cut ? 0 : r;
 }
@@ -259,6 +270,9 @@ int wait_writable(int fd, struct wait *w)
         return 0;
     sleep_open(&up, __builtin_frame_address(0));
     r = sleep_poll(fd, POLLOUT, w->deadline, w->signals.seen);
+    sleep_close(&up, &w->signals);
+    if (w->signals.forked)
+        return -EINTR;
     if (r == -EAGAIN)
         return r;
     w->cut = sleep_ended(&w->signals, r, w->deadline) == -EINTR;

@@ -244,8 +244,8 @@ void pl_epoll_share(struct pl_epoll *ep)
     struct pl_share *share, *none = NULL;
     int fds[PL_SHARD_FDS], n;
 
-    /* Without a progress thread there is no rail. */
-    if (!ep->shard || atomic_load(&ep->share) || !rsk_loop_running())
+    /* Without a progress thread there has been no rail. One that rests does what is asked of it afterwards. */
+    if (!ep->shard || atomic_load(&ep->share) || !rsk_shard_common())
         return;
     share = calloc(1, sizeof *share);
     if (!share)

@@ -14,12 +14,29 @@
 
 static struct fb_lock nest;
 
-enum { ARMED_OWN = 1, ARMED_COMMON = 2 }; /* its own shard; the common one, leant on */
+/* Its own shard; the common one, leant on; who arms now takes it back himself. */
+enum { ARMED_OWN = 1, ARMED_COMMON = 2, PARTED = 4 };
 
 void pl_epoll_join(struct pl_epoll *ep)
 {
+    atomic_fetch_add(&ep->asleep,
+                     1); /* first, and part the other way round: see pl_epoll_readable */
     atomic_fetch_add(&ep->joined, 1);
-    atomic_fetch_add(&ep->asleep, 1);
+}
+
+/* As long as members' news come by the common shard. */
+static void lean(struct pl_epoll *ep, _Atomic unsigned *armed)
+{
+    bool leans = atomic_load(armed) & ARMED_COMMON, wanted = atomic_load(&ep->elsewhere) != 0;
+
+    if (wanted && !leans) {
+        rsk_shard_lean(rsk_shard_common());
+        if (atomic_fetch_or(armed, ARMED_COMMON) & (ARMED_COMMON | PARTED))
+            rsk_shard_disarm(rsk_shard_common());
+    } else if (leans && !wanted &&
+               atomic_fetch_and(armed, ~(unsigned)ARMED_COMMON) & ARMED_COMMON) {
+        rsk_shard_disarm(rsk_shard_common());
+    }
 }
 
 bool pl_epoll_arm(struct pl_epoll *ep, _Atomic unsigned *armed)
@@ -30,17 +47,16 @@ bool pl_epoll_arm(struct pl_epoll *ep, _Atomic unsigned *armed)
     if (shard) {
         /* Armed again, as each news uses it up; the count of before goes. */
         news = rsk_shard_arm(shard);
-        if (atomic_fetch_or(armed, ARMED_OWN) & ARMED_OWN)
+        if (atomic_fetch_or(armed, ARMED_OWN) & (ARMED_OWN | PARTED))
             rsk_shard_disarm(shard);
     }
-    if (atomic_load(&ep->elsewhere) && !(atomic_fetch_or(armed, ARMED_COMMON) & ARMED_COMMON))
-        rsk_shard_lean(rsk_shard_common());
+    lean(ep, armed);
     return news || atomic_load(&ep->inbox);
 }
 
 void pl_epoll_part(struct pl_epoll *ep, _Atomic unsigned *armed)
 {
-    unsigned had = atomic_exchange(armed, 0);
+    unsigned had = atomic_exchange(armed, PARTED);
 
     if (had & ARMED_OWN)
         rsk_shard_disarm(ep->shard);
@@ -107,8 +123,10 @@ static bool readable(struct pl_epoll *ep)
 bool pl_epoll_readable(struct pl_epoll *ep)
 {
     bool holds = readable(ep);
+    /* Before the other count: who is about to join or part does not hide one. */
+    uint32_t joined = atomic_load(&ep->joined);
 
-    if (holds && atomic_load(&ep->asleep) > atomic_load(&ep->joined))
+    if (holds && atomic_load(&ep->asleep) > joined)
         pl_ready_kick(ep);
     return holds;
 }
@@ -118,6 +136,7 @@ bool pl_epoll_readable(struct pl_epoll *ep)
 void pl_nest(struct pl_member *m, struct pl_epoll *inner)
 {
     m->inner = inner;
+    atomic_store(&m->inner_armed, 0);
     pl_epoll_join(inner);
     fb_lock(&nest);
     pl_link_add(&inner->parents, &m->parent);
@@ -149,7 +168,7 @@ static void share_its(struct pl_epoll *ep, void *stream)
 {
     struct rsk_shard *shard = atomic_load(&ep->shard);
 
-    if (shard && !fb_news_elsewhere(stream, shard))
+    if (shard && !atomic_load(&ep->share) && !fb_news_elsewhere(stream, shard))
         pl_epoll_share(ep);
 }
 

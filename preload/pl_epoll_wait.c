@@ -72,110 +72,6 @@ static bool at_once(const struct call *c)
     return c->how == PWAIT2 ? c->ts && !c->ts->tv_sec && !c->ts->tv_nsec : c->ms == 0;
 }
 
-/* ---- what the kernel returned */
-
-static bool other_has(struct pl_epoll *ep, uint64_t data)
-{
-    for (uint32_t i = 0; i < ep->buckets; i++)
-        for (const struct pl_member *m = ep->bucket[i]; m; m = m->hash_next)
-            if (!m->hot && m->data == data)
-                return true;
-    return false;
-}
-
-/* An event of a registration that was the application's own when it was fetched, of a member that
- * has become hot since: it may be nothing but our SWITCH frame. lock held. */
-static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
-{
-    /* The latest are at the tail. */
-    for (struct pl_link *l = ep->hot_list.prev; l != &ep->hot_list; l = l->prev) {
-        struct pl_member *m =
-            (struct pl_member *)((char *)l - offsetof(struct pl_member, hot_link));
-
-        if (m->flip <= since)
-            return false;
-        if (m->data != data)
-            continue;
-        pl_ready_add(m);
-        return !other_has(ep, data);
-    }
-    return false;
-}
-
-/* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
- * taken since. The registration is the application's again, and tells of what comes. A level that holds is
- * told by the next call if the array may have it already (`more`). One-shots are claimed, and a lost one would not
- * come again. lock held. */
-static bool holds(const struct pl_member *m, struct epoll_event *ev, bool more)
-{
-    if (m->events & EPOLLONESHOT)
-        return true;
-    if (more && !(m->events & EPOLLET))
-        return false;
-    ev->events &= pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
-    return ev->events != 0;
-}
-
-/* One event under a cookie. True: the application gets it. lock held. */
-static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
-{
-    struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
-    uint32_t armed = 1;
-
-    if (!m)
-        return false;
-    /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may have given its
-     * one-shot for this event, so it is registered anew, and looked at then. */
-    if (m->hot || (m->stream && !fb_plain(m->stream))) {
-        if (!m->hot)
-            pl_dirty_add(m);
-        pl_ready_add(m);
-        return false;
-    }
-    if (m->cooled > since && m->stream && !holds(m, ev, more))
-        return false;
-    if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
-        return false;
-    ev->data.u64 = m->data;
-    return true;
-}
-
-/* Takes out what is ours. `since`: ep->flips before the kernel was asked, or, if there is `more` in the array,
- * before that was collected. Returns what is left; *ours: there was something, so look at the ready list. */
-static int filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool more,
-                  bool *ours)
-{
-    uint32_t tag = atomic_load(&ep->tag);
-    bool flipped;
-    int left = 0;
-
-    if (!atomic_load(&ep->touched))
-        return n;
-    /* Members that became hot while we were in the kernel must be known before we judge. */
-    pl_ready_settle(ep);
-    flipped = atomic_load(&ep->flips) != since;
-    for (int i = 0; i < n; i++) {
-        bool keep = true;
-
-        if (ev[i].data.u64 >> 32 == tag) {
-            *ours = true;
-            if ((uint32_t)ev[i].data.u64 == PL_COOKIE_WAKE)
-                continue;
-            fb_lock(&ep->lock);
-            keep = claimed(ep, &ev[i], since, more);
-            fb_unlock(&ep->lock);
-        } else if (flipped) {
-            fb_lock(&ep->lock);
-            keep = !outdated(ep, ev[i].data.u64, since);
-            fb_unlock(&ep->lock);
-            *ours |= !keep;
-        }
-        if (keep)
-            ev[left++] = ev[i];
-    }
-    return left;
-}
-
 /* ---- one look at everything */
 
 /* Events of the kernel's, without waiting, behind `have` that were collected when flips was `before` or later.
@@ -189,7 +85,7 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
 
         if (n <= 0)
             return n;
-        left = filter(ep, c->out + have, n, since, have > 0, ours);
+        left = pl_filter(ep, c->out + have, n, since, have > 0, ours);
         /* Only ours, and the array was full of them: there may be more behind. */
         if (left || n < c->max - have)
             return left;
@@ -268,8 +164,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
 struct sleep {
     struct pl_block block; /* first: a handler may longjmp out of the sleep */
     struct pl_epoll *ep;   /* reference */
-    bool counted;
-    bool armed;
+    bool counted, armed;
     bool leans; /* on the common shard, by which members get their news */
 };
 
@@ -333,9 +228,11 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
     n = pl_ready_collect(ep, c->out, c->max);
     if (n == 0) {
         n = RSK_OPENED(cancellable(c, deadline, signals));
+        if (pl_block_lost(&s->block))
+            return -EINTR;
         end_sleep(s);
         if (n > 0)
-            n = filter(ep, c->out, n, since, false, &ours);
+            n = pl_filter(ep, c->out, n, since, false, &ours);
         if (n >= 0 && n < c->max)
             n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
     }
@@ -395,7 +292,8 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     }
     if (began && n > 0 && atomic_load(&ep->hot))
         pl_spin_result(sys_now() - began);
-    pass_baton(ep);
+    if (!pl_block_lost(&s->block))
+        pass_baton(ep);
     errno = saved;
     return n;
 }
@@ -425,6 +323,7 @@ static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
 {
     /* Also in an instance that has never seen a stream: another thread may add one meanwhile. */
     struct counted counted __attribute__((cleanup(uncount))) = {ep, !at_once(c), {0}};
+    int n;
 
     if (counted.sleeps)
         atomic_fetch_add(&ep->asleep, 1);
@@ -434,7 +333,13 @@ static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
     }
     rsk_window_open(&counted.pass, __builtin_frame_address(0), lower, ep,
                     counted.sleeps ? ep : NULL);
-    return real_call(c);
+    n = real_call(c);
+    /* A handler that forked came with events: they are about registrations of the parent's. */
+    if (n > 0 && rsk_pass_forked(&counted.pass)) {
+        errno = EINTR;
+        n = -1;
+    }
+    return n;
 }
 
 static int do_wait(struct pl_epoll *ep, const struct call *c)
@@ -453,7 +358,7 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
         if (n < 0)
             return n;
         if (n > 0)
-            n = filter(ep, c->out, n, since, false, &ours);
+            n = pl_filter(ep, c->out, n, since, false, &ours);
         if (n > 0) {
             if (ours)
                 pass_baton(ep);

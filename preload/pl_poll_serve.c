@@ -59,12 +59,11 @@ static void wake(struct fb_watcher *watcher, unsigned events)
 {
     struct entry *e = (struct entry *)watcher;
     struct poll_wait *w = e->wait;
+    /* Pairs with the store in armed(): the sleeper sets it before it arms. */
+    uint32_t was = atomic_exchange(&w->woken, WOKEN);
     uint64_t one = 1;
-    uint32_t was;
 
     (void)events;
-    /* Pairs with the store in armed(): the sleeper sets it before it arms. */
-    was = atomic_exchange(&w->woken, WOKEN);
     if (was == BY_WORD)
         sys_futex(&w->woken, FUTEX_WAKE_PRIVATE, 1, NULL);
     else if (was == BY_FD && w->efd >= 0)
@@ -90,12 +89,10 @@ static void release(struct entry *e)
 /* The progress thread shall drain the common shard as long as we sleep on what its news are told by; once. */
 static void lean(struct poll_wait *w)
 {
-    struct rsk_shard *common = rsk_shard_common();
-
-    if (w->leans || !common)
+    if (w->leans)
         return;
     w->leans = true;
-    rsk_shard_lean(common);
+    rsk_shard_lean(rsk_shard_common());
 }
 
 static void stand(struct poll_wait *w)
@@ -471,7 +468,8 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
     for (;;) {
         uint64_t now, until;
 
-        count = look(w, fds, mask);
+        /* The sleep has ended with events, and a handler that forked came with them. */
+        count = pl_block_lost(&w->block) ? -EINTR : look(w, fds, mask);
         if (count != 0)
             break;
         now = sys_now();
@@ -489,7 +487,8 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         }
         if (!count)
             count = rest(w, fds, deadline, mask, signals);
-        stand(w);
+        if (!pl_block_lost(&w->block))
+            stand(w);
         if (count < 0)
             break;
     }

@@ -85,6 +85,8 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     k->s = NULL;
     /* A window that was taken for dead was lowered: as if it had not been. */
     if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0)) {
+        if (rsk_pass_forked(&k->pass))
+            return n < 0 ? -errno : n;
         atomic_fetch_add(&s->rx_in, 1);
         if (k->odd)
             atomic_fetch_add(&s->rx_odd, 1);

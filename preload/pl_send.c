@@ -49,8 +49,11 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     if (n < 0)
         n = -errno;
     k->s = NULL;
-    if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0))
+    if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0)) {
+        if (rsk_pass_forked(&k->pass))
+            return n;
         atomic_fetch_add(&s->tx_in, 1); /* see pl_recv.c */
+    }
     fb_tx_leave(s, n, v, cnt);
     return n;
 }

@@ -95,8 +95,11 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
     /* Not a cancellation point. */
     rsk_window_open(&pass, __builtin_frame_address(0), lower, f->stream, NULL);
     sent = pl_real.sendfile64(out, in, off, n);
-    if (!rsk_window_close(&pass))
+    if (!rsk_window_close(&pass)) {
+        if (rsk_pass_forked(&pass))
+            return sent;
         atomic_fetch_add(&f->stream->tx_in, 1); /* see pl_recv.c */
+    }
     fb_tx_leave_unseen(f->stream, sent < 0 ? -errno : sent);
     return sent;
 }

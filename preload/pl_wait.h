@@ -69,6 +69,11 @@ struct pl_block {
  * out of memory. Reclaims the blocks of waits that are dead. undo may be NULL. */
 struct pl_block *pl_block_get(size_t size, const void *frame, void (*undo)(struct pl_block *));
 void pl_block_put(struct pl_block *);
+/* A handler that came in the wait has forked, and this is the child: what was raised is the parent's. */
+static inline bool pl_block_lost(const struct pl_block *b)
+{
+    return !b->undo;
+}
 
 /* ---- an eventfd of the thread's own, for what wakes a poll ---- */
 

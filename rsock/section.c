@@ -170,6 +170,7 @@ bool rsk_window_close(struct rsk_pass *p)
 void rsk_section_after_fork_child(void)
 {
     rsk_sig.windows = 0;
+    rsk_sig.forked = rsk_sig.ids;
 }
 
 /* ---- the sleep ---- */

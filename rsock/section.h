@@ -38,6 +38,8 @@ struct rsk_sig {
     uint32_t ids;
     bool keyed;   /* what happens at the thread's end is arranged */
     bool was_cut; /* the call that goes on by other means was interrupted before: see pl_recv.c */
+    uint32_t
+        forked; /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
     void *volatile held; /* the file that the innermost section has a reference to */
     /* See rsk_sleep6: for a kernel call that is made further down. NULL: it just waits. */
     const volatile uint32_t *volatile stop;
@@ -175,6 +177,13 @@ struct rsk_over {
 void rsk_handler_begins(struct rsk_over *, const void *frame);
 /* It has returned. */
 void rsk_handler_ends(const struct rsk_over *);
+
+/* Was it a parent's? A handler has forked in the window, and returned in the child, to which nothing belongs that the
+ * call was about. rsk_window_close has been false then. */
+static inline bool rsk_pass_forked(const struct rsk_pass *p)
+{
+    return rsk_sig.forked && p->id && (int32_t)(p->id - rsk_sig.forked) <= 0;
+}
 
 /* As a cleanup, for windows with nothing to undo. */
 static inline void rsk_window_end(struct rsk_pass *p)

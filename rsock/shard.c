@@ -19,13 +19,15 @@ struct rsk_shard {
     struct rsk_shard_part *_Atomic parts;
     _Atomic uint32_t drain; /* 0 free, 1 held, 2 held and somebody waits in rsk_shard_lock */
     _Atomic uint32_t armed; /* sleepers: arm without disarm */
-    _Atomic uint32_t refs;
-    pthread_mutex_t add; /* fd_added and its caller */
+    _Atomic uint32_t refs;  /* with HOOKED */
+    pthread_mutex_t add;    /* fd_added and its caller */
     rsk_shard_fd_fn *fd_added;
     void *arg;
-    void (*_Atomic lonely)(void *);
+    void (*lonely)(void *); /* once HOOKED is set */
     void *lonely_arg;
 };
+
+#define HOOKED (1u << 31) /* rsk_shard_on_lonely has been called */
 
 struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg)
 {
@@ -49,12 +51,13 @@ struct rsk_shard *rsk_shard_get(struct rsk_shard *s)
 void rsk_shard_on_lonely(struct rsk_shard *s, void (*fn)(void *), void *arg)
 {
     s->lonely_arg = arg;
-    atomic_store_explicit(&s->lonely, fn, memory_order_release);
+    s->lonely = fn;
+    atomic_fetch_or_explicit(&s->refs, HOOKED, memory_order_release);
 }
 
 bool rsk_shard_is_lonely(const struct rsk_shard *s)
 {
-    return atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+    return (atomic_load_explicit(&s->refs, memory_order_acquire) & ~HOOKED) == 1;
 }
 
 void rsk_shard_put(struct rsk_shard *s)
@@ -66,13 +69,17 @@ void rsk_shard_put(struct rsk_shard *s)
 
     if (!s)
         return;
-    /* Read before: whoever holds the last reference may free it as soon as ours is gone. */
-    lonely = atomic_load_explicit(&s->lonely, memory_order_acquire);
-    arg = lonely ? s->lonely_arg : NULL;
-    had = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel);
-    if (had == 2 && lonely)
+    had = atomic_load_explicit(&s->refs, memory_order_acquire);
+    do {
+        /* Read before: whoever holds the last reference may free it as soon as ours is gone. And what is set
+         * meanwhile changes the count. */
+        lonely = had == (HOOKED | 2) ? s->lonely : NULL;
+        arg = lonely ? s->lonely_arg : NULL;
+    } while (!atomic_compare_exchange_weak_explicit(&s->refs, &had, had - 1, memory_order_acq_rel,
+                                                    memory_order_acquire));
+    if (lonely)
         lonely(arg);
-    if (had != 1)
+    if ((had & ~HOOKED) != 1)
         return;
     for (p = atomic_load_explicit(&s->parts, memory_order_acquire); p; p = next) {
         next = p->next;

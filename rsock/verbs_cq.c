@@ -19,7 +19,7 @@
 #include "rsock/fence.h"
 #include "rsock/verbs_int.h"
 
-enum { BATCH = 16, ROUNDS = 16, REPOST = VB_MESSAGES / 8 };
+enum { BATCH = 16, ROUNDS = 16, TURNS = 16, REPOST = VB_MESSAGES / 8 };
 _Static_assert(sizeof((struct vb_cq *)0)->stash / sizeof(struct ibv_wc) == BATCH, "stash");
 
 struct vb_part *vb_parts;
@@ -161,8 +161,9 @@ static bool read_events(struct vb_part *p)
     }
     /* A futex sleeper of another rail had this armed for itself, and may have nobody but the
      * progress thread, which learns of news by the next event only; so may who leans on this shard. And who
-     * drains once more before he sleeps is still armed after that. */
-    if (atomic_load(&p->sleepers) || rsk_shard_armed(p->shard))
+     * drains once more before he sleeps is still armed after that. The progress thread's own arming of the common
+     * shard is none of these: it arms again before its next sleep, and is not to be woken for who drains himself. */
+    if (atomic_load(&p->sleepers) || rsk_shard_armed(p->shard) > (p->common ? 1u : 0u))
         return vb_part_arm(p);
     /* Now that CQ is not armed, and whoever else watches the descriptor may not have seen it
      * readable. Unless its timer runs anyway the progress thread has to start it. */
@@ -233,12 +234,17 @@ static int drain_once(struct vb_part *p, int *rails)
 /* Everything that is there. Returns the rails that had news. */
 static int empty(struct vb_part *p, bool self)
 {
-    int rails = 0;
+    int rails = 0, turns = 0;
 
     /* The channel is only worth a system call when it can have something. */
     while ((drain_once(p, &rails) || self) &&
            atomic_load_explicit(&p->event_due, memory_order_relaxed) && read_events(p))
-        ;
+        if (++turns == TURNS) {
+            /* It comes as fast as it is taken, and everybody waits for us. */
+            if (!atomic_exchange(&p->mind_wanted, true))
+                vb_kick();
+            break;
+        }
     return rails;
 }
 

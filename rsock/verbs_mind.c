@@ -139,7 +139,7 @@ static void on_timer(void *arg)
     vb_mind_watch(p);
     if (vb_part_arm(p))
         again(p, 0);
-    else if (found || left)
+    else if (found || left || (!p->common && !p->watch)) /* no memory for the watch */
         again(p, LOOK_NS);
 out:
     vb_unlock(&p->life);
@@ -152,9 +152,12 @@ static void on_fd(void *arg, uint32_t events)
     (void)events;
     vb_lock(&p->life);
     if (p->shard && p->channel) {
-        /* Nobody but this thread wakes a futex sleeper of a shard that its owner left alone;
-         * else the owner has a moment to come first, also one whose drain is past this news. */
-        if (atomic_load(&p->sleepers) && rsk_shard_drain(p->shard) >= 0) {
+        /* Nobody but this thread wakes a futex sleeper of a shard that its owner left alone, or
+         * has what RSK_BY_LOOP is for; else the owner has a moment to come first, also one whose drain is past this
+         * news. */
+        bool mine = atomic_exchange(&p->left, false) || atomic_load(&p->sleepers);
+
+        if (mine && rsk_shard_drain(p->shard) >= 0) {
             /* told */
         } else {
             if (!atomic_load(&p->minding)) {

@@ -1,0 +1,107 @@
+/*
+ * pl_epoll_filter.c - what the kernel's epoll has returned, before the application gets it: our own events are taken
+ * out, one-shots are claimed, and what was fetched of a registration that is not the present one is judged anew.
+ *
+ * Any application thread; locks: pl_epoll.h.
+ */
+#include "preload/pl_epoll.h"
+
+static bool other_has(struct pl_epoll *ep, uint64_t data)
+{
+    for (uint32_t i = 0; i < ep->buckets; i++)
+        for (const struct pl_member *m = ep->bucket[i]; m; m = m->hash_next)
+            if (!m->hot && m->data == data)
+                return true;
+    return false;
+}
+
+/* An event of a registration that was the application's own when it was fetched, of a member that
+ * has become hot since: it may be nothing but our SWITCH frame. lock held. */
+static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
+{
+    /* The latest are at the tail. */
+    for (struct pl_link *l = ep->hot_list.prev; l != &ep->hot_list; l = l->prev) {
+        struct pl_member *m =
+            (struct pl_member *)((char *)l - offsetof(struct pl_member, hot_link));
+
+        if (m->flip <= since)
+            return false;
+        if (m->data != data)
+            continue;
+        pl_ready_add(m);
+        return !other_has(ep, data);
+    }
+    return false;
+}
+
+/* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
+ * taken since. The registration is the application's again, and tells of what comes. A level that holds is
+ * told by the next call if the array may have it already (`more`). One-shots are claimed, and a lost one would not
+ * come again. lock held. */
+static bool holds(const struct pl_member *m, struct epoll_event *ev, bool more)
+{
+    if (m->events & EPOLLONESHOT)
+        return true;
+    if (more && !(m->events & EPOLLET))
+        return false;
+    ev->events &= pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
+    return ev->events != 0;
+}
+
+/* One event under a cookie. True: the application gets it. lock held. */
+static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
+{
+    struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
+    uint32_t armed = 1;
+
+    if (!m)
+        return false;
+    /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may have given its
+     * one-shot for this event, so it is registered anew, and looked at then. */
+    if (m->hot || (m->stream && !fb_plain(m->stream))) {
+        if (!m->hot)
+            pl_dirty_add(m);
+        pl_ready_add(m);
+        return false;
+    }
+    if (m->cooled > since && m->stream && !holds(m, ev, more))
+        return false;
+    if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
+        return false;
+    ev->data.u64 = m->data;
+    return true;
+}
+
+int pl_filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool more,
+              bool *ours)
+{
+    uint32_t tag = atomic_load(&ep->tag);
+    bool flipped;
+    int left = 0;
+
+    if (!atomic_load(&ep->touched))
+        return n;
+    /* Members that became hot while we were in the kernel must be known before we judge. */
+    pl_ready_settle(ep);
+    flipped = atomic_load(&ep->flips) != since;
+    for (int i = 0; i < n; i++) {
+        bool keep = true;
+
+        if (ev[i].data.u64 >> 32 == tag) {
+            *ours = true;
+            if ((uint32_t)ev[i].data.u64 == PL_COOKIE_WAKE)
+                continue;
+            fb_lock(&ep->lock);
+            keep = claimed(ep, &ev[i], since, more);
+            fb_unlock(&ep->lock);
+        } else if (flipped) {
+            fb_lock(&ep->lock);
+            keep = !outdated(ep, ev[i].data.u64, since);
+            fb_unlock(&ep->lock);
+            *ours |= !keep;
+        }
+        if (keep)
+            ev[left++] = ev[i];
+    }
+    return left;
+}
