@@ -19,8 +19,8 @@ enum { ARMED_OWN = 1, ARMED_COMMON = 2, PARTED = 4 };
 
 void pl_epoll_join(struct pl_epoll *ep)
 {
-    atomic_fetch_add(&ep->asleep,
-                     1); /* first, and part the other way round: see pl_epoll_readable */
+    /* First, and part the other way round: see pl_epoll_readable. */
+    atomic_fetch_add(&ep->asleep, 1);
     atomic_fetch_add(&ep->joined, 1);
 }
 
@@ -168,7 +168,9 @@ static void share_its(struct pl_epoll *ep, void *stream)
 {
     struct rsk_shard *shard = atomic_load(&ep->shard);
 
-    if (shard && !atomic_load(&ep->share) && !fb_news_elsewhere(stream, shard))
+    /* Neither elsewhere nor on the common one: it is here, and has a rail still. */
+    if (shard && !atomic_load(&ep->share) && !fb_news_elsewhere(stream, shard) &&
+        fb_news_elsewhere(stream, rsk_shard_common()))
         pl_epoll_share(ep);
 }
 

@@ -44,48 +44,30 @@ ip link set eth0 down
 says link_down 1 '^FAIL ports rxe0/1 DOWN' $doctor --wire verbs
 ip link set eth0 up
 
-log=/tmp/identity.log
-install -m 666 /dev/null $log # for every user
-if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:$log \
-    timeout 150 /usr/bin/python3 tests/identity_lab.py $log 2>/tmp/identity.err; then
-    echo "ok identity.seteuid"
-else
-    echo "not ok identity.seteuid: $(tail -n 1 /tmp/identity.err)"
-    tail -n 20 $log
-fi
+# program NAME SCRIPT COMMAND...: the script over verbs, under this command; it says on stderr what is wrong.
+program() {
+    local name=$1 script=$2 log=/tmp/$1.log
+
+    shift 2
+    install -m 666 /dev/null "$log" # for every user
+    if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:$log \
+        "$@" timeout 150 /usr/bin/python3 "tests/$script" "$log" 2>"/tmp/$name.err" && [ ! -s "/tmp/$name.err" ]; then
+        echo "ok identity.$name"
+    else
+        echo "not ok identity.$name: $(tail -n 1 "/tmp/$name.err")"
+        tail -n 20 "$log"
+    fi
+}
+program seteuid identity_lab.py
 # What is opened in a thread with a table of descriptors of its own is of no use to the others: rsock/README.md.
 cc -std=gnu11 -O2 -D_GNU_SOURCE -o /tmp/private_table tests/private_table.c -lpthread -libverbs &&
     timeout 60 /tmp/private_table rdma
-# Before the limits.
-log=/tmp/ask.log
-: >$log
-if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:$log \
-    timeout 150 /usr/bin/python3 tests/ask_again_lab.py $log 2>/tmp/ask.err; then
-    echo "ok identity.ask_again"
-else
-    echo "not ok identity.ask_again: $(tail -n 1 /tmp/ask.err)"
-    tail -n 20 $log
-fi
+program ask_again ask_again_lab.py
 # A user who may not lock as much memory as it would take.
-install -m 666 /dev/null /tmp/memlock.log
 ulimit -l 1024
-if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager \
-    RAILSOCK_LOG=info:/tmp/memlock.log setpriv --reuid 1000 --clear-groups --inh-caps=-all \
-    timeout 150 /usr/bin/python3 tests/memlock_lab.py /tmp/memlock.log 2>/tmp/memlock.err; then
-    echo "ok identity.memlock"
-else
-    echo "not ok identity.memlock: $(tail -n 1 /tmp/memlock.err)"
-    tail -n 20 /tmp/memlock.log
-fi
+program memlock memlock_lab.py setpriv --reuid 1000 --clear-groups --inh-caps=-all
 # A process whose address space has no room for the RDMA libraries.
-install -m 666 /dev/null /tmp/space.log
-if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:/tmp/space.log \
-    timeout 150 /usr/bin/python3 tests/address_space_lab.py /tmp/space.log 2>/tmp/space.err && [ ! -s /tmp/space.err ]; then
-    echo "ok identity.address_space"
-else
-    echo "not ok identity.address_space: $(tail -n 1 /tmp/space.err)"
-    tail -n 20 /tmp/space.log
-fi
+program address_space address_space_lab.py
 # The last: nothing has verbs afterwards.
 PATH=$PWD/build:$PATH tests/no_verbs_lab.sh short
 exit 0
