@@ -52,12 +52,20 @@ static void press(void)
     keep_ticking();
 }
 
+/* Neither direction is on its way. A silent one may never have boarded, and neither may where nothing has been sent
+ * since there is a rail. */
+static bool at_rest(const struct fb_conn *c)
+{
+    return c->x->rail && c->x->rdv == RDV_PROVED &&
+           (c->x->tx.state == TX_R || c->x->tx.state == TX_T) &&
+           (c->x->rx.state == RX_r || c->x->rx.state == RX_t);
+}
+
 uint64_t budget_idle_since(struct fb_conn *c)
 {
-    uint64_t moved = conn_rail_tx(c) + conn_rail_rx(c);
+    uint64_t moved = c->s.pub->tx + c->s.pub->rx;
 
-    if (!c->x->rail || c->x->tx.state != TX_R || c->x->rx.state != RX_r ||
-        conn_flag(c, CF_PINNED | CF_CLOSED))
+    if (!at_rest(c) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return 0;
     if (moved != c->x->moved || !c->x->idle_at) {
         c->x->moved = moved;
@@ -71,17 +79,22 @@ uint64_t budget_idle_since(struct fb_conn *c)
  * would not be there for the time of the hand-over. Its traffic has to be worth a rail anew. */
 bool budget_leave(struct fb_conn *c, int reason)
 {
-    bool quiet;
+    bool quiet, unused;
 
     c->x->idle_at = 0;
     fb_lock(&c->x->rx.lock);
-    quiet = c->x->rx.state == RX_r && c->fd >= 0 && !rx_unread(c, c->fd);
+    quiet = c->fd >= 0 && at_rest(c) && (c->x->rx.state == RX_t || !rx_unread(c, c->fd));
+    unused = !c->x->tx.on_rail && !c->x->rx.on_rail;
     if (quiet)
         rx_freeze(c, reason);
     rx_unlock(c);
     if (!quiet)
         return false;
     log_info("stream %u: %s", c->slot, reason == RSN_IDLE ? "idle" : "others are hotter");
+    if (unused) {
+        link_end(c, reason);
+        return true;
+    }
     c->x->end_reason = reason;
     fb_lock(&c->x->tx.lock);
     tx_leave(c, reason, true);

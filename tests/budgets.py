@@ -3,6 +3,7 @@
 Prints nothing if all is well.
 """
 import os
+import socket
 import sys
 import time
 
@@ -44,6 +45,28 @@ def idle():
     until("shm", quiet, [quiet, loud])
     exchange(quiet)
     exchange(loud)
+
+
+def half():
+    """RAILSOCK_IDLE=1: a rail that one direction alone has boarded is given back, too; and one that none has."""
+    with socket.create_server(("127.0.0.1", 0)) as at:
+        silent, other = socket.create_connection(at.getsockname()), at.accept()[0]
+        unused, last = socket.create_connection(at.getsockname()), at.accept()[0]
+    for a, b in ((silent, other), (unused, last)):
+        for one, two in ((a, b), (b, a)):
+            one.sendall(bytes(64))
+            assert len(two.recv(64, socket.MSG_WAITALL)) == 64
+    end = time.monotonic() + 30
+    while state(silent)[0] != "shm":
+        assert time.monotonic() < end, state(silent)
+        silent.sendall(bytes(64))
+        assert len(other.recv(64, socket.MSG_WAITALL)) == 64
+        time.sleep(0.01)
+    until("idle", silent)
+    until("idle", unused)
+    for a, b in ((other, silent), (unused, last), (last, unused), (silent, other)):
+        a.sendall(bytes(1000))
+        assert len(b.recv(1000, socket.MSG_WAITALL)) == 1000
 
 
 def rails():

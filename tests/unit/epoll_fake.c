@@ -71,9 +71,8 @@ void fb_leave_shard(struct fb_stream *s, struct rsk_shard *h)
 bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *h)
 {
     struct fake *f = (struct fake *)s;
-    void (*anew)(struct fake *) = f->anew;
+    void (*anew)(struct fake *) = atomic_exchange(&f->anew, NULL);
 
-    f->anew = NULL;
     if (anew)
         anew(f);
     return !fb_plain(s) && atomic_load(&f->shard) != h;

@@ -29,7 +29,7 @@ struct fake {
     bool unsure;           /* who arms it is told of bytes, who looks finds none */
     bool lingers;          /* a number of the library's may keep it open when it is closed */
     bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
-    void (*anew)(struct fake *); /* called when it is registered as on its rail, once */
+    void (*_Atomic anew)(struct fake *); /* called when it is registered as on its rail, once */
     struct fake *with;           /* for that */
     pthread_mutex_t lock;
     struct fb_watcher *watchers;
