@@ -30,7 +30,7 @@ struct fake {
     bool lingers;          /* a number of the library's may keep it open when it is closed */
     bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
     void (*_Atomic anew)(struct fake *); /* called when it is registered as on its rail, once */
-    struct fake *with;           /* for that */
+    struct fake *with;                   /* for that */
     pthread_mutex_t lock;
     struct fb_watcher *watchers;
     struct fake *_Atomic dirty_next;
