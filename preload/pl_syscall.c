@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <linux/aio_abi.h>
+#include <linux/bpf.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/tcp.h>
@@ -202,6 +203,20 @@ static void leave_two(long one, long two)
     leave((int)two);
 }
 
+/* In a map of sockets, where programs of the kernel's take its bytes or send them elsewhere. */
+static void leave_mapped(const union bpf_attr *attr, unsigned long size)
+{
+    struct bpf_map_info map = {0};
+    union bpf_attr ask = {.info = {.info_len = sizeof map, .info = (uintptr_t)&map}};
+
+    if (!attr || size < offsetof(union bpf_attr, flags))
+        return;
+    ask.info.bpf_fd = attr->map_fd;
+    if (SYS6(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &ask, sizeof ask.info, 0, 0, 0) == 0 &&
+        (map.type == BPF_MAP_TYPE_SOCKMAP || map.type == BPF_MAP_TYPE_SOCKHASH) && attr->value)
+        leave((int)*(const uint32_t *)(uintptr_t)attr->value);
+}
+
 static bool ours(int fd)
 {
     PL_HELD f = pl_hold(fd);
@@ -304,6 +319,10 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
         break;
     case SYS_io_submit:
         leave_submitted((struct iocb *const *)c, b);
+        break;
+    case SYS_bpf:
+        if (a == BPF_MAP_UPDATE_ELEM)
+            leave_mapped((const union bpf_attr *)b, (unsigned long)c);
         break;
     case SYS_epoll_ctl:
     case SYS_splice:

@@ -71,6 +71,11 @@ left() {
 left namespaces namespace
 left seccomp seccomp
 left raw bypassed
+if grep -q '^no BPF here' "$dir/sockmap.plain"; then
+    echo "skip preload.sockmap.leaves: $(cat "$dir/sockmap.plain")"
+else
+    left sockmap bypassed
+fi
 
 # Who looks for mistakes of the program's finds none of ours, and does not stand still.
 for name in passing threads; do
