@@ -82,7 +82,8 @@ bool budget_leave(struct fb_conn *c, int reason)
     bool quiet, unused;
 
     c->x->idle_at = 0;
-    fb_lock(&c->x->rx.lock);
+    if (!fb_trylock(&c->x->rx.lock))
+        return false; /* somebody is at it */
     quiet = c->fd >= 0 && at_rest(c) && (c->x->rx.state == RX_t || !rx_unread(c, c->fd));
     unused = !c->x->tx.on_rail && !c->x->rx.on_rail;
     if (quiet)
@@ -96,9 +97,8 @@ bool budget_leave(struct fb_conn *c, int reason)
         return true;
     }
     c->x->end_reason = reason;
-    fb_lock(&c->x->tx.lock);
-    tx_leave(c, reason, true);
-    tx_unlock(c);
+    atomic_store(&c->x->leave_why, (uint32_t)reason);
+    conn_todo_tx(c, TODO_LEAVE);
     conn_serve(c);
     return true;
 }
