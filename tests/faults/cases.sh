@@ -25,11 +25,13 @@ stat_both() {
     on 2 "$railsock" stat
 }
 
-# They do not board: if that is rxe's (see `deaf`), a new device helps.
-by_a_new_device() {
+# On the rail again, and if they do not come there because of rxe (see `deaf`), by a new device: the sooner
+# that is asked, the shorter the hold-down then is.
+board_again() {
     local host
 
-    deaf || return
+    wait_until 10 came_by rail last p d && return
+    deaf || { [ -z "$why" ] && wait_until 40 came_by rail last p d; return; }
     for host in 1 2; do
         { rdma_off $host && rdma_on $host; } || { fail "no new device on host $host"; return 1; }
     done
@@ -55,7 +57,7 @@ faulty() { # NAME BREAK MEND HOST SECONDS leaves|may-leave TRIES
             return
         fi
         back=yes
-        if ! wait_until 40 came_by rail last p d && ! by_a_new_device; then
+        if ! board_again; then
             figure "$name" "$began" no
             fail 'did not board again'
             stat_both
