@@ -136,6 +136,7 @@ void fb_close(struct fb_stream *s, int fd)
 int fb_shutdown(struct fb_stream *s, int fd, int how)
 {
     struct fb_conn *c = conn_of(s);
+    uint32_t flags;
     int r = 0;
 
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
@@ -144,12 +145,15 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         atomic_store(&c->x->rx.shut, true);
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
-    /* Once it has asked for a rail, one may come at any moment: then under the lock. */
-    if (fb_plain(s) && !conn_flag(c, CF_LINKED | CF_ASKED)) {
+    /* Once it has asked for a rail, one may come at any moment: then under the lock. Who makes it asks for the flag. */
+    flags = atomic_fetch_or(&c->flags, how != SHUT_RD ? CF_FIN : 0);
+    if (fb_plain(s) && !(flags & (CF_LINKED | CF_ASKED))) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
-        if (how != SHUT_WR && !(fb_io.poll(fd, POLLRDHUP) & POLLRDHUP))
+        if ((fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
             atomic_store(&c->x->rx.shut, false);
+            atomic_fetch_and(&c->flags, ~(uint32_t)CF_FIN);
+        }
         return r;
     }
     if (how != SHUT_RD) {
@@ -158,6 +162,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
             if (c->x->tx.state == TX_T) {
                 c->x->tx.fin = c->x->tx.fin_done = true;
                 c->x->tx.want = false;
+                if (!c->x->rail)
+                    conn_reason(c, RSN_ENDING);
                 conn_ends(c);
                 r = fb_io.shutdown(fd, SHUT_WR);
             } else {
@@ -172,6 +178,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         }
         tx_unlock(c);
         link_watch(c);
+        link_release(c);
     }
     if (how != SHUT_WR) {
         int read = fb_io.shutdown(fd, SHUT_RD);

@@ -258,6 +258,13 @@ static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
     }
 }
 
+/* FIN has come, or gone, before either half has boarded. tx and rx lock held. */
+static bool never_boards(const struct fb_conn *c)
+{
+    return c->x->rdv == RDV_PROVED && c->x->tx.state == TX_T && c->x->rx.state == RX_t &&
+           !c->x->tx.want;
+}
+
 static void release_job(void *arg)
 {
     struct fb_conn *c = arg;
@@ -272,7 +279,7 @@ static void release_job(void *arg)
     if (rail) {
         failed = rail->failed != 0;
         end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->x->rdv == RDV_NONE ||
-              (was_on && c->x->tx.state != TX_R && c->x->rx.state != RX_r);
+              (was_on && c->x->tx.state != TX_R && c->x->rx.state != RX_r) || never_boards(c);
         end = end && (c->fd < 0 || (tx_done(c, rail) && rx_done(c, rail)));
         if (end) {
             detach(c);

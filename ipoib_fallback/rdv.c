@@ -81,10 +81,25 @@ static bool passing(int reason)
     }
 }
 
+/* Where one direction has ended the other one does not begin to board: only the kernel knows whether the end that has
+ * sent FIN still receives. */
+static bool half_closed(struct fb_conn *c)
+{
+    bool yes = c->x->tx.fin || conn_flag(c, CF_FIN);
+
+    if (!yes && fb_trylock(&c->x->rx.lock)) {
+        yes = c->fd >= 0 && !c->x->rx.shut && fb_io.poll(c->fd, POLLRDHUP) & POLLRDHUP;
+        rx_unlock(c);
+    }
+    return yes;
+}
+
 void rdv_again(struct fb_conn *c, int reason)
 {
     uint64_t pause = RETRY_FIRST;
 
+    if (half_closed(c))
+        reason = RSN_ENDING;
     conn_reason(c, reason);
     had_failure |= reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE;
     if (reason == RSN_BUDGET && !c->x->rail && c->x->budgeted)
@@ -279,8 +294,12 @@ static void elsewhere(struct fb_conn *c)
 /* called: by heat.c, though the peer has just had no room. */
 static void attempt(struct fb_conn *c, bool called)
 {
-    if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) || c->x->tx.fin)
+    if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
+    if (half_closed(c)) {
+        conn_reason(c, RSN_ENDING);
+        return;
+    }
     if (hold_on()) {
         rdv_again(c, RSN_NOT_YET);
         return;
@@ -341,8 +360,8 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
         return RSN_NOT_MINE;
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    else if (c->x->tx.fin)
-        reason = RSN_ENDING;
+    else if (half_closed(c))
+        conn_reason(c, reason = RSN_ENDING);
     else if (conn_config(c)->wire == other)
         reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
     else if (!conn_flag(c, CF_ASKED) || !c->x->show || hold_on() || heir_elsewhere(c) ||
@@ -442,6 +461,8 @@ static void begin_job(void *arg)
         } else if (c->x->tuple = conn_tuple(c), self_connected(&c->x->tuple)) {
             conn_set(c, CF_PINNED);
             conn_reason(c, RSN_SELF_CONNECT);
+        } else if (half_closed(c)) {
+            conn_reason(c, RSN_ENDING);
         } else if (netns_another(c)) {
             elsewhere(c);
         } else if (!shown(c)) {

@@ -245,7 +245,8 @@ enum {
     CF_BY_CALL = 16777216,   /* rx.by_call, where plain receives look */
     CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
     CF_HELLO_JOB = 67108864,
-    CF_PROVED = 131072 /* the rail's other end is proved: it may announce */
+    CF_FIN = 134217728, /* shut down for sending before it was worth a rail */
+    CF_PROVED = 131072  /* the rail's other end is proved: it may announce */
 };
 
 static inline struct fb_conn *conn_of(struct fb_stream *s)

@@ -24,6 +24,7 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
 {
     struct rsk_rail *rail = c->x->rail;
     uint64_t sent, received;
+    short room;
 
     if (!rail || rail->failed || c->x->tx.on_rail || (flags & MSG_MORE))
         return false;
@@ -32,7 +33,15 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
     /* The answer to the request that has just been held up by its switch is not held up by another one. */
     if (atomic_exchange(&c->x->tx.turned, false))
         return false;
-    if (!(fb_io.poll(fd, POLLOUT) & POLLOUT))
+    room = fb_io.poll(fd, POLLOUT | POLLRDHUP);
+    if ((room & POLLRDHUP) && !c->x->rx.shut) {
+        /* Nor will it ever board again: the next send need not ask. */
+        tx_want(c, false);
+        conn_reason(c, RSN_ENDING);
+        link_release(c);
+        return false;
+    }
+    if (!(room & POLLOUT))
         return false;
     if (!fb_io.counters(fd, &sent, &received))
         return false;

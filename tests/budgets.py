@@ -69,6 +69,45 @@ def half():
         assert len(b.recv(1000, socket.MSG_WAITALL)) == 1000
 
 
+def halved():
+    """Where one direction has ended the other one is on TCP, says so, and holds no rail."""
+    def pair():
+        one = socket.create_connection(at.getsockname())
+        return one, at.accept()[0]
+
+    def both(one, two, n, size=64):
+        for _ in range(n):
+            for a, b in ((one, two), (two, one)):
+                a.sendall(bytes(size))
+                assert len(b.recv(size, socket.MSG_WAITALL)) == size
+
+    def one_way(one, two, n=50):
+        two.shutdown(socket.SHUT_WR)
+        end = time.monotonic() + 30
+        while n or [state(one), state(two)] != [("tcp", "ending")] * 2:
+            one.sendall(bytes(1000))
+            assert len(two.recv(1000, socket.MSG_WAITALL)) == 1000
+            assert time.monotonic() < end, (state(one), state(two))
+            n = max(n - 1, 0)
+        assert one.recv(1) == b""
+        one.close()
+        assert two.recv(1) == b""
+
+    with socket.create_server(("127.0.0.1", 0)) as at:
+        for order in (1, -1):
+            one_way(*pair()[::order])  # before a byte
+            here, there = pair()  # with a rail that nothing has used
+            both(here, there, 1)
+            time.sleep(0.3)
+            one_way(*(here, there)[::order])
+            here, there = pair()  # on the rail
+            end = time.monotonic() + 30
+            while [state(here)[0], state(there)[0]] != ["shm"] * 2:
+                assert time.monotonic() < end, (state(here), state(there))
+                both(here, there, 3)
+            one_way(*(here, there)[::order])
+
+
 def rails():
     """RAILSOCK_RAILS=2: the third waits until one of the others has been idle for a while."""
     s = [connect() for _ in range(3)]

@@ -12,6 +12,7 @@ budget() { # CASE[.WHERE] SETTING...
 
 budget idle RAILSOCK_IDLE=1
 budget half RAILSOCK_IDLE=1
+budget halved RAILSOCK_IDLE=0
 budget rails RAILSOCK_RAILS=2 RAILSOCK_IDLE=0
 budget none RAILSOCK_RAILS=0
 budget heat RAILSOCK_RAILS=2 RAILSOCK_IDLE=0
