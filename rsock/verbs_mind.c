@@ -104,8 +104,9 @@ static bool retry_due(struct vb_part *p)
         vb_due(r, 0);
         left |= (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
     }
-    /* Not by vb_mind_due, which would kick this thread. */
-    atomic_store(&p->due_wanted, left);
+    /* Not by vb_mind_due, which would kick this thread. And never taken back: another thread may have asked meanwhile. */
+    if (left)
+        atomic_store(&p->due_wanted, true);
     return left;
 }
 
