@@ -172,7 +172,8 @@ struct vb_rail {
     uint64_t data_sent;                   /* DATA messages */
     uint64_t peer_messages, peer_control; /* last valid values of credit_in */
     uint64_t ctl_sent;
-    uint64_t wait_seen; /* what the last WAIT for bytes said of the peer's consumption */
+    _Atomic uint64_t no_room_at; /* there was none with this much consumed: any thread */
+    uint64_t wait_seen;          /* what the last WAIT for bytes said */
     _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
     _Atomic unsigned due;     /* what could not be posted yet: any thread */
     _Atomic unsigned waiting; /* VB_NEED_*: WAIT is out, WAKE has not come */
@@ -283,6 +284,8 @@ size_t vb_tx_room(struct vb_rail *);
 uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
 void vb_due(struct vb_rail *, unsigned due);
+/* Has the peer say when there is room, unless there is: then look again. Any thread, as above. */
+void vb_wait_for_room(struct vb_rail *);
 /* The initiator's first SEND. 0 or -errno. */
 int vb_post_hello(struct vb_rail *, const struct vb_desc *);
 

@@ -183,7 +183,7 @@ static int post_due(struct vb_rail *r)
             /* Stays in the block until that WAIT is answered: a credit write that overtook its
              * reading would say that we know more than whoever sleeps has looked at. */
             if (needs & VB_NEED_BYTES)
-                r->wait_seen = vb_known(r);
+                r->wait_seen = atomic_load(&r->no_room_at);
             err = publish(r, wait_imm(r, needs));
             due &= ~(unsigned)VB_DUE_CREDIT;
         } else {
@@ -317,7 +317,8 @@ void vb_tx_start(struct rsk_rail *rail, uint64_t S)
     atomic_store_explicit(&r->tx_on, true, memory_order_release);
 }
 
-size_t vb_tx_room(struct vb_rail *r)
+/* Bytes that could be accepted if so much is consumed. */
+static size_t room_at(struct vb_rail *r, uint64_t consumed)
 {
     uint64_t kept;
 
@@ -325,8 +326,26 @@ size_t vb_tx_room(struct vb_rail *r)
         atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
         atomic_load_explicit(&r->base.failed, memory_order_relaxed))
         return 0;
-    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - vb_known(r);
+    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - consumed;
     return kept < r->tx_window ? (size_t)(r->tx_window - kept) : 0;
+}
+
+size_t vb_tx_room(struct vb_rail *r)
+{
+    return room_at(r, vb_known(r));
+}
+
+/* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
+ * then not tell a thread that sleeps without having looked. Who finds no room at N has none until the peer has consumed
+ * more than N; any thread's N will do for all. */
+void vb_wait_for_room(struct vb_rail *r)
+{
+    uint64_t known = vb_known(r);
+
+    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) > 0)
+        return;
+    atomic_store(&r->no_room_at, known);
+    vb_due(r, VB_DUE_WAIT_BYTES);
 }
 
 uint64_t vb_tx_freed(struct rsk_rail *rail)
@@ -365,9 +384,8 @@ size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
     room = vb_tx_room(r);
     /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask. */
     if (room == 0 && r->tx_window <= rail->tx_size / 2 &&
-        !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES) &&
-        atomic_load_explicit(&r->open, memory_order_relaxed))
-        vb_due(r, VB_DUE_WAIT_BYTES);
+        !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES))
+        vb_wait_for_room(r);
     return pieces(r->staging, rail->tx_size, atomic_load_explicit(&r->tx, memory_order_relaxed),
                   room, v);
 }

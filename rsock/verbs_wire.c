@@ -133,8 +133,8 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
         vb_mind_watch_ask(r->part);
     rsk_fence(); /* pairs with vb_tell */
     bits = vb_look(r) & (events | RSK_FAIL);
-    if (!bits && events & RSK_TX && atomic_load_explicit(&r->open, memory_order_relaxed))
-        vb_due(r, VB_DUE_WAIT_BYTES);
+    if (!bits && events & RSK_TX)
+        vb_wait_for_room(r);
     /* The CQ of this rail tells the progress thread, which drains for futex sleepers, and the common shard for whom it
      * likes; RSK_BY_SHARD is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it.
      * Who does not sleep does not wait for that: it is drained, or somebody else is draining. */

@@ -53,7 +53,7 @@ host1() {
     lab-barrier remote-done
     measure
     mode=both client both- 10.1.0.1 7002 one-byte duplex limit reboard
-    client local- 10.1.0.1 7000 one-byte duplex wrap limit fork killed unplug plug again
+    client local- 10.1.0.1 7000 one-byte duplex wrap limit late-wait fork killed unplug plug again
     # shellcheck disable=SC2086 # process ids
     kill $servers
     cat "$LAB_SCRATCH"/server.*
@@ -62,7 +62,7 @@ host1() {
 host2() {
     lab-barrier servers-up
     export RAILSOCK_TEST_RNR0=1
-    client '' 10.1.0.1 7001 one-byte bulk stall duplex wrap sleepy limit ctl-flood own-shard away \
+    client '' 10.1.0.1 7001 one-byte bulk stall duplex wrap sleepy limit late-wait ctl-flood own-shard away \
         freeze quiet reboard fork not-yet nobody loopback killed
     GLIBC_TUNABLES=$overwritten client '' 10.1.0.1 7001 unwanted one-byte
     VERBS_EPOLL=1 client epoll- 10.1.0.1 7001 duplex

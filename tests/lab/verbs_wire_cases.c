@@ -389,10 +389,43 @@ static int bandwidth(struct conn *c, size_t size, unsigned rounds)
     return 0;
 }
 
+/* Somebody else holds the queue pair while a thread finds no room and goes to sleep, until all that it had sent is known
+ * to be consumed. Only then can the peer be asked to say when there is room. */
+static int late_wait(struct conn *c)
+{
+    enum {
+        WINDOW = 32768,
+        HALF = WINDOW / 2
+    }; /* half of the ring: a quarter of it is told unasked */
+    uint64_t end = sys_now() + PATIENCE_S * 1000000000ull;
+    struct vb_rail *r = vb_of(c->rail);
+    struct timespec patience = {PATIENCE_S, 0};
+    unsigned bits;
+    uint32_t v;
+
+    if (c->server)
+        return meet(c, false) | recv_all(c, HALF) | recv_all(c, HALF) | recv_all(c, 1);
+    if (send_all(c, WINDOW) < 0)
+        return -1;
+    vb_lock(&r->lock);
+    v = atomic_load(r->base.tx_word);
+    bits = wire->arm(c->rail, RSK_TX, RSK_BY_FUTEX);
+    meet(c, true);
+    while (vb_tx_room(r) < WINDOW && !atomic_load(&c->failed) && sys_now() < end)
+        nap(200);
+    vb_unlock(&r->lock);
+    vb_due(r, 0);
+    if (bits || vb_tx_room(r) < WINDOW)
+        return wrong(c, "bits %u, room for %zu", bits, vb_tx_room(r));
+    if (sys_futex(r->base.tx_word, FUTEX_WAIT, v, &patience) == -ETIMEDOUT)
+        return wrong(c, "nobody woke who found no room");
+    return send_all(c, 1);
+}
+
 /* The rail is up on both sides. */
 int run_case(struct conn *c, const char *name)
 {
-    uint32_t limit = !same(name, "limit") ? 0 : 4096;
+    uint32_t limit = same(name, "limit") ? 4096 : same(name, "late-wait") ? 32768 : 0;
 
     if (rail_start(c, limit, c->server ? S_SERVER : S_CLIENT, c->server ? S_CLIENT : S_SERVER) < 0)
         return -1;
@@ -412,6 +445,8 @@ int run_case(struct conn *c, const char *name)
     }
     if (same(name, "limit"))
         return flow(c, C2S | S2C, 500000, 9000);
+    if (same(name, "late-wait"))
+        return late_wait(c);
     if (same(name, "ctl-flood"))
         return ctl_flood(c);
     if (same(name, "away"))
