@@ -95,7 +95,7 @@ static void proved(struct fb_conn *c)
     conn_set(c, CF_PROVED);
     conn_todo_rx(c, TODO_MAIL); /* an announcement may have waited for this */
     conn_serve(c);
-    if (conn_flag(c, CF_PINNED | CF_CLOSED))
+    if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN)) /* meanwhile: nothing will board */
         link_release(c);
 }
 

@@ -82,7 +82,7 @@ static bool passing(int reason)
 }
 
 /* Where one direction has ended the other one does not begin to board: only the kernel knows whether the end that has
- * sent FIN still receives. */
+ * sent FIN still receives. That is then its reason. */
 static bool half_closed(struct fb_conn *c)
 {
     bool yes = c->x->tx.fin || conn_flag(c, CF_FIN);
@@ -91,6 +91,8 @@ static bool half_closed(struct fb_conn *c)
         yes = c->fd >= 0 && !c->x->rx.shut && fb_io.poll(c->fd, POLLRDHUP) & POLLRDHUP;
         rx_unlock(c);
     }
+    if (yes)
+        conn_reason(c, RSN_ENDING);
     return yes;
 }
 
@@ -294,12 +296,9 @@ static void elsewhere(struct fb_conn *c)
 /* called: by heat.c, though the peer has just had no room. */
 static void attempt(struct fb_conn *c, bool called)
 {
-    if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED))
+    if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) ||
+        half_closed(c))
         return;
-    if (half_closed(c)) {
-        conn_reason(c, RSN_ENDING);
-        return;
-    }
     if (hold_on()) {
         rdv_again(c, RSN_NOT_YET);
         return;
@@ -361,7 +360,7 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (half_closed(c))
-        conn_reason(c, reason = RSN_ENDING);
+        reason = RSN_ENDING;
     else if (conn_config(c)->wire == other)
         reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
     else if (!conn_flag(c, CF_ASKED) || !c->x->show || hold_on() || heir_elsewhere(c) ||
@@ -425,6 +424,8 @@ static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused};
 
 static void be_reachable(struct fb_conn *c)
 {
+    if (half_closed(c))
+        return;
     if (!reach_add(c, &shm_ops, &verbs_ops))
         conn_afresh(c); /* its traffic asks again */
     if (c->s.pub->reason == RSN_NEW)
@@ -461,8 +462,6 @@ static void begin_job(void *arg)
         } else if (c->x->tuple = conn_tuple(c), self_connected(&c->x->tuple)) {
             conn_set(c, CF_PINNED);
             conn_reason(c, RSN_SELF_CONNECT);
-        } else if (half_closed(c)) {
-            conn_reason(c, RSN_ENDING);
         } else if (netns_another(c)) {
             elsewhere(c);
         } else if (!shown(c)) {

@@ -245,7 +245,7 @@ enum {
     CF_BY_CALL = 16777216,   /* rx.by_call, where plain receives look */
     CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
     CF_HELLO_JOB = 67108864,
-    CF_FIN = 134217728, /* shut down for sending before it was worth a rail */
+    CF_FIN = 134217728, /* the application has shut it down for sending */
     CF_PROVED = 131072  /* the rail's other end is proved: it may announce */
 };
 

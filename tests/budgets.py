@@ -9,7 +9,7 @@ import time
 
 sys.dont_write_bytecode = True  # nothing of ours beside the sources
 import echo_client
-from echo_client import exchange
+from echo_client import come, exchange
 
 railsock, port, case = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
@@ -47,65 +47,69 @@ def idle():
     exchange(loud)
 
 
+def pair(at):
+    """A connection with both ends here: the one that connects, the one that accepts."""
+    one = socket.create_connection(at.getsockname())
+    return one, at.accept()[0]
+
+
+def pass_on(one, two, size=64):
+    one.sendall(bytes(size))
+    assert len(two.recv(size, socket.MSG_WAITALL)) == size
+
+
+def both(one, two):
+    pass_on(one, two)
+    pass_on(two, one)
+
+
+def rings():
+    """How often a ring is mapped here: a rail is there, used or not."""
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        return sum("memfd:railsock-ring" in line for line in maps)
+
+
 def half():
     """RAILSOCK_IDLE=1: a rail that one direction alone has boarded is given back, too; and one that none has."""
     with socket.create_server(("127.0.0.1", 0)) as at:
-        silent, other = socket.create_connection(at.getsockname()), at.accept()[0]
-        unused, last = socket.create_connection(at.getsockname()), at.accept()[0]
-    for a, b in ((silent, other), (unused, last)):
-        for one, two in ((a, b), (b, a)):
-            one.sendall(bytes(64))
-            assert len(two.recv(64, socket.MSG_WAITALL)) == 64
-    end = time.monotonic() + 30
-    while state(silent)[0] != "shm":
-        assert time.monotonic() < end, state(silent)
-        silent.sendall(bytes(64))
-        assert len(other.recv(64, socket.MSG_WAITALL)) == 64
-        time.sleep(0.01)
+        silent, other = pair(at)
+        unused, last = pair(at)
+    both(silent, other)
+    both(unused, last)
+    come(lambda now: now[0] == "shm", lambda: state(silent), lambda: pass_on(silent, other))
     until("idle", silent)
     until("idle", unused)
     for a, b in ((other, silent), (unused, last), (last, unused), (silent, other)):
-        a.sendall(bytes(1000))
-        assert len(b.recv(1000, socket.MSG_WAITALL)) == 1000
+        pass_on(a, b, 1000)
 
 
 def halved():
     """Where one direction has ended the other one is on TCP, says so, and holds no rail."""
-    def pair():
-        one = socket.create_connection(at.getsockname())
-        return one, at.accept()[0]
+    # Who gives a rail back may be quicker than its FIN.
+    over = {(("tcp", here), ("tcp", there), 0)
+            for here in ("ending", "peer-left") for there in ("ending", "peer-left")}.__contains__
 
-    def both(one, two, n, size=64):
-        for _ in range(n):
-            for a, b in ((one, two), (two, one)):
-                a.sendall(bytes(size))
-                assert len(b.recv(size, socket.MSG_WAITALL)) == size
-
-    def one_way(one, two, n=50):
+    def one_way(one, two):
         two.shutdown(socket.SHUT_WR)
-        end = time.monotonic() + 30
-        while n or [state(one), state(two)] != [("tcp", "ending")] * 2:
-            one.sendall(bytes(1000))
-            assert len(two.recv(1000, socket.MSG_WAITALL)) == 1000
-            assert time.monotonic() < end, (state(one), state(two))
-            n = max(n - 1, 0)
+        for _ in range(50):
+            pass_on(one, two, 1000)
+        come(over, lambda: (state(one), state(two), rings()), lambda: pass_on(one, two, 1000))
         assert one.recv(1) == b""
         one.close()
         assert two.recv(1) == b""
 
     with socket.create_server(("127.0.0.1", 0)) as at:
         for order in (1, -1):
-            one_way(*pair()[::order])  # before a byte
-            here, there = pair()  # with a rail that nothing has used
-            both(here, there, 1)
-            time.sleep(0.3)
-            one_way(*(here, there)[::order])
-            here, there = pair()  # on the rail
-            end = time.monotonic() + 30
-            while [state(here)[0], state(there)[0]] != ["shm"] * 2:
-                assert time.monotonic() < end, (state(here), state(there))
-                both(here, there, 3)
-            one_way(*(here, there)[::order])
+            one_way(*pair(at)[::order])  # before a byte
+            ends = pair(at)  # with a rail that nothing has used
+            both(*ends)
+            come(lambda now: now == ["none"] * 2, lambda: [state(end)[1] for end in ends])
+            ends[::order][1].shutdown(socket.SHUT_WR)
+            come(lambda now: not now, rings)  # by itself
+            one_way(*ends[::order])
+            ends = pair(at)  # on the rail
+            come(lambda now: now == ["shm"] * 2, lambda: [state(end)[0] for end in ends], lambda: both(*ends))
+            one_way(*ends[::order])
 
 
 def rails():

@@ -24,14 +24,22 @@ def exchange(s, count=20):
         assert got == message, (got, message)
 
 
-def until(holds, look, busy):
-    """Looks until it holds of what there is, with traffic on those of `busy`."""
+def come(holds, look, step=lambda: None):
+    """Looks until it holds of what there is, with a step between two looks."""
     end = time.monotonic() + 30
     while not holds(now := look()):
         assert time.monotonic() < end, f"still {now}"
+        step()
+
+
+def until(holds, look, busy):
+    """The same with traffic on those of `busy`."""
+    def step():
         for each in busy:
             exchange(each)
         time.sleep(0.02)
+
+    come(holds, look, step)
 
 
 def processes(railsock):

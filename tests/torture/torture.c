@@ -273,8 +273,8 @@ static void one_connection(int fd, int number, bool client)
 {
     struct rng r = {seed * 1000003 + (uint64_t)number};
     uint64_t up = length(&r);
-    uint64_t down =
-        pace ? up + 1 : length(&r); /* where one direction has ended the other one stays on TCP */
+    /* Where one direction has ended the other one stays on TCP. */
+    uint64_t down = pace ? up + 1 : length(&r);
     struct half h[2] = {{.fd = fd, .number = number, .writes = true, .total = client ? up : down},
                         {.fd = fd, .number = number, .total = client ? down : up}};
     struct timeval patience = {PATIENCE_S, 0};
