@@ -55,8 +55,7 @@ struct vb_credit {
     uint64_t consumed; /* bytes of the ring */
     uint64_t messages; /* receive work requests posted again after use */
     uint64_t control;  /* control messages taken out of their slots */
-    uint64_t
-        seen; /* the peer's `consumed` at which the writer of the last WAIT for bytes had no room */
+    uint64_t seen;     /* the peer's `consumed` at which the last WAIT for bytes found no room */
 };
 
 enum { VB_CTL_SLOTS = 64, VB_MESSAGES = 64 };
