@@ -389,14 +389,13 @@ static int bandwidth(struct conn *c, size_t size, unsigned rounds)
     return 0;
 }
 
+/* Half of the ring, of which a quarter that is consumed is told unasked. */
+enum { WINDOW = 32768, HALF = WINDOW / 2 };
+
 /* Somebody else holds the queue pair while a thread finds no room and goes to sleep, until all that it had sent is known
  * to be consumed. Only then can the peer be asked to say when there is room. */
 static int late_wait(struct conn *c)
 {
-    enum {
-        WINDOW = 32768,
-        HALF = WINDOW / 2
-    }; /* half of the ring: a quarter of it is told unasked */
     uint64_t end = sys_now() + PATIENCE_S * 1000000000ull;
     struct vb_rail *r = vb_of(c->rail);
     struct timespec patience = {PATIENCE_S, 0};
@@ -425,7 +424,7 @@ static int late_wait(struct conn *c)
 /* The rail is up on both sides. */
 int run_case(struct conn *c, const char *name)
 {
-    uint32_t limit = same(name, "limit") ? 4096 : same(name, "late-wait") ? 32768 : 0;
+    uint32_t limit = same(name, "limit") ? 4096 : same(name, "late-wait") ? WINDOW : 0;
 
     if (rail_start(c, limit, c->server ? S_SERVER : S_CLIENT, c->server ? S_CLIENT : S_SERVER) < 0)
         return -1;
