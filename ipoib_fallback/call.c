@@ -230,6 +230,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         }
         if (got == -EAGAIN && w.cut)
             got = -EINTR;
+        if (got == -EAGAIN)
+            conn_no_room(c);
         if (got < 0) {
             /* Another thread may just be taking the error from the anchor: rx_ended. */
             if (got == -EPIPE) {

@@ -223,6 +223,10 @@ short fb_ready(struct fb_stream *, int fd, short events);
 void fb_watch(struct fb_stream *, struct fb_watcher *);
 void fb_unwatch(struct fb_stream *, struct fb_watcher *);
 short fb_arm(struct fb_stream *, int fd, short events);
+/* A number that stays the same only as long as nothing has happened that TCP would tell who waits for edges: no byte
+ * has come, no end, none was sent, and no room was missed. POLLERR and POLLPRI are not in it. 0: it cannot be had,
+ * because others may be reading. May do system calls, never blocks. */
+uint64_t fb_tally(struct fb_stream *, int fd);
 /* What a thread may sleep on by FUTEX_WAIT (not _PRIVATE) instead: whoever has news of a word changes it first. */
 struct fb_words {
     struct rsk_rail *rail; /* referenced; NULL: there are no words, or not any more */

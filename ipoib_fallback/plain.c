@@ -166,6 +166,13 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
     return at;
 }
 
+/* Who never had a rail has no page for it. */
+static inline void refused(struct fb_conn *c, ssize_t n)
+{
+    if (__builtin_expect(n < 0, 0) && conn_flag(c, CF_LINKED))
+        conn_no_room(c);
+}
+
 void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)
 {
     struct fb_conn *c = conn_of(s);
@@ -178,6 +185,7 @@ void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)
         if (tap_on(c))
             tap_copy(c, 0, FB_PATH_TCP, at, v, cnt, (size_t)n);
     }
+    refused(c, n);
     atomic_fetch_sub(&s->tx_in, 1);
     if (n > 0)
         count_call(c);
@@ -196,6 +204,7 @@ void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
             tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
         atomic_store_explicit(&s->tx_mark, fb_digest_mark(d), memory_order_relaxed);
     }
+    refused(c, n);
     atomic_fetch_sub(&s->tx_in, 1);
     if (n > 0)
         count_call(c);

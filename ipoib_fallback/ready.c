@@ -72,6 +72,8 @@ short fb_ready(struct fb_stream *s, int fd, short events)
             tx_serve(c);
         if (tx_can_send(c, fd))
             got |= events & OUT_BITS;
+        else
+            conn_no_room(c);
         rail_tx = c->x->tx.state == TX_R;
         tx_unlock(c);
     }
@@ -323,18 +325,15 @@ void fb_keep_error(struct fb_stream *s, int err)
     conn_untold(conn_of(s), err);
 }
 
-int fb_inq(struct fb_stream *s, int fd)
+/* Bytes that a receive would find. rx lock held. */
+static int inq(struct fb_conn *c, int fd)
 {
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
+    struct rsk_rail *rail = c->x->rail;
     struct iovec have[2];
-    int n;
+    int n = 0;
 
-    fb_lock(&c->x->rx.lock);
-    /* Who only asks for the count must get past a frame, too. */
-    (void)rx_readable(c, fd);
-    n = fb_io.inq(fd);
-    rail = c->x->rail;
+    if (c->x->rx.state != RX_r && c->x->rx.state != RX_q2)
+        n = fb_io.inq(fd);
     switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
@@ -362,8 +361,47 @@ int fb_inq(struct fb_stream *s, int fd)
     default:
         break;
     }
+    return n;
+}
+
+int fb_inq(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    int n;
+
+    fb_lock(&c->x->rx.lock);
+    /* Who only asks for the count must get past a frame, too. */
+    (void)rx_readable(c, fd);
+    n = inq(c, fd);
     rx_unlock(c);
     return n;
+}
+
+uint64_t fb_tally(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    uint64_t in, out, all;
+    bool alone;
+    int n;
+
+    /* Bytes that another process takes are not counted here. */
+    if (conn_flag(c, CF_PINNED | CF_SHARED | CF_LENT))
+        return 0;
+    all = fb_ready(s, fd, POLLRDHUP) & (POLLRDHUP | POLLHUP) ? 1 : 0;
+    fb_lock(&c->x->rx.lock);
+    alone = atomic_load(&s->rx_in) == 0;
+    in = s->pub->rx;
+    n = inq(c, fd);
+    /* No plain receive was under way, nor has there been one between the two counts. */
+    alone = alone && atomic_load(&s->rx_in) == 0 && s->pub->rx == in;
+    rx_unlock(c);
+    if (!alone || n < 0)
+        return 0;
+    in += (uint64_t)n;
+    out = s->pub->tx + ((uint64_t)atomic_load(&c->x->no_room) << 40);
+    /* Each only grows; the factor keeps what one gains from making up for what another is thought to lose. */
+    all += 2 * in + out * 0x9e3779b97f4a7c15u;
+    return all ? all : 1;
 }
 
 int fb_inq_told(struct fb_stream *s, int fd)

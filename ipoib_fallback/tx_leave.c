@@ -138,6 +138,8 @@ static bool push_residue(struct fb_conn *c)
     struct fb_tx *tx = &c->x->tx;
     struct rsk_rail *rail = c->x->rail;
 
+    if (tx->cur < tx->E)
+        conn_no_room(c);
     while (tx->cur < tx->E) {
         struct iovec v[2];
         size_t have = rail ? rail->wire->tx_kept(rail, tx->cur, tx->E, v) : 0;

@@ -88,6 +88,7 @@ static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
     fb_lock(&ep->lock);
     m->events = ev->events;
     m->data = ev->data.u64;
+    m->told = 0;
     atomic_store(&m->armed, 1);
     m->parked = false;
     fb_unlock(&ep->lock);
@@ -201,7 +202,7 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     data = m->data;
     m->events = ev->events;
     m->data = ev->data.u64;
-    m->stash = 0;
+    m->stash = m->told = 0;
     armed = atomic_exchange(&m->armed, 1);
     fb_unlock(&ep->lock);
     reg = pl_reg_wanted(m);
@@ -216,6 +217,7 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     fb_lock(&ep->lock);
     m->events = events;
     m->data = data;
+    ep->updating = false;
     atomic_store(&m->armed, armed);
     fb_unlock(&ep->lock);
     if (errno == ENOENT || errno == EBADF)

@@ -51,6 +51,8 @@ struct pl_member {
     int fd;
     uint32_t events;        /* lock: as the application registered them */
     uint64_t data;          /* lock */
+    uint32_t told;          /* lock: EPOLLET: what has been reported since */
+    uint64_t tally;         /* lock: the stream's was this (fb_tally); 0: not known */
     uint32_t stash;         /* lock: events fetched from the kernel and not yet reported */
     uint32_t kevents;       /* ctl: what the kernel has */
     uint64_t kdata;         /* ctl */
@@ -91,11 +93,13 @@ struct pl_epoll {
     _Atomic uint64_t flips;  /* how many times a member became hot, or plain again */
     _Atomic uint32_t tag;    /* high half of our data in the kernel */
     _Atomic uint32_t calls;
-    _Atomic uint64_t kernel_at;     /* when the kernel was asked last */
-    bool exact;                     /* ctl: every registration has a cookie (nested or polled) */
-    bool updating;                  /* lock: settle is at work, a member may be on its way to hot */
-    struct pl_share *_Atomic share; /* its shard is drained by the progress thread, too */
-    int kfd, efd;                   /* hidden: the instance itself, the eventfd; -1 */
+    _Atomic uint64_t kernel_at;      /* when the kernel was asked last */
+    _Atomic uint32_t ahead;          /* since then: what the list gave to arrays that it filled */
+    _Atomic bool both;               /* then the kernel filled one, too */
+    bool exact;                      /* ctl: every registration has a cookie (nested or polled) */
+    bool updating;                   /* lock: a member may be on its way to hot, or back */
+    struct pl_share *_Atomic share;  /* its shard is drained by the progress thread, too */
+    int kfd, efd;                    /* hidden: the instance itself, the eventfd; -1 */
     struct rsk_shard *_Atomic shard; /* ctl to write; never changes once set */
     struct pl_link parents;          /* nest: members of other instances that stand for this one */
     int shard_fd[PL_SHARD_FDS];      /* lock */
@@ -169,6 +173,11 @@ int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
 /* The same behind events of the kernel's, which was asked when flips was `since`: who has become hot after that
  * may be among them, and stays on the list for the next call. An array never names a registration twice. */
 int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since);
+/* Is there nothing new in these events of a member that waits for edges? An edge comes again when a stream changes track:
+ * the kernel gives one for each new registration, a frame that arrives is one, and an end is heard of from ring and
+ * socket. tally: the stream's, 0 if unknown. lock held. */
+bool pl_told(const struct pl_member *, uint32_t events, uint64_t tally);
+void pl_tell(struct pl_member *, uint32_t events, uint64_t tally); /* they are; lock held */
 /* What of `events` the kernel says of the member's descriptor. */
 uint32_t pl_ready_kernel(const struct pl_member *, uint32_t events);
 /* Before saying that there is nothing: a level that holds must be reported though its news has not come,

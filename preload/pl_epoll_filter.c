@@ -48,8 +48,10 @@ static bool holds(const struct pl_member *m, struct epoll_event *ev, bool more)
     return ev->events != 0;
 }
 
-/* One event under a cookie. True: the application gets it. lock held. */
-static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
+/* One event under a cookie. True: the application gets it. tally: of the member's stream, where it is wanted
+ * (counted). lock held. */
+static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more,
+                    uint64_t tally)
 {
     struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
     uint32_t armed = 1;
@@ -68,8 +70,41 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since,
         return false;
     if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
         return false;
+    if (pl_told(m, ev->events, tally))
+        return false;
+    if (tally)
+        pl_tell(m, ev->events, tally);
     ev->data.u64 = m->data;
     return true;
+}
+
+/* The member of a cookie, with a reference, if it waits for edges and has been hot. */
+static struct pl_member *counted(struct pl_epoll *ep, uint32_t cookie)
+{
+    struct pl_member *m;
+
+    fb_lock(&ep->lock);
+    m = pl_member_of(ep, cookie);
+    if (m && m->stream && m->flip && !m->hot && m->events & EPOLLET)
+        pl_member_get(m);
+    else
+        m = NULL;
+    fb_unlock(&ep->lock);
+    return m;
+}
+
+static bool claim(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
+{
+    struct pl_member *m = counted(ep, (uint32_t)ev->data.u64);
+    uint64_t tally = m ? fb_tally(m->stream, m->fd) : 0;
+    bool keep;
+
+    fb_lock(&ep->lock);
+    keep = claimed(ep, ev, since, more, tally);
+    fb_unlock(&ep->lock);
+    if (m)
+        pl_member_put(m);
+    return keep;
 }
 
 int pl_filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool more,
@@ -91,9 +126,7 @@ int pl_filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since
             *ours = true;
             if ((uint32_t)ev[i].data.u64 == PL_COOKIE_WAKE)
                 continue;
-            fb_lock(&ep->lock);
-            keep = claimed(ep, &ev[i], since, more);
-            fb_unlock(&ep->lock);
+            keep = claim(ep, &ev[i], since, more);
         } else if (flipped) {
             fb_lock(&ep->lock);
             keep = !outdated(ep, ev[i].data.u64, since);

@@ -179,6 +179,17 @@ void pl_ready_settle(struct pl_epoll *ep)
 
 /* ---- testing */
 
+bool pl_told(const struct pl_member *m, uint32_t events, uint64_t tally)
+{
+    return tally && tally == m->tally && !(events & (~m->told | EPOLLERR | EPOLLPRI));
+}
+
+void pl_tell(struct pl_member *m, uint32_t events, uint64_t tally)
+{
+    m->told = tally == m->tally ? m->told | events : events;
+    m->tally = tally;
+}
+
 uint32_t pl_ready_kernel(const struct pl_member *m, uint32_t events)
 {
     static const struct timespec zero;
@@ -245,14 +256,14 @@ static bool claim(struct pl_member *m)
 }
 
 /* Reports what was found; true if it went into *out. */
-static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
+static bool report(struct pl_member *m, const struct probe *p, uint32_t found, uint64_t tally,
                    struct epoll_event *out)
 {
     bool done = false;
 
     fb_lock(&m->ep->lock);
     found &= (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP; /* MOD may have come between */
-    if (m->dead || m->parked || !found) {
+    if (m->dead || m->parked || !found || pl_told(m, found, tally)) {
         /* nothing */
     } else if (!out) {
         m->stash |= p->stash;
@@ -262,6 +273,8 @@ static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
         out->events = found;
         out->data.u64 = m->data;
         done = true;
+        if (tally)
+            pl_tell(m, found, tally);
         if (!(p->flags & (EPOLLET | EPOLLONESHOT)) && m->hot)
             pl_ready_add(m);
     }
@@ -272,8 +285,9 @@ static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
 /* One member from the list. True if it was put into *out (or would have been). */
 static bool examine(struct pl_member *m, const struct probe *p, struct epoll_event *out)
 {
+    bool done, edge = p->hot && p->flags & EPOLLET;
     uint32_t found, more;
-    bool done;
+    uint64_t tally = 0;
 
     /* Plain again, and nothing fetched for it: the kernel reports it. */
     if (p->off || (!p->hot && !p->stash))
@@ -281,8 +295,13 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
     found = test(m, p->events, p->hot ? 0 : p->stash);
     if (!found && p->hot)
         found = arm(m, p->events) & p->events;
-    done = found && report(m, p, found, out);
-    if (!found || !out || !p->hot || !(p->flags & EPOLLET))
+    /* Armed before it is counted: what comes after the count is news, and nothing else is. */
+    if (found && edge && m->stream) {
+        found |= arm(m, p->events) & p->events;
+        tally = fb_tally(m->stream, m->fd);
+    }
+    done = found && report(m, p, found, tally, out);
+    if (!found || !out || !edge || tally)
         return done;
     /* From here on news is a new edge; something that came between the test and this, too. */
     more = arm(m, p->events) & p->events & ~found;

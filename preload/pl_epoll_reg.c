@@ -2,8 +2,8 @@
  * pl_epoll_reg.c - what the kernel has registered for a member, and what it should have:
  *
  *   plain      what the application asked, under the application's data; under a cookie if it is a
- *              one-shot (delivery is claimed here, so the armed state lives with us) or if the
- *              instance is nested or polled ("exact")
+ *              one-shot (delivery is claimed here, so the armed state lives with us), if it waits for
+ *              edges and has been hot (pl_told), or if the instance is nested or polled ("exact")
  *   hot        EPOLLET with what the kernel can still tell, under a cookie: hints that put the
  *              member on the ready list
  *   fired      a one-shot that was reported while plain: untouched, MOD would arm it again
@@ -38,7 +38,8 @@ struct pl_reg pl_reg_wanted(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
     bool one_shot = m->events & EPOLLONESHOT;
-    bool cookie = (one_shot || ep->exact) && !(m->events & EPOLLEXCLUSIVE) &&
+    bool edges = m->events & EPOLLET && m->flip;
+    bool cookie = (one_shot || edges || ep->exact) && !(m->events & EPOLLEXCLUSIVE) &&
                   !atomic_load_explicit(&ep->pinned, memory_order_relaxed);
 
     if (is_served(m))
@@ -62,8 +63,15 @@ void pl_reg_before(struct pl_member *m, struct pl_reg reg)
     struct pl_epoll *ep = m->ep;
     bool elsewhere;
 
-    if (!reg.hot)
+    if (!reg.hot) {
+        /* An event of the new registration is not to be taken for one of a hot member: pl_ready_settle. */
+        if (m->hot) {
+            fb_lock(&ep->lock);
+            ep->updating = true;
+            fb_unlock(&ep->lock);
+        }
         return;
+    }
     elsewhere = m->stream && fb_news_elsewhere(m->stream, ep->shard);
     if (elsewhere)
         pl_epoll_waited_elsewhere(m->stream);
@@ -108,6 +116,7 @@ void pl_reg_after(struct pl_member *m, struct pl_reg reg)
         pl_ready_add(m); /* something may hold that no news will tell of */
     else
         cool(m);
+    ep->updating = false;
     fb_unlock(&ep->lock);
     if (reg.hot && atomic_load(&ep->asleep))
         pl_ready_kick(ep);

@@ -19,9 +19,22 @@
 #include "rsock/sys.h"
 
 /* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every
- * so many calls and nanoseconds; and the other way round every 16th call they come first. */
+ * so many calls and nanoseconds; and the other way round every 16th call they come first. Where both can fill the
+ * array, the kernel has its turn whenever all of the list have had theirs. */
 enum { KERNEL_CALLS = 16 };
 #define KERNEL_NS 50000u
+
+static bool kernels_turn(struct pl_epoll *ep)
+{
+    uint32_t calls = atomic_fetch_add_explicit(&ep->calls, 1, memory_order_relaxed);
+    uint32_t ahead = atomic_load_explicit(&ep->ahead, memory_order_relaxed);
+
+    if (calls % KERNEL_CALLS && (!atomic_load_explicit(&ep->both, memory_order_relaxed) ||
+                                 ahead < atomic_load(&ep->nready)))
+        return false;
+    atomic_store_explicit(&ep->ahead, 0, memory_order_relaxed);
+    return true;
+}
 
 enum how { WAIT, PWAIT, PWAIT2 };
 
@@ -95,23 +108,25 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
 /* *missed: another thread was draining, and what it was past is not told. */
 static int look(struct pl_epoll *ep, const struct call *c, bool *missed)
 {
-    uint32_t calls = atomic_fetch_add_explicit(&ep->calls, 1, memory_order_relaxed);
-    bool ours = false, asked = false;
+    bool ours = false, asked = kernels_turn(ep);
     int n = 0, k;
     uint64_t now, since;
 
     *missed = pl_ready_drain(ep) < 0;
     /* One that has just left: the kernel must know its registration before it is asked. */
-    if (calls % KERNEL_CALLS == 0)
+    if (asked)
         pl_ready_settle(ep);
     since = atomic_load(&ep->flips);
-    if (calls % KERNEL_CALLS == 0) {
+    if (asked) {
         n = look_kernel(ep, c, 0, 0, &ours);
         if (n < 0)
             return n;
-        asked = true;
+        atomic_store_explicit(&ep->both, n == c->max, memory_order_relaxed);
     }
-    n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
+    k = pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
+    n += k;
+    if (n == c->max)
+        atomic_fetch_add_explicit(&ep->ahead, (uint32_t)k, memory_order_relaxed);
     if (asked || n == c->max)
         return n;
     now = sys_now();

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "config/env.h"
@@ -253,6 +254,7 @@ struct fake *fake_untracked(void)
     f->fd = pair[0];
     f->peer = pair[1];
     pthread_mutex_init(&f->lock, NULL);
+    pthread_mutex_init(&f->count_lock, NULL);
     atomic_store(&f->s.refs, 1);
     atomic_store(&f->s.fds, 1);
     return f;
@@ -324,17 +326,51 @@ void fake_arrive_unheard(struct fake *f, int n)
 
 int fake_read(struct fake *f, int n)
 {
-    int have = atomic_load(&f->bytes), take;
+    int have, take;
 
-    do
-        take = have < n ? have : n;
-    while (!atomic_compare_exchange_weak(&f->bytes, &have, have - take));
+    pthread_mutex_lock(&f->count_lock);
+    have = atomic_load(&f->bytes);
+    take = have < n ? have : n;
+    atomic_fetch_sub(&f->bytes, take);
+    f->taken += (uint64_t)take;
+    pthread_mutex_unlock(&f->count_lock);
     return take;
+}
+
+int fake_take(struct fake *f, int n)
+{
+    char buf[64];
+    ssize_t r;
+
+    pthread_mutex_lock(&f->count_lock);
+    r = read(f->fd, buf, n < 64 ? (size_t)n : 64);
+    if (r > 0)
+        f->taken += (uint64_t)r;
+    pthread_mutex_unlock(&f->count_lock);
+    return (int)r;
+}
+
+uint64_t fb_tally(struct fb_stream *s, int fd)
+{
+    struct fake *f = (struct fake *)s;
+    uint64_t tally;
+    int n = 0;
+
+    if (!f->counts)
+        return 0;
+    pthread_mutex_lock(&f->count_lock);
+    sys_ioctl(fd, FIONREAD, &n);
+    tally = 1 + f->taken + (uint64_t)(atomic_load(&f->bytes) + n) + (f->no_room << 40);
+    pthread_mutex_unlock(&f->count_lock);
+    return tally + ((uint64_t)atomic_load(&f->hup) << 60);
 }
 
 void fake_room(struct fake *f, bool room)
 {
     atomic_store(&f->full, !room);
+    pthread_mutex_lock(&f->count_lock);
+    f->no_room++;
+    pthread_mutex_unlock(&f->count_lock);
     if (room)
         tell(f, OUT_BITS);
 }

@@ -29,6 +29,9 @@ struct fake {
     bool unsure;           /* who arms it is told of bytes, who looks finds none */
     bool lingers;          /* a number of the library's may keep it open when it is closed */
     bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
+    bool counts; /* fb_tally knows; then what is read must be counted: fake_read, fake_take */
+    pthread_mutex_t count_lock;
+    uint64_t taken, no_room;             /* count_lock */
     void (*_Atomic anew)(struct fake *); /* called when it is registered as on its rail, once */
     struct fake *with;                   /* for that */
     pthread_mutex_t lock;
@@ -56,6 +59,8 @@ bool fake_send(struct fake *);
 void fake_arrive_unheard(struct fake *, int n);
 /* The application reads up to n bytes on the rail; how many there were. */
 int fake_read(struct fake *, int n);
+/* The same off the rail. */
+int fake_take(struct fake *, int n);
 void fake_room(struct fake *, bool room);
 void fake_hangup(struct fake *);
 /* What the wrapper of close does. */

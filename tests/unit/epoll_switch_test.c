@@ -110,6 +110,55 @@ TEST_CASE(epoll, leaves_while_a_thread_sleeps)
     }
 }
 
+/* An edge is told once, whatever track the stream changes to; what comes after it is another one. */
+TEST_CASE(epoll, edge_is_told_once)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+    struct epoll_event ev[4];
+
+    f->counts = true;
+    add(ep, f->fd, EPOLLIN | EPOLLOUT | EPOLLET, 7);
+    fake_board(f);
+    fake_arrive(f, 2);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    EXPECT_EQ_INT(ev[0].events, EPOLLIN | EPOLLOUT);
+    for (int i = 0; i < 4; i++) {
+        fake_switch(f);
+        EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    }
+    EXPECT_EQ_INT(fake_read(f, 1), 1);
+    fake_wake(f, RSK_RX | RSK_TX);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    fake_arrive(f, 1);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    EXPECT_EQ_INT(ev[0].events, EPOLLIN | EPOLLOUT);
+    fake_leave(f);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    in_kernel(f, "x");
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    EXPECT_EQ_U64(ev[0].data.u64, 7);
+    EXPECT_EQ_INT(ev[0].events, EPOLLIN | EPOLLOUT);
+    fake_board(f);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    /* A send that found no room: told when there is some, though nothing was sent. */
+    fake_room(f, false);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    fake_room(f, true);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    /* Registered anew, it is told again. */
+    mod(ep, f->fd, EPOLLIN | EPOLLET, 8);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    EXPECT_EQ_U64(ev[0].data.u64, 8);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    fake_hangup(f);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    fake_wake(f, RSK_FAIL);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    fake_close(f);
+    close_ep(ep);
+}
+
 /* Plain again, and closed, while its last bytes are on their way under a number of the library's. */
 TEST_CASE(epoll, closed_and_lingering)
 {
