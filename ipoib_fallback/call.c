@@ -134,6 +134,9 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                     return done ? done : r;
                 continue;
             }
+            if (got == -EAGAIN ||
+                (got > 0 && !(flags & MSG_PEEK) && (size_t)got < fb_iov_size(part, n)))
+                conn_no_data(c);
             rx_unlock(c);
         }
         if (got == -EBADF && conn_flag(c, CF_CLOSED))
@@ -211,6 +214,8 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
                 return done ? done : r;
             continue;
         }
+        if (got == -EAGAIN)
+            conn_no_room(c);
         tx_unlock(c);
         if (plain) {
             got = sleep_send(s, fd, part, n,
@@ -230,8 +235,6 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         }
         if (got == -EAGAIN && w.cut)
             got = -EINTR;
-        if (got == -EAGAIN)
-            conn_no_room(c);
         if (got < 0) {
             /* Another thread may just be taking the error from the anchor: rx_ended. */
             if (got == -EPIPE) {

@@ -191,6 +191,8 @@ ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 /* There is a rail to board. */
 bool fb_may_board(const struct fb_stream *);
+/* It has wanted a rail, and may change track. */
+bool fb_may_change(const struct fb_stream *);
 /* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
 int fb_so_error(struct fb_stream *);
 /* The kernel itself has just told the program an error of the stream, which read nothing (SO_ERROR, recvmmsg). If TCP
@@ -218,15 +220,21 @@ short fb_kernel_events(struct fb_stream *, short events);
 /* Which of these POLLIN|POLLOUT|POLLRDHUP|POLLHUP|POLLERR... hold now, asked of ring and kernel as one
  * stream; exact. May do system calls, never blocks. */
 short fb_ready(struct fb_stream *, int fd, short events);
+/* The same for poll and select, whose caller hears that there is nothing, or no room: whoever waits for edges gets one then. */
+short fb_poll(struct fb_stream *, int fd, short events);
 /* Asks for wakes; fb_watch adds the watcher, fb_arm asks the rail to tell of POLLIN/POLLOUT once more
  * (after each wake, before sleeping) and returns those that hold already. */
 void fb_watch(struct fb_stream *, struct fb_watcher *);
 void fb_unwatch(struct fb_stream *, struct fb_watcher *);
 short fb_arm(struct fb_stream *, int fd, short events);
-/* A number that stays the same only as long as nothing has happened that TCP would tell who waits for edges: no byte
- * has come, no end, none was sent, and no room was missed. POLLERR and POLLPRI are not in it. 0: it cannot be had,
- * because others may be reading. May do system calls, never blocks. */
-uint64_t fb_tally(struct fb_stream *, int fd);
+/* Two numbers that stay the same only as long as nothing has happened that TCP would tell who waits for edges: in, while no
+ * byte has come, and no end, and none was missed; out, while none was sent, and no room was missed. POLLERR and POLLPRI are in neither.
+ * 0: it cannot be had, because others may be reading, or is of no use (fb_may_change). May do system calls, never
+ * blocks. */
+struct fb_tally {
+    uint64_t in, out;
+};
+struct fb_tally fb_tally(struct fb_stream *, int fd);
 /* What a thread may sleep on by FUTEX_WAIT (not _PRIVATE) instead: whoever has news of a word changes it first. */
 struct fb_words {
     struct rsk_rail *rail; /* referenced; NULL: there are no words, or not any more */

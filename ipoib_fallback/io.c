@@ -110,6 +110,14 @@ static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
     return true;
 }
 
+static uint64_t anchor_received(int fd)
+{
+    struct tcp_info ti = {0};
+    socklen_t len = sizeof(ti);
+
+    return sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 ? 0 : ti.tcpi_bytes_received;
+}
+
 /* bytes_sent also counts, each time anew, what did not get as far as the device because the link was down.
  * What was acknowledged, with the SYN of who connected, and the queue behind it are exact, but they are two
  * questions, and a stream that is being acknowledged all the time has no good moment for them. */
@@ -226,6 +234,7 @@ struct fb_io fb_io = {
     .counters = anchor_counters,
     .given = anchor_given,
     .inq = anchor_inq,
+    .received = anchor_received,
     .room = anchor_room,
     .push = anchor_push,
     .acknowledge = anchor_acknowledge,

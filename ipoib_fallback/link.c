@@ -117,10 +117,12 @@ static void anchor_event(void *arg, uint32_t events)
     unsigned wake = 0;
 
     fb_get(&c->s);
+    /* In this order: whoever sees the end finds it. */
+    if (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP))
+        atomic_store(&c->x->anchor_news, 1);
     if (events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP))
         atomic_fetch_or(&c->x->anchor_bits, events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP));
     if (events & (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)) {
-        atomic_store(&c->x->anchor_news, 1);
         conn_todo_rx(c, TODO_ANCHOR);
         wake |= RSK_RX;
     }

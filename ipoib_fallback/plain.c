@@ -106,6 +106,14 @@ static __attribute__((noinline)) ssize_t at_end(struct fb_conn *c)
     return conn_told(c, 0);
 }
 
+/* Who never had a rail has no page for it. Before the call is counted out. */
+static inline void missed(struct fb_conn *c, ssize_t n, const struct iovec *v, int cnt)
+{
+    if (__builtin_expect(conn_flag(c, CF_LINKED), 0) &&
+        (n < 0 || (n > 0 && (size_t)n < fb_iov_size(v, cnt))))
+        conn_no_data(c);
+}
+
 ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt,
                     int flags)
 {
@@ -115,6 +123,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     if (__builtin_expect(conn_flag(c, CF_BY_CALL), 0))
         return rx_by_call_left(c, n, v, cnt);
     if (n <= 0 || (flags & MSG_PEEK)) {
+        if (n < 0)
+            missed(c, n, v, cnt);
         atomic_fetch_sub(&s->rx_in, 1);
         if (n == 0)
             n = fb_iov_size(v, cnt) ? at_end(c) : conn_told(c, n);
@@ -139,6 +149,7 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
             conn_seen_rx(c, at, v, cnt, (uint64_t)n);
         if (tap_on(c))
             tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, (size_t)n);
+        missed(c, n, v, cnt);
         atomic_fetch_sub(&s->rx_in, 1);
         count_call(c);
         return n;
@@ -149,6 +160,7 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     } else {
         n = rx_feed(c, v, cnt, (size_t)n);
     }
+    missed(c, n, v, cnt);
     atomic_fetch_sub(&s->rx_in, 1);
     rx_unlock(c);
     conn_wake(c, RSK_RX | FB_EV_STATE);
@@ -166,7 +178,6 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
     return at;
 }
 
-/* Who never had a rail has no page for it. */
 static inline void refused(struct fb_conn *c, ssize_t n)
 {
     if (__builtin_expect(n < 0, 0) && conn_flag(c, CF_LINKED))

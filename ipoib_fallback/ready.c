@@ -72,8 +72,6 @@ short fb_ready(struct fb_stream *s, int fd, short events)
             tx_serve(c);
         if (tx_can_send(c, fd))
             got |= events & OUT_BITS;
-        else
-            conn_no_room(c);
         rail_tx = c->x->tx.state == TX_R;
         tx_unlock(c);
     }
@@ -101,6 +99,17 @@ short fb_ready(struct fb_stream *s, int fd, short events)
             got |= events & IN_BITS;
         rx_unlock(c);
     }
+    return got;
+}
+
+short fb_poll(struct fb_stream *s, int fd, short events)
+{
+    short got = fb_ready(s, fd, events);
+
+    if ((events & IN_BITS) && !(got & IN_BITS))
+        conn_no_data(conn_of(s));
+    if ((events & OUT_BITS) && !(got & OUT_BITS))
+        conn_no_room(conn_of(s));
     return got;
 }
 
@@ -373,35 +382,61 @@ int fb_inq(struct fb_stream *s, int fd)
     /* Who only asks for the count must get past a frame, too. */
     (void)rx_readable(c, fd);
     n = inq(c, fd);
+    if (n == 0)
+        conn_no_data(c);
     rx_unlock(c);
     return n;
 }
 
-uint64_t fb_tally(struct fb_stream *s, int fd)
+/* What has come of the stream so far, read or not; 0: not known. rx lock held. */
+static uint64_t come(struct fb_conn *c, int fd, bool ended)
+{
+    uint64_t n, at;
+    int unread;
+    bool alone;
+
+    if (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2)
+        (void)rx_readable(c, fd); /* past the frame, if it is its turn */
+    /* SIOCINQ stops at urgent data. */
+    if (c->x->rx.state == RX_t) {
+        n = fb_io.received(fd);
+        return n ? n - ended + conn_rail_rx(c) - c->x->own_rx + 1 : 0;
+    }
+    alone = atomic_load(&c->s.rx_in) == 0;
+    at = c->s.pub->rx;
+    unread = inq(c, fd);
+    /* No plain receive was under way, nor has there been one between the two counts. */
+    alone = alone && atomic_load(&c->s.rx_in) == 0 && c->s.pub->rx == at;
+    return alone && unread >= 0 ? at + (uint64_t)unread + 1 : 0;
+}
+
+/* What was sent, in the same way. */
+static uint64_t sent(struct fb_conn *c)
+{
+    bool alone = atomic_load(&c->s.tx_in) == 0;
+    uint64_t n = c->s.pub->tx + ((uint64_t)atomic_load(&c->x->no_room) << 44);
+
+    return alone && atomic_load(&c->s.tx_in) == 0 ? n + 1 : 0;
+}
+
+struct fb_tally fb_tally(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);
-    uint64_t in, out, all;
-    bool alone;
-    int n;
+    struct fb_tally t = {0};
+    bool ended;
 
     /* Bytes that another process takes are not counted here. */
-    if (conn_flag(c, CF_PINNED | CF_SHARED | CF_LENT))
-        return 0;
-    all = fb_ready(s, fd, POLLRDHUP) & (POLLRDHUP | POLLHUP) ? 1 : 0;
+    if (!fb_may_change(s) || conn_flag(c, CF_SHARED | CF_LENT) ||
+        atomic_load(&s->pub->lent) & FB_LENT_FOREIGN)
+        return t;
+    ended = fb_ready(s, fd, POLLRDHUP) & (POLLRDHUP | POLLHUP);
     fb_lock(&c->x->rx.lock);
-    alone = atomic_load(&s->rx_in) == 0;
-    in = s->pub->rx;
-    n = inq(c, fd);
-    /* No plain receive was under way, nor has there been one between the two counts. */
-    alone = alone && atomic_load(&s->rx_in) == 0 && s->pub->rx == in;
+    t.in = come(c, fd, ended);
+    if (t.in)
+        t.in += ((uint64_t)atomic_load(&c->x->no_data) << 44) + ((uint64_t)ended << 63);
     rx_unlock(c);
-    if (!alone || n < 0)
-        return 0;
-    in += (uint64_t)n;
-    out = s->pub->tx + ((uint64_t)atomic_load(&c->x->no_room) << 40);
-    /* Each only grows; the factor keeps what one gains from making up for what another is thought to lose. */
-    all += 2 * in + out * 0x9e3779b97f4a7c15u;
-    return all ? all : 1;
+    t.out = sent(c);
+    return t;
 }
 
 int fb_inq_told(struct fb_stream *s, int fd)

@@ -289,6 +289,13 @@ bool fb_may_board(const struct fb_stream *s)
     return atomic_load_explicit(&c->x->rail, memory_order_relaxed);
 }
 
+bool fb_may_change(const struct fb_stream *s)
+{
+    uint32_t flags = atomic_load(&((const struct fb_conn *)s)->flags);
+
+    return flags & (CF_ASKED | CF_LINKED) && !(flags & CF_PINNED);
+}
+
 bool fb_untouched(const struct fb_stream *s)
 {
     const struct fb_conn *c = (const struct fb_conn *)s;

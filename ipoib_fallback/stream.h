@@ -145,7 +145,7 @@ struct fb_more {
     _Atomic uint32_t peekers;     /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
     _Atomic uint32_t rx_futex, tx_futex;     /* for waits that no rail serves */
     _Atomic uint32_t changes;                /* counts conn_wake calls */
-    _Atomic uint32_t no_room;                /* counts what may have ended POLLOUT: fb_tally */
+    _Atomic uint32_t no_data, no_room;       /* counts what may have ended POLLOUT: fb_tally */
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
     _Atomic uint64_t peer_rx; /* the peer's last RESUME: what it has delivered of ours */
@@ -363,7 +363,12 @@ struct rsk_shard *conn_shard(struct fb_conn *);
 
 /* What has been does not count for the policy any more. */
 void conn_afresh(struct fb_conn *);
-/* A send was refused, a poll found no room, or TCP had to take what a ring had: POLLOUT will come anew. */
+/* A receive found nothing, or less than it asked for: POLLIN will come anew. Before anything can come. */
+static inline void conn_no_data(struct fb_conn *c)
+{
+    atomic_fetch_add_explicit(&c->x->no_data, 1, memory_order_relaxed);
+}
+/* A send was refused, a poll was told of no room, or what a ring had took TCP's: POLLOUT will come anew. */
 static inline void conn_no_room(struct fb_conn *c)
 {
     atomic_fetch_add_explicit(&c->x->no_room, 1, memory_order_relaxed);

@@ -137,9 +137,8 @@ static bool push_residue(struct fb_conn *c)
 {
     struct fb_tx *tx = &c->x->tx;
     struct rsk_rail *rail = c->x->rail;
+    bool any = tx->cur < tx->E;
 
-    if (tx->cur < tx->E)
-        conn_no_room(c);
     while (tx->cur < tx->E) {
         struct iovec v[2];
         size_t have = rail ? rail->wire->tx_kept(rail, tx->cur, tx->E, v) : 0;
@@ -155,10 +154,14 @@ static bool push_residue(struct fb_conn *c)
             return false;
         }
         n = write_anchor(c, v, v[1].iov_len ? 2 : 1);
-        if (n <= 0)
+        if (n <= 0) {
+            conn_no_room(c);
             return false;
+        }
         tx->cur += (uint64_t)n;
     }
+    if (any && !(fb_io.poll(c->fd, POLLOUT) & POLLOUT))
+        conn_no_room(c);
     return true;
 }
 

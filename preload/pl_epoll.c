@@ -134,6 +134,8 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
     }
     m = new_member(ep, fd, ev);
     if (m) {
+        if (target && target->kind == PL_STREAM)
+            pl_reg_counts(m, target->stream);
         reg = pl_reg_wanted(m);
         /* Events on the rail come from the ready list, once it is bound. */
         if (target && target->kind == PL_STREAM && !fb_plain(target->stream)) {
@@ -205,6 +207,8 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     m->stash = m->told = 0;
     armed = atomic_exchange(&m->armed, 1);
     fb_unlock(&ep->lock);
+    if (m->stream)
+        pl_reg_counts(m, m->stream);
     reg = pl_reg_wanted(m);
     pl_reg_before(m, reg);
     kernel.events = reg.events;

@@ -52,7 +52,7 @@ struct pl_member {
     uint32_t events;        /* lock: as the application registered them */
     uint64_t data;          /* lock */
     uint32_t told;          /* lock: EPOLLET: what has been reported since */
-    uint64_t tally;         /* lock: the stream's was this (fb_tally); 0: not known */
+    struct fb_tally tally;  /* lock: it was this */
     uint32_t stash;         /* lock: events fetched from the kernel and not yet reported */
     uint32_t kevents;       /* ctl: what the kernel has */
     uint64_t kdata;         /* ctl */
@@ -62,6 +62,7 @@ struct pl_member {
     bool hot;               /* lock and ctl to write */
     bool elsewhere;         /* the same: hot, and its rail is not on our shard */
     bool dead;              /* lock */
+    bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
     bool parked;            /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent;  /* nest: on inner->parents */
     _Atomic unsigned inner_armed;
@@ -176,8 +177,8 @@ int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max,
 /* Is there nothing new in these events of a member that waits for edges? An edge comes again when a stream changes track:
  * the kernel gives one for each new registration, a frame that arrives is one, and an end is heard of from ring and
  * socket. tally: the stream's, 0 if unknown. lock held. */
-bool pl_told(const struct pl_member *, uint32_t events, uint64_t tally);
-void pl_tell(struct pl_member *, uint32_t events, uint64_t tally); /* they are; lock held */
+bool pl_told(const struct pl_member *, uint32_t events, struct fb_tally);
+void pl_tell(struct pl_member *, uint32_t events, struct fb_tally); /* they are; lock held */
 /* What of `events` the kernel says of the member's descriptor. */
 uint32_t pl_ready_kernel(const struct pl_member *, uint32_t events);
 /* Before saying that there is nothing: a level that holds must be reported though its news has not come,
@@ -205,6 +206,8 @@ struct pl_reg {
     bool hot;
 };
 struct pl_reg pl_reg_wanted(struct pl_member *); /* ctl held */
+/* It is or will be bound to this stream, whose edges may have to be counted. ctl held. */
+void pl_reg_counts(struct pl_member *, const struct fb_stream *);
 /* Around the kernel's call. ctl held. Hot begins before it and ends after it, so that an event of
  * the older registration is known for what it is. */
 void pl_reg_before(struct pl_member *, struct pl_reg);

@@ -51,7 +51,7 @@ static bool holds(const struct pl_member *m, struct epoll_event *ev, bool more)
 /* One event under a cookie. True: the application gets it. tally: of the member's stream, where it is wanted
  * (counted). lock held. */
 static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more,
-                    uint64_t tally)
+                    struct fb_tally tally)
 {
     struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
     uint32_t armed = 1;
@@ -68,24 +68,24 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since,
     }
     if (m->cooled > since && m->stream && !holds(m, ev, more))
         return false;
-    if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
-        return false;
     if (pl_told(m, ev->events, tally))
         return false;
-    if (tally)
+    if (m->events & EPOLLONESHOT && !atomic_compare_exchange_strong(&m->armed, &armed, 0))
+        return false;
+    if (m->events & EPOLLET)
         pl_tell(m, ev->events, tally);
     ev->data.u64 = m->data;
     return true;
 }
 
-/* The member of a cookie, with a reference, if it waits for edges and has been hot. */
+/* The member of a cookie, with a reference, if it waits for edges that the kernel reports. */
 static struct pl_member *counted(struct pl_epoll *ep, uint32_t cookie)
 {
     struct pl_member *m;
 
     fb_lock(&ep->lock);
     m = pl_member_of(ep, cookie);
-    if (m && m->stream && m->flip && !m->hot && m->events & EPOLLET)
+    if (m && m->stream && !m->hot && m->events & EPOLLET)
         pl_member_get(m);
     else
         m = NULL;
@@ -96,7 +96,7 @@ static struct pl_member *counted(struct pl_epoll *ep, uint32_t cookie)
 static bool claim(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
 {
     struct pl_member *m = counted(ep, (uint32_t)ev->data.u64);
-    uint64_t tally = m ? fb_tally(m->stream, m->fd) : 0;
+    struct fb_tally tally = m ? fb_tally(m->stream, m->fd) : (struct fb_tally){0};
     bool keep;
 
     fb_lock(&ep->lock);

@@ -179,15 +179,27 @@ void pl_ready_settle(struct pl_epoll *ep)
 
 /* ---- testing */
 
-bool pl_told(const struct pl_member *m, uint32_t events, uint64_t tally)
+/* What of its earlier reports is still so. */
+static uint32_t still_told(const struct pl_member *m, struct fb_tally t)
 {
-    return tally && tally == m->tally && !(events & (~m->told | EPOLLERR | EPOLLPRI));
+    uint32_t out = EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND, never = EPOLLERR | EPOLLPRI, so = 0;
+
+    if (t.in && t.in == m->tally.in)
+        so |= ~(out | never);
+    if (t.out && t.out == m->tally.out)
+        so |= out;
+    return m->told & so;
 }
 
-void pl_tell(struct pl_member *m, uint32_t events, uint64_t tally)
+bool pl_told(const struct pl_member *m, uint32_t events, struct fb_tally t)
 {
-    m->told = tally == m->tally ? m->told | events : events;
-    m->tally = tally;
+    return !(events & ~still_told(m, t));
+}
+
+void pl_tell(struct pl_member *m, uint32_t events, struct fb_tally t)
+{
+    m->told = still_told(m, t) | events;
+    m->tally = t;
 }
 
 uint32_t pl_ready_kernel(const struct pl_member *m, uint32_t events)
@@ -256,8 +268,8 @@ static bool claim(struct pl_member *m)
 }
 
 /* Reports what was found; true if it went into *out. */
-static bool report(struct pl_member *m, const struct probe *p, uint32_t found, uint64_t tally,
-                   struct epoll_event *out)
+static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
+                   struct fb_tally tally, struct epoll_event *out)
 {
     bool done = false;
 
@@ -273,8 +285,7 @@ static bool report(struct pl_member *m, const struct probe *p, uint32_t found, u
         out->events = found;
         out->data.u64 = m->data;
         done = true;
-        if (tally)
-            pl_tell(m, found, tally);
+        pl_tell(m, found, tally);
         if (!(p->flags & (EPOLLET | EPOLLONESHOT)) && m->hot)
             pl_ready_add(m);
     }
@@ -287,7 +298,7 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
 {
     bool done, edge = p->hot && p->flags & EPOLLET;
     uint32_t found, more;
-    uint64_t tally = 0;
+    struct fb_tally tally = {0};
 
     /* Plain again, and nothing fetched for it: the kernel reports it. */
     if (p->off || (!p->hot && !p->stash))
@@ -301,7 +312,7 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
         tally = fb_tally(m->stream, m->fd);
     }
     done = found && report(m, p, found, tally, out);
-    if (!found || !out || !edge || tally)
+    if (!found || !out || !edge || m->stream)
         return done;
     /* From here on news is a new edge; something that came between the test and this, too. */
     more = arm(m, p->events) & p->events & ~found;

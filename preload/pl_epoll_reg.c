@@ -2,8 +2,8 @@
  * pl_epoll_reg.c - what the kernel has registered for a member, and what it should have:
  *
  *   plain      what the application asked, under the application's data; under a cookie if it is a
- *              one-shot (delivery is claimed here, so the armed state lives with us), if it waits for
- *              edges and has been hot (pl_told), or if the instance is nested or polled ("exact")
+ *              one-shot (delivery is claimed here, so the armed state lives with us), if its edges are
+ *              counted (pl_told), or if the instance is nested or polled ("exact")
  *   hot        EPOLLET with what the kernel can still tell, under a cookie: hints that put the
  *              member on the ready list
  *   fired      a one-shot that was reported while plain: untouched, MOD would arm it again
@@ -34,12 +34,18 @@ static uint32_t hints(struct pl_member *m)
     return (uint16_t)fb_kernel_events(m->stream, asked);
 }
 
+void pl_reg_counts(struct pl_member *m, const struct fb_stream *s)
+{
+    if (m->events & EPOLLET && fb_may_change(s))
+        m->counts = true;
+}
+
 struct pl_reg pl_reg_wanted(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
     bool one_shot = m->events & EPOLLONESHOT;
-    bool edges = m->events & EPOLLET && m->flip;
-    bool cookie = (one_shot || edges || ep->exact) && !(m->events & EPOLLEXCLUSIVE) &&
+    bool counts = m->events & EPOLLET && m->counts;
+    bool cookie = (one_shot || counts || ep->exact) && !(m->events & EPOLLEXCLUSIVE) &&
                   !atomic_load_explicit(&ep->pinned, memory_order_relaxed);
 
     if (is_served(m))
@@ -72,6 +78,7 @@ void pl_reg_before(struct pl_member *m, struct pl_reg reg)
         }
         return;
     }
+    m->counts = true;
     elsewhere = m->stream && fb_news_elsewhere(m->stream, ep->shard);
     if (elsewhere)
         pl_epoll_waited_elsewhere(m->stream);
@@ -132,6 +139,7 @@ static int kernel_mod(struct pl_member *m, int epfd, uint32_t events, uint64_t d
 void pl_reg_update(struct pl_member *m, int epfd)
 {
     struct pl_reg reg;
+    bool cools;
 
     if (m->dead)
         return;
@@ -144,9 +152,11 @@ void pl_reg_update(struct pl_member *m, int epfd)
         return;
     }
     reg = pl_reg_wanted(m);
+    cools = m->hot && !reg.hot;
     pl_reg_before(m, reg);
-    /* An error: closed behind our back, the number is no member any more. Nothing to repair. */
-    if (reg.events != m->kevents || reg.data != m->kdata)
+    /* Who cools is told anew in any case: a hint of it may have been taken from the kernel, and not looked at.
+     * An error: closed behind our back, the number is no member any more. Nothing to repair. */
+    if (cools || reg.events != m->kevents || reg.data != m->kdata)
         (void)kernel_mod(m, epfd, reg.events, reg.data);
     pl_reg_after(m, reg);
 }

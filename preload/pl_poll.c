@@ -56,7 +56,7 @@ int pl_poll_verify(struct pollfd *fds, nfds_t n, int count)
         if (f->kind == PL_STREAM && !fb_plain(f->stream)) {
             short asked = (short)(fds[i].events | POLLERR | POLLHUP);
 
-            fds[i].revents = fb_ready(f->stream, f->fd, asked);
+            fds[i].revents = fb_poll(f->stream, f->fd, asked);
             if (!fds[i].revents)
                 left--;
         }

@@ -181,7 +181,7 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
     if (!e->hot)
         return 0;
     k->fd = -1;
-    r = fb_ready(f->stream, f->fd, asked(p));
+    r = fb_poll(f->stream, f->fd, asked(p));
     /* Said by the kernel, denied by the engine. */
     e->muted |= e->hinted && !r;
     e->hinted = false;
@@ -218,7 +218,7 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
         said--;
         fds[i].revents = w->kernel[i].revents;
         if (e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
-            fds[i].revents = fb_ready(e->file->stream, e->file->fd, asked(&fds[i]));
+            fds[i].revents = fb_poll(e->file->stream, e->file->fd, asked(&fds[i]));
         if (fds[i].revents)
             count++;
     }

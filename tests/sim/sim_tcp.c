@@ -265,6 +265,13 @@ static int io_inq(int fd)
     return fd < 0 ? -EBADF : (int)(sim.tcp[!e].moved - sim.tcp[!e].read);
 }
 
+static uint64_t io_received(int fd)
+{
+    const struct sim_tcp *t = &sim.tcp[!end_of(fd)];
+
+    return t->moved + t->fin_moved;
+}
+
 static uint64_t io_room(int fd)
 {
     return sim.tcp[!end_of(fd)].rcvbuf / 4;
@@ -351,6 +358,7 @@ const struct fb_io sim_io = {
     .counters = io_counters,
     .given = io_given,
     .inq = io_inq,
+    .received = io_received,
     .room = io_room,
     .push = io_push,
     .acknowledge = io_push,

@@ -49,6 +49,11 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
         fake_leave(f);
 }
 
+bool fb_may_change(const struct fb_stream *s)
+{
+    return ((const struct fake *)s)->counts;
+}
+
 bool fb_may_linger(const struct fb_stream *s)
 {
     return !fb_plain(s) || ((const struct fake *)s)->lingers;
@@ -137,6 +142,11 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     if (atomic_load(&f->hup))
         r |= (short)((events & (POLLRDHUP | IN_BITS)) | POLLHUP);
     return r;
+}
+
+short fb_poll(struct fb_stream *s, int fd, short events)
+{
+    return fb_ready(s, fd, events);
 }
 
 short fb_peek_ready(struct fb_stream *s, short events)
@@ -350,19 +360,21 @@ int fake_take(struct fake *f, int n)
     return (int)r;
 }
 
-uint64_t fb_tally(struct fb_stream *s, int fd)
+struct fb_tally fb_tally(struct fb_stream *s, int fd)
 {
     struct fake *f = (struct fake *)s;
-    uint64_t tally;
+    struct fb_tally tally = {0};
     int n = 0;
 
     if (!f->counts)
-        return 0;
+        return tally;
     pthread_mutex_lock(&f->count_lock);
     sys_ioctl(fd, FIONREAD, &n);
-    tally = 1 + f->taken + (uint64_t)(atomic_load(&f->bytes) + n) + (f->no_room << 40);
+    tally.in = 1 + f->taken + (uint64_t)(atomic_load(&f->bytes) + n);
+    tally.in += (uint64_t)atomic_load(&f->hup) << 60;
+    tally.out = 1 + f->no_room;
     pthread_mutex_unlock(&f->count_lock);
-    return tally + ((uint64_t)atomic_load(&f->hup) << 60);
+    return tally;
 }
 
 void fake_room(struct fake *f, bool room)

@@ -160,3 +160,33 @@ TEST_CASE(epoll, stress_one_shot)
 {
     stress(EPOLLIN | EPOLLONESHOT, 2);
 }
+
+/* A hint that was taken from the kernel, and not looked at before the stream was plain again: the kernel's edge is
+ * used up, and what is registered looks the same. */
+TEST_CASE(epoll, hint_of_a_stream_that_leaves)
+{
+    int ep = epoll_create1(0), p[2];
+    struct fake *f = fake_new();
+    struct epoll_event ev[4];
+    char byte;
+
+    ASSERT_EQ_INT(pipe(p), 0);
+    add(ep, f->fd, EPOLLIN | EPOLLET, 7);
+    add(ep, p[0], EPOLLIN, 8);
+    /* The sending half alone is on a rail. */
+    atomic_store(&f->s.tx_gate, 1);
+    fake_wake(f, FB_EV_STATE);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
+    in_kernel(f, "x");
+    ASSERT_EQ_INT(write(p[1], "x", 1), 1);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    EXPECT_EQ_U64(ev[0].data.u64, 8);
+    ASSERT_EQ_INT(read(p[0], &byte, 1), 1);
+    fake_leave(f);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 200), 1);
+    EXPECT_EQ_U64(ev[0].data.u64, 7);
+    close(p[0]);
+    close(p[1]);
+    fake_close(f);
+    close_ep(ep);
+}

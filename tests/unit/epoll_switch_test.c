@@ -119,7 +119,11 @@ TEST_CASE(epoll, edge_is_told_once)
 
     f->counts = true;
     add(ep, f->fd, EPOLLIN | EPOLLOUT | EPOLLET, 7);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
+    EXPECT_EQ_U64(ev[0].data.u64, 7);
+    EXPECT_EQ_INT(ev[0].events, EPOLLOUT);
     fake_board(f);
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 4, 20), 0);
     fake_arrive(f, 2);
     ASSERT_EQ_INT(epoll_wait(ep, ev, 4, 100), 1);
     EXPECT_EQ_INT(ev[0].events, EPOLLIN | EPOLLOUT);
