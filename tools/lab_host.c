@@ -180,8 +180,12 @@ static void add_machine(struct args *a, const struct lab_options *options,
     /*
      * tsc=reliable: else reading the clock is a slow device access. oops=panic: a kernel
      * that stumbled gives no result to trust, so the lab shall fail with what it said.
+     * softlockup_panic: nor does one of which a processor is stuck for twice watchdog_thresh seconds,
+     * and everybody would wait for it for ever. This machine may be busy, too: not for less.
      */
-    add(a, "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check tsc=reliable%s%s",
+    add(a,
+        "console=ttyS0 panic=-1 oops=panic softlockup_panic=1 watchdog_thresh=60 mitigations=off "
+        "no_timer_check tsc=reliable%s%s",
         rate, options->verbose ? "" : " quiet");
 }
 
