@@ -66,7 +66,10 @@ lie() { # NAME WANTED [LOG]
 }
 
 host2() {
-    local broke='peer-protocol' refused='verbs: rail .*|rail-failed' name tuple port
+    local broke='peer-protocol' name tuple port
+    # The attacker's adapter is told of the refusal as well; where its word that it has left the rail comes
+    # before the victim has looked at its own, that is the reason the victim gives.
+    local refused='verbs: rail .*|rail-failed|peer-left'
 
     lab-barrier up
     for port in 7001 7002; do
