@@ -143,9 +143,9 @@ struct fb_more {
     _Atomic uint32_t anchor_bits; /* POLL* bits that the progress thread saw on the anchor */
     _Atomic uint32_t anchor_news; /* frames or an end may be there; cleared before looking */
     _Atomic uint32_t peekers;     /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
-    _Atomic uint32_t rx_futex, tx_futex;     /* for waits that no rail serves */
-    _Atomic uint32_t changes;                /* counts conn_wake calls */
-    _Atomic uint32_t no_data, no_room;       /* count what may have ended POLLIN, POLLOUT: fb_tally */
+    _Atomic uint32_t rx_futex, tx_futex; /* for waits that no rail serves */
+    _Atomic uint32_t changes;            /* counts conn_wake calls */
+    _Atomic uint32_t no_data, no_room;   /* count what may have ended POLLIN, POLLOUT: fb_tally */
     _Atomic uint32_t rx_waiters, tx_waiters; /* threads asleep on a futex word of this stream */
     _Atomic uint32_t leave_why;
     _Atomic uint64_t peer_rx; /* the peer's last RESUME: what it has delivered of ours */
