@@ -117,7 +117,7 @@ END
 
 mpi_ranks() {
     client_sh 'mpirun.openmpi --allow-run-as-root --oversubscribe --mca btl tcp,self --mca pml ob1 \
-        --mca btl_tcp_if_include lo -n 4 $RUN '"$python $apps"'/mpi_all.py'
+        --mca btl_tcp_if_include '"$ip"'/8 -n 4 $RUN '"$python $apps"'/mpi_all.py'
     [ "$(tail -n 1 "$out")" = 'all equal' ] || fail "$(tail -n 1 "$out")"
 }
 
@@ -127,7 +127,7 @@ distcc_compile() {
 #include <stdlib.h>
 int main(void) { for (int i = 0; i < 10; i++) printf("%d\\n", rand()); return 0; }
 END
-    server distccd --no-detach --daemon --allow 127.0.0.0/8 --listen "$ip" --port "$port" -j 4 --log-stderr \
+    server distccd --no-detach --daemon --allow "$ip" --listen "$ip" --port "$port" -j 4 --log-stderr \
         --enable-tcp-insecure || return
     client_sh '
         cd '"$work"' || exit 9

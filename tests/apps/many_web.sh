@@ -283,6 +283,8 @@ aria2_file() {
         cmp got www/big'
 }
 
+# A worker with gevent serves a connection of many only when the others have ended, on TCP as well; after the two
+# seconds that are usual it would be closed for being idle.
 gunicorn_run() { # WORKER
     www
     cat >"$work/app.py" <<END
@@ -293,7 +295,8 @@ def application(env, start):
     return [body]
 END
     cd "$work" || return
-    server "$python" -m gunicorn -b "$ip:$port" -w 2 -k "$1" --chdir "$work" --worker-tmp-dir "$work" app:application
+    server "$python" -m gunicorn -b "$ip:$port" -w 2 -k "$1" --keep-alive 60 --chdir "$work" \
+        --worker-tmp-dir "$work" app:application
     cd "$top" || return
     http_files 3 && http_load 2000
 }
