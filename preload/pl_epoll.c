@@ -45,14 +45,9 @@ static struct pl_member *new_member(struct pl_epoll *ep, int fd, const struct ep
     return m;
 }
 
-/*
- * Programs that wait for one thing at a time (redis-benchmark, many libevent users) remove and add a
- * socket for each message. A hot member's registration in the kernel is an empty stub, so removing it
- * only parks it: the stub stays, nothing is reported, and adding it again asks the kernel nothing. To
- * the application it is not there. It goes for good when its number is closed or its stream goes back
- * to TCP.
- */
-static bool park(struct pl_epoll *ep, struct pl_member *m, int fd)
+/* What the kernel has of a hot member that is all on its rail: nothing that it could tell of, under a number that
+ * is the stream's still. */
+static bool is_stub(const struct pl_member *m, int fd)
 {
     struct pl_file *f;
     bool same;
@@ -63,7 +58,18 @@ static bool park(struct pl_epoll *ep, struct pl_member *m, int fd)
     same = f == m->file;
     if (f)
         pl_put(f);
-    if (!same)
+    return same;
+}
+
+/*
+ * Programs that wait for one thing at a time (redis-benchmark, many libevent users) remove and add a
+ * socket for each message. A stub is only parked: it stays, nothing is reported, and adding it again
+ * asks the kernel nothing. To the application it is not there. It goes for good when its number is
+ * closed or its stream goes back to TCP.
+ */
+static bool park(struct pl_epoll *ep, struct pl_member *m, int fd)
+{
+    if (!is_stub(m, fd))
         return false;
     fb_lock(&ep->lock);
     pl_ready_del(m);
@@ -189,6 +195,7 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     uint32_t events, armed;
     struct pl_reg reg;
     uint64_t data;
+    bool same;
     int r;
 
     if (m && m->parked && !(ev->events & EPOLLEXCLUSIVE)) {
@@ -213,7 +220,9 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     pl_reg_before(m, reg);
     kernel.events = reg.events;
     kernel.data.u64 = reg.data;
-    r = pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &kernel);
+    /* The kernel has it so: only what the ready list holds is looked at anew. */
+    same = reg.hot && reg.events == m->kevents && reg.data == m->kdata && is_stub(m, fd);
+    r = same ? 0 : pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &kernel);
     if (r == 0) {
         pl_reg_after(m, reg);
         return 0;

@@ -193,6 +193,47 @@ TEST_CASE(epoll, mod_and_del)
     close_ep(ep);
 }
 
+static int (*kernels_ctl)(int, int, int, struct epoll_event *);
+static int asked;
+
+static int counted_ctl(int ep, int op, int fd, struct epoll_event *ev)
+{
+    asked++;
+    return kernels_ctl(ep, op, fd, ev);
+}
+
+/* What a stream on a rail is waited for changes for each message with many programs. The kernel has no part in it. */
+TEST_CASE(epoll, interest_changes_without_the_kernel)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new();
+
+    add(ep, f->fd, EPOLLIN, 7);
+    fake_board(f);
+    fake_arrive(f, 1);
+    EXPECT_EQ_U64(one(ep, 100), EVENT(7, EPOLLIN));
+    kernels_ctl = pl_real.epoll_ctl;
+    pl_real.epoll_ctl = counted_ctl;
+    for (int i = 0; i < 10; i++) {
+        EXPECT_EQ_INT(mod(ep, f->fd, EPOLLOUT, 8), 0);
+        EXPECT_EQ_U64(one(ep, 100), EVENT(8, EPOLLOUT));
+        EXPECT_EQ_INT(mod(ep, f->fd, EPOLLIN | EPOLLONESHOT, 9), 0);
+        EXPECT_EQ_U64(one(ep, 100), EVENT(9, EPOLLIN));
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        EXPECT_EQ_INT(mod(ep, f->fd, EPOLLIN | EPOLLET, 10), 0);
+        EXPECT_EQ_U64(one(ep, 100), EVENT(10, EPOLLIN));
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        EXPECT_EQ_INT(epoll_ctl(ep, EPOLL_CTL_DEL, f->fd, NULL), 0);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        EXPECT_EQ_INT(add(ep, f->fd, 0, 11), 0);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+    }
+    EXPECT_EQ_INT(asked, 0);
+    pl_real.epoll_ctl = kernels_ctl;
+    fake_close(f);
+    close_ep(ep);
+}
+
 TEST_CASE(epoll, errors_are_the_kernels)
 {
     struct epoll_event ev = {.events = EPOLLIN};
