@@ -206,11 +206,11 @@ def rstream(size, messages, rounds, figure):
 
 
 FIGURES = {
-    "redis-1": Figure("redis-benchmark GET, 1 client", "k/s", True, redis(1, 100000, 5000)),
+    "redis-1": Figure("redis-benchmark GET, 1 client", "k/s", True, redis(1, 100000, 20000)),
     "redis-16": Figure("redis-benchmark GET, 1 client, pipeline of 16", "k/s", True,
                        redis(1, 1000000, 30000, ["-P", "16"])),
     "redis-20": Figure("redis-benchmark GET, 20 clients", "k/s", True,
-                       redis(20, 200000, 20000)),
+                       redis(20, 200000, 60000)),
     "redis-50": Figure("redis-benchmark GET, 50 clients", "k/s", True, redis(50, 200000, 20000)),
     "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx),
     "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench),
