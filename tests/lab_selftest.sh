@@ -189,8 +189,12 @@ case_is device-none 'there is a device' has_not none.out 'rxe0\|uverbs'
 # ---- one host: panic
 
 bad=$failed
-run_lab panic --hosts 1 --device none -- \
-    sh -c 'echo before; sleep 0.2; echo c >/proc/sysrq-trigger; sleep 10'
+mkdir "$dir/panic.seen"
+{ wait_until 60 grep -qs 'before' "$dir/panic.out" && : >"$dir/panic.seen/it"; } &
+# shellcheck disable=SC2016 # the host's
+run_lab panic --hosts 1 --device none --timeout 90 --scratch "$dir/panic.seen" -- \
+    sh -c 'echo before; until [ -e "$LAB_SCRATCH/it" ]; do sleep 0.05; done; echo c >/proc/sysrq-trigger; sleep 10'
+wait $!
 case_is panic-status "status $status, not 125" is "$status" 125
 case_is panic-told 'not said' has panic.err 'railsock lab: host 1: kernel panic'
 case_is panic-console 'the console is not shown' has_like panic.err '^host1 console\| .*Kernel panic'
