@@ -11,7 +11,8 @@
 
 #include <errno.h>
 
-#define PIECES 16
+#define PIECES     16
+#define QUICK_MOST 16384u /* larger ones are published in pieces: tx.c */
 
 /* A moving window over the application's vector. */
 struct cursor {
@@ -64,9 +65,118 @@ static bool still_open(struct fb_conn *c, int *fd)
     return true;
 }
 
-ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+/*
+ * What most calls on a rail are: bytes, and nothing else to be done. The same as the general way does then, in a
+ * third of the instructions. 0: it is not that, and nothing has happened.
+ */
+
+/* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
+static inline bool settled(const struct fb_conn *c)
 {
-    struct fb_conn *c = conn_of(s);
+    return (atomic_load_explicit(&c->flags, memory_order_acquire) & (CF_SETTINGS | CF_CLOSED)) ==
+           CF_SETTINGS;
+}
+
+/* Nothing but bytes that lie in the ring. */
+static inline __attribute__((always_inline)) size_t rx_move(struct fb_conn *c,
+                                                            const struct iovec *v, int cnt)
+{
+    struct fb_more *x = c->x;
+    struct fb_pub *pub = c->s.pub;
+    struct rsk_rail *rail;
+    struct iovec have[2];
+    size_t n = 0, most = fb_iov_size(v, cnt);
+    uint64_t at;
+
+    if (!fb_trylock(&x->rx.lock))
+        return 0;
+    at = atomic_load_explicit(&pub->rx, memory_order_relaxed);
+    rail = x->rail;
+    if (x->rx.state == RX_r && rail && !x->rx.frozen && x->rx.end == 0 && at >= x->rx.shown_to &&
+        !x->rx.by_call && !tap_on(c) && settled(c) &&
+        !atomic_load_explicit(&x->rx_todo, memory_order_acquire) &&
+        !atomic_load_explicit(&rail->failed, memory_order_relaxed)) {
+        n = rail->wire->rx_peek(rail, have);
+        if (n > most)
+            n = most;
+        if (conn_seen_wants(&c->s.rx_mark, at + n))
+            n = 0;
+    }
+    if (n) {
+        if (cnt == 1)
+            fb_iov_take(v->iov_base, have, n);
+        else
+            fb_iov_copy(v, cnt, have, 2, n);
+        rail->wire->rx_consume(rail, n);
+        atomic_store_explicit(&pub->rx, at + n, memory_order_relaxed);
+        atomic_store_explicit(&x->show->rail_rx, x->show->rail_rx + n, memory_order_relaxed);
+        if (n < most)
+            conn_no_data(c);
+    }
+    rx_unlock(c);
+    return n;
+}
+
+/* All of a message, for which there is room. */
+static inline __attribute__((always_inline)) size_t tx_move(struct fb_conn *c,
+                                                            const struct iovec *v, int cnt)
+{
+    struct fb_more *x = c->x;
+    struct fb_pub *pub = c->s.pub;
+    struct rsk_rail *rail;
+    struct iovec room[2];
+    uint64_t at;
+    size_t n = fb_iov_size(v, cnt);
+
+    if (n == 0 || n > QUICK_MOST || !fb_trylock(&x->tx.lock))
+        return 0;
+    at = atomic_load_explicit(&pub->tx, memory_order_relaxed);
+    rail = x->rail;
+    if (x->tx.state != TX_R || !rail || x->tx.fin || x->tx.err || tap_on(c) || !settled(c) ||
+        atomic_load_explicit(&x->tx_todo, memory_order_acquire) ||
+        atomic_load_explicit(&rail->failed, memory_order_acquire) ||
+        conn_seen_wants(&c->s.tx_mark, at + n) || rail->wire->tx_space(rail, room) < n) {
+        tx_unlock(c);
+        return 0;
+    }
+    if (cnt == 1)
+        fb_iov_give(room, v->iov_base, n);
+    else
+        fb_iov_copy(room, 2, v, cnt, n);
+    if (rail->wire->tx_put(rail, n) < 0)
+        conn_todo_tx(c, TODO_FAIL); /* they are accepted all the same: tx.c, put() */
+    atomic_store_explicit(&pub->tx, at + n, memory_order_relaxed);
+    atomic_store_explicit(&x->show->rail_tx, x->show->rail_tx + n, memory_order_relaxed);
+    tx_unlock(c);
+    return n;
+}
+
+__attribute__((noinline)) static size_t rx_some(struct fb_conn *c, const struct iovec *v, int cnt)
+{
+    return rx_move(c, v, cnt);
+}
+__attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct iovec *v, int cnt)
+{
+    return tx_move(c, v, cnt);
+}
+
+static inline size_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
+{
+    if (cnt > PIECES || (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)))
+        return 0;
+    return cnt == 1 ? rx_move(c, v, 1) : rx_some(c, v, cnt);
+}
+static inline size_t tx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
+{
+    if (cnt > PIECES || (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)))
+        return 0;
+    return cnt == 1 ? tx_move(c, v, 1) : tx_some(c, v, cnt);
+}
+
+__attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v,
+                                                 int cnt, int flags)
+{
+    struct fb_stream *s = &c->s;
     struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
     struct wait w = {.signals = sleep_signals()};
     ssize_t done = 0;
@@ -94,6 +204,8 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         uint8_t state;
         ssize_t got;
 
+        if (w.spun && !done && (got = (ssize_t)rx_quick(c, v, cnt, flags)) > 0)
+            return got;
         if (!still_open(c, &fd))
             return done || c->x->rx.shut ? done
                                          : -EBADF; /* who shut it first has woken us with 0 */
@@ -165,6 +277,14 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     }
 }
 
+ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    size_t n = rx_quick(c, v, cnt, flags);
+
+    return n ? (ssize_t)n : receive(c, fd, v, cnt, flags);
+}
+
 /* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It
  * would wait in the kernel anyway, so it waits here until there is some, for a moment. */
 static void make_room(struct fb_conn *c, int fd)
@@ -180,9 +300,10 @@ static void make_room(struct fb_conn *c, int fd)
 #define TX_IGNORED \
     (MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE | MSG_WAITALL | MSG_PEEK | MSG_TRUNC | MSG_CTRUNC)
 
-ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+__attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, const struct iovec *v,
+                                                  int cnt, int flags)
 {
-    struct fb_conn *c = conn_of(s);
+    struct fb_stream *s = &c->s;
     struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
     struct wait w = {.signals = sleep_signals()};
     ssize_t done = 0;
@@ -253,4 +374,12 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
         if (plain && !w.timed && (size_t)got < fb_iov_size(part, n))
             return done;
     }
+}
+
+ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    size_t n = tx_quick(c, v, cnt, flags);
+
+    return n ? (ssize_t)n : send_all(c, fd, v, cnt, flags);
 }

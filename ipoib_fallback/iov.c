@@ -35,12 +35,3 @@ size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, in
     }
     return done;
 }
-
-size_t fb_iov_size(const struct iovec *v, int cnt)
-{
-    size_t n = 0;
-
-    for (int i = 0; i < cnt; i++)
-        n += v[i].iov_len;
-    return n;
-}

@@ -380,7 +380,8 @@ void conn_consider(struct fb_conn *);
 void conn_seen_tx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
 void conn_seen_rx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
 /* May bytes that end at `end` matter to the digest? */
-static inline bool conn_seen_wants(const _Atomic uint8_t *mark, uint64_t end)
+static inline __attribute__((always_inline)) bool conn_seen_wants(const _Atomic uint8_t *mark,
+                                                                  uint64_t end)
 {
     return __builtin_expect(fb_digest_wants(atomic_load_explicit(mark, memory_order_relaxed), end),
                             0);

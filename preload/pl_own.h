@@ -157,6 +157,11 @@ enum { PL_RW_MAX = 0x7ffff000 }; /* the kernel's MAX_RW_COUNT */
  * taking fewer elements, or a part of the first in *one. 0, or -errno: -EFAULT for NULL buffers,
  * -EINVAL for lengths, `too_many` for more than IOV_MAX elements. *total is what is left. */
 int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total);
+/* Would it change nothing, say 0, and find bytes? Of one buffer, which most calls have. */
+static inline bool pl_iov_fits(const struct iovec *v, int cnt)
+{
+    return cnt == 1 && v && v->iov_base && v->iov_len - 1 < PL_RW_MAX;
+}
 
 /* A msghdr's number of elements, as it fits in there. */
 static inline int pl_iov_count(size_t n)
