@@ -105,8 +105,14 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
     }
 }
 
-/* *missed: another thread was draining, and what it was past is not told. */
-static int look(struct pl_epoll *ep, const struct call *c, bool *missed)
+static bool asked_lately(const struct pl_epoll *ep, uint64_t now)
+{
+    return now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS;
+}
+
+/* *missed: another thread was draining, and what it was past is not told. brief: who finds nothing looks again, and
+ * spins first, where most find something before the kernel need be asked. */
+static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *missed)
 {
     bool ours = false, asked = kernels_turn(ep);
     int n = 0, k;
@@ -130,7 +136,7 @@ static int look(struct pl_epoll *ep, const struct call *c, bool *missed)
     if (asked || n == c->max)
         return n;
     now = sys_now();
-    if (n > 0 && now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS)
+    if ((n > 0 || brief) && asked_lately(ep, now))
         return n;
     atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
     k = look_kernel(ep, c, n, since, &ours);
@@ -159,6 +165,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
         if (!n && now >= kernel_at) {
             bool ours = false;
 
+            atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
             n = look_kernel(ep, c, 0, 0, &ours);
             if (!n && ours)
                 n = pl_ready_collect(ep, c->out, c->max);
@@ -262,6 +269,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     pthread_testcancel(); /* though nothing may have to be waited for */
     struct sleep *s __attribute__((cleanup(put_sleep))) =
         (struct sleep *)pl_block_get(sizeof *s, __builtin_frame_address(0), NULL);
+    bool brief = !at_once(c) && atomic_load(&ep->hot);
     uint64_t began = 0;
     int n, saved = errno;
 
@@ -273,13 +281,16 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     s->block.undo = undo;
     for (;;) {
         uint64_t now, flips = atomic_load(&ep->flips);
-        bool missed;
+        bool missed, was_brief = brief;
 
-        n = look(ep, c, &missed);
+        brief = false;
+        n = look(ep, c, was_brief, &missed);
         if (n != 0)
             break;
         now = sys_now();
         if (now >= deadline) {
+            if (was_brief)
+                continue;
             /* Who changed track between our list and the kernel's was on neither. */
             if (atomic_load(&ep->flips) != flips)
                 continue;
