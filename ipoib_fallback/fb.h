@@ -284,5 +284,10 @@ void fb_set_nonblock(struct fb_stream *, bool on);
 /* setsockopt succeeded with this value (RCVLOWAT; else 0): remembers what concerns a rail, pins for options
  * that it cannot honour. */
 void fb_sockopt(struct fb_stream *, int level, int name, int value);
+/* TCP_CORK of a sending half that is on a rail, which holds nothing back: noted, and set when the half leaves. False:
+ * it is not, and the kernel is to be called. */
+bool fb_cork(struct fb_stream *, bool on);
+/* Sets what was noted, for a call that asks the kernel. */
+void fb_cork_set(struct fb_stream *);
 
 #endif

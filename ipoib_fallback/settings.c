@@ -8,6 +8,7 @@
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
+#include "ipoib_fallback/tx.h"
 
 #include <errno.h>
 #include <linux/tcp.h>
@@ -76,6 +77,36 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     default:
         break;
     }
+}
+
+/* With another process that may ask the kernel, what the kernel has is right. */
+bool fb_cork(struct fb_stream *s, bool on)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    bool noted;
+
+    if (!atomic_load_explicit(&s->tx_gate, memory_order_relaxed) ||
+        conn_flag(c, CF_SHARED | CF_CLOSED))
+        return false;
+    fb_lock(&c->x->tx.lock);
+    rail = c->x->rail;
+    noted = c->x->tx.state == TX_R && rail && !rail->failed && !c->x->tx.fin;
+    if (noted)
+        c->x->tx.cork = on ? FB_CORK | FB_CORK_ON : FB_CORK;
+    tx_unlock(c);
+    return noted;
+}
+
+void fb_cork_set(struct fb_stream *s)
+{
+    struct fb_conn *c = conn_of(s);
+
+    if (!conn_flag(c, CF_LINKED))
+        return;
+    fb_lock(&c->x->tx.lock);
+    tx_cork(c);
+    tx_unlock(c);
 }
 
 void fb_after_fork_child(void)

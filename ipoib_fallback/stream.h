@@ -22,6 +22,8 @@
 #define FB_MUST_SEE 8
 enum { FB_EOF = 1, FB_KERNELS, FB_MISSING }; /* fb_rx.end */
 
+enum { FB_CORK = 1, FB_CORK_ON = 2 }; /* fb_tx.cork */
+
 /* The sending half. */
 struct fb_tx {
     struct fb_lock lock;
@@ -37,6 +39,7 @@ struct fb_tx {
     _Atomic bool fin;      /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
     bool on_rail; /* this rail's sender half was started: it will not be again */
+    uint8_t cork; /* FB_CORK: noted, and not yet set; with FB_CORK_ON */
     uint16_t why; /* reason of the leave */
     int err;      /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;

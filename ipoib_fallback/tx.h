@@ -15,6 +15,8 @@ void tx_pause(struct fb_conn *);
 void tx_want(struct fb_conn *, bool want);
 /* ECHO came with the right X. */
 void tx_echo(struct fb_conn *);
+/* The kernel is told of a cork that was noted. */
+void tx_cork(struct fb_conn *);
 /* Fills in N, the epoch and the tag. */
 void tx_tag_frame(struct fb_conn *, struct fb_frame *);
 /* Writes what is left of tx.frame. 1: whole; 0: no room; < 0: the anchor's error. */

@@ -9,6 +9,8 @@
 #include "ipoib_fallback/killed.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 
 /* Count; 0: no room; < 0: the end, and tx->err. An error that the kernel holds is the application's to hear of, from
@@ -58,6 +60,16 @@ int tx_write_frame(struct fb_conn *c)
 
     fb_io.push(c->fd);
     return r;
+}
+
+void tx_cork(struct fb_conn *c)
+{
+    int on = (c->x->tx.cork & FB_CORK_ON) != 0;
+
+    if (!c->x->tx.cork)
+        return;
+    c->x->tx.cork = 0;
+    sys_setsockopt(c->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
 }
 
 void tx_tag_frame(struct fb_conn *c, struct fb_frame *f)
@@ -252,6 +264,7 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
     if (!(actions & TA_STOP))
         return;
     tx->why = (uint16_t)reason;
+    tx_cork(c);
     tx->E = c->s.pub->tx;
     if (rail) {
         rail->wire->tx_stop(rail);

@@ -165,10 +165,12 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
     int ret;
 
     pl_ready();
-    if (level == IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE) {
+    if (level == IPPROTO_TCP && (name == TCP_ZEROCOPY_RECEIVE || name == TCP_CORK)) {
         PL_HELD f = pl_get_stream(fd);
 
-        if (f)
+        if (f && name == TCP_CORK)
+            fb_cork_set(f->stream);
+        else if (f)
             fb_pin(f->stream, RSN_CALL, true);
     }
     ret = pl_real.getsockopt(fd, level, name, value, len);
@@ -183,12 +185,25 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
     return ret;
 }
 
+/* Servers cork and uncork around each answer. */
+static bool corked(struct pl_file *f, int level, int name, const void *value, socklen_t len)
+{
+    int on;
+
+    if (level != IPPROTO_TCP || name != TCP_CORK || !value || len < sizeof on || len > INT_MAX)
+        return false;
+    memcpy(&on, value, sizeof on);
+    return fb_cork(f->stream, on != 0);
+}
+
 PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int ret;
 
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
+    if (f && corked(f, level, name, value, len))
+        return 0;
     ret = pl_real.setsockopt(fd, level, name, value, len);
     if (ret == 0 && f) {
         int number = 0;

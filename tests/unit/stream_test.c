@@ -428,6 +428,35 @@ TEST_CASE(stream, frames_are_pushed)
     done(&b);
 }
 
+/* On a rail a cork is noted; the kernel has it when it is asked, and when the half is TCP's again. */
+TEST_CASE(stream, cork_on_a_rail)
+{
+    unsigned char bytes[32] = {0};
+    struct end a, b;
+    int has = -1;
+    socklen_t len = sizeof(has);
+
+    eager();
+    pair(&a, &b);
+    EXPECT(!fb_cork(a.s, true)); /* not on a rail */
+    ASSERT(board(&a, &b));
+    EXPECT(fb_cork(a.s, true));
+    EXPECT(getsockopt(a.fd, IPPROTO_TCP, TCP_CORK, &has, &len) == 0 && has == 0);
+    fb_cork_set(a.s);
+    EXPECT(getsockopt(a.fd, IPPROTO_TCP, TCP_CORK, &has, &len) == 0 && has == 1);
+    ASSERT_EQ_INT(put(&a, bytes, 32), 32);
+    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
+    EXPECT(fb_cork(a.s, false));
+    EXPECT(fb_cork(a.s, true));
+    fb_cork_set(a.s);
+    EXPECT(fb_cork(a.s, false));
+    end_leave(conn_of(a.s), RSN_RAIL_FAILED);
+    EXPECT(!fb_cork(a.s, true));
+    EXPECT(getsockopt(a.fd, IPPROTO_TCP, TCP_CORK, &has, &len) == 0 && has == 0);
+    done(&a);
+    done(&b);
+}
+
 /* Nor is what comes again behind a frame that nobody has acknowledged: Nagle's algorithm is on here. */
 TEST_CASE(stream, residue_is_pushed)
 {
