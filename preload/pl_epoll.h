@@ -97,6 +97,7 @@ struct pl_epoll {
     _Atomic uint64_t kernel_at;      /* when the kernel was asked last */
     _Atomic uint32_t ahead;          /* since then: what the list gave to arrays that it filled */
     _Atomic bool both;               /* then the kernel filled one, too */
+    _Atomic bool kernel_had;         /* something, when it was asked last */
     bool exact;                      /* ctl: every registration has a cookie (nested or polled) */
     bool updating;                   /* lock: a member may be on its way to hot, or back */
     struct pl_share *_Atomic share;  /* its shard is drained by the progress thread, too */

@@ -94,24 +94,21 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
 {
     for (;;) {
         uint64_t since = have ? before : atomic_load(&ep->flips);
-        int n = sys_epoll_wait(c->epfd, c->out + have, c->max - have, 0), left;
+        int n = sys_epoll_wait(c->epfd, c->out + have, c->max - have, 0), left = 0;
 
+        if (n > 0)
+            left = pl_filter(ep, c->out + have, n, since, have > 0, ours);
+        atomic_store_explicit(&ep->kernel_had, left > 0, memory_order_relaxed);
         if (n <= 0)
             return n;
-        left = pl_filter(ep, c->out + have, n, since, have > 0, ours);
         /* Only ours, and the array was full of them: there may be more behind. */
         if (left || n < c->max - have)
             return left;
     }
 }
 
-static bool asked_lately(const struct pl_epoll *ep, uint64_t now)
-{
-    return now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS;
-}
-
 /* *missed: another thread was draining, and what it was past is not told. brief: who finds nothing looks again, and
- * spins first, where most find something before the kernel need be asked. */
+ * spins first, where most find something before the kernel need be asked; unless it has been the kernel that had it. */
 static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *missed)
 {
     bool ours = false, asked = kernels_turn(ep);
@@ -136,7 +133,9 @@ static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *mis
     if (asked || n == c->max)
         return n;
     now = sys_now();
-    if ((n > 0 || brief) && asked_lately(ep, now))
+    brief = brief && !atomic_load_explicit(&ep->kernel_had, memory_order_relaxed);
+    if ((n > 0 || brief) &&
+        now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS)
         return n;
     atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
     k = look_kernel(ep, c, n, since, &ours);
@@ -253,8 +252,10 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
         if (pl_block_lost(&s->block))
             return -EINTR;
         end_sleep(s);
-        if (n > 0)
+        if (n > 0) {
             n = pl_filter(ep, c->out, n, since, false, &ours);
+            atomic_store_explicit(&ep->kernel_had, n > 0, memory_order_relaxed);
+        }
         if (n >= 0 && n < c->max)
             n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
     }
