@@ -285,8 +285,8 @@ void fb_set_nonblock(struct fb_stream *, bool on);
  * that it cannot honour. */
 void fb_sockopt(struct fb_stream *, int level, int name, int value);
 /* TCP_CORK of a sending half that is on a rail, which holds nothing back: noted, and set when the half leaves. False:
- * it is not, and the kernel is to be called. */
-bool fb_cork(struct fb_stream *, bool on);
+ * it is not, or there is no int at `value`, and the kernel is to be called. */
+bool fb_cork(struct fb_stream *, const void *value);
 /* Sets what was noted, for a call that asks the kernel. */
 void fb_cork_set(struct fb_stream *);
 

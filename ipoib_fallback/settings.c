@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 
 void fb_set_nonblock(struct fb_stream *s, bool on)
@@ -79,16 +80,30 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     }
 }
 
+/* rt_sigprocmask reads its set, 8 bytes, before it looks at `how`, which is none: EFAULT, or EINVAL and nothing has
+ * happened. */
+static bool readable(const void *p, size_t n)
+{
+    uintptr_t at = (uintptr_t)p & ~(uintptr_t)7, end = (uintptr_t)p + n;
+
+    while (at < end && SYS6(SYS_rt_sigprocmask, -1, at, NULL, 8, 0, 0) == -EINVAL)
+        at += 8;
+    return at >= end;
+}
+
 /* With another process that may ask the kernel, what the kernel has is right. */
-bool fb_cork(struct fb_stream *s, bool on)
+bool fb_cork(struct fb_stream *s, const void *value)
 {
     struct fb_conn *c = conn_of(s);
     struct rsk_rail *rail;
     bool noted;
+    int on;
 
-    if (!atomic_load_explicit(&s->tx_gate, memory_order_relaxed) ||
-        conn_flag(c, CF_SHARED | CF_CLOSED))
+    /* The gate first: who never wanted a rail has no page for the state. */
+    if (!atomic_load_explicit(&s->tx_gate, memory_order_relaxed) || c->x->tx.state != TX_R ||
+        conn_flag(c, CF_SHARED | CF_CLOSED) || !readable(value, sizeof(on)))
         return false;
+    memcpy(&on, value, sizeof(on));
     fb_lock(&c->x->tx.lock);
     rail = c->x->rail;
     noted = c->x->tx.state == TX_R && rail && !rail->failed && !c->x->tx.fin;

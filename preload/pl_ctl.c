@@ -188,12 +188,8 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
 /* Servers cork and uncork around each answer. */
 static bool corked(struct pl_file *f, int level, int name, const void *value, socklen_t len)
 {
-    int on;
-
-    if (level != IPPROTO_TCP || name != TCP_CORK || !value || len < sizeof on || len > INT_MAX)
-        return false;
-    memcpy(&on, value, sizeof on);
-    return fb_cork(f->stream, on != 0);
+    return level == IPPROTO_TCP && name == TCP_CORK && value && len >= sizeof(int) &&
+           len <= INT_MAX && fb_cork(f->stream, value);
 }
 
 PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)

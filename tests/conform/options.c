@@ -366,13 +366,19 @@ CASE(not_a_file)
 
 CASE(cork)
 {
+    static const struct option cork = {"TCP_CORK", IPPROTO_TCP, TCP_CORK, 0, false};
     int on = 1, off = 0;
 
     pair(p);
+    SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, (void *)8, sizeof(on)));
     acked(p[0]);
     SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, &on, sizeof(on)));
+    get(&cork);
+    SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, &on, 3));
+    SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, NULL, sizeof(on)));
     SHOW(send(p[0], "x", 1, 0));
     SHOW(setsockopt(p[0], IPPROTO_TCP, TCP_CORK, &off, sizeof(off)));
+    get(&cork);
     arrived(p[1], 1);
     SHOW(read(p[1], (char[1]){0}, 1));
     works();
