@@ -58,10 +58,7 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
         /* Also what goes by the ring: after it the next rail is to be proved. */
         if (conn_seen_wants(&c->s.rx_mark, pub->rx + done))
             conn_seen_rx(c, pub->rx, v, cnt, done);
-        rail->wire->rx_consume(rail, done);
-        atomic_store_explicit(&pub->rx, pub->rx + done, memory_order_relaxed);
-        atomic_store_explicit(&c->x->show->rail_rx, c->x->show->rail_rx + done,
-                              memory_order_relaxed);
+        rx_took(c, rail, done);
         if (tap_on(c))
             tap_copy(c, TAP_RX, rail->wire->path, pub->rx - done, v, cnt, done);
     }

@@ -47,6 +47,16 @@ void rx_at_end(struct fb_conn *, ssize_t n, bool whole);
  * stream. 0 or -errno. */
 int rx_take_end(struct fb_conn *, int fd);
 void rx_skip(struct fb_conn *, int fd);
+/* n bytes have been copied out of the ring: they are the application's. */
+static inline void rx_took(struct fb_conn *c, struct rsk_rail *rail, size_t n)
+{
+    struct fb_pub *pub = c->s.pub;
+    struct fb_pub_rail *show = c->x->show;
+
+    rail->wire->rx_consume(rail, n);
+    atomic_store_explicit(&pub->rx, pub->rx + n, memory_order_relaxed);
+    atomic_store_explicit(&show->rail_rx, show->rail_rx + n, memory_order_relaxed);
+}
 /* The ring is empty as far as is known: has something come that only a drain tells of? For who asks again and again,
  * and would be told by the progress thread, woken for each message, else. */
 static inline bool rx_fetch(const struct fb_conn *c, struct rsk_rail *rail)

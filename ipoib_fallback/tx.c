@@ -172,19 +172,11 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
         }
         if (n == 0)
             continue;
-        if (rail->wire->tx_put(rail, n) < 0) {
-            conn_todo_tx(c, TODO_FAIL);
-            /* The bytes are in the ring's memory and counted: the replay will carry them. */
-        }
+        tx_gave(c, rail, n);
         done += n;
-        /* Only the holder of the tx lock writes it while the half is not plain. */
-        atomic_store_explicit(&c->s.pub->tx, c->s.pub->tx + n, memory_order_relaxed);
         if (atomic_load_explicit(&rail->failed, memory_order_relaxed))
             break;
     }
-    if (done)
-        atomic_store_explicit(&c->x->show->rail_tx, c->x->show->rail_tx + done,
-                              memory_order_relaxed);
     if (conn_seen_wants(&c->s.tx_mark, at + done) && done)
         conn_seen_tx(c, at, v, cnt, done);
     if (done && tap_on(c))

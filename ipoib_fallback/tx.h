@@ -1,6 +1,6 @@
 /*
- * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts. The tx lock is
- * held in all of them.
+ * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts, of which call.c and
+ * settings.c use one each. The tx lock is held in all of them.
  */
 #ifndef FB_TX_H
 #define FB_TX_H
@@ -15,6 +15,19 @@ void tx_pause(struct fb_conn *);
 void tx_want(struct fb_conn *, bool want);
 /* ECHO came with the right X. */
 void tx_echo(struct fb_conn *);
+/* n bytes have been copied into the ring: they are accepted. */
+static inline void tx_gave(struct fb_conn *c, struct rsk_rail *rail, size_t n)
+{
+    struct fb_pub *pub = c->s.pub;
+    struct fb_pub_rail *show = c->x->show;
+
+    /* Also if the rail has failed: the bytes are in the ring's memory and counted, and the replay will carry them. */
+    if (rail->wire->tx_put(rail, n) < 0)
+        conn_todo_tx(c, TODO_FAIL);
+    /* Only the holder of the tx lock writes them while the half is not plain. */
+    atomic_store_explicit(&pub->tx, pub->tx + n, memory_order_relaxed);
+    atomic_store_explicit(&show->rail_tx, show->rail_tx + n, memory_order_relaxed);
+}
 /* The kernel is told of a cork that was noted. */
 void tx_cork(struct fb_conn *);
 /* Fills in N, the epoch and the tag. */

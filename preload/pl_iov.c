@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 
-int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total)
+int pl_iov_fit_any(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total)
 {
     size_t sum = 0;
     int i;

@@ -156,11 +156,16 @@ enum { PL_RW_MAX = 0x7ffff000 }; /* the kernel's MAX_RW_COUNT */
 /* Makes an iovec fit for a rail as the kernel's import_iovec does: at most PL_RW_MAX bytes, by
  * taking fewer elements, or a part of the first in *one. 0, or -errno: -EFAULT for NULL buffers,
  * -EINVAL for lengths, `too_many` for more than IOV_MAX elements. *total is what is left. */
-int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total);
-/* Would it change nothing, say 0, and find bytes? Of one buffer, which most calls have. */
-static inline bool pl_iov_fits(const struct iovec *v, int cnt)
+int pl_iov_fit_any(const struct iovec **v, int *cnt, struct iovec *one, int too_many,
+                   size_t *total);
+/* The same, with what most calls have, one buffer, found fit at once. */
+static inline int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one, int too_many,
+                             size_t *total)
 {
-    return cnt == 1 && v && v->iov_base && v->iov_len - 1 < PL_RW_MAX;
+    if (*cnt != 1 || !*v || !(*v)->iov_base || (*v)->iov_len > PL_RW_MAX)
+        return pl_iov_fit_any(v, cnt, one, too_many, total);
+    *total = (*v)->iov_len;
+    return 0;
 }
 
 /* A msghdr's number of elements, as it fits in there. */

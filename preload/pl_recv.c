@@ -129,11 +129,9 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
 
     /* A call that may never enter the kernel is a cancellation point all the same. */
     pthread_testcancel();
-    if (!pl_iov_fits(v, cnt)) {
-        err = pl_iov_fit(&v, &cnt, &one, too_many, &total);
-        if (err)
-            return err;
-    }
+    err = pl_iov_fit(&v, &cnt, &one, too_many, &total);
+    if (err)
+        return err;
     return receive(f, v, cnt, flags & ~RX_IGNORED);
 }
 
@@ -146,11 +144,9 @@ __attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const stru
     int err;
 
     pthread_testcancel();
-    if (!pl_iov_fits(v, cnt)) {
-        err = pl_iov_fit(&v, &cnt, &one, -EINVAL, &total);
-        if (err || total == 0)
-            return err;
-    }
+    err = pl_iov_fit(&v, &cnt, &one, -EINVAL, &total);
+    if (err || total == 0)
+        return err;
     return receive(f, v, cnt, flags);
 }
 

@@ -62,15 +62,13 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
                                               int flags, int too_many)
 {
     struct iovec one;
-    size_t total = 1;
+    size_t total;
     ssize_t n;
 
     pthread_testcancel();
-    if (!pl_iov_fits(v, cnt)) {
-        n = pl_iov_fit(&v, &cnt, &one, too_many, &total);
-        if (n)
-            return n;
-    }
+    n = pl_iov_fit(&v, &cnt, &one, too_many, &total);
+    if (n)
+        return n;
     if (total == 0) {
         /* Nothing to carry: the kernel's answer, which is an error on an ended stream. */
         struct msghdr none = {0};
