@@ -243,6 +243,7 @@ UNIT_TESTS := \
 	stream_test \
 	stream_end_test \
 	stream_killed_test \
+	stream_short_test \
 	stream_leave_test \
 	stream_ahead_test \
 	tap_test \
@@ -331,6 +332,7 @@ find_test_SRC := tests/unit/find_test.c $(ENGINE_SRC)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
 stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
+stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)

@@ -1,0 +1,111 @@
+/*
+ * stream_short_test.c - calls on a rail that only move bytes (rx_move, tx_move in call.c): they do what the general
+ * way does, and leave to it what they do not.
+ */
+#include "tests/unit/stream_pair.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+static unsigned char out[8192], in[8192];
+
+static struct fb_more *more_of(const struct end *e)
+{
+    return conn_of(e->s)->x;
+}
+
+/* On a rail, and behind the bytes that are digested one by one, which go the general way. */
+static bool aboard(struct end *a, struct end *b)
+{
+    eager();
+    pair(a, b);
+    return board(a, b) && put(a, out, 2000) == 2000 && get(b, in, 2000) == 2000 &&
+           a->s->pub->tx < 3000 && !conn_seen_wants(&b->s->rx_mark, 3000) &&
+           !conn_seen_wants(&a->s->tx_mark, 3000);
+}
+
+/* A receive that finds less than it asked for says so: who waits for an edge is told of all that follows. */
+TEST_CASE(stream_short, less_than_asked_for)
+{
+    struct end a, b;
+    uint32_t before;
+
+    ASSERT(aboard(&a, &b));
+    before = more_of(&b)->no_data;
+    ASSERT_EQ_INT(put(&a, out, 20), 20);
+    ASSERT_EQ_INT(get(&b, in, 10), 10);
+    EXPECT_EQ_U64(more_of(&b)->no_data, before);
+    ASSERT_EQ_INT(get(&b, in, 64), 10);
+    EXPECT_EQ_U64(more_of(&b)->no_data, before + 1);
+    EXPECT_EQ_INT(more_of(&b)->rx.state, RX_r);
+    done(&a);
+    done(&b);
+}
+
+/* Several buffers, at every place of the ring. */
+TEST_CASE(stream_short, several_buffers)
+{
+    struct end a, b;
+    uint64_t pos = 0, size, tx, rail;
+
+    ASSERT(aboard(&a, &b));
+    size = more_of(&a)->rail->tx_size;
+    tx = a.s->pub->tx;
+    rail = more_of(&a)->show->rail_tx;
+    while (pos < 2 * size + 5000) {
+        struct iovec from[3] = {{out, 1000}, {out + 1000, 0}, {out + 1000, 2001}};
+        struct iovec to[3] = {{in, 7}, {in + 7, 2900}, {in + 2907, 94}};
+
+        fill(out, pos, 3001);
+        memset(in, 0, sizeof(in));
+        ASSERT_EQ_INT(fb_sendv(a.s, a.fd, from, 3, 0), 3001);
+        ASSERT_EQ_INT(fb_recvv(b.s, b.fd, to, 3, 0), 3001);
+        ASSERT(memcmp(in, out, 3001) == 0);
+        pos += 3001;
+    }
+    EXPECT_EQ_U64(a.s->pub->tx, tx + pos);
+    EXPECT_EQ_U64(more_of(&a)->show->rail_tx, rail + pos);
+    EXPECT_EQ_U64(b.s->pub->rx, a.s->pub->tx);
+    EXPECT_EQ_INT(more_of(&a)->tx.state, TX_R);
+    done(&a);
+    done(&b);
+}
+
+/* What was shown is read from the copy, whatever the peer has made of the ring meanwhile. */
+TEST_CASE(stream_short, shown_bytes)
+{
+    struct end a, b;
+    struct iovec ring[2], to = {in, 16};
+
+    ASSERT(aboard(&a, &b));
+    fill(out, 0, 16);
+    ASSERT_EQ_INT(put(&a, out, 16), 16);
+    ASSERT_EQ_INT(fb_recvv(b.s, b.fd, &to, 1, MSG_PEEK), 16);
+    ASSERT(memcmp(in, out, 16) == 0);
+    ASSERT_EQ_INT(more_of(&b)->rail->wire->rx_peek(more_of(&b)->rail, ring), 16);
+    memset(ring[0].iov_base, 0xff, 16);
+    memset(in, 0, 16);
+    ASSERT_EQ_INT(get(&b, in, 16), 16);
+    EXPECT(memcmp(in, out, 16) == 0);
+    done(&a);
+    done(&b);
+}
+
+/* An option that was set meanwhile is known before bytes are given. */
+TEST_CASE(stream_short, settings)
+{
+    struct end a, b;
+    int on = 1;
+
+    ASSERT(aboard(&a, &b));
+    ASSERT_EQ_INT(put(&a, out, 16), 16);
+    ASSERT_EQ_INT(get(&b, in, 8), 8);
+    EXPECT(!more_of(&b)->tells_inq);
+    ASSERT(setsockopt(b.fd, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)) == 0);
+    fb_sockopt(b.s, IPPROTO_TCP, TCP_INQ, on);
+    ASSERT_EQ_INT(get(&b, in, 4), 4);
+    EXPECT(more_of(&b)->tells_inq);
+    EXPECT_EQ_INT(fb_inq_told(b.s, b.fd), 4);
+    done(&a);
+    done(&b);
+}
