@@ -45,8 +45,7 @@ struct fb_stream {
      * splice from the socket, an ioctl or MSG_PEEK with an odd form): raised around them by the
      * wrappers, before fb_rx_enter; a guard is refused meanwhile (HARD-CASES 1) */
     _Atomic uint16_t rx_odd;
-    _Atomic uint8_t rx_mark,
-        tx_mark; /* checkpoints that the digests have passed, or FB_NO_DIGEST */
+    _Atomic uint8_t rx_mark, tx_mark; /* of the digests: proof.h */
     _Atomic uint32_t refs;
     _Atomic uint32_t fds;      /* descriptors of this process that refer to it (dup) */
     struct fb_pub *pub;        /* counters; never NULL */

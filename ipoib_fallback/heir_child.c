@@ -207,11 +207,23 @@ static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ev
     }
 }
 
+/* A digest as it was at the fork, of which the bytes up to `passed` may have gone by elsewhere since. */
+static uint8_t inherit(struct fb_digest *mine, const struct fb_digest *old, uint8_t mark,
+                       uint64_t passed)
+{
+    if (mark >= FB_CHECKPOINTS)
+        return mark;
+    *mine = *old;
+    if (passed)
+        fb_digest_unseen(mine, 0, passed);
+    return fb_digest_mark(mine);
+}
+
 struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
 {
     struct fb_conn *old = conn_of(s), *c;
     struct fb_stream *mine;
-    bool known = old->s.pub->gen == old->gen;
+    bool known = old->s.pub->gen == old->gen, moved = false;
 
     if (!lend(h, old->slot, old->gen, false)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
@@ -230,8 +242,6 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     c->x->old_slot = old->slot;
     c->x->old_gen = old->gen;
     c->x->old_born = old->born;
-    conn_seen(c)->tx = conn_seen(old)->tx;
-    conn_seen(c)->rx = conn_seen(old)->rx;
     /* Before the first rail our memory has the count as of the fork, later only the owner's file. */
     if (!conn_flag(old, CF_LINKED)) {
         mine->pub->tx = old->past_tx;
@@ -239,14 +249,15 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     } else if (known) {
         mine->pub->tx = s->pub->tx;
         mine->pub->rx = s->pub->rx;
-        /* What the owner has sent and received since the fork our digests have not seen. */
-        fb_digest_unseen(&conn_seen(c)->tx, 0, mine->pub->tx);
-        fb_digest_unseen(&conn_seen(c)->rx, 0, mine->pub->rx);
+        moved =
+            true; /* what the owner has sent and received since the fork our digests have not seen */
         c->x->own_tx = old->x->own_tx - conn_rail_tx(old);
         c->x->own_rx = old->x->own_rx - conn_rail_rx(old);
     }
-    mine->tx_mark = fb_digest_mark(&conn_seen(c)->tx);
-    mine->rx_mark = fb_digest_mark(&conn_seen(c)->rx);
+    mine->tx_mark =
+        inherit(&conn_seen(c)->tx, &conn_seen(old)->tx, s->tx_mark, moved ? mine->pub->tx : 0);
+    mine->rx_mark =
+        inherit(&conn_seen(c)->rx, &conn_seen(old)->rx, s->rx_mark, moved ? mine->pub->rx : 0);
     c->past_tx = mine->pub->tx;
     c->past_rx = mine->pub->rx;
     conn_reason(c, RSN_INHERITED);

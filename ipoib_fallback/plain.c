@@ -37,6 +37,26 @@ static bool worth_it(struct fb_conn *c, uint64_t calls)
            c->s.pub->rx + c->s.pub->tx - c->x->old_bytes >= set->board_bytes;
 }
 
+/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. */
+static inline bool half_way(struct fb_conn *c, uint64_t calls)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    return calls >= set->board_calls / 2 || c->s.pub->rx + c->s.pub->tx >= set->board_bytes / 2;
+}
+
+/* The digests with which it will be proved: most connections end before half way, and never touch the memory for
+ * them. A direction in which one call moves much does not wait for this (FB_DIGEST_BYTES). */
+static void begin_digests(struct fb_conn *c)
+{
+    uint8_t later = FB_DIGEST_LATER;
+
+    /* Unless a call of another thread has just begun it. */
+    atomic_compare_exchange_strong(&c->s.tx_mark, &later, FB_DIGEST_NOW);
+    later = FB_DIGEST_LATER;
+    atomic_compare_exchange_strong(&c->s.rx_mark, &later, FB_DIGEST_NOW);
+}
+
 /* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that. Only
  * where rules say what is wanted is it at the first call, because they go by address. */
 static __attribute__((noinline)) void consider(struct fb_conn *c, uint64_t calls)
@@ -45,7 +65,10 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint64_t calls
 
     if (ruled && calls == 1)
         conn_addresses(c);
-    if (conn_flag(c, CF_ASKED) || (!ruled && !worth_it(c, calls)))
+    if (conn_flag(c, CF_ASKED) || !half_way(c, calls))
+        return;
+    begin_digests(c);
+    if (!ruled && !worth_it(c, calls))
         return;
     /* Without them its rule is not known; and another thread's first call may still be looking. */
     if (!conn_addresses(c))
@@ -60,7 +83,7 @@ static inline void count_call(struct fb_conn *c)
     uint64_t calls = atomic_load_explicit(&c->s.ready_at, memory_order_relaxed) + 1;
 
     atomic_store_explicit(&c->s.ready_at, calls, memory_order_relaxed);
-    if (__builtin_expect(calls == 1 || !conn_flag(c, CF_ASKED), 0))
+    if (__builtin_expect(!conn_flag(c, CF_ASKED), 0) && (calls == 1 || half_way(c, calls)))
         consider(c, calls);
 }
 
@@ -73,6 +96,13 @@ static __attribute__((noinline)) void no_digest(struct fb_digest *d, _Atomic uin
 static __attribute__((noinline)) void add(struct fb_digest *d, _Atomic uint8_t *mark, uint64_t at,
                                           const struct iovec *v, int cnt, uint64_t n)
 {
+    uint8_t now = *mark;
+
+    if (now >= FB_CHECKPOINTS) {
+        if (!fb_digest_wants(now, at + n))
+            return;
+        fb_digest_begin(d, at);
+    }
     fb_digest_add(d, at, v, cnt, n);
     atomic_store_explicit(mark, fb_digest_mark(d), memory_order_relaxed);
 }
@@ -208,12 +238,15 @@ void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
 
     if (n > 0) {
         uint64_t at = count_tx(c, (uint64_t)n);
-        struct fb_digest *d = &conn_seen(c)->tx;
 
-        fb_digest_unseen(d, at, (uint64_t)n);
+        if (s->tx_mark < FB_CHECKPOINTS) {
+            struct fb_digest *d = &conn_seen(c)->tx;
+
+            fb_digest_unseen(d, at, (uint64_t)n);
+            atomic_store_explicit(&s->tx_mark, fb_digest_mark(d), memory_order_relaxed);
+        }
         if (tap_on(c))
             tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
-        atomic_store_explicit(&s->tx_mark, fb_digest_mark(d), memory_order_relaxed);
     }
     refused(c, n);
     atomic_fetch_sub(&s->tx_in, 1);

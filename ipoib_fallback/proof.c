@@ -14,7 +14,15 @@ static const uint8_t zero_key[16];
 
 static uint64_t checkpoint_at(unsigned i)
 {
-    return 16ull << (2 * i);
+    return 16ull << i;
+}
+
+/* How many bytes before it its digest covers. */
+static uint64_t window(unsigned i)
+{
+    uint64_t half = checkpoint_at(i) / 2;
+
+    return i == 0 ? 16 : half < WINDOW ? half : WINDOW;
 }
 
 void fb_digest_init(struct fb_digest *d)
@@ -22,6 +30,14 @@ void fb_digest_init(struct fb_digest *d)
     memset(d, 0, sizeof(*d));
     fb_sip_init(&d->sip, zero_key);
     d->next = checkpoint_at(0);
+}
+
+void fb_digest_begin(struct fb_digest *d, uint64_t at)
+{
+    fb_sip_init(&d->sip, zero_key);
+    d->next = checkpoint_at(0);
+    if (at)
+        fb_digest_unseen(d, 0, at);
 }
 
 /* The byte range [from, to) of the window before d->next, taken out of v which starts at `at`. */
@@ -43,20 +59,17 @@ static void add_range(struct fb_digest *d, uint64_t at, const struct iovec *v, i
 
 static void reached(struct fb_digest *d)
 {
-    uint64_t start = d->next > WINDOW ? d->next - WINDOW : 0;
     unsigned i = d->index;
 
     /* In this order, which past() relies on: who misses the oldest one sees that it was run past. */
     d->index = (uint8_t)(i + 1);
     if (i >= 8)
-        d->valid &= ~(1u << (i - 8));
-    if (d->unseen <= start) {
+        d->valid &= ~(1ull << (i - 8));
+    if (d->unseen <= d->next - window(i)) {
         d->ring[i % 8] = fb_sip_end(&d->sip);
-        d->valid |= 1u << i;
+        d->valid |= 1ull << i;
     }
-    /* The first windows all begin at byte 0 and share one running hash. */
-    if (d->next >= WINDOW)
-        fb_sip_init(&d->sip, zero_key);
+    fb_sip_init(&d->sip, zero_key);
     if (d->index >= FB_CHECKPOINTS)
         d->off = true;
     else
@@ -72,7 +85,7 @@ void fb_digest_add(struct fb_digest *d, uint64_t at, const struct iovec *v, int 
     if (d->next == 0)
         fb_digest_init(d);
     for (;;) {
-        uint64_t start = d->next > WINDOW ? d->next - WINDOW : 0;
+        uint64_t start = d->next - window(d->index);
 
         if (end <= start)
             return;
@@ -99,40 +112,50 @@ void fb_digest_unseen(struct fb_digest *d, uint64_t at, uint64_t n)
         reached(d);
 }
 
-int fb_checkpoint_common(uint32_t a, uint32_t b)
+uint64_t fb_checkpoints_common(uint64_t a, uint64_t b)
 {
-    uint32_t both = a & b;
+    uint64_t both = a & b;
 
-    return both ? 31 - __builtin_clz(both) : -1;
+    for (int surplus = __builtin_popcountll(both) - 4; surplus > 0; surplus--)
+        both &= both - 1;
+    return both;
 }
 
-static bool take(struct fb_sip *s, const struct fb_digest *d, int at)
+unsigned fb_checkpoints_cover(uint64_t mask)
 {
-    int64_t which = at;
-    uint64_t digest;
+    unsigned n = 0;
 
-    fb_sip_add(s, &which, sizeof(which));
-    if (at < 0)
-        return true;
-    if (at >= FB_CHECKPOINTS)
+    for (mask &= (1ull << FB_CHECKPOINTS) - 1; mask; mask &= mask - 1)
+        n += (unsigned)window((unsigned)__builtin_ctzll(mask));
+    return n;
+}
+
+static bool take(struct fb_sip *s, const struct fb_digest *d, uint64_t mask)
+{
+    fb_sip_add(s, &mask, sizeof(mask));
+    if (mask >> FB_CHECKPOINTS)
         return false;
-    digest = d->ring[at % 8];
-    /* After it: a stream that goes on takes the bit first, then the place. */
-    if (!(d->valid & (1u << at)))
-        return false;
-    fb_sip_add(s, &digest, sizeof(digest));
+    for (uint64_t left = mask; left; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(left);
+        uint64_t digest = d->ring[i % 8];
+
+        /* After it: a stream that goes on takes the bit first, then the place. */
+        if (!(d->valid & (1ull << i)))
+            return false;
+        fb_sip_add(s, &digest, sizeof(digest));
+    }
     return true;
 }
 
-/* Was it one of the last eight once, and is not any more? */
-static bool past(const struct fb_digest *d, int at)
+/* Was the oldest one of the last eight once, and is not any more? */
+static bool past(const struct fb_digest *d, uint64_t mask)
 {
-    return at >= 0 && d->index > at + 8;
+    return mask && !(mask >> FB_CHECKPOINTS) && d->index > (unsigned)__builtin_ctzll(mask) + 8;
 }
 
 bool fb_proof(const struct fb_proof_in *in, uint8_t out[16])
 {
-    if (in->up_at < 0 && in->down_at < 0)
+    if (!in->up_at && !in->down_at)
         return false;
     for (int half = 0; half < 2; half++) {
         struct fb_sip s;

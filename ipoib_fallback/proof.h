@@ -3,11 +3,14 @@
  * byte numbers at both ends, from which two ends that share the TCP stream prove it
  * to each other before anything is written into it (DESIGN section 6).
  *
- * Checkpoint i lies at byte 16 * 4^i of a direction; its digest covers the up to 256 bytes before
- * it. The two ends are never at the same place in a stream that moves, so each keeps the last
- * eight checkpoints and they settle on the newest that both have. At least one direction must
+ * Checkpoint i lies at byte 16 * 2^i of a direction; its digest covers the second half of the bytes before it, at
+ * most 256, and the first one's all 16. The two ends are never at the same place in a stream that moves, so each
+ * keeps the last eight checkpoints and they settle on the newest four that both have. At least one direction must
  * have one: a direction that has carried fewer than 16 bytes proves nothing and is left out
  * (iperf3's data connections are silent in one direction).
+ *
+ * A digest may begin anywhere in the stream, because most connections end before a rail is wanted and shall not pay
+ * for it: plain.c says when.
  */
 #ifndef FB_PROOF_H
 #define FB_PROOF_H
@@ -18,29 +21,37 @@
 #include <stdbool.h>
 #include <sys/uio.h>
 
-#define FB_CHECKPOINTS 28 /* 16 * 4^27 = 2^58 bytes */
+#define FB_CHECKPOINTS 55 /* 16 * 2^54 = 2^58 bytes */
 
 struct fb_digest {
     struct fb_sip sip;
-    uint64_t next;            /* byte number of the next checkpoint */
+    uint64_t next;            /* byte number of the next checkpoint; 0: not begun */
     uint64_t unseen;          /* bytes before this number did not all pass us */
-    _Atomic uint32_t valid;   /* bit i: checkpoint i is in ring[i % 8] */
+    _Atomic uint64_t valid;   /* bit i: checkpoint i is in ring[i % 8] */
     _Atomic uint8_t index;    /* of the next checkpoint */
     _Atomic bool off;         /* it ends here: two calls at once, or the last checkpoint */
     _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
 
-/* May bytes that end before byte number `end` be of a digest whose next checkpoint is `mark`? If not, fb_digest_add
- * would do nothing, and who remembers the mark need not look at the digest itself. */
-#define FB_NO_DIGEST UINT8_MAX
+/* What is remembered of a digest beside it, so that most calls need not look at it: the index of its next checkpoint,
+ * or one of these. */
+enum {
+    FB_DIGEST_NOW = 253, /* not begun: begins with the next bytes */
+    FB_DIGEST_LATER =
+        254, /* not begun: does with the bytes that bring its direction beyond FB_DIGEST_BYTES */
+    FB_NO_DIGEST = 255 /* ended, or will not begin */
+};
+enum { FB_DIGEST_BYTES = 16384 };
+
+/* May bytes that end before byte number `end` be of the digest with this mark? */
 static inline bool fb_digest_wants(uint8_t mark, uint64_t end)
 {
     uint64_t next;
 
     if (mark >= FB_CHECKPOINTS)
-        return false;
-    next = 16ull << (2 * mark);
-    return next < 256 || end > next - 256;
+        return mark == FB_DIGEST_NOW || (mark == FB_DIGEST_LATER && end > FB_DIGEST_BYTES);
+    next = 16ull << mark;
+    return next <= 512 || end > next - 256;
 }
 static inline uint8_t fb_digest_mark(const struct fb_digest *d)
 {
@@ -48,22 +59,30 @@ static inline uint8_t fb_digest_mark(const struct fb_digest *d)
 }
 
 void fb_digest_init(struct fb_digest *);
+/* Begins one that is all zero, or has been ended since, at byte number `at`. */
+void fb_digest_begin(struct fb_digest *, uint64_t at);
 /* The bytes [at, at + n) of v passed. Callers are in order: at is where the last call ended. Cheap
  * except within 256 bytes of a checkpoint. */
 void fb_digest_add(struct fb_digest *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
 /* n bytes passed that we could not look at (sendfile). */
 void fb_digest_unseen(struct fb_digest *, uint64_t at, uint64_t n);
 
-/* The newest checkpoint in both masks, or -1. */
-int fb_checkpoint_common(uint32_t a, uint32_t b);
+/* The newest checkpoints in both masks, at most four; and how many bytes of the stream those of a mask cover. */
+uint64_t fb_checkpoints_common(uint64_t a, uint64_t b);
+unsigned fb_checkpoints_cover(uint64_t mask);
+/* The newest one of a mask, or -1. */
+static inline int fb_checkpoint_newest(uint64_t mask)
+{
+    return mask ? 63 - __builtin_clzll(mask) : -1;
+}
 
 /* One side's proof for both nonces: role 0 is the connecting end. up is the direction connecting to
- * accepting; a checkpoint of -1 leaves the direction out. False when up and down are both -1 or a
- * checkpoint is not held any more. */
+ * accepting. up_at and down_at are masks of the checkpoints that it is made of; an empty one leaves the direction out.
+ * False when both are empty or a checkpoint is not held any more. */
 struct fb_proof_in {
     const uint8_t *nonce0, *nonce1; /* of the connecting and the accepting end, 16 bytes each */
     const struct fb_digest *up, *down;
-    int up_at, down_at;
+    uint64_t up_at, down_at;
     uint8_t role;
 };
 bool fb_proof(const struct fb_proof_in *, uint8_t out[16]);

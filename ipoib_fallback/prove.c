@@ -23,8 +23,8 @@ static struct fb_proof_in known(struct fb_conn *c, uint8_t role)
                                 .nonce1 = c->x->nonce1,
                                 .up = conn ? &conn_seen(c)->tx : &conn_seen(c)->rx,
                                 .down = conn ? &conn_seen(c)->rx : &conn_seen(c)->tx,
-                                .up_at = c->x->hello_up - 1,
-                                .down_at = c->x->hello_down - 1,
+                                .up_at = c->x->hello_up,
+                                .down_at = c->x->hello_down,
                                 .role = role};
 }
 
@@ -42,26 +42,26 @@ static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
     return fb_judge(&in, theirs);
 }
 
-static int newest(const struct fb_digest *d)
-{
-    return fb_checkpoint_common(d->valid, UINT32_MAX);
-}
-
 /* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
  * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
  * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
  * that it has sent by sendfile, without looking, may be left out for 64 bytes of the other one, which is what an HTTP request has. */
+enum { LATE = 4, ALONE = 64 };
 static bool recent(struct fb_conn *c)
 {
     bool conn = c->s.role == FB_CONNECTED;
-    int tx_at = (conn ? c->x->hello_up : c->x->hello_down) - 1, tx = newest(&conn_seen(c)->tx);
-    int rx_at = (conn ? c->x->hello_down : c->x->hello_up) - 1, rx = newest(&conn_seen(c)->rx);
+    uint64_t tx = conn ? c->x->hello_up : c->x->hello_down;
+    uint64_t rx = conn ? c->x->hello_down : c->x->hello_up;
+    int tx_at = fb_checkpoint_newest(tx), rx_at = fb_checkpoint_newest(rx);
+    int sent = fb_checkpoint_newest(conn_seen(c)->tx.valid);
+    int got = fb_checkpoint_newest(conn_seen(c)->rx.valid);
+    bool alone = fb_checkpoints_cover(tx) >= ALONE;
 
-    if ((tx_at < 0 || rx_at < 0) && tx_at < 1 && rx_at < 1)
+    if ((!tx || !rx) && !alone && fb_checkpoints_cover(rx) < ALONE)
         return false;
-    if (tx >= 0 && (tx_at < 0 || tx_at + 2 < tx))
+    if (sent >= 0 && (!tx || tx_at + LATE < sent))
         return false;
-    return rx < 0 || (rx_at >= 0 && rx_at + 2 >= rx) || tx_at >= 1;
+    return got < 0 || (rx && rx_at + LATE >= got) || alone;
 }
 
 static void refuse(struct fb_conn *c, int reason)
@@ -110,8 +110,8 @@ static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
         refuse(c, RSN_NO_MEMORY);
         return;
     }
-    c->x->hello_up = (uint8_t)(fb_checkpoint_common((uint32_t)m->a, conn_seen(c)->rx.valid) + 1);
-    c->x->hello_down = (uint8_t)(fb_checkpoint_common((uint32_t)m->b, conn_seen(c)->tx.valid) + 1);
+    c->x->hello_up = fb_checkpoints_common(m->a, conn_seen(c)->rx.valid);
+    c->x->hello_down = fb_checkpoints_common(m->b, conn_seen(c)->tx.valid);
     out.a = c->x->hello_up;
     out.b = c->x->hello_down;
     memcpy(out.data, c->x->nonce1, 16);
@@ -128,13 +128,12 @@ static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
 {
     struct rsk_msg out = {.type = FM_PROVED, .epoch = c->x->epoch};
     struct rsk_rail *rail = c->x->rail;
-    int reason = RSN_PROOF;
+    int reason;
 
     memcpy(c->x->nonce1, m->data, 16);
-    c->x->hello_up = (uint8_t)m->a;
-    c->x->hello_down = (uint8_t)m->b;
-    if (m->a <= FB_CHECKPOINTS && m->b <= FB_CHECKPOINTS)
-        reason = judge(c, 1, m->data + 16);
+    c->x->hello_up = m->a;
+    c->x->hello_down = m->b;
+    reason = judge(c, 1, m->data + 16);
     if (!reason && !recent(c))
         reason = RSN_NOT_YET;
     if (reason) {

@@ -246,7 +246,7 @@ static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
     /* What the receive under way has taken, or another process: that cannot be told apart now. And
      * where several threads receive, what it has taken may come before bytes that another thread
      * has counted already, so that nobody knows which of them is at S. */
-    if (in > 0 && (conn_shared(c) || conn_seen(c)->rx.off))
+    if (in > 0 && (conn_shared(c) || c->s.rx_mark == FB_NO_DIGEST))
         return RSN_GUARD_REFUSED;
     if (in > 0 && received > conn_krx(c))
         return 0; /* it has taken them */

@@ -124,17 +124,19 @@ enum fb_job {
 /*
  * A stream is in three places, because most connections never board and there may be very many. What every
  * tracked connection needs is struct fb_conn, two cache lines, of which plain calls use the first. The digests
- * (fb_seen) are touched with the first byte that passes, the rest (fb_more) once a rail is wanted, or another
+ * (fb_seen) are touched when a rail may soon be wanted, the rest (fb_more) once one is, or another
  * rare thing happens. All three lie in arrays of memory that is never unmapped, and until it is
  * touched has no page behind it (stream.c); so nothing is allocated where a handler or a lock would be in the
  * way. All zero is what a stream begins with, and zero is what stream.c leaves behind.
  */
 struct fb_seen {
-    struct fb_digest tx, rx;
+    _Alignas(16) struct fb_digest tx;
+    struct fb_digest rx;
 };
 
 struct fb_more {
-    _Atomic uint64_t old_calls, old_bytes; /* which the boarding policy does not count */
+    _Alignas(16) _Atomic uint64_t old_calls,
+        old_bytes; /* which the boarding policy does not count */
     /* Bytes that the kernel was given and gave which are none of the application's, or not for the first time:
      * frames, residue, overlap. */
     _Atomic uint64_t own_tx, own_rx;
@@ -170,7 +172,7 @@ struct fb_more {
     struct rsk_timer *timer;
     enum fb_rdv rdv;
     bool roams; /* an instance has given it away while a rail for its shard was made */
-    uint8_t hello_up, hello_down;
+    uint64_t hello_up, hello_down; /* checkpoints of the proof */
     uint32_t rdv_tries;
     uint64_t hello_at;          /* when the last message of the proof was sent */
     _Atomic uint32_t answer_ns; /* how long the peer's library takes to answer over the rail */

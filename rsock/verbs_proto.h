@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define VB_MAGIC 0x4b535652u /* "RVSK" */
-enum { VB_VERSION = 1 };
+enum { VB_VERSION = 2 };
 
 struct vb_hdr {
     uint32_t magic;

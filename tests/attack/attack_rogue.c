@@ -57,8 +57,8 @@ static void prove(uint8_t role, uint8_t *out)
                              .nonce1 = liar.nonce[1],
                              .up = &liar.known,
                              .down = &liar.nothing,
-                             .up_at = fb_checkpoint_common(liar.known.valid, UINT32_MAX),
-                             .down_at = -1,
+                             .up_at = fb_checkpoints_common(liar.known.valid, UINT64_MAX),
+                             .down_at = 0,
                              .role = role};
 
     if (!fb_proof(&in, out))
@@ -74,7 +74,8 @@ static void on_message(const struct rsk_msg *m)
         memcpy(liar.nonce[0], m->data, 16);
         memset(liar.nonce[1], 1, 16);
         out.type = FM_HELLO_ACK;
-        out.a = 1;
+        /* Who knows how the stream begins says so, and who knows nothing what is asked for. */
+        out.a = liar.known.valid ? 1 : fb_checkpoints_common(m->a, UINT64_MAX);
         memcpy(out.data, liar.nonce[1], 16);
         prove(1, out.data + 16);
         wire()->ctl_send(liar.rail, &out);

@@ -91,12 +91,16 @@ static void feed(struct fb_digest *d, uint64_t from, uint64_t to, uint32_t most)
     }
 }
 
+static void expect_same_where_both(const struct fb_digest *a, const struct fb_digest *b)
+{
+    for (uint64_t left = a->valid & b->valid; left; left &= left - 1)
+        EXPECT_EQ_U64(a->ring[__builtin_ctzll(left) % 8], b->ring[__builtin_ctzll(left) % 8]);
+}
+
 static void expect_same(const struct fb_digest *a, const struct fb_digest *b)
 {
     EXPECT_EQ_U64(a->valid, b->valid);
-    for (int i = 0; i < FB_CHECKPOINTS; i++)
-        if (a->valid & b->valid & (1u << i))
-            EXPECT_EQ_U64(a->ring[i % 8], b->ring[i % 8]);
+    expect_same_where_both(a, b);
 }
 
 TEST_CASE(digest, cuts_do_not_matter)
@@ -109,12 +113,19 @@ TEST_CASE(digest, cuts_do_not_matter)
     fill(1);
     fb_digest_init(&whole);
     fb_digest_add(&whole, 0, &v, 1, LEN);
-    EXPECT_EQ_U64(whole.valid, 0x7f); /* 16, 64, ... 65536 */
+    EXPECT_EQ_U64(whole.valid, 0xffu << 5); /* 512, 1024, ... 65536 */
     for (unsigned i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
         fb_digest_init(&cut);
         feed(&cut, 0, LEN, most[i]);
         expect_same(&whole, &cut);
     }
+}
+
+/* The bytes that checkpoint i covers: [from, to). */
+static void window(unsigned i, uint64_t *from, uint64_t *to)
+{
+    *to = 16ull << i;
+    *from = i == 0 ? 0 : *to <= 512 ? *to / 2 : *to - 256;
 }
 
 TEST_CASE(digest, each_byte_of_a_window_counts)
@@ -123,7 +134,7 @@ TEST_CASE(digest, each_byte_of_a_window_counts)
 
     rng = test_seed();
     for (int i = 0; i < 200; i++) {
-        uint32_t at = rnd(300) < 100 ? rnd(256) : 1024 - 1 - rnd(256);
+        uint32_t at = rnd(1024);
 
         fill(1);
         fb_digest_init(&a);
@@ -131,14 +142,62 @@ TEST_CASE(digest, each_byte_of_a_window_counts)
         stream[at] ^= 1;
         fb_digest_init(&b);
         feed(&b, 0, 1024, 100);
-        if (at < 16)
-            EXPECT(a.ring[0] != b.ring[0]);
-        if (at < 64)
-            EXPECT(a.ring[1] != b.ring[1]);
-        if (at < 256)
-            EXPECT(a.ring[2] != b.ring[2]);
-        EXPECT((a.ring[3] != b.ring[3]) == (at >= 768));
+        for (unsigned k = 0; k < 7; k++) {
+            uint64_t from, to;
+
+            window(k, &from, &to);
+            EXPECT((a.ring[k] != b.ring[k]) == (at >= from && at < to));
+        }
     }
+}
+
+/* Where it begins does not matter to the checkpoints whose bytes it has all seen, and it has no others. */
+TEST_CASE(digest, begins_anywhere)
+{
+    struct fb_digest whole, late;
+
+    rng = test_seed();
+    fill(1);
+    for (int i = 0; i < 300; i++) {
+        uint64_t at = rnd(1500), end = at + rnd(2500);
+        uint64_t from, to;
+
+        memset(&whole, 0, sizeof whole);
+        memset(&late, 0, sizeof late);
+        fb_digest_begin(&whole, 0);
+        feed(&whole, 0, end, 300);
+        fb_digest_begin(&late, at);
+        feed(&late, at, end, 300);
+        EXPECT_EQ_INT(late.index, whole.index);
+        for (unsigned k = 0; k < 9; k++) {
+            window(k, &from, &to);
+            EXPECT((late.valid >> k & 1) == (from >= at && to <= end && k + 8 >= late.index));
+        }
+        expect_same_where_both(&whole, &late);
+    }
+}
+
+/* What is asked of the mark alone, for calls that need not look further. */
+TEST_CASE(digest, mark_misses_nothing)
+{
+    struct fb_digest d = {0}, before;
+
+    rng = test_seed();
+    fill(1);
+    fb_digest_begin(&d, 0);
+    for (uint64_t at = 0, n; at < LEN; at += n) {
+        n = 1 + rnd(90);
+        if (n > LEN - at)
+            n = LEN - at;
+        before = d;
+        fb_digest_add(&d, at, &(struct iovec){stream + at, n}, 1, n);
+        if (!fb_digest_wants(fb_digest_mark(&before), at + n))
+            EXPECT(memcmp(&before, &d, sizeof d) == 0);
+    }
+    EXPECT(fb_digest_wants(FB_DIGEST_NOW, 1));
+    EXPECT(!fb_digest_wants(FB_DIGEST_LATER, FB_DIGEST_BYTES));
+    EXPECT(fb_digest_wants(FB_DIGEST_LATER, FB_DIGEST_BYTES + 1));
+    EXPECT(!fb_digest_wants(FB_NO_DIGEST, UINT64_MAX));
 }
 
 TEST_CASE(digest, unseen_bytes_spoil_only_their_windows)
@@ -156,14 +215,15 @@ TEST_CASE(digest, unseen_bytes_spoil_only_their_windows)
         feed(&d, 0, from, 500);
         fb_digest_unseen(&d, from, n);
         feed(&d, from + n, LEN, 500);
-        for (unsigned k = 0; k < 7; k++) {
-            uint64_t end = 16ull << (2 * k), start = end > 256 ? end - 256 : 0;
-            bool spoilt = from < end && from + n > start;
+        for (unsigned k = 5; k < 13; k++) { /* the last eight */
+            uint64_t start, end;
+            bool spoilt;
 
-            /* The running hash knows only where the last unseen byte was. */
+            window(k, &start, &end);
+            spoilt = from < end && from + n > start;
             EXPECT((d.valid >> k & 1) == !spoilt);
             if (!spoilt)
-                EXPECT_EQ_U64(d.ring[k], seen.ring[k]);
+                EXPECT_EQ_U64(d.ring[k % 8], seen.ring[k % 8]);
         }
     }
 }
@@ -177,16 +237,24 @@ TEST_CASE(digest, the_last_eight_are_kept)
     fb_digest_init(&d);
     for (uint64_t at = 0; at < 16ull << 20; at += 65536)
         fb_digest_add(&d, at, &v, 1, 65536);
-    EXPECT_EQ_U64(d.valid, 0xffu << 3); /* 16 * 4^10 is the newest, 16 * 4^3 the oldest */
+    EXPECT_EQ_U64(d.valid, 0xffu << 13); /* 16 * 2^20 is the newest, 16 * 2^13 the oldest */
 }
 
 TEST_CASE(checkpoint, newest_in_common)
 {
-    EXPECT_EQ_INT(fb_checkpoint_common(0, 0), -1);
-    EXPECT_EQ_INT(fb_checkpoint_common(1, 2), -1);
-    EXPECT_EQ_INT(fb_checkpoint_common(0x0f, 0x07), 2);
-    EXPECT_EQ_INT(fb_checkpoint_common(0x7f8, 0x3fc), 9);
-    EXPECT_EQ_INT(fb_checkpoint_common(1u << 27, 1u << 27 | 1), 27);
+    EXPECT_EQ_U64(fb_checkpoints_common(0, 0), 0);
+    EXPECT_EQ_U64(fb_checkpoints_common(1, 2), 0);
+    EXPECT_EQ_U64(fb_checkpoints_common(0x0f, 0x07), 7);
+    EXPECT_EQ_U64(fb_checkpoints_common(0x7f8, 0x3fc), 0x3c0);
+    EXPECT_EQ_U64(fb_checkpoints_common(1ull << 54, 1ull << 54 | 1), 1ull << 54);
+    EXPECT_EQ_INT(fb_checkpoint_newest(0), -1);
+    EXPECT_EQ_INT(fb_checkpoint_newest(0x3c0), 9);
+    EXPECT_EQ_U64(fb_checkpoints_cover(0), 0);
+    EXPECT_EQ_U64(fb_checkpoints_cover(1), 16);
+    EXPECT_EQ_U64(fb_checkpoints_cover(7), 64);
+    EXPECT_EQ_U64(fb_checkpoints_cover(8), 64);
+    EXPECT_EQ_U64(fb_checkpoints_cover(0x3c0), 1024);
+    EXPECT_EQ_U64(fb_checkpoints_cover(~0ull), 512 + 49 * 256);
 }
 
 /* Two ends of one stream; up has gone by up_n bytes at each. */
@@ -211,7 +279,8 @@ static void move(struct ends *e, uint32_t up, uint32_t down)
     }
 }
 
-static struct fb_proof_in known(const struct ends *e, int end, uint8_t role, int up, int down)
+static struct fb_proof_in known(const struct ends *e, int end, uint8_t role, uint64_t up,
+                                uint64_t down)
 {
     return (struct fb_proof_in){.nonce0 = e->nonce0,
                                 .nonce1 = e->nonce1,
@@ -222,7 +291,8 @@ static struct fb_proof_in known(const struct ends *e, int end, uint8_t role, int
                                 .role = role};
 }
 
-static bool prove(const struct ends *e, int end, uint8_t role, int up, int down, uint8_t out[16])
+static bool prove(const struct ends *e, int end, uint8_t role, uint64_t up, uint64_t down,
+                  uint8_t out[16])
 {
     struct fb_proof_in in = known(e, end, role, up, down);
 
@@ -230,7 +300,7 @@ static bool prove(const struct ends *e, int end, uint8_t role, int up, int down,
 }
 
 /* What end 1 says of end 0's proof. */
-static int judged(const struct ends *e, int up, int down, const uint8_t theirs[16])
+static int judged(const struct ends *e, uint64_t up, uint64_t down, const uint8_t theirs[16])
 {
     struct fb_proof_in in = known(e, 1, 0, up, down);
 
@@ -245,11 +315,11 @@ TEST_CASE(proof, both_ends_agree)
     rng = test_seed();
     fill(1);
     for (int i = 0; i < 50; i++) {
-        int up, down;
+        uint64_t up, down;
 
         move(&e, 16 + rnd(9000), rnd(3) ? rnd(9000) : 0);
-        up = fb_checkpoint_common(e.tx[0].valid, e.rx[1].valid);
-        down = fb_checkpoint_common(e.tx[1].valid, e.rx[0].valid);
+        up = fb_checkpoints_common(e.tx[0].valid, e.rx[1].valid);
+        down = fb_checkpoints_common(e.tx[1].valid, e.rx[0].valid);
         for (uint8_t role = 0; role < 2; role++) {
             ASSERT(prove(&e, 0, role, up, down, a));
             ASSERT(prove(&e, 1, role, up, down, b));
@@ -261,6 +331,9 @@ TEST_CASE(proof, both_ends_agree)
     }
 }
 
+/* 5000 bytes up and 800 down: 1024, 2048 and 4096 can be proved by, and 128 to 512. */
+enum { UP = 7 << 6, DOWN = 7 << 3 };
+
 TEST_CASE(proof, what_differs_shows)
 {
     uint8_t a[16], b[16];
@@ -269,25 +342,28 @@ TEST_CASE(proof, what_differs_shows)
     rng = test_seed();
     fill(1);
     move(&e, 5000, 800);
-    ASSERT(prove(&e, 0, 0, 4, 2, a));
+    ASSERT(prove(&e, 0, 0, UP, DOWN, a));
     f = e;
     f.nonce0[7] ^= 1;
-    ASSERT(prove(&f, 1, 0, 4, 2, b));
+    ASSERT(prove(&f, 1, 0, UP, DOWN, b));
     EXPECT(!fb_same(a, b, 16));
     f = e;
     f.nonce1[0] ^= 0x80;
-    ASSERT(prove(&f, 1, 0, 4, 2, b));
+    ASSERT(prove(&f, 1, 0, UP, DOWN, b));
     EXPECT(!fb_same(a, b, 16));
-    ASSERT(prove(&e, 1, 0, 3, 2, b)); /* another checkpoint */
+    ASSERT(prove(&e, 1, 0, 3 << 6, DOWN, b)); /* other checkpoints */
     EXPECT(!fb_same(a, b, 16));
-    ASSERT(prove(&e, 1, 0, 4, -1, b)); /* a direction left out */
+    ASSERT(prove(&e, 1, 0, UP, 0, b)); /* a direction left out */
     EXPECT(!fb_same(a, b, 16));
-    stream[4000] ^= 1; /* another stream */
-    move(&f, 5000, 800);
-    memcpy(f.nonce0, e.nonce0, 16);
-    memcpy(f.nonce1, e.nonce1, 16);
-    ASSERT(prove(&f, 1, 0, 4, 2, b));
-    EXPECT(!fb_same(a, b, 16));
+    for (unsigned i = 0; i < 3; i++) { /* another stream: a byte of each window */
+        stream[(1024u << i) - 100] ^= 1;
+        move(&f, 5000, 800);
+        stream[(1024u << i) - 100] ^= 1;
+        memcpy(f.nonce0, e.nonce0, 16);
+        memcpy(f.nonce1, e.nonce1, 16);
+        ASSERT(prove(&f, 1, 0, UP, DOWN, b));
+        EXPECT(!fb_same(a, b, 16));
+    }
 }
 
 TEST_CASE(proof, needs_something_to_prove)
@@ -299,12 +375,13 @@ TEST_CASE(proof, needs_something_to_prove)
     fill(1);
     move(&e, 15, 15);
     EXPECT_EQ_U64(e.tx[0].valid, 0);
-    EXPECT(!prove(&e, 0, 0, -1, -1, out));
-    EXPECT(!prove(&e, 0, 0, 0, -1, out)); /* not held */
-    EXPECT(!prove(&e, 0, 0, FB_CHECKPOINTS, -1, out));
-    move(&e, 16, 0);
-    EXPECT(prove(&e, 0, 0, 0, -1, out));
     EXPECT(!prove(&e, 0, 0, 0, 0, out));
+    EXPECT(!prove(&e, 0, 0, 1, 0, out)); /* not held */
+    EXPECT(!prove(&e, 0, 0, 1ull << FB_CHECKPOINTS, 0, out));
+    move(&e, 16, 0);
+    EXPECT(prove(&e, 0, 0, 1, 0, out));
+    EXPECT(!prove(&e, 0, 0, 1, 1, out));
+    EXPECT(!prove(&e, 0, 0, 3, 0, out));
 }
 
 TEST_CASE(proof, not_yet_only_where_a_checkpoint_was_run_past)
@@ -316,23 +393,25 @@ TEST_CASE(proof, not_yet_only_where_a_checkpoint_was_run_past)
     rng = test_seed();
     fill(1);
     move(&e, 5000, 800);
-    ASSERT(prove(&e, 0, 0, 2, 1, a));
+    ASSERT(prove(&e, 0, 0, UP, DOWN, a));
     memcpy(wrong, a, 16);
     wrong[15] ^= 1;
-    EXPECT_EQ_INT(judged(&e, 2, 1, a), 0);
-    EXPECT_EQ_INT(judged(&e, 2, 1, wrong), RSN_PROOF);
-    EXPECT_EQ_INT(judged(&e, 8, 1, a), RSN_PROOF); /* it has never been one */
-    EXPECT_EQ_INT(judged(&e, -1, -1, a), RSN_PROOF);
-    EXPECT_EQ_INT(judged(&e, FB_CHECKPOINTS, 1, a), RSN_PROOF);
-    /* 16 * 4^10 is the newest then, 16 * 4^3 the oldest. */
+    EXPECT_EQ_INT(judged(&e, UP, DOWN, a), 0);
+    EXPECT_EQ_INT(judged(&e, UP, DOWN, wrong), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 1 << 9, DOWN, a), RSN_PROOF); /* it has never been one */
+    EXPECT_EQ_INT(judged(&e, 0, 0, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 1ull << FB_CHECKPOINTS, DOWN, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 1ull << FB_CHECKPOINTS | 1, DOWN, a), RSN_PROOF);
+    /* 16 * 2^14 is the newest then, 16 * 2^7 the oldest. */
     fb_digest_init(&e.rx[1]);
-    for (uint64_t at = 0; at < 16ull << 20; at += 65536)
+    for (uint64_t at = 0; at < 320u << 10; at += 65536)
         fb_digest_add(&e.rx[1], at, &v, 1, 65536);
-    EXPECT_EQ_INT(judged(&e, 2, 1, a), RSN_NOT_YET);
-    EXPECT_EQ_INT(judged(&e, 2, -1, wrong), RSN_NOT_YET);
-    EXPECT_EQ_INT(judged(&e, 3, 1, a), RSN_PROOF);
-    EXPECT_EQ_INT(judged(&e, 11, 1, a), RSN_PROOF);
-    EXPECT_EQ_INT(judged(&e, -1, 1, a), RSN_PROOF);
+    EXPECT_EQ_U64(e.rx[1].valid, 0xffu << 7);
+    EXPECT_EQ_INT(judged(&e, UP, DOWN, a), RSN_NOT_YET); /* its oldest is gone */
+    EXPECT_EQ_INT(judged(&e, UP, 0, wrong), RSN_NOT_YET);
+    EXPECT_EQ_INT(judged(&e, 3 << 7, DOWN, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 1 << 15, DOWN, a), RSN_PROOF);
+    EXPECT_EQ_INT(judged(&e, 0, DOWN, a), RSN_PROOF);
 }
 
 TEST_CASE(tag, covers_bytes_and_both_nonces)

@@ -60,7 +60,7 @@ TEST_CASE(stream, proof_knows_what_went_by_rail)
 
     ok = echo_boarded(&a, &x, &t, &pos);
     /* The first whose 256 bytes all go by rail. */
-    while ((next = 16ull << (2 * checkpoint)) < pos + 256)
+    while ((next = 16ull << checkpoint) < pos + 256)
         checkpoint++;
     while (ok && pos < next + 1000)
         ok = round_trip(&a, &pos, 500);
@@ -75,7 +75,7 @@ TEST_CASE(stream, proof_knows_what_went_by_rail)
     of[2] = &conn_seen(conn_of(x.e.s))->tx;
     of[3] = &conn_seen(conn_of(x.e.s))->rx;
     for (int i = 0; i < 4; i++) {
-        EXPECT_EQ_INT(of[i]->valid, want.valid);
+        EXPECT_EQ_U64(of[i]->valid, want.valid);
         EXPECT(of[i]->valid >> checkpoint & 1);
         EXPECT_EQ_U64(of[i]->ring[checkpoint % 8], want.ring[checkpoint % 8]);
     }
