@@ -3,8 +3,6 @@
  */
 #include "ipoib_fallback/iov.h"
 
-#include <string.h>
-
 size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, int nfrom,
                    size_t limit)
 {
@@ -18,7 +16,7 @@ size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, in
         if (n > from->iov_len - off)
             n = from->iov_len - off;
         if (n) /* an empty buffer may have no address */
-            memcpy((char *)to->iov_base + at, (const char *)from->iov_base + off, n);
+            rsk_copy((char *)to->iov_base + at, (const char *)from->iov_base + off, n);
         done += n;
         at += n;
         off += n;

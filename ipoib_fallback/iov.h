@@ -4,8 +4,9 @@
 #ifndef FB_IOV_H
 #define FB_IOV_H
 
+#include "rsock/copy.h"
+
 #include <stddef.h>
-#include <string.h>
 #include <sys/uio.h>
 
 static inline size_t fb_iov_size(const struct iovec *v, int cnt)
@@ -26,18 +27,18 @@ static inline void fb_iov_take(void *to, const struct iovec piece[2], size_t n)
 {
     size_t first = n < piece[0].iov_len ? n : piece[0].iov_len;
 
-    memcpy(to, piece[0].iov_base, first);
+    rsk_copy(to, piece[0].iov_base, first);
     if (n > first)
-        memcpy((char *)to + first, piece[1].iov_base, n - first);
+        rsk_copy((char *)to + first, piece[1].iov_base, n - first);
 }
 
 static inline void fb_iov_give(const struct iovec piece[2], const void *from, size_t n)
 {
     size_t first = n < piece[0].iov_len ? n : piece[0].iov_len;
 
-    memcpy(piece[0].iov_base, from, first);
+    rsk_copy(piece[0].iov_base, from, first);
     if (n > first)
-        memcpy(piece[1].iov_base, (const char *)from + first, n - first);
+        rsk_copy(piece[1].iov_base, (const char *)from + first, n - first);
 }
 
 #endif

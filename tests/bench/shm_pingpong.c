@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "rsock/copy.h"
 #include "tests/unit/shm_pair.h"
 
 enum { TRIPS = 50000, BATCH = 100, ROUNDS = 15, MSG = 64, CHUNK = 128 * 1024, PIECE = 32 * 1024 };
@@ -206,7 +207,7 @@ static double raw_stream(uint32_t ring)
         for (; n < stream_total; n += PIECE) {
             while (atomic_load_explicit(&l->line[0].n, memory_order_acquire) == n)
                 sys_pause_cpu();
-            memcpy(buf + n % CHUNK, p + n % ring, PIECE);
+            rsk_copy(buf + n % CHUNK, p + n % ring, PIECE);
             atomic_store_explicit(&l->line[1].n, n + PIECE, memory_order_release);
         }
         _exit(0);
@@ -217,7 +218,7 @@ static double raw_stream(uint32_t ring)
     for (; n < stream_total; n += PIECE) {
         while (n - atomic_load_explicit(&l->line[1].n, memory_order_acquire) >= ring)
             sys_pause_cpu();
-        memcpy(p + n % ring, buf + n % CHUNK, PIECE);
+        rsk_copy(p + n % ring, buf + n % CHUNK, PIECE);
         atomic_store_explicit(&l->line[0].n, n + PIECE, memory_order_release);
     }
     waitpid(child, NULL, 0);

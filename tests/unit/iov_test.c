@@ -54,3 +54,23 @@ TEST_CASE(iov, copies_as_a_flat_copy_does)
         ASSERT_MEMEQ(to, wanted, SIZE);
     }
 }
+
+/* In pieces: every byte, and none beyond, at sizes around theirs. */
+TEST_CASE(iov, large_copies_are_whole)
+{
+    enum { ROOM = 5 * RSK_COPY_PIECE };
+    static char from[ROOM], to[ROOM], wanted[ROOM];
+
+    for (size_t i = 0; i < ROOM; i++)
+        from[i] = (char)rnd(256);
+    for (int round = 0; round < 2000; round++) {
+        size_t n = (size_t)(round % 4) * RSK_COPY_PIECE + rnd(3) * (RSK_COPY_PIECE / 2) + rnd(3);
+        size_t in = rnd(100), out = rnd(100);
+
+        memset(to, 0x5a, ROOM);
+        memset(wanted, 0x5a, ROOM);
+        memcpy(wanted + out, from + in, n);
+        rsk_copy(to + out, from + in, n);
+        ASSERT_MEMEQ(to, wanted, ROOM);
+    }
+}

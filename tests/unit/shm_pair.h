@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsock/copy.h"
 #include "rsock/shard.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_ring.h"
@@ -89,7 +90,7 @@ static inline size_t shm_put(struct rsk_rail *r, const void *p, size_t n)
         n = room;
     if (!n)
         return 0;
-    memcpy(v[0].iov_base, p, n);
+    rsk_copy(v[0].iov_base, p, n);
     return rsk_shm_wire.tx_put(r, n) ? 0 : n;
 }
 
@@ -102,7 +103,7 @@ static inline size_t shm_take(struct rsk_rail *r, void *p, size_t n)
         n = have;
     if (!n)
         return 0;
-    memcpy(p, v[0].iov_base, n);
+    rsk_copy(p, v[0].iov_base, n);
     rsk_shm_wire.rx_consume(r, n);
     return n;
 }
