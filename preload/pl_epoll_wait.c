@@ -22,7 +22,6 @@
  * so many calls and nanoseconds; and the other way round every 16th call they come first. Where both can fill the
  * array, the kernel has its turn whenever all of the list have had theirs. */
 enum { KERNEL_CALLS = 16 };
-#define KERNEL_NS 50000u
 
 static bool kernels_turn(struct pl_epoll *ep)
 {
@@ -135,7 +134,7 @@ static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *mis
     now = sys_now();
     brief = brief && !atomic_load_explicit(&ep->kernel_had, memory_order_relaxed);
     if ((n > 0 || brief) &&
-        now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < KERNEL_NS)
+        now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < PL_KERNEL_NS)
         return n;
     atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
     k = look_kernel(ep, c, n, since, &ours);

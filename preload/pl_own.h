@@ -78,6 +78,7 @@ static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
     if (f) {
         rsk_sig.held = f;
     } else {
+        rsk_sig.quiet = 0;
         rsk_section_leave();
         rsk_own_look();
     }

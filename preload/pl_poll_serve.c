@@ -188,12 +188,79 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
     return r;
 }
 
-/* One look at everything. Count or -errno; revents are final when it is not 0. */
-static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
+/*
+ * What this thread has last asked the kernel, for sets of few of its descriptors. Programs that wait for a rail and for
+ * a connection that is mostly silent would ask it at every call, which takes longer than all the rest: who waits does not
+ * ask again for a while (rsk_sig.quiet too). What comes meanwhile is told that much later, and only if a rail has
+ * something to tell before.
+ */
+enum { ASKED_MOST = 4 };
+static _Thread_local struct {
+    uint64_t at;
+    unsigned n;
+    struct {
+        int fd;
+        short events;
+    } of[ASKED_MOST];
+} asked_last;
+
+static bool asked_lately(const struct poll_wait *w)
+{
+    unsigned n = 0;
+
+    if (!rsk_sig.quiet || sys_now() - asked_last.at >= PL_KERNEL_NS)
+        return false;
+    for (nfds_t i = 0; i < w->n; i++) {
+        const struct pollfd *k = &w->kernel[i];
+
+        if (k->fd < 0)
+            continue;
+        if (n == asked_last.n || asked_last.of[n].fd != k->fd ||
+            asked_last.of[n].events != k->events)
+            return false;
+        n++;
+    }
+    return n == asked_last.n;
+}
+
+/* The kernel's part of the set now, as ppoll. */
+static int ask(const struct poll_wait *w)
+{
+    static const struct timespec zero;
+    uint64_t at = sys_now();
+    unsigned n = 0;
+    int said;
+
+    rsk_sig.quiet = 0;
+    said = sys_ppoll(w->kernel, w->n, &zero, NULL);
+    if (said != 0)
+        return said;
+    for (nfds_t i = 0; i < w->n; i++) {
+        const struct pollfd *k = &w->kernel[i];
+
+        if (k->fd < 0)
+            continue;
+        if (n == ASKED_MOST)
+            return 0;
+        asked_last.of[n].fd = k->fd;
+        asked_last.of[n++].events = k->events;
+    }
+    asked_last.n = n;
+    asked_last.at = at;
+    rsk_sig.quiet = 1;
+    return 0;
+}
+
+/* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds nothing spins, and looks
+ * again; *skipped: the kernel was not asked. */
+static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, bool waits,
+                bool brief, bool *skipped)
 {
     static const struct timespec zero;
     int count = 0, said = 0;
     bool others = mask != NULL;
+
+    *skipped = false;
 
     for (nfds_t i = 0; i < w->n; i++) {
         fds[i].revents = own_events(&w->entry[i], &fds[i], &w->kernel[i]);
@@ -203,11 +270,15 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
     }
     if (!others)
         return count;
+    if (!mask && waits && (count || brief) && asked_lately(w)) {
+        *skipped = true;
+        return count;
+    }
     /* With the caller's mask only if we have nothing: ppoll runs handlers when it finds nothing. */
     if (mask && !count)
         said = RSK_OPENED(sys_ppoll(w->kernel, w->n, &zero, mask));
     else
-        said = sys_ppoll(w->kernel, w->n, &zero, NULL);
+        said = ask(w);
     if (said < 0)
         return count ? count : said;
     for (nfds_t i = 0; i < w->n && said > 0; i++) {
@@ -228,7 +299,6 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask)
 /* Spins as long as it may pay. 0: it did not; 1: look again; or -errno. */
 static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
 {
-    static const struct timespec zero;
     struct rsk_shard *common = rsk_shard_common();
     uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
     bool others = false;
@@ -248,7 +318,7 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
         if (atomic_load_explicit(&w->woken, memory_order_relaxed) == WOKEN || rsk_sig.pending)
             return 1;
         if (others && now >= kernel_at) {
-            int n = sys_ppoll(w->kernel, w->n, &zero, NULL);
+            int n = ask(w);
 
             if (n != 0)
                 return n < 0 ? n : 1;
@@ -462,19 +532,25 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         get_wait(fds, n, __builtin_frame_address(0));
     uint64_t began = 0;
     int saved = errno, count;
+    bool waits = !pl_expired(deadline), brief = waits;
 
     if (!w)
         return -ENOMEM;
     for (;;) {
         uint64_t now, until;
+        bool skipped = false;
 
         /* The sleep has ended with events, and a handler that forked came with them. */
-        count = pl_block_lost(&w->block) ? -EINTR : look(w, fds, mask);
+        count = pl_block_lost(&w->block) ? -EINTR : look(w, fds, mask, waits, brief, &skipped);
+        brief = false;
         if (count != 0)
             break;
         now = sys_now();
-        if (now >= deadline)
-            break;
+        if (now >= deadline) {
+            if (!skipped)
+                break;
+            continue;
+        }
         /* A handler ran and nothing is ready: the kernel's poll would have said EINTR. */
         rsk_section_pause();
         count = rsk_sig.seen != signals ? -EINTR : 0;

@@ -181,5 +181,6 @@ PL_EXPORT int shutdown(int fd, int how)
     /* An unknown `how` is the kernel's to refuse. */
     if (!f || how < SHUT_RD || how > SHUT_RDWR)
         return pl_real.shutdown(fd, how);
+    rsk_sig.quiet = 0;
     return (int)pl_ret(fb_shutdown(f->stream, fd, how));
 }

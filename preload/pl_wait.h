@@ -50,6 +50,9 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
     return after + (pause > 4000 ? pause : 4000);
 }
 
+/* For how long who waits need not ask the kernel again where it had nothing. */
+#define PL_KERNEL_NS 50000u
+
 /* How long this thread should spin before it sleeps, at most fb_spin_most(); 0 on one CPU. */
 uint64_t pl_spin_budget(void);
 /* What came of it: news came after ns nanoseconds of waiting, spun and slept together. */

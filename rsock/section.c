@@ -129,6 +129,7 @@ void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *,
     p->id = 0;
     p->open = true;
     rsk_sig.held = NULL;
+    rsk_sig.quiet = 0;
     if (__builtin_expect(!rsk_sig.keyed, 0) && at_end_made)
         rsk_sig.keyed = pthread_setspecific(at_end, &rsk_sig) == 0;
     if (n < RSK_WINDOWS) {

@@ -44,6 +44,9 @@ struct rsk_sig {
     /* See rsk_sleep6: for a kernel call that is made further down. NULL: it just waits. */
     const volatile uint32_t *volatile stop;
     volatile uint32_t stop_was;
+    /* 1: poll has asked the kernel for its part of a set and had nothing, and the thread has opened no window since, and
+     * made no call for a descriptor that is not ours. */
+    volatile uint32_t quiet;
     uint64_t mask; /* pending: the application's signal mask */
     struct rsk_window window[RSK_WINDOWS];
 };
@@ -140,6 +143,7 @@ static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rs
     w->a = a;
     w->b = b;
     t->held = NULL;
+    t->quiet = 0;
     atomic_signal_fence(memory_order_seq_cst);
     t->windows = 1;
     atomic_signal_fence(memory_order_seq_cst);

@@ -147,6 +147,60 @@ TEST_CASE(poll, set_of_everything)
     close(fd);
 }
 
+/* Who waits for a rail and for the kernel's does not ask the kernel at every call, where it has just had nothing; but who
+ * does not wait always does, as does who has made a call since, and who finds nothing on the rail. */
+TEST_CASE(poll, kernel_is_not_asked_every_time)
+{
+    struct fake *f = fake_new();
+    int box = eventfd(0, EFD_NONBLOCK);
+    struct pollfd p[2] = {{.fd = f->fd, .events = POLLIN}, {.fd = box, .events = POLLIN}};
+    uint64_t until = sys_now() + 20000000000ull, one = 1, n;
+    int said = 0;
+
+    fake_board(f);
+    fake_arrive(f, 1);
+    /* System calls of the test's own, which nobody has seen. */
+    do {
+        EXPECT_EQ_INT(poll(p, 2, 1000), 1);
+        sys_write(box, &one, sizeof one);
+        said = poll(p, 2, 1000);
+        if (said == 2)
+            sys_read(box, &n, sizeof n);
+    } while (said == 2 && sys_now() < until);
+    EXPECT_EQ_INT(said, 1); /* once in many, at least */
+    EXPECT_EQ_INT(p[1].revents, 0);
+    EXPECT_EQ_INT(poll(p, 2, 0), 2);
+    EXPECT_EQ_INT(p[1].revents, POLLIN);
+    for (int i = 0; i < 200; i++) {
+        sys_read(box, &n, sizeof n);
+        EXPECT_EQ_INT(poll(p, 2, 1000), 1);
+        sys_write(box, &one, sizeof one);
+        switch (i % 4) {
+        case 0: /* seen, for a number that is nobody's */
+            EXPECT(!pl_hold(box));
+            EXPECT_EQ_INT(poll(p, 2, 1000), 2);
+            break;
+        case 1: /* another set */
+            p[1].events = POLLIN | POLLPRI;
+            EXPECT_EQ_INT(poll(p, 2, 1000), 2);
+            p[1].events = POLLIN;
+            break;
+        case 2: /* nothing else ends the wait */
+            EXPECT_EQ_INT(fake_read(f, 1), 1);
+            EXPECT_EQ_INT(poll(p, 2, -1), 1);
+            EXPECT_EQ_INT(p[1].revents, POLLIN);
+            fake_arrive(f, 1);
+            break;
+        default: /* time has passed */
+            for (uint64_t at = sys_now(); sys_now() - at < PL_KERNEL_NS;)
+                ;
+            EXPECT_EQ_INT(poll(p, 2, 1000), 2);
+        }
+    }
+    fake_close(f);
+    sys_close(box);
+}
+
 TEST_CASE(poll, large_set)
 {
     enum { N = 900 };
