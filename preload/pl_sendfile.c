@@ -20,15 +20,10 @@
 
 enum { PIECE = 16384 }; /* on the stack */
 
-/* The input is something that can be read at an offset: a file, or a device like one. */
-static bool seekable(int in)
-{
-    return SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0) >= 0;
-}
-
 /*
  * Returns the bytes sent, or -errno with none sent. -ENOTSUP: the kernel has to judge these
- * arguments.
+ * arguments. An input that cannot be read at an offset, which is no file nor a device like one, is told by
+ * lseek or pread.
  */
 __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t *off, size_t n)
 {
@@ -41,6 +36,8 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
     if (n > PL_RW_MAX)
         n = PL_RW_MAX;
     pos = off ? *off : SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0);
+    if (pos < 0)
+        return -ENOTSUP;
     while (sent < n) {
         struct iovec v = {piece, n - sent < PIECE ? n - sent : PIECE};
 
@@ -86,7 +83,7 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
     if (!f)
         return pl_real.sendfile64(out, in, off, n);
     if (!fb_tx_enter(f->stream)) {
-        sent = n > 0 && seekable(in) ? rail(f, in, off, n) : -ENOTSUP;
+        sent = n > 0 ? rail(f, in, off, n) : -ENOTSUP;
         if (sent != -ENOTSUP)
             return pl_ret(sent);
         fb_pin(f->stream, RSN_CALL, true);
