@@ -62,6 +62,7 @@ FB_SRC := \
 	ipoib_fallback/call.c \
 	ipoib_fallback/end.c \
 	ipoib_fallback/find.c \
+	ipoib_fallback/grow.c \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heat.c \
 	ipoib_fallback/heir.c \
@@ -243,6 +244,7 @@ UNIT_TESTS := \
 	stream_test \
 	stream_end_test \
 	stream_killed_test \
+	stream_grow_test \
 	stream_short_test \
 	stream_leave_test \
 	stream_ahead_test \
@@ -332,6 +334,7 @@ find_test_SRC := tests/unit/find_test.c $(ENGINE_SRC)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
 stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
+stream_grow_test_SRC := tests/unit/stream_grow_test.c $(ENGINE_SRC)
 stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c

@@ -40,6 +40,10 @@ static void trouble(struct fb_conn *c, void *unused)
         tx_leave(c, RSN_RAIL_FAILED, rnd(2));
         tx_unlock(c);
         break;
+    case 2:
+        grow_now(c);
+        atomic_store(&c->x->bulk, rnd(2));
+        break;
     default:
         end_leave(c, rnd(2) ? RSN_IDLE : RSN_RAIL_FAILED); /* the second as for a hand-over */
     }

@@ -271,9 +271,10 @@ static void release_job(void *arg)
 {
     struct fb_conn *c = arg;
     struct rsk_rail *rail;
-    bool end = false, failed = false, was_on;
+    bool end = false, failed = false, was_on, larger;
 
     atomic_fetch_and(&c->flags, ~(uint32_t)CF_RELEASE);
+    conn_mail(c); /* that it leaves for a larger ring came before the frames */
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     rail = c->x->rail;
@@ -309,11 +310,13 @@ static void release_job(void *arg)
         /* Ending a queue pair takes its time. Where many rails fail at once their streams go on first. */
         if (!failed || rsk_loop_post(destroy_when_unused, rail) < 0)
             destroy_when_unused(rail);
+        larger = atomic_exchange(&c->x->larger, false);
         if (!conn_flag(c, CF_CLOSED)) /* then it is the lingering close's */
             link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
             rdv_again(c, c->x->end_reason ? c->x->end_reason
                          : failed         ? RSN_RAIL_FAILED
+                         : larger         ? RSN_LARGER
                                           : RSN_PEER_LEFT);
         c->x->end_reason = 0;
     }

@@ -14,6 +14,7 @@
  *   ECHO      R: data = X of the SWITCH frame: it came through this TCP stream.
  *   LEAVE_REQ R: a = R, its rx: leave, please; and write the frame, if it is owed.
  *   OWED      S: a = F: left, everything was consumed, nothing is written yet.
+ *   LARGER    S: wants R to have a larger ring; leaves, and so should R.
  *   BYE       either: the rail ends when both directions have left; reason.
  *
  * On the anchor, one 64-byte frame type for each change of track:
@@ -41,6 +42,7 @@ enum fb_msg_type {
     FM_LEAVE_REQ,
     FM_OWED,
     FM_BYE,
+    FM_LARGER,
 };
 
 enum { FF_SWITCH = 1, FF_RESUME = 2 };

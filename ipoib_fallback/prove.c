@@ -237,6 +237,9 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         c->x->tx.owed = c->x->tx.turned = false;
         c->x->tx.tries = 0;
         c->x->tx.not_before = 0;
+        c->x->full_at = c->s.pub->tx;
+        c->x->fulls = 0;
+        atomic_store(&c->x->larger, false);
         c->x->rx.frozen = c->x->rx.handed = c->x->rx.begun = c->x->rx.asked = false;
         atomic_store(&c->x->tx_todo, 0);
         atomic_store(&c->x->rx_todo, 0);

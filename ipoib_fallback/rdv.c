@@ -27,7 +27,6 @@
 #define RETRY_MOST  60000000000ull
 #define WAIT_FIRST  2000000000ull
 #define BULK_CALL   (16u * 1024)
-#define BULK_RING   (1024u * 1024)
 #define HOLD_FIRST  1000000000ull
 #define STEADY \
     60000000000ull /* a rail that has lived so long was none that fails again and again */
@@ -66,6 +65,7 @@ static bool passing(int reason)
     case RSN_BUDGET:
     case RSN_NO_MEMORY:
     case RSN_PEER_LEFT:
+    case RSN_LARGER:
     case RSN_NOT_ESTABLISHED:
     case RSN_PEER_REFUSED:
     case RSN_LIMIT_FD:
@@ -96,6 +96,13 @@ static bool half_closed(struct fb_conn *c)
     return yes;
 }
 
+/* There is no memory, which a large ring may have been too much for. */
+static void small_again(struct fb_conn *c)
+{
+    if (atomic_exchange(&c->x->bulk, false))
+        c->x->grown = UINT32_MAX;
+}
+
 void rdv_again(struct fb_conn *c, int reason)
 {
     uint64_t pause = RETRY_FIRST;
@@ -108,7 +115,11 @@ void rdv_again(struct fb_conn *c, int reason)
         budget_refused(c);
     if (!c->x->rail)
         budget_free(c);
+    if (reason == RSN_NO_MEMORY)
+        small_again(c);
     if (reason == RSN_IDLE) {
+        atomic_store(&c->x->bulk, false);
+        c->x->grown = 0;
         conn_afresh(c);
         return;
     }
@@ -206,7 +217,9 @@ static size_t ring_for(struct fb_conn *c)
 
     if (conn_config(c)->ring)
         return conn_config(c)->ring;
-    return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? BULK_RING : 0;
+    if (atomic_load(&c->x->bulk))
+        return FB_BULK_RING;
+    return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? FB_BULK_RING : 0;
 }
 
 static void ask_verbs(struct fb_conn *c)
@@ -405,6 +418,8 @@ static void refused(void *owner, int reason)
     c->x->rdv = RDV_NONE;
     budget_free(c);
     conn_reason(c, reason);
+    if (reason == RSN_NO_MEMORY)
+        small_again(c);
     fb_put(&c->s);
 }
 

@@ -54,6 +54,7 @@ static void begin(void *arg)
 
 void tx_stalled(struct fb_conn *c)
 {
+    tx_short(c);
     if (conn_config(c)->stall_ns && !conn_flag(c, CF_STALL))
         link_post_once(c, CF_STALL, JOB_STALL, begin);
 }

@@ -117,6 +117,7 @@ enum fb_job {
     JOB_LINGER,
     JOB_OWES,
     JOB_STALL,
+    JOB_GROW,
     JOB_TAP,
     JOBS
 };
@@ -181,6 +182,10 @@ struct fb_more {
     uint64_t linger_until;
     uint64_t linger_pause;
     uint64_t stalled_at;            /* stall.c's */
+    uint64_t full_at;               /* grow.c's, tx lock: tx when the ring was last found full, */
+    uint32_t fulls;                 /* and how often since it boarded */
+    _Atomic uint32_t grown;         /* times that it has left for a larger one */
+    _Atomic bool bulk, larger;      /* its next ring is a large one; for that it leaves */
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
     uint64_t heat, heat_bytes; /* heat.c's: bytes a second, and in all at look number heat_beat */
@@ -251,8 +256,9 @@ enum {
     CF_BY_CALL = 16777216,   /* rx.by_call, where plain receives look */
     CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
     CF_HELLO_JOB = 67108864,
-    CF_FIN = 134217728, /* the application has shut it down for sending */
-    CF_PROVED = 131072  /* the rail's other end is proved: it may announce */
+    CF_GROW = 268435456, /* as CF_SERVE */
+    CF_FIN = 134217728,  /* the application has shut it down for sending */
+    CF_PROVED = 131072   /* the rail's other end is proved: it may announce */
 };
 
 static inline struct fb_conn *conn_of(struct fb_stream *s)
@@ -431,6 +437,19 @@ void tx_owes(struct fb_conn *);
 
 /* The ring is full: if that lasts, the stream leaves. tx lock held. */
 void tx_stalled(struct fb_conn *);
+
+/* ---- grow.c ---- */
+
+/* The ring is full: if that happens again and again, it should be larger. tx lock held. */
+#define FB_BULK_RING (1024u * 1024)
+void tx_short(struct fb_conn *);
+/* Leaves, so that both ends board again with large rings. No lock held; progress thread. */
+void grow_now(struct fb_conn *);
+/* A leave in which nothing is frozen: the stream stays with this process. */
+static inline bool conn_leaves_plainly(int reason)
+{
+    return reason == RSN_IDLE || reason == RSN_LARGER;
+}
 
 /* ---- rx.c: rx lock held unless said otherwise ---- */
 

@@ -1,0 +1,56 @@
+/*
+ * grow.c - a stream that fills its ring again and again gets a larger one. Rings are small where a stream boards,
+ * because most conversations are: one that turns to bulk later would wait for credit at every turn. It leaves and
+ * boards again, once, as for any other reason, and both ends have large rings then. Progress thread, except tx_short,
+ * which a sender calls.
+ *
+ * Which ring is meant is the receiver's, so it is told (FM_LARGER) before anything leaves. What comes too late, or
+ * finds a peer that does not know it, costs a change of track for nothing; hence GROW_MOST.
+ */
+#include "ipoib_fallback/stream.h"
+
+#include "config/log.h"
+
+enum { GROW_FULL = 32, GROW_MOST = 2 };
+
+void grow_now(struct fb_conn *c)
+{
+    struct rsk_msg m = {.type = FM_LARGER, .epoch = c->x->epoch};
+    struct rsk_rail *rail = c->x->rail;
+
+    if (!rail || rail->failed || c->x->rdv != RDV_PROVED ||
+        conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN) || rail->wire->ctl_send(rail, &m) < 0)
+        return;
+    log_info("stream %u: the ring of %u bytes is too small", c->slot, rail->tx_size);
+    atomic_store(&c->x->bulk, true);
+    atomic_store(&c->x->larger, true);
+    /* In the ordinary way: nothing is frozen, what is in the rings is read there. */
+    end_leave(c, RSN_LARGER);
+}
+
+static void grow(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    atomic_fetch_and(&c->flags, ~(uint32_t)CF_GROW);
+    grow_now(c);
+    fb_put(&c->s);
+}
+
+void tx_short(struct fb_conn *c)
+{
+    uint64_t tx = c->s.pub->tx;
+    struct rsk_rail *rail = c->x->rail;
+
+    if (!rail || rail->tx_size >= FB_BULK_RING || conn_config(c)->ring || c->x->grown >= GROW_MOST)
+        return;
+    /* Who looks again and again while it is full has found that once. */
+    if (tx - c->x->full_at < rail->tx_size / 2)
+        return;
+    c->x->full_at = tx;
+    if (++c->x->fulls < GROW_FULL)
+        return;
+    c->x->fulls = 0;
+    c->x->grown++;
+    link_post_once(c, CF_GROW, JOB_GROW, grow);
+}

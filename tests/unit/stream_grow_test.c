@@ -1,0 +1,120 @@
+/*
+ * stream_grow_test.c - a stream that boards with a small ring and turns to bulk gets a larger one (grow.c), whichever
+ * end sends, and no byte is lost on the way; one that does not fill its ring keeps it.
+ */
+#include "tests/unit/stream_pair.h"
+
+#include <sys/socket.h>
+
+enum { SMALL = 256 * 1024, PIECE = 65536 };
+
+static struct fb_more *more_of(const struct end *e)
+{
+    return conn_of(e->s)->x;
+}
+
+/* Sends bytes from `from` on until it is told to stop. */
+struct flood {
+    struct end *e;
+    uint64_t at;
+    _Atomic bool stop;
+    bool good;
+};
+
+static void *flood_main(void *arg)
+{
+    struct flood *f = arg;
+    static unsigned char buf[PIECE];
+
+    f->good = true;
+    while (!atomic_load(&f->stop) && f->good) {
+        size_t sent = 0;
+
+        fill(buf, f->at, sizeof buf);
+        while (sent < sizeof buf && f->good) {
+            ssize_t n = put(f->e, buf + sent, sizeof buf - sent);
+
+            f->good = n > 0;
+            sent += n > 0 ? (size_t)n : 0;
+        }
+        f->at += sizeof buf;
+    }
+    fb_shutdown(f->e->s, f->e->fd, SHUT_WR);
+    return NULL;
+}
+
+/* One direction is flooded, by `from`. */
+static void floods(struct end *from, struct end *to)
+{
+    static unsigned char buf[PIECE];
+    struct flood f = {.e = from};
+    uint64_t got = 0, limit = sys_now() + PATIENCE, large_at = 0;
+    bool good = true;
+    pthread_t t;
+    ssize_t n;
+
+    ASSERT_EQ_U64(more_of(from)->show->tx_ring, SMALL);
+    pthread_create(&t, NULL, flood_main, &f);
+    while ((n = get(to, buf, sizeof buf)) > 0) {
+        good = good && check(buf, got, (size_t)n);
+        got += (uint64_t)n;
+        if (!large_at && more_of(from)->show->tx_ring == FB_BULK_RING &&
+            from->s->pub->path_tx == FB_PATH_SHM && to->s->pub->path_rx == FB_PATH_SHM)
+            large_at = got;
+        /* Once it has, some more: it does not grow again. */
+        if ((large_at && got > large_at + 16 * FB_BULK_RING) || sys_now() > limit)
+            atomic_store(&f.stop, true);
+    }
+    pthread_join(t, NULL);
+    EXPECT_EQ_INT((int)n, 0);
+    EXPECT(good && f.good);
+    EXPECT_EQ_U64(got, f.at);
+    EXPECT(large_at > 0);
+    EXPECT_EQ_U64(more_of(to)->show->rx_ring, FB_BULK_RING);
+    EXPECT_EQ_U64(more_of(from)->grown, 1);
+    EXPECT_EQ_U64(more_of(to)->grown, 0);
+}
+
+TEST_CASE(stream_grow, who_connected_sends)
+{
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    floods(&a, &b);
+    done(&a);
+    done(&b);
+}
+
+TEST_CASE(stream_grow, who_accepted_sends)
+{
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    floods(&b, &a);
+    done(&a);
+    done(&b);
+}
+
+/* Much, but never more than the ring has room for. */
+TEST_CASE(stream_grow, who_does_not_fill_it_keeps_it)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    uint64_t pos = 0;
+
+    ASSERT(echo_boarded(&a, &x, &t, &pos));
+    for (int i = 0; i < 1000; i++)
+        ASSERT(round_trip(&a, &pos, 60000));
+    EXPECT_EQ_U64(more_of(&a)->show->tx_ring, SMALL);
+    EXPECT_EQ_U64(more_of(&a)->grown, 0);
+    EXPECT(boarded(&a));
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    fb_put(x.e.s);
+}
