@@ -13,6 +13,8 @@ import tempfile
 # What the project aims at: nanoseconds, bytes, times
 CALL_MORE, HELD_MORE, REQUEST_RATE = 30, 256, 0.97
 SOCKETS, REQUESTS, BATCHES = 10000, 3000, 400
+FLOORS = ("passes the call on", "looks the number up, counts", "holds a reference, counts the call in flight",
+          "notes both for handlers that jump")
 
 
 def leg(argv, preload):
@@ -35,15 +37,22 @@ def main():
     p.add_argument("--json")
     args = p.parse_args()
     library = os.path.abspath("build/librailsock.so")
-    result = {"calls": [], "held": {"": [], library: []}, "request": {"": [], library: []}}
+    result = {"calls": [], "floor": [[] for _ in FLOORS], "held": {"": [], library: []}, "request": {"": [], library: []}}
     with tempfile.TemporaryDirectory() as scratch:
         program = {}
         for name in ("call_turns", "many"):
             program[name] = os.path.join(scratch, name)
             subprocess.run([os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-o", program[name],
                             f"tests/bench/{name}.c", "-ldl"], check=True)
+        floor = [os.path.join(scratch, f"floor{n}.so") for n in range(len(FLOORS))]
+        for n, path in enumerate(floor):
+            subprocess.run([os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-shared",
+                            "-fvisibility=hidden", f"-DFLOOR={n}", "-o", path, "tests/bench/call_floor.c", "-ldl"],
+                           check=True)
         for i in range(args.pairs):
             result["calls"].append(leg([program["call_turns"], str(BATCHES)], library))
+            for n, path in enumerate(floor):
+                result["floor"][n].append(leg([program["call_turns"], str(BATCHES)], path))
             for preload in sorted(("", library), reverse=i % 2):
                 result["request"][preload].append(leg([program["many"], "request", str(REQUESTS)], preload))
                 result["held"][preload].append(leg([program["many"], "held", str(SOCKETS // 2)], preload))
@@ -53,6 +62,9 @@ def main():
                                   for k in ("more", "from", "to", "libc"))
         print(f"    {call:8} {more:6.1f} ({start:.1f}..{end:.1f}), libc's {libc:.0f}; aim at most {CALL_MORE}: "
               + verdict(more <= CALL_MORE))
+    print("    the least for a read() that")
+    for what, runs in zip(FLOORS, result["floor"]):
+        print(f"        {what:44} {statistics.median(run['read']['more'] for run in runs):6.1f}")
     print(f"bytes for each of {SOCKETS} sockets, kernel's not counted")
     for what, words in (("idle", "nothing has passed"), ("used", "64 bytes have, each way")):
         plain, with_it = (statistics.median(run[what] for run in result["held"][k]) for k in ("", library))
