@@ -88,6 +88,70 @@ static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took
     }
 }
 
+/*
+ * Whether long spins pay a thread that waits for many streams. Each of them may, and all the same the processor that it
+ * takes may be what its peers want: pgbench, which mostly waits, takes one of two processors from four servers. No wait
+ * can tell. So where waits are long both ways are tried by turns, for a while each, and the one in which more became
+ * ready is kept for two seconds; the brief one unless the other is better by more than a seventh, because that time is
+ * somebody's.
+ */
+struct fb_trial {
+    uint64_t since;  /* when this turn began */
+    uint64_t ns[2];  /* by turns with long spins, and with brief ones */
+    uint32_t got[2]; /* and what became ready in them */
+    uint32_t ready;  /* in this one */
+    uint8_t turn;    /* FB_TRIALS: one is kept */
+    uint8_t lengthy; /* the last waits were mostly long */
+    bool brief;
+};
+
+#define FB_TRIALS     6u
+#define FB_TRIAL_NS   16000000u
+#define FB_TRIAL_KEEP 2000000000u
+
+/* n streams became ready for the thread. */
+static inline void fb_trial_ready(struct fb_trial *t, unsigned n)
+{
+    t->ready += n;
+}
+
+/* A wait took so many ns, where a brief spin has `brief`. True: fb_trial_turn is to be called. */
+static inline bool fb_trial_waited(struct fb_trial *t, uint64_t took, uint32_t brief)
+{
+    if (took > brief)
+        t->lengthy = t->lengthy > 200 ? t->lengthy : (uint8_t)(t->lengthy + 8);
+    else if (t->lengthy)
+        t->lengthy--;
+    if (!t->lengthy)
+        *t = (struct fb_trial){0};
+    return t->lengthy;
+}
+
+static inline void fb_trial_turn(struct fb_trial *t, uint64_t now)
+{
+    uint64_t took = now - t->since;
+
+    if (!t->since) {
+        t->since = now;
+        t->ready = 0;
+        return;
+    }
+    if (took < (t->turn == FB_TRIALS ? FB_TRIAL_KEEP : FB_TRIAL_NS))
+        return;
+    if (t->turn == FB_TRIALS) {
+        *t = (struct fb_trial){.lengthy = t->lengthy};
+    } else if (took < 4 * FB_TRIAL_NS) { /* else it was idle, which says nothing */
+        t->ns[t->brief] += took;
+        t->got[t->brief] += t->ready;
+        t->turn++;
+        t->brief = t->turn % 2;
+        if (t->turn == FB_TRIALS)
+            t->brief = 1.15 * t->got[1] / (double)t->ns[1] >= t->got[0] / (double)t->ns[0];
+    }
+    t->since = now;
+    t->ready = 0;
+}
+
 /* ---- spin.c ---- */
 
 struct fb_conn;

@@ -316,8 +316,11 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         if (n != 0)
             break;
     }
-    if (began && n > 0 && atomic_load(&ep->hot))
-        pl_spin_result(sys_now() - began);
+    if (n > 0 && atomic_load(&ep->hot)) {
+        pl_spin_ready((unsigned)n);
+        if (began)
+            pl_spin_result(began);
+    }
     if (!pl_block_lost(&s->block))
         pass_baton(ep);
     errno = saved;

@@ -568,8 +568,10 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         if (count < 0)
             break;
     }
+    if (count > 0)
+        pl_spin_ready((unsigned)count);
     if (began && count > 0)
-        pl_spin_result(sys_now() - began);
+        pl_spin_result(began);
     errno = saved;
     return count;
 }

@@ -80,6 +80,7 @@ int pl_remaining_ms(uint64_t deadline)
 /* ---- spinning */
 
 static _Thread_local struct fb_spin learnt;
+static _Thread_local struct fb_trial trial;
 static _Thread_local uint32_t spun; /* what the last wait was allowed */
 
 static bool one_cpu(void)
@@ -100,22 +101,46 @@ static bool one_cpu(void)
     return k == 2;
 }
 
+/* What a spin has where nothing says that longer ones pay. */
+static uint32_t brief_most(void)
+{
+    return cfg_stream_defaults.spin_ns;
+}
+
+static uint32_t spin_most(void)
+{
+    uint32_t most = fb_spin_most(), brief = brief_most();
+
+    return trial.brief && brief < most ? brief : most;
+}
+
 uint64_t pl_spin_budget(void)
 {
-    uint32_t most = fb_spin_most();
+    uint32_t most = spin_most();
 
     spun = most && !one_cpu() ? fb_spin_next(&learnt, most) : 0;
     return spun;
 }
 
-void pl_spin_result(uint64_t ns)
+void pl_spin_result(uint64_t began)
 {
+    uint64_t now, ns;
+
     if (!spun)
         return;
+    now = sys_now();
+    ns = now - began;
     if (ns <= spun)
-        fb_spin_served(&learnt, fb_spin_most(), ns);
+        fb_spin_served(&learnt, spin_most(), ns);
     else
-        fb_spin_slept(&learnt, fb_spin_most(), ns);
+        fb_spin_slept(&learnt, spin_most(), ns);
+    if (fb_trial_waited(&trial, ns, brief_most()) && fb_spin_most() > brief_most())
+        fb_trial_turn(&trial, now);
+}
+
+void pl_spin_ready(unsigned n)
+{
+    fb_trial_ready(&trial, n);
 }
 
 /* ---- blocks */

@@ -55,8 +55,10 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 
 /* How long this thread should spin before it sleeps, at most fb_spin_most(); 0 on one CPU. */
 uint64_t pl_spin_budget(void);
-/* What came of it: news came after ns nanoseconds of waiting, spun and slept together. */
-void pl_spin_result(uint64_t ns);
+/* What came of it: there is news now, and the wait, spun and slept together, began then. */
+void pl_spin_result(uint64_t began);
+/* So many descriptors are ready, whether or not that was waited for. */
+void pl_spin_ready(unsigned n);
 
 /* ---- blocks ---- */
 

@@ -17,6 +17,7 @@
 #include "rsock/sys.h"
 
 struct cfg cfg = {.stream = CFG_STREAM_DEFAULTS};
+const struct cfg_stream cfg_stream_defaults = CFG_STREAM_DEFAULTS;
 
 uint32_t fb_spin_most(void)
 {

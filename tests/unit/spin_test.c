@@ -71,3 +71,77 @@ TEST_CASE(spin, learns_nothing_from_a_spin_that_was_interrupted)
     EXPECT_EQ_INT(s.ns, 2000);
     EXPECT(fb_spin_next(&s, 0) == 0);
 }
+
+/* ---- whether long spins pay */
+
+/* A thread whose waits take `took` ns, and for which so many streams become ready in a millisecond by long spins,
+ * or by brief ones, for `ms`. In how many of those it span briefly. */
+static unsigned tried(struct fb_trial *t, uint64_t *now, unsigned ms, unsigned by_long,
+                      unsigned by_brief, uint64_t took)
+{
+    unsigned briefly = 0;
+
+    for (unsigned i = 0; i < ms; i++) {
+        unsigned n = t->brief ? by_brief : by_long;
+
+        briefly += t->brief;
+        for (unsigned k = 0; k < n; k++) {
+            *now += 1000000 / n;
+            fb_trial_ready(t, 1);
+            if (fb_trial_waited(t, took, MOST))
+                fb_trial_turn(t, *now);
+        }
+    }
+    return briefly;
+}
+
+TEST_CASE(spin_trial, keeps_the_better_one)
+{
+    struct fb_trial t = {0};
+    uint64_t now = 1000000000;
+    unsigned briefly;
+
+    briefly = tried(&t, &now, 20000, 10, 14, 2 * MOST);
+    EXPECT(briefly > 19000);
+    /* Its peers go away, and now sleeping is what costs. */
+    tried(&t, &now, 2200, 20, 10, 2 * MOST);
+    briefly = tried(&t, &now, 20000, 20, 10, 2 * MOST);
+    EXPECT(briefly < 1000);
+    /* As good as the other is not enough. */
+    tried(&t, &now, 2200, 11, 10, 2 * MOST);
+    briefly = tried(&t, &now, 20000, 11, 10, 2 * MOST);
+    EXPECT(briefly > 19000);
+}
+
+TEST_CASE(spin_trial, not_where_waits_are_short)
+{
+    struct fb_trial t = {0};
+    uint64_t now = 1000000000;
+
+    EXPECT_EQ_INT(tried(&t, &now, 5000, 10, 100, MOST / 2), 0);
+    /* A long one now and then, as there always is. */
+    for (int i = 0; i < 1000; i++) {
+        EXPECT_EQ_INT(tried(&t, &now, 1, 1, 1, 2 * MOST), 0);
+        EXPECT_EQ_INT(tried(&t, &now, 1, 20, 20, MOST / 2), 0);
+    }
+    /* What was kept is dropped when they become short. */
+    tried(&t, &now, 1000, 10, 20, 2 * MOST);
+    EXPECT(t.brief);
+    tried(&t, &now, 100, 10, 10, MOST / 2);
+    EXPECT(!t.brief);
+}
+
+TEST_CASE(spin_trial, idleness_says_nothing)
+{
+    struct fb_trial t = {0};
+    uint64_t now = 1000000000;
+
+    for (int i = 0; i < 100; i++) {
+        now += 10 * (uint64_t)FB_TRIAL_NS;
+        fb_trial_ready(&t, 1);
+        EXPECT(fb_trial_waited(&t, 10 * (uint64_t)FB_TRIAL_NS, MOST));
+        fb_trial_turn(&t, now);
+    }
+    EXPECT_EQ_INT(t.turn, 0);
+    EXPECT(!t.brief);
+}
