@@ -177,9 +177,9 @@ static inline bool fb_tx_enter(struct fb_stream *s)
 ssize_t fb_rx_leave(struct fb_stream *, int fd, ssize_t n, const struct iovec *v, int cnt,
                     int flags);
 void fb_tx_leave(struct fb_stream *, ssize_t n, const struct iovec *v, int cnt);
-/* The same for sendfile(2) and splice(2), whose bytes we do not see: counts, and the proof of the
- * stream's contents restarts after them. */
-void fb_tx_leave_unseen(struct fb_stream *, ssize_t n);
+/* The same for sendfile(2), whose bytes came from `in` (-1: they cannot be had), beginning with its byte number `from` (-1: they
+ * are those before its position). */
+void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
 
 /* ---- any half ---- */
 

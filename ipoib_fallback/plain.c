@@ -12,8 +12,11 @@
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tap.h"
 
+#include "rsock/sys.h"
+
 #include <errno.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 void conn_consider(struct fb_conn *c)
 {
@@ -232,19 +235,47 @@ void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)
         count_call(c);
 }
 
-void fb_tx_leave_unseen(struct fb_stream *s, ssize_t n)
+/* What has been sent is still in the file; from there the digest gets what it wants, a few hundred bytes at each
+ * checkpoint. in: -1, or a file whose byte number `from` was the first; -1: the one before its position. */
+static __attribute__((noinline)) void add_file(struct fb_digest *d, _Atomic uint8_t *mark,
+                                               uint64_t at, uint64_t n, int in, int64_t from)
+{
+    uint64_t end = at + n, first, last;
+    uint8_t now = *mark;
+    char piece[256];
+
+    if (now >= FB_CHECKPOINTS) {
+        if (!fb_digest_wants(now, end))
+            return;
+        fb_digest_begin(d, at);
+    } else if (d->next == 0) {
+        fb_digest_begin(d, 0);
+    }
+    if (in >= 0 && from < 0 && fb_digest_next(d, at, end, &first, &last))
+        from = SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0) - (int64_t)n;
+    for (uint64_t next = at; fb_digest_next(d, next, end, &first, &last); next = last) {
+        struct iovec v = {piece, (size_t)(last - first)};
+
+        if (in < 0 || from < 0 ||
+            SYS6(SYS_pread64, in, piece, v.iov_len, from + (int64_t)(first - at), 0, 0) !=
+                (long)v.iov_len) {
+            fb_digest_unseen(d, at, n);
+            break;
+        }
+        fb_digest_add(d, first, &v, 1, v.iov_len);
+    }
+    atomic_store_explicit(mark, fb_digest_mark(d), memory_order_relaxed);
+}
+
+void fb_tx_leave_file(struct fb_stream *s, ssize_t n, int in, int64_t from)
 {
     struct fb_conn *c = conn_of(s);
 
     if (n > 0) {
         uint64_t at = count_tx(c, (uint64_t)n);
 
-        if (s->tx_mark < FB_CHECKPOINTS) {
-            struct fb_digest *d = &conn_seen(c)->tx;
-
-            fb_digest_unseen(d, at, (uint64_t)n);
-            atomic_store_explicit(&s->tx_mark, fb_digest_mark(d), memory_order_relaxed);
-        }
+        if (conn_seen_wants(&s->tx_mark, at + (uint64_t)n))
+            add_file(&conn_seen(c)->tx, &s->tx_mark, at, (uint64_t)n, in, from);
         if (tap_on(c))
             tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
     }

@@ -112,6 +112,16 @@ void fb_digest_unseen(struct fb_digest *d, uint64_t at, uint64_t n)
         reached(d);
 }
 
+bool fb_digest_next(const struct fb_digest *d, uint64_t at, uint64_t end, uint64_t *from,
+                    uint64_t *to)
+{
+    uint64_t start = d->next - window(d->index);
+
+    *from = at > start ? at : start;
+    *to = end < d->next ? end : d->next;
+    return !d->off && *from < *to;
+}
+
 uint64_t fb_checkpoints_common(uint64_t a, uint64_t b)
 {
     uint64_t both = a & b;

@@ -64,8 +64,12 @@ void fb_digest_begin(struct fb_digest *, uint64_t at);
 /* The bytes [at, at + n) of v passed. Callers are in order: at is where the last call ended. Cheap
  * except within 256 bytes of a checkpoint. */
 void fb_digest_add(struct fb_digest *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);
-/* n bytes passed that we could not look at (sendfile). */
+/* n bytes passed that we could not look at. */
 void fb_digest_unseen(struct fb_digest *, uint64_t at, uint64_t n);
+/* For bytes that can be had one by one (sendfile's): the next of [at, end) that it wants are [*from, *to), at most 256;
+ * they may be added alone, and the next are looked for from *to on. False: it wants none. */
+bool fb_digest_next(const struct fb_digest *, uint64_t at, uint64_t end, uint64_t *from,
+                    uint64_t *to);
 
 /* The newest checkpoints in both masks, at most four; and how many bytes of the stream those of a mask cover. */
 uint64_t fb_checkpoints_common(uint64_t a, uint64_t b);

@@ -45,7 +45,7 @@ static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
 /* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
  * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
  * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
- * that it has sent by sendfile, without looking, may be left out for 64 bytes of the other one, which is what an HTTP request has. */
+ * that was not seen by its sender, may be left out for 64 bytes of the other one, which is what an HTTP request has. */
 enum { LATE = 4, ALONE = 64 };
 static bool recent(struct fb_conn *c)
 {

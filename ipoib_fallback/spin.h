@@ -120,9 +120,7 @@ static inline bool fb_trial_waited(struct fb_trial *t, uint64_t took, uint32_t b
 {
     if (took > brief)
         t->lengthy = t->lengthy > 200 ? t->lengthy : (uint8_t)(t->lengthy + 8);
-    else if (t->lengthy)
-        t->lengthy--;
-    if (!t->lengthy)
+    else if (t->lengthy && --t->lengthy == 0)
         *t = (struct fb_trial){0};
     return t->lengthy;
 }

@@ -70,7 +70,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
 static void lower(void *stream, void *unused)
 {
     (void)unused;
-    fb_tx_leave_unseen(stream, -EINTR);
+    fb_tx_leave_file(stream, -EINTR, -1, -1);
 }
 
 PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
@@ -97,7 +97,7 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
             return sent;
         atomic_fetch_add(&f->stream->tx_in, 1); /* see pl_recv.c */
     }
-    fb_tx_leave_unseen(f->stream, sent < 0 ? -errno : sent);
+    fb_tx_leave_file(f->stream, sent < 0 ? -errno : sent, in, sent > 0 && off ? *off - sent : -1);
     return sent;
 }
 

@@ -141,7 +141,7 @@ static void flood(struct victim *v)
                             .a = (uint64_t)rand_r(&seed) << 33 | (uint64_t)rand_r(&seed)};
 
         if (i % 2)
-            m.type = (uint8_t)(FM_BYE + 1 + rand_r(&seed) % 200);
+            m.type = (uint8_t)(FM_LARGER + 1 + rand_r(&seed) % 200);
         shm_ctl_send(&r->base, &m);
     }
 }

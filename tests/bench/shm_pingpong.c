@@ -6,7 +6,8 @@
  *
  *   build/plain/tests/shm_pingpong          all of it, the best of the rounds
  *   build/plain/tests/shm_pingpong line     one limit of the hardware, the median of the rounds:
- *                                           line, line+data (ns), copy (GB/s)
+ *                                           line, line+data (ns), copy (GB/s); memcpy: copy by calls
+ *                                           of memcpy for the whole 32 KiB
  *
  * (make build/plain/tests/shm_pingpong; `make bench` does, and runs the latter between other programs.)
  */
@@ -189,8 +190,18 @@ static double rail_stream(uint32_t ring)
     return (double)stream_total / (double)t0;
 }
 
+static void in_pieces(void *to, const void *from, size_t n)
+{
+    rsk_copy(to, from, n);
+}
+
+static void whole(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+}
+
 /* The least that two processes can do: copy in, store a cursor, copy out, store a cursor. */
-static double raw_stream(uint32_t ring)
+static double raw_stream(uint32_t ring, void (*copy)(void *, const void *, size_t))
 {
     uint8_t *p = mmap(NULL, 4096 + ring, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct lines *l = (struct lines *)(void *)p;
@@ -207,7 +218,7 @@ static double raw_stream(uint32_t ring)
         for (; n < stream_total; n += PIECE) {
             while (atomic_load_explicit(&l->line[0].n, memory_order_acquire) == n)
                 sys_pause_cpu();
-            rsk_copy(buf + n % CHUNK, p + n % ring, PIECE);
+            copy(buf + n % CHUNK, p + n % ring, PIECE);
             atomic_store_explicit(&l->line[1].n, n + PIECE, memory_order_release);
         }
         _exit(0);
@@ -218,7 +229,7 @@ static double raw_stream(uint32_t ring)
     for (; n < stream_total; n += PIECE) {
         while (n - atomic_load_explicit(&l->line[1].n, memory_order_acquire) >= ring)
             sys_pause_cpu();
-        rsk_copy(p + n % ring, buf + n % CHUNK, PIECE);
+        copy(p + n % ring, buf + n % CHUNK, PIECE);
         atomic_store_explicit(&l->line[0].n, n + PIECE, memory_order_release);
     }
     waitpid(child, NULL, 0);
@@ -257,17 +268,18 @@ static double median(double *v, size_t n)
 static int one_limit(struct lines *l, const char *what)
 {
     static double batch[ROUNDS][TRIPS / BATCH];
-    bool copy = !strcmp(what, "copy"), data = !strcmp(what, "line+data");
+    bool by_memcpy = !strcmp(what, "memcpy"), copy = by_memcpy || !strcmp(what, "copy"),
+         data = !strcmp(what, "line+data");
     double a[ROUNDS], b[ROUNDS], small, large;
 
     if (!copy && !data && strcmp(what, "line") != 0) {
-        fprintf(stderr, "usage: shm_pingpong [line | line+data | copy]\n");
+        fprintf(stderr, "usage: shm_pingpong [line | line+data | copy | memcpy]\n");
         return 2;
     }
     for (int i = 0; i < ROUNDS; i++) {
         if (copy) {
-            a[i] = raw_stream(256 * 1024);
-            b[i] = raw_stream(1 << 20);
+            a[i] = raw_stream(256 * 1024, by_memcpy ? whole : in_pieces);
+            b[i] = raw_stream(1 << 20, by_memcpy ? whole : in_pieces);
         } else {
             (void)raw_line(l, data, batch[i]);
         }
@@ -300,9 +312,9 @@ int main(int argc, char **argv)
         raw[i] = raw_line(l, false, NULL);
         two[i] = raw_line(l, true, NULL);
         rail[i] = rail_trip();
-        raw_small[i] = raw_stream(256 * 1024);
+        raw_small[i] = raw_stream(256 * 1024, in_pieces);
         small[i] = rail_stream(256 * 1024);
-        raw_large[i] = raw_stream(1 << 20);
+        raw_large[i] = raw_stream(1 << 20, in_pieces);
         large[i] = rail_stream(1 << 20);
     }
     for (int i = 0; i < ROUNDS && getenv("VERBOSE"); i++)

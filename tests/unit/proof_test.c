@@ -177,6 +177,37 @@ TEST_CASE(digest, begins_anywhere)
     }
 }
 
+/* What may be had byte by byte need not be had whole. */
+TEST_CASE(digest, wants_little_of_much)
+{
+    struct fb_digest whole, little;
+    uint64_t from, to, taken;
+
+    rng = test_seed();
+    fill(1);
+    for (int i = 0; i < 300; i++) {
+        uint64_t at = rnd(1500), end = at + rnd(LEN - 1500);
+
+        memset(&whole, 0, sizeof whole);
+        fb_digest_begin(&whole, 0);
+        feed(&whole, 0, at, 300);
+        little = whole;
+        feed(&whole, at, end, 3000);
+        taken = 0;
+        for (uint64_t next = at; fb_digest_next(&little, next, end, &from, &to); next = to) {
+            ASSERT(to - from <= 256);
+            fb_digest_add(&little, from, &(struct iovec){stream + from, to - from}, 1, to - from);
+            taken += to - from;
+        }
+        EXPECT(taken <= 512 + 8 * 256);
+        EXPECT_EQ_INT(little.index, whole.index);
+        expect_same(&whole, &little);
+        feed(&whole, end, LEN, 3000); /* and it goes on */
+        feed(&little, end, LEN, 3000);
+        expect_same(&whole, &little);
+    }
+}
+
 /* What is asked of the mark alone, for calls that need not look further. */
 TEST_CASE(digest, mark_misses_nothing)
 {

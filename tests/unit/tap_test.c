@@ -170,7 +170,7 @@ TEST_CASE(tap, plain_bytes_and_gathered_ones)
     /* sendfile */
     ASSERT(fb_tx_enter(a.s));
     ASSERT_EQ_INT(write(a.fd, out, 100), 100);
-    fb_tx_leave_unseen(a.s, 100);
+    fb_tx_leave_file(a.s, 100, -1, -1);
     next(&l, &r);
     EXPECT(r.flags == TAP_UNSEEN && r.len == 100 && r.kept == 0 && r.at == tx + 3000);
     for (ssize_t n = 0; n < 3100;)
