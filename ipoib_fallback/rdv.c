@@ -129,7 +129,7 @@ void rdv_again(struct fb_conn *c, int reason)
     if (reason == RSN_BUDGET)
         pause = WAIT_FIRST;
     for (uint32_t i = 0; i < c->x->rdv_tries && pause < RETRY_MOST; i++)
-        pause *= 3;
+        pause = reason == RSN_LARGER ? pause + RETRY_FIRST : pause * 3; /* it is in a hurry */
     c->x->rdv_tries++;
     if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
         reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE ||
@@ -326,7 +326,7 @@ static void attempt(struct fb_conn *c, bool called)
     }
     if (c->x->tx.state != TX_T || c->x->rx.state != RX_t) {
         /* Still on the way back from the last rail; an owed frame goes with the next bytes. */
-        rdv_again(c, RSN_PEER_LEFT);
+        rdv_again(c, c->s.pub->reason == RSN_LARGER ? RSN_LARGER : RSN_PEER_LEFT);
         return;
     }
     if (!called && silent_full(&c->x->tuple)) {
