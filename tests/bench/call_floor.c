@@ -16,6 +16,10 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#ifndef FLOOR
+#define FLOOR 3
+#endif
+
 enum { NUMBERS = 64 };
 
 struct stream {

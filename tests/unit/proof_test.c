@@ -223,7 +223,8 @@ TEST_CASE(digest, mark_misses_nothing)
         before = d;
         fb_digest_add(&d, at, &(struct iovec){stream + at, n}, 1, n);
         if (!fb_digest_wants(fb_digest_mark(&before), at + n))
-            EXPECT(memcmp(&before, &d, sizeof d) == 0);
+            EXPECT(before.index == d.index && before.valid == d.valid && before.next == d.next &&
+                   before.sip.len == d.sip.len);
     }
     EXPECT(fb_digest_wants(FB_DIGEST_NOW, 1));
     EXPECT(!fb_digest_wants(FB_DIGEST_LATER, FB_DIGEST_BYTES));
