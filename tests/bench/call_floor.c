@@ -13,8 +13,9 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #ifndef FLOOR
 #define FLOOR 3
