@@ -15,7 +15,7 @@ enum { GROW_FULL = 32, GROW_MOST = 2 };
 
 void grow_now(struct fb_conn *c)
 {
-    struct rsk_msg m = {.type = FM_LARGER, .epoch = c->x->epoch};
+    struct rsk_msg m = {.type = FM_LARGER, .epoch = c->x->epoch, .a = c->s.pub->rx};
     struct rsk_rail *rail = c->x->rail;
 
     if (!rail || rail->failed || c->x->rdv != RDV_PROVED ||
@@ -24,8 +24,11 @@ void grow_now(struct fb_conn *c)
     log_info("stream %u: the ring of %u bytes is too small", c->slot, rail->tx_size);
     atomic_store(&c->x->bulk, true);
     atomic_store(&c->x->larger, true);
-    /* In the ordinary way: nothing is frozen, what is in the rings is read there. */
-    end_leave(c, RSN_LARGER);
+    /* This half, in the ordinary way; the other end's leaves when it hears of it. leave_why is not touched: a hand-over
+     * may just have said there why the receiving half is to be frozen. */
+    fb_lock(&c->x->tx.lock);
+    tx_leave(c, RSN_LARGER, true);
+    tx_unlock(c);
 }
 
 static void grow(void *arg)

@@ -14,7 +14,7 @@
  *   ECHO      R: data = X of the SWITCH frame: it came through this TCP stream.
  *   LEAVE_REQ R: a = R, its rx: leave, please; and write the frame, if it is owed.
  *   OWED      S: a = F: left, everything was consumed, nothing is written yet.
- *   LARGER    S: wants R to have a larger ring; leaves, and so should R.
+ *   LARGER    S: LEAVE_REQ, and S leaves too: R should have a larger ring next.
  *   BYE       either: the rail ends when both directions have left; reason.
  *
  * On the anchor, one 64-byte frame type for each change of track:

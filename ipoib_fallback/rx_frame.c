@@ -369,13 +369,13 @@ void rx_freeze(struct fb_conn *c, int reason)
     struct rsk_rail *rail = c->x->rail;
     uint64_t R = c->s.pub->rx;
 
-    if (rx->state == RX_sk && !conn_leaves_plainly(reason) && rx->end == 0)
+    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0)
         hand_back(c);
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 0)
         return;
     /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an
      * end before E is known for what it is. */
-    if (!conn_leaves_plainly(reason)) {
+    if (reason != RSN_IDLE) {
         rx->frozen = true;
         rx->V = R;
         rx->more = rail && rail->wire->rx_freeze(rail) > R;

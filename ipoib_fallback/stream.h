@@ -445,11 +445,6 @@ void tx_stalled(struct fb_conn *);
 void tx_short(struct fb_conn *);
 /* Leaves, so that both ends board again with large rings. No lock held; progress thread. */
 void grow_now(struct fb_conn *);
-/* A leave in which nothing is frozen: the stream stays with this process. */
-static inline bool conn_leaves_plainly(int reason)
-{
-    return reason == RSN_IDLE || reason == RSN_LARGER;
-}
 
 /* ---- rx.c: rx lock held unless said otherwise ---- */
 

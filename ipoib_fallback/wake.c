@@ -106,16 +106,14 @@ bool conn_mail(struct fb_conn *c)
             memcpy(mail->echo_X, m.data, 16);
             tx |= TODO_MAIL;
             break;
+        case FM_LARGER:
+            atomic_store(&c->x->bulk, true);
+            atomic_store(&c->x->larger, true);
+            /* fall through */
         case FM_LEAVE_REQ:
             mail->leave_req = true;
             mail->leave_R = m.a;
             tx |= TODO_MAIL;
-            break;
-        case FM_LARGER:
-            atomic_store(&c->x->bulk, true);
-            atomic_store(&c->x->larger, true);
-            atomic_store(&c->x->leave_why, RSN_LARGER);
-            tx |= TODO_LEAVE;
             break;
         case FM_OWED:
             break; /* the frame comes with the next bytes; nothing to do until then */
