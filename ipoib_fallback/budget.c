@@ -91,7 +91,7 @@ bool budget_leave(struct fb_conn *c, int reason)
     rx_unlock(c);
     if (!quiet)
         return false;
-    log_info("stream %u: %s", c->slot, reason == RSN_IDLE ? "idle" : "others are hotter");
+    log_info("stream %u: %s", c->s.slot, reason == RSN_IDLE ? "idle" : "others are hotter");
     if (unused) {
         link_end(c, reason);
         return true;

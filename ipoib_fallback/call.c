@@ -74,7 +74,7 @@ static bool still_open(struct fb_conn *c, int *fd)
 /* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
 static inline bool settled(const struct fb_conn *c)
 {
-    return (atomic_load_explicit(&c->flags, memory_order_acquire) & (CF_SETTINGS | CF_CLOSED)) ==
+    return (atomic_load_explicit(&c->s.flags, memory_order_acquire) & (CF_SETTINGS | CF_CLOSED)) ==
            CF_SETTINGS;
 }
 

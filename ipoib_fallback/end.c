@@ -126,7 +126,7 @@ void fb_close(struct fb_stream *s, int fd)
     rx_unlock(c);
     tx_unlock(c);
     if (reset)
-        log_debug("stream %u: closed with a reset", c->slot);
+        log_debug("stream %u: closed with a reset", c->s.slot);
     if (tap_on(c) && !shared)
         tap_mark(c, reset ? TAP_RESET : TAP_FIN, 0);
     conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE); /* calls in flight end: their number is gone */
@@ -146,13 +146,13 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
     /* Once it has asked for a rail, one may come at any moment: then under the lock. Who makes it asks for the flag. */
-    flags = atomic_fetch_or(&c->flags, how != SHUT_RD ? CF_FIN : 0);
+    flags = atomic_fetch_or(&c->s.flags, how != SHUT_RD ? CF_FIN : 0);
     if (fb_plain(s) && !(flags & (CF_LINKED | CF_ASKED))) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
         if ((fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
             atomic_store(&c->x->rx.shut, false);
-            atomic_fetch_and(&c->flags, ~(uint32_t)CF_FIN);
+            atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_FIN);
         }
         return r;
     }
@@ -276,7 +276,7 @@ static void pin(struct fb_conn *c, int reason, unsigned wait)
     }
     end_leave(c, reason);
     if (wait && !is_plain(c) && !settle(c, reason, wait, fb_io.now() + WAIT_NS))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);
     link_release(c);
@@ -338,7 +338,7 @@ static void leave_wait(struct fb_conn *c, void *arg)
 
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
         !settle(c, e->reason, RSK_RX | RSK_TX, e->until))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->slot,
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
                  cfg_reason_name(e->reason));
 }
 

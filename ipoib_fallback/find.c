@@ -51,7 +51,7 @@ void conn_findable(struct fb_conn *c)
         return;
     do
         atomic_store(&c->fresh, head ? head : LAST);
-    while (!atomic_compare_exchange_weak(&fresh, &head, c->slot + 1));
+    while (!atomic_compare_exchange_weak(&fresh, &head, c->s.slot + 1));
 }
 
 void conn_known(struct fb_conn *c)

@@ -21,7 +21,7 @@ void grow_now(struct fb_conn *c)
     if (!rail || rail->failed || c->x->rdv != RDV_PROVED ||
         conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN) || rail->wire->ctl_send(rail, &m) < 0)
         return;
-    log_info("stream %u: the ring of %u bytes is too small", c->slot, rail->tx_size);
+    log_info("stream %u: the ring of %u bytes is too small", c->s.slot, rail->tx_size);
     atomic_store(&c->x->bulk, true);
     atomic_store(&c->x->larger, true);
     /* This half, in the ordinary way; the other end's leaves when it hears of it. leave_why is not touched: a hand-over
@@ -35,7 +35,7 @@ static void grow(void *arg)
 {
     struct fb_conn *c = arg;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_GROW);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_GROW);
     grow_now(c);
     fb_put(&c->s);
 }

@@ -32,7 +32,7 @@ static void trouble(struct fb_conn *c, void *unused)
         return;
     switch (rnd(8)) {
     case 0:
-        log_debug("stream %u: its rail is made to fail", c->slot);
+        log_debug("stream %u: its rail is made to fail", c->s.slot);
         link_end(c, RSN_RAIL_FAILED);
         break;
     case 1: /* one direction */

@@ -127,7 +127,7 @@ bool heat_count(struct fb_conn *c)
     if (!moved || !waits(c) ||
         (c->s.role == FB_ACCEPTED && beat - c->x->refused_beat > ASKED_LATELY))
         return false;
-    insert(&wait, (struct entry){c->x->heat, 0, c->slot, c->gen}, hotter);
+    insert(&wait, (struct entry){c->x->heat, 0, c->s.slot, c->gen}, hotter);
     return true;
 }
 
@@ -187,7 +187,7 @@ static void victim(struct fb_conn *c, void *unused)
         since = 0;
     if (!since && beat_at - c->x->up_at < STAYS)
         return;
-    insert(&cold, (struct entry){c->x->heat, since, c->slot, c->gen}, colder);
+    insert(&cold, (struct entry){c->x->heat, since, c->s.slot, c->gen}, colder);
 }
 
 /* The next of the coldest gives his up for one that is so hot. */
@@ -280,7 +280,7 @@ void heat_freed(void)
 bool heat_taken(struct fb_conn *c)
 {
     for (uint32_t i = 0; i < chosen.n; i++)
-        if (chosen.entry[i].slot == c->slot && chosen.entry[i].gen == c->gen) {
+        if (chosen.entry[i].slot == c->s.slot && chosen.entry[i].gen == c->gen) {
             chosen.n--;
             for (; i < chosen.n; i++)
                 chosen.entry[i] = chosen.entry[i + 1];

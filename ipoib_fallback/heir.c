@@ -98,7 +98,7 @@ static void ask_step(void *arg)
     if (!done && fb_io.now() < a->until && rsk_timer_add(STEP_NS, ask_step, a))
         return;
     if (!done)
-        log_warn("stream %u: not handed over to a child in time", a->c ? a->c->slot : 0);
+        log_warn("stream %u: not handed over to a child in time", a->c ? a->c->s.slot : 0);
     sys_send(a->reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     rsk_own_close(a->reply);
     if (a->c)
@@ -127,7 +127,7 @@ static void asked(const struct heir_note *n, int reply)
         return;
     }
     if (a->c) {
-        log_info("stream %u: a child wants it", a->c->slot);
+        log_info("stream %u: a child wants it", a->c->s.slot);
         if (n->what == HEIR_ASK_STREAM_FOR_EVER)
             conn_set(a->c, CF_SHARED);
         else if (!conn_flag(a->c, CF_PINNED))
@@ -158,10 +158,10 @@ static void give_back(struct fb_conn *c, void *arg)
     atomic_fetch_and(&c->s.pub->lent, (uint8_t)~FB_LENT_FOREIGN);
     if (conn_flag(c, CF_SHARED) || (conn_flag(c, CF_PINNED) && !conn_flag(c, CF_LENT)))
         return;
-    log_info("stream %u: the child that had it is gone", c->slot);
+    log_info("stream %u: the child that had it is gone", c->s.slot);
     if (c->s.pub->reason == RSN_SHARED)
         conn_reason(c, RSN_NEW);
-    atomic_fetch_and(&c->flags, ~(uint32_t)(CF_PINNED | CF_LENT | CF_ASKED));
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)(CF_PINNED | CF_LENT | CF_ASKED));
 }
 
 static void unlink_link(struct heir_link *gone)
@@ -264,7 +264,7 @@ void heir_serve(void)
 
 void heir_let_go(struct fb_conn *c)
 {
-    struct heir_note n = {.what = HEIR_LET_GO, .slot = c->slot, .gen = c->gen};
+    struct heir_note n = {.what = HEIR_LET_GO, .slot = c->s.slot, .gen = c->gen};
 
     uint64_t signals;
 

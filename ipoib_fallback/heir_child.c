@@ -211,7 +211,7 @@ static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ev
 static uint8_t inherit(struct fb_digest *mine, const struct fb_digest *old, uint8_t mark,
                        uint64_t passed)
 {
-    if (mark >= FB_CHECKPOINTS)
+    if (mark & FB_DIGEST_STATE)
         return mark;
     *mine = *old;
     if (passed)
@@ -225,7 +225,7 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen, moved = false;
 
-    if (!lend(h, old->slot, old->gen, false)) {
+    if (!lend(h, old->s.slot, old->gen, false)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
         sys_reset(fd);
     }
@@ -239,13 +239,13 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     }
     conn_set(c, CF_SHARED);
     c->x->heritage = h;
-    c->x->old_slot = old->slot;
+    c->x->old_slot = old->s.slot;
     c->x->old_gen = old->gen;
     c->x->old_born = old->born;
     /* Before the first rail our memory has the count as of the fork, later only the owner's file. */
     if (!conn_flag(old, CF_LINKED)) {
-        mine->pub->tx = old->past_tx;
-        mine->pub->rx = old->past_rx;
+        mine->pub->tx = old->s.past_tx;
+        mine->pub->rx = old->s.past_rx;
     } else if (known) {
         mine->pub->tx = s->pub->tx;
         mine->pub->rx = s->pub->rx;
@@ -258,8 +258,8 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
         inherit(&conn_seen(c)->tx, &conn_seen(old)->tx, s->tx_mark, moved ? mine->pub->tx : 0);
     mine->rx_mark =
         inherit(&conn_seen(c)->rx, &conn_seen(old)->rx, s->rx_mark, moved ? mine->pub->rx : 0);
-    c->past_tx = mine->pub->tx;
-    c->past_rx = mine->pub->rx;
+    c->s.past_tx = mine->pub->tx;
+    c->s.past_rx = mine->pub->rx;
     conn_reason(c, RSN_INHERITED);
     /* Who else has it cannot be known: pinned. */
     if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) ||
@@ -272,8 +272,8 @@ void fb_disown(struct fb_heritage *h, struct fb_stream *s)
 {
     struct fb_conn *old = conn_of(s);
 
-    if (!lend(h, old->slot, old->gen, true))
-        log_warn("stream %u: its owner does not hand it over to a new program", old->slot);
+    if (!lend(h, old->s.slot, old->gen, true))
+        log_warn("stream %u: its owner does not hand it over to a new program", old->s.slot);
 }
 
 /* It was handed over when it was adopted, so nobody has to wait for the answer, least of all the progress

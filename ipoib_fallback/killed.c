@@ -47,7 +47,7 @@ bool conn_killed(struct fb_conn *c)
         return false;
     if (atomic_exchange(&c->x->killed, true))
         return true;
-    log_info("stream %u: the peer was killed, and has not read everything", c->slot);
+    log_info("stream %u: the peer was killed, and has not read everything", c->s.slot);
     conn_untold(c, -ECONNRESET);
     conn_todo_tx(c, TODO_PEER);
     link_serve(c);

@@ -72,7 +72,7 @@ static void finish(struct fb_conn *c, bool reset)
     link_unwatch(c);
     fd = c->fd;
     c->fd = -1;
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_LINGER);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LINGER);
     rx_unlock(c);
     tx_unlock(c);
     if (fd >= 0 && reset)
@@ -80,7 +80,7 @@ static void finish(struct fb_conn *c, bool reset)
     if (fd >= 0)
         fb_io.close(fd);
     heir_let_go(c);
-    log_debug("stream %u: closed%s", c->slot, reset ? " with a reset" : "");
+    log_debug("stream %u: closed%s", c->s.slot, reset ? " with a reset" : "");
     link_no_timer(c);
     if (c->x->rail)
         link_release(c);
@@ -134,7 +134,7 @@ static void linger_job(void *arg)
 {
     struct fb_conn *c = arg;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_LINGER_JOB);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LINGER_JOB);
     if (conn_flag(c, CF_CLOSED))
         linger_step(c);
     fb_put(&c->s);

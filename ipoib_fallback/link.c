@@ -23,7 +23,7 @@ void link_post_once(struct fb_conn *c, uint32_t flag, enum fb_job which, void (*
     job->arg = c;
     if (rsk_loop_post_job(job) == 0)
         return;
-    atomic_fetch_and(&c->flags, ~flag); /* the next one may be luckier */
+    atomic_fetch_and(&c->s.flags, ~flag); /* the next one may be luckier */
     fb_put(&c->s);
 }
 
@@ -60,7 +60,7 @@ static void serve_job(void *arg)
 {
     struct fb_conn *c = arg;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_SERVE);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SERVE);
     conn_mail(c);
     conn_serve(c);
     link_watch(c);
@@ -174,7 +174,7 @@ static void watch_job(void *arg)
     bool slept_on;
     int fd;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_WATCH);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_WATCH);
     /* Under the lock that the number changes under: what is watched is what it names. */
     fb_lock(&c->x->rx.lock);
     needed = anchor_needed(c);
@@ -273,7 +273,7 @@ static void release_job(void *arg)
     struct rsk_rail *rail;
     bool end = false, failed = false, was_on, larger;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_RELEASE);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_RELEASE);
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
@@ -299,7 +299,7 @@ static void release_job(void *arg)
         /* conn_wake does not find the rail any more, but threads may sleep on its words. */
         conn_wake_word(rail->rx_word);
         conn_wake_word(rail->tx_word);
-        log_info("stream %u: the rail is given back%s", c->slot, failed ? " (it had failed)" : "");
+        log_info("stream %u: the rail is given back%s", c->s.slot, failed ? " (it had failed)" : "");
         budget_free(c);
         if (!failed) {
             struct rsk_msg m = {.type = FM_BYE, .epoch = c->x->epoch};

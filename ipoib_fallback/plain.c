@@ -29,7 +29,7 @@ void conn_afresh(struct fb_conn *c)
 {
     c->x->old_calls = atomic_load(&c->s.ready_at);
     c->x->old_bytes = c->s.pub->rx + c->s.pub->tx;
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_ASKED);
 }
 
 static bool worth_it(struct fb_conn *c, uint64_t calls)
@@ -49,7 +49,7 @@ static inline bool half_way(struct fb_conn *c, uint64_t calls)
 }
 
 /* The digests with which it will be proved: most connections end before half way, and never touch the memory for
- * them. A direction in which one call moves much does not wait for this (FB_DIGEST_BYTES). */
+ * them. A direction that comes to 16 KiB before does not wait for this. */
 static void begin_digests(struct fb_conn *c)
 {
     uint8_t later = FB_DIGEST_LATER;
@@ -101,7 +101,7 @@ static __attribute__((noinline)) void add(struct fb_digest *d, _Atomic uint8_t *
 {
     uint8_t now = *mark;
 
-    if (now >= FB_CHECKPOINTS) {
+    if (now & FB_DIGEST_STATE) {
         if (!fb_digest_wants(now, at + n))
             return;
         fb_digest_begin(d, at);
@@ -177,7 +177,7 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
         if (!alone(&s->rx_in))
             no_digest(&conn_seen(c)->rx, &s->rx_mark);
         at = atomic_fetch_add_explicit(&s->pub->rx, (uint64_t)n, memory_order_relaxed);
-        atomic_store_explicit(&c->past_rx, at + (uint64_t)n, memory_order_relaxed);
+        atomic_store_explicit(&c->s.past_rx, at + (uint64_t)n, memory_order_relaxed);
         if (conn_seen_wants(&s->rx_mark, at + (uint64_t)n))
             conn_seen_rx(c, at, v, cnt, (uint64_t)n);
         if (tap_on(c))
@@ -207,7 +207,7 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
     if (!alone(&c->s.tx_in))
         no_digest(&conn_seen(c)->tx, &c->s.tx_mark);
     at = atomic_fetch_add_explicit(&c->s.pub->tx, n, memory_order_relaxed);
-    atomic_store_explicit(&c->past_tx, at + n, memory_order_relaxed);
+    atomic_store_explicit(&c->s.past_tx, at + n, memory_order_relaxed);
     return at;
 }
 
@@ -244,7 +244,7 @@ static __attribute__((noinline)) void add_file(struct fb_digest *d, _Atomic uint
     uint8_t now = *mark;
     char piece[256];
 
-    if (now >= FB_CHECKPOINTS) {
+    if (now & FB_DIGEST_STATE) {
         if (!fb_digest_wants(now, end))
             return;
         fb_digest_begin(d, at);

@@ -33,29 +33,24 @@ struct fb_digest {
     _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
 
-/* What is remembered of a digest beside it, so that most calls need not look at it: the index of its next checkpoint,
- * or one of these. */
+/* What is remembered of a digest beside it, so that most calls need not look at it: by how many bits the next number is
+ * shifted away as long as the bytes are none of a checkpoint's, and in the bits above that whether it has begun. */
 enum {
-    FB_DIGEST_NOW = 253, /* not begun: begins with the next bytes */
-    FB_DIGEST_LATER =
-        254, /* not begun: does with the bytes that bring its direction beyond FB_DIGEST_BYTES */
-    FB_NO_DIGEST = 255 /* ended, or will not begin */
+    FB_DIGEST_STATE = 0xc0,      /* these bits, in which 0 is: begun */
+    FB_DIGEST_FIRST = 4,         /* begun, and its next checkpoint is the first */
+    FB_DIGEST_LATER = 0x40 | 14, /* not begun: does when its direction comes to 16 KiB */
+    FB_DIGEST_NOW = 0x80,        /* not begun: does with the next bytes */
+    FB_NO_DIGEST = 0xc0 | 63     /* ended, or will not begin */
 };
-enum { FB_DIGEST_BYTES = 16384 };
 
 /* May bytes that end before byte number `end` be of the digest with this mark? */
 static inline bool fb_digest_wants(uint8_t mark, uint64_t end)
 {
-    uint64_t next;
-
-    if (mark >= FB_CHECKPOINTS)
-        return mark == FB_DIGEST_NOW || (mark == FB_DIGEST_LATER && end > FB_DIGEST_BYTES);
-    next = 16ull << mark;
-    return next <= 512 || end > next - 256;
+    return (end + 256) >> (mark & 63) != 0;
 }
 static inline uint8_t fb_digest_mark(const struct fb_digest *d)
 {
-    return d->off ? FB_NO_DIGEST : d->index;
+    return d->off ? FB_NO_DIGEST : (uint8_t)(FB_DIGEST_FIRST + d->index);
 }
 
 void fb_digest_init(struct fb_digest *);

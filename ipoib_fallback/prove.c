@@ -70,7 +70,7 @@ static void refuse(struct fb_conn *c, int reason)
     struct rsk_msg m = {.type = FM_REFUSED, .reason = (uint16_t)reason, .epoch = c->x->epoch};
 
     rail->wire->ctl_send(rail, &m);
-    log_info("stream %u: the rail is refused: %s", c->slot, cfg_reason_name(reason));
+    log_info("stream %u: the rail is refused: %s", c->s.slot, cfg_reason_name(reason));
     link_end(c, reason);
 }
 
@@ -85,7 +85,7 @@ static void proved(struct fb_conn *c)
     c->x->rdv = RDV_PROVED;
     c->x->rdv_tries = 0;
     conn_reason(c, RSN_NONE);
-    log_info("stream %u: the peer is proved", c->slot);
+    log_info("stream %u: the peer is proved", c->s.slot);
     fb_lock(&c->x->tx.lock);
     if (!conn_flag(c, CF_PINNED | CF_CLOSED) && !c->x->tx.fin) {
         c->x->tx.want = true;
@@ -154,7 +154,7 @@ static void hello_job(void *arg)
     int reason;
     bool due;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_HELLO_JOB);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_HELLO_JOB);
     fb_lock(&c->x->ctl_lock);
     due = c->x->mail.hello_due;
     m = c->x->mail.hello;
@@ -232,7 +232,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         fb_get(&c->s); /* the rail's, until release */
         conn_settings(c);
         conn_set(c, CF_LINKED);
-        atomic_fetch_and(&c->flags, ~(uint32_t)CF_PROVED);
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_PROVED);
         c->x->tx.on_rail = c->x->rx.on_rail = c->x->tx.later = c->x->tx.echoed = false;
         c->x->tx.owed = c->x->tx.turned = false;
         c->x->tx.tries = 0;

@@ -40,7 +40,7 @@ static void retry_timer(void *arg)
     link_timer_fired(c);
     /* An idle stream does not ask again and again; its next call does. */
     if (c->s.ready_at == c->x->rdv_calls)
-        atomic_fetch_and(&c->flags, ~(uint32_t)CF_ASKED);
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_ASKED);
     else
         attempt(c, false);
     fb_put(&c->s);
@@ -164,7 +164,7 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     c->x->rdv = RDV_NONE;
     silent_answer(&c->x->tuple, reason);
     silent_said(&c->x->tuple, reason);
-    log_info("stream %u: verbs rendezvous: %s", c->slot, cfg_reason_name(reason));
+    log_info("stream %u: verbs rendezvous: %s", c->s.slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
     else
@@ -256,7 +256,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     c->x->rdv = RDV_NONE;
     asking--;
     silent_said(&c->x->tuple, reason);
-    log_info("stream %u: shm rendezvous: %s", c->slot, cfg_reason_name(reason));
+    log_info("stream %u: shm rendezvous: %s", c->s.slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
     else if (reason == RSN_OTHER_HOST && conn_config(c)->wire != CFG_WIRE_SHM)
@@ -451,7 +451,7 @@ static void be_reachable(struct fb_conn *c)
 static bool shown(struct fb_conn *c)
 {
     if (!c->x->show)
-        c->x->show = fb_pub_rail(c->slot);
+        c->x->show = fb_pub_rail(c->s.slot);
     return c->x->show != NULL;
 }
 
@@ -464,7 +464,7 @@ static void begin_job(void *arg)
 {
     struct fb_conn *c = arg;
 
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_BEGIN_JOB);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_BEGIN_JOB);
     heir_serve();
     harass();
     if (rsk_verbs_wire.on_route)

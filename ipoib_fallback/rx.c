@@ -225,7 +225,7 @@ void rx_anchor(struct fb_conn *c, int fd)
                   conn_killed(c) ||
                       (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
-                 c->slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
+                 c->s.slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
         /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no
          * failure of the rail would tell, and a full ring would stay full. */
         conn_todo_tx(c, TODO_PEER);

@@ -145,7 +145,7 @@ ssize_t rx_by_call_left(struct fb_conn *c, ssize_t n, const struct iovec *v, int
 
     fb_lock(&rx->lock);
     rx->by_call = false;
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_BY_CALL);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_BY_CALL);
     atomic_fetch_sub(&c->s.rx_in, 1);
     if (n > 0) {
         n = rx_feed(c, v, cnt, (size_t)n);

@@ -23,12 +23,12 @@ uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
     struct fb_step step = fb_rx_step(c->x->rx.state, event);
 
     if (step.next < 0) {
-        log_error("stream %u: receiver: %s cannot happen in %s", c->slot, fb_rx_event_name(event),
+        log_error("stream %u: receiver: %s cannot happen in %s", c->s.slot, fb_rx_event_name(event),
                   fb_rx_state_name(c->x->rx.state));
         return 0;
     }
     if ((enum fb_rx_state)step.next != c->x->rx.state) {
-        log_debug("stream %u: receiver %s -> %s on %s", c->slot, fb_rx_state_name(c->x->rx.state),
+        log_debug("stream %u: receiver %s -> %s on %s", c->s.slot, fb_rx_state_name(c->x->rx.state),
                   fb_rx_state_name((enum fb_rx_state)step.next), fb_rx_event_name(event));
         c->x->rx.state = (uint8_t)step.next;
         rx_gate_set(c);
@@ -39,7 +39,7 @@ uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
 
 int rx_broken(struct fb_conn *c, const char *what)
 {
-    log_error("stream %u: %s: the connection is reset", c->slot, what);
+    log_error("stream %u: %s: the connection is reset", c->s.slot, what);
     rx_ended(c, -ECONNRESET);
     c->x->rx.V = c->s.pub->rx;
     c->x->rx.skip = 0;
@@ -113,7 +113,7 @@ static int take_switch(struct fb_conn *c)
     rx->outlives = rail && rail->wire->outlives_sender;
     if (rail) {
         atomic_store(&c->s.pub->path_rx, rail->wire->path);
-        log_info("stream %u: receiving on %s from byte %llu", c->slot, rail->where,
+        log_info("stream %u: receiving on %s from byte %llu", c->s.slot, rail->where,
                  (unsigned long long)rx->S);
     }
     atomic_fetch_add(&c->x->show->switches, 1);
@@ -137,7 +137,7 @@ static int take_resume(struct fb_conn *c)
 
     if (!frame_ours(c, FF_RESUME) && conn_flag(c, CF_TOLD_CLOSED)) {
         /* It knows that no frame may follow our close, and its application writes on: TCP resets. */
-        log_info("stream %u: the peer writes to a closed socket", c->slot);
+        log_info("stream %u: the peer writes to a closed socket", c->s.slot);
         rx_ended(c, -ECONNRESET);
         rx->V = at;
         return -ECONNRESET;
@@ -161,12 +161,12 @@ static int take_resume(struct fb_conn *c)
         rx->peer_closed = true;
     atomic_store(&c->s.pub->path_rx, FB_PATH_TCP);
     atomic_fetch_add(&c->x->show->switches, 1);
-    log_info("stream %u: the sender left the rail: F %llu, V %llu, E %llu, read %llu", c->slot,
+    log_info("stream %u: the sender left the rail: F %llu, V %llu, E %llu, read %llu", c->s.slot,
              (unsigned long long)F, (unsigned long long)rx->V, (unsigned long long)E,
              (unsigned long long)at);
     rx_to(c, RE_WHOLE);
     if (rx->peer_closed)
-        atomic_fetch_or(&c->flags, CF_PINNED | CF_PEER_CLOSED);
+        atomic_fetch_or(&c->s.flags, CF_PINNED | CF_PEER_CLOSED);
     conn_todo_tx(c, TODO_PEER);
     return 0;
 }
@@ -250,7 +250,7 @@ static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
         return RSN_GUARD_REFUSED;
     if (in > 0 && received > conn_krx(c))
         return 0; /* it has taken them */
-    log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->slot,
+    log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->s.slot,
              (unsigned long long)received, (unsigned long long)conn_krx(c));
     return RSN_BYPASSED;
 }
@@ -322,7 +322,7 @@ void rx_serve(struct fb_conn *c)
                     rx_gate_set(c);
                 m.type = FM_NAK;
                 m.reason = (uint16_t)reason;
-                log_info("stream %u: an announcement is refused: %s", c->slot,
+                log_info("stream %u: an announcement is refused: %s", c->s.slot,
                          cfg_reason_name(reason));
             }
             rail->wire->ctl_send(rail, &m);

@@ -25,7 +25,7 @@ void fb_set_nonblock(struct fb_stream *s, bool on)
 static void changed(struct fb_conn *c)
 {
     conn_set(c, CF_CHANGED);
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)

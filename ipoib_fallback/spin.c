@@ -56,7 +56,7 @@ void spin_joined(struct fb_conn *c, bool slow)
     if (slow)
         conn_set(c, CF_SLOW);
     else
-        atomic_fetch_and(&c->flags, ~(uint32_t)CF_SLOW);
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SLOW);
     if (set->spin_auto)
         atomic_store_explicit(&by_measure[slow], true, memory_order_relaxed);
     else if (set->spin_ns >= atomic_load(&configured)) /* the progress thread alone writes it */

@@ -39,7 +39,7 @@ static void check(void *arg)
     }
     /* Before the lock goes: a sender that finds the ring full right after must find the flag down, since
      * one that does not block says so only once. */
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_STALL);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_STALL);
     tx_unlock(c);
     fb_put(&c->s);
 }

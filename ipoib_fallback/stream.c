@@ -63,7 +63,7 @@ static void first_use(struct fb_conn *c, uint32_t slot)
     uint32_t i = slot % FB_PER_CHUNK;
     char *chunk = (char *)(c - i);
 
-    c->slot = slot;
+    c->s.slot = slot;
     c->x = (struct fb_more *)(chunk + FB_PART(fb_conn) + FB_PART(fb_seen)) + i;
     c->s.pub = fb_pub_slot(slot);
 }
@@ -195,7 +195,9 @@ bool conn_addresses(struct fb_conn *c)
 /* What is worth a rail at once is digested from its first byte; what never is, not at all. */
 static uint8_t first_mark(const struct fb_conn *c)
 {
-    return c->flags & CF_PINNED ? FB_NO_DIGEST : c->set->board_calls < 4 ? 0 : FB_DIGEST_LATER;
+    if (c->s.flags & CF_PINNED)
+        return FB_NO_DIGEST;
+    return c->set->board_calls < 4 ? FB_DIGEST_FIRST : FB_DIGEST_LATER;
 }
 
 struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
@@ -208,11 +210,11 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     if (!c)
         return NULL;
     pub = c->s.pub;
-    slot = c->slot;
+    slot = c->s.slot;
     more = c->x;
     /* refs 0: a stale fb_tryget fails until the end of this function. */
     memset(c, 0, offsetof(struct fb_conn, fresh));
-    c->slot = slot;
+    c->s.slot = slot;
     c->x = more;
     c->s.pub = pub;
     memset((char *)pub + sizeof(pub->gen), 0, sizeof(*pub) - sizeof(pub->gen));
@@ -225,13 +227,13 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     c->fd = fd;
     c->set = &cfg.stream;
     if (cfg.stream.mode == CFG_TCP || cfg.stream.board_never)
-        c->flags = CF_PINNED | CF_ASKED;
+        c->s.flags = CF_PINNED | CF_ASKED;
     if (fd <= 2) {
-        c->flags = CF_PINNED | CF_ASKED;
+        c->s.flags = CF_PINNED | CF_ASKED;
         pub->reason = RSN_STDIO_FD;
     }
     if (hold_for_good()) {
-        c->flags = CF_PINNED | CF_ASKED;
+        c->s.flags = CF_PINNED | CF_ASKED;
         pub->reason = (uint16_t)hold_for_good();
     }
     c->s.tx_mark = c->s.rx_mark = first_mark(c);
@@ -281,7 +283,7 @@ void fb_put(struct fb_stream *s)
     clear(c->x, sizeof(*c->x));
     fb_lock(&registry);
     c->next_free = free_head;
-    free_head = c->slot;
+    free_head = c->s.slot;
     fb_unlock(&registry);
 }
 
@@ -311,7 +313,7 @@ bool fb_may_board(const struct fb_stream *s)
 
 bool fb_may_change(const struct fb_stream *s)
 {
-    uint32_t flags = atomic_load(&((const struct fb_conn *)s)->flags);
+    uint32_t flags = atomic_load(&s->flags);
 
     return flags & (CF_ASKED | CF_LINKED) && !(flags & CF_PINNED);
 }
@@ -320,13 +322,13 @@ bool fb_untouched(const struct fb_stream *s)
 {
     const struct fb_conn *c = (const struct fb_conn *)s;
 
-    return !(atomic_load_explicit(&c->flags, memory_order_acquire) & (CF_LINKED | CF_ASKED)) &&
+    return !(atomic_load_explicit(&c->s.flags, memory_order_acquire) & (CF_LINKED | CF_ASKED)) &&
            c->born == atomic_load(&heir_forks);
 }
 
 bool fb_may_linger(const struct fb_stream *s)
 {
-    uint32_t flags = atomic_load(&((const struct fb_conn *)s)->flags);
+    uint32_t flags = atomic_load(&s->flags);
 
     return flags & CF_LINKED || (flags & (CF_ASKED | CF_PINNED)) == CF_ASKED;
 }
@@ -387,7 +389,7 @@ void conn_settings(struct fb_conn *c)
 
     if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
         return;
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_CHANGED);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_CHANGED);
     /* Until it has not changed meanwhile: fcntl may have told us before we wrote what was. */
     for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
         c->s.nonblock = (flags & O_NONBLOCK) != 0;
@@ -402,7 +404,7 @@ void conn_settings(struct fb_conn *c)
     c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;
     conn_set(c, CF_SETTINGS);
     if (conn_flag(c, CF_CHANGED))
-        atomic_fetch_and(&c->flags, ~(uint32_t)CF_SETTINGS);
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
 void fb_registry_forget(void)

@@ -209,11 +209,6 @@ struct fb_more {
 
 struct fb_conn {
     struct fb_stream s; /* first: fb_stream * and fb_conn * are the same pointer */
-    _Atomic uint32_t flags;
-    uint32_t slot;
-    /* How far plain calls had come when the last of them returned. For a forked child: this memory is its own, and
-     * the counters are not. Where several threads are in such calls it may be too little. */
-    _Atomic uint64_t past_tx, past_rx;
 
     struct fb_more *x;                    /* the slot's for ever */
     struct rsk_shard *_Atomic prefer;     /* referenced */
@@ -228,16 +223,16 @@ struct fb_conn {
 };
 _Static_assert(sizeof(struct fb_conn) <= 128, "every tracked connection has one");
 
-/* fb_conn.flags */
+/* fb_stream.flags */
 enum {
-    CF_ASKED = 1,    /* the policy was satisfied once: the progress thread knows it */
-    CF_PINNED = 2,   /* never board again */
-    CF_SETTINGS = 4, /* nonblock and time-outs have been read from the socket */
-    CF_LINKED = 8,   /* a rail was there at some time: ends need care */
-    CF_LINGER = 16,  /* closed by the application; fd is ours */
-    CF_CHANGED = 32, /* they were set since somebody began to read them */
-    CF_SHARED = 64,  /* another process may hold the description */
-    CF_CLOSED = 128, /* no application descriptor is left */
+    CF_ASKED = FB_ASKED,   /* the policy was satisfied once: the progress thread knows it */
+    CF_PINNED = 2,         /* never board again */
+    CF_SETTINGS = 4,       /* nonblock and time-outs have been read from the socket */
+    CF_LINKED = FB_LINKED, /* a rail was there at some time: ends need care */
+    CF_LINGER = 16,        /* closed by the application; fd is ours */
+    CF_CHANGED = 32,       /* they were set since somebody began to read them */
+    CF_SHARED = 64,        /* another process may hold the description */
+    CF_CLOSED = 128,       /* no application descriptor is left */
     CF_ADDRESSES = 256,
     CF_SLOW = 512, /* on a wire that is slow to wake, now or last */
     CF_RCVLOWAT = 1024,
@@ -253,7 +248,7 @@ enum {
     CF_OWES = 2097152,       /* owed.c looks at it */
     CF_REACHABLE = 4194304,  /* reach.c counts it */
     CF_TAP = 8388608,        /* a tap has been asked for, and has neither been refused nor ended */
-    CF_BY_CALL = 16777216,   /* rx.by_call, where plain receives look */
+    CF_BY_CALL = FB_BY_CALL, /* rx.by_call, where plain receives look */
     CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
     CF_HELLO_JOB = 67108864,
     CF_GROW = 268435456, /* as CF_SERVE */
@@ -298,7 +293,7 @@ static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
 /* Its digests lie behind all the streams of its chunk: see stream.c. */
 static inline struct fb_seen *conn_seen(struct fb_conn *c)
 {
-    uint32_t i = c->slot % FB_PER_CHUNK;
+    uint32_t i = c->s.slot % FB_PER_CHUNK;
 
     return (struct fb_seen *)((char *)(c - i) + FB_PART(fb_conn)) + i;
 }
@@ -311,12 +306,12 @@ static inline int conn_alt(struct fb_conn *c, int i)
 
 static inline bool conn_flag(struct fb_conn *c, uint32_t f)
 {
-    return (atomic_load_explicit(&c->flags, memory_order_acquire) & f) != 0;
+    return (atomic_load_explicit(&c->s.flags, memory_order_acquire) & f) != 0;
 }
 
 static inline bool conn_set(struct fb_conn *c, uint32_t f)
 {
-    return (atomic_fetch_or(&c->flags, f) & f) == 0;
+    return (atomic_fetch_or(&c->s.flags, f) & f) == 0;
 }
 
 static inline uint64_t conn_rail_tx(struct fb_conn *c)

@@ -31,7 +31,7 @@ static void part(struct tap *t)
     atomic_store(&c->x->tap, NULL);
     /* Another tool may have written its own, and comes next. */
     atomic_compare_exchange_strong(&c->s.pub->tap, &key, 0);
-    atomic_fetch_and(&c->flags, ~(uint32_t)CF_TAP);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_TAP);
 }
 
 static void end(struct tap *t)
@@ -178,7 +178,7 @@ static struct tap *free_place(void)
 static int begin(struct fb_conn *c, uint64_t key)
 {
     struct tap_hello hello = {
-        .magic = TAP_MAGIC, .version = TAP_VERSION, .slot = c->slot, .gen = c->gen};
+        .magic = TAP_MAGIC, .version = TAP_VERSION, .slot = c->s.slot, .gen = c->gen};
     struct tap *t = free_place();
     struct ucred tool = {0};
     int fd = reach(key, &tool);
@@ -186,7 +186,7 @@ static int begin(struct fb_conn *c, uint64_t key)
     if (fd < 0)
         return fd;
     if (tool.uid != 0 && tool.uid != sys_geteuid()) {
-        log_warn("stream %u: user %u may not tap it", c->slot, tool.uid);
+        log_warn("stream %u: user %u may not tap it", c->s.slot, tool.uid);
         rsk_own_close(fd);
         return -EPERM;
     }
@@ -209,7 +209,7 @@ static int begin(struct fb_conn *c, uint64_t key)
     t->conn = c;
     fb_unlock(&t->lock);
     atomic_store(&c->x->tap, t);
-    log_info("stream %u: tapped by process %d of user %u", c->slot, (int)tool.pid, tool.uid);
+    log_info("stream %u: tapped by process %d of user %u", c->s.slot, (int)tool.pid, tool.uid);
     return 0;
 }
 
@@ -220,9 +220,9 @@ static void asked(void *arg)
     int r = key ? begin(c, key) : -ENOENT;
 
     if (r < 0) {
-        log_info("stream %u: there is no tap: error %d", c->slot, -r);
+        log_info("stream %u: there is no tap: error %d", c->s.slot, -r);
         atomic_compare_exchange_strong(&c->s.pub->tap, &key, 0);
-        atomic_fetch_and(&c->flags, ~(uint32_t)CF_TAP);
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_TAP);
     }
     fb_put(&c->s);
 }

@@ -58,12 +58,12 @@ uint8_t tx_to(struct fb_conn *c, enum fb_tx_event event)
     struct fb_step step = fb_tx_step(c->x->tx.state, event);
 
     if (step.next < 0) {
-        log_error("stream %u: sender: %s cannot happen in %s", c->slot, fb_tx_event_name(event),
+        log_error("stream %u: sender: %s cannot happen in %s", c->s.slot, fb_tx_event_name(event),
                   fb_tx_state_name(c->x->tx.state));
         return 0;
     }
     if ((enum fb_tx_state)step.next != c->x->tx.state) {
-        log_debug("stream %u: sender %s -> %s on %s", c->slot, fb_tx_state_name(c->x->tx.state),
+        log_debug("stream %u: sender %s -> %s on %s", c->s.slot, fb_tx_state_name(c->x->tx.state),
                   fb_tx_state_name((enum fb_tx_state)step.next), fb_tx_event_name(event));
         c->x->tx.state = (uint8_t)step.next;
         tx_gate_set(c);

@@ -48,7 +48,7 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
     if (sent != conn_ktx(c) && !fb_io.given(fd, c->s.role == FB_CONNECTED, &sent))
         return false;
     if (sent != conn_ktx(c)) {
-        log_info("stream %u: the kernel has sent %llu bytes, we %llu", c->slot,
+        log_info("stream %u: the kernel has sent %llu bytes, we %llu", c->s.slot,
                  (unsigned long long)sent, (unsigned long long)conn_ktx(c));
         conn_set(c, CF_PINNED);
         conn_reason(c, RSN_BYPASSED);
@@ -216,7 +216,7 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
          * c. An answer will come while the rail lives; after that nothing would be understood. */
         if (c->x->tx.state == TX_W1 || (alive && !rail->failed))
             return -EAGAIN;
-        log_error("stream %u: cannot undo an announced switch", c->slot);
+        log_error("stream %u: cannot undo an announced switch", c->s.slot);
         return -ECONNRESET;
     }
     return plain_instead(c, fd, v, cnt, flags);
@@ -275,7 +275,7 @@ static void start(struct fb_conn *c)
     if (rail) {
         rail->wire->tx_start(rail, c->x->tx.S);
         atomic_store(&c->s.pub->path_tx, rail->wire->path);
-        log_info("stream %u: sending on %s from byte %llu", c->slot, rail->where,
+        log_info("stream %u: sending on %s from byte %llu", c->s.slot, rail->where,
                  (unsigned long long)c->x->tx.S);
     }
     atomic_fetch_add(&c->x->show->switches, 1);

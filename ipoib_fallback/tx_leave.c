@@ -101,7 +101,7 @@ static void anchor_dead(struct fb_conn *c)
 {
     struct fb_tx *tx = &c->x->tx;
 
-    log_info("stream %u: the TCP connection ended while it was leaving (%d)", c->slot, tx->err);
+    log_info("stream %u: the TCP connection ended while it was leaving (%d)", c->s.slot, tx->err);
     if (tx->err == -EPIPE)
         tx->err = 0; /* the kernel says it again each time */
     if (tx->state == TX_L1 || tx->state == TX_L2)
@@ -157,7 +157,7 @@ static bool push_residue(struct fb_conn *c)
         ssize_t n;
 
         if (have == 0) {
-            log_error("stream %u: bytes %llu to %llu are not in the ring any more", c->slot,
+            log_error("stream %u: bytes %llu to %llu are not in the ring any more", c->s.slot,
                       (unsigned long long)tx->cur, (unsigned long long)tx->E);
             /* No byte after them may pass for one of them: to the receiver an end before E is a reset. */
             fb_io.shutdown(c->fd, SHUT_WR);
@@ -277,7 +277,7 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
     if (!tx->owed)
         tx_pause(c);
     conn_reason(c, reason);
-    log_info("stream %u: sender leaves the rail: %s, F %llu E %llu%s", c->slot,
+    log_info("stream %u: sender leaves the rail: %s, F %llu E %llu%s", c->s.slot,
              cfg_reason_name(reason), (unsigned long long)tx->F, (unsigned long long)tx->E,
              tx->owed ? ", owed" : "");
     conn_wake(c, FB_EV_STATE);

@@ -41,6 +41,8 @@ _Static_assert(sizeof(struct pl_file) <= 32, "every tracked connection has one")
  * safe. */
 struct pl_file *pl_get(int fd);
 void pl_put(struct pl_file *);
+/* The last reference is gone. */
+void pl_last(struct pl_file *);
 /* Makes fd stand for a new file; whatever the slot held before is dropped as if closed behind our back.
  * Takes over the caller's reference to object, given back with fb_put or pl_epoll_free once the number
  * is closed and nobody looks at the file any more. NULL: the number cannot be kept (no memory, or

@@ -33,15 +33,14 @@ void pl_numbered_begin(struct pl_numbered *n, const void *frame)
     if (__builtin_expect(rsk_sig.windows != 0, 0))
         rsk_windows_reclaim(frame);
     rsk_own_take();
-    if (!rsk_window_open_fast(&n->pass, frame, not_taking, NULL, NULL))
-        rsk_window_open(&n->pass, frame, not_taking, NULL, NULL);
+    rsk_window_open(&n->pass, frame, not_taking, NULL, NULL);
 }
 
 void pl_numbered_end(struct pl_numbered *n)
 {
     if (!n->on)
         return;
-    if (rsk_window_close_fast(&n->pass) || rsk_window_close(&n->pass))
+    if (rsk_window_close(&n->pass))
         rsk_own_taken();
     rsk_section_leave();
 }

@@ -68,12 +68,12 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
 }
 
 /* As pl_get, and enters a section if there is a file. The section begins first: a handler that does
- * not return shall not take a reference with it. */
-static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
+ * not return shall not take a reference with it. frame: of the intercepting function. */
+static inline __attribute__((always_inline)) struct pl_file *pl_hold_from(int fd, const void *frame)
 {
     struct pl_file *f;
 
-    rsk_call_enter();
+    rsk_call_enter(frame);
     f = pl_look_up(fd);
     if (f) {
         rsk_sig.held = f;
@@ -85,16 +85,25 @@ static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
     return f;
 }
 
-/* The same, streams only. */
-static inline __attribute__((always_inline)) struct pl_file *pl_get_stream(int fd)
+static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
 {
-    struct pl_file *f = pl_hold(fd);
+    return pl_hold_from(fd, __builtin_frame_address(0));
+}
 
+/* What is held, if it is a stream. */
+static inline __attribute__((always_inline)) struct pl_file *pl_stream_of(struct pl_file *f)
+{
     if (f && __builtin_expect(f->kind != PL_STREAM, 0)) {
         pl_held_end(&f);
         return NULL;
     }
     return f;
+}
+
+/* As pl_hold, streams only. */
+static inline __attribute__((always_inline)) struct pl_file *pl_get_stream(int fd)
+{
+    return pl_stream_of(pl_hold(fd));
 }
 
 /* A section without a file. */
@@ -114,7 +123,7 @@ static inline void pl_section_end(struct pl_section *s)
     } while (0)
 #define PL_SECTION                                                                        \
     __attribute__((cleanup(pl_section_end), unused)) struct pl_section section_ = {true}; \
-    rsk_call_enter()
+    rsk_call_enter(__builtin_frame_address(0))
 
 /* ---- pl_number.c ---- */
 

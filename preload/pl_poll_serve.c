@@ -191,7 +191,7 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
 /*
  * What this thread has last asked the kernel, for sets of few of its descriptors. Programs that wait for a rail and for
  * a connection that is mostly silent would ask it at every call, which takes longer than all the rest: who waits does not
- * ask again for a while (rsk_sig.quiet too). What comes meanwhile is told that much later, and only if a rail has
+ * ask again for a while (rsk_quiet too). What comes meanwhile is told that much later, and only if a rail has
  * something to tell before.
  */
 enum { ASKED_MOST = 4 };
@@ -208,7 +208,7 @@ static bool asked_lately(const struct poll_wait *w)
 {
     unsigned n = 0;
 
-    if (!rsk_sig.quiet || sys_now() - asked_last.at >= PL_KERNEL_NS)
+    if (!rsk_quiet() || sys_now() - asked_last.at >= PL_KERNEL_NS)
         return false;
     for (nfds_t i = 0; i < w->n; i++) {
         const struct pollfd *k = &w->kernel[i];
@@ -247,7 +247,7 @@ static int ask(const struct poll_wait *w)
     }
     asked_last.n = n;
     asked_last.at = at;
-    rsk_sig.quiet = 1;
+    rsk_sig.quiet = rsk_sig.ids + 1;
     return 0;
 }
 

@@ -6,7 +6,7 @@
  * Called by the application on any thread, also in signal handlers. A cancelled thread
  * unwinds through here: references and counts are given back by cleanups.
  */
-#include "preload/pl_own.h"
+#include "preload/pl_short.h"
 #include "preload/pl_wait.h"
 
 #include "config/reason.h"
@@ -60,9 +60,7 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
     if (fb_rx_enter(s)) {
         k->s = s;
         k->fd = fd;
-        if (!rsk_window_open_fast(&k->pass, __builtin_frame_address(0), lower, s,
-                                  k->odd ? s : NULL))
-            rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, k->odd ? s : NULL);
+        rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, k->odd ? s : NULL);
         return true;
     }
     if (k->odd)
@@ -84,7 +82,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
 
     k->s = NULL;
     /* A window that was taken for dead was lowered: as if it had not been. */
-    if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0)) {
+    if (__builtin_expect(!rsk_window_close(&k->pass), 0)) {
         if (rsk_pass_forked(&k->pass))
             return n < 0 ? -errno : n;
         atomic_fetch_add(&s->rx_in, 1);
@@ -120,8 +118,7 @@ static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int fl
     (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE | MSG_MORE | MSG_EOR | MSG_CONFIRM | \
      MSG_DONTROUTE | MSG_CTRUNC)
 
-__attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt,
-                                              int flags, int too_many)
+static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
     size_t total;
@@ -136,8 +133,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
 }
 
 /* As rail, for read and readv: they return 0 at once when there is no room, recv waits. */
-__attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const struct iovec *v,
-                                                   int cnt, int flags)
+static ssize_t rail_read(struct pl_file *f, const struct iovec *v, int cnt, int flags)
 {
     struct iovec one;
     size_t total;
@@ -150,22 +146,84 @@ __attribute__((noinline)) static ssize_t rail_read(struct pl_file *f, const stru
     return receive(f, v, cnt, flags);
 }
 
-/* `kernel` is the call for a plain half, `on_rail` the one for any other. */
-#define RECEIVE(f, v, cnt, flags, kernel, on_rail)                             \
-    ({                                                                         \
-        ssize_t got_ = FB_RETRY;                                               \
-        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
-        while (__builtin_expect(enter(&k_, (f)->stream, (f)->fd, flags), 1)) { \
-            got_ = (kernel);                                                   \
-            got_ = leave(&k_, got_, v, cnt, flags);                            \
-            if (__builtin_expect(got_ != FB_RETRY || !pl_passive, 1))          \
-                break;                                                         \
-        }                                                                      \
-        if (__builtin_expect(got_ == FB_RETRY, 0)) {                           \
-            got_ = (on_rail);                                                  \
-            rsk_sig.was_cut = false;                                           \
-        }                                                                      \
-        pl_ret(got_);                                                          \
+/* `kernel` is the call for a plain half, `on_rail` the one for any other. `from` is NULL, or the short way that the call
+ * has come, in which `kernel` may have given `first`. */
+#define RECEIVE_FROM(from, first, f, v, cnt, flags, kernel, on_rail)                  \
+    ({                                                                                \
+        ssize_t got_ = FB_RETRY;                                                      \
+        __attribute__((cleanup(cancelled))) struct in_kernel k_ = short_was(from, f); \
+        bool first_ = k_.s != NULL;                                                   \
+        while (first_ || enter(&k_, (f)->stream, (f)->fd, flags)) {                   \
+            got_ = first_ ? (first) : (kernel);                                       \
+            first_ = false;                                                           \
+            got_ = leave(&k_, got_, v, cnt, flags);                                   \
+            if (__builtin_expect(got_ != FB_RETRY || !pl_passive, 1))                 \
+                break;                                                                \
+        }                                                                             \
+        if (got_ == FB_RETRY) {                                                       \
+            got_ = (on_rail);                                                         \
+            rsk_sig.was_cut = false;                                                  \
+        }                                                                             \
+        pl_ret(got_);                                                                 \
+    })
+#define RECEIVE(f, v, cnt, flags, kernel, on_rail) \
+    RECEIVE_FROM(NULL, 0, f, v, cnt, flags, kernel, on_rail)
+
+static inline struct in_kernel short_was(const struct pl_short *from, struct pl_file *f)
+{
+    struct in_kernel k = {.s = NULL};
+
+    if (from && from->id) {
+        k.s = f->stream;
+        k.fd = f->fd;
+        k.cut = from->cut;
+        k.pass = rsk_short_pass(from->id, f);
+    }
+    return k;
+}
+
+/* The short way's window was left by a handler. */
+static void lower_short(void *stream, void *unused)
+{
+    (void)unused;
+    lower(stream, NULL);
+}
+
+/* The thread was cancelled in libc's function. */
+__attribute__((noinline)) static void short_cancelled(struct pl_short *k)
+{
+    PL_HELD f = k->f;
+    struct in_kernel in = short_was(k, f);
+
+    cancelled(&in);
+}
+static inline __attribute__((always_inline)) void short_end(struct pl_short *k)
+{
+    if (__builtin_expect(k->f != NULL, 0))
+        short_cancelled(k);
+}
+
+/* Receives with others are rare, or see something else than the next bytes. */
+#define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
+
+/* The value of `kernel` by the short way, or of `other`, which finds in `way` and `got` how far that was. Where `usual` is
+ * false nothing is tried. */
+#define RECEIVE_SHORT(fd, usual, kernel, on_rail, other)                                    \
+    ({                                                                                      \
+        __attribute__((cleanup(short_end))) struct pl_short way;                            \
+        enum pl_way is_ =                                                                   \
+            pl_short_enter(&way, usual, fd, true, __builtin_frame_address(0), lower_short); \
+        ssize_t got = 0;                                                                    \
+        if (__builtin_expect(is_ == PL_RAIL, 0)) {                                          \
+            got = (on_rail);                                                                \
+        } else if (__builtin_expect(is_ == PL_LIBC, 0)) {                                   \
+            got = (kernel);                                                                 \
+        } else if (__builtin_expect(is_ == PL_LONG, 0) ||                                   \
+                   (got = (kernel), !pl_short_leave(&way, got, true))) {                    \
+            way.frame = __builtin_frame_address(0);                                         \
+            got = (other);                                                                  \
+        }                                                                                   \
+        got;                                                                                \
     })
 
 /*
@@ -185,15 +243,33 @@ static bool kernels_own(struct pl_file *f, int flags)
 
 /* ---- read ---- */
 
-PL_EXPORT ssize_t read(int fd, void *buf, size_t n)
+__attribute__((noinline)) static ssize_t read_rail(struct pl_short *way, const struct iovec *v,
+                                                   int cnt)
+{
+    PL_HELD f = pl_short_held(way);
+    ssize_t n = rail_read(f, v, cnt, 0);
+
+    rsk_sig.was_cut = false;
+    return pl_ret(n);
+}
+
+__attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
+                                                   struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = {buf, n};
 
     if (!f)
         return pl_real.read(fd, buf, n);
-    return RECEIVE(f, &v, 1, 0, pl_real.read(fd, buf, n), rail_read(f, &v, 1, 0));
+    return RECEIVE_FROM(way, first, f, &v, 1, 0, pl_real.read(fd, buf, n), rail_read(f, &v, 1, 0));
+}
+
+PL_EXPORT PL_SHORT ssize_t read(int fd, void *buf, size_t n)
+{
+    return RECEIVE_SHORT(fd, true, pl_real.read(fd, buf, n),
+                         read_rail(&way, &(struct iovec){buf, n}, 1),
+                         read_long(fd, buf, n, &way, got));
 }
 
 PL_ALIAS(__read, read);
@@ -205,14 +281,22 @@ PL_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t room)
     return n > room ? pl_real.__read_chk(fd, buf, n, room) : read(fd, buf, n);
 }
 
-PL_EXPORT ssize_t readv(int fd, const struct iovec *v, int cnt)
+__attribute__((noinline)) static ssize_t readv_long(int fd, const struct iovec *v, int cnt,
+                                                    struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
 
     if (!f)
         return pl_real.readv(fd, v, cnt);
-    return RECEIVE(f, v, cnt, 0, pl_real.readv(fd, v, cnt), rail_read(f, v, cnt, 0));
+    return RECEIVE_FROM(way, first, f, v, cnt, 0, pl_real.readv(fd, v, cnt),
+                        rail_read(f, v, cnt, 0));
+}
+
+PL_EXPORT PL_SHORT ssize_t readv(int fd, const struct iovec *v, int cnt)
+{
+    return RECEIVE_SHORT(fd, true, pl_real.readv(fd, v, cnt), read_rail(&way, v, cnt),
+                         readv_long(fd, v, cnt, &way, got));
 }
 
 /* On a socket only offset -1 is no error. Flags are rare enough to stay the kernel's. */
@@ -236,18 +320,35 @@ PL_EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int cnt, off64_t off
 
 /* ---- recv ---- */
 
-PL_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
+__attribute__((noinline)) static ssize_t recv_rail(struct pl_short *way, void *buf, size_t n,
+                                                   int flags)
+{
+    PL_HELD f = pl_short_held(way);
+    ssize_t got = rail(f, &(struct iovec){buf, n}, 1, flags, -EMSGSIZE);
+
+    rsk_sig.was_cut = false;
+    return pl_ret(got);
+}
+
+__attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, int flags,
+                                                   struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = {buf, n};
 
     if (!f)
         return pl_real.recv(fd, buf, n, flags);
     if (kernels_own(f, flags))
         return RSK_OPENED(pl_real.recv(fd, buf, n, flags));
-    return RECEIVE(f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
-                   rail(f, &v, 1, flags, -EMSGSIZE));
+    return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
+                        rail(f, &v, 1, flags, -EMSGSIZE));
+}
+
+PL_EXPORT PL_SHORT ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+    return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS), pl_real.recv(fd, buf, n, flags),
+                         recv_rail(&way, buf, n, flags), recv_long(fd, buf, n, flags, &way, got));
 }
 
 PL_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);

@@ -4,7 +4,7 @@
  *
  * Called by the application on any thread, also in signal handlers.
  */
-#include "preload/pl_own.h"
+#include "preload/pl_short.h"
 
 #include "config/reason.h"
 #include "rsock/sys.h"
@@ -37,8 +37,7 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
     if (!fb_tx_enter(s))
         return false;
     k->s = s;
-    if (!rsk_window_open_fast(&k->pass, __builtin_frame_address(0), lower, s, NULL))
-        rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
+    rsk_window_open(&k->pass, __builtin_frame_address(0), lower, s, NULL);
     return true;
 }
 
@@ -49,7 +48,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     if (n < 0)
         n = -errno;
     k->s = NULL;
-    if (__builtin_expect(!rsk_window_close_fast(&k->pass) && !rsk_window_close(&k->pass), 0)) {
+    if (__builtin_expect(!rsk_window_close(&k->pass), 0)) {
         if (rsk_pass_forked(&k->pass))
             return n;
         atomic_fetch_add(&s->tx_in, 1); /* see pl_recv.c */
@@ -58,8 +57,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
-__attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt,
-                                              int flags, int too_many)
+static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
     size_t total;
@@ -84,17 +82,68 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, const struct io
     return n;
 }
 
-#define SEND(f, v, cnt, kernel, on_rail)                                       \
-    ({                                                                         \
-        ssize_t sent_;                                                         \
-        __attribute__((cleanup(cancelled))) struct in_kernel k_ = {.s = NULL}; \
-        if (__builtin_expect(enter(&k_, (f)->stream), 1)) {                    \
-            sent_ = (kernel);                                                  \
-            sent_ = leave(&k_, sent_, v, cnt);                                 \
-        } else {                                                               \
-            sent_ = (on_rail);                                                 \
-        }                                                                      \
-        pl_ret(sent_);                                                         \
+/* `from` and `first` as RECEIVE_FROM's. */
+#define SEND_FROM(from, first, f, v, cnt, kernel, on_rail)                            \
+    ({                                                                                \
+        ssize_t sent_;                                                                \
+        __attribute__((cleanup(cancelled))) struct in_kernel k_ = short_was(from, f); \
+        if (k_.s) {                                                                   \
+            sent_ = leave(&k_, first, v, cnt);                                        \
+        } else if (enter(&k_, (f)->stream)) {                                         \
+            sent_ = (kernel);                                                         \
+            sent_ = leave(&k_, sent_, v, cnt);                                        \
+        } else {                                                                      \
+            sent_ = (on_rail);                                                        \
+        }                                                                             \
+        pl_ret(sent_);                                                                \
+    })
+#define SEND(f, v, cnt, kernel, on_rail) SEND_FROM(NULL, 0, f, v, cnt, kernel, on_rail)
+
+static inline struct in_kernel short_was(const struct pl_short *from, struct pl_file *f)
+{
+    struct in_kernel k = {.s = NULL};
+
+    if (from && from->id) {
+        k.s = f->stream;
+        k.pass = rsk_short_pass(from->id, f);
+    }
+    return k;
+}
+
+/* The thread was cancelled in libc's function. */
+__attribute__((noinline)) static void short_cancelled(struct pl_short *k)
+{
+    PL_HELD f = k->f;
+    struct in_kernel in = short_was(k, f);
+
+    cancelled(&in);
+}
+static inline __attribute__((always_inline)) void short_end(struct pl_short *k)
+{
+    if (__builtin_expect(k->f != NULL, 0))
+        short_cancelled(k);
+}
+
+/* Those that most sends have. */
+#define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE)
+
+/* As RECEIVE_SHORT. */
+#define SEND_SHORT(fd, usual, kernel, on_rail, other)                                  \
+    ({                                                                                 \
+        __attribute__((cleanup(short_end))) struct pl_short way;                       \
+        enum pl_way is_ =                                                              \
+            pl_short_enter(&way, usual, fd, false, __builtin_frame_address(0), lower); \
+        ssize_t sent = 0;                                                              \
+        if (__builtin_expect(is_ == PL_RAIL, 0)) {                                     \
+            sent = (on_rail);                                                          \
+        } else if (__builtin_expect(is_ == PL_LIBC, 0)) {                              \
+            sent = (kernel);                                                           \
+        } else if (__builtin_expect(is_ == PL_LONG, 0) ||                              \
+                   (sent = (kernel), !pl_short_leave(&way, sent, false))) {            \
+            way.frame = __builtin_frame_address(0);                                    \
+            sent = (other);                                                            \
+        }                                                                              \
+        sent;                                                                          \
     })
 
 /* Sends that a rail cannot carry: the stream leaves and stays on TCP. */
@@ -121,29 +170,53 @@ static void track_fastopen(int fd, ssize_t n)
     errno = err;
 }
 
+__attribute__((noinline)) static ssize_t send_rail(struct pl_short *way, const struct iovec *v,
+                                                   int cnt, int flags, int too_many)
+{
+    PL_HELD f = pl_short_held(way);
+
+    return pl_ret(rail(f, v, cnt, flags, too_many));
+}
+
 /* ---- write ---- */
 
-PL_EXPORT ssize_t write(int fd, const void *buf, size_t n)
+__attribute__((noinline)) static ssize_t write_long(int fd, const void *buf, size_t n,
+                                                    struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = {(void *)buf, n};
 
     if (!f)
         return pl_real.write(fd, buf, n);
-    return SEND(f, &v, 1, pl_real.write(fd, buf, n), rail(f, &v, 1, 0, -EINVAL));
+    return SEND_FROM(way, first, f, &v, 1, pl_real.write(fd, buf, n), rail(f, &v, 1, 0, -EINVAL));
+}
+
+PL_EXPORT PL_SHORT ssize_t write(int fd, const void *buf, size_t n)
+{
+    return SEND_SHORT(fd, true, pl_real.write(fd, buf, n),
+                      send_rail(&way, &(struct iovec){(void *)buf, n}, 1, 0, -EINVAL),
+                      write_long(fd, buf, n, &way, sent));
 }
 
 PL_ALIAS(__write, write);
 
-PL_EXPORT ssize_t writev(int fd, const struct iovec *v, int cnt)
+__attribute__((noinline)) static ssize_t writev_long(int fd, const struct iovec *v, int cnt,
+                                                     struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
 
     if (!f)
         return pl_real.writev(fd, v, cnt);
-    return SEND(f, v, cnt, pl_real.writev(fd, v, cnt), rail(f, v, cnt, 0, -EINVAL));
+    return SEND_FROM(way, first, f, v, cnt, pl_real.writev(fd, v, cnt),
+                     rail(f, v, cnt, 0, -EINVAL));
+}
+
+PL_EXPORT PL_SHORT ssize_t writev(int fd, const struct iovec *v, int cnt)
+{
+    return SEND_SHORT(fd, true, pl_real.writev(fd, v, cnt), send_rail(&way, v, cnt, 0, -EINVAL),
+                      writev_long(fd, v, cnt, &way, sent));
 }
 
 /* See preadv2. */
@@ -167,16 +240,25 @@ PL_EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int cnt, off64_t of
 
 /* ---- send ---- */
 
-PL_EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
+__attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size_t n, int flags,
+                                                   struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = {(void *)buf, n};
 
     if (!f)
         return pl_real.send(fd, buf, n, flags);
     pin_for(f, flags, false);
-    return SEND(f, &v, 1, pl_real.send(fd, buf, n, flags), rail(f, &v, 1, flags, -EMSGSIZE));
+    return SEND_FROM(way, first, f, &v, 1, pl_real.send(fd, buf, n, flags),
+                     rail(f, &v, 1, flags, -EMSGSIZE));
+}
+
+PL_EXPORT PL_SHORT ssize_t send(int fd, const void *buf, size_t n, int flags)
+{
+    return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS), pl_real.send(fd, buf, n, flags),
+                      send_rail(&way, &(struct iovec){(void *)buf, n}, 1, flags, -EMSGSIZE),
+                      send_long(fd, buf, n, flags, &way, sent));
 }
 
 PL_ALIAS(__send, send);

@@ -30,7 +30,7 @@ static _Atomic uint64_t free_files;
 /* Files of an older epoch were inherited through fork: their slabs are forgotten. */
 static _Atomic uint32_t epoch;
 
-_Atomic bool pl_passive;
+RSK_HOT _Atomic bool pl_passive;
 
 static _Atomic uint32_t always_alive = 1;
 RSK_HOT _Atomic uint32_t *pl_alive = &always_alive;
@@ -102,7 +102,7 @@ static struct pl_file *file_new(void)
     }
 }
 
-static void file_free(struct pl_file *f)
+void pl_last(struct pl_file *f)
 {
     if (f->kind == PL_STREAM)
         fb_put(f->stream);
@@ -118,7 +118,7 @@ void pl_put(struct pl_file *f)
                          0))
         return;
     if (atomic_fetch_sub(&f->refs, 1) == 1)
-        file_free(f);
+        pl_last(f);
 }
 
 /* ---- slots ---- */

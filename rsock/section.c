@@ -43,6 +43,7 @@ static void lower_last(void)
 {
     struct rsk_window w = rsk_sig.window[rsk_sig.windows - 1];
 
+    rsk_sig.window[rsk_sig.windows - 1].over = false;
     rsk_sig.windows = rsk_sig.windows - 1;
     atomic_signal_fence(memory_order_seq_cst);
     if (w.undo)
@@ -133,8 +134,8 @@ void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *,
     if (__builtin_expect(!rsk_sig.keyed, 0) && at_end_made)
         rsk_sig.keyed = pthread_setspecific(at_end, &rsk_sig) == 0;
     if (n < RSK_WINDOWS) {
-        p->id = ++rsk_sig.ids ? rsk_sig.ids : ++rsk_sig.ids;
-        rsk_sig.window[n] = (struct rsk_window){frame, p->id, false, p->held, undo, a, b};
+        p->id = ++rsk_sig.ids;
+        rsk_sig.window[n] = (struct rsk_window){frame, p->id, p->held, undo, a, b, false};
         atomic_signal_fence(memory_order_seq_cst);
         rsk_sig.windows = n + 1;
     }
@@ -164,12 +165,15 @@ bool rsk_window_close(struct rsk_pass *p)
     /* Those above ours: a handler's handler has jumped back into the handler. */
     while (rsk_sig.windows > at)
         lower_last();
+    rsk_sig.window[at - 1].over = false;
     rsk_sig.windows = at - 1;
     return true;
 }
 
 void rsk_section_after_fork_child(void)
 {
+    for (unsigned i = 0; i < RSK_WINDOWS; i++)
+        rsk_sig.window[i].over = false;
     rsk_sig.windows = 0;
     rsk_sig.forked = rsk_sig.ids;
 }

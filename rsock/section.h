@@ -22,33 +22,37 @@ enum { RSK_WINDOWS = 8 }; /* handlers in handlers that sleep; deeper ones have n
 
 struct rsk_window {
     const void *frame; /* of the function that opened it, or of the handler that came over it */
-    uint32_t id;
-    bool over; /* the latter */
+    uint64_t id;
     void *held;
     void (*undo)(void *a, void *b);
     void *a, *b;
+    bool over; /* there is such a handler; false in a record that is not in use */
 };
 
 struct rsk_sig {
-    volatile uint32_t depth;   /* of sections */
+    union {
+        struct {
+            volatile uint32_t depth;   /* of sections */
+            volatile uint32_t windows; /* open ones, or left by longjmp */
+        };
+        volatile uint64_t busy; /* both: not 0 if there is any */
+    };
     volatile uint32_t pending; /* a handler was put off; all signals are blocked until it has run */
-    volatile uint32_t seen;    /* handlers run so far */
-    volatile uint32_t cut;     /* those without SA_RESTART */
-    volatile uint32_t windows; /* open ones, or left by longjmp */
-    uint32_t ids;
-    bool keyed;   /* what happens at the thread's end is arranged */
+    bool keyed;                /* what happens at the thread's end is arranged */
     bool was_cut; /* the call that goes on by other means was interrupted before: see pl_recv.c */
-    uint32_t
-        forked; /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
-    void *volatile held; /* the file that the innermost section has a reference to */
+    volatile uint32_t seen; /* handlers run so far */
+    volatile uint32_t cut;  /* those without SA_RESTART */
+    uint64_t ids;           /* windows opened so far */
+    void *volatile held;    /* the file that the innermost section has a reference to */
     /* See rsk_sleep6: for a kernel call that is made further down. NULL: it just waits. */
     const volatile uint32_t *volatile stop;
-    volatile uint32_t stop_was;
-    /* 1: poll has asked the kernel for its part of a set and had nothing, and the thread has opened no window since, and
-     * made no call for a descriptor that is not ours. */
-    volatile uint32_t quiet;
+    /* rsk_quiet's: ids + 1 when poll asked the kernel; 0: it has not, or there was something since. */
+    volatile uint64_t quiet;
     uint64_t mask; /* pending: the application's signal mask */
     struct rsk_window window[RSK_WINDOWS];
+    volatile uint32_t stop_was;
+    uint64_t
+        forked; /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
 };
 /* Whole cache lines: the first, and the record of the first window in the second, are all that a plain call
  * touches. */
@@ -93,16 +97,17 @@ bool rsk_on_signal_stack(void);
 /* The thread came here from frame: windows of frames that are not above it are dead. In a section. */
 void rsk_windows_reclaim(const void *frame);
 
-/* A call begins. Inlined, so that the frame is that of the intercepting function. */
-static inline __attribute__((always_inline)) void rsk_call_enter(void)
+/* A call begins, from this frame: that of the intercepting function. */
+static inline __attribute__((always_inline)) void rsk_call_enter(const void *frame)
 {
     rsk_section_enter();
     if (__builtin_expect(rsk_sig.windows != 0, 0))
-        rsk_windows_reclaim(__builtin_frame_address(0));
+        rsk_windows_reclaim(frame);
 }
 
 struct rsk_pass {
-    uint32_t depth, id;
+    uint64_t id;
+    uint32_t depth;
     bool open;
     void *held;
 };
@@ -115,67 +120,80 @@ void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, 
  * left by switching to another stack (swapcontext), where the thread then made calls, and came back. */
 bool rsk_window_close(struct rsk_pass *);
 
-/* The two functions above as far as they are usual, for plain calls, where what is around the kernel's call is
- * all that the library costs: the thread's end is arranged, and this window is its only one; nobody has put anything
- * above it, or taken it away. False: not opened. */
-static inline __attribute__((always_inline)) bool rsk_window_open_fast(struct rsk_pass *p,
-                                                                       const void *frame,
-                                                                       void (*undo)(void *, void *),
-                                                                       void *a, void *b)
+/*
+ * The same as far as it is usual, for calls in which what is around the kernel's is all that the library costs: no
+ * section, no window, and the thread's end is arranged. Inlined, and few bytes: the kernel's call has pushed the code out
+ * of the processor's first cache, and each 64 bytes of it cost 1.7 ns (tests/bench/README.md).
+ *
+ *     if (rsk_sig.busy == 0 && rsk_sig.keyed) {
+ *         rsk_section_enter();             and what is raised, and not in between given back
+ *         rsk_short_open(&id, ...);        handlers that were put off run
+ *         the call
+ *         if (rsk_short_over(id)) {        back in the section; nobody has put a window above it, or taken it away
+ *             rsk_short_close();           the window is over, and what is raised is given back
+ *             rsk_short_leave();           the section is over
+ *         } else {
+ *             rsk_window_close, with what rsk_short_pass(id, ...) gives, and the section goes on
+ *         }
+ *     }
+ */
+static inline __attribute__((always_inline)) void rsk_short_open(uint64_t *id, const void *frame,
+                                                                 void *held,
+                                                                 void (*undo)(void *, void *),
+                                                                 void *a)
 {
-    struct rsk_sig *t = &rsk_sig;
-    uint32_t id = t->ids + 1;
-    struct rsk_window *w = &t->window[0];
-    void *held = t->held;
+    struct rsk_window *w = &rsk_sig.window[0];
 
-    if (__builtin_expect(t->windows || !t->keyed || !id, 0))
-        return false;
-    p->depth = t->depth;
-    p->held = held;
-    p->id = id;
-    p->open = true;
-    t->ids = id;
+    *id = ++rsk_sig.ids;
     w->frame = frame;
-    w->id = id;
-    w->over = false;
+    w->id = *id;
     w->held = held;
     w->undo = undo;
     w->a = a;
-    w->b = b;
-    t->held = NULL;
-    t->quiet = 0;
     atomic_signal_fence(memory_order_seq_cst);
-    t->windows = 1;
+    rsk_sig.windows = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    t->depth = 0;
+    rsk_sig.depth = 0;
     atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(t->pending, 0))
+    if (__builtin_expect(rsk_sig.pending, 0))
         rsk_section_flush();
-    return true;
 }
 
-static inline __attribute__((always_inline)) bool rsk_window_close_fast(struct rsk_pass *p)
+/* Sections may have been switched on or off since. */
+static inline __attribute__((always_inline)) bool rsk_short_over(uint64_t id)
 {
-    struct rsk_sig *t = &rsk_sig;
+    rsk_sig.depth = atomic_load_explicit(&rsk_sections_on, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    return rsk_sig.windows == 1 && rsk_sig.window[0].id == id;
+}
 
-    if (__builtin_expect(t->windows != 1, 0))
-        return false;
-    t->depth = p->depth;
+static inline void rsk_short_close(void)
+{
+    rsk_sig.windows = 0;
     atomic_signal_fence(memory_order_seq_cst);
-    if (__builtin_expect(t->window[0].id != p->id, 0))
-        return false; /* the other one does the same again, and looks further */
-    p->open = false;
-    t->held = p->held;
+}
+
+static inline void rsk_short_leave(void)
+{
     atomic_signal_fence(memory_order_seq_cst);
-    t->windows = 0;
-    return true;
+    rsk_sig.depth = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (__builtin_expect(rsk_sig.pending, 0))
+        rsk_section_flush();
+}
+
+/* Such a window, whose section held `held`, for the two functions above. */
+static inline struct rsk_pass rsk_short_pass(uint64_t id, void *held)
+{
+    return (struct rsk_pass){id, atomic_load_explicit(&rsk_sections_on, memory_order_relaxed), true,
+                             held};
 }
 
 /* A handler runs in the thread's innermost window, from `frame`. While it does, the thread's calls come from
  * below it, so one that does not says that it has jumped out, also where that call is deeper than the window.
  * Of handlers that come over each other the first counts: the others may jump into it. */
 struct rsk_over {
-    uint32_t id; /* of the window, 0: none */
+    uint64_t id; /* of the window, 0: none */
     const void *was;
 };
 void rsk_handler_begins(struct rsk_over *, const void *frame);
@@ -186,7 +204,14 @@ void rsk_handler_ends(const struct rsk_over *);
  * call was about. rsk_window_close has been false then. */
 static inline bool rsk_pass_forked(const struct rsk_pass *p)
 {
-    return rsk_sig.forked && p->id && (int32_t)(p->id - rsk_sig.forked) <= 0;
+    return p->id && p->id <= rsk_sig.forked;
+}
+
+/* poll has asked the kernel for its part of a set and had nothing, and the thread has opened no window since, nor made
+ * a call for a descriptor that is not ours. */
+static inline bool rsk_quiet(void)
+{
+    return rsk_sig.quiet == rsk_sig.ids + 1;
 }
 
 /* As a cleanup, for windows with nothing to undo. */

@@ -227,9 +227,9 @@ TEST_CASE(digest, mark_misses_nothing)
                    before.sip.len == d.sip.len);
     }
     EXPECT(fb_digest_wants(FB_DIGEST_NOW, 1));
-    EXPECT(!fb_digest_wants(FB_DIGEST_LATER, FB_DIGEST_BYTES));
-    EXPECT(fb_digest_wants(FB_DIGEST_LATER, FB_DIGEST_BYTES + 1));
-    EXPECT(!fb_digest_wants(FB_NO_DIGEST, UINT64_MAX));
+    EXPECT(!fb_digest_wants(FB_DIGEST_LATER, 16384 - 257));
+    EXPECT(fb_digest_wants(FB_DIGEST_LATER, 16384));
+    EXPECT(!fb_digest_wants(FB_NO_DIGEST, UINT64_MAX / 2 - 257));
 }
 
 TEST_CASE(digest, unseen_bytes_spoil_only_their_windows)

@@ -32,7 +32,7 @@ static bool request(struct tap_link *l, struct end *e, uint32_t size, uint32_t s
 {
     struct stat_process p = {
         .pid = (uint32_t)getpid(), .uid = geteuid(), .start_time = fb_pub_head()->start_time};
-    struct stat_conn c = {.slot = conn_of(e->s)->slot, .gen = conn_of(e->s)->gen};
+    struct stat_conn c = {.slot = conn_of(e->s)->s.slot, .gen = conn_of(e->s)->gen};
 
     return tap_request(l, &p, &c, size, snap);
 }
@@ -334,7 +334,7 @@ TEST_CASE(tap, grants_that_are_none)
         sock = accept4(l, NULL, NULL, SOCK_CLOEXEC);
         ASSERT_EQ_INT(recv(sock, &h, sizeof(h), 0), sizeof(h));
         EXPECT(h.magic == TAP_MAGIC && h.version == TAP_VERSION && h.why == TAP_WELCOME);
-        EXPECT(h.slot == conn_of(a.s)->slot && h.gen == conn_of(a.s)->gen);
+        EXPECT(h.slot == conn_of(a.s)->s.slot && h.gen == conn_of(a.s)->gen);
         memfd = memory(len, i == 4 ? F_SEAL_GROW : seals);
         grant(sock, memfd, i == 5 ? 0 : i == 6 ? 2 : 1, &g[i]);
         EXPECT_EQ_INT(recv(sock, &h, sizeof(h), 0), 0); /* it hangs up */
