@@ -356,6 +356,7 @@ int rsk_loop_start(bool use_uring)
 
     if (rsk_loop_running())
         return 0;
+    RSK_UNCANCELLED;
     pthread_mutex_lock(&life);
     err = start_locked(use_uring);
     pthread_mutex_unlock(&life);
@@ -397,6 +398,7 @@ void rsk_loop_pause(void)
 {
     const uint64_t one = 1;
 
+    RSK_UNCANCELLED;
     pthread_mutex_lock(&life);
     if (paused++ == 0 && rsk_loop_running()) {
         atomic_store_explicit(&resting, true, memory_order_release);
@@ -413,6 +415,7 @@ int rsk_loop_resume(void)
 {
     int err = 0;
 
+    RSK_UNCANCELLED;
     pthread_mutex_lock(&life);
     if (paused && --paused == 0 && atomic_load(&resting))
         err = start_again();
@@ -436,6 +439,7 @@ void rsk_loop_stop(void)
 {
     struct rsk_watch *w;
 
+    RSK_UNCANCELLED;
     pthread_mutex_lock(&life);
     if (rsk_loop_running()) {
         /* First no new jobs, then the last one: what was posted before still runs. */

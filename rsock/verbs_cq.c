@@ -270,6 +270,7 @@ static int part_drain(struct rsk_shard_part *base)
  * vb_part_close from ending a CQ under our hands. */
 void vb_arm_cq(struct vb_part *p, struct vb_cq *c)
 {
+    RSK_UNCANCELLED; /* as post() in verbs_post.c */
     atomic_store(&p->event_due, true);
     atomic_fetch_add(&p->armers, 1);
     if (atomic_load(&p->n_cq))
@@ -298,6 +299,7 @@ bool vb_part_peek(struct vb_part *p)
 
 bool vb_part_arm(struct vb_part *p)
 {
+    RSK_UNCANCELLED; /* as post() in verbs_post.c */
     atomic_store(&p->event_due, true);
     atomic_fetch_add(&p->armers, 1);
     for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)

@@ -98,6 +98,7 @@ static int post(struct vb_rail *r, struct ibv_send_wr *wr, unsigned n)
         wr[n - 1].send_flags |= IBV_SEND_SIGNALED;
         r->sq_unsignalled = 0;
     }
+    RSK_UNCANCELLED; /* rxe's and siw's doorbell is a write(2) */
     return ibv_post_send(r->qp, wr, &bad) == 0 ? 0 : -EPIPE;
 }
 

@@ -163,6 +163,60 @@ static void *at_once(void *unused)
     return NULL;
 }
 
+/* Threads that have made such calls before, on TCP. */
+static void *reading_again(void *unused)
+{
+    int p[2] = {c, s};
+
+    pass(p, 0);
+    return reading(unused);
+}
+
+static size_t filled;
+
+static void *waiting_for_room(void *unused)
+{
+    static char much[1 << 20];
+    ssize_t n;
+
+    (void)unused;
+    pthread_cleanup_push(cleanup, "write without room");
+    for (filled = 0; (n = send(c, much, sizeof(much), MSG_DONTWAIT)) > 0; filled += (size_t)n)
+        ;
+    n = write(c, much, 1);
+    printf("write %zd\n", n);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void drain(void)
+{
+    static char much[1 << 16];
+
+    for (ssize_t n; filled; filled -= (size_t)n)
+        must((n = read(s, much, filled < sizeof(much) ? filled : sizeof(much))) > 0, "drain");
+}
+
+/* On TCP, in a thread that has made such a call before: nothing of the call is left that would keep the stream there. */
+static void boards_after(void *(*fn)(void *))
+{
+    const char *mode = getenv("RAILSOCK_MODE");
+    struct sockaddr_in at;
+    int l = listener(&at), p[2];
+
+    pair_at(l, &at, p);
+    close(l);
+    c = p[0];
+    s = p[1];
+    cancelled(fn);
+    drain();
+    if (mode && strcmp(mode, "tcp") != 0)
+        boards(p);
+    deliver(c, s, "still works");
+    close(c);
+    close(s);
+}
+
 static void on_new_pair(void *(*fn)(void *), bool usable)
 {
     int p[2];
@@ -180,6 +234,8 @@ static void on_new_pair(void *(*fn)(void *), bool usable)
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
+    boards_after(reading_again);
+    boards_after(waiting_for_room);
     on_new_pair(reading, true);
     on_new_pair(receiving, true);
     on_new_pair(scattering, true);

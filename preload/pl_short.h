@@ -1,0 +1,129 @@
+/*
+ * pl_short.h - the short way of the calls on bytes, for a half that is plain and a thread that is in nothing else. It is
+ * one inlined piece of code around libc's function, with nothing in it that is not needed then; whatever is
+ * unusual, before libc's function or after it, goes the long way, as everything does for the rarer calls (pl_recv.c, pl_send.c).
+ */
+#ifndef PL_SHORT_H
+#define PL_SHORT_H
+
+#include "preload/pl_own.h"
+
+/* A function that begins with it: its first bytes begin a cache line. */
+#define PL_SHORT __attribute__((aligned(64)))
+
+struct pl_short {
+    struct pl_file *f; /* referenced, in a section; NULL: nothing is raised */
+    uint64_t id;       /* not 0: of the window of libc's call, and the half counts it */
+    uint32_t cut;      /* rsk_sig's before it */
+    const void *frame; /* for the long way: of the intercepting function */
+};
+
+enum pl_way {
+    PL_KERNEL, /* libc's function is to be called, and pl_short_leave */
+    PL_LIBC,   /* libc's function, and nothing else */
+    PL_RAIL,   /* the half is not plain: pl_short_held */
+    PL_LONG    /* the long way; what is raised already is in k */
+};
+
+/* Nothing of ours has that number. As pl_hold. */
+static inline enum pl_way pl_short_not_ours(void)
+{
+    if (!atomic_load_explicit(&pl_resolved, memory_order_acquire) ||
+        atomic_load_explicit(&pl_heirs, memory_order_relaxed) ||
+        atomic_load_explicit(&rsk_own_inside.n, memory_order_relaxed))
+        return PL_LONG;
+    rsk_sig.quiet = 0;
+    return PL_LIBC;
+}
+
+/* usual: of the call's arguments. undo: as rsk_window_open's, of the stream. */
+static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
+    struct pl_short *k, bool usual, int fd, bool rx, const void *frame,
+    void (*undo)(void *, void *))
+{
+    unsigned n = (unsigned)fd;
+    struct fb_stream *s;
+    struct pl_file *f;
+    pl_slot *at;
+    uint32_t refs;
+
+    k->f = NULL;
+    k->id = 0;
+    if (__builtin_expect(!usual || rsk_sig.busy || n >= (unsigned)PL_ROOT * PL_CHUNK, 0))
+        return PL_LONG;
+    at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
+    if (__builtin_expect(!at, 0))
+        return pl_short_not_ours();
+    f = atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire);
+    if (__builtin_expect(!f, 0))
+        return pl_short_not_ours();
+    if (__builtin_expect(!rsk_sig.keyed, 0))
+        return PL_LONG;
+    /* pl_look_up's steps. */
+    rsk_section_enter();
+    refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
+    if (__builtin_expect(!refs || !atomic_load_explicit(pl_alive, memory_order_relaxed) ||
+                             !atomic_compare_exchange_strong(&f->refs, &refs, refs + 1),
+                         0)) {
+        rsk_section_leave();
+        return PL_LONG;
+    }
+    if (__builtin_expect(atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire) != f, 0)) {
+        pl_put(f);
+        rsk_section_leave();
+        return PL_LONG;
+    }
+    k->f = f;
+    if (__builtin_expect(f->kind != PL_STREAM, 0)) {
+        rsk_sig.held = f;
+        return PL_LONG;
+    }
+    s = f->stream;
+    if (__builtin_expect(!(rx ? fb_rx_enter(s) : fb_tx_enter(s)), 0)) {
+        rsk_sig.held = f;
+        return __builtin_expect(atomic_load_explicit(&pl_passive, memory_order_relaxed), 0)
+                   ? PL_LONG
+                   : PL_RAIL;
+    }
+    k->cut = rsk_sig.cut;
+    rsk_short_open(&k->id, frame, f, undo, s);
+    return PL_KERNEL;
+}
+
+/* libc's function gave n. False: the long way, from where it has. */
+static inline __attribute__((always_inline)) bool pl_short_leave(struct pl_short *k, ssize_t n,
+                                                                 bool rx)
+{
+    struct pl_file *f = k->f;
+    struct fb_stream *s = f->stream;
+    uint64_t end;
+
+    if (__builtin_expect(!rsk_short_over(k->id) || !fb_usual(s, n, rx, &end), 0))
+        return false;
+    rsk_short_close();
+    fb_count(s, n, rx, end);
+    if (__builtin_expect(atomic_fetch_sub(&f->refs, 1) == 1, 0))
+        pl_last(f);
+    rsk_short_leave();
+    k->f = NULL;
+    return true;
+}
+
+/* The rail's file, in a section. */
+static inline struct pl_file *pl_short_held(struct pl_short *k)
+{
+    struct pl_file *f = k->f;
+
+    k->f = NULL;
+    return f;
+}
+
+/* The long way's, in a section, or NULL. */
+static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
+{
+    struct pl_file *f = pl_short_held(k);
+
+    return pl_stream_of(f ? f : pl_hold_from(fd, k->frame));
+}
+
+#endif
