@@ -48,17 +48,19 @@ struct fb_stream {
     _Atomic uint16_t rx_odd;
     _Atomic uint8_t rx_mark, tx_mark; /* of the digests: proof.h */
     _Atomic uint32_t refs;
-    _Atomic uint32_t fds;      /* descriptors of this process that refer to it (dup) */
-    struct fb_pub *pub;        /* counters; never NULL */
-    _Atomic uint64_t ready_at; /* calls so far, for the boarding policy */
-    _Atomic uint32_t flags;    /* stream.h's; below are those that plain calls look at */
+    _Atomic uint32_t fds;   /* descriptors of this process that refer to it (dup) */
+    struct fb_pub *pub;     /* counters; never NULL */
+    _Atomic uint32_t calls; /* so far, for the boarding policy */
+    /* Before that many, and 16 KiB in one direction, it has nothing to look at. */
+    uint32_t look_at;
+    _Atomic uint32_t flags; /* stream.h's; below are those that plain calls look at */
     uint32_t slot;
     /* How far plain calls had come when the last of them returned. For a forked child: this memory is its own, and
      * the counters are not. Where several threads are in such calls it may be too little. */
     _Atomic uint64_t past_tx, past_rx;
     /* the rest is ipoib_fallback's own: stream.h */
 };
-enum { FB_ASKED = 1, FB_LINKED = 8, FB_BY_CALL = 16777216 };
+enum { FB_ASKED = 1, /* bit 0: see fb_usual */ FB_LINKED = 8, FB_BY_CALL = 16777216 };
 _Static_assert(sizeof(struct fb_stream) == 64, "all that a plain call looks at, in one cache line");
 
 /* ---- life ---- */
@@ -189,39 +191,41 @@ void fb_tx_leave(struct fb_stream *, ssize_t n, const struct iovec *v, int cnt);
  * are those before its position). */
 void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
 
-/* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, the half is plain, nobody else is in such a call,
- * nothing is remembered or copied of them, and that the stream may be worth a rail has been found before. Then
- * fb_count does it. end: of all bytes so far. */
+/* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, or libc's function has failed, the half is plain,
+ * nobody else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
+ * look at, or has decided. Then fb_count does it. end: of all bytes so far. */
 static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t *end)
 {
     const struct fb_pub *pub = s->pub;
+    uint32_t flags = atomic_load_explicit(&s->flags, memory_order_acquire);
     uint64_t unusual;
 
     *end = atomic_load_explicit(rx ? &pub->rx : &pub->tx, memory_order_relaxed) + (uint64_t)n;
     /* One branch, and few bytes: rsock/section.h. */
-    unusual =
-        atomic_load_explicit(&s->flags, memory_order_acquire) & (FB_ASKED | FB_LINKED | FB_BY_CALL);
-    unusual ^= FB_ASKED;
+    unusual = flags & (FB_LINKED | FB_BY_CALL);
+    unusual |= ~flags & FB_ASKED &
+               (atomic_load_explicit(&s->calls, memory_order_relaxed) + 1 >= s->look_at);
     unusual |= atomic_load_explicit(rx ? &s->rx_in : &s->tx_in, memory_order_acquire) ^ 1;
     unusual |= atomic_load_explicit(&pub->tap, memory_order_relaxed);
     unusual |= fb_digest_wants(
         atomic_load_explicit(rx ? &s->rx_mark : &s->tx_mark, memory_order_relaxed), *end);
     if (rx)
         unusual |= atomic_load(&s->rx_gate);
-    return n > 0 && !unusual;
+    return n != 0 && !unusual;
 }
 static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t end)
 {
     struct fb_pub *pub = s->pub;
 
-    atomic_fetch_add_explicit(rx ? &pub->rx : &pub->tx, (uint64_t)n, memory_order_relaxed);
-    atomic_store_explicit(rx ? &s->past_rx : &s->past_tx, end, memory_order_relaxed);
+    if (__builtin_expect(n > 0, 1)) {
+        atomic_fetch_add_explicit(rx ? &pub->rx : &pub->tx, (uint64_t)n, memory_order_relaxed);
+        atomic_store_explicit(rx ? &s->past_rx : &s->past_tx, end, memory_order_relaxed);
+        atomic_store_explicit(&s->calls, atomic_load_explicit(&s->calls, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    }
     atomic_fetch_sub(rx ? &s->rx_in : &s->tx_in, 1);
-    atomic_store_explicit(&s->ready_at,
-                          atomic_load_explicit(&s->ready_at, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
 }
 
 /* ---- any half ---- */

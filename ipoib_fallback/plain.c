@@ -27,12 +27,12 @@ void conn_consider(struct fb_conn *c)
 
 void conn_afresh(struct fb_conn *c)
 {
-    c->x->old_calls = atomic_load(&c->s.ready_at);
+    c->x->old_calls = atomic_load(&c->s.calls);
     c->x->old_bytes = c->s.pub->rx + c->s.pub->tx;
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_ASKED);
 }
 
-static bool worth_it(struct fb_conn *c, uint64_t calls)
+static bool worth_it(struct fb_conn *c, uint32_t calls)
 {
     const struct cfg_stream *set = conn_config(c);
 
@@ -41,7 +41,7 @@ static bool worth_it(struct fb_conn *c, uint64_t calls)
 }
 
 /* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. */
-static inline bool half_way(struct fb_conn *c, uint64_t calls)
+static inline bool half_way(struct fb_conn *c, uint32_t calls)
 {
     const struct cfg_stream *set = conn_config(c);
 
@@ -62,7 +62,7 @@ static void begin_digests(struct fb_conn *c)
 
 /* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that. Only
  * where rules say what is wanted is it at the first call, because they go by address. */
-static __attribute__((noinline)) void consider(struct fb_conn *c, uint64_t calls)
+static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls)
 {
     bool ruled = cfg_rules_may_decide();
 
@@ -83,9 +83,9 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint64_t calls
 
 static inline void count_call(struct fb_conn *c)
 {
-    uint64_t calls = atomic_load_explicit(&c->s.ready_at, memory_order_relaxed) + 1;
+    uint32_t calls = atomic_load_explicit(&c->s.calls, memory_order_relaxed) + 1;
 
-    atomic_store_explicit(&c->s.ready_at, calls, memory_order_relaxed);
+    atomic_store_explicit(&c->s.calls, calls, memory_order_relaxed);
     if (__builtin_expect(!conn_flag(c, CF_ASKED), 0) && (calls == 1 || half_way(c, calls)))
         consider(c, calls);
 }

@@ -39,7 +39,7 @@ static void retry_timer(void *arg)
 
     link_timer_fired(c);
     /* An idle stream does not ask again and again; its next call does. */
-    if (c->s.ready_at == c->x->rdv_calls)
+    if (c->s.calls == c->x->rdv_calls)
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_ASKED);
     else
         attempt(c, false);
@@ -144,7 +144,7 @@ void rdv_again(struct fb_conn *c, int reason)
     if (cfg.test_switch)
         pause = RETRY_FIRST / 5;
     atomic_fetch_add(&c->x->show->retries, 1);
-    c->x->rdv_calls = c->s.ready_at;
+    c->x->rdv_calls = c->s.calls;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
 }
 
@@ -213,7 +213,7 @@ static struct rsk_shard *shard_for(struct fb_conn *c)
  * small conversations gain from small ones, which stay in the cache. */
 static size_t ring_for(struct fb_conn *c)
 {
-    uint64_t calls = atomic_load(&c->s.ready_at);
+    uint64_t calls = atomic_load(&c->s.calls);
 
     if (conn_config(c)->ring)
         return conn_config(c)->ring;
@@ -235,7 +235,7 @@ static void ask_verbs(struct fb_conn *c)
     if (silent) {
         budget_free(c);
         conn_reason(c, reason);
-        c->x->rdv_calls = c->s.ready_at;
+        c->x->rdv_calls = c->s.calls;
         link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
         return;
     }

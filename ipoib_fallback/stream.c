@@ -6,6 +6,7 @@
 
 #include "config/env.h"
 #include "config/log.h"
+#include "config/rules.h"
 #include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
@@ -200,6 +201,12 @@ static uint8_t first_mark(const struct fb_conn *c)
     return c->set->board_calls < 4 ? FB_DIGEST_FIRST : FB_DIGEST_LATER;
 }
 
+/* Of plain.c's policy: what count_call would find before. */
+static uint32_t first_look(const struct fb_conn *c)
+{
+    return cfg_rules_may_decide() || c->set->board_bytes < 65536 ? 0 : c->set->board_calls / 2;
+}
+
 struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_conn *c = take_slot();
@@ -237,6 +244,7 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
         pub->reason = (uint16_t)hold_for_good();
     }
     c->s.tx_mark = c->s.rx_mark = first_mark(c);
+    c->s.look_at = first_look(c);
     if (nonblock >= 0)
         c->s.nonblock = (uint8_t)nonblock;
     atomic_store(&c->s.fds, 1);

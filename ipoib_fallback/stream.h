@@ -136,8 +136,8 @@ struct fb_seen {
 };
 
 struct fb_more {
-    _Alignas(16) _Atomic uint64_t old_calls,
-        old_bytes; /* which the boarding policy does not count */
+    _Alignas(16) _Atomic uint64_t old_bytes; /* which the boarding policy does not count */
+    _Atomic uint32_t old_calls;
     /* Bytes that the kernel was given and gave which are none of the application's, or not for the first time:
      * frames, residue, overlap. */
     _Atomic uint64_t own_tx, own_rx;
@@ -177,7 +177,7 @@ struct fb_more {
     uint32_t rdv_tries;
     uint64_t hello_at;          /* when the last message of the proof was sent */
     _Atomic uint32_t answer_ns; /* how long the peer's library takes to answer over the rail */
-    uint64_t rdv_calls;         /* s.ready_at at the last attempt */
+    uint64_t rdv_calls;         /* s.calls at the last attempt */
     int end_reason;             /* why link_end was called */
     uint64_t linger_until;
     uint64_t linger_pause;

@@ -103,7 +103,9 @@ def halved():
             one_way(*pair(at)[::order])  # before a byte
             ends = pair(at)  # with a rail that nothing has used
             both(*ends)
-            come(lambda now: now == ["none"] * 2, lambda: [state(end)[1] for end in ends])
+            # One may have asked before the other could answer; without a call it does not again.
+            come(lambda now: now == ["none"] * 2, lambda: [state(end)[1] for end in ends],
+                 lambda: state(ends[0])[1] == "no-peer-library" and both(*ends))
             ends[::order][1].shutdown(socket.SHUT_WR)
             come(lambda now: not now, rings)  # by itself
             one_way(*ends[::order])
