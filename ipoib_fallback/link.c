@@ -299,7 +299,8 @@ static void release_job(void *arg)
         /* conn_wake does not find the rail any more, but threads may sleep on its words. */
         conn_wake_word(rail->rx_word);
         conn_wake_word(rail->tx_word);
-        log_info("stream %u: the rail is given back%s", c->s.slot, failed ? " (it had failed)" : "");
+        log_info("stream %u: the rail is given back%s", c->s.slot,
+                 failed ? " (it had failed)" : "");
         budget_free(c);
         if (!failed) {
             struct rsk_msg m = {.type = FM_BYE, .epoch = c->x->epoch};

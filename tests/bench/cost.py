@@ -13,8 +13,11 @@ import tempfile
 # What the project aims at: nanoseconds, bytes, times
 CALL_MORE, HELD_MORE, REQUEST_RATE = 30, 256, 0.97
 SOCKETS, REQUESTS, BATCHES = 10000, 3000, 400
-FLOORS = ("passes the call on", "looks the number up, counts", "holds a reference, counts the call in flight",
-          "notes both for handlers that jump")
+FLOORS = (("passes the call on", ["-DFLOOR=0"]),
+          ("looks the number up, counts", ["-DFLOOR=1"]),
+          ("holds a reference, counts the call in flight", ["-DFLOOR=2"]),
+          ("notes both for handlers that jump", ["-DFLOOR=3"]),
+          ("passes the call on, after 640 bytes of code", ["-DFLOOR=0", "-DLINES=10"]))
 
 
 def leg(argv, preload):
@@ -47,7 +50,7 @@ def main():
         floor = [os.path.join(scratch, f"floor{n}.so") for n in range(len(FLOORS))]
         for n, path in enumerate(floor):
             subprocess.run([os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-shared",
-                            "-fvisibility=hidden", f"-DFLOOR={n}", "-o", path, "tests/bench/call_floor.c", "-ldl"],
+                            "-fvisibility=hidden", *FLOORS[n][1], "-o", path, "tests/bench/call_floor.c", "-ldl"],
                            check=True)
         for i in range(args.pairs):
             result["calls"].append(leg([program["call_turns"], str(BATCHES)], library))
@@ -62,9 +65,10 @@ def main():
                                   for k in ("more", "from", "to", "libc"))
         print(f"    {call:8} {more:6.1f} ({start:.1f}..{end:.1f}), libc's {libc:.0f}; aim at most {CALL_MORE}: "
               + verdict(more <= CALL_MORE))
-    print("    the least for a read() that")
-    for what, runs in zip(FLOORS, result["floor"]):
-        print(f"        {what:44} {statistics.median(run['read']['more'] for run in runs):6.1f}")
+    print("    the least for a read(), and for a write(), that")
+    for (what, _), runs in zip(FLOORS, result["floor"]):
+        least = [statistics.median(run[call]["more"] for run in runs) for call in ("read", "write")]
+        print(f"        {what:44} {least[0]:6.1f} {least[1]:6.1f}")
     print(f"bytes for each of {SOCKETS} sockets, kernel's not counted")
     for what, words in (("idle", "nothing has passed"), ("used", "64 bytes have, each way")):
         plain, with_it = (statistics.median(run[what] for run in result["held"][k]) for k in ("", library))
