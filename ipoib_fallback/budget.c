@@ -82,24 +82,29 @@ bool budget_leave(struct fb_conn *c, int reason)
     bool quiet, unused;
 
     c->x->idle_at = 0;
-    if (!fb_trylock(&c->x->rx.lock))
-        return false; /* somebody is at it */
+    /* Somebody is at it. */
+    if (!fb_trylock(&c->x->tx.lock))
+        return false;
+    if (!fb_trylock(&c->x->rx.lock)) {
+        tx_unlock(c);
+        return false;
+    }
     quiet = c->fd >= 0 && at_rest(c) && (c->x->rx.state == RX_t || !rx_unread(c, c->fd));
     unused = !c->x->tx.on_rail && !c->x->rx.on_rail;
     if (quiet)
         rx_freeze(c, reason);
     rx_unlock(c);
+    if (quiet && !unused) {
+        c->x->end_reason = reason;
+        /* At once, and not by leave_why, where a hand-over may just have noted why the receiving half is to be frozen. */
+        tx_leave(c, reason, true);
+    }
+    tx_unlock(c);
     if (!quiet)
         return false;
     log_info("stream %u: %s", c->s.slot, reason == RSN_IDLE ? "idle" : "others are hotter");
-    if (unused) {
+    if (unused)
         link_end(c, reason);
-        return true;
-    }
-    c->x->end_reason = reason;
-    atomic_store(&c->x->leave_why, (uint32_t)reason);
-    conn_todo_tx(c, TODO_LEAVE);
-    conn_serve(c);
     return true;
 }
 

@@ -41,6 +41,16 @@ void pl_sleep_open(struct pl_sleep *, const void *frame);
 void pl_sleep_end(struct pl_sleep *);
 #define PL_SLEEP __attribute__((cleanup(pl_sleep_end))) struct pl_sleep
 
+/* ---- pl_poll_ask.c: the kernel's part of a set; elements with a negative fd are none of it ---- */
+
+/* ppoll without waiting. Count or -errno. */
+int pl_poll_ask(struct pollfd *set, nfds_t size);
+/* Did it find nothing less than 50 us ago for the same few, and has the thread made no call to the kernel through us
+ * since? Then who would wait anyway need not ask. */
+bool pl_poll_asked_lately(const struct pollfd *set, nfds_t size);
+
+/* ---- pl_poll_words.c ---- */
+
 /* Words that a thread sleeps on, all at once. */
 struct pl_words {
     unsigned n;

@@ -188,69 +188,6 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
     return r;
 }
 
-/*
- * What this thread has last asked the kernel, for sets of few of its descriptors. Programs that wait for a rail and for
- * a connection that is mostly silent would ask it at every call, which takes longer than all the rest: who waits does not
- * ask again for a while (rsk_quiet too). What comes meanwhile is told that much later, and only if a rail has
- * something to tell before.
- */
-enum { ASKED_MOST = 4 };
-static _Thread_local struct {
-    uint64_t at;
-    unsigned n;
-    struct {
-        int fd;
-        short events;
-    } of[ASKED_MOST];
-} asked_last;
-
-static bool asked_lately(const struct poll_wait *w)
-{
-    unsigned n = 0;
-
-    if (!rsk_quiet() || sys_now() - asked_last.at >= PL_KERNEL_NS)
-        return false;
-    for (nfds_t i = 0; i < w->n; i++) {
-        const struct pollfd *k = &w->kernel[i];
-
-        if (k->fd < 0)
-            continue;
-        if (n == asked_last.n || asked_last.of[n].fd != k->fd ||
-            asked_last.of[n].events != k->events)
-            return false;
-        n++;
-    }
-    return n == asked_last.n;
-}
-
-/* The kernel's part of the set now, as ppoll. */
-static int ask(const struct poll_wait *w)
-{
-    static const struct timespec zero;
-    uint64_t at = sys_now();
-    unsigned n = 0;
-    int said;
-
-    rsk_sig.quiet = 0;
-    said = sys_ppoll(w->kernel, w->n, &zero, NULL);
-    if (said != 0)
-        return said;
-    for (nfds_t i = 0; i < w->n; i++) {
-        const struct pollfd *k = &w->kernel[i];
-
-        if (k->fd < 0)
-            continue;
-        if (n == ASKED_MOST)
-            return 0;
-        asked_last.of[n].fd = k->fd;
-        asked_last.of[n++].events = k->events;
-    }
-    asked_last.n = n;
-    asked_last.at = at;
-    rsk_sig.quiet = rsk_sig.ids + 1;
-    return 0;
-}
-
 /* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds nothing spins, and looks
  * again; *skipped: the kernel was not asked. */
 static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, bool waits,
@@ -270,7 +207,7 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, b
     }
     if (!others)
         return count;
-    if (!mask && waits && (count || brief) && asked_lately(w)) {
+    if (!mask && waits && (count || brief) && pl_poll_asked_lately(w->kernel, w->n)) {
         *skipped = true;
         return count;
     }
@@ -278,7 +215,7 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, b
     if (mask && !count)
         said = RSK_OPENED(sys_ppoll(w->kernel, w->n, &zero, mask));
     else
-        said = ask(w);
+        said = pl_poll_ask(w->kernel, w->n);
     if (said < 0)
         return count ? count : said;
     for (nfds_t i = 0; i < w->n && said > 0; i++) {
@@ -318,7 +255,7 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
         if (atomic_load_explicit(&w->woken, memory_order_relaxed) == WOKEN || rsk_sig.pending)
             return 1;
         if (others && now >= kernel_at) {
-            int n = ask(w);
+            int n = pl_poll_ask(w->kernel, w->n);
 
             if (n != 0)
                 return n < 0 ? n : 1;

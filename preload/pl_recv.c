@@ -214,11 +214,11 @@ static inline __attribute__((always_inline)) void short_end(struct pl_short *k)
         enum pl_way is_ =                                                                   \
             pl_short_enter(&way, usual, fd, true, __builtin_frame_address(0), lower_short); \
         ssize_t got = 0;                                                                    \
-        if (__builtin_expect(is_ == PL_RAIL, 0)) {                                          \
+        if (__builtin_expect(is_ == PL_WAY_RAIL, 0)) {                                      \
             got = (on_rail);                                                                \
-        } else if (__builtin_expect(is_ == PL_LIBC, 0)) {                                   \
+        } else if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                               \
             got = (kernel);                                                                 \
-        } else if (__builtin_expect(is_ == PL_LONG, 0) ||                                   \
+        } else if (__builtin_expect(is_ == PL_WAY_LONG, 0) ||                               \
                    (got = (kernel), !pl_short_leave(&way, got, true))) {                    \
             way.frame = __builtin_frame_address(0);                                         \
             got = (other);                                                                  \

@@ -134,11 +134,11 @@ static inline __attribute__((always_inline)) void short_end(struct pl_short *k)
         enum pl_way is_ =                                                              \
             pl_short_enter(&way, usual, fd, false, __builtin_frame_address(0), lower); \
         ssize_t sent = 0;                                                              \
-        if (__builtin_expect(is_ == PL_RAIL, 0)) {                                     \
+        if (__builtin_expect(is_ == PL_WAY_RAIL, 0)) {                                 \
             sent = (on_rail);                                                          \
-        } else if (__builtin_expect(is_ == PL_LIBC, 0)) {                              \
+        } else if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                          \
             sent = (kernel);                                                           \
-        } else if (__builtin_expect(is_ == PL_LONG, 0) ||                              \
+        } else if (__builtin_expect(is_ == PL_WAY_LONG, 0) ||                          \
                    (sent = (kernel), !pl_short_leave(&way, sent, false))) {            \
             way.frame = __builtin_frame_address(0);                                    \
             sent = (other);                                                            \

@@ -19,10 +19,10 @@ struct pl_short {
 };
 
 enum pl_way {
-    PL_KERNEL, /* libc's function is to be called, and pl_short_leave */
-    PL_LIBC,   /* libc's function, and nothing else */
-    PL_RAIL,   /* the half is not plain: pl_short_held */
-    PL_LONG    /* the long way; what is raised already is in k */
+    PL_WAY_COUNTED, /* libc's function is to be called, and pl_short_leave */
+    PL_WAY_LIBC,    /* libc's function, and nothing else */
+    PL_WAY_RAIL,    /* the half is not plain: pl_short_held */
+    PL_WAY_LONG     /* the long way; what is raised already is in k */
 };
 
 /* Nothing of ours has that number. As pl_hold. */
@@ -31,9 +31,9 @@ static inline enum pl_way pl_short_not_ours(void)
     if (!atomic_load_explicit(&pl_resolved, memory_order_acquire) ||
         atomic_load_explicit(&pl_heirs, memory_order_relaxed) ||
         atomic_load_explicit(&rsk_own_inside.n, memory_order_relaxed))
-        return PL_LONG;
+        return PL_WAY_LONG;
     rsk_sig.quiet = 0;
-    return PL_LIBC;
+    return PL_WAY_LIBC;
 }
 
 /* usual: of the call's arguments. undo: as rsk_window_open's, of the stream. */
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
     k->f = NULL;
     k->id = 0;
     if (__builtin_expect(!usual || rsk_sig.busy || n >= (unsigned)PL_ROOT * PL_CHUNK, 0))
-        return PL_LONG;
+        return PL_WAY_LONG;
     at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
     if (__builtin_expect(!at, 0))
         return pl_short_not_ours();
@@ -58,7 +58,7 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
     if (__builtin_expect(!f, 0))
         return pl_short_not_ours();
     if (__builtin_expect(!rsk_sig.keyed, 0))
-        return PL_LONG;
+        return PL_WAY_LONG;
     /* pl_look_up's steps. */
     rsk_section_enter();
     refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
@@ -66,28 +66,28 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
                              !atomic_compare_exchange_strong(&f->refs, &refs, refs + 1),
                          0)) {
         rsk_section_leave();
-        return PL_LONG;
+        return PL_WAY_LONG;
     }
     if (__builtin_expect(atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire) != f, 0)) {
         pl_put(f);
         rsk_section_leave();
-        return PL_LONG;
+        return PL_WAY_LONG;
     }
     k->f = f;
     if (__builtin_expect(f->kind != PL_STREAM, 0)) {
         rsk_sig.held = f;
-        return PL_LONG;
+        return PL_WAY_LONG;
     }
     s = f->stream;
     if (__builtin_expect(!(rx ? fb_rx_enter(s) : fb_tx_enter(s)), 0)) {
         rsk_sig.held = f;
         return __builtin_expect(atomic_load_explicit(&pl_passive, memory_order_relaxed), 0)
-                   ? PL_LONG
-                   : PL_RAIL;
+                   ? PL_WAY_LONG
+                   : PL_WAY_RAIL;
     }
     k->cut = rsk_sig.cut;
     rsk_short_open(&k->id, frame, f, undo, s);
-    return PL_KERNEL;
+    return PL_WAY_COUNTED;
 }
 
 /* libc's function gave n. False: the long way, from where it has. */

@@ -1,0 +1,62 @@
+/*
+ * pl_poll_ask.c - poll's look at the kernel's part of a set, and when it need not be had. Programs that wait for a rail and for
+ * a connection that is mostly silent would ask the kernel at every call, which takes longer than all the rest: who waits does not
+ * ask again for a while. What comes meanwhile is told that much later, and only if a rail has something to tell before.
+ *
+ * Any application thread, which remembers its own last look.
+ */
+#include "preload/pl_poll.h"
+
+#include "rsock/sys.h"
+
+enum { ASKED_MOST = 4 };
+static _Thread_local struct {
+    uint64_t at;
+    unsigned n;
+    struct {
+        int fd;
+        short events;
+    } of[ASKED_MOST];
+} asked_last;
+
+bool pl_poll_asked_lately(const struct pollfd *set, nfds_t size)
+{
+    unsigned n = 0;
+
+    if (!rsk_quiet() || sys_now() - asked_last.at >= PL_KERNEL_NS)
+        return false;
+    for (nfds_t i = 0; i < size; i++) {
+        if (set[i].fd < 0)
+            continue;
+        if (n == asked_last.n || asked_last.of[n].fd != set[i].fd ||
+            asked_last.of[n].events != set[i].events)
+            return false;
+        n++;
+    }
+    return n == asked_last.n;
+}
+
+int pl_poll_ask(struct pollfd *set, nfds_t size)
+{
+    static const struct timespec zero;
+    uint64_t at = sys_now();
+    unsigned n = 0;
+    int said;
+
+    rsk_sig.quiet = 0;
+    said = sys_ppoll(set, size, &zero, NULL);
+    if (said != 0)
+        return said;
+    for (nfds_t i = 0; i < size; i++) {
+        if (set[i].fd < 0)
+            continue;
+        if (n == ASKED_MOST)
+            return 0;
+        asked_last.of[n].fd = set[i].fd;
+        asked_last.of[n++].events = set[i].events;
+    }
+    asked_last.n = n;
+    asked_last.at = at;
+    rsk_sig.quiet = rsk_sig.ids + 1;
+    return 0;
+}
