@@ -189,42 +189,13 @@ static void lower_short(void *stream, void *unused)
     lower(stream, NULL);
 }
 
-/* The thread was cancelled in libc's function. */
-__attribute__((noinline)) static void short_cancelled(struct pl_short *k)
-{
-    PL_HELD f = k->f;
-    struct in_kernel in = short_was(k, f);
-
-    cancelled(&in);
-}
-static inline __attribute__((always_inline)) void short_end(struct pl_short *k)
-{
-    if (__builtin_expect(k->f != NULL, 0))
-        short_cancelled(k);
-}
+PL_SHORT_CANCELLED
 
 /* Receives with others are rare, or see something else than the next bytes. */
 #define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
 
-/* The value of `kernel` by the short way, or of `other`, which finds in `way` and `got` how far that was. Where `usual` is
- * false nothing is tried. */
-#define RECEIVE_SHORT(fd, usual, kernel, on_rail, other)                                    \
-    ({                                                                                      \
-        __attribute__((cleanup(short_end))) struct pl_short way;                            \
-        enum pl_way is_ =                                                                   \
-            pl_short_enter(&way, usual, fd, true, __builtin_frame_address(0), lower_short); \
-        ssize_t got = 0;                                                                    \
-        if (__builtin_expect(is_ == PL_WAY_RAIL, 0)) {                                      \
-            got = (on_rail);                                                                \
-        } else if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                               \
-            got = (kernel);                                                                 \
-        } else if (__builtin_expect(is_ == PL_WAY_LONG, 0) ||                               \
-                   (got = (kernel), !pl_short_leave(&way, got, true))) {                    \
-            way.frame = __builtin_frame_address(0);                                         \
-            got = (other);                                                                  \
-        }                                                                                   \
-        got;                                                                                \
-    })
+#define RECEIVE_SHORT(fd, usual, kernel, on_rail, other) \
+    PL_SHORT_CALL(fd, usual, true, lower_short, kernel, on_rail, other)
 
 /*
  * Receives that see something else than the stream's next bytes, or drop them unseen. True: the

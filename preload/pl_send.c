@@ -110,41 +110,13 @@ static inline struct in_kernel short_was(const struct pl_short *from, struct pl_
     return k;
 }
 
-/* The thread was cancelled in libc's function. */
-__attribute__((noinline)) static void short_cancelled(struct pl_short *k)
-{
-    PL_HELD f = k->f;
-    struct in_kernel in = short_was(k, f);
-
-    cancelled(&in);
-}
-static inline __attribute__((always_inline)) void short_end(struct pl_short *k)
-{
-    if (__builtin_expect(k->f != NULL, 0))
-        short_cancelled(k);
-}
+PL_SHORT_CANCELLED
 
 /* Those that most sends have. */
 #define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE)
 
-/* As RECEIVE_SHORT. */
-#define SEND_SHORT(fd, usual, kernel, on_rail, other)                                  \
-    ({                                                                                 \
-        __attribute__((cleanup(short_end))) struct pl_short way;                       \
-        enum pl_way is_ =                                                              \
-            pl_short_enter(&way, usual, fd, false, __builtin_frame_address(0), lower); \
-        ssize_t sent = 0;                                                              \
-        if (__builtin_expect(is_ == PL_WAY_RAIL, 0)) {                                 \
-            sent = (on_rail);                                                          \
-        } else if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                          \
-            sent = (kernel);                                                           \
-        } else if (__builtin_expect(is_ == PL_WAY_LONG, 0) ||                          \
-                   (sent = (kernel), !pl_short_leave(&way, sent, false))) {            \
-            way.frame = __builtin_frame_address(0);                                    \
-            sent = (other);                                                            \
-        }                                                                              \
-        sent;                                                                          \
-    })
+#define SEND_SHORT(fd, usual, kernel, on_rail, other) \
+    PL_SHORT_CALL(fd, usual, false, lower, kernel, on_rail, other)
 
 /* Sends that a rail cannot carry: the stream leaves and stays on TCP. */
 static void pin_for(struct pl_file *f, int flags, bool control)
@@ -196,7 +168,7 @@ PL_EXPORT PL_SHORT ssize_t write(int fd, const void *buf, size_t n)
 {
     return SEND_SHORT(fd, true, pl_real.write(fd, buf, n),
                       send_rail(&way, &(struct iovec){(void *)buf, n}, 1, 0, -EINVAL),
-                      write_long(fd, buf, n, &way, sent));
+                      write_long(fd, buf, n, &way, got));
 }
 
 PL_ALIAS(__write, write);
@@ -216,7 +188,7 @@ __attribute__((noinline)) static ssize_t writev_long(int fd, const struct iovec 
 PL_EXPORT PL_SHORT ssize_t writev(int fd, const struct iovec *v, int cnt)
 {
     return SEND_SHORT(fd, true, pl_real.writev(fd, v, cnt), send_rail(&way, v, cnt, 0, -EINVAL),
-                      writev_long(fd, v, cnt, &way, sent));
+                      writev_long(fd, v, cnt, &way, got));
 }
 
 /* See preadv2. */
@@ -258,7 +230,7 @@ PL_EXPORT PL_SHORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
     return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS), pl_real.send(fd, buf, n, flags),
                       send_rail(&way, &(struct iovec){(void *)buf, n}, 1, flags, -EMSGSIZE),
-                      send_long(fd, buf, n, flags, &way, sent));
+                      send_long(fd, buf, n, flags, &way, got));
 }
 
 PL_ALIAS(__send, send);

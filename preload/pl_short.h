@@ -126,4 +126,39 @@ static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
     return pl_stream_of(f ? f : pl_hold_from(fd, k->frame));
 }
 
+/* For PL_SHORT_CALL; of the file's are struct in_kernel, short_was and cancelled. */
+#define PL_SHORT_CANCELLED                                                          \
+    /* The thread was cancelled in libc's function. */                              \
+    __attribute__((noinline)) static void short_cancelled(struct pl_short *k)       \
+    {                                                                               \
+        PL_HELD f = k->f;                                                           \
+        struct in_kernel in = short_was(k, f);                                      \
+                                                                                    \
+        cancelled(&in);                                                             \
+    }                                                                               \
+    static inline __attribute__((always_inline)) void short_end(struct pl_short *k) \
+    {                                                                               \
+        if (__builtin_expect(k->f != NULL, 0))                                      \
+            short_cancelled(k);                                                     \
+    }
+
+/* The value of `kernel`, libc's function, by the short way; of `on_rail`; or of `other`, which finds in `way` and `got` how far
+ * the short way was. */
+#define PL_SHORT_CALL(fd, usual, rx, undo, kernel, on_rail, other)                               \
+    ({                                                                                           \
+        __attribute__((cleanup(short_end))) struct pl_short way;                                 \
+        enum pl_way is_ = pl_short_enter(&way, usual, fd, rx, __builtin_frame_address(0), undo); \
+        ssize_t got = 0;                                                                         \
+        if (__builtin_expect(is_ == PL_WAY_RAIL, 0)) {                                           \
+            got = (on_rail);                                                                     \
+        } else if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                                    \
+            got = (kernel);                                                                      \
+        } else if (__builtin_expect(is_ == PL_WAY_LONG, 0) ||                                    \
+                   (got = (kernel), !pl_short_leave(&way, got, rx))) {                           \
+            way.frame = __builtin_frame_address(0);                                              \
+            got = (other);                                                                       \
+        }                                                                                        \
+        got;                                                                                     \
+    })
+
 #endif
