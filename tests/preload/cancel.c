@@ -128,9 +128,14 @@ static void *epolling(void *unused)
 }
 
 static _Atomic int sleeper;
+static bool again; /* the thread has made calls before */
 
 static void *begin(void *fn)
 {
+    int p[2] = {c, s};
+
+    if (again)
+        pass(p, 0);
     sleeper = gettid();
     return (*(void *(**)(void *))fn)(NULL);
 }
@@ -161,15 +166,6 @@ static void *at_once(void *unused)
     puts("not cancelled");
     pthread_cleanup_pop(0);
     return NULL;
-}
-
-/* Threads that have made such calls before, on TCP. */
-static void *reading_again(void *unused)
-{
-    int p[2] = {c, s};
-
-    pass(p, 0);
-    return reading(unused);
 }
 
 static size_t filled;
@@ -208,7 +204,9 @@ static void boards_after(void *(*fn)(void *))
     close(l);
     c = p[0];
     s = p[1];
+    again = true;
     cancelled(fn);
+    again = false;
     drain();
     if (mode && strcmp(mode, "tcp") != 0)
         boards(p);
@@ -234,7 +232,7 @@ static void on_new_pair(void *(*fn)(void *), bool usable)
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    boards_after(reading_again);
+    boards_after(reading);
     boards_after(waiting_for_room);
     on_new_pair(reading, true);
     on_new_pair(receiving, true);
