@@ -36,7 +36,7 @@ files() {
 pair() {
     local bin=$1 port out
 
-    rm -f "$dir/report"
+    rm -f "$dir/report" "$dir/port" # an earlier server's would be found before this one has begun
     "$bin/railsock" run --rail -- "$python" -c '
 import socket
 listener = socket.create_server(("127.0.0.1", 0))
@@ -52,6 +52,7 @@ while data := s.recv(65536):
         client "$port" 2000 </dev/null 2>&1)
     [ "$out" = 'done' ] && grep -qE '"boarded": *1' "$dir/report"
     verdict "$case.boards" "$out, $(tail -n 1 "$dir/server"), $(tr -d '\n' <"$dir/report")"
+    [ "$out" = 'done' ] || kill "$server" # which nobody has connected to
     wait "$server"
     server=''
 }
