@@ -51,7 +51,7 @@ struct fb_stream {
     _Atomic uint32_t fds;   /* descriptors of this process that refer to it (dup) */
     struct fb_pub *pub;     /* counters; never NULL */
     _Atomic uint32_t calls; /* so far, for the boarding policy */
-    /* Before that many, and 16 KiB in one direction, it has nothing to look at. */
+    /* Before that many it has nothing to look at, as long as no digest has begun. */
     uint32_t look_at;
     _Atomic uint32_t flags; /* stream.h's; below are those that plain calls look at */
     uint32_t slot;
@@ -191,6 +191,9 @@ void fb_tx_leave(struct fb_stream *, ssize_t n, const struct iovec *v, int cnt);
  * are those before its position). */
 void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
 
+/* A receive has been counted out, and the gate has gone up while it was counted: whoever waits for it, or was told that
+ * nothing can be received meanwhile, looks again. */
+void fb_rx_out(struct fb_stream *);
 /* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, or libc's function has failed, the half is plain,
  * nobody else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
  * look at, or has decided. Then fb_count does it. end: of all bytes so far. */
@@ -204,8 +207,11 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
     *end = atomic_load_explicit(rx ? &pub->rx : &pub->tx, memory_order_relaxed) + (uint64_t)n;
     /* One branch, and few bytes: rsock/section.h. */
     unusual = flags & (FB_LINKED | FB_BY_CALL);
+    /* Both digests are to begin later: so few bytes have passed that none of the policy's bounds is near. */
     unusual |= ~flags & FB_ASKED &
-               (atomic_load_explicit(&s->calls, memory_order_relaxed) + 1 >= s->look_at);
+               ((atomic_load_explicit(&s->calls, memory_order_relaxed) + 1 >= s->look_at) |
+                (atomic_load_explicit(&s->rx_mark, memory_order_relaxed) != FB_DIGEST_LATER) |
+                (atomic_load_explicit(&s->tx_mark, memory_order_relaxed) != FB_DIGEST_LATER));
     unusual |= atomic_load_explicit(rx ? &s->rx_in : &s->tx_in, memory_order_acquire) ^ 1;
     unusual |= atomic_load_explicit(&pub->tap, memory_order_relaxed);
     unusual |= fb_digest_wants(
@@ -226,6 +232,8 @@ static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, 
                               memory_order_relaxed);
     }
     atomic_fetch_sub(rx ? &s->rx_in : &s->tx_in, 1);
+    if (rx && __builtin_expect(atomic_load(&s->rx_gate), 0))
+        fb_rx_out(s);
 }
 
 /* ---- any half ---- */

@@ -147,6 +147,11 @@ static inline void missed(struct fb_conn *c, ssize_t n, const struct iovec *v, i
         conn_no_data(c);
 }
 
+void fb_rx_out(struct fb_stream *s)
+{
+    conn_wake(conn_of(s), RSK_RX);
+}
+
 ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *v, int cnt,
                     int flags)
 {
@@ -164,7 +169,7 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
         if (tap_on(c) && n <= 0 && fb_iov_size(v, cnt))
             tap_end_of(c, n);
         if (atomic_load(&s->rx_gate))
-            conn_wake(c, RSK_RX);
+            fb_rx_out(s);
         /* An in-flight peek may have seen frame bytes. */
         if (n > 0 && atomic_load(&s->rx_gate))
             return FB_RETRY;
@@ -184,6 +189,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
             tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, (size_t)n);
         missed(c, n, v, cnt);
         atomic_fetch_sub(&s->rx_in, 1);
+        if (__builtin_expect(atomic_load(&s->rx_gate), 0))
+            fb_rx_out(s);
         count_call(c);
         return n;
     }

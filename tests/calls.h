@@ -17,6 +17,17 @@ static inline unsigned char byte_at(uint64_t i)
     return (unsigned char)((i * 2654435761u) >> 13);
 }
 
+/* The end of a plain call as the short way has it (preload/pl_short.h). */
+static inline bool call_left(struct fb_stream *s, ssize_t r, bool rx)
+{
+    uint64_t end;
+
+    if (!fb_usual(s, r, rx, &end))
+        return false;
+    fb_count(s, r, rx, end);
+    return true;
+}
+
 /* Count or -errno. */
 static inline ssize_t call_send(struct fb_stream *s, int fd, const void *p, size_t n)
 {
@@ -27,7 +38,8 @@ static inline ssize_t call_send(struct fb_stream *s, int fd, const void *p, size
         return fb_sendv(s, fd, &v, 1, 0);
     r = send(fd, p, n, MSG_NOSIGNAL);
     r = r < 0 ? -errno : r;
-    fb_tx_leave(s, r, &v, 1);
+    if (!call_left(s, r, false))
+        fb_tx_leave(s, r, &v, 1);
     return r;
 }
 
@@ -38,7 +50,9 @@ static inline ssize_t call_recv(struct fb_stream *s, int fd, void *p, size_t n)
 
     if (fb_rx_enter(s)) {
         r = recv(fd, p, n, 0);
-        r = fb_rx_leave(s, fd, r < 0 ? -errno : r, &v, 1, 0);
+        r = r < 0 ? -errno : r;
+        if (!call_left(s, r, true))
+            r = fb_rx_leave(s, fd, r, &v, 1, 0);
     }
     return r == FB_RETRY ? fb_recvv(s, fd, &v, 1, 0) : r;
 }

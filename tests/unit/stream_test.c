@@ -327,58 +327,6 @@ TEST_CASE(stream, words_outlive_the_stream)
     fb_words_put(&w);
 }
 
-/* Why an announcement of this end was refused; 0: it has not been. */
-static int refusal(struct fb_conn *c)
-{
-    int reason;
-
-    fb_lock(&c->x->ctl_lock);
-    reason = c->x->mail.nak ? c->x->mail.nak_reason : 0;
-    fb_unlock(&c->x->ctl_lock);
-    return reason;
-}
-
-/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does not again. */
-static bool proved(struct end *a, struct end *b)
-{
-    char byte = 'x';
-
-    if (!conn_flag(conn_of(a->s), CF_ASKED) || !conn_flag(conn_of(b->s), CF_ASKED)) {
-        EXPECT_EQ_INT(put(a, &byte, 1), 1);
-        EXPECT_EQ_INT(get(b, &byte, 1), 1);
-        EXPECT_EQ_INT(put(b, &byte, 1), 1);
-        EXPECT_EQ_INT(get(a, &byte, 1), 1);
-    }
-    return conn_flag(conn_of(a->s), CF_PROVED) && conn_flag(conn_of(b->s), CF_PROVED);
-}
-
-/* An announcement that comes when its sender waits no longer, and what was sent instead has been read, is late; the
- * peer has not broken the protocol. */
-TEST_CASE(stream, a_late_announcement_is_no_offence)
-{
-    struct rsk_msg m = {.type = FM_ANN, .att = 1, .a = 31, .b = 'x'};
-    unsigned char bytes[32] = {0};
-    struct fb_conn *sender;
-    struct end a, b;
-
-    eager();
-    pair(&a, &b);
-    sender = conn_of(b.s);
-    ASSERT_EQ_INT(put(&b, bytes, 32), 32); /* before there is a rail */
-    ASSERT_EQ_INT(get(&a, bytes, 32), 32);
-    ASSERT_EQ_INT(put(&a, bytes, 32), 32);
-    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
-    UNTIL(proved(&a, &b));
-    m.epoch = sender->x->epoch;
-    ASSERT_EQ_INT(sender->x->rail->wire->ctl_send(sender->x->rail, &m), 0);
-    UNTIL(refusal(sender) != 0);
-    EXPECT_EQ_INT(refusal(sender), RSN_NO_ACK);
-    EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_TCP);
-    EXPECT(board(&a, &b));
-    done(&a);
-    done(&b);
-}
-
 static ssize_t put_with(struct end *e, void *p, size_t n, int flags)
 {
     struct iovec v = {p, n};

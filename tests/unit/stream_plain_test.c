@@ -1,0 +1,160 @@
+/*
+ * stream_plain_test.c - before a stream has a rail, or while one is not used: what plain calls leave behind (fb_usual, fb_count),
+ * and what the peer may say too late.
+ */
+#include "tests/unit/stream_pair.h"
+
+static unsigned char out[20000], in[20000];
+
+/* As a process with no rules, whose streams board after so many calls; nothing is asked at the first ones. */
+static void after(struct end *e, const struct cfg_stream *set)
+{
+    conn_addresses(conn_of(e->s)); /* which finds its rule */
+    conn_of(e->s)->set = set;
+    e->s->tx_mark = e->s->rx_mark = FB_DIGEST_LATER;
+    e->s->look_at = set->board_calls / 2;
+}
+
+/* Few calls that move much, in both directions together: as many bytes as the policy wants make it ask, whichever way
+ * the calls end. */
+TEST_CASE(stream_plain, bytes_count_before_calls_do)
+{
+    struct cfg_stream set;
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    set = *conn_of(a.s)->set;
+    set.board_calls = 1000;
+    after(&a, &set);
+    after(&b, &set);
+    /* No checkpoint of a direction is near when the sum is reached. */
+    for (int i = 0; i < 2; i++) {
+        ASSERT_EQ_INT(put(&a, out, 20000), 20000);
+        for (size_t have = 0; have < 20000;)
+            have += (size_t)get(&b, in, 20000 - have);
+        ASSERT_EQ_INT(put(&b, out, 12000), 12000);
+        for (size_t have = 0; have < 12000;)
+            have += (size_t)get(&a, in, 12000 - have);
+    }
+    EXPECT(!conn_flag(conn_of(a.s), CF_ASKED)); /* 64,000 */
+    ASSERT_EQ_INT(put(&a, out, 1600), 1600);
+    EXPECT(conn_flag(conn_of(a.s), CF_ASKED)); /* 65,600 */
+    EXPECT(a.s->calls < 1000 / 2);
+    done(&a);
+    done(&b);
+}
+
+/* The first calls of a stream, which most have no more of, are counted and nothing else. */
+TEST_CASE(stream_plain, few_small_calls)
+{
+    struct cfg_stream set;
+    struct end a, b;
+    uint64_t end;
+
+    eager();
+    pair(&a, &b);
+    set = *conn_of(a.s)->set;
+    set.board_calls = 8;
+    after(&a, &set);
+    after(&b, &set);
+    for (int i = 0; i < 3; i++) {
+        ASSERT(fb_tx_enter(a.s));
+        ASSERT_EQ_INT(send(a.fd, out, 100, 0), 100);
+        ASSERT(fb_usual(a.s, 100, false, &end));
+        fb_count(a.s, 100, false, end);
+        EXPECT_EQ_U64(a.s->pub->tx, 100u * (unsigned)(i + 1));
+        EXPECT_EQ_U64(a.s->past_tx, a.s->pub->tx);
+        EXPECT_EQ_INT(a.s->calls, i + 1);
+        EXPECT_EQ_INT(a.s->tx_in, 0);
+    }
+    /* Half way: digests are to begin. */
+    EXPECT(!fb_usual(a.s, 100, false, &end));
+    /* What fails counts nothing. */
+    ASSERT(fb_rx_enter(a.s));
+    ASSERT(!fb_usual(a.s, -EAGAIN, true, &end));
+    a.s->look_at = 100;
+    ASSERT(fb_usual(a.s, -EAGAIN, true, &end));
+    fb_count(a.s, -EAGAIN, true, end);
+    EXPECT_EQ_U64(a.s->pub->rx, 0);
+    EXPECT_EQ_INT(a.s->calls, 3);
+    EXPECT_EQ_INT(a.s->rx_in, 0);
+    done(&a);
+    done(&b);
+}
+
+/* The gate goes up between the look at it and the end of the call: whoever was told meanwhile that there is nothing to receive, because a
+ * call was in flight, is told to look again. */
+TEST_CASE(stream_plain, gate_at_the_end_of_a_call)
+{
+    struct end a, b;
+    uint32_t changes;
+    uint64_t end;
+
+    eager();
+    pair(&a, &b);
+    conn_set(conn_of(a.s), CF_PINNED | CF_ASKED);
+    a.s->rx_mark = FB_NO_DIGEST;
+    ASSERT(fb_rx_enter(a.s));
+    ASSERT(fb_usual(a.s, -EAGAIN, true, &end));
+    changes = conn_of(a.s)->x->changes;
+    atomic_store(&a.s->rx_gate, 1);
+    fb_count(a.s, -EAGAIN, true, end);
+    EXPECT(conn_of(a.s)->x->changes != changes);
+    EXPECT_EQ_INT(a.s->rx_in, 0);
+    atomic_store(&a.s->rx_gate, 0);
+    done(&a);
+    done(&b);
+}
+
+/* Why an announcement of this end was refused; 0: it has not been. */
+static int refusal(struct fb_conn *c)
+{
+    int reason;
+
+    fb_lock(&c->x->ctl_lock);
+    reason = c->x->mail.nak ? c->x->mail.nak_reason : 0;
+    fb_unlock(&c->x->ctl_lock);
+    return reason;
+}
+
+/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does not again. */
+static bool proved(struct end *a, struct end *b)
+{
+    char byte = 'x';
+
+    if (!conn_flag(conn_of(a->s), CF_ASKED) || !conn_flag(conn_of(b->s), CF_ASKED)) {
+        EXPECT_EQ_INT(put(a, &byte, 1), 1);
+        EXPECT_EQ_INT(get(b, &byte, 1), 1);
+        EXPECT_EQ_INT(put(b, &byte, 1), 1);
+        EXPECT_EQ_INT(get(a, &byte, 1), 1);
+    }
+    return conn_flag(conn_of(a->s), CF_PROVED) && conn_flag(conn_of(b->s), CF_PROVED);
+}
+
+/* An announcement that comes when its sender waits no longer, and what was sent instead has been read, is late; the
+ * peer has not broken the protocol. */
+TEST_CASE(stream_plain, a_late_announcement_is_no_offence)
+{
+    struct rsk_msg m = {.type = FM_ANN, .att = 1, .a = 31, .b = 'x'};
+    unsigned char bytes[32] = {0};
+    struct fb_conn *sender;
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    sender = conn_of(b.s);
+    ASSERT_EQ_INT(put(&b, bytes, 32), 32); /* before there is a rail */
+    ASSERT_EQ_INT(get(&a, bytes, 32), 32);
+    ASSERT_EQ_INT(put(&a, bytes, 32), 32);
+    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
+    UNTIL(proved(&a, &b));
+    m.epoch = sender->x->epoch;
+    ASSERT_EQ_INT(sender->x->rail->wire->ctl_send(sender->x->rail, &m), 0);
+    UNTIL(refusal(sender) != 0);
+    EXPECT_EQ_INT(refusal(sender), RSN_NO_ACK);
+    EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_TCP);
+    EXPECT(board(&a, &b));
+    done(&a);
+    done(&b);
+}
