@@ -243,6 +243,10 @@ static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, 
  * -EPIPE is returned without SIGPIPE: the caller raises it unless MSG_NOSIGNAL. */
 ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
+/* What most of those calls are on a rail: bytes to or from one buffer, and nothing else to be done; n is not 0. How many;
+ * 0: it is not that, and nothing has happened. Never blocks. */
+size_t fb_recv_quick(struct fb_stream *, void *p, size_t n, int flags);
+size_t fb_send_quick(struct fb_stream *, const void *p, size_t n, int flags);
 /* There is a rail to board. */
 bool fb_may_board(const struct fb_stream *);
 /* It has wanted a rail, and may change track. */

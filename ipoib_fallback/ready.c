@@ -134,7 +134,8 @@ short fb_peek_ready(struct fb_stream *s, short events)
 
     if (!rail)
         return 0;
-    bits = rail->wire->poll(rail);
+    bits = rail->wire->poll(rail, RSK_CTL | (events & IN_BITS ? RSK_RX : 0) |
+                                      (events & OUT_BITS ? RSK_TX : 0));
     rsk_rail_put(rail);
     if (bits & RSK_CTL) {
         conn_mail(c);
@@ -383,7 +384,7 @@ int fb_inq(struct fb_stream *s, int fd)
     (void)rx_readable(c, fd);
     n = inq(c, fd);
     if (n == 0)
-        conn_no_data(c);
+        conn_no_data_here(c);
     rx_unlock(c);
     return n;
 }
@@ -433,7 +434,8 @@ struct fb_tally fb_tally(struct fb_stream *s, int fd)
     fb_lock(&c->x->rx.lock);
     t.in = come(c, fd, ended);
     if (t.in)
-        t.in += ((uint64_t)atomic_load(&c->x->no_data) << 44) + ((uint64_t)ended << 63);
+        t.in += ((uint64_t)(atomic_load(&c->x->no_data) + c->x->rx.no_data) << 44) +
+                ((uint64_t)ended << 63);
     rx_unlock(c);
     t.out = sent(c);
     return t;

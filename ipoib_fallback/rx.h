@@ -47,22 +47,27 @@ void rx_at_end(struct fb_conn *, ssize_t n, bool whole);
  * stream. 0 or -errno. */
 int rx_take_end(struct fb_conn *, int fd);
 void rx_skip(struct fb_conn *, int fd);
-/* n bytes have been copied out of the ring: they are the application's. */
-static inline void rx_took(struct fb_conn *c, struct rsk_rail *rail, size_t n)
+/* n bytes of the rail's are the application's. */
+static inline void rx_counted(struct fb_conn *c, size_t n)
 {
     struct fb_pub *pub = c->s.pub;
     struct fb_pub_rail *show = c->x->show;
 
-    rail->wire->rx_consume(rail, n);
     atomic_store_explicit(&pub->rx, pub->rx + n, memory_order_relaxed);
     atomic_store_explicit(&show->rail_rx, show->rail_rx + n, memory_order_relaxed);
+}
+/* n bytes have been copied out of the ring: they are the application's. */
+static inline void rx_took(struct fb_conn *c, struct rsk_rail *rail, size_t n)
+{
+    rail->wire->rx_consume(rail, n);
+    rx_counted(c, n);
 }
 /* The ring is empty as far as is known: has something come that only a drain tells of? For who asks again and again,
  * and would be told by the progress thread, woken for each message, else. */
 static inline bool rx_fetch(const struct fb_conn *c, struct rsk_rail *rail)
 {
     return rail && rail->wire->news_by_drain && !c->x->rx.frozen && c->x->rx.end == 0 &&
-           rail->wire->poll(rail) & RSK_RX;
+           rail->wire->poll(rail, RSK_RX) & RSK_RX;
 }
 /* Is the anchor to be looked at? For the first time in a call (`asked`) also without news: a half whose rail has been
  * given back hears by TCP alone, and the progress thread, which watches the anchor, may be busy with the ends of many

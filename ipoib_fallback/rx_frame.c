@@ -383,13 +383,11 @@ void rx_freeze(struct fb_conn *c, int reason)
     rx_ask_back(c, R, reason);
 }
 
-void rx_unlock(struct fb_conn *c)
+void rx_serve_all(struct fb_conn *c)
 {
-    for (;;) {
-        fb_unlock(&c->x->rx.lock);
-        if (atomic_load(&c->x->rx_todo) == 0 || !fb_trylock(&c->x->rx.lock))
-            break;
+    while (atomic_load(&c->x->rx_todo) && fb_trylock(&c->x->rx.lock)) {
         rx_serve(c);
+        fb_unlock(&c->x->rx.lock);
     }
     /* What was found may concern the other half, whose thread may sleep. A caller that holds the tx
      * lock serves it when it unlocks. */

@@ -80,6 +80,7 @@ struct fb_rx {
         uint32_t seq;
     } must_see[FB_MUST_SEE];
     uint8_t must_see_n;
+    uint32_t no_data; /* as fb_more's */
 };
 
 /* Messages that were taken off the rail and wait for the half that they are for. Under ctl. */
@@ -374,6 +375,11 @@ static inline void conn_no_data(struct fb_conn *c)
 {
     atomic_fetch_add_explicit(&c->x->no_data, 1, memory_order_relaxed);
 }
+/* The same with the rx lock held, and without a locked instruction. */
+static inline void conn_no_data_here(struct fb_conn *c)
+{
+    c->x->rx.no_data++;
+}
 /* A send was refused, a poll was told of no room, or what a ring had took TCP's: POLLOUT will come anew. */
 static inline void conn_no_room(struct fb_conn *c)
 {
@@ -412,7 +418,14 @@ void conn_todo_rx(struct fb_conn *, uint32_t bits);
 
 /* ---- tx.c: tx lock held unless said otherwise ---- */
 
-void tx_unlock(struct fb_conn *); /* unlocks, and serves what came meanwhile */
+void tx_serve_all(struct fb_conn *); /* the lock is free */
+/* Unlocks, and serves what came meanwhile. */
+static inline void tx_unlock(struct fb_conn *c)
+{
+    fb_unlock(&c->x->tx.lock);
+    if (__builtin_expect(atomic_load(&c->x->tx_todo) != 0, 0))
+        tx_serve_all(c);
+}
 /* Sends as much as can be had now. Count, -EAGAIN, or another -errno. *plain set: the caller shall do
  * a plain kernel send itself (tx_in was raised), outside the lock. */
 ssize_t tx_try(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags, bool *plain);
@@ -443,7 +456,14 @@ void grow_now(struct fb_conn *);
 
 /* ---- rx.c: rx lock held unless said otherwise ---- */
 
-void rx_unlock(struct fb_conn *);
+void rx_serve_all(struct fb_conn *); /* the lock is free */
+/* Unlocks, and serves what came meanwhile, which may concern the other half. */
+static inline void rx_unlock(struct fb_conn *c)
+{
+    fb_unlock(&c->x->rx.lock);
+    if (__builtin_expect((atomic_load(&c->x->rx_todo) | atomic_load(&c->x->tx_todo)) != 0, 0))
+        rx_serve_all(c);
+}
 ssize_t rx_try(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
 void rx_serve(struct fb_conn *);
 /* Looks at the anchor for frames and ends as far as that is possible without an application buffer. */

@@ -129,13 +129,11 @@ void tx_serve(struct fb_conn *c)
     }
 }
 
-void tx_unlock(struct fb_conn *c)
+void tx_serve_all(struct fb_conn *c)
 {
-    for (;;) {
-        fb_unlock(&c->x->tx.lock);
-        if (atomic_load(&c->x->tx_todo) == 0 || !fb_trylock(&c->x->tx.lock))
-            return;
+    while (atomic_load(&c->x->tx_todo) && fb_trylock(&c->x->tx.lock)) {
         tx_serve(c);
+        fb_unlock(&c->x->tx.lock);
     }
 }
 

@@ -15,18 +15,23 @@ void tx_pause(struct fb_conn *);
 void tx_want(struct fb_conn *, bool want);
 /* ECHO came with the right X. */
 void tx_echo(struct fb_conn *);
-/* n bytes have been copied into the ring: they are accepted. */
-static inline void tx_gave(struct fb_conn *c, struct rsk_rail *rail, size_t n)
+/* n bytes are the rail's: they are the stream's next. Only the holder of the tx lock writes the counters while the half is
+ * not plain. */
+static inline void tx_counted(struct fb_conn *c, size_t n)
 {
     struct fb_pub *pub = c->s.pub;
     struct fb_pub_rail *show = c->x->show;
 
+    atomic_store_explicit(&pub->tx, pub->tx + n, memory_order_relaxed);
+    atomic_store_explicit(&show->rail_tx, show->rail_tx + n, memory_order_relaxed);
+}
+/* n bytes have been copied into the ring: they are accepted. */
+static inline void tx_gave(struct fb_conn *c, struct rsk_rail *rail, size_t n)
+{
     /* Also if the rail has failed: the bytes are in the ring's memory and counted, and the replay will carry them. */
     if (rail->wire->tx_put(rail, n) < 0)
         conn_todo_tx(c, TODO_FAIL);
-    /* Only the holder of the tx lock writes them while the half is not plain. */
-    atomic_store_explicit(&pub->tx, pub->tx + n, memory_order_relaxed);
-    atomic_store_explicit(&show->rail_tx, show->rail_tx + n, memory_order_relaxed);
+    tx_counted(c, n);
 }
 /* The kernel is told of a cork that was noted. */
 void tx_cork(struct fb_conn *);

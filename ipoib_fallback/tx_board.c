@@ -121,7 +121,7 @@ static enum answer await(struct fb_conn *c, uint16_t *reason)
             64ull * c->x->answer_ns < 20 * WAIT_MOST ? 64ull * c->x->answer_ns : 20 * WAIT_MOST;
     *reason = RSN_NO_ACK;
     for (;;) {
-        if (rail->wire->poll(rail) & (RSK_CTL | RSK_FAIL))
+        if (rail->wire->poll(rail, RSK_CTL))
             conn_mail(c);
         a = look_for_answer(c, reason);
         if (a != ANSWER_NONE || rail->failed)

@@ -30,7 +30,7 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
         return false;
     w->begin = begin = now = sys_now();
     for (unsigned i = 0;; i++) {
-        bits = w->rail->wire->poll(w->rail);
+        bits = w->rail->wire->poll(w->rail, w->event | RSK_CTL);
         if (bits & RSK_CTL) {
             conn_mail(c);
             conn_serve(c);

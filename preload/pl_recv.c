@@ -212,16 +212,43 @@ static bool kernels_own(struct pl_file *f, int flags)
     return true;
 }
 
+/* Into one buffer. 0: not by that. */
+static inline ssize_t rail_quick(struct pl_file **f, void *buf, size_t n, int flags)
+{
+    size_t got;
+
+    pthread_testcancel();
+    got = buf && n <= PL_RW_MAX ? fb_recv_quick((*f)->stream, buf, n, flags) : 0;
+    if (__builtin_expect(got != 0, 1)) {
+        rsk_sig.was_cut = false;
+        pl_short_moved(f);
+    }
+    return (ssize_t)got;
+}
+
 /* ---- read ---- */
 
-__attribute__((noinline)) static ssize_t read_rail(struct pl_short *way, const struct iovec *v,
-                                                   int cnt)
+__attribute__((noinline)) static ssize_t readv_rail(struct pl_short *way, const struct iovec *v,
+                                                    int cnt)
 {
     PL_HELD f = pl_short_held(way);
     ssize_t n = rail_read(f, v, cnt, 0);
 
     rsk_sig.was_cut = false;
     return pl_ret(n);
+}
+
+__attribute__((noinline)) static ssize_t read_rail(struct pl_short *way, void *buf, size_t n)
+{
+    PL_HELD f = pl_short_held(way);
+    struct iovec v = {buf, n};
+    ssize_t got = rail_quick(&f, buf, n, 0);
+
+    if (got)
+        return got;
+    got = rail_read(f, &v, 1, 0);
+    rsk_sig.was_cut = false;
+    return pl_ret(got);
 }
 
 __attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
@@ -238,8 +265,7 @@ __attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
 
 PL_EXPORT PL_SHORT ssize_t read(int fd, void *buf, size_t n)
 {
-    return RECEIVE_SHORT(fd, true, pl_real.read(fd, buf, n),
-                         read_rail(&way, &(struct iovec){buf, n}, 1),
+    return RECEIVE_SHORT(fd, true, pl_real.read(fd, buf, n), read_rail(&way, buf, n),
                          read_long(fd, buf, n, &way, got));
 }
 
@@ -266,7 +292,7 @@ __attribute__((noinline)) static ssize_t readv_long(int fd, const struct iovec *
 
 PL_EXPORT PL_SHORT ssize_t readv(int fd, const struct iovec *v, int cnt)
 {
-    return RECEIVE_SHORT(fd, true, pl_real.readv(fd, v, cnt), read_rail(&way, v, cnt),
+    return RECEIVE_SHORT(fd, true, pl_real.readv(fd, v, cnt), readv_rail(&way, v, cnt),
                          readv_long(fd, v, cnt, &way, got));
 }
 
@@ -295,8 +321,12 @@ __attribute__((noinline)) static ssize_t recv_rail(struct pl_short *way, void *b
                                                    int flags)
 {
     PL_HELD f = pl_short_held(way);
-    ssize_t got = rail(f, &(struct iovec){buf, n}, 1, flags, -EMSGSIZE);
+    struct iovec v = {buf, n};
+    ssize_t got = rail_quick(&f, buf, n, flags);
 
+    if (got)
+        return got;
+    got = rail(f, &v, 1, flags, -EMSGSIZE);
     rsk_sig.was_cut = false;
     return pl_ret(got);
 }
@@ -331,11 +361,8 @@ PL_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags
 
 /* TCP gives no source address: the kernel sets its length to 0, and refuses a negative one after
  * it has taken the bytes. */
-static ssize_t rail_from(struct pl_file *f, const struct iovec *v, int flags, const void *addr,
-                         socklen_t *len)
+static ssize_t from_nobody(ssize_t n, const void *addr, socklen_t *len)
 {
-    ssize_t n = rail(f, v, 1, flags, -EMSGSIZE);
-
     if (n < 0 || !addr)
         return n;
     if (!len)
@@ -346,19 +373,37 @@ static ssize_t rail_from(struct pl_file *f, const struct iovec *v, int flags, co
     return n;
 }
 
-PL_EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
-                           socklen_t *len)
+__attribute__((noinline)) static ssize_t recvfrom_rail(struct pl_short *way, void *buf, size_t n,
+                                                       int flags, const void *addr, socklen_t *len)
+{
+    ssize_t got = recv_rail(way, buf, n, flags);
+
+    return got < 0 ? got : pl_ret(from_nobody(got, addr, len));
+}
+
+__attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t n, int flags,
+                                                       __SOCKADDR_ARG addr, socklen_t *len,
+                                                       struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = {buf, n};
 
     if (!f)
         return pl_real.recvfrom(fd, buf, n, flags, addr, len);
     if (kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvfrom(fd, buf, n, flags, addr, len));
-    return RECEIVE(f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
-                   rail_from(f, &v, flags, addr.__sockaddr__, len));
+    return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
+                        from_nobody(rail(f, &v, 1, flags, -EMSGSIZE), addr.__sockaddr__, len));
+}
+
+PL_EXPORT PL_SHORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
+                                    socklen_t *len)
+{
+    return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS),
+                         pl_real.recvfrom(fd, buf, n, flags, addr, len),
+                         recvfrom_rail(&way, buf, n, flags, addr.__sockaddr__, len),
+                         recvfrom_long(fd, buf, n, flags, addr, len, &way, got));
 }
 
 PL_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int flags,

@@ -150,6 +150,21 @@ __attribute__((noinline)) static ssize_t send_rail(struct pl_short *way, const s
     return pl_ret(rail(f, v, cnt, flags, too_many));
 }
 
+/* From one buffer. */
+__attribute__((noinline)) static ssize_t send_rail_one(struct pl_short *way, const void *buf,
+                                                       size_t n, int flags, int too_many)
+{
+    PL_HELD f = pl_short_held(way);
+    struct iovec v = {(void *)buf, n};
+
+    pthread_testcancel();
+    if (__builtin_expect(buf && n && fb_send_quick(f->stream, buf, n, flags), 1)) {
+        pl_short_moved(&f);
+        return (ssize_t)n;
+    }
+    return pl_ret(rail(f, &v, 1, flags, too_many));
+}
+
 /* ---- write ---- */
 
 __attribute__((noinline)) static ssize_t write_long(int fd, const void *buf, size_t n,
@@ -166,8 +181,7 @@ __attribute__((noinline)) static ssize_t write_long(int fd, const void *buf, siz
 
 PL_EXPORT PL_SHORT ssize_t write(int fd, const void *buf, size_t n)
 {
-    return SEND_SHORT(fd, true, pl_real.write(fd, buf, n),
-                      send_rail(&way, &(struct iovec){(void *)buf, n}, 1, 0, -EINVAL),
+    return SEND_SHORT(fd, true, pl_real.write(fd, buf, n), send_rail_one(&way, buf, n, 0, -EINVAL),
                       write_long(fd, buf, n, &way, got));
 }
 
@@ -229,7 +243,7 @@ __attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size
 PL_EXPORT PL_SHORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
     return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS), pl_real.send(fd, buf, n, flags),
-                      send_rail(&way, &(struct iovec){(void *)buf, n}, 1, flags, -EMSGSIZE),
+                      send_rail_one(&way, buf, n, flags, -EMSGSIZE),
                       send_long(fd, buf, n, flags, &way, got));
 }
 
@@ -244,11 +258,12 @@ static ssize_t rail_to(struct pl_file *f, const struct iovec *v, int flags, cons
     return rail(f, v, 1, flags, -EMSGSIZE);
 }
 
-PL_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_SOCKADDR_ARG addr,
-                         socklen_t len)
+__attribute__((noinline)) static ssize_t sendto_long(int fd, const void *buf, size_t n, int flags,
+                                                     __CONST_SOCKADDR_ARG addr, socklen_t len,
+                                                     struct pl_short *way, ssize_t first)
 {
     pl_ready();
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = {(void *)buf, n};
     ssize_t sent;
 
@@ -259,8 +274,17 @@ PL_EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, __CONST_S
         return sent;
     }
     pin_for(f, flags, false);
-    return SEND(f, &v, 1, pl_real.sendto(fd, buf, n, flags, addr, len),
-                rail_to(f, &v, flags, addr.__sockaddr__, len));
+    return SEND_FROM(way, first, f, &v, 1, pl_real.sendto(fd, buf, n, flags, addr, len),
+                     rail_to(f, &v, flags, addr.__sockaddr__, len));
+}
+
+PL_EXPORT PL_SHORT ssize_t sendto(int fd, const void *buf, size_t n, int flags,
+                                  __CONST_SOCKADDR_ARG addr, socklen_t len)
+{
+    return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS) && len <= sizeof(struct sockaddr_storage),
+                      pl_real.sendto(fd, buf, n, flags, addr, len),
+                      send_rail_one(&way, buf, n, flags, -EMSGSIZE),
+                      sendto_long(fd, buf, n, flags, addr, len, &way, got));
 }
 
 static ssize_t rail_msg(struct pl_file *f, const struct msghdr *msg, int flags)

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/uio.h>
 
 enum { RSK_COPY_PIECE = 2048 };
 
@@ -27,6 +28,25 @@ static inline void rsk_copy(void *to, const void *from, size_t n)
         n -= piece;
     }
     memcpy(to, from, n);
+}
+
+/* The first n bytes of the two pieces of a ring, out and in. They hold so many. */
+static inline void rsk_copy_out(void *to, const struct iovec piece[2], size_t n)
+{
+    size_t first = n < piece[0].iov_len ? n : piece[0].iov_len;
+
+    rsk_copy(to, piece[0].iov_base, first);
+    if (n > first)
+        rsk_copy((char *)to + first, piece[1].iov_base, n - first);
+}
+
+static inline void rsk_copy_in(const struct iovec piece[2], const void *from, size_t n)
+{
+    size_t first = n < piece[0].iov_len ? n : piece[0].iov_len;
+
+    rsk_copy(piece[0].iov_base, from, first);
+    if (n > first)
+        rsk_copy(piece[1].iov_base, (const char *)from + first, n - first);
 }
 
 #endif

@@ -24,6 +24,7 @@
 
 #include "config/log.h"
 #include "config/reason.h"
+#include "rsock/copy.h"
 #include "rsock/fence.h"
 #include "rsock/shm_bell.h"
 #include "rsock/sys.h"
@@ -164,6 +165,24 @@ int shm_tx_put(struct rsk_rail *rail, size_t n)
     return 0;
 }
 
+size_t shm_tx_give(struct rsk_rail *rail, const void *p, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t tx = get(&r->tx), used = tx - get(&r->freed);
+    uint32_t cap = get(&r->tx_cap);
+
+    if (unlikely(!get(&r->tx_open) || get(&rail->failed)))
+        return 0;
+    if (unlikely(used > cap / 2))
+        used = tx - credit(r, tx);
+    if (unlikely(used >= cap || n > cap - used))
+        return 0;
+    rsk_copy(r->out_data + (tx & (rail->tx_size - 1)), p, n);
+    set(&r->tx, tx + n);
+    publish(r, tx + n);
+    return n;
+}
+
 int shm_tx_open(struct rsk_rail *rail)
 {
     struct shm_rail *r = shm_of(rail);
@@ -288,11 +307,8 @@ size_t shm_rx_peek(struct rsk_rail *rail, struct iovec v[2])
     return arrived - rx;
 }
 
-void shm_rx_consume(struct rsk_rail *rail, size_t n)
+static inline void consumed(struct shm_rail *r, uint64_t rx)
 {
-    struct shm_rail *r = shm_of(rail);
-    uint64_t rx = get(&r->rx) + n;
-
     set(&r->rx, rx);
     /* Release: our reads of the bytes are done before they can be overwritten. */
     atomic_store_explicit(&r->in->consumer.consumed, rx, memory_order_release);
@@ -302,6 +318,30 @@ void shm_rx_consume(struct rsk_rail *rail, size_t n)
     rsk_fence(); /* C */
     if (unlikely(get(&r->in->producer.want_tx)))
         wake_peer(r, &r->in->producer.want_tx, &r->in->words.tx_word);
+}
+
+void shm_rx_consume(struct rsk_rail *rail, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+
+    consumed(r, get(&r->rx) + n);
+}
+
+size_t shm_rx_take(struct rsk_rail *rail, void *p, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+    uint64_t rx = get(&r->rx), arrived = get(&r->arrived);
+
+    if (unlikely(!get(&r->rx_live) || get(&rail->failed)))
+        return 0;
+    arrived = look(r, rx, arrived);
+    if (n > arrived - rx)
+        n = arrived - rx;
+    if (!n)
+        return 0;
+    rsk_copy(p, r->in_data + (rx & (rail->rx_size - 1)), n);
+    consumed(r, rx + n);
+    return n;
 }
 
 uint64_t shm_rx_freeze(struct rsk_rail *rail)
@@ -418,22 +458,23 @@ static bool can_receive(struct shm_rail *r)
     return tail != rx && tail != get(&r->rx_stale);
 }
 
-unsigned shm_poll(struct rsk_rail *rail)
+unsigned shm_poll(struct rsk_rail *rail, unsigned events)
 {
     struct shm_rail *r = shm_of(rail);
-    unsigned events = 0;
+    unsigned now = 0;
 
     if (unlikely(get(&r->in->words.gone)))
         shm_fail(r, RSN_RAIL_FAILED);
-    if (can_receive(r))
-        events |= RSK_RX;
+    if (events & RSK_RX && can_receive(r))
+        now |= RSK_RX;
     if (get(&rail->failed))
-        events |= RSK_FAIL;
-    else if (can_send(r))
-        events |= RSK_TX;
-    if (ctl_ready(r, get(&r->ctl_in)))
-        events |= RSK_CTL;
-    return events;
+        now |= RSK_FAIL;
+    /* The consumer writes that line at each receive, and waits for it if we have taken it. */
+    else if (events & RSK_TX && can_send(r))
+        now |= RSK_TX;
+    if (events & RSK_CTL && ctl_ready(r, get(&r->ctl_in)))
+        now |= RSK_CTL;
+    return now;
 }
 
 unsigned shm_arm(struct rsk_rail *rail, unsigned events, unsigned how)
@@ -447,5 +488,5 @@ unsigned shm_arm(struct rsk_rail *rail, unsigned events, unsigned how)
     if (events & RSK_TX)
         atomic_fetch_or_explicit(&r->out->producer.want_tx, how, memory_order_relaxed);
     rsk_fence(); /* A */
-    return shm_poll(rail) & (events | RSK_FAIL);
+    return shm_poll(rail, events);
 }

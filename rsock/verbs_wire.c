@@ -99,10 +99,10 @@ unsigned vb_look(struct vb_rail *r)
     return bits;
 }
 
-static unsigned poll_rail(struct rsk_rail *rail)
+static unsigned poll_rail(struct rsk_rail *rail, unsigned events)
 {
     rsk_shard_drain(rail->shard);
-    return vb_look(vb_of(rail));
+    return vb_look(vb_of(rail)) & (events | RSK_FAIL);
 }
 
 /* Sets or takes back what a futex sleeper wants; keeps the part's count of such rails. */
@@ -178,6 +178,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .tx_start = vb_tx_start,
     .tx_space = vb_tx_space,
     .tx_put = vb_tx_put,
+    .tx_give = vb_tx_give,
     .tx_open = vb_tx_open,
     .tx_push = vb_tx_push,
     .tx_freed = vb_tx_freed,
@@ -186,6 +187,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .rx_start = vb_rx_start,
     .rx_peek = vb_rx_peek,
     .rx_consume = vb_rx_consume,
+    .rx_take = vb_rx_take,
     .rx_freeze = vb_rx_freeze,
     .ctl_send = vb_ctl_send,
     .ctl_recv = vb_ctl_recv,

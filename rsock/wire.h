@@ -36,6 +36,7 @@ enum {
     RSK_TX = 2,   /* bytes can be accepted: tx_space() > 0 */
     RSK_CTL = 4,  /* a control message can be read */
     RSK_FAIL = 8, /* the rail has failed; bytes that arrived before can still be read */
+    RSK_ANY = RSK_RX | RSK_TX | RSK_CTL, /* for poll(), which always tells of a failure */
 };
 
 /* Of a peer whose direction of the TCP connection has ended. */
@@ -160,6 +161,9 @@ struct rsk_wire {
      * the result is -EPIPE (tx_kept has them then), and posted as far as the rail is open and message
      * credit allows. */
     int (*tx_put)(struct rsk_rail *, size_t n);
+    /* The three steps in one, for what most sends are: n bytes from p, all or nothing. n; 0: there is not room for
+     * all, or the rail has failed. If it fails only now they are accepted, as by tx_put. */
+    size_t (*tx_give)(struct rsk_rail *, const void *p, size_t n);
     /* Post what is staged and everything from now on. Until this call no byte leaves this process's private
      * memory. It comes when the receiver has proved itself (ECHO), and on a wire that outlives_sender right
      * after tx_start: there the kernel has shown whose memory it is. */
@@ -182,6 +186,8 @@ struct rsk_wire {
     size_t (*rx_peek)(struct rsk_rail *, struct iovec v[2]);
     /* The first n of them are consumed; publishes credit by the wire's own rule. */
     void (*rx_consume)(struct rsk_rail *, size_t n);
+    /* The same in one: what has come, at most n bytes, to p. How many. 0 also if the rail has failed. */
+    size_t (*rx_take)(struct rsk_rail *, void *p, size_t n);
     /* Fixes V: later arrivals are ignored. Idempotent. Returns V. Works on a failed rail. */
     uint64_t (*rx_freeze)(struct rsk_rail *);
 
@@ -203,8 +209,9 @@ struct rsk_wire {
 
     /* ---- waiting: any thread that holds a reference ---- */
 
-    /* Looks, without a system call: which of RSK_* hold now. */
-    unsigned (*poll)(struct rsk_rail *);
+    /* Looks, without a system call: which of these RSK_* hold now; RSK_FAIL in any case. What is not asked for may cost
+     * the peer a cache line. */
+    unsigned (*poll)(struct rsk_rail *, unsigned events);
     /* Asks that the next change of `events` (RSK_RX, RSK_TX; RSK_CTL by the loop) be told in the ways of `how`
      * (RSK_BY_*), once. Full fence inside, and looks again: returns those of events that hold
      * already, in which case the caller must not sleep. */

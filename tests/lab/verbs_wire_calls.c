@@ -132,22 +132,22 @@ static int sleep_for(struct conn *c, unsigned event)
     uint32_t v;
 
     if (c->spin) {
-        if (wire->poll(r) & RSK_FAIL && event != RSK_RX)
+        if (wire->poll(r, RSK_ANY) & RSK_FAIL && event != RSK_RX)
             return wrong(c, "rail failed: %s", cfg_reason_name((int)r->failed));
-        return r->failed && !(wire->poll(r) & event) ? wrong(c, "rail failed") : 0;
+        return r->failed && !(wire->poll(r, RSK_ANY) & event) ? wrong(c, "rail failed") : 0;
     }
     /* As an application's wait does: a while of spinning first. */
     if (c->brief) {
         uint64_t end = sys_now() + 20000;
 
         do {
-            if (wire->poll(r) & (event | RSK_FAIL))
+            if (wire->poll(r, RSK_ANY) & (event | RSK_FAIL))
                 break;
         } while (sys_now() < end);
     }
     v = atomic_load(word);
     if (wire->arm(r, event, RSK_BY_FUTEX)) {
-        if (r->failed && !(wire->poll(r) & event))
+        if (r->failed && !(wire->poll(r, RSK_ANY) & event))
             return wrong(c, "rail failed: %s", cfg_reason_name((int)r->failed));
         return 0;
     }
@@ -156,7 +156,8 @@ static int sleep_for(struct conn *c, unsigned event)
     if (sys_futex(word, FUTEX_WAIT_BITSET, v, &deadline) == -ETIMEDOUT)
         return wrong(c, "slept %d s for %s: tx %llu freed %llu push %zd poll %u", PATIENCE_S,
                      event == RSK_RX ? "RX" : "TX", (unsigned long long)c->tx,
-                     (unsigned long long)wire->tx_freed(r), wire->tx_push(r), wire->poll(r));
+                     (unsigned long long)wire->tx_freed(r), wire->tx_push(r),
+                     wire->poll(r, RSK_ANY));
     return 0;
 }
 
@@ -245,7 +246,7 @@ int ctl_wait(struct conn *c, struct rsk_msg *m)
         if (c->rail->failed || sys_now() > end)
             return wrong(c, "no control message: %s", cfg_reason_name((int)c->rail->failed));
         if (c->spin)
-            wire->poll(c->rail);
+            wire->poll(c->rail, RSK_ANY);
         else
             nap(200);
     }

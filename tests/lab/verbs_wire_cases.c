@@ -157,7 +157,8 @@ static int freeze(struct conn *c)
     }
     if (recv_all(c, 400) < 0)
         return -1;
-    while (!(wire->poll(c->rail) & RSK_FAIL) && wire->rx_peek(c->rail, (struct iovec[2]){}) < 600)
+    while (!(wire->poll(c->rail, RSK_ANY) & RSK_FAIL) &&
+           wire->rx_peek(c->rail, (struct iovec[2]){}) < 600)
         ;
     V = wire->rx_freeze(c->rail);
     if (V != S_CLIENT + 1000)
@@ -303,7 +304,7 @@ static int lost_credit(struct conn *c)
 
     if (c->server) {
         while (wire->rx_peek(c->rail, (struct iovec[2]){}) < 60000)
-            if (wire->poll(c->rail) & RSK_FAIL)
+            if (wire->poll(c->rail, RSK_ANY) & RSK_FAIL)
                 return wrong(c, "failed early");
         if (ctl_put(c, &m) < 0 || meet(c, false) < 0 || recv_all(c, 60000) < 0 ||
             fails_within(c, PATIENCE_S) < 0)

@@ -4,6 +4,7 @@
  * are in the peer's memory at once, only the news of them comes later, and what was put
  * outlives the sender.
  */
+#include "rsock/move.h"
 #include "tests/sim/sim.h"
 
 #include <string.h>
@@ -115,6 +116,11 @@ static int w_tx_put(struct rsk_rail *rail, size_t n)
     return 0;
 }
 
+static size_t w_tx_give(struct rsk_rail *rail, const void *p, size_t n)
+{
+    return rsk_give(rail, p, n, w_tx_space, w_tx_put);
+}
+
 static int w_tx_open(struct rsk_rail *rail)
 {
     struct sim_rail *r = of(rail);
@@ -192,6 +198,11 @@ static void w_rx_consume(struct rsk_rail *rail, size_t n)
     }
 }
 
+static size_t w_rx_take(struct rsk_rail *rail, void *p, size_t n)
+{
+    return rsk_take(rail, p, n, w_rx_peek, w_rx_consume);
+}
+
 static uint64_t w_rx_freeze(struct rsk_rail *rail)
 {
     struct sim_rail *r = of(rail);
@@ -230,7 +241,7 @@ static int w_ctl_recv(struct rsk_rail *rail, struct rsk_msg *m)
 
 /* ---- waiting and ends ---- */
 
-static unsigned w_poll(struct rsk_rail *rail)
+static unsigned w_poll(struct rsk_rail *rail, unsigned events)
 {
     struct sim_rail *r = of(rail);
     unsigned bits = 0;
@@ -243,7 +254,7 @@ static unsigned w_poll(struct rsk_rail *rail)
         bits |= RSK_CTL;
     if (r->base.failed)
         bits |= RSK_FAIL;
-    return bits;
+    return bits & (events | RSK_FAIL);
 }
 
 static unsigned w_arm(struct rsk_rail *rail, unsigned events, unsigned how)
@@ -252,7 +263,7 @@ static unsigned w_arm(struct rsk_rail *rail, unsigned events, unsigned how)
 
     (void)how;
     r->armed |= events;
-    return w_poll(rail) & (events | RSK_FAIL);
+    return w_poll(rail, events);
 }
 
 static void cut(struct sim_rail *r)
@@ -418,14 +429,14 @@ void sim_wire_check(void)
     }
 }
 
-#define OPERATIONS                                                                              \
-    .usable = sim_rdv_usable, .listen = sim_rdv_listen, .connect = sim_rdv_connect,             \
-    .destroy = w_destroy, .tx_start = w_tx_start, .tx_space = w_tx_space, .tx_put = w_tx_put,   \
-    .tx_open = w_tx_open, .tx_push = w_tx_push, .tx_freed = w_tx_freed, .tx_kept = w_tx_kept,   \
-    .tx_stop = w_tx_stop, .rx_start = w_rx_start, .rx_peek = w_rx_peek,                         \
-    .rx_consume = w_rx_consume, .rx_freeze = w_rx_freeze, .ctl_send = w_ctl_send,               \
-    .ctl_recv = w_ctl_recv, .poll = w_poll, .arm = w_arm, .kill = w_kill, .tx_ends = w_tx_ends, \
-    .tx_fate = w_tx_fate
+#define OPERATIONS                                                                                \
+    .usable = sim_rdv_usable, .listen = sim_rdv_listen, .connect = sim_rdv_connect,               \
+    .destroy = w_destroy, .tx_start = w_tx_start, .tx_space = w_tx_space, .tx_put = w_tx_put,     \
+    .tx_give = w_tx_give, .rx_take = w_rx_take, .tx_open = w_tx_open, .tx_push = w_tx_push,       \
+    .tx_freed = w_tx_freed, .tx_kept = w_tx_kept, .tx_stop = w_tx_stop, .rx_start = w_rx_start,   \
+    .rx_peek = w_rx_peek, .rx_consume = w_rx_consume, .rx_freeze = w_rx_freeze,                   \
+    .ctl_send = w_ctl_send, .ctl_recv = w_ctl_recv, .poll = w_poll, .arm = w_arm, .kill = w_kill, \
+    .tx_ends = w_tx_ends, .tx_fate = w_tx_fate
 
 const struct rsk_wire rsk_shm_wire = {
     .name = "shm", .path = 1, .outlives_sender = true, OPERATIONS};

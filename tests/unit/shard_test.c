@@ -35,10 +35,10 @@ static void fd_added(void *arg, int fd)
 static _Atomic unsigned news;
 static _Atomic int notified;
 
-static unsigned fake_poll(struct rsk_rail *r)
+static unsigned fake_poll(struct rsk_rail *r, unsigned events)
 {
     (void)r;
-    return RSK_CTL;
+    return RSK_CTL & events;
 }
 
 static void fake_notify(struct rsk_rail *r, unsigned events)

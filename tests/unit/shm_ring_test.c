@@ -51,7 +51,7 @@ TEST_CASE(shm_ring, one_byte_at_a_time)
         ASSERT_EQ_INT(shm_take(p.a, &c, 1), 1);
         ASSERT_EQ_INT(shm_take(p.a, &c, 1), 0);
     }
-    EXPECT_EQ_INT(w->poll(p.a), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), RSK_TX);
     shm_pair_free(p);
 }
 
@@ -60,21 +60,21 @@ TEST_CASE(shm_ring, poll_tells_what_holds)
     struct shm_pair p = shm_pair_new(RING);
     uint8_t buf[RING] = {0};
 
-    EXPECT_EQ_INT(w->poll(p.a), 0);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), 0);
     shm_pair_open(p, 7);
-    EXPECT_EQ_INT(w->poll(p.a), RSK_TX);
-    EXPECT_EQ_INT(w->poll(p.b), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.b, RSK_ANY), RSK_TX);
     shm_put(p.a, buf, RING);
-    EXPECT_EQ_INT(w->poll(p.a), 0);
-    EXPECT_EQ_INT(w->poll(p.b), RSK_TX | RSK_RX);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), 0);
+    EXPECT_EQ_INT(w->poll(p.b, RSK_ANY), RSK_TX | RSK_RX);
     EXPECT_EQ_INT(w->arm(p.b, RSK_RX, RSK_BY_FUTEX), RSK_RX);
     EXPECT_EQ_INT(w->arm(p.a, RSK_TX, RSK_BY_FUTEX), 0);
     shm_take(p.b, buf, 1);
-    EXPECT_EQ_INT(w->poll(p.a), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), RSK_TX);
     shm_take(p.b, buf, RING);
     EXPECT_EQ_INT(w->arm(p.b, RSK_RX, RSK_BY_FUTEX), 0);
     w->kill(p.a, RSN_RAIL_FAILED);
-    EXPECT_EQ_INT(w->poll(p.a), RSK_FAIL);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), RSK_FAIL);
     EXPECT_EQ_INT(w->arm(p.a, RSK_RX, RSK_BY_FUTEX), RSK_FAIL);
     EXPECT_EQ_INT(shm_put(p.a, buf, 1), 0);
     EXPECT_EQ_INT(w->tx_put(p.a, 1), -EPIPE);
@@ -109,7 +109,7 @@ TEST_CASE(shm_ring, freeze_ignores_what_comes_later)
     shm_put(p.a, buf, 10);
     EXPECT_EQ_U64(w->rx_freeze(p.b), 10);
     EXPECT_EQ_INT(shm_take(p.b, buf, RING), 10);
-    EXPECT_EQ_INT(w->poll(p.b) & RSK_RX, 0);
+    EXPECT_EQ_INT(w->poll(p.b, RSK_ANY) & RSK_RX, 0);
     /* The stream went on elsewhere and boards again, on the same rail. */
     w->tx_stop(p.a);
     EXPECT_EQ_INT(shm_put(p.a, buf, 1), 0);
@@ -141,7 +141,7 @@ TEST_CASE(shm_ring, nothing_leaves_before_open)
     EXPECT_EQ_INT(shm_put(p.a, in + 1000, RING), RING - 1000);
     EXPECT_EQ_INT(w->tx_space(p.a, v), 0);
     EXPECT_EQ_INT(w->tx_push(p.a), RING);
-    EXPECT_EQ_INT(w->poll(p.a), 0);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), 0);
     EXPECT_EQ_INT(w->rx_peek(p.b, v), 0);
     EXPECT_MEMEQ(shm_of(p.b)->in_data, zero, sizeof zero);
     EXPECT_EQ_INT(w->tx_kept(p.a, S + 10, S + RING, v), RING - 10);
@@ -152,6 +152,68 @@ TEST_CASE(shm_ring, nothing_leaves_before_open)
     EXPECT_MEMEQ(v[0].iov_base, in + 10, RING - 10);
     EXPECT_EQ_INT(shm_take(p.b, out, RING), RING);
     EXPECT_MEMEQ(in, out, RING);
+    shm_pair_free(p);
+}
+
+/* In one step, at every place of the ring; the credit that the sender knows of is not the newest. */
+TEST_CASE(shm_ring, give_and_take)
+{
+    struct shm_pair p = shm_pair_new(RING);
+    const uint64_t S = UINT32_MAX - 3000ull;
+    uint8_t in[RING], out[RING];
+
+    shm_pair_open(p, S);
+    for (uint64_t at = S; at < S + 20 * RING; at += 1021) {
+        fill(in, at, 1021);
+        ASSERT_EQ_INT(w->tx_give(p.a, in, 1021), 1021);
+        ASSERT_EQ_INT(w->rx_take(p.b, out, 21), 21);
+        ASSERT_EQ_INT(w->rx_take(p.b, out + 21, sizeof(out) - 21), 1000);
+        ASSERT_EQ_INT(w->rx_take(p.b, out, 1), 0);
+        right(out, at, 1021);
+    }
+    ASSERT_EQ_INT(w->tx_give(p.a, in, RING), RING);
+    EXPECT_EQ_INT(w->tx_give(p.a, in, 1), 0);
+    EXPECT_EQ_INT(w->rx_take(p.b, out, 5), 5);
+    EXPECT_EQ_INT(w->tx_give(p.a, in, 6), 0);
+    EXPECT_EQ_INT(w->tx_give(p.a, in, 5), 5);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_ANY), 0);
+    EXPECT_EQ_INT(w->poll(p.b, RSK_ANY), RSK_RX | RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.b, RSK_TX), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.b, RSK_CTL), 0);
+    shm_pair_free(p);
+}
+
+/* They leave to the other operations whatever is not usual, and have done nothing then. */
+TEST_CASE(shm_ring, give_and_take_refuse)
+{
+    struct shm_pair p = shm_pair_new(RING);
+    uint8_t buf[100] = {0};
+    struct iovec v[2];
+
+    EXPECT_EQ_INT(w->tx_give(p.a, buf, 1), 0); /* not begun */
+    EXPECT_EQ_INT(w->rx_take(p.b, buf, 1), 0);
+    w->tx_start(p.a, 7);
+    w->rx_start(p.b, 7);
+    EXPECT_EQ_INT(w->tx_give(p.a, buf, 1), 0); /* not open: what is put is staged */
+    EXPECT_EQ_INT(w->tx_push(p.a), 0);
+    EXPECT_EQ_INT(w->tx_open(p.a), 0);
+    EXPECT_EQ_INT(w->tx_give(p.a, "abc", 3), 3);
+    EXPECT_EQ_U64(w->rx_freeze(p.b), 10);
+    EXPECT_EQ_INT(w->rx_take(p.b, buf, 100), 0); /* frozen */
+    EXPECT_EQ_INT(shm_take(p.b, buf, 1), 1);
+    w->tx_stop(p.a);
+    EXPECT_EQ_INT(w->tx_give(p.a, buf, 1), 0);
+    shm_pair_free(p);
+
+    p = shm_pair_new(RING);
+    shm_pair_open(p, 0);
+    EXPECT_EQ_INT(w->tx_give(p.a, "abc", 3), 3);
+    w->kill(p.a, RSN_RAIL_FAILED);
+    w->kill(p.b, RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(w->tx_give(p.a, "d", 1), 0);
+    EXPECT_EQ_INT(w->tx_kept(p.a, 0, 3, v), 3);
+    EXPECT_EQ_INT(w->rx_take(p.b, buf, 100), 0);
+    EXPECT_EQ_INT(w->rx_peek(p.b, v), 3);
     shm_pair_free(p);
 }
 
@@ -281,7 +343,7 @@ TEST_CASE(shm_ring, garbage_in_the_header)
                 ASSERT(w->tx_space(r, v) <= RING);
                 shm_put(r, buf, (size_t)rand_r(&seed) % RING);
                 w->tx_freed(r);
-                w->poll(r);
+                w->poll(r, RSK_ANY);
                 w->arm(r, RSK_RX | RSK_TX, RSK_BY_FUTEX | RSK_BY_SHARD);
                 (void)w->ctl_send(r, &m);
                 w->ctl_recv(r, &m);

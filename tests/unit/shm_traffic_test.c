@@ -220,13 +220,13 @@ TEST_CASE(shm_ctl, in_order_and_bounded)
             ASSERT_EQ_INT(w->ctl_send(p.a, &m), 0);
         }
         EXPECT_EQ_INT(w->ctl_send(p.a, &m), -EAGAIN);
-        EXPECT_EQ_INT(w->poll(p.b) & RSK_CTL, RSK_CTL);
+        EXPECT_EQ_INT(w->poll(p.b, RSK_ANY) & RSK_CTL, RSK_CTL);
         for (uint64_t i = 0; i < 64; i++) {
             ASSERT_EQ_INT(w->ctl_recv(p.b, &m), 1);
             ASSERT_EQ_U64(m.a, round * 64 + i);
         }
         EXPECT_EQ_INT(w->ctl_recv(p.b, &m), 0);
-        EXPECT_EQ_INT(w->poll(p.b) & RSK_CTL, 0);
+        EXPECT_EQ_INT(w->poll(p.b, RSK_ANY) & RSK_CTL, 0);
     }
     EXPECT_EQ_INT(p.a->failed | p.b->failed, 0);
     shm_pair_free(p);
