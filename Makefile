@@ -60,6 +60,7 @@ RSOCK_SRC := \
 FB_SRC := \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/call.c \
+	ipoib_fallback/quick.c \
 	ipoib_fallback/end.c \
 	ipoib_fallback/find.c \
 	ipoib_fallback/grow.c \

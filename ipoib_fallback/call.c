@@ -4,6 +4,7 @@
  */
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/quick.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
@@ -12,8 +13,7 @@
 
 #include <errno.h>
 
-#define PIECES     16
-#define QUICK_MOST 16384u /* larger ones are published in pieces: tx.c */
+#define PIECES 16
 
 /* A moving window over the application's vector. */
 struct cursor {
@@ -64,154 +64,6 @@ static bool still_open(struct fb_conn *c, int *fd)
         *fd != conn_alt(c, 2))
         *fd = c->fd;
     return true;
-}
-
-/*
- * What most calls on a rail are: bytes, and nothing else to be done. The same as the general way does then, in less than
- * half of the instructions. 0: it is not that, and nothing has happened.
- */
-
-/* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
-static inline bool settled(const struct fb_conn *c)
-{
-    return (atomic_load_explicit(&c->s.flags, memory_order_acquire) & (CF_SETTINGS | CF_CLOSED)) ==
-           CF_SETTINGS;
-}
-
-/* Bytes that end at `end` may be received from the ring, and that is all. rx lock held. */
-static inline bool rx_plainly(struct fb_conn *c, const struct rsk_rail *rail, uint64_t at,
-                              uint64_t end)
-{
-    struct fb_more *x = c->x;
-
-    return x->rx.state == RX_r && rail && !x->rx.frozen && x->rx.end == 0 && at >= x->rx.shown_to &&
-           !x->rx.by_call && !tap_on(c) && settled(c) &&
-           !atomic_load_explicit(&x->rx_todo, memory_order_acquire) &&
-           !conn_seen_wants(&c->s.rx_mark, end);
-}
-
-/* The same for a send. tx lock held. */
-static inline bool tx_plainly(struct fb_conn *c, const struct rsk_rail *rail, uint64_t end)
-{
-    struct fb_more *x = c->x;
-
-    return x->tx.state == TX_R && rail && !x->tx.fin && !x->tx.err && !tap_on(c) && settled(c) &&
-           !atomic_load_explicit(&x->tx_todo, memory_order_acquire) &&
-           !conn_seen_wants(&c->s.tx_mark, end);
-}
-
-/* For more of them a wire has many operations. */
-static inline bool quick(int flags)
-{
-    return !(flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
-}
-
-size_t fb_recv_quick(struct fb_stream *s, void *p, size_t most, int flags)
-{
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-    size_t n = 0;
-    uint64_t at;
-
-    if (!quick(flags) || !fb_trylock(&c->x->rx.lock))
-        return 0;
-    rail = c->x->rail;
-    at = atomic_load_explicit(&s->pub->rx, memory_order_relaxed);
-    if (rail && rx_plainly(c, rail, at, at + (most < rail->rx_size ? most : rail->rx_size)))
-        n = rail->wire->rx_take(rail, p, most);
-    if (n) {
-        rx_counted(c, n);
-        if (n < most)
-            conn_no_data_here(c);
-    }
-    rx_unlock(c);
-    return n;
-}
-
-size_t fb_send_quick(struct fb_stream *s, const void *p, size_t n, int flags)
-{
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-    uint64_t at;
-
-    if (n > QUICK_MOST || !quick(flags) || !fb_trylock(&c->x->tx.lock))
-        return 0;
-    rail = c->x->rail;
-    at = atomic_load_explicit(&s->pub->tx, memory_order_relaxed);
-    if (tx_plainly(c, rail, at + n) && rail->wire->tx_give(rail, p, n)) {
-        tx_counted(c, n);
-        if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
-            conn_todo_tx(c, TODO_FAIL);
-    } else {
-        n = 0;
-    }
-    tx_unlock(c);
-    return n;
-}
-
-/* Of several buffers. */
-__attribute__((noinline)) static size_t rx_some(struct fb_conn *c, const struct iovec *v, int cnt)
-{
-    struct rsk_rail *rail;
-    struct iovec have[2];
-    size_t n = 0, most = fb_iov_size(v, cnt);
-    uint64_t at;
-
-    if (!fb_trylock(&c->x->rx.lock))
-        return 0;
-    rail = c->x->rail;
-    at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
-    if (rx_plainly(c, rail, at, at) && !atomic_load_explicit(&rail->failed, memory_order_relaxed)) {
-        n = rail->wire->rx_peek(rail, have);
-        if (n > most)
-            n = most;
-        if (conn_seen_wants(&c->s.rx_mark, at + n))
-            n = 0;
-    }
-    if (n) {
-        fb_iov_copy(v, cnt, have, 2, n);
-        rx_took(c, rail, n);
-        if (n < most)
-            conn_no_data_here(c);
-    }
-    rx_unlock(c);
-    return n;
-}
-
-/* All of a message, for which there is room. */
-__attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct iovec *v, int cnt)
-{
-    struct rsk_rail *rail;
-    struct iovec room[2];
-    size_t n = fb_iov_size(v, cnt);
-    uint64_t at;
-
-    if (n == 0 || n > QUICK_MOST || !fb_trylock(&c->x->tx.lock))
-        return 0;
-    rail = c->x->rail;
-    at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);
-    if (tx_plainly(c, rail, at + n) && !atomic_load_explicit(&rail->failed, memory_order_acquire) &&
-        rail->wire->tx_space(rail, room) >= n) {
-        fb_iov_copy(room, 2, v, cnt, n);
-        tx_gave(c, rail, n);
-    } else {
-        n = 0;
-    }
-    tx_unlock(c);
-    return n;
-}
-
-static inline size_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
-{
-    if (cnt == 1)
-        return fb_recv_quick(&c->s, v->iov_base, v->iov_len, flags);
-    return cnt <= PIECES && quick(flags) ? rx_some(c, v, cnt) : 0;
-}
-static inline size_t tx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
-{
-    if (cnt == 1)
-        return v->iov_len ? fb_send_quick(&c->s, v->iov_base, v->iov_len, flags) : 0;
-    return cnt <= PIECES && quick(flags) ? tx_some(c, v, cnt) : 0;
 }
 
 __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v,

@@ -167,6 +167,11 @@ static inline bool fb_rx_enter(struct fb_stream *s)
     atomic_fetch_sub(&s->rx_in, 1);
     return false;
 }
+/* The usual case on a rail. Also for who has no reference. */
+static inline bool fb_gate_is_up(const struct fb_stream *s, bool rx)
+{
+    return atomic_load_explicit(rx ? &s->rx_gate : &s->tx_gate, memory_order_relaxed);
+}
 /* Where fb_rx_enter is false, in a process that stays plain for good (fb_plain_for_good): may the application's
  * own call, without MSG_PEEK and MSG_WAITALL, receive what the kernel has next, frames and all? fb_rx_leave takes
  * them out, as for a call that was under way when the guard went up; FB_RETRY: the call again. One at a time. */
@@ -243,10 +248,11 @@ static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, 
  * -EPIPE is returned without SIGPIPE: the caller raises it unless MSG_NOSIGNAL. */
 ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
-/* What most of those calls are on a rail: bytes to or from one buffer, and nothing else to be done; n is not 0. How many;
- * 0: it is not that, and nothing has happened. Never blocks. */
-size_t fb_recv_quick(struct fb_stream *, void *p, size_t n, int flags);
-size_t fb_send_quick(struct fb_stream *, const void *p, size_t n, int flags);
+/* What most of those calls are on a rail: bytes to or from one buffer, and nothing else to be done. How many; 0: it is not
+ * that, and nothing has happened. Never blocks. The caller needs no reference: what it has may have become another stream
+ * since it has looked fd up, and is taken only if it is that of fd now. */
+size_t fb_recv_quick(struct fb_stream *, int fd, void *p, size_t n, int flags);
+size_t fb_send_quick(struct fb_stream *, int fd, const void *p, size_t n, int flags);
 /* There is a rail to board. */
 bool fb_may_board(const struct fb_stream *);
 /* It has wanted a rail, and may change track. */

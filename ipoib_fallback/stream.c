@@ -90,6 +90,42 @@ static void clear(void *memory, size_t size)
 }
 _Static_assert(_Alignof(struct fb_more) >= 16, "clear() takes vectors");
 
+/* All but the locks, which somebody who has no reference may hold for a moment. linked: he may look at what is
+ * cleared, too (quick.c). */
+static void clear_more(struct fb_more *x, bool linked)
+{
+    const size_t tx = offsetof(struct fb_more, tx.state), rx = offsetof(struct fb_more, rx.state);
+
+    if (linked) {
+        fb_lock(&x->tx.lock);
+        fb_lock(&x->rx.lock);
+    }
+    clear(x, offsetof(struct fb_more, tx.lock));
+    clear((char *)x + tx, offsetof(struct fb_more, rx.lock) - tx);
+    clear((char *)x + rx, sizeof(*x) - rx);
+    if (linked) {
+        fb_unlock(&x->rx.lock);
+        fb_unlock(&x->tx.lock);
+    }
+}
+
+/* Zero, but for what stays the slot's; who has no reference looks at the gates, and at x. */
+static void clear_conn(struct fb_conn *c)
+{
+    struct fb_stream *s = &c->s;
+
+    atomic_store_explicit(&s->rx_gate, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->tx_gate, 0, memory_order_relaxed);
+    memset((void *)&s->nonblock, 0,
+           offsetof(struct fb_stream, refs) - offsetof(struct fb_stream, nonblock));
+    memset((void *)&s->calls, 0,
+           offsetof(struct fb_stream, slot) - offsetof(struct fb_stream, calls));
+    atomic_store_explicit(&s->past_tx, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->past_rx, 0, memory_order_relaxed);
+    memset((void *)&c->prefer, 0,
+           offsetof(struct fb_conn, fresh) - offsetof(struct fb_conn, prefer));
+}
+
 /* Nobody has written to a digest that has not begun. */
 static bool not_begun(uint8_t mark)
 {
@@ -210,20 +246,13 @@ static uint32_t first_look(const struct fb_conn *c)
 struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_conn *c = take_slot();
-    struct fb_more *more;
     struct fb_pub *pub;
-    uint32_t slot;
 
     if (!c)
         return NULL;
     pub = c->s.pub;
-    slot = c->s.slot;
-    more = c->x;
     /* refs 0: a stale fb_tryget fails until the end of this function. */
-    memset(c, 0, offsetof(struct fb_conn, fresh));
-    c->s.slot = slot;
-    c->x = more;
-    c->s.pub = pub;
+    clear_conn(c);
     memset((char *)pub + sizeof(pub->gen), 0, sizeof(*pub) - sizeof(pub->gen));
     pub->fd = fd;
     pub->role = (uint8_t)role;
@@ -288,7 +317,7 @@ void fb_put(struct fb_stream *s)
     atomic_fetch_add(&s->pub->gen, 1);
     if (!not_begun(s->tx_mark) || !not_begun(s->rx_mark))
         clear(conn_seen(c), sizeof(struct fb_seen));
-    clear(c->x, sizeof(*c->x));
+    clear_more(c->x, conn_flag(c, CF_LINKED));
     fb_lock(&registry);
     c->next_free = free_head;
     free_head = c->s.slot;

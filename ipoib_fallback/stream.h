@@ -26,17 +26,17 @@ enum { FB_CORK = 1, FB_CORK_ON = 2 }; /* fb_tx.cork */
 
 /* The sending half. */
 struct fb_tx {
-    struct fb_lock lock;
-    _Atomic uint8_t state; /* enum fb_tx_state; changed by tx_to() only */
-    uint8_t c;             /* announced first byte of SWITCH */
-    uint8_t frame_at;      /* bytes of frame that TCP has taken */
-    uint8_t frame_flags;   /* for RESUME */
-    _Atomic bool want;     /* the peer is proved: the next send may try to board */
-    bool echoed;           /* ECHO has come: the rail is open */
-    _Atomic bool owed;     /* L1 with F == E: written only with bytes, FIN, or on request */
-    bool later;            /* leave as soon as the frame is whole */
-    _Atomic bool turned;   /* the other half has boarded since the last send */
-    _Atomic bool fin;      /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
+    _Alignas(16) struct fb_lock lock;   /* the slot's for ever: quick.c */
+    _Alignas(16) _Atomic uint8_t state; /* enum fb_tx_state; changed by tx_to() only */
+    uint8_t c;                          /* announced first byte of SWITCH */
+    uint8_t frame_at;                   /* bytes of frame that TCP has taken */
+    uint8_t frame_flags;                /* for RESUME */
+    _Atomic bool want;                  /* the peer is proved: the next send may try to board */
+    bool echoed;                        /* ECHO has come: the rail is open */
+    _Atomic bool owed;   /* L1 with F == E: written only with bytes, FIN, or on request */
+    bool later;          /* leave as soon as the frame is whole */
+    _Atomic bool turned; /* the other half has boarded since the last send */
+    _Atomic bool fin;    /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
     bool on_rail; /* this rail's sender half was started: it will not be again */
     uint8_t cork; /* FB_CORK: noted, and not yet set; with FB_CORK_ON */
@@ -52,8 +52,8 @@ struct fb_tx {
 
 /* The receiving half. */
 struct fb_rx {
-    struct fb_lock lock;
-    _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
+    _Alignas(16) struct fb_lock lock;   /* the slot's for ever: quick.c */
+    _Alignas(16) _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
     uint8_t c;
     uint8_t frame_at;
     bool frozen;       /* ring bytes are no longer read: V is R (hand-over) or final */

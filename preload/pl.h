@@ -25,10 +25,9 @@ struct pl_file {
         int fd;
         _Atomic uint32_t next; /* pl_table.c's, while the file is free */
     };
-    union {
-        struct fb_stream *stream; /* PL_STREAM */
-        struct pl_epoll *epoll;   /* PL_EPOLL */
-    };
+    /* PL_STREAM: who has no reference to the file may find it here, and that of an earlier or later life of the file:
+     * pl_short.h. PL_EPOLL: pl_epoll_of(). PL_LISTENER: NULL. */
+    struct fb_stream *_Atomic stream;
     struct pl_member *_Atomic members; /* epoll registrations of this number; pl_epoll.c's */
     uint8_t kind;
     _Atomic uint8_t closing; /* one thread is closing the number; a second close is EBADF */
@@ -36,6 +35,20 @@ struct pl_file {
     uint32_t index;
 };
 _Static_assert(sizeof(struct pl_file) <= 32, "every tracked connection has one");
+
+/* A mark in the lowest bit tells it from a stream. */
+static inline struct pl_epoll *pl_epoll_of(const struct pl_file *f)
+{
+    return (struct pl_epoll *)((char *)atomic_load_explicit(&f->stream, memory_order_relaxed) - 1);
+}
+static inline struct fb_stream *pl_epoll_as_object(struct pl_epoll *ep)
+{
+    return (struct fb_stream *)((char *)ep + 1);
+}
+static inline bool pl_is_epoll_object(const struct fb_stream *s)
+{
+    return (uintptr_t)s & 1;
+}
 
 /* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free, async-signal-
  * safe. */

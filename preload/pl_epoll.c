@@ -301,7 +301,7 @@ PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
         (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) ||
         (!ev && op != EPOLL_CTL_DEL))
         return pl_real.epoll_ctl(epfd, op, fd, ev);
-    return do_ctl(f->epoll, epfd, op, fd, ev);
+    return do_ctl(pl_epoll_of(f), epfd, op, fd, ev);
 }
 
 PL_EXPORT int epoll_create(int size)
@@ -348,7 +348,7 @@ static int number_of(struct pl_epoll *ep)
     if (ep->kfd >= 0)
         return ep->kfd;
     f = pl_get(ep->number);
-    if (f && f->kind == PL_EPOLL && f->epoll == ep)
+    if (f && f->kind == PL_EPOLL && pl_epoll_of(f) == ep)
         fd = ep->number;
     if (f)
         pl_put(f);

@@ -335,7 +335,7 @@ static void cross(struct pl_epoll *ep, void *arg)
 void pl_epoll_cross(struct pl_file *f)
 {
     if (f->kind == PL_EPOLL)
-        cross(f->epoll, NULL);
+        cross(pl_epoll_of(f), NULL);
 }
 
 struct wanted {

@@ -199,13 +199,13 @@ void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
     } else if (f->kind == PL_EPOLL) {
         /* Also before the inner one has a stream: then it must be able to wake our waiters. */
         if (!pl_epoll_touch(m->ep, epfd)) {
-            pl_epoll_pin(f->epoll, RSN_LIMIT_FD);
+            pl_epoll_pin(pl_epoll_of(f), RSN_LIMIT_FD);
             pl_put(f);
             return;
         }
         m->file = f;
         pl_member_link(f, m);
-        pl_nest(m, f->epoll);
+        pl_nest(m, pl_epoll_of(f));
     } else {
         pl_put(f);
     }

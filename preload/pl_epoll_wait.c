@@ -408,7 +408,7 @@ static int wait_call(const struct call *c)
         return real_call(c);
     if (f->kind != PL_EPOLL)
         return RSK_OPENED(real_call(c));
-    return do_wait(f->epoll, c);
+    return do_wait(pl_epoll_of(f), c);
 }
 
 PL_EXPORT int epoll_wait(int epfd, struct epoll_event *ev, int max, int timeout)

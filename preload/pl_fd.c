@@ -73,9 +73,9 @@ void pl_dup_file(struct pl_file *f, int newfd)
             fb_put(f->stream);
         break;
     case PL_EPOLL:
-        pl_epoll_get(f->epoll);
-        if (!pl_install(newfd, PL_EPOLL, f->epoll))
-            pl_epoll_free(f->epoll);
+        pl_epoll_get(pl_epoll_of(f));
+        if (!pl_install(newfd, PL_EPOLL, pl_epoll_of(f)))
+            pl_epoll_free(pl_epoll_of(f));
         break;
     default:
         pl_install(newfd, PL_LISTENER, NULL);

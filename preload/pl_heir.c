@@ -98,7 +98,7 @@ static void adopt(int fd)
     struct fb_stream *s = NULL;
 
     if (f && f->kind == PL_EPOLL)
-        fb_ask_epoll(heritage, (uintptr_t)f->epoll);
+        fb_ask_epoll(heritage, (uintptr_t)pl_epoll_of(f));
     if (f && f->kind == PL_STREAM)
         s = fb_adopt(heritage, f->stream, fd);
     if (s && !pl_install(fd, PL_STREAM, s))
@@ -173,6 +173,6 @@ void pl_heir_exec(void)
             if (f->kind == PL_STREAM)
                 fb_disown(l->heritage, f->stream);
             else if (f->kind == PL_EPOLL)
-                fb_ask_epoll(l->heritage, (uintptr_t)f->epoll);
+                fb_ask_epoll(l->heritage, (uintptr_t)pl_epoll_of(f));
         }
 }

@@ -80,7 +80,7 @@ static void release(struct entry *e)
         fb_unwatch(f->stream, &e->watcher);
     fb_words_put(&e->words);
     if (e->joined)
-        pl_epoll_part(f->epoll, &e->armed);
+        pl_epoll_part(pl_epoll_of(f), &e->armed);
     e->watched = e->joined = e->hot = false;
     e->file = NULL;
     pl_put(f);
@@ -170,11 +170,11 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
     if (!f)
         return 0;
     if (f->kind == PL_EPOLL) {
-        e->hot = pl_epoll_special(f->epoll);
+        e->hot = pl_epoll_special(pl_epoll_of(f));
         if (!e->hot)
             return 0;
         k->fd = -1;
-        r = pl_epoll_readable(f->epoll) ? (short)(p->events & (POLLIN | POLLRDNORM)) : 0;
+        r = pl_epoll_readable(pl_epoll_of(f)) ? (short)(p->events & (POLLIN | POLLRDNORM)) : 0;
         return r;
     }
     e->hot = !fb_plain(f->stream);
@@ -314,10 +314,10 @@ static bool arm(struct poll_wait *w, const struct pollfd *fds, bool *words)
             continue;
         if (e->file->kind == PL_EPOLL) {
             if (!e->joined)
-                pl_epoll_join(e->file->epoll);
+                pl_epoll_join(pl_epoll_of(e->file));
             e->joined = true;
-            holds |= pl_epoll_arm(e->file->epoll, &e->armed) ||
-                     e->hot != pl_epoll_special(e->file->epoll);
+            holds |= pl_epoll_arm(pl_epoll_of(e->file), &e->armed) ||
+                     e->hot != pl_epoll_special(pl_epoll_of(e->file));
             continue;
         }
         /* Plain ones too: the engine tells when they board. */

@@ -194,8 +194,8 @@ PL_SHORT_CANCELLED
 /* Receives with others are rare, or see something else than the next bytes. */
 #define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
 
-#define RECEIVE_SHORT(fd, usual, kernel, on_rail, other) \
-    PL_SHORT_CALL(fd, usual, true, lower_short, kernel, on_rail, other)
+#define RECEIVE_SHORT(fd, usual, one_buffer, kernel, on_rail, other) \
+    PL_SHORT_CALL(fd, usual, one_buffer, true, lower_short, kernel, on_rail, other)
 
 /*
  * Receives that see something else than the stream's next bytes, or drop them unseen. True: the
@@ -212,17 +212,17 @@ static bool kernels_own(struct pl_file *f, int flags)
     return true;
 }
 
-/* Into one buffer. 0: not by that. */
-static inline ssize_t rail_quick(struct pl_file **f, void *buf, size_t n, int flags)
+/* Into one buffer, in the section of the short way, which ends here. 0: not by that. */
+__attribute__((noinline)) static ssize_t receive_quick(struct fb_stream *s, int fd, void *buf,
+                                                       size_t n, int flags)
 {
+    __attribute__((cleanup(pl_section_end), unused)) struct pl_section in = {true};
     size_t got;
 
     pthread_testcancel();
-    got = buf && n <= PL_RW_MAX ? fb_recv_quick((*f)->stream, buf, n, flags) : 0;
-    if (__builtin_expect(got != 0, 1)) {
+    got = buf ? fb_recv_quick(s, fd, buf, n, flags) : 0;
+    if (got)
         rsk_sig.was_cut = false;
-        pl_short_moved(f);
-    }
     return (ssize_t)got;
 }
 
@@ -236,19 +236,6 @@ __attribute__((noinline)) static ssize_t readv_rail(struct pl_short *way, const 
 
     rsk_sig.was_cut = false;
     return pl_ret(n);
-}
-
-__attribute__((noinline)) static ssize_t read_rail(struct pl_short *way, void *buf, size_t n)
-{
-    PL_HELD f = pl_short_held(way);
-    struct iovec v = {buf, n};
-    ssize_t got = rail_quick(&f, buf, n, 0);
-
-    if (got)
-        return got;
-    got = rail_read(f, &v, 1, 0);
-    rsk_sig.was_cut = false;
-    return pl_ret(got);
 }
 
 __attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
@@ -265,8 +252,8 @@ __attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
 
 PL_EXPORT PL_SHORT ssize_t read(int fd, void *buf, size_t n)
 {
-    return RECEIVE_SHORT(fd, true, pl_real.read(fd, buf, n), read_rail(&way, buf, n),
-                         read_long(fd, buf, n, &way, got));
+    return RECEIVE_SHORT(fd, true, true, pl_real.read(fd, buf, n),
+                         receive_quick(way.s, fd, buf, n, 0), read_long(fd, buf, n, &way, got));
 }
 
 PL_ALIAS(__read, read);
@@ -292,7 +279,7 @@ __attribute__((noinline)) static ssize_t readv_long(int fd, const struct iovec *
 
 PL_EXPORT PL_SHORT ssize_t readv(int fd, const struct iovec *v, int cnt)
 {
-    return RECEIVE_SHORT(fd, true, pl_real.readv(fd, v, cnt), readv_rail(&way, v, cnt),
+    return RECEIVE_SHORT(fd, true, false, pl_real.readv(fd, v, cnt), readv_rail(&way, v, cnt),
                          readv_long(fd, v, cnt, &way, got));
 }
 
@@ -317,20 +304,6 @@ PL_EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int cnt, off64_t off
 
 /* ---- recv ---- */
 
-__attribute__((noinline)) static ssize_t recv_rail(struct pl_short *way, void *buf, size_t n,
-                                                   int flags)
-{
-    PL_HELD f = pl_short_held(way);
-    struct iovec v = {buf, n};
-    ssize_t got = rail_quick(&f, buf, n, flags);
-
-    if (got)
-        return got;
-    got = rail(f, &v, 1, flags, -EMSGSIZE);
-    rsk_sig.was_cut = false;
-    return pl_ret(got);
-}
-
 __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, int flags,
                                                    struct pl_short *way, ssize_t first)
 {
@@ -348,8 +321,9 @@ __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, 
 
 PL_EXPORT PL_SHORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
-    return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS), pl_real.recv(fd, buf, n, flags),
-                         recv_rail(&way, buf, n, flags), recv_long(fd, buf, n, flags, &way, got));
+    return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS), true, pl_real.recv(fd, buf, n, flags),
+                         receive_quick(way.s, fd, buf, n, flags),
+                         recv_long(fd, buf, n, flags, &way, got));
 }
 
 PL_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags);
@@ -373,12 +347,12 @@ static ssize_t from_nobody(ssize_t n, const void *addr, socklen_t *len)
     return n;
 }
 
-__attribute__((noinline)) static ssize_t recvfrom_rail(struct pl_short *way, void *buf, size_t n,
-                                                       int flags, const void *addr, socklen_t *len)
+static inline ssize_t recvfrom_quick(struct fb_stream *s, int fd, void *buf, size_t n, int flags,
+                                     const void *addr, socklen_t *len)
 {
-    ssize_t got = recv_rail(way, buf, n, flags);
+    ssize_t got = receive_quick(s, fd, buf, n, flags);
 
-    return got < 0 ? got : pl_ret(from_nobody(got, addr, len));
+    return __builtin_expect(addr && got, 0) ? pl_ret(from_nobody(got, addr, len)) : got;
 }
 
 __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t n, int flags,
@@ -400,9 +374,9 @@ __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t
 PL_EXPORT PL_SHORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
                                     socklen_t *len)
 {
-    return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS),
+    return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS), true,
                          pl_real.recvfrom(fd, buf, n, flags, addr, len),
-                         recvfrom_rail(&way, buf, n, flags, addr.__sockaddr__, len),
+                         recvfrom_quick(way.s, fd, buf, n, flags, addr.__sockaddr__, len),
                          recvfrom_long(fd, buf, n, flags, addr, len, &way, got));
 }
 

@@ -115,8 +115,8 @@ PL_SHORT_CANCELLED
 /* Those that most sends have. */
 #define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE)
 
-#define SEND_SHORT(fd, usual, kernel, on_rail, other) \
-    PL_SHORT_CALL(fd, usual, false, lower, kernel, on_rail, other)
+#define SEND_SHORT(fd, usual, one_buffer, kernel, on_rail, other) \
+    PL_SHORT_CALL(fd, usual, one_buffer, false, lower, kernel, on_rail, other)
 
 /* Sends that a rail cannot carry: the stream leaves and stays on TCP. */
 static void pin_for(struct pl_file *f, int flags, bool control)
@@ -150,19 +150,14 @@ __attribute__((noinline)) static ssize_t send_rail(struct pl_short *way, const s
     return pl_ret(rail(f, v, cnt, flags, too_many));
 }
 
-/* From one buffer. */
-__attribute__((noinline)) static ssize_t send_rail_one(struct pl_short *way, const void *buf,
-                                                       size_t n, int flags, int too_many)
+/* From one buffer, in the section of the short way, which ends here. 0: not by that. */
+__attribute__((noinline)) static ssize_t send_quick(struct fb_stream *s, int fd, const void *buf,
+                                                    size_t n, int flags)
 {
-    PL_HELD f = pl_short_held(way);
-    struct iovec v = {(void *)buf, n};
+    __attribute__((cleanup(pl_section_end), unused)) struct pl_section in = {true};
 
     pthread_testcancel();
-    if (__builtin_expect(buf && n && fb_send_quick(f->stream, buf, n, flags), 1)) {
-        pl_short_moved(&f);
-        return (ssize_t)n;
-    }
-    return pl_ret(rail(f, &v, 1, flags, too_many));
+    return buf && n ? (ssize_t)fb_send_quick(s, fd, buf, n, flags) : 0;
 }
 
 /* ---- write ---- */
@@ -181,7 +176,7 @@ __attribute__((noinline)) static ssize_t write_long(int fd, const void *buf, siz
 
 PL_EXPORT PL_SHORT ssize_t write(int fd, const void *buf, size_t n)
 {
-    return SEND_SHORT(fd, true, pl_real.write(fd, buf, n), send_rail_one(&way, buf, n, 0, -EINVAL),
+    return SEND_SHORT(fd, true, true, pl_real.write(fd, buf, n), send_quick(way.s, fd, buf, n, 0),
                       write_long(fd, buf, n, &way, got));
 }
 
@@ -201,8 +196,8 @@ __attribute__((noinline)) static ssize_t writev_long(int fd, const struct iovec 
 
 PL_EXPORT PL_SHORT ssize_t writev(int fd, const struct iovec *v, int cnt)
 {
-    return SEND_SHORT(fd, true, pl_real.writev(fd, v, cnt), send_rail(&way, v, cnt, 0, -EINVAL),
-                      writev_long(fd, v, cnt, &way, got));
+    return SEND_SHORT(fd, true, false, pl_real.writev(fd, v, cnt),
+                      send_rail(&way, v, cnt, 0, -EINVAL), writev_long(fd, v, cnt, &way, got));
 }
 
 /* See preadv2. */
@@ -242,8 +237,8 @@ __attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size
 
 PL_EXPORT PL_SHORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
-    return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS), pl_real.send(fd, buf, n, flags),
-                      send_rail_one(&way, buf, n, flags, -EMSGSIZE),
+    return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS), true, pl_real.send(fd, buf, n, flags),
+                      send_quick(way.s, fd, buf, n, flags),
                       send_long(fd, buf, n, flags, &way, got));
 }
 
@@ -281,9 +276,9 @@ __attribute__((noinline)) static ssize_t sendto_long(int fd, const void *buf, si
 PL_EXPORT PL_SHORT ssize_t sendto(int fd, const void *buf, size_t n, int flags,
                                   __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-    return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS) && len <= sizeof(struct sockaddr_storage),
+    return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS) && len <= sizeof(struct sockaddr_storage), true,
                       pl_real.sendto(fd, buf, n, flags, addr, len),
-                      send_rail_one(&way, buf, n, flags, -EMSGSIZE),
+                      send_quick(way.s, fd, buf, n, flags),
                       sendto_long(fd, buf, n, flags, addr, len, &way, got));
 }
 

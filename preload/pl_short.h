@@ -13,16 +13,19 @@
 
 struct pl_short {
     struct pl_file *f; /* referenced, in a section; NULL: nothing is raised */
-    uint64_t id;       /* not 0: of the window of libc's call, and the half counts it */
-    uint32_t cut;      /* rsk_sig's before it */
+    struct fb_stream
+        *s;       /* PL_WAY_RAIL's with one buffer: not referenced, and perhaps another's by now */
+    uint64_t id;  /* not 0: of the window of libc's call, and the half counts it */
+    uint32_t cut; /* rsk_sig's before it */
     const void *frame; /* for the long way: of the intercepting function */
 };
 
 enum pl_way {
     PL_WAY_COUNTED, /* libc's function is to be called, and pl_short_leave */
     PL_WAY_LIBC,    /* libc's function, and nothing else */
-    PL_WAY_RAIL,    /* the half is not plain: pl_short_held */
-    PL_WAY_LONG     /* the long way; what is raised already is in k */
+    PL_WAY_RAIL, /* the half is not plain, in a section: with one buffer it is k's s and nothing is raised,
+                     * else pl_short_held */
+    PL_WAY_LONG /* the long way; what is raised already is in k */
 };
 
 /* Nothing of ours has that number. As pl_hold. */
@@ -36,9 +39,9 @@ static inline enum pl_way pl_short_not_ours(void)
     return PL_WAY_LIBC;
 }
 
-/* usual: of the call's arguments. undo: as rsk_window_open's, of the stream. */
+/* usual, one_buffer: of the call's arguments. undo: as rsk_window_open's, of the stream. */
 static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
-    struct pl_short *k, bool usual, int fd, bool rx, const void *frame,
+    struct pl_short *k, bool usual, bool one_buffer, int fd, bool rx, const void *frame,
     void (*undo)(void *, void *))
 {
     unsigned n = (unsigned)fd;
@@ -59,8 +62,14 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
         return pl_short_not_ours();
     if (__builtin_expect(!rsk_sig.keyed, 0))
         return PL_WAY_LONG;
-    /* pl_look_up's steps. */
     rsk_section_enter();
+    if (one_buffer) {
+        k->s = atomic_load_explicit(&f->stream, memory_order_acquire);
+        if (k->s && !pl_is_epoll_object(k->s) && fb_gate_is_up(k->s, rx) &&
+            atomic_load_explicit(pl_alive, memory_order_relaxed))
+            return PL_WAY_RAIL;
+    }
+    /* pl_look_up's steps. */
     refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
     if (__builtin_expect(!refs || !atomic_load_explicit(pl_alive, memory_order_relaxed) ||
                              !atomic_compare_exchange_strong(&f->refs, &refs, refs + 1),
@@ -81,7 +90,8 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
     s = f->stream;
     if (__builtin_expect(!(rx ? fb_rx_enter(s) : fb_tx_enter(s)), 0)) {
         rsk_sig.held = f;
-        return __builtin_expect(atomic_load_explicit(&pl_passive, memory_order_relaxed), 0)
+        return one_buffer ||
+                       __builtin_expect(atomic_load_explicit(&pl_passive, memory_order_relaxed), 0)
                    ? PL_WAY_LONG
                    : PL_WAY_RAIL;
     }
@@ -107,16 +117,6 @@ static inline __attribute__((always_inline)) bool pl_short_leave(struct pl_short
     rsk_short_leave();
     k->f = NULL;
     return true;
-}
-
-/* The end of a call on a rail that moved bytes and did nothing else, from pl_short_held. No window was opened. */
-static inline __attribute__((always_inline)) void pl_short_moved(struct pl_file **f)
-{
-    if (__builtin_expect(atomic_fetch_sub(&(*f)->refs, 1) == 1, 0))
-        pl_last(*f);
-    *f = NULL;
-    rsk_sig.held = NULL;
-    rsk_section_leave();
 }
 
 /* The rail's file, in a section. */
@@ -152,23 +152,24 @@ static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
             short_cancelled(k);                                                     \
     }
 
-/* The value of `kernel`, libc's function, by the short way; of `on_rail`; or of `other`, which finds in `way` and `got` how far
- * the short way was. */
-#define PL_SHORT_CALL(fd, usual, rx, undo, kernel, on_rail, other)                               \
-    ({                                                                                           \
-        __attribute__((cleanup(short_end))) struct pl_short way;                                 \
-        enum pl_way is_ = pl_short_enter(&way, usual, fd, rx, __builtin_frame_address(0), undo); \
-        ssize_t got = 0;                                                                         \
-        if (__builtin_expect(is_ == PL_WAY_RAIL, 0)) {                                           \
-            got = (on_rail);                                                                     \
-        } else if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                                    \
-            got = (kernel);                                                                      \
-        } else if (__builtin_expect(is_ == PL_WAY_LONG, 0) ||                                    \
-                   (got = (kernel), !pl_short_leave(&way, got, rx))) {                           \
-            way.frame = __builtin_frame_address(0);                                              \
-            got = (other);                                                                       \
-        }                                                                                        \
-        got;                                                                                     \
+/* The value of `kernel`, libc's function, by the short way; of `on_rail`, which with one_buffer is 0 if it has done nothing; or of
+ * `other`, which finds in `way` and `got` how far the short way was. */
+#define PL_SHORT_CALL(fd, usual, one_buffer, rx, undo, kernel, on_rail, other)                 \
+    ({                                                                                         \
+        __attribute__((cleanup(short_end))) struct pl_short way;                               \
+        enum pl_way is_ =                                                                      \
+            pl_short_enter(&way, usual, one_buffer, fd, rx, __builtin_frame_address(0), undo); \
+        ssize_t got = 0;                                                                       \
+        if (__builtin_expect(is_ == PL_WAY_LIBC, 0)) {                                         \
+            got = (kernel);                                                                    \
+        } else if (__builtin_expect(is_ == PL_WAY_RAIL, 0)                                     \
+                       ? (got = (on_rail), (one_buffer) && got == 0)                           \
+                       : __builtin_expect(is_ == PL_WAY_LONG, 0) ||                            \
+                             (got = (kernel), !pl_short_leave(&way, got, rx))) {               \
+            way.frame = __builtin_frame_address(0);                                            \
+            got = (other);                                                                     \
+        }                                                                                      \
+        got;                                                                                   \
     })
 
 #endif

@@ -107,7 +107,7 @@ void pl_last(struct pl_file *f)
     if (f->kind == PL_STREAM)
         fb_put(f->stream);
     else if (f->kind == PL_EPOLL)
-        pl_epoll_free(f->epoll);
+        pl_epoll_free(pl_epoll_of(f));
     push(f, f);
 }
 
@@ -201,10 +201,11 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
     /* Which is fd: somebody may still be looking for the next free file here, and finds by the head's counter that
      * this one is not free any more. */
     atomic_store_explicit(&f->next, (uint32_t)fd, memory_order_relaxed);
-    if (kind == PL_EPOLL)
-        f->epoll = object;
-    else
-        f->stream = kind == PL_STREAM ? object : NULL;
+    atomic_store_explicit(&f->stream,
+                          kind == PL_EPOLL    ? pl_epoll_as_object(object)
+                          : kind == PL_STREAM ? object
+                                              : NULL,
+                          memory_order_release);
     f->members = NULL;
     atomic_store_explicit(&f->closing, 0, memory_order_relaxed);
     /* Whoever still has the pointer from the file's earlier life may hold it from here on, and finds

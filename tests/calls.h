@@ -28,6 +28,21 @@ static inline bool call_left(struct fb_stream *s, ssize_t r, bool rx)
     return true;
 }
 
+/* On a rail, from or into one buffer: the short way (pl_short.h), and the long one if it has done nothing. */
+static inline ssize_t call_send_rail(struct fb_stream *s, int fd, const struct iovec *v, int flags)
+{
+    size_t n = v->iov_len ? fb_send_quick(s, fd, v->iov_base, v->iov_len, flags) : 0;
+
+    return n ? (ssize_t)n : fb_sendv(s, fd, v, 1, flags);
+}
+
+static inline ssize_t call_recv_rail(struct fb_stream *s, int fd, const struct iovec *v, int flags)
+{
+    size_t n = fb_recv_quick(s, fd, v->iov_base, v->iov_len, flags);
+
+    return n ? (ssize_t)n : fb_recvv(s, fd, v, 1, flags);
+}
+
 /* Count or -errno. */
 static inline ssize_t call_send(struct fb_stream *s, int fd, const void *p, size_t n)
 {
@@ -35,7 +50,7 @@ static inline ssize_t call_send(struct fb_stream *s, int fd, const void *p, size
     ssize_t r;
 
     if (!fb_tx_enter(s))
-        return fb_sendv(s, fd, &v, 1, 0);
+        return call_send_rail(s, fd, &v, 0);
     r = send(fd, p, n, MSG_NOSIGNAL);
     r = r < 0 ? -errno : r;
     if (!call_left(s, r, false))
@@ -54,7 +69,7 @@ static inline ssize_t call_recv(struct fb_stream *s, int fd, void *p, size_t n)
         if (!call_left(s, r, true))
             r = fb_rx_leave(s, fd, r, &v, 1, 0);
     }
-    return r == FB_RETRY ? fb_recvv(s, fd, &v, 1, 0) : r;
+    return r == FB_RETRY ? call_recv_rail(s, fd, &v, 0) : r;
 }
 
 #endif

@@ -161,7 +161,9 @@ bool sim_app_send(int e)
     if (sim.inside < 0)
         sim.inside = e;
     number(a, p);
-    r = fb_sendv(s, fd_of(e), v, 2, MSG_DONTWAIT | MSG_NOSIGNAL);
+    r = sim.steps % 2 && n ? (ssize_t)fb_send_quick(s, fd_of(e), p->bytes, n, MSG_DONTWAIT) : 0;
+    if (r == 0)
+        r = fb_sendv(s, fd_of(e), v, 2, MSG_DONTWAIT | MSG_NOSIGNAL);
     sim.inside = -1;
     if (dead && r > 0)
         a->dead_writes += (uint32_t)r;

@@ -54,7 +54,7 @@ static void *consumer(void *arg)
 static void tell(struct stress *s, int k)
 {
     struct pl_file *file = pl_get(s->ep);
-    struct pl_epoll *ep = file->epoll;
+    struct pl_epoll *ep = pl_epoll_of(file);
     struct pollfd p = {.fd = s->f[k]->fd, .events = POLLIN};
 
     FAILF(

@@ -223,11 +223,11 @@ TEST_CASE(epoll, news_behind_a_drain_reaches_a_sleeper)
     EXPECT_EQ_U64(one(ep, 0), 0);
     behind = f;
     start(&w, ep, 10000);
-    while (!atomic_load(&file->epoll->asleep))
+    while (!atomic_load(&pl_epoll_of(file)->asleep))
         sys_yield();
     fake_drained = arrive_behind;
     limit = sys_now() + 5000000000;
-    drain_once(file->epoll->shard);
+    drain_once(pl_epoll_of(file)->shard);
     while (!atomic_load(&w.done) && sys_now() < limit)
         sys_yield();
     EXPECT(atomic_load(&w.done)); /* not by its time-out, which looks once more */
@@ -251,7 +251,7 @@ TEST_CASE(epoll, news_behind_a_drain_is_not_overlooked)
     EXPECT_EQ_U64(one(ep, 0), 0);
     behind = f;
     fake_drained = arrive_behind;
-    ASSERT_EQ_INT(pthread_create(&t, NULL, drain_once, file->epoll->shard), 0);
+    ASSERT_EQ_INT(pthread_create(&t, NULL, drain_once, pl_epoll_of(file)->shard), 0);
     while (!atomic_load(&f->dirty))
         sys_yield();
     EXPECT_EQ_U64(one(ep, 0), EVENT(7, EPOLLIN));

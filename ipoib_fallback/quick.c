@@ -1,0 +1,230 @@
+/*
+ * quick.c - what most calls on a rail are: bytes, and nothing else to be done. The same as the general way does then
+ * (call.c), in a third of the instructions. 0: it is not that, and nothing has happened.
+ */
+#include "ipoib_fallback/quick.h"
+
+#include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/rx.h"
+#include "ipoib_fallback/tap.h"
+#include "ipoib_fallback/tx.h"
+
+#define PIECES     16
+#define QUICK_MOST 16384u /* larger ones are published in pieces: tx.c */
+
+/* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
+static inline bool settled(const struct fb_conn *c)
+{
+    return (atomic_load_explicit(&c->s.flags, memory_order_acquire) & (CF_SETTINGS | CF_CLOSED)) ==
+           CF_SETTINGS;
+}
+
+/* Bytes that end at `end` may be received from the ring, and that is all. rx lock held. */
+static inline bool rx_plainly(struct fb_conn *c, uint64_t at, uint64_t end)
+{
+    struct fb_more *x = c->x;
+
+    return x->rx.state == RX_r && !x->rx.frozen && x->rx.end == 0 && at >= x->rx.shown_to &&
+           !x->rx.by_call && !tap_on(c) && settled(c) &&
+           !atomic_load_explicit(&x->rx_todo, memory_order_acquire) &&
+           !conn_seen_wants(&c->s.rx_mark, end);
+}
+
+/* The same for a send. tx lock held. */
+static inline bool tx_plainly(struct fb_conn *c, uint64_t end)
+{
+    struct fb_more *x = c->x;
+
+    return x->tx.state == TX_R && !x->tx.fin && !x->tx.err && !tap_on(c) && settled(c) &&
+           !atomic_load_explicit(&x->tx_todo, memory_order_acquire) &&
+           !conn_seen_wants(&c->s.tx_mark, end);
+}
+
+static inline bool usual(int flags)
+{
+    return !(flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
+}
+
+/*
+ * The caller of fb_recv_quick and fb_send_quick has looked the stream up and has no reference to it, which would be two locked
+ * instructions of the five that a call then has. What it has may since have been closed, freed, and made another stream.
+ *
+ * - It is memory that stays, and so are x and the two locks, which nobody clears: whoever holds one keeps whoever the
+ *   slot belongs to now from moving, and harms nothing else.
+ * - Under one of the locks a rail does not go, and a rail has a reference to its stream (link_up, release_job). So with
+ *   a rail the stream lives, and stays what it is until the unlock.
+ * - c->fd is one of its numbers until fb_close, which has set CF_CLOSED, or one_less has had both locks; and a number is
+ *   taken from its file, and given to the kernel, after that. So if it is fd, fd is this stream's.
+ * - After the unlock nothing is known any more. What others have left to be done meanwhile needs a reference.
+ */
+static inline bool is_of(struct fb_conn *c, const struct rsk_rail *rail, int fd)
+{
+    return rail && atomic_load_explicit(&c->fd, memory_order_relaxed) == fd;
+}
+
+__attribute__((noinline)) static void serve_unheld(struct fb_conn *c)
+{
+    if (!fb_tryget(&c->s))
+        return;
+    conn_serve(c);
+    fb_put(&c->s);
+}
+
+static inline void unlock_unheld(struct fb_conn *c, struct fb_lock *l)
+{
+    fb_unlock(l);
+    if (__builtin_expect((atomic_load(&c->x->rx_todo) | atomic_load(&c->x->tx_todo)) != 0, 0))
+        serve_unheld(c);
+}
+
+/* rx lock held. */
+static inline __attribute__((always_inline)) size_t rx_move(struct fb_conn *c,
+                                                            struct rsk_rail *rail, void *p,
+                                                            size_t most)
+{
+    uint64_t at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+    size_t n;
+
+    if (!rx_plainly(c, at, at + (most < rail->rx_size ? most : rail->rx_size)))
+        return 0;
+    n = rail->wire->rx_take(rail, p, most);
+    if (n) {
+        rx_counted(c, n);
+        if (n < most)
+            conn_no_data_here(c);
+    }
+    return n;
+}
+
+/* tx lock held. */
+static inline __attribute__((always_inline)) size_t tx_move(struct fb_conn *c,
+                                                            struct rsk_rail *rail, const void *p,
+                                                            size_t n)
+{
+    uint64_t at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);
+
+    if (!tx_plainly(c, at + n) || !rail->wire->tx_give(rail, p, n))
+        return 0;
+    tx_counted(c, n);
+    if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
+        conn_todo_tx(c, TODO_FAIL);
+    return n;
+}
+
+size_t fb_recv_quick(struct fb_stream *s, int fd, void *p, size_t most, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+    size_t n;
+
+    if (!usual(flags) || !fb_trylock(&c->x->rx.lock))
+        return 0;
+    rail = c->x->rail;
+    n = is_of(c, rail, fd) ? rx_move(c, rail, p, most) : 0;
+    unlock_unheld(c, &c->x->rx.lock);
+    return n;
+}
+
+size_t fb_send_quick(struct fb_stream *s, int fd, const void *p, size_t n, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct rsk_rail *rail;
+
+    if (n > QUICK_MOST || !usual(flags) || !fb_trylock(&c->x->tx.lock))
+        return 0;
+    rail = c->x->rail;
+    n = is_of(c, rail, fd) ? tx_move(c, rail, p, n) : 0;
+    unlock_unheld(c, &c->x->tx.lock);
+    return n;
+}
+
+static inline size_t rx_one(struct fb_conn *c, void *p, size_t most)
+{
+    struct rsk_rail *rail;
+    size_t n;
+
+    if (!fb_trylock(&c->x->rx.lock))
+        return 0;
+    rail = c->x->rail;
+    n = rail ? rx_move(c, rail, p, most) : 0;
+    rx_unlock(c);
+    return n;
+}
+
+static inline size_t tx_one(struct fb_conn *c, const void *p, size_t n)
+{
+    struct rsk_rail *rail;
+
+    if (n == 0 || n > QUICK_MOST || !fb_trylock(&c->x->tx.lock))
+        return 0;
+    rail = c->x->rail;
+    n = rail ? tx_move(c, rail, p, n) : 0;
+    tx_unlock(c);
+    return n;
+}
+
+/* Of several buffers. */
+__attribute__((noinline)) static size_t rx_some(struct fb_conn *c, const struct iovec *v, int cnt)
+{
+    struct rsk_rail *rail;
+    struct iovec have[2];
+    size_t n = 0, most = fb_iov_size(v, cnt);
+    uint64_t at;
+
+    if (!fb_trylock(&c->x->rx.lock))
+        return 0;
+    rail = c->x->rail;
+    at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+    if (rail && rx_plainly(c, at, at) &&
+        !atomic_load_explicit(&rail->failed, memory_order_relaxed)) {
+        n = rail->wire->rx_peek(rail, have);
+        if (n > most)
+            n = most;
+        if (conn_seen_wants(&c->s.rx_mark, at + n))
+            n = 0;
+    }
+    if (n) {
+        fb_iov_copy(v, cnt, have, 2, n);
+        rx_took(c, rail, n);
+        if (n < most)
+            conn_no_data_here(c);
+    }
+    rx_unlock(c);
+    return n;
+}
+
+/* All of a message, for which there is room. */
+__attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct iovec *v, int cnt)
+{
+    struct rsk_rail *rail;
+    struct iovec room[2];
+    size_t n = fb_iov_size(v, cnt);
+    uint64_t at;
+
+    if (n == 0 || n > QUICK_MOST || !fb_trylock(&c->x->tx.lock))
+        return 0;
+    rail = c->x->rail;
+    at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);
+    if (rail && tx_plainly(c, at + n) && !atomic_load_explicit(&rail->failed, memory_order_acquire) &&
+        rail->wire->tx_space(rail, room) >= n) {
+        fb_iov_copy(room, 2, v, cnt, n);
+        tx_gave(c, rail, n);
+    } else {
+        n = 0;
+    }
+    tx_unlock(c);
+    return n;
+}
+
+size_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
+{
+    if (cnt > PIECES || !usual(flags))
+        return 0;
+    return cnt == 1 ? rx_one(c, v->iov_base, v->iov_len) : rx_some(c, v, cnt);
+}
+size_t tx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
+{
+    if (cnt > PIECES || !usual(flags))
+        return 0;
+    return cnt == 1 ? tx_one(c, v->iov_base, v->iov_len) : tx_some(c, v, cnt);
+}
