@@ -247,6 +247,8 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
                 continue;
             }
         }
+        if (got == -EPIPE && conn_flag(c, CF_CLOSED))
+            continue; /* as in receive() */
         if (got == -EAGAIN && w.cut)
             got = -EINTR;
         if (got < 0) {

@@ -9,6 +9,7 @@
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
+#include "ipoib_fallback/tx.h"
 
 #include "config/log.h"
 
@@ -94,8 +95,12 @@ void fb_close(struct fb_stream *s, int fd)
         c->fd = -1;
     } else {
         kept = fb_io.keep(fd);
-        if (kept >= 0)
+        if (kept >= 0) {
             conn_set(c, CF_LINGER);
+            /* Once the number is ours no more, a call of another thread would put its bytes between those that follow, or take
+             * a frame. */
+            fb_io.vacate(fd);
+        }
         c->fd = kept >= 0 ? kept : fd;
         c->x->tx.want = false;
         /* Another process may hold it: then this is no end, neither for the peer nor for the kernel. */
@@ -103,11 +108,7 @@ void fb_close(struct fb_stream *s, int fd)
             c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
         if (!shared && !c->x->tx.fin) {
             c->x->tx.fin = true;
-            if (c->x->tx.state == TX_T) {
-                c->x->tx.fin_done = true;
-                conn_ends(c);
-                fb_io.shutdown(fd, SHUT_WR);
-            }
+            tx_fin(c);
         }
         if (c->x->tx.state != TX_T)
             tx_leave(c, RSN_ENDING, true);

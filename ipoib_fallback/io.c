@@ -191,6 +191,36 @@ static int anchor_keep(int fd)
     return kept < 0 ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : kept;
 }
 
+/* Of what can be neither read nor written nor closed by others: a path. */
+static _Atomic int nothing = -1;
+
+static int nothing_fd(void)
+{
+    int fd = atomic_load(&nothing), none = -1;
+
+    if (fd >= 0)
+        return fd;
+    fd = rsk_own_fd(sys_open("/", O_PATH | O_CLOEXEC, 0));
+    if (fd >= 0 && !atomic_compare_exchange_strong(&nothing, &none, fd)) {
+        rsk_own_close(fd);
+        fd = none;
+    }
+    return fd;
+}
+
+static void anchor_vacate(int fd)
+{
+    int from = nothing_fd();
+
+    if (from >= 0)
+        SYS6(SYS_dup3, from, fd, O_CLOEXEC, 0, 0, 0);
+}
+
+void io_forget(void)
+{
+    atomic_store(&nothing, -1);
+}
+
 static void anchor_close(int fd)
 {
     if (rsk_own_has(fd))
@@ -242,6 +272,7 @@ struct fb_io fb_io = {
     .aborts = anchor_aborts,
     .abort = anchor_abort,
     .keep = anchor_keep,
+    .vacate = anchor_vacate,
     .close = anchor_close,
     .waits = anchor_waits,
     .wait = anchor_wait,

@@ -29,11 +29,16 @@ struct fb_io {
     bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */
     void (*abort)(int fd);  /* the next close shall reset */
     int (*keep)(int fd);    /* another descriptor of the socket, or -errno */
+    /* The number, which the application is about to close, and is not the socket's last, stands for nothing until then:
+     * calls of other threads get EBADF. */
+    void (*vacate)(int fd);
     void (*close)(int fd);
     bool (*waits)(int fd); /* the kernel has not delivered everything, or more may come */
     void (*wait)(int fd, short events, uint64_t ns); /* fd -1: only the time */
     uint64_t (*now)(void);
 };
 extern struct fb_io fb_io;
+
+void io_forget(void); /* forked child */
 
 #endif

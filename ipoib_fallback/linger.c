@@ -6,6 +6,8 @@
  * after a minute. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/rx.h"
+#include "ipoib_fallback/tx.h"
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -81,7 +83,7 @@ static void finish(struct fb_conn *c, bool reset)
         fb_io.close(fd);
     heir_let_go(c);
     log_debug("stream %u: closed%s", c->s.slot, reset ? " with a reset" : "");
-    link_no_timer(c);
+    link_no_linger_timer(c);
     if (c->x->rail)
         link_release(c);
 }
@@ -113,6 +115,7 @@ static void linger_step(struct fb_conn *c)
     conn_mail(c);
     fb_lock(&c->x->tx.lock);
     drained = tx_push(c) || c->x->tx.state == TX_T;
+    tx_fin(c);
     tx_unlock(c);
     if (!strip(c, &ended)) {
         finish(c, true);
@@ -125,7 +128,7 @@ static void linger_step(struct fb_conn *c)
         return;
     }
     link_watch(c);
-    link_timer(c, c->x->linger_pause, linger_timer);
+    link_linger_timer(c, c->x->linger_pause, linger_timer);
     if (c->x->linger_pause < PAUSE_MOST)
         c->x->linger_pause *= 2;
 }

@@ -27,7 +27,7 @@ void link_post_once(struct fb_conn *c, uint32_t flag, enum fb_job which, void (*
     fb_put(&c->s);
 }
 
-void link_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
+void link_linger_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
 {
     if (c->x->timer) {
         rsk_timer_cancel(c->x->timer);
@@ -40,18 +40,30 @@ void link_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
         fb_put(&c->s);
 }
 
+void link_timer(struct fb_conn *c, uint64_t ns, void (*fn)(void *))
+{
+    if (!conn_flag(c, CF_CLOSED))
+        link_linger_timer(c, ns, fn);
+}
+
 void link_timer_fired(struct fb_conn *c)
 {
     c->x->timer = NULL;
 }
 
-void link_no_timer(struct fb_conn *c)
+void link_no_linger_timer(struct fb_conn *c)
 {
     if (c->x->timer) {
         rsk_timer_cancel(c->x->timer);
         c->x->timer = NULL;
         fb_put(&c->s);
     }
+}
+
+void link_no_timer(struct fb_conn *c)
+{
+    if (!conn_flag(c, CF_CLOSED))
+        link_no_linger_timer(c);
 }
 
 /* ---- serving for threads that must not ---- */
@@ -312,8 +324,7 @@ static void release_job(void *arg)
         if (!failed || rsk_loop_post(destroy_when_unused, rail) < 0)
             destroy_when_unused(rail);
         larger = atomic_exchange(&c->x->larger, false);
-        if (!conn_flag(c, CF_CLOSED)) /* then it is the lingering close's */
-            link_no_timer(c);
+        link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
             rdv_again(c, c->x->end_reason ? c->x->end_reason
                          : failed         ? RSN_RAIL_FAILED

@@ -54,7 +54,8 @@ static inline bool usual(int flags)
  * - Under one of the locks a rail does not go, and a rail has a reference to its stream (link_up, release_job). So with
  *   a rail the stream lives, and stays what it is until the unlock.
  * - c->fd is one of its numbers until fb_close, which has set CF_CLOSED, or one_less has had both locks; and a number is
- *   taken from its file, and given to the kernel, after that. So if it is fd, fd is this stream's.
+ *   taken from its file, and given to the kernel, after that. So if it is fd, fd is this stream's. (Of a number that was
+ *   closed behind our back this is not true; but nobody finds the stream by it who looks after it was given away.)
  * - After the unlock nothing is known any more. What others have left to be done meanwhile needs a reference.
  */
 static inline bool is_of(struct fb_conn *c, const struct rsk_rail *rail, int fd)
@@ -205,7 +206,8 @@ __attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct 
         return 0;
     rail = c->x->rail;
     at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);
-    if (rail && tx_plainly(c, at + n) && !atomic_load_explicit(&rail->failed, memory_order_acquire) &&
+    if (rail && tx_plainly(c, at + n) &&
+        !atomic_load_explicit(&rail->failed, memory_order_acquire) &&
         rail->wire->tx_space(rail, room) >= n) {
         fb_iov_copy(room, 2, v, cnt, n);
         tx_gave(c, rail, n);

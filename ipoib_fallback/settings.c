@@ -138,6 +138,7 @@ void fb_after_fork_child(void)
     hold_forget();
     harass_forget();
     fb_registry_forget();
+    io_forget();
     tap_forget();
     sleepers_forget();
     fb_pub_forget();

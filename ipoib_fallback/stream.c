@@ -70,11 +70,12 @@ static void first_use(struct fb_conn *c, uint32_t slot)
 }
 
 /* Zero again, for the next stream in this slot; memory that nobody has written is only looked at, and stays
- * without a page of its own. Sixteen words at a time, in vectors, because every connection pays for it. */
+ * without a page of its own. Sixteen words at a time, in vectors, because every connection pays for it. Whole words are
+ * stored, because who has no reference may be looking at one (quick.c). */
 static void clear(void *memory, size_t size)
 {
     typedef uint64_t vector __attribute__((vector_size(16)));
-    const uint64_t *word = memory, *end = word + size / sizeof(*word);
+    uint64_t *word = memory, *end = word + size / sizeof(*word);
 
     for (; end - word >= 16; word += 16) {
         const vector *v = (const void *)word;
@@ -83,30 +84,20 @@ static void clear(void *memory, size_t size)
         if (any[0] | any[1])
             break;
     }
-    for (; word < end && !*word; word++)
-        ;
-    if (word < end)
-        memset(memory, 0, size);
+    for (; word < end; word++)
+        if (*word)
+            atomic_store_explicit((_Atomic uint64_t *)word, 0, memory_order_relaxed);
 }
 _Static_assert(_Alignof(struct fb_more) >= 16, "clear() takes vectors");
 
-/* All but the locks, which somebody who has no reference may hold for a moment. linked: he may look at what is
- * cleared, too (quick.c). */
-static void clear_more(struct fb_more *x, bool linked)
+/* All but the locks, of which he may even hold one for a moment. */
+static void clear_more(struct fb_more *x)
 {
     const size_t tx = offsetof(struct fb_more, tx.state), rx = offsetof(struct fb_more, rx.state);
 
-    if (linked) {
-        fb_lock(&x->tx.lock);
-        fb_lock(&x->rx.lock);
-    }
     clear(x, offsetof(struct fb_more, tx.lock));
     clear((char *)x + tx, offsetof(struct fb_more, rx.lock) - tx);
     clear((char *)x + rx, sizeof(*x) - rx);
-    if (linked) {
-        fb_unlock(&x->rx.lock);
-        fb_unlock(&x->tx.lock);
-    }
 }
 
 /* Zero, but for what stays the slot's; who has no reference looks at the gates, and at x. */
@@ -317,7 +308,7 @@ void fb_put(struct fb_stream *s)
     atomic_fetch_add(&s->pub->gen, 1);
     if (!not_begun(s->tx_mark) || !not_begun(s->rx_mark))
         clear(conn_seen(c), sizeof(struct fb_seen));
-    clear_more(c->x, conn_flag(c, CF_LINKED));
+    clear_more(c->x);
     fb_lock(&registry);
     c->next_free = free_head;
     free_head = c->s.slot;

@@ -520,6 +520,9 @@ void link_end(struct fb_conn *, int reason);       /* progress thread: the rail 
 void link_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
 void link_timer_fired(struct fb_conn *);
 void link_no_timer(struct fb_conn *);
+/* Once the application has closed it is the lingering close's, and these set and end it. */
+void link_linger_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
+void link_no_linger_timer(struct fb_conn *);
 /* Runs fn(c) on the progress thread with a reference that fn drops, unless it is posted already: fn clears the flag
  * first of all. Any thread, also in a signal handler. */
 void link_post_once(struct fb_conn *, uint32_t flag, enum fb_job, void (*fn)(void *));

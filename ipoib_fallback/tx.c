@@ -33,6 +33,23 @@ void tx_want(struct fb_conn *c, bool want)
     tx_gate_set(c);
 }
 
+/* A call that has begun would go on in TCP, whatever is closed meanwhile. Shut down it would get EPIPE, and the program
+ * SIGPIPE. New ones find the gate, and the number closed. */
+void tx_fin(struct fb_conn *c)
+{
+    struct fb_tx *tx = &c->x->tx;
+
+    if (!tx->fin || tx->fin_done || tx->state != TX_T)
+        return;
+    tx_want(c, false);
+    if (atomic_load(&c->s.tx_in)) /* the same, the other way round, as in fb_tx_enter */
+        return;
+    tx->fin_done = true;
+    conn_ends(c);
+    fb_io.shutdown(c->fd, SHUT_WR);
+    tx_gate_set(c);
+}
+
 void tx_pause(struct fb_conn *c)
 {
     if (!c->x->tx.paused_at)

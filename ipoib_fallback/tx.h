@@ -33,6 +33,8 @@ static inline void tx_gave(struct fb_conn *c, struct rsk_rail *rail, size_t n)
         conn_todo_tx(c, TODO_FAIL);
     tx_counted(c, n);
 }
+/* Closed: FIN, if that is due, the half is plain, and no plain call is under way any more. */
+void tx_fin(struct fb_conn *);
 /* The kernel is told of a cork that was noted. */
 void tx_cork(struct fb_conn *);
 /* Fills in N, the epoch and the tag. */

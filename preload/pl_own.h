@@ -178,6 +178,14 @@ static inline int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one
     return 0;
 }
 
+/* The one buffer of recv, send and their kin, of whose length the kernel takes what it can. read and write are an
+ * error then: PL_TOO_LONG. */
+static inline struct iovec pl_iov_one(const void *p, size_t n)
+{
+    return (struct iovec){(void *)p, n < PL_RW_MAX ? n : PL_RW_MAX};
+}
+#define PL_TOO_LONG(n) ((ssize_t)(n) < 0)
+
 /* A msghdr's number of elements, as it fits in there. */
 static inline int pl_iov_count(size_t n)
 {

@@ -220,7 +220,7 @@ __attribute__((noinline)) static ssize_t receive_quick(struct fb_stream *s, int 
     size_t got;
 
     pthread_testcancel();
-    got = buf ? fb_recv_quick(s, fd, buf, n, flags) : 0;
+    got = buf && (ssize_t)n > 0 ? fb_recv_quick(s, fd, buf, n, flags) : 0;
     if (got)
         rsk_sig.was_cut = false;
     return (ssize_t)got;
@@ -247,7 +247,8 @@ __attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
 
     if (!f)
         return pl_real.read(fd, buf, n);
-    return RECEIVE_FROM(way, first, f, &v, 1, 0, pl_real.read(fd, buf, n), rail_read(f, &v, 1, 0));
+    return RECEIVE_FROM(way, first, f, &v, 1, 0, pl_real.read(fd, buf, n),
+                        PL_TOO_LONG(n) ? -EFAULT : rail_read(f, &v, 1, 0));
 }
 
 PL_EXPORT PL_SHORT ssize_t read(int fd, void *buf, size_t n)
@@ -309,7 +310,7 @@ __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, 
 {
     pl_ready();
     PL_HELD f = pl_short_stream(way, fd);
-    struct iovec v = {buf, n};
+    struct iovec v = pl_iov_one(buf, n);
 
     if (!f)
         return pl_real.recv(fd, buf, n, flags);
@@ -361,7 +362,7 @@ __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t
 {
     pl_ready();
     PL_HELD f = pl_short_stream(way, fd);
-    struct iovec v = {buf, n};
+    struct iovec v = pl_iov_one(buf, n);
 
     if (!f)
         return pl_real.recvfrom(fd, buf, n, flags, addr, len);

@@ -171,7 +171,8 @@ __attribute__((noinline)) static ssize_t write_long(int fd, const void *buf, siz
 
     if (!f)
         return pl_real.write(fd, buf, n);
-    return SEND_FROM(way, first, f, &v, 1, pl_real.write(fd, buf, n), rail(f, &v, 1, 0, -EINVAL));
+    return SEND_FROM(way, first, f, &v, 1, pl_real.write(fd, buf, n),
+                     PL_TOO_LONG(n) ? -EFAULT : rail(f, &v, 1, 0, -EINVAL));
 }
 
 PL_EXPORT PL_SHORT ssize_t write(int fd, const void *buf, size_t n)
@@ -226,7 +227,7 @@ __attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size
 {
     pl_ready();
     PL_HELD f = pl_short_stream(way, fd);
-    struct iovec v = {(void *)buf, n};
+    struct iovec v = pl_iov_one(buf, n);
 
     if (!f)
         return pl_real.send(fd, buf, n, flags);
@@ -259,7 +260,7 @@ __attribute__((noinline)) static ssize_t sendto_long(int fd, const void *buf, si
 {
     pl_ready();
     PL_HELD f = pl_short_stream(way, fd);
-    struct iovec v = {(void *)buf, n};
+    struct iovec v = pl_iov_one(buf, n);
     ssize_t sent;
 
     if (!f) {

@@ -313,6 +313,11 @@ static int io_keep(int fd)
     return 2 * SIM_FD + end_of(fd);
 }
 
+static void io_vacate(int fd)
+{
+    (void)fd;
+}
+
 static bool io_waits(int fd)
 {
     int e = end_of(fd);
@@ -366,6 +371,7 @@ const struct fb_io sim_io = {
     .aborts = io_aborts,
     .abort = io_abort,
     .keep = io_keep,
+    .vacate = io_vacate,
     .close = sim_tcp_close,
     .waits = io_waits,
     .wait = io_wait,
