@@ -136,6 +136,7 @@ PRELOAD_SRC := \
 	preload/pl_process.c \
 	preload/pl_real.c \
 	preload/pl_recv.c \
+	preload/pl_recvmmsg.c \
 	preload/pl_select.c \
 	preload/pl_send.c \
 	preload/pl_sendfile.c \

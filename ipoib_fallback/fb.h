@@ -53,12 +53,12 @@ struct fb_stream {
     _Atomic uint32_t calls; /* so far, for the boarding policy */
     /* Before that many it has nothing to look at, as long as no digest has begun. */
     uint32_t look_at;
-    _Atomic uint32_t flags; /* stream.h's; below are those that plain calls look at */
+    _Atomic uint32_t flags; /* conn.h's; below are those that plain calls look at */
     uint32_t slot;
     /* How far plain calls had come when the last of them returned. For a forked child: this memory is its own, and
      * the counters are not. Where several threads are in such calls it may be too little. */
     _Atomic uint64_t past_tx, past_rx;
-    /* the rest is ipoib_fallback's own: stream.h */
+    /* the rest is ipoib_fallback's own: conn.h */
 };
 enum { FB_ASKED = 1, /* bit 0: see fb_usual */ FB_LINKED = 8, FB_BY_CALL = 16777216 };
 _Static_assert(sizeof(struct fb_stream) == 64, "all that a plain call looks at, in one cache line");

@@ -192,6 +192,15 @@ static inline int pl_iov_count(size_t n)
     return n > INT_MAX ? INT_MAX : (int)n;
 }
 
+/* ---- pl_recv.c ---- */
+
+/* Receives that see something else than the stream's next bytes, or drop them unseen. True: the
+ * call is the kernel's, and where it concerns the stream it has left and stays on TCP. The error
+ * queue does not touch the stream. */
+bool pl_kernels_own(struct pl_file *, int flags);
+/* recvmmsg's next message; first: of the call. As recvmsg, with errno. */
+ssize_t pl_recv_one(struct pl_file *, int fd, struct mmsghdr *, int flags, bool first);
+
 /* ---- pl_fd.c ---- */
 
 /* The kernel gave the number fd to something new: what we still had for it was closed where we

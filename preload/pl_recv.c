@@ -197,12 +197,7 @@ PL_SHORT_CANCELLED
 #define RECEIVE_SHORT(fd, usual, one_buffer, kernel, on_rail, other) \
     PL_SHORT_CALL(fd, usual, one_buffer, true, lower_short, kernel, on_rail, other)
 
-/*
- * Receives that see something else than the stream's next bytes, or drop them unseen. True: the
- * call is the kernel's, and where it concerns the stream it has left and stays on TCP. The error
- * queue does not touch the stream.
- */
-static bool kernels_own(struct pl_file *f, int flags)
+bool pl_kernels_own(struct pl_file *f, int flags)
 {
     if (__builtin_expect(!(flags & (MSG_OOB | MSG_TRUNC | MSG_ERRQUEUE)), 1))
         return false;
@@ -314,7 +309,7 @@ __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, 
 
     if (!f)
         return pl_real.recv(fd, buf, n, flags);
-    if (kernels_own(f, flags))
+    if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recv(fd, buf, n, flags));
     return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
                         rail(f, &v, 1, flags, -EMSGSIZE));
@@ -366,7 +361,7 @@ __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t
 
     if (!f)
         return pl_real.recvfrom(fd, buf, n, flags, addr, len);
-    if (kernels_own(f, flags))
+    if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvfrom(fd, buf, n, flags, addr, len));
     return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
                         from_nobody(rail(f, &v, 1, flags, -EMSGSIZE), addr.__sockaddr__, len));
@@ -436,26 +431,10 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 
     if (!f)
         return pl_real.recvmsg(fd, msg, flags);
-    if (!msg || kernels_own(f, flags))
+    if (!msg || pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmsg(fd, msg, flags));
     return RECEIVE(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
-}
-
-/* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
- * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
- * time. 0 or -errno. */
-static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
-                    struct timespec *timeout)
-{
-    int err = fb_so_error(f->stream);
-
-    if (!err && (timeout || atomic_load(&f->stream->rx_gate))) {
-        err = (int)SYS6(SYS_recvmmsg, fd, msgs, 0, flags, timeout, 0);
-        if (err)
-            fb_told(f->stream, fd);
-    }
-    return err;
 }
 
 /* Only of the first has the kernel not been asked for an error yet. */
@@ -466,57 +445,10 @@ static ssize_t plain_one(int fd, struct mmsghdr *m, int flags, bool first)
     return pl_real.recvmmsg(fd, m, 1, flags, NULL) == 1 ? (ssize_t)m->msg_len : -1;
 }
 
-static ssize_t one_of_many(struct pl_file *f, int fd, struct mmsghdr *m, int flags, bool first)
+ssize_t pl_recv_one(struct pl_file *f, int fd, struct mmsghdr *m, int flags, bool first)
 {
     struct msghdr *h = &m->msg_hdr;
 
     return RECEIVE(f, h->msg_iov, pl_iov_count(h->msg_iovlen), flags,
                    plain_one(fd, m, flags, first), rail_msg(f, h, flags));
-}
-
-/*
- * One message after the other, as the kernel's own loop, which no frame could wake: MSG_WAITFORONE waits for the first
- * only, the time is looked at after each, and an error that comes after the first is the next call's.
- */
-static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
-                      struct timespec *timeout)
-{
-    uint64_t deadline = pl_deadline_ts(timeout);
-    int each = flags & ~MSG_WAITFORONE, saved = errno;
-    uint32_t signals = rsk_sig.seen;
-    unsigned int i = 0;
-    ssize_t n;
-
-    do {
-        n = one_of_many(f, fd, &msgs[i], each, i == 0);
-        if (n < 0)
-            break;
-        msgs[i++].msg_len = (unsigned int)n;
-        if (flags & MSG_WAITFORONE)
-            each |= MSG_DONTWAIT;
-        /* A handler that ran in a wait ends it here, as the next wait of the kernel's. */
-    } while (i < cnt && !pl_expired(deadline) && rsk_sig.seen == signals);
-    if (i == 0)
-        return -1;
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-        fb_keep_error(f->stream, -errno);
-    (void)pl_remaining(deadline, timeout);
-    errno = saved;
-    return (int)i;
-}
-
-PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
-                       struct timespec *timeout)
-{
-    pl_ready();
-    PL_HELD f = pl_get_stream(fd);
-    int err;
-
-    if (!f)
-        return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
-    if (!msgs || cnt == 0 || kernels_own(f, flags))
-        return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
-    /* Before anything that can still be read, as the kernel has it here. */
-    err = error_of(f, fd, msgs, flags, timeout);
-    return err ? (int)pl_ret(err) : one_by_one(f, fd, msgs, cnt, flags, timeout);
 }

@@ -1,0 +1,74 @@
+/*
+ * pl_recvmmsg.c - several messages with one call: each is received as by recvmsg (pl_recv.c), in a loop like the kernel's.
+ *
+ * Called by the application on any thread, also in signal handlers.
+ */
+#include "preload/pl_own.h"
+#include "preload/pl_wait.h"
+
+#include "rsock/sys.h"
+
+#include <errno.h>
+
+/* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
+ * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
+ * time. 0 or -errno. */
+static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
+                    struct timespec *timeout)
+{
+    int err = fb_so_error(f->stream);
+
+    if (!err && (timeout || atomic_load(&f->stream->rx_gate))) {
+        err = (int)SYS6(SYS_recvmmsg, fd, msgs, 0, flags, timeout, 0);
+        if (err)
+            fb_told(f->stream, fd);
+    }
+    return err;
+}
+
+/*
+ * One message after the other, as the kernel's own loop, which no frame could wake: MSG_WAITFORONE waits for the first
+ * only, the time is looked at after each, and an error that comes after the first is the next call's.
+ */
+static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
+                      struct timespec *timeout)
+{
+    uint64_t deadline = pl_deadline_ts(timeout);
+    int each = flags & ~MSG_WAITFORONE, saved = errno;
+    uint32_t signals = rsk_sig.seen;
+    unsigned int i = 0;
+    ssize_t n;
+
+    do {
+        n = pl_recv_one(f, fd, &msgs[i], each, i == 0);
+        if (n < 0)
+            break;
+        msgs[i++].msg_len = (unsigned int)n;
+        if (flags & MSG_WAITFORONE)
+            each |= MSG_DONTWAIT;
+        /* A handler that ran in a wait ends it here, as the next wait of the kernel's. */
+    } while (i < cnt && !pl_expired(deadline) && rsk_sig.seen == signals);
+    if (i == 0)
+        return -1;
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        fb_keep_error(f->stream, -errno);
+    (void)pl_remaining(deadline, timeout);
+    errno = saved;
+    return (int)i;
+}
+
+PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
+                       struct timespec *timeout)
+{
+    pl_ready();
+    PL_HELD f = pl_get_stream(fd);
+    int err;
+
+    if (!f)
+        return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
+    if (!msgs || cnt == 0 || pl_kernels_own(f, flags))
+        return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
+    /* Before anything that can still be read, as the kernel has it here. */
+    err = error_of(f, fd, msgs, flags, timeout);
+    return err ? (int)pl_ret(err) : one_by_one(f, fd, msgs, cnt, flags, timeout);
+}
