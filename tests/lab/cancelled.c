@@ -27,7 +27,7 @@ static void *round_and_round(void *unused)
 static void goes_on(void)
 {
     const char word[] = "works";
-    char got[4096];
+    char got[4096] = {0};
     size_t have = 0;
 
     must(write(p[0], word, sizeof(word)) == sizeof(word), "write");
