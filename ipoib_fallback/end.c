@@ -65,7 +65,8 @@ static void one_less(struct fb_conn *c, int fd)
         link_watch(c);
 }
 
-void fb_close(struct fb_stream *s, int fd)
+/* goes: the number does, and the kernel's close of it follows. */
+static void close_number(struct fb_stream *s, int fd, bool goes)
 {
     struct fb_conn *c = conn_of(s);
     bool reset = false, shared;
@@ -99,7 +100,8 @@ void fb_close(struct fb_stream *s, int fd)
             conn_set(c, CF_LINGER);
             /* Once the number is ours no more, a call of another thread would put its bytes between those that follow, or take
              * a frame. */
-            fb_io.vacate(fd);
+            if (goes)
+                fb_io.vacate(fd);
         }
         c->fd = kept >= 0 ? kept : fd;
         c->x->tx.want = false;
@@ -132,6 +134,16 @@ void fb_close(struct fb_stream *s, int fd)
         tap_mark(c, reset ? TAP_RESET : TAP_FIN, 0);
     conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE); /* calls in flight end: their number is gone */
     link_linger(c);
+}
+
+void fb_close(struct fb_stream *s, int fd)
+{
+    close_number(s, fd, true);
+}
+
+void fb_forget(struct fb_stream *s, int fd)
+{
+    close_number(s, fd, false);
 }
 
 int fb_shutdown(struct fb_stream *s, int fd, int how)

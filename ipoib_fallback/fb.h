@@ -79,6 +79,8 @@ void fb_dup(struct fb_stream *, int newfd);
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
  * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */
 void fb_close(struct fb_stream *, int fd);
+/* The same where the number stays, as the kernel's alone. */
+void fb_forget(struct fb_stream *, int fd);
 /* shutdown(): leaves the directions concerned, then the kernel's shutdown. 0 or -errno. */
 int fb_shutdown(struct fb_stream *, int fd, int how);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`

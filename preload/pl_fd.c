@@ -21,15 +21,15 @@
 #include <linux/close_range.h>
 #include <sys/stat.h>
 
-/* The file's number was claimed by the caller: nobody else closes it meanwhile. */
-static void closing(struct pl_file *f)
+/* The file's number was claimed by the caller: nobody else closes it meanwhile. stays: it goes on, as the kernel's. */
+static void closing(struct pl_file *f, bool stays)
 {
     struct pl_file *taken;
 
     if (f->kind != PL_LISTENER)
         pl_epoll_forget_fd(f);
     if (f->kind == PL_STREAM)
-        fb_close(f->stream, f->fd);
+        (stays ? fb_forget : fb_close)(f->stream, f->fd);
     taken = pl_take(f->fd);
     if (taken)
         pl_put(taken);
@@ -51,7 +51,7 @@ int pl_closing(int fd)
         return 0;
     if (atomic_exchange(&f->closing, 1))
         return -EBADF;
-    closing(f);
+    closing(f, false);
     return 0;
 }
 
@@ -85,7 +85,7 @@ void pl_dup_file(struct pl_file *f, int newfd)
 static void untrack_number(struct pl_file *f, void *stream)
 {
     if (f->kind == PL_STREAM && f->stream == stream && !atomic_exchange(&f->closing, 1))
-        closing(f);
+        closing(f, true);
 }
 
 void pl_untrack(struct fb_stream *s)
@@ -134,7 +134,7 @@ static void close_in_range(struct pl_file *f, void *arg)
     if (r->unshare && f->kind == PL_STREAM)
         fb_pin(f->stream, RSN_SHARED, true);
     if (!atomic_exchange(&f->closing, 1))
-        closing(f);
+        closing(f, r->unshare);
 }
 
 /* The kernel's call on the parts of the range between our own numbers, while those stay what they are. */

@@ -315,6 +315,29 @@ static void accepting(void)
     close(l);
 }
 
+/* The number stays, without the connection. */
+static void disconnected(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), q[2];
+
+    puts("-- disconnected");
+    for (int i = 0; i < 3; i++) {
+        pair_at(l, &at, q);
+        warm(q);
+        SHOW(connect(q[0], &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)));
+        hear(q[1], "disconnected");
+        close(q[1]);
+        SHOW(connect(q[0], (struct sockaddr *)&at, sizeof(at)));
+        q[1] = accept(l, NULL, NULL);
+        deliver(q[1], q[0], "connected anew");
+        close(q[0]);
+        hear(q[1], "end");
+        close(q[1]);
+    }
+    close(l);
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -322,6 +345,7 @@ int main(void)
     dups();
     over();
     again();
+    disconnected();
     stdio();
     passed();
     accepting();
