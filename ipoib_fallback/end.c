@@ -98,8 +98,8 @@ static void close_number(struct fb_stream *s, int fd, bool goes)
         kept = fb_io.keep(fd);
         if (kept >= 0) {
             conn_set(c, CF_LINGER);
-            /* Once the number is ours no more, a call of another thread would put its bytes between those that follow, or take
-             * a frame. */
+            /* Before FIN, and before the table forgets the number: another thread's call on it would get EPIPE, put its
+             * bytes between those that follow, or take a frame. */
             if (goes)
                 fb_io.vacate(fd);
         }

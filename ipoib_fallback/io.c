@@ -191,7 +191,7 @@ static int anchor_keep(int fd)
     return kept < 0 ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : kept;
 }
 
-/* Of what can be neither read nor written nor closed by others: a path. */
+/* Names a directory, and nothing else: whatever reads or writes gets EBADF. One for all, from the first use on. */
 static _Atomic int nothing = -1;
 
 static int nothing_fd(void)

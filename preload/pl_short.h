@@ -12,19 +12,19 @@
 #define PL_SHORT __attribute__((aligned(64)))
 
 struct pl_short {
-    struct pl_file *f; /* referenced, in a section; NULL: nothing is raised */
-    struct fb_stream
-        *s;       /* PL_WAY_RAIL's with one buffer: not referenced, and perhaps another's by now */
-    uint64_t id;  /* not 0: of the window of libc's call, and the half counts it */
-    uint32_t cut; /* rsk_sig's before it */
-    const void *frame; /* for the long way: of the intercepting function */
+    struct pl_file *f;   /* referenced, in a section; NULL: nothing is raised */
+    struct fb_stream *s; /* of PL_WAY_RAIL with one buffer: no reference */
+    uint64_t id;         /* not 0: of the window of libc's call, and the half counts it */
+    uint32_t cut;        /* rsk_sig's before it */
+    const void *frame;   /* for the long way: of the intercepting function */
 };
 
 enum pl_way {
     PL_WAY_COUNTED, /* libc's function is to be called, and pl_short_leave */
     PL_WAY_LIBC,    /* libc's function, and nothing else */
-    PL_WAY_RAIL, /* the half is not plain, in a section: with one buffer it is k's s and nothing is raised,
-                     * else pl_short_held */
+    /* The half is not plain, in a section. With one buffer it is that of s, which may be another stream by now, and
+     * nothing is raised; else pl_short_held. */
+    PL_WAY_RAIL,
     PL_WAY_LONG /* the long way; what is raised already is in k */
 };
 

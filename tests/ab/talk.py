@@ -19,7 +19,9 @@ if what == "OOB":
 elif what == "KILL":
     os.kill(os.getpid(), signal.SIGKILL)
 elif what == "SLEEP":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+    # Waited for, not handled: a handler's signal can come between "ready" and the sleep.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     print("ready", flush=True)
-    signal.pause()
+    signal.sigwait([signal.SIGTERM])
+    sys.exit(7)
 sys.exit(3 if what == "PLAIN" else 0)
