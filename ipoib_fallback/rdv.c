@@ -144,7 +144,9 @@ void rdv_again(struct fb_conn *c, int reason)
     if (cfg.test_switch)
         pause = RETRY_FIRST / 5;
     atomic_fetch_add(&c->x->show->retries, 1);
-    c->x->rdv_calls = c->s.calls;
+    /* Both ends may have become worth a rail in one moment, and the other's was not known yet when it was asked. Once it is asked
+     * again without a call. */
+    c->x->rdv_calls = reason == RSN_NOT_YET && c->x->rdv_tries == 1 ? UINT64_MAX : c->s.calls;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
 }
 

@@ -5,7 +5,8 @@
 #include "pair.h"
 
 static int p[2];
-static char b[1 << 16];
+static char buf[1 << 16];
+static char *volatile b = buf; /* whose size nobody checks before the call */
 
 static void five(void)
 {
