@@ -13,8 +13,6 @@
 
 #include <errno.h>
 
-#define PIECES 16
-
 /* A moving window over the application's vector. */
 struct cursor {
     const struct iovec *v;
@@ -22,12 +20,12 @@ struct cursor {
     size_t off, left;
 };
 
-static int window(const struct cursor *u, struct iovec part[PIECES])
+static int window(const struct cursor *u, struct iovec part[FB_PIECES])
 {
     size_t off = u->off;
     int n = 0;
 
-    for (int i = 0; i < u->cnt && n < PIECES; i++) {
+    for (int i = 0; i < u->cnt && n < FB_PIECES; i++) {
         if (u->v[i].iov_len > off) {
             part[n].iov_base = (char *)u->v[i].iov_base + off;
             part[n++].iov_len = u->v[i].iov_len - off;
@@ -90,7 +88,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
     if (!nonblock)
         wait_limit(&w, c->x->rcv_timeout);
     for (;;) {
-        struct iovec part[PIECES];
+        struct iovec part[FB_PIECES];
         int n = window(&u, part), r;
         /* Nothing more is waited for. */
         bool enough = done && !(flags & MSG_WAITALL);
@@ -213,7 +211,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
         wait_limit(&w, c->x->snd_timeout);
     }
     for (;;) {
-        struct iovec part[PIECES];
+        struct iovec part[FB_PIECES];
         int n = window(&u, part), r;
         ssize_t got;
         bool plain;

@@ -158,21 +158,24 @@ void fb_on_epoll_asked(bool (*fn)(uintptr_t id));
 
 /* ---- plain halves ---- */
 
-static inline bool fb_rx_enter(struct fb_stream *s)
-{
-    if (__builtin_expect(atomic_load_explicit(&s->rx_gate, memory_order_relaxed), 0))
-        return false; /* the usual case on a rail, for the price of a load */
-    /* seq_cst counter then gate; the guard does gate then counter: one of the two sees the other. */
-    atomic_fetch_add(&s->rx_in, 1);
-    if (__builtin_expect(atomic_load(&s->rx_gate) == 0, 1))
-        return true;
-    atomic_fetch_sub(&s->rx_in, 1);
-    return false;
-}
-/* The usual case on a rail. Also for who has no reference. */
+/* The usual case on a rail, for the price of a load. Also for who has no reference. */
 static inline bool fb_gate_is_up(const struct fb_stream *s, bool rx)
 {
     return atomic_load_explicit(rx ? &s->rx_gate : &s->tx_gate, memory_order_relaxed);
+}
+/* For who has looked at the gate, and it was not. */
+static inline bool fb_count_in(struct fb_stream *s, bool rx)
+{
+    /* seq_cst counter then gate; the guard does gate then counter: one of the two sees the other. */
+    atomic_fetch_add(rx ? &s->rx_in : &s->tx_in, 1);
+    if (__builtin_expect(atomic_load(rx ? &s->rx_gate : &s->tx_gate) == 0, 1))
+        return true;
+    atomic_fetch_sub(rx ? &s->rx_in : &s->tx_in, 1);
+    return false;
+}
+static inline bool fb_rx_enter(struct fb_stream *s)
+{
+    return !__builtin_expect(fb_gate_is_up(s, true), 0) && fb_count_in(s, true);
 }
 /* Where fb_rx_enter is false, in a process that stays plain for good (fb_plain_for_good): may the application's
  * own call, without MSG_PEEK and MSG_WAITALL, receive what the kernel has next, frames and all? fb_rx_leave takes
@@ -180,13 +183,7 @@ static inline bool fb_gate_is_up(const struct fb_stream *s, bool rx)
 bool fb_rx_enter_for_good(struct fb_stream *s);
 static inline bool fb_tx_enter(struct fb_stream *s)
 {
-    if (__builtin_expect(atomic_load_explicit(&s->tx_gate, memory_order_relaxed), 0))
-        return false; /* the usual case on a rail, for the price of a load */
-    atomic_fetch_add(&s->tx_in, 1);
-    if (__builtin_expect(atomic_load(&s->tx_gate) == 0, 1))
-        return true;
-    atomic_fetch_sub(&s->tx_in, 1);
-    return false;
+    return !__builtin_expect(fb_gate_is_up(s, false), 0) && fb_count_in(s, false);
 }
 /* The kernel call returned n (count or -errno) into v with these recv flags. Returns what the
  * application gets, or FB_RETRY: the bytes were all frames, call fb_recvv instead. */

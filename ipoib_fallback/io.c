@@ -3,6 +3,7 @@
  * can run the real halves over a simulated TCP. All non-blocking unless the flags
  * say otherwise; counts or -errno.
  */
+#include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/stream.h"
 #include "rsock/own.h"
 #include "rsock/section.h"
@@ -12,8 +13,6 @@
 #include <linux/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
-
-#define PIECES 16
 
 /* tcp_states.h, which is the kernel's own */
 enum {
@@ -32,12 +31,12 @@ static bool may_sleep(int flags)
 
 static ssize_t anchor_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
 {
-    struct iovec part[PIECES];
+    struct iovec part[FB_PIECES];
     struct msghdr m = {.msg_iov = part};
     uint64_t left = limit;
     int n = 0;
 
-    for (; n < cnt && n < PIECES && left > 0; n++) {
+    for (; n < cnt && n < FB_PIECES && left > 0; n++) {
         part[n] = v[n];
         if (part[n].iov_len > left)
             part[n].iov_len = (size_t)left;

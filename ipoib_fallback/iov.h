@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
+/* So many of a call's buffers are looked at together. */
+enum { FB_PIECES = 16 };
+
 static inline size_t fb_iov_size(const struct iovec *v, int cnt)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /*
  * quick.c - what most calls on a rail are: bytes, and nothing else to be done. The same as the general way does then
- * (call.c), in a third of the instructions. 0: it is not that, and nothing has happened.
+ * (call.c), with far fewer instructions. 0: it is not that, and nothing has happened.
  */
 #include "ipoib_fallback/quick.h"
 
@@ -9,7 +9,6 @@
 #include "ipoib_fallback/tap.h"
 #include "ipoib_fallback/tx.h"
 
-#define PIECES     16
 #define QUICK_MOST 16384u /* larger ones are published in pieces: tx.c */
 
 /* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
@@ -45,6 +44,8 @@ static inline bool usual(int flags)
     return !(flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
+enum { HELD = -1 }; /* instead of the number: the caller has a reference */
+
 /*
  * The caller of fb_recv_quick and fb_send_quick has looked the stream up and has no reference to it, which would be two locked
  * instructions of the five that a call then has. What it has may since have been closed, freed, and made another stream.
@@ -60,10 +61,10 @@ static inline bool usual(int flags)
  */
 static inline bool is_of(struct fb_conn *c, const struct rsk_rail *rail, int fd)
 {
-    return rail && atomic_load_explicit(&c->fd, memory_order_relaxed) == fd;
+    return rail && (fd == HELD || atomic_load_explicit(&c->fd, memory_order_relaxed) == fd);
 }
 
-__attribute__((noinline)) static void serve_unheld(struct fb_conn *c)
+__attribute__((noinline)) static void serve(struct fb_conn *c)
 {
     if (!fb_tryget(&c->s))
         return;
@@ -71,97 +72,66 @@ __attribute__((noinline)) static void serve_unheld(struct fb_conn *c)
     fb_put(&c->s);
 }
 
-static inline void unlock_unheld(struct fb_conn *c, struct fb_lock *l)
+static inline void unlock(struct fb_conn *c, struct fb_lock *l)
 {
     fb_unlock(l);
     if (__builtin_expect((atomic_load(&c->x->rx_todo) | atomic_load(&c->x->tx_todo)) != 0, 0))
-        serve_unheld(c);
+        serve(c);
 }
 
-/* rx lock held. */
-static inline __attribute__((always_inline)) size_t rx_move(struct fb_conn *c,
-                                                            struct rsk_rail *rail, void *p,
-                                                            size_t most)
+static inline __attribute__((always_inline)) size_t rx_one(struct fb_conn *c, int fd, void *p,
+                                                           size_t most)
 {
-    uint64_t at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
-    size_t n;
+    struct rsk_rail *rail;
+    size_t n = 0;
+    uint64_t at;
 
-    if (!rx_plainly(c, at, at + (most < rail->rx_size ? most : rail->rx_size)))
+    if (!fb_trylock(&c->x->rx.lock))
         return 0;
-    n = rail->wire->rx_take(rail, p, most);
+    rail = c->x->rail;
+    if (is_of(c, rail, fd)) {
+        at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
+        if (rx_plainly(c, at, at + (most < rail->rx_size ? most : rail->rx_size)))
+            n = rail->wire->rx_take(rail, p, most);
+    }
     if (n) {
         rx_counted(c, n);
         if (n < most)
             conn_no_data_here(c);
     }
+    unlock(c, &c->x->rx.lock);
     return n;
 }
 
-/* tx lock held. */
-static inline __attribute__((always_inline)) size_t tx_move(struct fb_conn *c,
-                                                            struct rsk_rail *rail, const void *p,
-                                                            size_t n)
+static inline __attribute__((always_inline)) size_t tx_one(struct fb_conn *c, int fd, const void *p,
+                                                           size_t n)
 {
-    uint64_t at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);
+    struct rsk_rail *rail;
+    uint64_t at;
 
-    if (!tx_plainly(c, at + n) || !rail->wire->tx_give(rail, p, n))
+    if (n > QUICK_MOST || !fb_trylock(&c->x->tx.lock))
         return 0;
-    tx_counted(c, n);
-    if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
-        conn_todo_tx(c, TODO_FAIL);
+    rail = c->x->rail;
+    at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);
+    if (is_of(c, rail, fd) && tx_plainly(c, at + n) && rail->wire->tx_give(rail, p, n)) {
+        tx_counted(c, n);
+        if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
+            conn_todo_tx(c, TODO_FAIL);
+    } else {
+        n = 0;
+    }
+    unlock(c, &c->x->tx.lock);
     return n;
 }
 
 size_t fb_recv_quick(struct fb_stream *s, int fd, void *p, size_t most, int flags)
 {
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-    size_t n;
-
-    if (!usual(flags) || !fb_trylock(&c->x->rx.lock))
-        return 0;
-    rail = c->x->rail;
-    n = is_of(c, rail, fd) ? rx_move(c, rail, p, most) : 0;
-    unlock_unheld(c, &c->x->rx.lock);
-    return n;
+    return usual(flags) ? rx_one(conn_of(s), fd, p, most) : 0;
 }
 
 size_t fb_send_quick(struct fb_stream *s, int fd, const void *p, size_t n, int flags)
 {
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-
-    if (n > QUICK_MOST || !usual(flags) || !fb_trylock(&c->x->tx.lock))
-        return 0;
-    rail = c->x->rail;
-    n = is_of(c, rail, fd) ? tx_move(c, rail, p, n) : 0;
-    unlock_unheld(c, &c->x->tx.lock);
-    return n;
-}
-
-static inline size_t rx_one(struct fb_conn *c, void *p, size_t most)
-{
-    struct rsk_rail *rail;
-    size_t n;
-
-    if (!fb_trylock(&c->x->rx.lock))
-        return 0;
-    rail = c->x->rail;
-    n = rail ? rx_move(c, rail, p, most) : 0;
-    rx_unlock(c);
-    return n;
-}
-
-static inline size_t tx_one(struct fb_conn *c, const void *p, size_t n)
-{
-    struct rsk_rail *rail;
-
-    if (n == 0 || n > QUICK_MOST || !fb_trylock(&c->x->tx.lock))
-        return 0;
-    rail = c->x->rail;
-    n = rail ? tx_move(c, rail, p, n) : 0;
-    tx_unlock(c);
-    return n;
+    return usual(flags) ? tx_one(conn_of(s), fd, p, n) : 0;
 }
 
 /* Of several buffers. */
@@ -220,13 +190,13 @@ __attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct 
 
 size_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {
-    if (cnt > PIECES || !usual(flags))
+    if (cnt > FB_PIECES || !usual(flags))
         return 0;
-    return cnt == 1 ? rx_one(c, v->iov_base, v->iov_len) : rx_some(c, v, cnt);
+    return cnt == 1 ? rx_one(c, HELD, v->iov_base, v->iov_len) : rx_some(c, v, cnt);
 }
 size_t tx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {
-    if (cnt > PIECES || !usual(flags))
+    if (cnt > FB_PIECES || !usual(flags))
         return 0;
-    return cnt == 1 ? tx_one(c, v->iov_base, v->iov_len) : tx_some(c, v, cnt);
+    return cnt == 1 ? tx_one(c, HELD, v->iov_base, v->iov_len) : tx_some(c, v, cnt);
 }

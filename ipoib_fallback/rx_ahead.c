@@ -18,7 +18,6 @@
 #include <string.h>
 
 /* The most bytes before S that are looked over: more than a receive buffer holds by default. */
-#define PIECES 16
 #define LOOKED (1u << 18)
 /* What the kernel copies and nobody looks at. */
 static unsigned char aside[LOOKED];
@@ -57,9 +56,9 @@ static int rest_of(const struct iovec *v, int cnt, size_t from, struct iovec *ou
 static int look(struct fb_conn *c, int fd, uint64_t before)
 {
     struct fb_rx *rx = &c->x->rx;
-    struct iovec v[PIECES];
+    struct iovec v[FB_PIECES];
     struct fb_frame f[2];
-    int cnt = put_aside(v, PIECES - 1, before);
+    int cnt = put_aside(v, FB_PIECES - 1, before);
     ssize_t n;
 
     if (cnt < 0 || rx->end != 0 || atomic_load(&c->s.rx_in))
@@ -125,13 +124,13 @@ size_t rx_ahead_count(struct fb_conn *c, int fd)
 static size_t peek_behind(struct fb_conn *c, int fd, const struct iovec *v, int cnt, size_t from,
                           uint64_t aside_n)
 {
-    struct iovec w[PIECES];
-    int before = put_aside(w, PIECES - 1, aside_n), pieces;
+    struct iovec w[FB_PIECES];
+    int before = put_aside(w, FB_PIECES - 1, aside_n), pieces;
     ssize_t n;
 
     if (before < 0)
         return 0;
-    pieces = rest_of(v, cnt, from, w + before, PIECES - before);
+    pieces = rest_of(v, cnt, from, w + before, FB_PIECES - before);
     n = rx_look(c, fd, w, before + pieces, UINT64_MAX, MSG_PEEK);
     return n > 0 && (uint64_t)n > aside_n ? (size_t)((uint64_t)n - aside_n) : 0;
 }
@@ -139,14 +138,14 @@ static size_t peek_behind(struct fb_conn *c, int fd, const struct iovec *v, int 
 size_t rx_ahead_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
 {
     uint64_t before = c->x->rx.S - c->s.pub->rx;
-    struct iovec rest[PIECES], have[3];
+    struct iovec rest[FB_PIECES], have[3];
     size_t room = fb_iov_size(v, cnt), n;
     int seen, pieces;
 
     if (room <= before || !(seen = look(c, fd, before)))
         return 0;
     room -= (size_t)before;
-    pieces = rest_of(v, cnt, (size_t)before, rest, PIECES);
+    pieces = rest_of(v, cnt, (size_t)before, rest, FB_PIECES);
     n = fb_iov_copy(rest, pieces, have, 3, in_ring(c, have, room));
     if (seen == 2 && n < room)
         n += peek_behind(c, fd, v, cnt, (size_t)before + n, before + 2 * FB_FRAME + n);

@@ -41,11 +41,12 @@ void tx_fin(struct fb_conn *c)
 
     if (!tx->fin || tx->fin_done || tx->state != TX_T)
         return;
+    /* In any case: if no number is left to look again with, the kernel's close is what sends FIN. */
+    conn_ends(c);
     tx_want(c, false);
     if (atomic_load(&c->s.tx_in)) /* the same, the other way round, as in fb_tx_enter */
         return;
     tx->fin_done = true;
-    conn_ends(c);
     fb_io.shutdown(c->fd, SHUT_WR);
     tx_gate_set(c);
 }

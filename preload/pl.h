@@ -26,7 +26,7 @@ struct pl_file {
         _Atomic uint32_t next; /* pl_table.c's, while the file is free */
     };
     /* PL_STREAM: who has no reference to the file may find it here, and that of an earlier or later life of the file:
-     * pl_short.h. PL_EPOLL: pl_epoll_of(). PL_LISTENER: NULL. */
+     * pl_short.h. PL_EPOLL: pl_epoll_of(). Of these and of PL_LISTENER the lowest bit is set. */
     struct fb_stream *_Atomic stream;
     struct pl_member *_Atomic members; /* epoll registrations of this number; pl_epoll.c's */
     uint8_t kind;
@@ -36,18 +36,13 @@ struct pl_file {
 };
 _Static_assert(sizeof(struct pl_file) <= 32, "every tracked connection has one");
 
-/* A mark in the lowest bit tells it from a stream. */
 static inline struct pl_epoll *pl_epoll_of(const struct pl_file *f)
 {
     return (struct pl_epoll *)((char *)atomic_load_explicit(&f->stream, memory_order_relaxed) - 1);
 }
-static inline struct fb_stream *pl_epoll_as_object(struct pl_epoll *ep)
+static inline bool pl_is_stream(const struct fb_stream *s)
 {
-    return (struct fb_stream *)((char *)ep + 1);
-}
-static inline bool pl_is_epoll_object(const struct fb_stream *s)
-{
-    return (uintptr_t)s & 1;
+    return !((uintptr_t)s & 1);
 }
 
 /* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free, async-signal-

@@ -64,10 +64,12 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
         return PL_WAY_LONG;
     rsk_section_enter();
     if (one_buffer) {
-        k->s = atomic_load_explicit(&f->stream, memory_order_acquire);
-        if (k->s && !pl_is_epoll_object(k->s) && fb_gate_is_up(k->s, rx) &&
-            atomic_load_explicit(pl_alive, memory_order_relaxed))
+        s = atomic_load_explicit(&f->stream, memory_order_acquire);
+        if (__builtin_expect(pl_is_stream(s), 1) && __builtin_expect(fb_gate_is_up(s, rx), 0) &&
+            atomic_load_explicit(pl_alive, memory_order_relaxed)) {
+            k->s = s;
             return PL_WAY_RAIL;
+        }
     }
     /* pl_look_up's steps. */
     refs = atomic_load_explicit(&f->refs, memory_order_relaxed);
@@ -83,12 +85,15 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
         return PL_WAY_LONG;
     }
     k->f = f;
-    if (__builtin_expect(f->kind != PL_STREAM, 0)) {
+    s = atomic_load_explicit(&f->stream, memory_order_relaxed);
+    if (__builtin_expect(!pl_is_stream(s), 0)) {
         rsk_sig.held = f;
         return PL_WAY_LONG;
     }
-    s = f->stream;
-    if (__builtin_expect(!(rx ? fb_rx_enter(s) : fb_tx_enter(s)), 0)) {
+    if (__builtin_expect(!(one_buffer ? fb_count_in(s, rx)
+                           : rx       ? fb_rx_enter(s)
+                                      : fb_tx_enter(s)),
+                         0)) {
         rsk_sig.held = f;
         return one_buffer ||
                        __builtin_expect(atomic_load_explicit(&pl_passive, memory_order_relaxed), 0)

@@ -202,9 +202,7 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
      * this one is not free any more. */
     atomic_store_explicit(&f->next, (uint32_t)fd, memory_order_relaxed);
     atomic_store_explicit(&f->stream,
-                          kind == PL_EPOLL    ? pl_epoll_as_object(object)
-                          : kind == PL_STREAM ? object
-                                              : NULL,
+                          (struct fb_stream *)((char *)object + (kind == PL_STREAM ? 0 : 1)),
                           memory_order_release);
     f->members = NULL;
     atomic_store_explicit(&f->closing, 0, memory_order_relaxed);

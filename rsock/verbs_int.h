@@ -272,7 +272,6 @@ void vb_header(const struct vb_rail *, struct vb_hdr *, size_t len);
 void vb_tx_start(struct rsk_rail *, uint64_t S);
 size_t vb_tx_space(struct rsk_rail *, struct iovec v[2]);
 int vb_tx_put(struct rsk_rail *, size_t n);
-size_t vb_tx_give(struct rsk_rail *, const void *p, size_t n);
 int vb_tx_open(struct rsk_rail *);
 ssize_t vb_tx_push(struct rsk_rail *);
 uint64_t vb_tx_freed(struct rsk_rail *);
@@ -295,7 +294,6 @@ int vb_post_hello(struct vb_rail *, const struct vb_desc *);
 void vb_rx_start(struct rsk_rail *, uint64_t S);
 size_t vb_rx_peek(struct rsk_rail *, struct iovec v[2]);
 void vb_rx_consume(struct rsk_rail *, size_t n);
-size_t vb_rx_take(struct rsk_rail *, void *p, size_t n);
 uint64_t vb_rx_freeze(struct rsk_rail *);
 int vb_ctl_recv(struct rsk_rail *, struct rsk_msg *);
 /* n receive work requests with nothing in them. 0 or -errno. */

@@ -18,7 +18,6 @@
 
 #include "config/reason.h"
 #include "rsock/fence.h"
-#include "rsock/move.h"
 #include "rsock/verbs_int.h"
 
 enum { LEAVE_DATA = 8, LEAVE_CTRL = 6, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
@@ -434,11 +433,6 @@ int vb_tx_put(struct rsk_rail *rail, size_t n)
     if (!atomic_load_explicit(&r->open, memory_order_relaxed))
         return atomic_load_explicit(&rail->failed, memory_order_relaxed) ? -EPIPE : 0;
     return vb_tx_push(rail) < 0 ? -EPIPE : 0;
-}
-
-size_t vb_tx_give(struct rsk_rail *rail, const void *p, size_t n)
-{
-    return rsk_give(rail, p, n, vb_tx_space, vb_tx_put);
 }
 
 int vb_tx_open(struct rsk_rail *rail)

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "config/reason.h"
-#include "rsock/move.h"
 #include "rsock/verbs_int.h"
 
 void vb_rx_start(struct rsk_rail *rail, uint64_t S)
@@ -67,11 +66,6 @@ void vb_rx_consume(struct rsk_rail *rail, size_t n)
     } else if (owed >= quarter(r)) {
         vb_due(r, VB_DUE_CREDIT);
     }
-}
-
-size_t vb_rx_take(struct rsk_rail *rail, void *p, size_t n)
-{
-    return rsk_take(rail, p, n, vb_rx_peek, vb_rx_consume);
 }
 
 uint64_t vb_rx_freeze(struct rsk_rail *rail)

@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "config/reason.h"
 #include "rsock/fence.h"
+#include "rsock/move.h"
 #include "rsock/own.h"
 #include "rsock/verbs_int.h"
 
@@ -162,6 +163,16 @@ static void kill_rail(struct rsk_rail *rail, int reason)
     vb_rail_fail(vb_of(rail), reason);
 }
 
+static size_t give(struct rsk_rail *rail, const void *p, size_t n)
+{
+    return rsk_give(rail, p, n, vb_tx_space, vb_tx_put);
+}
+
+static size_t take(struct rsk_rail *rail, void *p, size_t n)
+{
+    return rsk_take(rail, p, n, vb_rx_peek, vb_rx_consume);
+}
+
 const struct rsk_wire rsk_verbs_wire = {
     .name = "verbs",
     .slow_to_wake = true,
@@ -178,7 +189,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .tx_start = vb_tx_start,
     .tx_space = vb_tx_space,
     .tx_put = vb_tx_put,
-    .tx_give = vb_tx_give,
+    .tx_give = give,
     .tx_open = vb_tx_open,
     .tx_push = vb_tx_push,
     .tx_freed = vb_tx_freed,
@@ -187,7 +198,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .rx_start = vb_rx_start,
     .rx_peek = vb_rx_peek,
     .rx_consume = vb_rx_consume,
-    .rx_take = vb_rx_take,
+    .rx_take = take,
     .rx_freeze = vb_rx_freeze,
     .ctl_send = vb_ctl_send,
     .ctl_recv = vb_ctl_recv,

@@ -43,21 +43,35 @@ struct end {
     struct fb_stream *s;
 };
 
-static inline void pair(struct end *a, struct end *b)
+static inline int pair_listener(void)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(sin);
     int l = socket(AF_INET, SOCK_STREAM, 0);
 
     (void)bind(l, (struct sockaddr *)&sin, sizeof(sin));
     listen(l, 1);
+    return l;
+}
+
+static inline void pair_at(int l, struct end *a, struct end *b)
+{
+    struct sockaddr_in sin;
+    socklen_t len = sizeof(sin);
+
     getsockname(l, (struct sockaddr *)&sin, &len);
     a->fd = socket(AF_INET, SOCK_STREAM, 0);
     (void)connect(a->fd, (struct sockaddr *)&sin, sizeof(sin));
     b->fd = accept(l, NULL, NULL);
-    close(l);
     a->s = fb_track(a->fd, FB_CONNECTED, 0);
     b->s = fb_track(b->fd, FB_ACCEPTED, 0);
+}
+
+static inline void pair(struct end *a, struct end *b)
+{
+    int l = pair_listener();
+
+    pair_at(l, a, b);
+    close(l);
 }
 
 static inline ssize_t put(struct end *e, const void *p, size_t n)

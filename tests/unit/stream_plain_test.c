@@ -7,27 +7,34 @@
 static unsigned char out[20000], in[20000];
 
 /* As a process with no rules, whose streams board after so many calls; nothing is asked at the first ones. */
-static void after(struct end *e, const struct cfg_stream *set)
+static void after(struct end *e, struct cfg_stream *set, uint32_t calls)
 {
-    conn_addresses(conn_of(e->s)); /* which finds its rule */
-    conn_of(e->s)->set = set;
+    struct fb_conn *c = conn_of(e->s);
+
+    *set = *c->set;
+    set->board_calls = calls;
+    conn_addresses(c); /* which finds its rule */
+    c->set = set;
     e->s->tx_mark = e->s->rx_mark = FB_DIGEST_LATER;
-    e->s->look_at = set->board_calls / 2;
+    e->s->look_at = calls / 2;
+}
+
+static void pair_after(struct end *a, struct end *b, struct cfg_stream set[2], uint32_t calls)
+{
+    eager();
+    pair(a, b);
+    after(a, &set[0], calls);
+    after(b, &set[1], calls);
 }
 
 /* Few calls that move much, in both directions together: as many bytes as the policy wants make it ask, whichever way
  * the calls end. */
 TEST_CASE(stream_plain, bytes_count_before_calls_do)
 {
-    struct cfg_stream set;
+    static struct cfg_stream set[2];
     struct end a, b;
 
-    eager();
-    pair(&a, &b);
-    set = *conn_of(a.s)->set;
-    set.board_calls = 1000;
-    after(&a, &set);
-    after(&b, &set);
+    pair_after(&a, &b, set, 1000);
     /* No checkpoint of a direction is near when the sum is reached. */
     for (int i = 0; i < 2; i++) {
         ASSERT_EQ_INT(put(&a, out, 20000), 20000);
@@ -48,16 +55,11 @@ TEST_CASE(stream_plain, bytes_count_before_calls_do)
 /* The first calls of a stream, which most have no more of, are counted and nothing else. */
 TEST_CASE(stream_plain, few_small_calls)
 {
-    struct cfg_stream set;
+    static struct cfg_stream set[2];
     struct end a, b;
     uint64_t end;
 
-    eager();
-    pair(&a, &b);
-    set = *conn_of(a.s)->set;
-    set.board_calls = 8;
-    after(&a, &set);
-    after(&b, &set);
+    pair_after(&a, &b, set, 8);
     for (int i = 0; i < 3; i++) {
         ASSERT(fb_tx_enter(a.s));
         ASSERT_EQ_INT(send(a.fd, out, 100, 0), 100);
@@ -118,7 +120,8 @@ static int refusal(struct fb_conn *c)
     return reason;
 }
 
-/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does not again. */
+/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does so once more, and
+ * then not again. */
 static bool proved(struct end *a, struct end *b)
 {
     char byte = 'x';
@@ -130,6 +133,35 @@ static bool proved(struct end *a, struct end *b)
         EXPECT_EQ_INT(get(a, &byte, 1), 1);
     }
     return conn_flag(conn_of(a->s), CF_PROVED) && conn_flag(conn_of(b->s), CF_PROVED);
+}
+
+/* The other end was not worth a rail yet when it was asked: it is asked once more, though nothing is called here, and
+ * then no more. */
+TEST_CASE(stream_plain, asked_once_more_without_a_call)
+{
+    static struct cfg_stream set;
+    unsigned char bytes[32] = {0};
+    int l = pair_listener();
+    struct end a, b, c, d;
+    struct fb_conn *asks;
+
+    eager();
+    pair_at(l, &c, &d);
+    ASSERT(board(&c, &d)); /* so that the port answers */
+    pair_at(l, &a, &b);
+    after(&b, &set, 1000);
+    asks = conn_of(a.s);
+    ASSERT_EQ_INT(put(&a, bytes, 32), 32); /* its only call */
+    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
+    UNTIL(asks->x->show && asks->x->show->retries >= 2);
+    UNTIL(!conn_flag(asks, CF_ASKED));
+    EXPECT_EQ_INT(asks->x->show->retries, 2);
+    EXPECT_EQ_INT(a.s->pub->reason, RSN_NOT_YET);
+    close(l);
+    done(&a);
+    done(&b);
+    done(&c);
+    done(&d);
 }
 
 /* An announcement that comes when its sender waits no longer, and what was sent instead has been read, is late; the

@@ -14,9 +14,10 @@ static struct fb_more *more_of(const struct end *e)
     return conn_of(e->s)->x;
 }
 
-static uint32_t no_data(const struct end *e)
+/* As who waits for edges is told of it. */
+static uint64_t no_data(const struct end *e)
 {
-    return more_of(e)->no_data + more_of(e)->rx.no_data;
+    return fb_tally(e->s, e->fd).in >> 44;
 }
 
 /* On a rail, and behind the bytes that are digested one by one, which go the general way. */
@@ -33,7 +34,7 @@ static bool aboard(struct end *a, struct end *b)
 TEST_CASE(stream_short, less_than_asked_for)
 {
     struct end a, b;
-    uint32_t before;
+    uint64_t before;
 
     ASSERT(aboard(&a, &b));
     before = no_data(&b);
@@ -112,5 +113,47 @@ TEST_CASE(stream_short, settings)
     EXPECT(more_of(&b)->tells_inq);
     EXPECT_EQ_INT(fb_inq_told(b.s, b.fd), 4);
     done(&a);
+    done(&b);
+}
+
+/* Who has no reference gets nothing but what is the number's: not by another number, not of what is closed. */
+TEST_CASE(stream_short, without_a_reference)
+{
+    struct end a, b;
+
+    ASSERT(aboard(&a, &b));
+    fill(out, 0, 16);
+    EXPECT_EQ_INT(fb_send_quick(a.s, b.fd, out, 16, 0), 0);
+    EXPECT_EQ_INT(fb_send_quick(a.s, a.fd, out, 16, MSG_MORE), 0);
+    EXPECT_EQ_INT(fb_send_quick(a.s, a.fd, out, 16, MSG_NOSIGNAL), 16);
+    EXPECT_EQ_INT(fb_recv_quick(b.s, a.fd, in, 64, 0), 0);
+    EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_PEEK), 0);
+    EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 16);
+    EXPECT(check(in, 0, 16));
+    EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, 0), 0);
+    EXPECT_EQ_INT(fb_send_quick(a.s, a.fd, out, 16, 0), 16);
+    fb_close(b.s, b.fd);
+    EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, 0), 0);
+    EXPECT_EQ_INT(fb_send_quick(b.s, b.fd, out, 16, 0), 0);
+    close(b.fd);
+    fb_put(b.s);
+    done(&a);
+}
+
+/* He may hold a lock of what has become nobody's meanwhile, or another's: it stays held. */
+TEST_CASE(stream_short, locks_outlive_their_stream)
+{
+    struct end a, b;
+    struct fb_more *x;
+
+    eager();
+    pair(&a, &b);
+    x = more_of(&a);
+    ASSERT(fb_trylock(&x->tx.lock) && fb_trylock(&x->rx.lock));
+    done(&a);
+    EXPECT(!fb_trylock(&x->tx.lock) && !fb_trylock(&x->rx.lock));
+    ASSERT_EQ_INT(a.s->refs, 0);
+    fb_unlock(&x->tx.lock);
+    fb_unlock(&x->rx.lock);
     done(&b);
 }
