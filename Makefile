@@ -84,6 +84,7 @@ FB_SRC := \
 	ipoib_fallback/prove.c \
 	ipoib_fallback/pubfile.c \
 	ipoib_fallback/rdv.c \
+	ipoib_fallback/rdv_accept.c \
 	ipoib_fallback/reach.c \
 	ipoib_fallback/ready.c \
 	ipoib_fallback/rule.c \
@@ -257,6 +258,7 @@ UNIT_TESTS := \
 	epoll_switch_test \
 	epoll_stress_test \
 	poll_test \
+	poll_signal_test \
 	poll_words_test \
 	select_test \
 	table_test \
@@ -298,6 +300,7 @@ epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
+poll_signal_test_SRC := tests/unit/poll_signal_test.c $(READINESS_SRC)
 poll_words_test_SRC := tests/unit/poll_words_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 

@@ -1,17 +1,16 @@
 /*
  * rdv.c - the rendezvous: when a stream is worth a rail, the accepting end makes
- * itself reachable and the connecting end asks, first by shared memory, then by
+ * itself reachable (rdv_accept.c) and the connecting end asks, first by shared memory, then by
  * RDMA. Answers that mean "not now" are asked again later and later; peers that do not
  * answer at all are silent.c's. Progress thread, except rdv_ask.
  */
 #include "ipoib_fallback/budget.h"
-#include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
-#include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/rdv.h"
 #include "ipoib_fallback/silent.h"
 
 #include "config/env.h"
@@ -81,9 +80,7 @@ static bool passing(int reason)
     }
 }
 
-/* Where one direction has ended the other one does not begin to board: only the kernel knows whether the end that has
- * sent FIN still receives. That is then its reason. */
-static bool half_closed(struct fb_conn *c)
+bool rdv_half_closed(struct fb_conn *c)
 {
     bool yes = c->x->tx.fin || conn_flag(c, CF_FIN);
 
@@ -96,8 +93,7 @@ static bool half_closed(struct fb_conn *c)
     return yes;
 }
 
-/* There is no memory, which a large ring may have been too much for. */
-static void small_again(struct fb_conn *c)
+void rdv_small_again(struct fb_conn *c)
 {
     if (atomic_exchange(&c->x->bulk, false))
         c->x->grown = UINT32_MAX;
@@ -107,7 +103,7 @@ void rdv_again(struct fb_conn *c, int reason)
 {
     uint64_t pause = RETRY_FIRST;
 
-    if (half_closed(c))
+    if (rdv_half_closed(c))
         reason = RSN_ENDING;
     conn_reason(c, reason);
     had_failure |= reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE;
@@ -116,7 +112,7 @@ void rdv_again(struct fb_conn *c, int reason)
     if (!c->x->rail)
         budget_free(c);
     if (reason == RSN_NO_MEMORY)
-        small_again(c);
+        rdv_small_again(c);
     if (reason == RSN_IDLE) {
         atomic_store(&c->x->bulk, false);
         c->x->grown = 0;
@@ -200,8 +196,7 @@ static void drop_shard(void *shard)
     rsk_shard_put(shard);
 }
 
-/* For the call that is being made: its reference goes with the next job. */
-static struct rsk_shard *shard_for(struct fb_conn *c)
+struct rsk_shard *rdv_shard_for(struct fb_conn *c)
 {
     struct rsk_shard *s = conn_shard(c);
 
@@ -211,9 +206,7 @@ static struct rsk_shard *shard_for(struct fb_conn *c)
     return rsk_shard_common();
 }
 
-/* A stream that moves much with each call gains from a large ring, because the two copies overlap; many
- * small conversations gain from small ones, which stay in the cache. */
-static size_t ring_for(struct fb_conn *c)
+size_t rdv_ring_for(struct fb_conn *c)
 {
     uint64_t calls = atomic_load(&c->s.calls);
 
@@ -243,7 +236,8 @@ static void ask_verbs(struct fb_conn *c)
     }
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    if (rsk_verbs_wire.connect(&c->x->tuple, shard_for(c), ring_for(c), c, verbs_done) < 0) {
+    if (rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done) <
+        0) {
         c->x->rdv = RDV_NONE;
         silent_answer(&c->x->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
         rdv_again(c, RSN_NO_MEMORY);
@@ -273,7 +267,7 @@ static void ask_shm(struct fb_conn *c)
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
     asking++;
-    if (rsk_shm_wire.connect(&c->x->tuple, shard_for(c), ring_for(c), c, shm_done) < 0) {
+    if (rsk_shm_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, shm_done) < 0) {
         asking--;
         c->x->rdv = RDV_NONE;
         rdv_again(c, RSN_NO_MEMORY);
@@ -288,8 +282,7 @@ void fb_on_foreign(int (*fn)(const int fds[4]))
     foreign = fn;
 }
 
-/* Somebody else in this process may take what is the application's, or it is no TCP: it stays where it is. */
-static bool pin_foreign(struct fb_conn *c)
+bool rdv_pin_foreign(struct fb_conn *c)
 {
     const int fds[4] = {c->fd, conn_alt(c, 0), conn_alt(c, 1), conn_alt(c, 2)};
     int reason = conn_other_protocol(c) ? RSN_NOT_TCP : foreign ? foreign(fds) : 0;
@@ -312,7 +305,7 @@ static void elsewhere(struct fb_conn *c)
 static void attempt(struct fb_conn *c, bool called)
 {
     if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) ||
-        half_closed(c))
+        rdv_half_closed(c))
         return;
     if (hold_on()) {
         rdv_again(c, RSN_NOT_YET);
@@ -343,7 +336,7 @@ static void attempt(struct fb_conn *c, bool called)
         return;
     }
     /* Only now: it is dear, and where there are few rails most are told above. */
-    if (pin_foreign(c)) {
+    if (rdv_pin_foreign(c)) {
         budget_free(c);
         return;
     }
@@ -358,95 +351,6 @@ void rdv_now(struct fb_conn *c)
     link_no_timer(c);
     c->x->rdv_tries = 0;
     attempt(c, true);
-}
-
-/* ---- the accepting end ---- */
-
-/* other: asked by this wire, a stream does not want it if its rule names that one. The reason for
- * shared memory is the one that makes the peer ask by RDMA. */
-static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard **shard,
-                size_t *ring, void **owner)
-{
-    struct fb_conn *c = conn_find(t);
-    int reason = 0;
-
-    if (!c)
-        return RSN_NOT_MINE;
-    if (conn_flag(c, CF_PINNED))
-        reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    else if (half_closed(c))
-        reason = RSN_ENDING;
-    else if (conn_config(c)->wire == other)
-        reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
-    else if (!conn_flag(c, CF_ASKED) || !c->x->show || hold_on() || heir_elsewhere(c) ||
-             c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
-             c->x->rx.state != RX_t || c->x->rx.end != 0)
-        reason = RSN_NOT_YET;
-    else if (!budget_take(c)) {
-        reason = RSN_BUDGET;
-        conn_reason(c, reason);
-    } else if (pin_foreign(c)) {
-        budget_free(c);
-        reason = c->s.pub->reason;
-    }
-    if (reason) {
-        fb_put(&c->s);
-        return reason;
-    }
-    c->x->rdv = RDV_ASKED;
-    *shard = shard_for(c);
-    *ring = ring_for(c);
-    *owner = c;
-    return 0;
-}
-
-static void accepted(void *owner, struct rsk_rail *rail)
-{
-    struct fb_conn *c = owner;
-
-    c->x->rdv = RDV_NONE;
-    if (!link_up(c, rail)) {
-        rail->wire->kill(rail, RSN_ENDING);
-        rail->wire->destroy(rail);
-        budget_free(c);
-    }
-    fb_put(&c->s);
-}
-
-static void refused(void *owner, int reason)
-{
-    struct fb_conn *c = owner;
-
-    c->x->rdv = RDV_NONE;
-    budget_free(c);
-    conn_reason(c, reason);
-    if (reason == RSN_NO_MEMORY)
-        small_again(c);
-    fb_put(&c->s);
-}
-
-static int find_shm(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner)
-{
-    return find(t, CFG_WIRE_VERBS, shard, ring, owner);
-}
-
-static int find_verbs(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring,
-                      void **owner)
-{
-    return find(t, CFG_WIRE_SHM, shard, ring, owner);
-}
-
-static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused};
-static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused};
-
-static void be_reachable(struct fb_conn *c)
-{
-    if (half_closed(c))
-        return;
-    if (!reach_add(c, &shm_ops, &verbs_ops))
-        conn_afresh(c); /* its traffic asks again */
-    if (c->s.pub->reason == RSN_NEW)
-        conn_reason(c, RSN_WAIT_PEER);
 }
 
 /* There is room for what is shown of a rail. Without it there is none. */
@@ -487,7 +391,7 @@ static void begin_job(void *arg)
         } else {
             conn_settings(c);
             if (c->s.role == FB_ACCEPTED)
-                be_reachable(c);
+                rdv_be_reachable(c);
             else
                 attempt(c, false);
         }

@@ -1,0 +1,24 @@
+/*
+ * rdv.h - between rdv.c and rdv_accept.c. Progress thread.
+ */
+#ifndef FB_RDV_H
+#define FB_RDV_H
+
+#include "ipoib_fallback/stream.h"
+
+/* Where one direction has ended the other one does not begin to board: only the kernel knows whether the end that has
+ * sent FIN still receives. That is then its reason. */
+bool rdv_half_closed(struct fb_conn *);
+/* There is no memory, which a large ring may have been too much for. */
+void rdv_small_again(struct fb_conn *);
+/* For the call that is being made: its reference goes with the next job. */
+struct rsk_shard *rdv_shard_for(struct fb_conn *);
+/* A stream that moves much with each call gains from a large ring, because the two copies overlap; many
+ * small conversations gain from small ones, which stay in the cache. */
+size_t rdv_ring_for(struct fb_conn *);
+/* Somebody else in this process may take what is the application's, or it is no TCP: it stays where it is. */
+bool rdv_pin_foreign(struct fb_conn *);
+/* It is asked for from now on: rdv_accept.c. */
+void rdv_be_reachable(struct fb_conn *);
+
+#endif
