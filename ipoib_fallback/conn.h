@@ -79,6 +79,7 @@ struct fb_rx {
         uint32_t seq;
     } must_see[FB_MUST_SEE];
     uint8_t must_see_n;
+    bool unshown;     /* gS: somebody looked beyond S, and was not shown it because of must_see */
     uint32_t no_data; /* as fb_more's */
 };
 

@@ -185,6 +185,7 @@ void rx_anchor(struct fb_conn *c, int fd)
         switch ((enum fb_rx_state)rx->state) {
         case RX_gS:
         case RX_f2:
+            rx_look_again(c);
             if (rx->end != 0 || c->s.pub->rx < rx->S || c->s.rx_in || rx_switch(c, fd) == 0)
                 return;
             continue;

@@ -14,6 +14,8 @@ int rx_broken(struct fb_conn *, const char *what);
 /* At S, or inside the SWITCH frame. 1: the state changed; 0: nothing to read yet; an error ends the
  * stream (rx.end is set and 1 returned). */
 int rx_switch(struct fb_conn *, int fd);
+/* Who was not shown what is beyond S is woken as soon as it can be read. */
+void rx_look_again(struct fb_conn *);
 /* A whole frame lies in rx.frame: checks it and takes the step. 0 or -ECONNRESET. */
 int rx_take_frame(struct fb_conn *);
 bool rx_frame_ours(struct fb_conn *, const struct fb_frame *, uint8_t type);

@@ -81,6 +81,11 @@ static int look(struct fb_conn *c, int fd, uint64_t before)
         rx->asked = true;
         rx_ask_back(c, rx->S, c->s.pub->reason);
     }
+    /* Nobody can read beyond S yet (rx_switch), and what was shown must be there to be read. */
+    rx->unshown |= !sleepers_gone(c);
+    rx_look_again(c);
+    if (rx->unshown)
+        return 0;
     return (uint64_t)n == before + sizeof(f) && rx_frame_ours(c, &f[1], FF_RESUME) &&
                    f[1].u.re.F == rx->S
                ? 2

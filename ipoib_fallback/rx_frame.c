@@ -183,6 +183,18 @@ int rx_take_frame(struct fb_conn *c)
     return take_resume(c);
 }
 
+void rx_look_again(struct fb_conn *c)
+{
+    if (!c->x->rx.unshown)
+        return;
+    if (sleepers_gone(c)) {
+        c->x->rx.unshown = false;
+        conn_wake(c, RSK_RX);
+    } else {
+        link_watch(c);
+    }
+}
+
 int rx_switch(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;

@@ -141,7 +141,7 @@ static bool plain_recv(int e, struct sim_get *g)
     }
     g->stage = 0;
     r = g->r;
-    if (g->flags || sim.steps % 4 == 0 || !call_left(s, r, true))
+    if (g->flags || chance(250) || !call_left(s, r, true))
         r = fb_rx_leave(s, fd_of(e), r, g->v, g->cnt, g->flags);
     if (r == FB_RETRY)
         stream_recv(e, g);

@@ -108,7 +108,7 @@ static void plain_send(int e, struct sim_put *p)
     offered(a, NULL);
     if (p->done > 0)
         r = (ssize_t)p->done;
-    if (sim.steps % 4 == 0 || !call_left(&sim.end[e].c->s, r, false))
+    if (chance(250) || !call_left(&sim.end[e].c->s, r, false))
         fb_tx_leave(&sim.end[e].c->s, r, &all, 1);
     sent(e, r);
 }

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 
 static unsigned char in[300000], out[sizeof(in)];
+static _Atomic int wakes;
 
 static size_t count(struct end *e)
 {
@@ -59,24 +60,44 @@ static void met(struct end *a, struct end *b, uint64_t *pos)
     *pos = 0;
 }
 
+/* One that this thread is asleep for in the kernel's poll, as far as the library knows; since before the switch. */
+static struct pollfd asleep_on;
+static struct fb_sleeper *asleep;
+
+static void wakes_up(void)
+{
+    fb_sleeper_end(asleep);
+    asleep = NULL;
+}
+
 /* A pair with a switch among what a has not read. What is unread is no proof, so it must come within few bytes or not at
  * all: then with another pair, and more time on a busy machine. */
-static void cross(struct end *a, struct end *b, uint64_t *pos)
+static void cross_with(struct end *a, struct end *b, uint64_t *pos, bool sleeps)
 {
     for (int tries = 0; tries < 200; tries++) {
         met(a, b, pos);
+        if (sleeps) {
+            asleep_on = (struct pollfd){.fd = a->fd, .events = POLLIN};
+            asleep = fb_sleeper_poll(&asleep_on, 1);
+        }
         for (int i = 0; i < 40 && conn_rail_tx(conn_of(b->s)) == 0; i++) {
             more(b, pos, 10);
             usleep(500u * (1 + (unsigned)tries / 8));
         }
         if (conn_rail_tx(conn_of(b->s)) > 0)
             break;
+        wakes_up();
         done(b);
         done(a);
     }
     ASSERT(conn_rail_tx(conn_of(b->s)) > 0);
     ASSERT_EQ_INT(conn_of(a->s)->x->rx.state, RX_gS);
     ASSERT(conn_of(a->s)->x->rx.S > 0);
+}
+
+static void cross(struct end *a, struct end *b, uint64_t *pos)
+{
+    cross_with(a, b, pos, false);
 }
 
 /* a comes to see everything, in the end reads it, and it is right. */
@@ -125,6 +146,71 @@ TEST_CASE(stream_ahead, beyond_the_switch)
     EXPECT_EQ_INT(conn_of(a.s)->x->rx.state, RX_gS);
     reads(&a, pos);
     EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_SHM);
+    done(&b);
+    done(&a);
+}
+
+static void woken(struct fb_watcher *w, unsigned events)
+{
+    (void)w;
+    (void)events;
+    atomic_fetch_add(&wakes, 1);
+}
+
+/* A thread asleep in the kernel's poll since before the switch has to wake up before anything beyond it can be read. So it
+ * is not shown until then; and who was not shown it is told when it is. */
+TEST_CASE(stream_ahead, not_before_it_can_be_read)
+{
+    struct fb_watcher watcher = {.wake = woken};
+    struct end a, b;
+    uint64_t pos, S;
+    int before;
+
+    cross_with(&a, &b, &pos, true);
+    more(&b, &pos, 5000);
+    S = conn_of(a.s)->x->rx.S;
+    fb_watch(a.s, &watcher);
+    UNTIL(conn_of(a.s)->x->rx.unshown || count(&a) > S || show(&a, in, sizeof(in)) > S);
+    for (int i = 0; i < 20; i++) {
+        ASSERT_EQ_U64(count(&a), S);
+        ASSERT_EQ_U64(show(&a, in, sizeof(in)), S);
+        usleep(1000);
+    }
+    before = atomic_load(&wakes);
+    wakes_up();
+    UNTIL(atomic_load(&wakes) > before);
+    sees(&a, pos);
+    fb_unwatch(a.s, &watcher);
+    reads(&a, pos);
+    done(&b);
+    done(&a);
+}
+
+/* The other one: all before the switch is read, and what was shown was all that there is. */
+TEST_CASE(stream_ahead, read_while_one_sleeps)
+{
+    struct end a, b;
+    uint64_t pos, S;
+
+    cross_with(&a, &b, &pos, true);
+    more(&b, &pos, 5000);
+    S = conn_of(a.s)->x->rx.S;
+    UNTIL(conn_of(a.s)->x->rx.unshown || count(&a) > S);
+    ASSERT_EQ_U64(show(&a, in, sizeof(in)), S);
+    ASSERT_EQ_INT(get(&a, in, (size_t)S), (int)S);
+    EXPECT(check(in, 0, (size_t)S));
+    EXPECT_EQ_INT(
+        fb_recvv(a.s, a.fd, &(struct iovec){in + S, sizeof(in) - (size_t)S}, 1, MSG_DONTWAIT),
+        -EAGAIN);
+    EXPECT_EQ_U64(count(&a), 0);
+    wakes_up();
+    for (size_t n = (size_t)S; n < pos;) {
+        ssize_t r = get(&a, in + n, (size_t)pos - n);
+
+        ASSERT(r > 0);
+        n += (size_t)r;
+    }
+    EXPECT(check(in, 0, (size_t)pos));
     done(&b);
     done(&a);
 }
