@@ -132,7 +132,7 @@ PRELOAD_SRC := \
 	preload/pl_number.c \
 	preload/pl_passive.c \
 	preload/pl_poll.c \
-	preload/pl_poll_ask.c preload/pl_poll_serve.c \
+	preload/pl_poll_arm.c preload/pl_poll_ask.c preload/pl_poll_serve.c \
 	preload/pl_poll_words.c \
 	preload/pl_process.c \
 	preload/pl_real.c \
@@ -285,7 +285,7 @@ READINESS_SRC := \
 	preload/pl_made.c \
 	preload/pl_number.c \
 	preload/pl_poll.c \
-	preload/pl_poll_ask.c preload/pl_poll_serve.c \
+	preload/pl_poll_arm.c preload/pl_poll_ask.c preload/pl_poll_serve.c \
 	preload/pl_poll_words.c \
 	preload/pl_real.c \
 	preload/pl_select.c \

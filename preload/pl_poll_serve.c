@@ -9,7 +9,7 @@
  * stream's watcher list locked; wake() only sets a word and wakes who sleeps there, or writes an eventfd. No fb_* function is
  * called from there.
  */
-#include "preload/pl_poll.h"
+#include "preload/pl_poll_wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,52 +25,22 @@
 /* The engine's two answers differ: do not spin on that. */
 #define UNSURE_NS 1000000u
 
-struct entry {
-    struct fb_watcher watcher; /* first: wake() gets it */
-    struct poll_wait *wait;
-    struct pl_file *file; /* reference; NULL: the kernel's alone */
-    bool hot;             /* not plain at the last look */
-    bool watched;
-    bool hinted; /* the kernel has reported something that must be verified */
-    bool muted;  /* and it was nothing: a level that would wake us at once, leave it out */
-    bool joined; /* an epoll instance that knows of us */
-    _Atomic unsigned armed; /* and its shards */
-    struct fb_words words;
-};
-
-/* What `woken` is: how the thread is to be woken, or that it has been. */
-enum { BY_FD, BY_WORD, WOKEN };
-
-struct poll_wait {
-    struct pl_block block; /* first */
-    _Atomic uint32_t woken;
-    int efd; /* or -errno */
-    nfds_t n;
-    bool leans; /* on the common shard */
-    unsigned unsure;
-    struct pollfd *kernel;      /* n + 1; the last is efd */
-    struct fb_sleeper *sleeper; /* of the last sleep, and which that was */
-    uintptr_t sleep;
-    struct pl_words words;
-    struct entry entry[];
-};
-
 static void wake(struct fb_watcher *watcher, unsigned events)
 {
-    struct entry *e = (struct entry *)watcher;
-    struct poll_wait *w = e->wait;
-    /* Pairs with the store in armed(): the sleeper sets it before it arms. */
-    uint32_t was = atomic_exchange(&w->woken, WOKEN);
+    struct pl_entry *e = (struct pl_entry *)watcher;
+    struct pl_poll_wait *w = e->wait;
+    /* Pairs with the store in pl_poll_arm(): the sleeper sets it before it arms. */
+    uint32_t was = atomic_exchange(&w->woken, PL_WOKEN);
     uint64_t one = 1;
 
     (void)events;
-    if (was == BY_WORD)
+    if (was == PL_WAKE_WORD)
         sys_futex(&w->woken, FUTEX_WAKE_PRIVATE, 1, NULL);
-    else if (was == BY_FD && w->efd >= 0)
+    else if (was == PL_WAKE_FD && w->efd >= 0)
         sys_write(w->efd, &one, sizeof one);
 }
 
-static void release(struct entry *e)
+static void release(struct pl_entry *e)
 {
     struct pl_file *f = e->file;
 
@@ -86,48 +56,32 @@ static void release(struct entry *e)
     pl_put(f);
 }
 
-/* The progress thread shall drain the common shard as long as we sleep on what its news are told by; once. */
-static void lean(struct poll_wait *w)
-{
-    if (w->leans)
-        return;
-    w->leans = true;
-    rsk_shard_lean(rsk_shard_common());
-}
-
-static void stand(struct poll_wait *w)
-{
-    if (w->leans)
-        rsk_shard_disarm(rsk_shard_common());
-    w->leans = false;
-}
-
 static void undo(struct pl_block *b)
 {
-    struct poll_wait *w = (struct poll_wait *)b;
+    struct pl_poll_wait *w = (struct pl_poll_wait *)b;
 
     fb_sleeper_left(w->sleeper, w->sleep); /* it points to this block */
-    stand(w);
+    pl_poll_stand(w);
     for (nfds_t i = 0; i < w->n; i++)
         release(&w->entry[i]);
     w->n = 0;
 }
 
-static void put_wait(struct poll_wait **w)
+static void put_wait(struct pl_poll_wait **w)
 {
     if (*w)
         pl_block_put(&(*w)->block);
 }
 
-static struct poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void *frame)
+static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void *frame)
 {
-    size_t entries = sizeof(struct poll_wait) + n * sizeof(struct entry);
+    size_t entries = sizeof(struct pl_poll_wait) + n * sizeof(struct pl_entry);
     size_t size = entries + (n + 1) * sizeof(struct pollfd);
-    struct poll_wait *w = (struct poll_wait *)pl_block_get(size, frame, NULL);
+    struct pl_poll_wait *w = (struct pl_poll_wait *)pl_block_get(size, frame, NULL);
 
     if (!w)
         return NULL;
-    atomic_store_explicit(&w->woken, BY_FD, memory_order_relaxed);
+    atomic_store_explicit(&w->woken, PL_WAKE_FD, memory_order_relaxed);
     w->efd = pl_thread_fd();
     w->unsure = 0;
     w->leans = false;
@@ -136,7 +90,7 @@ static struct poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void
     w->n = 0;
     w->block.undo = undo;
     for (nfds_t i = 0; i < n; i++) {
-        struct entry *e = &w->entry[i];
+        struct pl_entry *e = &w->entry[i];
 
         memset(e, 0, sizeof *e);
         e->watcher.wake = wake;
@@ -151,13 +105,8 @@ static struct poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void
     return w;
 }
 
-static short asked(const struct pollfd *p)
-{
-    return (short)(p->events | POLLERR | POLLHUP);
-}
-
 /* What we know ourselves about one descriptor; sets what the kernel shall be asked. */
-static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *k)
+static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollfd *k)
 {
     struct pl_file *f = e->file;
     short r;
@@ -181,7 +130,7 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
     if (!e->hot)
         return 0;
     k->fd = -1;
-    r = fb_poll(f->stream, f->fd, asked(p));
+    r = fb_poll(f->stream, f->fd, pl_poll_asked(p));
     /* Said by the kernel, denied by the engine. */
     e->muted |= e->hinted && !r;
     e->hinted = false;
@@ -190,7 +139,7 @@ static short own_events(struct entry *e, const struct pollfd *p, struct pollfd *
 
 /* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds nothing spins, and looks
  * again; *skipped: the kernel was not asked. */
-static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, bool waits,
+static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask, bool waits,
                 bool brief, bool *skipped)
 {
     static const struct timespec zero;
@@ -219,14 +168,14 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, b
     if (said < 0)
         return count ? count : said;
     for (nfds_t i = 0; i < w->n && said > 0; i++) {
-        struct entry *e = &w->entry[i];
+        struct pl_entry *e = &w->entry[i];
 
         if (!w->kernel[i].revents)
             continue;
         said--;
         fds[i].revents = w->kernel[i].revents;
         if (e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
-            fds[i].revents = fb_poll(e->file->stream, e->file->fd, asked(&fds[i]));
+            fds[i].revents = fb_poll(e->file->stream, e->file->fd, pl_poll_asked(&fds[i]));
         if (fds[i].revents)
             count++;
     }
@@ -234,7 +183,7 @@ static int look(struct poll_wait *w, struct pollfd *fds, const sigset_t *mask, b
 }
 
 /* Spins as long as it may pay. 0: it did not; 1: look again; or -errno. */
-static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
+static int spin(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t until)
 {
     struct rsk_shard *common = rsk_shard_common();
     uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
@@ -246,13 +195,13 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
         if (common)
             rsk_shard_drain(common);
         for (nfds_t i = 0; i < w->n; i++) {
-            struct entry *e = &w->entry[i];
+            struct pl_entry *e = &w->entry[i];
 
             if (e->hot && e->file->kind == PL_STREAM &&
                 fb_peek_ready(e->file->stream, fds[i].events))
                 return 1;
         }
-        if (atomic_load_explicit(&w->woken, memory_order_relaxed) == WOKEN || rsk_sig.pending)
+        if (atomic_load_explicit(&w->woken, memory_order_relaxed) == PL_WOKEN || rsk_sig.pending)
             return 1;
         if (others && now >= kernel_at) {
             int n = pl_poll_ask(w->kernel, w->n);
@@ -267,99 +216,13 @@ static int spin(struct poll_wait *w, const struct pollfd *fds, uint64_t until)
     return 0;
 }
 
-/* Is there nothing in the set but streams on rails, with words for all that is asked? */
-static bool by_words(const struct poll_wait *w, const struct pollfd *fds)
-{
-    unsigned words = 0, more;
-
-    for (nfds_t i = 0; i < w->n; i++) {
-        const struct entry *e = &w->entry[i];
-
-        if (fds[i].fd < 0)
-            continue;
-        if (!e->hot || e->muted || e->file->kind != PL_STREAM)
-            return false;
-        more = fb_has_words(e->file->stream, asked(&fds[i]));
-        words += more;
-        if (!more || words >= FUTEX_WAITV_MAX)
-            return false;
-    }
-    return words > 0;
-}
-
-/* Asks for the wakes of a stream on a rail. *words: by its words, or that is not possible any more. */
-static bool arm_hot(struct poll_wait *w, struct entry *e, short events, bool *words)
-{
-    short now;
-
-    if (!*words) {
-        pl_epoll_waited_elsewhere(e->file->stream);
-        lean(w);
-        return fb_arm(e->file->stream, e->file->fd, events) != 0;
-    }
-    now = fb_arm_words(e->file->stream, e->file->fd, events, &e->words);
-    *words = now || (e->words.rail && pl_words_add(&w->words, &e->words));
-    return now != 0;
-}
-
-/* Asks for wakes. True: something holds already, or changed. */
-static bool arm(struct poll_wait *w, const struct pollfd *fds, bool *words)
-{
-    bool holds = false;
-
-    for (nfds_t i = 0; i < w->n; i++) {
-        struct entry *e = &w->entry[i];
-
-        if (!e->file)
-            continue;
-        if (e->file->kind == PL_EPOLL) {
-            if (!e->joined)
-                pl_epoll_join(pl_epoll_of(e->file));
-            e->joined = true;
-            holds |= pl_epoll_arm(pl_epoll_of(e->file), &e->armed) ||
-                     e->hot != pl_epoll_special(pl_epoll_of(e->file));
-            continue;
-        }
-        /* Plain ones too: the engine tells when they board. */
-        if (!e->watched)
-            fb_watch(e->file->stream, &e->watcher);
-        e->watched = true;
-        if (e->hot)
-            holds |= arm_hot(w, e, asked(&fds[i]), words);
-        holds |= e->hot == fb_plain(e->file->stream);
-    }
-    return holds;
-}
-
-static void put_words(struct poll_wait *w)
-{
-    for (nfds_t i = 0; i < w->n; i++)
-        fb_words_put(&w->entry[i].words);
-}
-
-/* Asks for wakes in one way or the other, all of them. True: as arm. */
-static bool armed(struct poll_wait *w, const struct pollfd *fds, bool *words)
-{
-    for (;;) {
-        bool tried = *words, holds;
-
-        atomic_store(&w->woken, tried ? BY_WORD : BY_FD); /* before arming: see wake() */
-        if (tried)
-            pl_words_begin(&w->words, &w->woken, BY_WORD);
-        holds = arm(w, fds, words);
-        if (*words == tried)
-            return holds;
-        put_words(w);
-    }
-}
-
 /* The kernel's part of the set for a sleep. Returns how long it may last at most. */
-static uint64_t kernel_set(struct poll_wait *w, const struct pollfd *fds)
+static uint64_t kernel_set(struct pl_poll_wait *w, const struct pollfd *fds)
 {
     uint64_t longest = w->efd < 0 || w->unsure > 3 ? UNSURE_NS : PL_FOREVER;
 
     for (nfds_t i = 0; i < w->n; i++) {
-        struct entry *e = &w->entry[i];
+        struct pl_entry *e = &w->entry[i];
         struct pollfd *k = &w->kernel[i];
 
         *k = (struct pollfd){.fd = fds[i].fd, .events = fds[i].events};
@@ -376,10 +239,10 @@ static uint64_t kernel_set(struct poll_wait *w, const struct pollfd *fds)
     return longest;
 }
 
-static bool still_plain(const struct poll_wait *w)
+static bool still_plain(const struct pl_poll_wait *w)
 {
     for (nfds_t i = 0; i < w->n; i++) {
-        const struct entry *e = &w->entry[i];
+        const struct pl_entry *e = &w->entry[i];
 
         if (e->file && e->file->kind == PL_STREAM && !e->hot && !fb_plain(e->file->stream))
             return false;
@@ -388,7 +251,7 @@ static bool still_plain(const struct poll_wait *w)
 }
 
 /* A cancellation point: see sleep.c. */
-__attribute__((noinline)) static int cancellable(struct poll_wait *w, struct timespec *limit,
+__attribute__((noinline)) static int cancellable(struct pl_poll_wait *w, struct timespec *limit,
                                                  const sigset_t *mask, uint32_t signals)
 {
     int n, old;
@@ -401,7 +264,7 @@ __attribute__((noinline)) static int cancellable(struct poll_wait *w, struct tim
 }
 
 /* Count or -errno; -EINTR at once if a handler has run since the call began. */
-static int sleep_in_kernel(struct poll_wait *w, struct timespec *limit, const sigset_t *mask,
+static int sleep_in_kernel(struct pl_poll_wait *w, struct timespec *limit, const sigset_t *mask,
                            uint32_t signals)
 {
     PL_SLEEP s = {fb_sleeper_poll(w->kernel, w->n), {0}};
@@ -415,18 +278,18 @@ static int sleep_in_kernel(struct poll_wait *w, struct timespec *limit, const si
 }
 
 /* Sleeps until something may have happened. 0 or -errno. */
-static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline,
+static int rest(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t deadline,
                 const sigset_t *mask, uint32_t signals)
 {
-    bool words = !mask && w->unsure < 3 && pl_words_usable() && by_words(w, fds);
+    bool words = !mask && w->unsure < 3 && pl_words_usable() && pl_poll_by_words(w, fds);
     struct timespec ts;
     uint64_t longest, box;
     int n;
 
-    w->unsure = armed(w, fds, &words) ? w->unsure + 1 : 0;
+    w->unsure = pl_poll_arm(w, fds, &words) ? w->unsure + 1 : 0;
     if (words) {
         n = w->unsure ? 0 : pl_words_sleep(&w->words, deadline, signals);
-        put_words(w);
+        pl_poll_put_words(w);
         return n;
     }
     if (w->unsure > 0 && w->unsure <= 3)
@@ -443,16 +306,16 @@ static int rest(struct poll_wait *w, const struct pollfd *fds, uint64_t deadline
     if (w->efd >= 0 && w->kernel[w->n].revents)
         sys_read(w->efd, &box, sizeof box);
     for (nfds_t i = 0; i < w->n; i++) {
-        struct entry *e = &w->entry[i];
+        struct pl_entry *e = &w->entry[i];
 
         /* A limited sleep is over, or somebody woke us: the muted ones get another chance. */
-        e->muted &= n != 0 && atomic_load_explicit(&w->woken, memory_order_relaxed) != WOKEN;
+        e->muted &= n != 0 && atomic_load_explicit(&w->woken, memory_order_relaxed) != PL_WOKEN;
         e->hinted = e->hot && n > 0 && w->kernel[i].fd >= 0 && w->kernel[i].revents;
     }
     return 0;
 }
 
-static bool any_hot(const struct poll_wait *w)
+static bool any_hot(const struct pl_poll_wait *w)
 {
     for (nfds_t i = 0; i < w->n; i++)
         if (w->entry[i].hot && w->entry[i].file->kind == PL_STREAM)
@@ -465,7 +328,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
                                             const sigset_t *mask, uint32_t signals)
 {
     pthread_testcancel();
-    struct poll_wait *w __attribute__((cleanup(put_wait))) =
+    struct pl_poll_wait *w __attribute__((cleanup(put_wait))) =
         get_wait(fds, n, __builtin_frame_address(0));
     uint64_t began = 0;
     int saved = errno, count;
@@ -501,7 +364,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         if (!count)
             count = rest(w, fds, deadline, mask, signals);
         if (!pl_block_lost(&w->block))
-            stand(w);
+            pl_poll_stand(w);
         if (count < 0)
             break;
     }
