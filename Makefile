@@ -246,12 +246,14 @@ UNIT_TESTS := \
 	find_test \
 	stream_test \
 	stream_end_test \
+	stream_close_test \
 	stream_killed_test \
 	stream_grow_test \
 	stream_plain_test \
 	stream_short_test \
 	stream_leave_test \
 	stream_ahead_test \
+	stream_for_good_test \
 	tap_test \
 	epoll_test \
 	epoll_instances_test \
@@ -339,6 +341,7 @@ ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 find_test_SRC := tests/unit/find_test.c $(ENGINE_SRC)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
+stream_close_test_SRC := tests/unit/stream_close_test.c $(ENGINE_SRC)
 stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
 stream_grow_test_SRC := tests/unit/stream_grow_test.c $(ENGINE_SRC)
 stream_plain_test_SRC := tests/unit/stream_plain_test.c $(ENGINE_SRC)
@@ -346,6 +349,7 @@ stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
+stream_for_good_test_SRC := tests/unit/stream_for_good_test.c $(ENGINE_SRC)
 
 table_test_SRC := \
 	tests/unit/table_test.c \

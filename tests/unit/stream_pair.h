@@ -137,6 +137,21 @@ static inline void eager(void)
     cfg_init();
 }
 
+/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does so once more, and
+ * then not again. */
+static inline bool proved(struct end *a, struct end *b)
+{
+    char byte = 'x';
+
+    if (!conn_flag(conn_of(a->s), CF_ASKED) || !conn_flag(conn_of(b->s), CF_ASKED)) {
+        EXPECT_EQ_INT(put(a, &byte, 1), 1);
+        EXPECT_EQ_INT(get(b, &byte, 1), 1);
+        EXPECT_EQ_INT(put(b, &byte, 1), 1);
+        EXPECT_EQ_INT(get(a, &byte, 1), 1);
+    }
+    return conn_flag(conn_of(a->s), CF_PROVED) && conn_flag(conn_of(b->s), CF_PROVED);
+}
+
 struct echo {
     struct end e;
     uint64_t bytes;

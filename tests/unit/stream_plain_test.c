@@ -120,21 +120,6 @@ static int refusal(struct fb_conn *c)
     return reason;
 }
 
-/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does so once more, and
- * then not again. */
-static bool proved(struct end *a, struct end *b)
-{
-    char byte = 'x';
-
-    if (!conn_flag(conn_of(a->s), CF_ASKED) || !conn_flag(conn_of(b->s), CF_ASKED)) {
-        EXPECT_EQ_INT(put(a, &byte, 1), 1);
-        EXPECT_EQ_INT(get(b, &byte, 1), 1);
-        EXPECT_EQ_INT(put(b, &byte, 1), 1);
-        EXPECT_EQ_INT(get(a, &byte, 1), 1);
-    }
-    return conn_flag(conn_of(a->s), CF_PROVED) && conn_flag(conn_of(b->s), CF_PROVED);
-}
-
 /* The other end was not worth a rail yet when it was asked: it is asked once more, though nothing is called here, and
  * then no more. */
 TEST_CASE(stream_plain, asked_once_more_without_a_call)

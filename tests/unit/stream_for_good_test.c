@@ -1,0 +1,150 @@
+/*
+ * stream_for_good_test.c - a stream that is to be TCP's alone from some byte on, read by calls of the application's own or
+ * handed over, with frames among what it has not read.
+ */
+#include "tests/unit/stream_ahead.h"
+
+/* As the application's own recv in a process that may call nothing else. */
+static ssize_t get_for_good(struct end *e, void *p, size_t n)
+{
+    struct iovec v = {p, n};
+    ssize_t r = FB_RETRY;
+
+    while (r == FB_RETRY) {
+        if (!fb_rx_enter(e->s) && !fb_rx_enter_for_good(e->s))
+            return -EDEADLK;
+        r = recv(e->fd, p, n, 0);
+        r = fb_rx_leave(e->s, e->fd, r < 0 ? -errno : r, &v, 1, 0);
+    }
+    return r;
+}
+
+/* Bytes `from`.. of the stream to its end at pos, in pieces of this size. */
+static void reads_for_good(struct end *a, uint64_t from, uint64_t pos, size_t piece)
+{
+    while (from < pos) {
+        ssize_t r = get_for_good(a, in, piece);
+
+        ASSERT(r > 0 && (size_t)r <= piece);
+        EXPECT(check(in, from, (size_t)r));
+        from += (uint64_t)r;
+    }
+    EXPECT_EQ_U64(from, pos);
+}
+
+TEST_CASE(stream_for_good, read_for_good_with_the_frames_between)
+{
+    static const size_t pieces[] = {1, 63, 64, 65, 500, sizeof(in)};
+
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
+        struct end a, b;
+        uint64_t pos;
+
+        cross(&a, &b, &pos);
+        more(&b, &pos, 3000);
+        fb_pin(a.s, RSN_SECCOMP, true);
+        more(&b, &pos, 1000);
+        reads_for_good(&a, 0, pos, pieces[i]);
+        done(&b);
+        EXPECT_EQ_INT(get_for_good(&a, in, 1), 0);
+        done(&a);
+    }
+}
+
+/* A pair on a rail, and something in a's ring. */
+static void ring(struct end *a, struct end *b, uint64_t *pos)
+{
+    *pos = 0;
+    eager();
+    pair(a, b);
+    ASSERT(board(a, b));
+    more(b, pos, 3000);
+}
+
+/* A part has been read from the ring, and comes again by TCP. */
+TEST_CASE(stream_for_good, read_for_good_after_the_ring)
+{
+    static const size_t pieces[] = {1, 100, sizeof(in)};
+
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
+        struct end a, b;
+        uint64_t pos;
+
+        ring(&a, &b, &pos);
+        EXPECT_EQ_INT(get(&a, in, 1000), 1000);
+        EXPECT(check(in, 0, 1000));
+        fb_pin(a.s, RSN_SECCOMP, false);
+        jobs_done();
+        more(&b, &pos, 1000);
+        EXPECT_EQ_INT(get_for_good(&a, in, 0), 0);
+        reads_for_good(&a, 1000, pos, pieces[i]);
+        done(&b);
+        EXPECT_EQ_INT(get_for_good(&a, in, 1), 0);
+        done(&a);
+    }
+}
+
+/* The end comes before what was on the rail has been sent again: that is no clean end. */
+TEST_CASE(stream_for_good, end_without_the_frame_is_a_reset)
+{
+    struct end a, b;
+    uint64_t pos;
+    ssize_t r;
+
+    ring(&a, &b, &pos);
+    fb_lock(&conn_of(b.s)->x->tx.lock); /* it does not come to it */
+    fb_pin(a.s, RSN_SECCOMP, false);
+    shutdown(b.fd, SHUT_WR);
+    r = get_for_good(&a, in, sizeof(in));
+    if (r == -EDEADLK) /* the progress thread has been told of the end first */
+        r = get(&a, in, sizeof(in));
+    EXPECT_EQ_INT(r, -ECONNRESET);
+    EXPECT_EQ_INT(get(&a, in, 1), 0);
+    fb_unlock(&conn_of(b.s)->x->tx.lock);
+    done(&a);
+    done(&b);
+}
+
+/* A pair whose b has announced a switch behind bytes that a has not read, and has not waited for the answer. */
+static void give_up(struct end *a, struct end *b, uint64_t *pos)
+{
+    uint64_t limit = sys_now() + PATIENCE;
+
+    met(a, b, pos);
+    while (!conn_of(b->s)->x->tx.want) { /* before b sends: what a has not read is no proof */
+        unsigned char hello = 0;
+
+        ASSERT(sys_now() < limit);
+        ASSERT_EQ_INT(put(a, &hello, 1), 1);
+        ASSERT_EQ_INT(get(b, &hello, 1), 1);
+        jobs_done();
+    }
+    while (conn_of(a->s)->x->rx.state != RX_gS) {
+        ASSERT(sys_now() < limit);
+        fb_lock(&conn_of(a->s)->x->rx.lock); /* nobody answers as long as b waits for it */
+        more(b, pos, 10);
+        fb_unlock(&conn_of(a->s)->x->rx.lock);
+        jobs_done();
+    }
+    ASSERT_EQ_INT(conn_of(b->s)->x->tx.state, TX_T);
+}
+
+/* What is unread on TCP then is all the stream's, and whoever is handed it gets it. */
+TEST_CASE(stream_for_good, handed_over_where_the_switch_was_given_up)
+{
+    struct end a, b;
+    uint64_t pos;
+    size_t n = 0;
+
+    give_up(&a, &b, &pos);
+    ASSERT(fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX));
+    while (n < pos) {
+        int r = (int)sys_recv(a.fd, in + n, (size_t)pos - n, 0);
+
+        ASSERT(r > 0);
+        n += (size_t)r;
+    }
+    EXPECT(check(in, 0, n));
+    done(&b);
+    done(&a);
+}
