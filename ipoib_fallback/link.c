@@ -183,7 +183,7 @@ static void watch_job(void *arg)
 {
     struct fb_conn *c = arg;
     uint32_t needed;
-    bool slept_on, unshown;
+    bool slept_on;
     int fd;
 
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_WATCH);
@@ -203,9 +203,9 @@ static void watch_job(void *arg)
             fb_put(&c->s);
     }
     slept_on = c->x->rx.state == RX_gS && c->x->rx.must_see_n > 0;
-    unshown = slept_on && c->x->rx.unshown;
     rx_unlock(c);
-    if (slept_on && (!needed || unshown) && c->x->rdv == RDV_PROVED)
+    /* What woke the thread that slept was an edge for the watch too, and is over. */
+    if (slept_on && c->x->rdv == RDV_PROVED)
         link_timer(c, 1000000, look_again);
     fb_put(&c->s);
 }

@@ -82,7 +82,8 @@ static int look(struct fb_conn *c, int fd, uint64_t before)
         rx_ask_back(c, rx->S, c->s.pub->reason);
     }
     /* Nobody can read beyond S yet (rx_switch), and what was shown must be there to be read. */
-    rx->unshown |= !sleepers_gone(c);
+    if (!sleepers_gone(c))
+        rx->unshown = true;
     rx_look_again(c);
     if (rx->unshown)
         return 0;
