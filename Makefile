@@ -28,6 +28,7 @@ RSOCK_SRC := \
 	rsock/own.c \
 	rsock/section.c \
 	rsock/loop.c \
+	rsock/loop_common.c \
 	rsock/loop_epoll.c \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \
@@ -412,6 +413,7 @@ LOOP_TEST_SRC := \
 	config/log.c \
 	config/values.c \
 	rsock/loop.c \
+	rsock/loop_common.c \
 	rsock/loop_epoll.c \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \

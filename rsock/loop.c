@@ -1,5 +1,5 @@
 /*
- * loop.c - the progress thread: posted jobs, timers, watches, and the common shard, on
+ * loop.c - the progress thread: posted jobs, timers, watches (loop_watch.c), and the common shard (loop_common.c), on
  * one of two backends (loop_uring.c, loop_epoll.c).
  *
  * The life lock orders start, stop and the fork child's reset; the thread never takes it.
@@ -25,7 +25,7 @@
 #include "rsock/shard.h"
 #include "rsock/sys.h"
 
-enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8, COMMON_FDS = 256 };
+enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8 };
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -42,12 +42,6 @@ static _Thread_local bool is_self;
 static int wake_fd = -1;
 static struct rsk_watch *wake_watch, *anchor_watch;
 static struct rsk_job *_Atomic jobs;
-
-static struct rsk_shard *_Atomic common;
-/* The common shard's descriptors, kept so that a restarted thread watches them again. */
-static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
-static int common_fds[COMMON_FDS], n_common_fds;
-static struct rsk_watch *common_watches; /* linked by next_dead; the thread's */
 
 static void (*fork_hooks[FORK_HOOKS])(void);
 static int n_fork_hooks;
@@ -147,44 +141,6 @@ static void on_anchors(void *arg, uint32_t events)
         loop_event(ev[i].data.ptr, ev[i].events);
 }
 
-/* ---- the common shard */
-
-static void on_common(void *arg, uint32_t events)
-{
-    (void)arg, (void)events; /* the thread drains after every wait */
-}
-
-static void watch_common(void *arg)
-{
-    /* An anchor watch because those can be edge-triggered: nobody ever reads these. Not
-     * unwatched while the thread runs: parts are never removed. */
-    struct rsk_watch *w =
-        rsk_watch_fd((int)(intptr_t)arg, EPOLLIN | EPOLLET, true, on_common, NULL);
-
-    if (!w)
-        return;
-    w->next_dead = common_watches;
-    common_watches = w;
-}
-
-static void common_fd_added(void *arg, int fd)
-{
-    (void)arg;
-    pthread_mutex_lock(&fds_lock);
-    if (n_common_fds < COMMON_FDS)
-        common_fds[n_common_fds++] = fd;
-    pthread_mutex_unlock(&fds_lock);
-    if (is_self)
-        watch_common((void *)(intptr_t)fd);
-    else
-        rsk_loop_post(watch_common, (void *)(intptr_t)fd);
-}
-
-struct rsk_shard *rsk_shard_common(void)
-{
-    return atomic_load_explicit(&common, memory_order_acquire);
-}
-
 /* ---- the thread */
 
 static void wait_for_news(struct rsk_shard *shard)
@@ -218,10 +174,7 @@ static void first_watches(void)
     anchor_watch = rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL);
     if (start_hook)
         start_hook();
-    pthread_mutex_lock(&fds_lock);
-    for (int i = 0; i < n_common_fds; i++)
-        watch_common((void *)(intptr_t)common_fds[i]);
-    pthread_mutex_unlock(&fds_lock);
+    loop_common_watch();
 }
 
 /*
@@ -322,7 +275,6 @@ static int start_again(void)
 
 static int start_locked(bool use_uring)
 {
-    struct rsk_shard *shard;
     int err;
 
     if (paused)
@@ -332,12 +284,9 @@ static int start_locked(bool use_uring)
     if (atomic_load(&running))
         return 0;
     with_uring = use_uring;
-    if (!rsk_shard_common()) {
-        shard = rsk_shard_new(common_fd_added, NULL);
-        if (!shard)
-            return -ENOMEM;
-        atomic_store_explicit(&common, shard, memory_order_release);
-    }
+    err = loop_common_open();
+    if (err)
+        return err;
     wake_fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     loop_anchor_ep = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
     atomic_store(&stopping, false);
@@ -437,8 +386,6 @@ bool rsk_loop_may_load(void)
 
 void rsk_loop_stop(void)
 {
-    struct rsk_watch *w;
-
     RSK_UNCANCELLED;
     pthread_mutex_lock(&life);
     if (rsk_loop_running()) {
@@ -459,10 +406,7 @@ void rsk_loop_stop(void)
         loop_watch_forget();
         free(wake_watch);
         free(anchor_watch);
-        while ((w = common_watches)) {
-            common_watches = w->next_dead;
-            free(w);
-        }
+        loop_common_free();
         close_fds();
     }
     pthread_mutex_unlock(&life);
@@ -483,18 +427,16 @@ void rsk_loop_after_fork_child(void)
     /* Memory stays where it is: the allocator may have been caught mid-step. */
     rsk_own_after_fork_child();
     life = fresh;
-    fds_lock = fresh;
     atomic_store(&running, false);
     atomic_store(&stopping, false);
     atomic_store(&resting, false);
     paused = 0;
     loop_watch_forget();
     atomic_store(&jobs, NULL);
-    atomic_store(&common, NULL);
     is_self = false;
     wake_fd = loop_anchor_ep = -1;
-    wake_watch = anchor_watch = common_watches = NULL;
-    n_common_fds = 0;
+    wake_watch = anchor_watch = NULL;
+    loop_common_forget();
     timers_forget();
     for (int i = 0; i < n_fork_hooks; i++)
         fork_hooks[i]();

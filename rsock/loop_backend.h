@@ -50,6 +50,17 @@ void loop_watch_rest(void);
 void loop_watch_again(void);
 void loop_watch_forget(void);
 
+/* ---- loop_common.c, under loop.c's life lock or on the thread ---- */
+
+/* Makes the common shard, if there is none. 0 or -ENOMEM. */
+int loop_common_open(void);
+/* A first thread begins: it watches the shard's descriptors. */
+void loop_common_watch(void);
+/* The thread and its backend are gone. */
+void loop_common_free(void);
+/* In a forked child. */
+void loop_common_forget(void);
+
 /* Calls the watch's function, unless it is dead. (The static analysis does not know that the
  * kernel fills in events, hence the test for NULL.) */
 static inline void loop_event(struct rsk_watch *w, uint32_t events)
