@@ -41,7 +41,7 @@ def thousands(text):
 
 def redis(clients, requests, slow_requests, extra=()):
     def program(slow, _folder):
-        many = [requests, slow_requests, slow_requests // 5][slow]
+        many = [requests, slow_requests, slow_requests // 5][min(slow, 2)]
         port = free_port()
         return Run(["redis-server", "--bind", IP, "--port", str(port), "--protected-mode", "no",
                     "--save", "", "--appendonly", "no", "--loglevel", "warning"], port,
