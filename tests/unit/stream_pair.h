@@ -152,6 +152,20 @@ static inline bool proved(struct end *a, struct end *b)
     return conn_flag(conn_of(a->s), CF_PROVED) && conn_flag(conn_of(b->s), CF_PROVED);
 }
 
+/* A pair that has a rail, and is on TCP: it has said 32 bytes each way before that was there. */
+static inline void pair_proved(struct end *a, struct end *b)
+{
+    unsigned char bytes[32] = {0};
+
+    eager();
+    pair(a, b);
+    ASSERT_EQ_INT(put(b, bytes, 32), 32);
+    ASSERT_EQ_INT(get(a, bytes, 32), 32);
+    ASSERT_EQ_INT(put(a, bytes, 32), 32);
+    ASSERT_EQ_INT(get(b, bytes, 32), 32);
+    UNTIL(proved(a, b));
+}
+
 struct echo {
     struct end e;
     uint64_t bytes;

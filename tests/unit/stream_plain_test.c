@@ -154,18 +154,11 @@ TEST_CASE(stream_plain, asked_once_more_without_a_call)
 TEST_CASE(stream_plain, a_late_announcement_is_no_offence)
 {
     struct rsk_msg m = {.type = FM_ANN, .att = 1, .a = 31, .b = 'x'};
-    unsigned char bytes[32] = {0};
     struct fb_conn *sender;
     struct end a, b;
 
-    eager();
-    pair(&a, &b);
+    pair_proved(&a, &b);
     sender = conn_of(b.s);
-    ASSERT_EQ_INT(put(&b, bytes, 32), 32); /* before there is a rail */
-    ASSERT_EQ_INT(get(&a, bytes, 32), 32);
-    ASSERT_EQ_INT(put(&a, bytes, 32), 32);
-    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
-    UNTIL(proved(&a, &b));
     m.epoch = sender->x->epoch;
     ASSERT_EQ_INT(sender->x->rail->wire->ctl_send(sender->x->rail, &m), 0);
     UNTIL(refusal(sender) != 0);
