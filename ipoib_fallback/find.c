@@ -41,7 +41,7 @@ _Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "id_of");
 /*
  * A slot is on the list once. Whoever finds it there need not put it there again: take_in() clears the mark
  * before it looks at the stream, so what was written before the mark was seen is what it sees.
- * A handler that leaves between the two steps by longjmp leaves a stream that is not found, which stays on TCP.
+ * No handler comes between the two steps: the caller is in a section.
  */
 void conn_findable(struct fb_conn *c)
 {

@@ -201,8 +201,8 @@ struct rsk_tuple conn_tuple(struct fb_conn *c)
     return tuple_of(c, &c->s.pub->local, &c->s.pub->peer);
 }
 
-/* The first call's thread and the progress thread may both be here, and write the same: without a lock, because
- * before a rail is wanted a handler may jump out of it. Each looks its rule up with addresses of its own. */
+/* The first call's thread and the progress thread may both be here, and write the same: no lock is needed.
+ * Each looks its rule up with addresses of its own. */
 bool conn_addresses(struct fb_conn *c)
 {
     struct fb_pub_addr local, peer;

@@ -8,6 +8,7 @@
  * Called by the application on any thread.
  */
 #include "preload/pl_own.h"
+#include "preload/pl_signal.h"
 
 #include "config/reason.h"
 #include "rsock/sys.h"
@@ -33,6 +34,8 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 
     if (!pl_started() || !pl_is_owner_here())
         return NULL;
+    if (pl_may_board())
+        pl_signals_on();
     PL_SECTION;
     s = fb_track(fd, role, nonblock);
     if (!s)

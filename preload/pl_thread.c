@@ -4,7 +4,6 @@
  * looks whether it is the only one that is left, and then does what the last thread would have done.
  */
 #include "preload/pl_own.h"
-#include "preload/pl_signal.h"
 
 #include "rsock/loop.h"
 #include "rsock/sys.h"
@@ -30,7 +29,6 @@ static void look(void *unused)
  * looks at the flag: one of the two sees the other. Two looks do no harm. */
 static void started(void)
 {
-    pl_signals_on();
     if (atomic_load(&main_ended))
         look(NULL);
 }

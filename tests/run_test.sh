@@ -55,6 +55,12 @@ END
 one_script fails 1 '1 passed, 1 failed, 1 skipped' 'not ok b: because' '| a clue' <<'END'
 echo ok a; echo a clue; echo not ok b: because; echo skip c: no device
 END
+one_script fails_and_says_how 1 '40 passed, 1 failed, 0 skipped' '    not ok a: x
+           < this
+           > that
+' <<'END'
+echo not ok a: x; echo '    < this'; echo '    > that'; seq -f 'ok %g' 40
+END
 one_script status_without_not_ok 1 '1 passed, 1 failed, 0 skipped' 'one: exit status 3' <<'END'
 echo ok a; exit 3
 END

@@ -12,6 +12,7 @@
 
 #include "config/env.h"
 #include "preload/pl_own.h"
+#include "preload/pl_signal.h"
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 #include "rsock/sys.h"
@@ -237,6 +238,16 @@ void fb_sleeper_left(struct fb_sleeper *sleeper, uintptr_t sleep)
 }
 
 void pl_child(void)
+{
+}
+
+bool pl_may_board(void)
+{
+    return cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
+}
+
+/* Tests set handlers that count themselves, and switch the sections on where they want them. */
+void pl_signals_on(void)
 {
 }
 
