@@ -65,8 +65,13 @@ static void one_less(struct fb_conn *c, int fd)
         link_watch(c);
 }
 
-/* goes: the number does, and the kernel's close of it follows. */
-static void close_number(struct fb_stream *s, int fd, bool goes)
+enum ending {
+    NUMBER_GOES,  /* the kernel's close of it follows */
+    NUMBER_STAYS, /* as the kernel's alone */
+    IS_OVER       /* it stays, and its connection is no more: the next one's socket is the same */
+};
+
+static void close_number(struct fb_stream *s, int fd, enum ending how)
 {
     struct fb_conn *c = conn_of(s);
     bool reset = false, shared;
@@ -87,7 +92,8 @@ static void close_number(struct fb_stream *s, int fd, bool goes)
     fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
     c->x->closed_shared = shared = conn_shared(c);
-    if (is_plain(c) && !c->x->rail) {
+    if (how == IS_OVER || (is_plain(c) && !c->x->rail)) {
+        reset = how == IS_OVER;
         c->fd = -1;
     } else if (!shared && (rx_unread(c, fd) || fb_io.aborts(fd))) {
         /* As TCP: unread bytes at close reset the connection, unsent ones are lost. */
@@ -100,7 +106,7 @@ static void close_number(struct fb_stream *s, int fd, bool goes)
             conn_set(c, CF_LINGER);
             /* Before FIN, and before the table forgets the number: another thread's call on it would get EPIPE, put its
              * bytes between those that follow, or take a frame. */
-            if (goes)
+            if (how == NUMBER_GOES)
                 fb_io.vacate(fd);
         }
         c->fd = kept >= 0 ? kept : fd;
@@ -138,12 +144,17 @@ static void close_number(struct fb_stream *s, int fd, bool goes)
 
 void fb_close(struct fb_stream *s, int fd)
 {
-    close_number(s, fd, true);
+    close_number(s, fd, NUMBER_GOES);
 }
 
 void fb_forget(struct fb_stream *s, int fd)
 {
-    close_number(s, fd, false);
+    close_number(s, fd, NUMBER_STAYS);
+}
+
+void fb_disconnected(struct fb_stream *s, int fd)
+{
+    close_number(s, fd, IS_OVER);
 }
 
 int fb_shutdown(struct fb_stream *s, int fd, int how)
@@ -316,6 +327,9 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 {
     struct fb_conn *c = conn_of(s);
 
+    /* For ever, as far as can be known: its close here is not its end. */
+    if (reason == RSN_SHARED)
+        conn_set(c, CF_SHARED);
     pin(c, reason, directions);
     return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
                                         (!(directions & RSK_RX) || rx_in_order(c)));

@@ -81,6 +81,8 @@ void fb_dup(struct fb_stream *, int newfd);
 void fb_close(struct fb_stream *, int fd);
 /* The same where the number stays, as the kernel's alone. */
 void fb_forget(struct fb_stream *, int fd);
+/* The kernel has just disconnected it, which was a reset: nothing is done on the socket any more, which may be connected anew. */
+void fb_disconnected(struct fb_stream *, int fd);
 /* shutdown(): leaves the directions concerned, then the kernel's shutdown. 0 or -errno. */
 int fb_shutdown(struct fb_stream *, int fd, int how);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
@@ -88,9 +90,10 @@ int fb_shutdown(struct fb_stream *, int fd, int how);
 void fb_pin(struct fb_stream *, int reason, bool wait);
 /* fb_pin with wait, for who will use the socket without the library, in these directions (RSK_RX, RSK_TX). False: the
  * peer's library has not handed it back by then, or what is unread is followed by something of ours, or is in the
- * ring alone: nobody but the library may use it. */
+ * ring alone: nobody but the library may use it. RSN_SHARED: somebody may have it from now on, so that a close
+ * here is no end. */
 bool fb_hand_over(struct fb_stream *, int reason, unsigned directions);
-/* Another process may hold the description from now on, but does not use it: a close is no end. */
+/* Another process may hold the description from now on: a close is no end. If it may use it, it is also pinned. */
 void fb_maybe_shared(struct fb_stream *);
 /* All streams of the process; before exec, and before a fork whose child cannot ask for them.
  * pin_shared: they are also pinned (RSN_SHARED). */

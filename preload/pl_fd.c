@@ -21,15 +21,15 @@
 #include <linux/close_range.h>
 #include <sys/stat.h>
 
-/* The file's number was claimed by the caller: nobody else closes it meanwhile. stays: it goes on, as the kernel's. */
-static void closing(struct pl_file *f, bool stays)
+/* The file's number was claimed by the caller: nobody else closes it meanwhile. end: how a stream does. */
+static void closing(struct pl_file *f, void (*end)(struct fb_stream *, int fd))
 {
     struct pl_file *taken;
 
     if (f->kind != PL_LISTENER)
         pl_epoll_forget_fd(f);
     if (f->kind == PL_STREAM)
-        (stays ? fb_forget : fb_close)(f->stream, f->fd);
+        end(f->stream, f->fd);
     taken = pl_take(f->fd);
     if (taken)
         pl_put(taken);
@@ -51,7 +51,7 @@ int pl_closing(int fd)
         return 0;
     if (atomic_exchange(&f->closing, 1))
         return -EBADF;
-    closing(f, false);
+    closing(f, fb_close);
     return 0;
 }
 
@@ -82,15 +82,15 @@ void pl_dup_file(struct pl_file *f, int newfd)
     }
 }
 
-static void untrack_number(struct pl_file *f, void *stream)
+static void disconnected_number(struct pl_file *f, void *stream)
 {
     if (f->kind == PL_STREAM && f->stream == stream && !atomic_exchange(&f->closing, 1))
-        closing(f, true);
+        closing(f, fb_disconnected);
 }
 
-void pl_untrack(struct fb_stream *s)
+void pl_disconnected(struct fb_stream *s)
 {
-    pl_each(untrack_number, s);
+    pl_each(disconnected_number, s);
 }
 
 /* ---- close ---- */
@@ -131,10 +131,12 @@ static void close_in_range(struct pl_file *f, void *arg)
     if ((unsigned int)f->fd < r->first || (unsigned int)f->fd > r->last)
         return;
     /* The threads that keep the old descriptor table go on with the socket. */
-    if (r->unshare && f->kind == PL_STREAM)
+    if (r->unshare && f->kind == PL_STREAM) {
+        fb_maybe_shared(f->stream);
         fb_pin(f->stream, RSN_SHARED, true);
+    }
     if (!atomic_exchange(&f->closing, 1))
-        closing(f, r->unshare);
+        closing(f, r->unshare ? fb_forget : fb_close);
 }
 
 /* The kernel's call on the parts of the range between our own numbers, while those stay what they are. */

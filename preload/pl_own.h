@@ -217,8 +217,8 @@ bool pl_alone(void);
 void pl_dup_file(struct pl_file *f, int newfd);
 /* After a dup of fd, which was f's, or nobody's if f is NULL. */
 void pl_dupped(struct pl_file *f, int fd, int newfd);
-/* All numbers of the stream become plain libc's; the socket itself stays open. */
-void pl_untrack(struct fb_stream *);
+/* The kernel has disconnected the stream: all its numbers become plain libc's, and may be connected anew. */
+void pl_disconnected(struct fb_stream *);
 
 /* ---- pl_sock.c ---- */
 

@@ -244,8 +244,10 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
 static void pin_inherited(struct pl_file *f, void *unused)
 {
     (void)unused;
-    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0) {
+        fb_maybe_shared(f->stream);
         fb_pin(f->stream, RSN_SHARED, true);
+    }
     if (f->kind == PL_EPOLL && sys_fcntl(f->fd, F_GETFD, 0) == 0)
         pl_epoll_cross(f);
 }

@@ -46,8 +46,10 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
     if (f) {
         /* It may have been added to an epoll instance before it was connected. */
         pl_epoll_stream_tracked(f);
-        if (role == FB_CONNECTED && !pl_made_alone(fd))
+        if (role == FB_CONNECTED && !pl_made_alone(fd)) {
+            fb_maybe_shared(s);
             fb_pin(s, RSN_SHARED, false);
+        }
         return s;
     }
     fb_put(s);
@@ -84,7 +86,7 @@ static void unconnect(struct pl_file *f)
     struct fb_stream *s = f->stream;
 
     fb_get(s);
-    pl_untrack(s);
+    pl_disconnected(s);
     fb_put(s);
 }
 

@@ -4,16 +4,12 @@
  * may stay behind, before a rail is wanted either: then the stream boards all the same.
  */
 #include "rounds.h"
+#include "walk.h"
 
 #include <poll.h>
 #include <setjmp.h>
-#include <stddef.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/select.h>
-#include <sys/user.h>
-#include <sys/wait.h>
 
 struct call {
     const char *name;
@@ -183,85 +179,26 @@ static int child(void)
     return 0;
 }
 
-/* False: it has ended. */
-static bool goes_on(pid_t pid, int how, int sig, int *status)
-{
-    must(ptrace(how, pid, NULL, (void *)(long)sig) == 0, "ptrace");
-    must(waitpid(pid, status, 0) == pid, "waitpid");
-    return WIFSTOPPED(*status);
-}
-
-enum { MOST = 4096 };
-static unsigned long
-    at[MOST]; /* the call's instructions, each once, in the order in which they are come by */
-static unsigned places;
-
-static unsigned long pc_of(pid_t pid)
-{
-    unsigned long pc = 0;
-
-#if defined(__x86_64__)
-    pc = (unsigned long)ptrace(PTRACE_PEEKUSER, pid, (void *)offsetof(struct user, regs.rip), NULL);
-#endif
-    return pc;
-}
-
-static void note(unsigned long pc)
-{
-    for (unsigned i = 0; i < places; i++)
-        if (at[i] == pc)
-            return;
-    must(places < MOST, "a longer list");
-    at[places++] = pc;
-}
-
-/* From its raise to the call's end. */
-static void walk(pid_t pid, int *status)
-{
-    places = 0;
-    while (!both->back) {
-        must(goes_on(pid, PTRACE_SINGLESTEP, 0, status), "stepping");
-        note(pc_of(pid));
-    }
-}
-
-/* A breakpoint of the processor's, for this thread alone: the others run the same code. 0: none. */
-static void stop_at(pid_t pid, unsigned long pc)
-{
-#if defined(__x86_64__)
-    must(ptrace(PTRACE_POKEUSER, pid, (void *)offsetof(struct user, u_debugreg[7]), NULL) == 0,
-         "DR7");
-    if (!pc)
-        return;
-    must(ptrace(PTRACE_POKEUSER, pid, (void *)offsetof(struct user, u_debugreg[0]), (void *)pc) ==
-             0,
-         "DR0");
-    must(ptrace(PTRACE_POKEUSER, pid, (void *)offsetof(struct user, u_debugreg[7]), (void *)1) == 0,
-         "DR7");
-#endif
-}
-
 /* The child is in its raise before c: what it goes on with. */
-static int next(pid_t pid, const struct call *c, int *status)
+static int next(pid_t pid, const struct call *c)
 {
     static const struct call *last;
+    static struct walk w;
     static unsigned n;
 
     if (c != last) {
         last = c;
         n = 0;
-        walk(pid, status);
+        walk(&w, pid, &both->back);
         return 0;
     }
-    if (n == places) {
+    if (n == w.places) {
         printf("%s: jumped out of everywhere\n", c->name);
         both->over = true;
         last = NULL;
         return 0;
     }
-    stop_at(pid, at[n++]);
-    must(goes_on(pid, PTRACE_CONT, 0, status), "to the breakpoint");
-    stop_at(pid, 0);
+    run_to(pid, w.at[n++]);
     return SIGUSR1;
 }
 
@@ -272,21 +209,18 @@ int main(int argc, char **argv)
 
     (void)argc;
     (void)argv;
-#if !defined(__x86_64__)
-    puts("its breakpoints are x86-64's");
-    return 0;
-#endif
-    both = mmap(NULL, sizeof(*both), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    must(both != MAP_FAILED, "mmap");
+    if (!CAN_WALK)
+        return 0;
+    both = shared_by_all(sizeof(*both));
     pid = fork();
     if (pid == 0)
         exit(child());
-    must(waitpid(pid, &status, 0) == pid, "waitpid");
+    status = first_stop(pid);
     while (WIFSTOPPED(status)) {
         int sig = WSTOPSIG(status);
 
         if (sig == SIGTRAP)
-            sig = next(pid, both->call, &status);
+            sig = next(pid, both->call);
         (void)goes_on(pid, PTRACE_CONT, sig, &status);
     }
     printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));

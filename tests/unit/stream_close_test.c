@@ -27,7 +27,7 @@ TEST_CASE(stream, a_closed_number_stands_for_nothing)
     done(&b);
 }
 
-/* The kernel's connection ends with the stream, and the number stays its socket's: connect() to AF_UNSPEC. */
+/* The number stays the socket's, in another table of descriptors. */
 TEST_CASE(stream, a_number_that_stays)
 {
     int type = 0;
@@ -41,6 +41,66 @@ TEST_CASE(stream, a_number_that_stays)
     EXPECT_EQ_INT(getsockopt(a.fd, SOL_SOCKET, SO_TYPE, &type, &len), 0);
     EXPECT_EQ_INT(type, SOCK_STREAM);
     close(a.fd);
+    fb_put(a.s);
+    done(&b);
+}
+
+/* connect() to AF_UNSPEC ends the connection, and the socket is somebody else's next: what is left of the stream does nothing on it. */
+TEST_CASE(stream, a_number_that_is_connected_anew)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    socklen_t len = sizeof(at);
+    int l = socket(AF_INET, SOCK_STREAM, 0), anew;
+    struct end a, b;
+    char c;
+
+    ASSERT(l >= 0 && bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0 &&
+           getsockname(l, (struct sockaddr *)&at, &len) == 0);
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    ASSERT_EQ_INT(connect(a.fd, &none, sizeof(none)), 0);
+    fb_disconnected(a.s, a.fd);
+    ASSERT_EQ_INT(connect(a.fd, (struct sockaddr *)&at, len), 0);
+    anew = accept(l, NULL, NULL);
+    ASSERT(anew >= 0);
+    UNTIL(atomic_load(&a.s->refs) == 1);
+    EXPECT(send(a.fd, "f", 1, MSG_NOSIGNAL) == 1 && recv(anew, &c, 1, 0) == 1 && c == 'f');
+    EXPECT(send(anew, "b", 1, MSG_NOSIGNAL) == 1 && recv(a.fd, &c, 1, 0) == 1 && c == 'b');
+    EXPECT(recv(anew, &c, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    close(anew);
+    close(a.fd);
+    close(l);
+    fb_put(a.s);
+    done(&b);
+}
+
+/* A close is not the end of what another process has been given, before the rail is given back either. */
+TEST_CASE(stream, closed_after_it_was_passed_on)
+{
+    struct fb_conn *c;
+    struct end a, b;
+    int other;
+    char byte;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    c = conn_of(a.s);
+    other = fcntl(a.fd, F_DUPFD_CLOEXEC, 0);
+    conn_set(c, CF_RELEASE); /* as if that job were under way */
+    ASSERT(fb_hand_over(a.s, RSN_SHARED, RSK_RX | RSK_TX));
+    ASSERT(c->x->rail != NULL);
+    fb_close(a.s, a.fd);
+    close(a.fd);
+    atomic_fetch_and(&a.s->flags, ~(uint32_t)CF_RELEASE);
+    link_release(c);
+    UNTIL(atomic_load(&a.s->refs) == 1);
+    EXPECT_EQ_INT(send(other, "f", 1, MSG_NOSIGNAL), 1);
+    EXPECT(get(&b, &byte, 1) == 1 && byte == 'f');
+    close(other);
+    EXPECT_EQ_INT(get(&b, &byte, 1), 0);
     fb_put(a.s);
     done(&b);
 }

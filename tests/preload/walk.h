@@ -1,0 +1,108 @@
+/*
+ * walk.h - for a process that goes through a call of its child's instruction by instruction: which they are, and a
+ * stop at each of them in turn. The child raises SIGTRAP before the call, and says in memory of both when it is over.
+ */
+#ifndef TESTS_PRELOAD_WALK_H
+#define TESTS_PRELOAD_WALK_H
+
+#include "pair.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+
+#if defined(__x86_64__)
+#define CAN_WALK 1
+#else
+#define CAN_WALK 0 /* the breakpoints are x86-64's */
+#endif
+
+struct walk {
+    unsigned long at[8192]; /* each instruction once, in the order in which they are come by */
+    unsigned places;
+};
+
+/* Memory of a parent and its children. */
+static inline void *shared_by_all(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    must(p != MAP_FAILED, "mmap");
+    return p;
+}
+
+/* The child has asked to be traced: it ends with us. Returns what it did first. */
+static inline int first_stop(pid_t pid)
+{
+    int status;
+
+    must(waitpid(pid, &status, 0) == pid, "waitpid");
+    if (WIFSTOPPED(status))
+        must(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)PTRACE_O_EXITKILL) == 0, "PTRACE_O_EXITKILL");
+    return status;
+}
+
+/* How is a request of ptrace's that lets it run. False: it has ended. */
+static inline bool goes_on(pid_t pid, int how, int sig, int *status)
+{
+    must(ptrace(how, pid, NULL, (void *)(long)sig) == 0, "ptrace");
+    must(waitpid(pid, status, 0) == pid, "waitpid");
+    return WIFSTOPPED(*status);
+}
+
+static inline unsigned long pc_of(pid_t pid)
+{
+    unsigned long pc = 0;
+
+#if CAN_WALK
+    pc = (unsigned long)ptrace(PTRACE_PEEKUSER, pid, (void *)offsetof(struct user, regs.rip), NULL);
+#endif
+    return pc;
+}
+
+static inline void note(struct walk *w, unsigned long pc)
+{
+    for (unsigned i = 0; i < w->places; i++)
+        if (w->at[i] == pc)
+            return;
+    must(w->places < sizeof(w->at) / sizeof(w->at[0]), "a longer list");
+    w->at[w->places++] = pc;
+}
+
+/* From its raise until the call is over. */
+static inline void walk(struct walk *w, pid_t pid, const volatile bool *over)
+{
+    int status;
+
+    w->places = 0;
+    while (!*over) {
+        must(goes_on(pid, PTRACE_SINGLESTEP, 0, &status), "stepping");
+        note(w, pc_of(pid));
+    }
+}
+
+static inline void poke(pid_t pid, int which, unsigned long value)
+{
+#if CAN_WALK
+    must(ptrace(PTRACE_POKEUSER, pid, (void *)offsetof(struct user, u_debugreg[which]),
+                (void *)value) == 0,
+         "a breakpoint");
+#endif
+}
+
+/* Lets it run to the next time that it comes by this instruction, or raises. A breakpoint of the processor's, for this
+ * thread alone: the others run the same code. */
+static inline void run_to(pid_t pid, unsigned long pc)
+{
+    int status;
+
+    poke(pid, 0, pc);
+    poke(pid, 7, 1);
+    must(goes_on(pid, PTRACE_CONT, 0, &status), "to the breakpoint");
+    poke(pid, 7, 0);
+}
+
+#endif
