@@ -50,7 +50,7 @@ static const struct call calls[] = {{"write", write_piece, PIECE, 4},
 
 static struct shared {
     volatile bool over;
-} *both;
+} * both;
 
 /* The other end, a thread of the tracer's. */
 struct other {
@@ -187,7 +187,8 @@ int main(int argc, char **argv)
         w.places = 0;
         for (unsigned n = 0; (n == 0 || n < w.places) && one(&o, &at, &w, n); n += calls[i].each)
             ;
-        if (getenv("STEPS")) fprintf(stderr, "%u\n", w.places);
+        if (getenv("STEPS"))
+            fprintf(stderr, "%u\n", w.places);
         printf("%s: killed everywhere\n", calls[i].name);
         close(o.listener);
     }

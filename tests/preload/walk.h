@@ -41,7 +41,8 @@ static inline int first_stop(pid_t pid)
 
     must(waitpid(pid, &status, 0) == pid, "waitpid");
     if (WIFSTOPPED(status))
-        must(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)PTRACE_O_EXITKILL) == 0, "PTRACE_O_EXITKILL");
+        must(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)PTRACE_O_EXITKILL) == 0,
+             "PTRACE_O_EXITKILL");
     return status;
 }
 
