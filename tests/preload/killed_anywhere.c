@@ -14,7 +14,7 @@ struct call {
     const char *name;
     void (*make)(int fd);
     size_t sends;
-    unsigned each; /* one of so many instructions */
+    unsigned each; /* of so many instructions one: all of them take a minute */
 };
 
 /* What it is, says its place. */
@@ -42,11 +42,11 @@ static void shut_number(int fd)
     close(fd);
 }
 
-static const struct call calls[] = {{"write", write_piece, PIECE, 4},
-                                    {"a long write", write_long, LONG, 8},
-                                    {"read", read_piece, 0, 4},
-                                    {"shutdown", shut, 0, 16},
-                                    {"close", shut_number, 0, 16}};
+static const struct call calls[] = {{"write", write_piece, PIECE, 8},
+                                    {"a long write", write_long, LONG, 16},
+                                    {"read", read_piece, 0, 8},
+                                    {"shutdown", shut, 0, 32},
+                                    {"close", shut_number, 0, 32}};
 
 static struct shared {
     volatile bool over;
