@@ -186,6 +186,7 @@ static int next(pid_t pid, const struct call *c)
     static struct walk w;
     static unsigned n;
 
+    must(c != NULL, "a call");
     if (c != last) {
         last = c;
         n = 0;
