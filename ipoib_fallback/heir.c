@@ -48,9 +48,8 @@ static bool (*epoll_asked)(uintptr_t id);
  * system call, for a moment. */
 static uint64_t links_take(void)
 {
-    uint64_t all = ~0ull, before = 0;
+    uint64_t before = sys_block_signals();
 
-    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all, 0, 0);
     fb_lock(&links_lock);
     return before;
 }
@@ -58,7 +57,7 @@ static uint64_t links_take(void)
 static void links_give(uint64_t before)
 {
     fb_unlock(&links_lock);
-    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before, 0, 0);
+    sys_restore_signals(before);
 }
 
 void fb_on_epoll_asked(bool (*fn)(uintptr_t id))

@@ -20,14 +20,13 @@ static struct fb_lock reading;
 /* False: the rules are not known, for want of a descriptor. */
 static bool read_rules(void)
 {
-    uint64_t all = UINT64_MAX, mask = 0;
+    uint64_t mask = sys_block_signals();
     bool known;
 
-    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &mask, sizeof(mask), 0, 0);
     fb_lock(&reading);
     known = cfg_rules_load();
     fb_unlock(&reading);
-    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask), 0, 0);
+    sys_restore_signals(mask);
     return known;
 }
 

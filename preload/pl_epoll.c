@@ -381,7 +381,7 @@ static void bind_in(struct pl_epoll *ep, void *arg)
 
 void pl_epoll_stream_tracked(struct pl_file *f)
 {
-    if (f && pl_may_board())
+    if (f && pl_epoll_useful())
         pl_epoll_each(bind_in, f);
 }
 

@@ -236,6 +236,8 @@ void pl_epoll_pin(struct pl_epoll *, int reason);
 void pl_epoll_share(struct pl_epoll *);
 /* Calls fn with a reference for each instance. */
 void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg);
+/* Can streams board at all in this process? */
+bool pl_epoll_useful(void);
 
 /* ---- pl_epoll_nest.c: an instance inside poll, or inside another instance ---- */
 

@@ -8,7 +8,6 @@
  * its streams board.
  */
 #include "preload/pl_epoll.h"
-#include "preload/pl_own.h"
 #include "preload/pl_signal.h"
 
 #include <stdlib.h>
@@ -22,12 +21,18 @@
 static struct fb_lock registry_lock;
 static struct pl_link registry = {&registry, &registry};
 
+/* By the environment alone: the rules are not read before there is a connection. */
+bool pl_epoll_useful(void)
+{
+    return cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
+}
+
 void pl_epoll_created(int fd)
 {
     struct pl_epoll *ep;
     uint32_t tag = 0;
 
-    if (!pl_may_board())
+    if (!pl_epoll_useful())
         return;
     pl_signals_on();
     ep = pl_epoll_alloc();

@@ -35,11 +35,6 @@ bool pl_started(void)
     return true;
 }
 
-bool pl_may_board(void)
-{
-    return cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
-}
-
 __attribute__((constructor)) static void at_load(void)
 {
     pl_ready();

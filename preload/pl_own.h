@@ -312,7 +312,5 @@ int pl_thread_ends(int status);
 /* True when connections can be tracked: settings read. Does that at the first
  * call, which may come before our constructor. */
 bool pl_started(void);
-/* Can streams board at all in this process? By the environment alone: the rules are not read before there is a connection. */
-bool pl_may_board(void);
 
 #endif

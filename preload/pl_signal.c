@@ -1,5 +1,5 @@
 /*
- * pl_signal.c - the application's signal handlers. Once a rail may be wanted the kernel has a function of ours
+ * pl_signal.c - the application's signal handlers. Once there is a connection the kernel has a function of ours
  * in the place of each handler, everything else of the action (mask, flags, restorer) being the
  * application's; whoever asks reads back his own. Ours counts the handler, so that no sleep misses it,
  * and calls it, or puts it off if the thread is in a section (rsock/section.h).
@@ -9,8 +9,8 @@
  * own rules: mask, alternate stack, flags. Nothing is allocated.
  *
  * SIG_DFL and SIG_IGN stay what they are. Until the process has its first connection or epoll instance nothing is changed
- * at all, nor without need where none may board; then the thread that makes it goes through all signals, before there
- * is anything that a handler could jump out of. A vfork child, which has handlers of its own in the kernel but
+ * at all; then the thread that makes it goes through all signals, with all of its own blocked, before there is anything
+ * that a handler could jump out of. A vfork child, which has handlers of its own in the kernel but
  * its parent's memory, sets the bare handler, and so does who has a filter (pl_passive.c).
  *
  * sigaction: any thread, also in handlers. The functions before_* run in handlers.
@@ -273,9 +273,13 @@ static void adopt(int sig)
 
 void pl_signals_on(void)
 {
+    uint64_t mask;
+
     /* Threads that come at once all do it: none of them goes on before it is done. */
     if (atomic_load(&rsk_sections_on) || atomic_load(&pl_passive) || !pl_is_owner())
         return;
+    /* A handler that jumped out of this would leave the lock behind. */
+    mask = sys_block_signals();
     atomic_store(&active, true);
     for (int sig = 1; sig < SIGNALS; sig++)
         if (sig != SIGKILL && sig != SIGSTOP && sig != 32 && sig != 33)
@@ -285,6 +289,7 @@ void pl_signals_on(void)
     /* Another thread has retired the library meanwhile, which says so first. */
     if (atomic_load(&pl_passive))
         atomic_store(&rsk_sections_on, false);
+    sys_restore_signals(mask);
 }
 
 bool pl_signals_active(void)

@@ -34,8 +34,7 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 
     if (!pl_started() || !pl_is_owner_here())
         return NULL;
-    if (pl_may_board())
-        pl_signals_on();
+    pl_signals_on();
     PL_SECTION;
     s = fb_track(fd, role, nonblock);
     if (!s)

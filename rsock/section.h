@@ -60,7 +60,7 @@ extern _Thread_local struct rsk_sig rsk_sig __attribute__((aligned(64)));
 _Static_assert(offsetof(struct rsk_sig, window) == 64, "the first cache line");
 
 /* Handlers go through preload/pl_signal.c, so that they can be put off. False as long as there is no
- * stream that may board: then a handler may be the application's own, and may longjmp out of a section, whose depth
+ * stream and no epoll instance of ours: then a handler may be the application's own, and may longjmp out of a section, whose depth
  * nobody would lower. */
 extern _Atomic bool rsk_sections_on;
 /* At load. held_put gives back what rsk_sig.held was. */

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -96,6 +97,9 @@ static inline int sys_ppoll(struct pollfd *p, nfds_t n, const struct timespec *t
 static inline int sys_futex(_Atomic uint32_t *w, int op, uint32_t v, const struct timespec *ts) { return (int)SYS6(SYS_futex, w, op, v, ts, 0, FUTEX_BITSET_MATCH_ANY); }
 static inline int sys_getrandom(void *p, size_t n) { return (int)SYS6(SYS_getrandom, p, n, 0, 0, 0, 0); }
 static inline int sys_gettid(void) { return (int)SYS6(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+/* Blocks all of the calling thread's signals: whoever holds a lock, and may not be in a section. Returns what was blocked. */
+static inline uint64_t sys_block_signals(void) { uint64_t all = UINT64_MAX, before = 0; SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all), 0, 0); return before; }
+static inline void sys_restore_signals(uint64_t before) { SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before), 0, 0); }
 static inline int sys_getpid(void) { return (int)SYS6(SYS_getpid, 0, 0, 0, 0, 0, 0); }
 static inline unsigned sys_geteuid(void) { return (unsigned)SYS6(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
 static inline int sys_yield(void) { return (int)SYS6(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }

@@ -241,11 +241,6 @@ void pl_child(void)
 {
 }
 
-bool pl_may_board(void)
-{
-    return cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
-}
-
 /* Tests set handlers that count themselves, and switch the sections on where they want them. */
 void pl_signals_on(void)
 {
