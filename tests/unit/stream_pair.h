@@ -27,14 +27,39 @@
 
 #define PATIENCE 60000000000u /* ns, which no machine needs */
 
-/* Looks again and again until it holds; the case ends if it never does. */
+static inline void job_over(void *over)
+{
+    sem_post(over);
+}
+
+/* Everything that the progress thread has been asked for up to here is done. */
+static inline void jobs_done(void)
+{
+    sem_t over;
+
+    sem_init(&over, 0, 0);
+    ASSERT_EQ_INT(rsk_loop_post(job_over, &over), 0);
+    while (sem_wait(&over))
+        ;
+}
+
+/* What somebody waits for comes about on the progress thread, or on one that this one's waiting lets run. */
+static inline void wait_for_news(void)
+{
+    if (rsk_loop_running())
+        jobs_done();
+    else
+        sched_yield();
+}
+
+/* Looks again, whenever there may be news, until it holds; the case ends if it never does. */
 #define UNTIL(cond)                               \
     do {                                          \
         uint64_t limit_ = sys_now() + PATIENCE;   \
         while (!(cond)) {                         \
             if (sys_now() > limit_)               \
                 ASSERT(!"comes to hold: " #cond); \
-            usleep(500);                          \
+            wait_for_news();                      \
         }                                         \
     } while (0)
 
@@ -117,10 +142,13 @@ static inline void count_one(struct fb_conn *c, void *n)
  * looks like a leak. (A child has not got these streams.) */
 static inline void all_gone(void)
 {
-    for (int i = 0, n = 1; i < 5000 && n && getpid() == pair_process; i++) {
+    uint64_t limit = sys_now() + 5000000000u;
+
+    for (int n = 1; n && sys_now() < limit && getpid() == pair_process;) {
         n = 0;
         conn_each(count_one, &n);
-        usleep(n ? 1000 : 0);
+        if (n)
+            wait_for_news();
     }
 }
 
@@ -269,22 +297,6 @@ static inline bool echo_boarded(struct end *e, struct echo *x, pthread_t *t, uin
     fb_get(x->e.s);
     pthread_create(t, NULL, echo_main, x);
     return board_echo(e, pos);
-}
-
-static inline void job_over(void *over)
-{
-    sem_post(over);
-}
-
-/* Everything that the progress thread has been asked for up to here is done. */
-static inline void jobs_done(void)
-{
-    sem_t over;
-
-    sem_init(&over, 0, 0);
-    ASSERT_EQ_INT(rsk_loop_post(job_over, &over), 0);
-    while (sem_wait(&over))
-        ;
 }
 
 struct reader {
