@@ -604,6 +604,11 @@ $(B)/tests/uring_tcp: $(call objs,tests/bench/uring_tcp.c)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -luring)
 
+# Nor this, which is preloaded: the least that sockperf's round trip can cost.
+$(B)/tests/trip_floor.so: $(call objs,tests/bench/trip_floor.c)
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -shared -o $@ $^)
+
 # The library is preloaded, so no sanitizer.
 $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 	@mkdir -p $(@D)
@@ -611,7 +616,7 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
-	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o \
+	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o $(B)/tests/bench/trip_floor.o \
 	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
@@ -701,7 +706,7 @@ lab-rules:
 # Minutes: BENCH=--native or --lab, or --pairs N.
 bench:
 	tools/deps build test lab bench
-	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/shm_pingpong $(BUILD)/plain/tests/uring_tcp
+	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong uring_tcp trip_floor.so)
 	tests/bench/run $(BENCH)
 
 model:

@@ -201,8 +201,9 @@ void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
 /* A receive has been counted out, and the gate has gone up while it was counted: whoever waits for it, or was told that
  * nothing can be received meanwhile, looks again. */
 void fb_rx_out(struct fb_stream *);
-/* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, or libc's function has failed, the half is plain,
- * nobody else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
+/* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, libc's function has failed, or it is the end
+ * of a stream that never wanted a rail, of which the library has taken no error from the kernel; the half is plain, nobody
+ * else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
  * look at, or has decided. Then fb_count does it. end: of all bytes so far. */
 static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t *end)
@@ -225,7 +226,7 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
         atomic_load_explicit(rx ? &s->rx_mark : &s->tx_mark, memory_order_relaxed), *end);
     if (rx)
         unusual |= atomic_load(&s->rx_gate);
-    return n != 0 && !unusual;
+    return (n != 0 || (rx && !(flags & FB_ASKED))) && !unusual;
 }
 static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t end)

@@ -89,7 +89,12 @@ void pl_cloning(uint64_t flags);
 
 /* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
  * Before fb_close and the kernel's close. */
-void pl_epoll_forget_fd(struct pl_file *);
+void pl_epoll_forget_members(struct pl_file *);
+static inline void pl_epoll_forget_fd(struct pl_file *f)
+{
+    if (atomic_load_explicit(&f->members, memory_order_relaxed))
+        pl_epoll_forget_members(f);
+}
 /* A number has become a tracked stream (connect, accept): it may have been registered before. After
  * pl_install. */
 void pl_epoll_stream_tracked(struct pl_file *);

@@ -398,7 +398,7 @@ static void leave_behind(struct pl_member *m, int epfd)
         sys_epoll_ctl(epfd, EPOLL_CTL_MOD, m->fd, &ev);
 }
 
-void pl_epoll_forget_fd(struct pl_file *f)
+void pl_epoll_forget_members(struct pl_file *f)
 {
     struct pl_member *m;
 

@@ -128,12 +128,11 @@ struct pl_file *pl_heir_get(int fd)
     return pl_get(fd); /* not known any more: it looks no further than the child's own table */
 }
 
-void pl_heir_drop(int fd)
+void pl_heir_drop_here(int fd)
 {
     struct fb_heritage *unused;
 
-    if (atomic_load_explicit(&pl_heirs, memory_order_relaxed) && fd >= 0 && find(fd, &unused) &&
-        pl_is_owner())
+    if (fd >= 0 && find(fd, &unused) && pl_is_owner())
         forget(fd);
 }
 

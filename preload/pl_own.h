@@ -151,7 +151,12 @@ void pl_heir_keep(struct fb_heritage *, _Atomic(_Atomic(struct pl_file *) *) *ro
  * becomes this process's own. With a reference, or NULL: plain libc's. May block. */
 struct pl_file *pl_heir_get(int fd);
 /* The number is closed, or the kernel gave it to something new. */
-void pl_heir_drop(int fd);
+void pl_heir_drop_here(int fd);
+static inline void pl_heir_drop(int fd)
+{
+    if (__builtin_expect(atomic_load_explicit(&pl_heirs, memory_order_relaxed), 0))
+        pl_heir_drop_here(fd);
+}
 void pl_heir_drop_range(unsigned int first, unsigned int last);
 /* Before exec: what the new program will hold. */
 void pl_heir_exec(void);

@@ -223,12 +223,9 @@ struct pl_file *pl_take(int fd)
     return at ? atomic_exchange(at, NULL) : NULL;
 }
 
-void pl_drop_stale(int fd)
+static __attribute__((noinline)) void drop(int fd)
 {
     struct pl_file *f;
-
-    pl_heir_drop(fd);
-    pl_made_forget(fd);
     PL_HELD held = pl_hold(fd);
 
     if (!held || !pl_is_owner())
@@ -236,6 +233,16 @@ void pl_drop_stale(int fd)
     f = pl_take(fd);
     if (f)
         lost(f);
+}
+
+void pl_drop_stale(int fd)
+{
+    pl_slot *at = slot_of(fd, false);
+
+    pl_heir_drop(fd);
+    pl_made_forget(fd);
+    if (__builtin_expect(at && atomic_load_explicit(at, memory_order_relaxed), 0))
+        drop(fd);
 }
 
 void pl_each(void (*fn)(struct pl_file *, void *), void *arg)

@@ -51,11 +51,13 @@ def redis(clients, requests, slow_requests, extra=()):
     return program
 
 
-def sockperf(full_rtt):
+def sockperf(full_rtt, floor=False):
+    """floor: tests/bench/trip_floor.c between its ends."""
     def program(slow, _folder):
         port = free_port()
-        return Run(["sockperf", "server", "--tcp", "-i", IP, "-p", str(port)], port,
-                   ["sockperf", "ping-pong", "--tcp", "-i", IP, "-p", str(port), "-m", "64",
+        on = ["env", f"LD_PRELOAD={TOP}/build/plain/tests/trip_floor.so", f"TRIP_FLOOR=/trip_floor.{port}"] if floor else []
+        return Run([*on, "sockperf", "server", "--tcp", "-i", IP, "-p", str(port)], port,
+                   [*on, "sockperf", "ping-pong", "--tcp", "-i", IP, "-p", str(port), "-m", "64",
                     "-t", "4" if slow else "2",
                     # Its default allows for 600,000 messages a second; a rail may pass more.
                     *([] if slow else ["--mps=5000000"]), *(["--full-rtt"] if full_rtt else [])],
@@ -219,6 +221,7 @@ FIGURES = {
     "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench),
     "round-trip": Figure("sockperf ping-pong 64 B, round trip", "us", False, sockperf(True), {
         "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data"),
+                "sockperf on a bare ring": sockperf(True, floor=True),
                 "TCP, io_uring": uring_tcp("trip"), "TCP, io_uring, spinning": uring_tcp("trip-spin")}}),
     "one-way": Figure("sockperf ping-pong 64 B, one way", "us", False, sockperf(False), {
         "verbs": {"ib_write_lat": perftest("ib_write_lat", 64, ["-n", "3000"], 4),

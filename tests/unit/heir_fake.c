@@ -17,7 +17,7 @@ struct pl_file *pl_heir_get(int fd)
     return NULL;
 }
 
-void pl_heir_drop(int fd)
+void pl_heir_drop_here(int fd)
 {
     (void)fd;
 }

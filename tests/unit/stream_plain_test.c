@@ -85,6 +85,32 @@ TEST_CASE(stream_plain, few_small_calls)
     done(&b);
 }
 
+/* As the last receive of most connections. Once a rail has been wanted the end is looked at more closely: it may be what
+ * the kernel says after an error that the library has taken from it. */
+TEST_CASE(stream_plain, the_end_of_who_never_wanted_a_rail)
+{
+    static struct cfg_stream set[2];
+    struct end a, b;
+    uint64_t end;
+
+    pair_after(&a, &b, set, 8);
+    ASSERT(fb_rx_enter(a.s));
+    ASSERT(fb_usual(a.s, 0, true, &end));
+    fb_count(a.s, 0, true, end);
+    EXPECT_EQ_INT(a.s->rx_in, 0);
+    EXPECT_EQ_INT(a.s->calls, 0);
+    EXPECT_EQ_U64(a.s->pub->rx, 0);
+    ASSERT(fb_rx_enter(a.s));
+    conn_set(conn_of(a.s), CF_ASKED);
+    EXPECT(!fb_usual(a.s, 0, true, &end));
+    fb_count(a.s, 0, true, end);
+    ASSERT(fb_tx_enter(b.s));
+    EXPECT(!fb_usual(b.s, 0, false, &end));
+    fb_count(b.s, 0, false, end);
+    done(&a);
+    done(&b);
+}
+
 /* The gate goes up between the look at it and the end of the call: whoever was told meanwhile that there is nothing to receive, because a
  * call was in flight, is told to look again. */
 TEST_CASE(stream_plain, gate_at_the_end_of_a_call)
