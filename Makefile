@@ -604,8 +604,13 @@ $(B)/tests/uring_tcp: $(call objs,tests/bench/uring_tcp.c)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -luring)
 
-# Nor this, which is preloaded: the least that sockperf's round trip can cost.
-$(B)/tests/trip_floor.so: $(call objs,tests/bench/trip_floor.c)
+# Nor this: the least that a stream of copies over RDMA WRITE can cost.
+$(B)/tests/write_floor: $(call objs,tests/bench/write_floor.c)
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lrdmacm -libverbs -lpthread)
+
+# Nor these, which are preloaded: the least that sockperf's round trip and nginx's answer can cost.
+$(B)/tests/%_floor.so: $(B)/tests/bench/%_floor.o
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -shared -o $@ $^)
 
@@ -616,7 +621,8 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
-	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o $(B)/tests/bench/trip_floor.o \
+	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o $(B)/tests/bench/trip_floor.o $(B)/tests/bench/answer_floor.o \
+	$(B)/tests/bench/write_floor.o \
 	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
@@ -706,7 +712,7 @@ lab-rules:
 # Minutes: BENCH=--native or --lab, or --pairs N.
 bench:
 	tools/deps build test lab bench
-	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong uring_tcp trip_floor.so)
+	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong uring_tcp trip_floor.so answer_floor.so write_floor)
 	tests/bench/run $(BENCH)
 
 model:

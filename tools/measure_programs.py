@@ -90,18 +90,33 @@ http {{
 """
 
 
-def nginx(slow, folder):
+def nginx_command(folder, port):
     """One worker, as wrk has one thread: the two processors are theirs. Settings as in Debian's file, but
     for the log and the number of requests after which a connection is closed."""
-    port = free_port()
     os.mkdir(os.path.join(folder, "www"))
     for name, text in (("www/small", "x" * 1023 + "\n"),
                        ("nginx.conf", NGINX.format(ip=IP, port=port, user="" if os.getuid() else "user root;"))):
         with open(os.path.join(folder, name), "w", encoding="ascii") as f:
             f.write(text)
-    return Run(["nginx", "-g", "daemon off;", "-e", "stderr", "-p", folder, "-c", "nginx.conf"], port,
-               ["wrk", "-t", "1", "-c", "16", "-d", "4s" if slow else "3s", f"http://{IP}:{port}/small"],
-               thousands)
+    return ["nginx", "-g", "daemon off;", "-e", "stderr", "-p", folder, "-c", "nginx.conf"]
+
+
+def wrk(port, seconds):
+    return ["wrk", "-t", "1", "-c", "16", "-d", f"{seconds}s", f"http://{IP}:{port}/small"]
+
+
+def nginx(slow, folder):
+    port = free_port()
+    return Run(nginx_command(folder, port), port, wrk(port, 4 if slow else 3), thousands)
+
+
+def nginx_alone(_slow, folder):
+    """tests/bench/answer_floor.c takes the place of its clients and of what carries the answers."""
+    port, rate = free_port(), os.path.join(folder, "rate")
+    preload = ["env", f"LD_PRELOAD={TOP}/build/plain/tests/answer_floor.so", f"ANSWER_FLOOR={rate}"]
+    return Run([*preload, *nginx_command(folder, port)], port,
+               ["sh", "-c", '"$@" >&2 && cat ' + rate, "sh", *wrk(port, 3)],
+               lambda text: float(text.split()[-1]) / 1000)
 
 
 class Cluster:
@@ -192,6 +207,12 @@ def perftest(name, size, options, column, factor=1.0):
     return program
 
 
+def copies_by_write(block, ring):
+    """The least that such a stream can cost: tests/bench/write_floor.c."""
+    program = os.path.join(TOP, "build/plain/tests/write_floor")
+    return lambda _slow, _folder: Run(None, None, [program, IP, "copied", str(block), str(ring)], float)
+
+
 def rdma_listening(port):
     """Listeners of librdmacm are not among the kernel's sockets."""
     shown = subprocess.run(["rdma", "-j", "resource", "show", "cm_id"], capture_output=True, text=True,
@@ -217,7 +238,8 @@ FIGURES = {
     "redis-20": Figure("redis-benchmark GET, 20 clients", "k/s", True,
                        redis(20, 200000, 60000)),
     "redis-50": Figure("redis-benchmark GET, 50 clients", "k/s", True, redis(50, 200000, 20000)),
-    "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx),
+    "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx, {
+        "shm": {"nginx, carried by nothing": nginx_alone}}),
     "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench),
     "round-trip": Figure("sockperf ping-pong 64 B, round trip", "us", False, sockperf(True), {
         "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data"),
@@ -230,5 +252,6 @@ FIGURES = {
         "shm": {"ring memcpy": shared_memory("copy"), "TCP, io_uring": uring_tcp("stream")},
         # It counts 2^20 bytes as a MB.
         "verbs": {"ib_write_bw 64 KiB": perftest("ib_write_bw", 65536, ["-n", "1000"], 3, 1.048576),
+                  "copies and writes": copies_by_write(131072, 1 << 20),
                   "rstream 64 KiB": rstream(65536, 200, 4, lambda us: 65536 / us)}}),
 }
