@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -225,7 +226,21 @@ static void stream(struct end *e)
     fflush(stdout);
 }
 
-static void call(struct sockaddr_in *at)
+/* In a process that has opened nothing before it was forked: a device may be used by the process alone that has opened it. */
+static void listens(struct sockaddr_in *at, int port)
+{
+    struct end e = {.channel = rdma_create_event_channel()};
+    struct rdma_cm_id *listener;
+
+    must(e.channel && rdma_create_id(e.channel, &listener, NULL, RDMA_PS_TCP) == 0 &&
+             rdma_bind_addr(listener, (struct sockaddr *)at) == 0 && rdma_listen(listener, 1) == 0,
+         "listen");
+    at->sin_port = rdma_get_src_port(listener);
+    must(write(port, &at->sin_port, sizeof(at->sin_port)) == sizeof(at->sin_port), "port");
+    serve(&e);
+}
+
+static void calls(struct sockaddr_in *at)
 {
     struct end e = {.channel = rdma_create_event_channel()};
     struct rdma_conn_param param;
@@ -245,9 +260,7 @@ static void call(struct sockaddr_in *at)
 int main(int argc, char **argv)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = 0};
-    struct end server = {.ring = NULL};
     const char *what = argc > 2 ? argv[2] : "copied";
-    struct rdma_cm_id *listener;
     pid_t child;
     int port[2];
 
@@ -265,22 +278,18 @@ int main(int argc, char **argv)
         return 2;
     ring = blocks * block;
 
-    /* Before anything is opened: a device may be used by the process alone that has opened it. */
     must(pipe(port) == 0, "pipe");
     child = fork();
     must(child >= 0, "fork");
     if (child == 0) {
-        must(read(port[0], &at.sin_port, sizeof(at.sin_port)) == sizeof(at.sin_port), "port");
-        call(&at);
-        kill(getppid(), SIGTERM);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        listens(&at, port[1]);
         _exit(0);
     }
-    server.channel = rdma_create_event_channel();
-    must(server.channel && rdma_create_id(server.channel, &listener, NULL, RDMA_PS_TCP) == 0 &&
-             rdma_bind_addr(listener, (struct sockaddr *)&at) == 0 && rdma_listen(listener, 1) == 0,
-         "listen");
-    at.sin_port = rdma_get_src_port(listener);
-    must(write(port[1], &at.sin_port, sizeof(at.sin_port)) == sizeof(at.sin_port), "port");
-    serve(&server);
+    close(port[1]);
+    must(read(port[0], &at.sin_port, sizeof(at.sin_port)) == sizeof(at.sin_port), "port");
+    calls(&at);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
     return 0;
 }
