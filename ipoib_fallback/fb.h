@@ -226,7 +226,8 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
         atomic_load_explicit(rx ? &s->rx_mark : &s->tx_mark, memory_order_relaxed), *end);
     if (rx)
         unusual |= atomic_load(&s->rx_gate);
-    return (n != 0 || (rx && !(flags & FB_ASKED))) && !unusual;
+    /* Where the library keeps an error, the gate for sending is up. */
+    return (n != 0 || (rx && !(flags & FB_ASKED) && !fb_gate_is_up(s, false))) && !unusual;
 }
 static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t end)
