@@ -19,8 +19,9 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "bench.h"
 
 enum { NUMBERS = 1024, REQUEST = 4096, ROOM = 65536 };
 
@@ -54,14 +55,6 @@ __attribute__((constructor)) static void begin(void)
 static struct connection *of(int fd)
 {
     return fd >= 0 && fd < NUMBERS && all[fd].known && !over ? &all[fd] : NULL;
-}
-
-static uint64_t now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static void look_at_the_clock(void)
