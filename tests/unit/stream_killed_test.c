@@ -28,7 +28,7 @@ static bool board_there(struct end *a, struct end *b)
             return false;
         if (a->s->pub->path_tx == FB_PATH_SHM && b->s->pub->path_rx == FB_PATH_SHM)
             return true;
-        usleep(500);
+        wait_for_news();
     }
     return false;
 }

@@ -216,7 +216,7 @@ TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
     for (int i = 0; ok && !again && sys_now() < limit; i++) {
         ok = round_trip(&a, &pos, 1 + (size_t)i % 300);
         again = a.s->pub->path_tx == FB_PATH_SHM && conn_of(a.s)->x->show->switches >= 6;
-        usleep(100);
+        wait_for_news();
     }
     EXPECT(ok);
     EXPECT(again);

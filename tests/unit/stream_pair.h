@@ -284,7 +284,7 @@ static inline bool board_echo(struct end *e, uint64_t *pos)
     while (!boarded(e)) {
         if (sys_now() > limit || !round_trip(e, pos, 1 + (size_t)*pos % 97))
             return false;
-        usleep(200);
+        wait_for_news();
     }
     return true;
 }

@@ -356,7 +356,7 @@ TEST_CASE(stream, head_and_body_board)
         }
         ASSERT_EQ_INT(put(&b, bytes, 1), 1);
         ASSERT_EQ_INT(get(&a, bytes, 1), 1);
-        usleep(200);
+        wait_for_news();
     }
     done(&a);
     done(&b);
