@@ -260,6 +260,7 @@ UNIT_TESTS := \
 	epoll_instances_test \
 	epoll_switch_test \
 	epoll_stress_test \
+	poll_crowd_test \
 	poll_test \
 	poll_signal_test \
 	poll_words_test \
@@ -303,6 +304,7 @@ epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
+poll_crowd_test_SRC := tests/unit/poll_crowd_test.c $(READINESS_SRC)
 poll_signal_test_SRC := tests/unit/poll_signal_test.c $(READINESS_SRC)
 poll_words_test_SRC := tests/unit/poll_words_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)

@@ -332,6 +332,8 @@ void fb_leave_shard(struct fb_stream *, struct rsk_shard *);
  * which a peer's library has answered while everybody slept, within bounds: spinning longer cannot pay, and
  * with less two ends that sleep in turn never get out of it. */
 uint32_t fb_spin_most(void);
+/* Has a stream of this process had a rail on a wire that is slow to wake? */
+bool fb_spin_slow(void);
 
 /* ---- sleepers: threads that sleep in the kernel's poll or select on plain sockets ---- */
 

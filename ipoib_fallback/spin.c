@@ -15,6 +15,7 @@ static _Atomic uint32_t measured[2]; /* 0: nothing yet */
 /* 1 + the longest of the streams that have had a rail, unless measured. */
 static _Atomic uint32_t configured;
 static _Atomic bool by_measure[2]; /* one of those spins for as long as it pays */
+static _Atomic bool slow_wire;     /* one of those was slow to wake */
 
 /* Where a stream begins that spins for as long as it pays. */
 static uint32_t measured_most(bool slow)
@@ -49,14 +50,21 @@ uint32_t fb_spin_most(void)
     return most;
 }
 
+bool fb_spin_slow(void)
+{
+    return atomic_load_explicit(&slow_wire, memory_order_relaxed);
+}
+
 void spin_joined(struct fb_conn *c, bool slow)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    if (slow)
+    if (slow) {
         conn_set(c, CF_SLOW);
-    else
+        atomic_store_explicit(&slow_wire, true, memory_order_relaxed);
+    } else {
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SLOW);
+    }
     if (set->spin_auto)
         atomic_store_explicit(&by_measure[slow], true, memory_order_relaxed);
     else if (set->spin_ns >= atomic_load(&configured)) /* the progress thread alone writes it */

@@ -307,7 +307,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         }
         if (!began) {
             began = now;
-            now += atomic_load(&ep->hot) ? pl_spin_budget() : 0;
+            now += pl_spin_budget(atomic_load(&ep->hot));
             n = spin(ep, c, now < deadline ? now : deadline);
             if (n != 0)
                 break;

@@ -315,12 +315,13 @@ static int rest(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t deadl
     return 0;
 }
 
-static bool any_hot(const struct pl_poll_wait *w)
+static unsigned hot_streams(const struct pl_poll_wait *w)
 {
+    unsigned n = 0;
+
     for (nfds_t i = 0; i < w->n; i++)
-        if (w->entry[i].hot && w->entry[i].file->kind == PL_STREAM)
-            return true;
-    return false;
+        n += w->entry[i].hot && w->entry[i].file->kind == PL_STREAM;
+    return n;
 }
 
 /* Its own frame must lie below its caller's: pl_select.c has a block too. A cancellation point in any case. */
@@ -356,7 +357,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         count = rsk_sig.seen != signals ? -EINTR : 0;
         if (!began && !count) {
             began = now;
-            until = now + (any_hot(w) ? pl_spin_budget() : 0);
+            until = now + pl_spin_budget(hot_streams(w));
             count = spin(w, fds, until < deadline ? until : deadline);
             if (count > 0)
                 continue;

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/prctl.h>
 
 #include "config/env.h"
 #include "rsock/sys.h"
@@ -17,13 +16,13 @@ enum { UNKNOWN, YES, NO };
 
 static _Atomic int usable;
 
-/* Since Linux 5.16. A filter for system calls may not know this one, and kill who tries. */
+/* Since Linux 5.16. */
 bool pl_words_usable(void)
 {
     int known = atomic_load_explicit(&usable, memory_order_relaxed);
 
     if (known == UNKNOWN) {
-        known = cfg.seccomp_rail || SYS6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != 0 ? NO : YES;
+        known = pl_filtered() ? NO : YES;
         atomic_store_explicit(&usable, known, memory_order_relaxed);
     }
     return known == YES;

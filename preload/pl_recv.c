@@ -118,6 +118,27 @@ static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int fl
     (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE | MSG_MORE | MSG_EOR | MSG_CONFIRM | \
      MSG_DONTROUTE | MSG_CTRUNC)
 
+/* A NULL buffer is no error before bytes come to it: the call waits for them, and gives what there was room for in
+ * front of it. The kernel gives EFAULT instead where one segment lies on both sides; a rail has no segments. */
+static ssize_t up_to_null(struct pl_file *f, const struct iovec *v, int cnt, int flags)
+{
+    char byte;
+    struct iovec one = {&byte, 1};
+    size_t room = 0;
+    ssize_t n;
+    int before = 0;
+
+    for (int i = 0; i < cnt; i++)
+        if (v[i].iov_len > SSIZE_MAX)
+            return -EINVAL;
+    while (before < cnt && (v[before].iov_base || !v[before].iov_len))
+        room += v[before++].iov_len;
+    if (room)
+        return receive(f, v, before, flags);
+    n = receive(f, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK);
+    return n > 0 ? -EFAULT : n;
+}
+
 static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
@@ -128,7 +149,7 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     pthread_testcancel();
     err = pl_iov_fit(&v, &cnt, &one, too_many, &total);
     if (err)
-        return err;
+        return err == -EFAULT && v ? up_to_null(f, v, cnt, flags & ~RX_IGNORED) : err;
     return receive(f, v, cnt, flags & ~RX_IGNORED);
 }
 
@@ -141,6 +162,8 @@ static ssize_t rail_read(struct pl_file *f, const struct iovec *v, int cnt, int 
 
     pthread_testcancel();
     err = pl_iov_fit(&v, &cnt, &one, -EINVAL, &total);
+    if (err == -EFAULT && v)
+        return up_to_null(f, v, cnt, flags);
     if (err || total == 0)
         return err;
     return receive(f, v, cnt, flags);

@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "config/env.h"
 #include "ipoib_fallback/spin.h"
@@ -19,6 +21,7 @@
 
 #define NS_PER_S  1000000000u
 #define NS_PER_MS 1000000u
+#define NS_PER_US 1000u
 
 /* ---- time */
 
@@ -81,7 +84,9 @@ int pl_remaining_ms(uint64_t deadline)
 
 static _Thread_local struct fb_spin learnt;
 static _Thread_local struct fb_trial trial;
+static _Thread_local struct fb_crowd crowd;
 static _Thread_local uint32_t spun; /* what the last wait was allowed */
+static _Thread_local bool several;  /* and it was for several streams */
 
 static bool one_cpu(void)
 {
@@ -114,11 +119,41 @@ static uint32_t spin_most(void)
     return trial.brief && brief < most ? brief : most;
 }
 
-uint64_t pl_spin_budget(void)
+bool pl_filtered(void)
+{
+    static _Atomic uint8_t known; /* 1 no, 2 yes */
+    uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!k) {
+        k = cfg.seccomp_rail || SYS6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != 0 ? 2 : 1;
+        atomic_store_explicit(&known, k, memory_order_relaxed);
+    }
+    return k == 2;
+}
+
+static void look_for_a_crowd(uint64_t now)
+{
+    struct rusage r;
+    const struct timeval *u = &r.ru_utime, *s = &r.ru_stime;
+
+    if (!pl_filtered() && getrusage(RUSAGE_THREAD, &r) == 0)
+        fb_crowd_look(&crowd, now, (uint64_t)r.ru_nivcsw,
+                      (uint64_t)(u->tv_sec + s->tv_sec) * NS_PER_S +
+                          (uint64_t)(u->tv_usec + s->tv_usec) * NS_PER_US);
+}
+
+uint64_t pl_spin_budget(unsigned streams)
 {
     uint32_t most = spin_most();
 
-    spun = most && !one_cpu() ? fb_spin_next(&learnt, most) : 0;
+    /* Over such a wire a device that is software works in threads of the kernel's, which throw us off and are not the
+     * peer: spinning pays all the same. */
+    if (crowd.trying && fb_spin_slow())
+        crowd = (struct fb_crowd){0};
+    several = streams > 1;
+    spun = 0;
+    if (streams && most && !one_cpu() && !(several && fb_crowd_rests(&crowd)))
+        spun = fb_spin_next(&learnt, most);
     return spun;
 }
 
@@ -126,21 +161,30 @@ void pl_spin_result(uint64_t began)
 {
     uint64_t now, ns;
 
-    if (!spun)
+    if (!spun && !crowd.trying)
         return;
     now = sys_now();
     ns = now - began;
-    if (ns <= spun)
+    if (!spun)
+        ;
+    else if (ns <= spun + NS_PER_US) /* a spin that is brief ends when it has looked once */
         fb_spin_served(&learnt, spin_most(), ns);
     else
         fb_spin_slept(&learnt, spin_most(), ns);
+    if (crowd.trying) {
+        fb_crowd_turn(&crowd, now);
+        return;
+    }
+    if (several && !fb_spin_slow() && fb_crowd_waited(&crowd))
+        look_for_a_crowd(now);
     if (fb_trial_waited(&trial, ns, brief_most()) && fb_spin_most() > brief_most())
-        fb_trial_turn(&trial, now);
+        fb_trial_turn(&trial, now, FB_TRIAL_BRIEF);
 }
 
 void pl_spin_ready(unsigned n)
 {
     fb_trial_ready(&trial, n);
+    fb_trial_ready(&crowd.trial, n);
 }
 
 /* ---- blocks */

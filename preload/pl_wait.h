@@ -53,12 +53,16 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 /* For how long who waits need not ask the kernel again where it had nothing. */
 #define PL_KERNEL_NS 50000u
 
-/* How long this thread should spin before it sleeps, at most fb_spin_most(); 0 on one CPU. */
-uint64_t pl_spin_budget(void);
+/* How long this thread, which waits for so many streams on rails, should spin before it sleeps, at most
+ * fb_spin_most(); 0 on one CPU. Called for each wait that pl_spin_result may be called for. */
+uint64_t pl_spin_budget(unsigned streams);
 /* What came of it: there is news now, and the wait, spun and slept together, began then. */
 void pl_spin_result(uint64_t began);
 /* So many descriptors are ready, whether or not that was waited for. */
 void pl_spin_ready(unsigned n);
+
+/* May there be a filter for system calls, which kills who makes one that it does not know? */
+bool pl_filtered(void);
 
 /* ---- blocks ---- */
 

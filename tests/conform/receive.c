@@ -454,3 +454,31 @@ CASE(several_messages_and_no_time)
     show_several(p[1], 0, &none);
     show_several(p[1], MSG_DONTWAIT, &none);
 }
+
+/* A NULL buffer is an error when bytes come to it, and not before. */
+CASE(null_buffers)
+{
+    char room[8] = "", *volatile no = NULL; /* the compiler knows that recv and read want a buffer */
+    struct iovec list[2] = {{room, 4}, {NULL, 5}};
+    int p[2];
+
+    pair(p);
+    SHOW(recv(p[1], no, 3, MSG_DONTWAIT));
+    SHOW(recv(p[1], no, 0, MSG_DONTWAIT));
+    SHOW(read(p[1], no, 0));
+    deliver(p[0], p[1], "abcd");
+    SHOW(recv(p[1], no, 3, MSG_DONTWAIT));
+    SHOW(recv(p[1], no, 3, 0));
+    SHOW(recv(p[1], no, 3, MSG_WAITALL));
+    SHOW(read(p[1], no, 3));
+    SHOW(readv(p[1], list + 1, 1));
+    SHOW(readv(p[1], list, 2));
+    say("%s", room);
+    list[1].iov_len = (size_t)-1;
+    SHOW(readv(p[1], list, 2));
+    SHOW(shutdown(p[0], SHUT_WR));
+    SHOW(recv(p[1], no, 3, 0));
+    SHOW(readv(p[1], list + 1, 1));
+    list[1].iov_len = 5;
+    SHOW(readv(p[1], list, 2));
+}

@@ -24,6 +24,12 @@ uint32_t fb_spin_most(void)
 {
     return cfg.stream.spin_ns;
 }
+
+bool fb_spin_slow(void)
+{
+    return fake_slow_wire;
+}
+_Atomic bool fake_slow_wire;
 _Atomic int fake_sleepers;
 
 #define IN_BITS  (POLLIN | POLLRDNORM)

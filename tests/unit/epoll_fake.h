@@ -75,6 +75,8 @@ bool fake_watched(struct fake *);
 
 /* Waiters of the fake's sleepers: how many threads sleep published. */
 extern _Atomic int fake_sleepers;
+/* What fb_spin_slow says. */
+extern _Atomic bool fake_slow_wire;
 /* Called at the end of each drain that told of n streams, by who still keeps others from draining. */
 extern void (*fake_drained)(int n);
 /* How many threads wait for their turn to drain. */

@@ -59,7 +59,7 @@ TEST_CASE(spin, does_what_a_sleep_has_claimed)
 
     /* What takes longer than any spin brings the budget down. */
     waits(&s, 10, 1000000, false, &spun);
-    EXPECT_EQ_INT(s.ns, 1000);
+    EXPECT_EQ_INT(s.ns, 100);
     EXPECT_EQ_INT(waits(&s, 20, 5000, false, &spun), 19);
 }
 
@@ -89,7 +89,7 @@ static unsigned tried(struct fb_trial *t, uint64_t *now, unsigned ms, unsigned b
             *now += 1000000 / n;
             fb_trial_ready(t, 1);
             if (fb_trial_waited(t, took, MOST))
-                fb_trial_turn(t, *now);
+                fb_trial_turn(t, *now, FB_TRIAL_BRIEF);
         }
     }
     return briefly;
@@ -140,8 +140,102 @@ TEST_CASE(spin_trial, idleness_says_nothing)
         now += 10 * (uint64_t)FB_TRIAL_NS;
         fb_trial_ready(&t, 1);
         EXPECT(fb_trial_waited(&t, 10 * (uint64_t)FB_TRIAL_NS, MOST));
-        fb_trial_turn(&t, now);
+        fb_trial_turn(&t, now, FB_TRIAL_BRIEF);
     }
     EXPECT_EQ_INT(t.turn, 0);
     EXPECT(!t.brief);
+}
+
+/* ---- whether to spin at all */
+
+/* A thread that for `ms` makes waits for several streams of 10 us each, is thrown off its processor once in `every` of
+ * them (0: never) unless it rests, and for which so many streams become ready in a millisecond by spinning, or by not.
+ * In how many waits it rested. */
+struct crowded {
+    struct fb_crowd c;
+    uint64_t now, lost, ran;
+    unsigned looks;
+};
+
+static unsigned goes_on(struct crowded *t, unsigned ms, unsigned every, unsigned spinning,
+                        unsigned resting)
+{
+    unsigned rested = 0, got = 0;
+
+    for (unsigned i = 0; i < 100 * ms; i++) {
+        bool rests = fb_crowd_rests(&t->c);
+
+        t->now += 10000;
+        t->ran += 5000;
+        rested += rests;
+        t->lost += every && !rests && i % every == 0;
+        got += rests ? resting : spinning;
+        fb_trial_ready(&t->c.trial, got / 100);
+        got %= 100;
+        if (t->c.trying) {
+            fb_crowd_turn(&t->c, t->now);
+        } else if (fb_crowd_waited(&t->c)) {
+            t->looks++;
+            fb_crowd_look(&t->c, t->now, t->lost, t->ran);
+        }
+    }
+    return rested;
+}
+
+TEST_CASE(spin_crowd, rests_where_that_makes_more)
+{
+    struct crowded t = {.now = 1000000000};
+    unsigned rested;
+
+    rested = goes_on(&t, 20000, 8, 100, 150);
+    EXPECT(rested > 100 * 18000);
+    /* It is kept though nobody throws off who rests, and found out anew after two seconds: then they have gone. */
+    goes_on(&t, 4000, 0, 100, 150);
+    EXPECT_EQ_INT(goes_on(&t, 2000, 0, 100, 150), 0);
+}
+
+TEST_CASE(spin_crowd, spins_where_that_makes_nearly_as_much)
+{
+    struct crowded t = {.now = 1000000000};
+
+    /* Once in 0.2 s, three turns of 16 ms of every two seconds at most. */
+    EXPECT(goes_on(&t, 20000, 8, 100, 120) < 100 * 600);
+}
+
+TEST_CASE(spin_crowd, only_where_it_is_thrown_off_often_and_for_a_while)
+{
+    struct crowded t = {.now = 1000000000};
+
+    /* Not once in 16 waits. */
+    EXPECT_EQ_INT(goes_on(&t, 2000, 17, 100, 200), 0);
+    /* For less than 50 ms at a time. */
+    for (int i = 0; i < 100; i++) {
+        EXPECT_EQ_INT(goes_on(&t, 45, 8, 100, 200), 0);
+        EXPECT_EQ_INT(goes_on(&t, 5, 0, 100, 200), 0);
+    }
+    EXPECT(t.looks >= (200000 + 500000) / FB_CROWD_EVERY);
+    EXPECT(!t.c.trying);
+}
+
+TEST_CASE(spin_crowd, not_by_what_every_thread_is_thrown_off)
+{
+    struct fb_crowd c = {0};
+    uint64_t now = 1000000000, ran = 0;
+
+    /* A thread of long waits that runs for 4 ms between two, and is thrown off at the end of each. */
+    for (uint64_t i = 0; i < 1000; i++) {
+        now += 4000000;
+        ran += 4000000;
+        if (fb_crowd_waited(&c))
+            fb_crowd_look(&c, now, i, ran);
+    }
+    EXPECT(!c.trying);
+    /* Four times as often, and it is a crowd. */
+    for (uint64_t i = 0; i < 1000 && !c.trying; i++) {
+        now += 4000000;
+        ran += 4000000;
+        if (fb_crowd_waited(&c))
+            fb_crowd_look(&c, now, 1000 + 4 * i, ran);
+    }
+    EXPECT(c.trying);
 }

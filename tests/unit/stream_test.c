@@ -33,7 +33,9 @@ static void spins(void)
     EXPECT_EQ_INT(fb_spin_most(), 20000);
     spin_joined(&b, false);
     EXPECT_EQ_INT(fb_spin_most(), 0);
+    EXPECT(!fb_spin_slow());
     spin_joined(&a, true);
+    EXPECT(fb_spin_slow());
     EXPECT_EQ_INT(fb_spin_most(), 70000);
     spin_joined(&b, false);
     EXPECT_EQ_INT(fb_spin_most(), 70000);

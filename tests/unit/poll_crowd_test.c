@@ -1,0 +1,164 @@
+/*
+ * poll_crowd_test.c - a thread in a crowd: what pl_wait.c makes of ipoib_fallback/spin.h's decision, and which waits of poll and
+ * epoll_wait ask for it. How often the thread was thrown off its processor says the getrusage of this file.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/epoll_fake.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "preload/pl_wait.h"
+#include "rsock/sys.h"
+
+static _Atomic unsigned asked;
+static _Atomic long off;
+
+/* Thrown off once for each of the waits that went by since. */
+int getrusage(__rusage_who_t who, struct rusage *r)
+{
+    memset(r, 0, sizeof *r);
+    EXPECT_EQ_INT(who, RUSAGE_THREAD);
+    r->ru_nivcsw = atomic_fetch_add(&off, 64);
+    atomic_fetch_add(&asked, 1);
+    return 0;
+}
+
+static void two_processors(void)
+{
+    if (pl_spin_budget(1) == 0)
+        SKIP("one processor: nothing spins");
+}
+
+/* A wait for so many streams that has found something at once. Its budget. */
+static uint64_t wait_for(unsigned streams)
+{
+    uint64_t budget = pl_spin_budget(streams);
+
+    pl_spin_ready(1);
+    pl_spin_result(sys_now());
+    return budget;
+}
+
+/* Waits until one does not spin, or for so long. */
+static bool rests(unsigned streams, uint64_t ns)
+{
+    uint64_t until = sys_now() + ns;
+
+    while (sys_now() < until)
+        if (wait_for(streams) == 0)
+            return true;
+    return false;
+}
+
+TEST_CASE(poll_crowd, who_waits_for_several_and_is_thrown_off_rests)
+{
+    two_processors();
+    EXPECT_EQ_U64(pl_spin_budget(0), 0);
+    EXPECT(!rests(1, 300000000));
+    EXPECT_EQ_INT(atomic_load(&asked), 0);
+    ASSERT(rests(2, 60000000000));
+    EXPECT(atomic_load(&asked) > 2);
+    /* Who waits for one does spin. */
+    EXPECT(pl_spin_budget(1) != 0);
+    EXPECT_EQ_U64(pl_spin_budget(2), 0);
+    /* And who has a rail over a slow wire, until he has none: there is no such thing. */
+    atomic_store(&fake_slow_wire, true);
+    EXPECT(pl_spin_budget(2) != 0);
+    atomic_store(&asked, 0);
+    EXPECT(!rests(2, 300000000));
+    EXPECT_EQ_INT(atomic_load(&asked), 0);
+    atomic_store(&fake_slow_wire, false);
+}
+
+/* ---- which waits ask */
+
+struct feeder {
+    pthread_t thread;
+    struct fake *f;
+    _Atomic unsigned wanted;
+    _Atomic bool over;
+};
+
+/* A byte for each wait, which mostly has begun by then. */
+static void *feeds(void *arg)
+{
+    struct feeder *d = arg;
+    unsigned fed = 0;
+
+    while (!atomic_load(&d->over)) {
+        if (atomic_load(&d->wanted) == fed) {
+            sys_yield();
+            continue;
+        }
+        fed++;
+        usleep(20);
+        fake_arrive(d->f, 1);
+    }
+    return NULL;
+}
+
+struct waiter {
+    bool by_epoll;
+    int ep;
+    struct pollfd p[2];
+    nfds_t n;
+};
+
+/* So many waits, or as many as it takes until getrusage was asked. How many there were. */
+static unsigned waits(struct waiter *w, struct fake *f, unsigned most)
+{
+    struct feeder d = {.f = f};
+    struct epoll_event e[2];
+    unsigned n = 0;
+
+    atomic_store(&asked, 0);
+    ASSERT_EQ_INT(pthread_create(&d.thread, NULL, feeds, &d), 0);
+    for (; n < most && !atomic_load(&asked); n++) {
+        atomic_fetch_add(&d.wanted, 1);
+        EXPECT_EQ_INT(w->by_epoll ? epoll_wait(w->ep, e, 2, -1) : poll(w->p, w->n, -1), 1);
+        EXPECT_EQ_INT(fake_read(f, 1), 1);
+    }
+    atomic_store(&d.over, true);
+    pthread_join(d.thread, NULL);
+    return n;
+}
+
+static void asks(bool by_epoll)
+{
+    struct fake *f = fake_new(), *g = fake_new();
+    struct waiter w = {.by_epoll = by_epoll, .ep = epoll_create1(0), .n = 2};
+    struct epoll_event e = {.events = EPOLLIN};
+    unsigned n;
+
+    two_processors();
+    fake_board(f);
+    fake_board(g);
+    w.p[0] = (struct pollfd){.fd = f->fd, .events = POLLIN};
+    w.p[1] = (struct pollfd){.fd = g->fd, .events = POLLIN};
+    ASSERT_EQ_INT(epoll_ctl(w.ep, EPOLL_CTL_ADD, f->fd, &e), 0);
+    ASSERT_EQ_INT(epoll_ctl(w.ep, EPOLL_CTL_ADD, g->fd, &e), 0);
+    n = waits(&w, f, 20000);
+    EXPECT_EQ_INT(atomic_load(&asked), 1);
+    /* The same set, in which one is on TCP. */
+    fake_leave(g);
+    waits(&w, f, 10 * n);
+    EXPECT_EQ_INT(atomic_load(&asked), 0);
+    fake_close(f);
+    fake_close(g);
+    close(w.ep);
+}
+
+TEST_CASE(poll_crowd, poll_for_several_rails)
+{
+    asks(false);
+}
+
+TEST_CASE(poll_crowd, epoll_wait_for_several_rails)
+{
+    asks(true);
+}
