@@ -190,8 +190,8 @@ static inline bool fb_crowd_waited(struct fb_crowd *c)
 static inline void fb_crowd_look(struct fb_crowd *c, uint64_t now, uint64_t lost, uint64_t ran)
 {
     uint64_t times = lost - c->lost;
-    bool often = c->looked && times * FB_CROWD_WAITS >= c->waits &&
-                 times * FB_CROWD_RAN >= ran - c->ran;
+    bool often =
+        c->looked && times * FB_CROWD_WAITS >= c->waits && times * FB_CROWD_RAN >= ran - c->ran;
 
     c->lost = lost;
     c->ran = ran;
