@@ -3,6 +3,7 @@
  * epoll_wait ask for it. How often the thread was thrown off its processor says the getrusage of this file.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/epoll_calls.h"
 #include "tests/unit/epoll_fake.h"
 
 #include <poll.h>
@@ -102,7 +103,7 @@ static void *feeds(void *arg)
     return NULL;
 }
 
-struct waiter {
+struct wait_set {
     bool by_epoll;
     int ep;
     struct pollfd p[2];
@@ -110,7 +111,7 @@ struct waiter {
 };
 
 /* So many waits, or as many as it takes until getrusage was asked. How many there were. */
-static unsigned waits(struct waiter *w, struct fake *f, unsigned most)
+static unsigned waits(struct wait_set *w, struct fake *f, unsigned most)
 {
     struct feeder d = {.f = f};
     struct epoll_event e[2];
@@ -131,8 +132,7 @@ static unsigned waits(struct waiter *w, struct fake *f, unsigned most)
 static void asks(bool by_epoll)
 {
     struct fake *f = fake_new(), *g = fake_new();
-    struct waiter w = {.by_epoll = by_epoll, .ep = epoll_create1(0), .n = 2};
-    struct epoll_event e = {.events = EPOLLIN};
+    struct wait_set w = {.by_epoll = by_epoll, .ep = epoll_create1(0), .n = 2};
     unsigned n;
 
     two_processors();
@@ -140,8 +140,8 @@ static void asks(bool by_epoll)
     fake_board(g);
     w.p[0] = (struct pollfd){.fd = f->fd, .events = POLLIN};
     w.p[1] = (struct pollfd){.fd = g->fd, .events = POLLIN};
-    ASSERT_EQ_INT(epoll_ctl(w.ep, EPOLL_CTL_ADD, f->fd, &e), 0);
-    ASSERT_EQ_INT(epoll_ctl(w.ep, EPOLL_CTL_ADD, g->fd, &e), 0);
+    ASSERT_EQ_INT(add(w.ep, f->fd, EPOLLIN, 1), 0);
+    ASSERT_EQ_INT(add(w.ep, g->fd, EPOLLIN, 2), 0);
     n = waits(&w, f, 20000);
     EXPECT_EQ_INT(atomic_load(&asked), 1);
     /* The same set, in which one is on TCP. */
@@ -150,7 +150,7 @@ static void asks(bool by_epoll)
     EXPECT_EQ_INT(atomic_load(&asked), 0);
     fake_close(f);
     fake_close(g);
-    close(w.ep);
+    close_ep(w.ep);
 }
 
 TEST_CASE(poll_crowd, poll_for_several_rails)
