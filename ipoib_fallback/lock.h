@@ -44,6 +44,12 @@ static inline void fb_lock(struct fb_lock *l)
         fb_lock_slow(l);
 }
 
+/* Does somebody sleep until the lock is given back? */
+static inline bool fb_lock_sought(const struct fb_lock *l)
+{
+    return atomic_load_explicit(&l->word, memory_order_relaxed) == 2;
+}
+
 static inline void fb_unlock(struct fb_lock *l)
 {
     if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)

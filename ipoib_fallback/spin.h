@@ -23,6 +23,7 @@ struct fb_spin {
     _Atomic uint8_t claimed; /* the budget is what a sleep's end has made it */
     _Atomic uint8_t doubt;   /* claims that were wrong, since a spin last served */
     _Atomic uint16_t deaf;   /* so many more sleeps teach nothing */
+    _Atomic uint32_t spent;  /* the wait that begins now has spun for so many ns: quick.c */
 };
 
 #define FB_SPIN_EVERY 64u
@@ -226,6 +227,8 @@ struct fb_conn;
 void spin_measured(uint64_t answer, bool slow);
 /* How long this wait of the stream's half may spin, in ns; 0: not at all. */
 uint32_t spin_budget(struct fb_conn *, struct fb_spin *);
+/* For how long the waits before have taught to spin; not the beginning of a wait. */
+uint32_t spin_learnt(struct fb_conn *, const struct fb_spin *);
 /* It has spun for so many ns, and that was enough; it has spun and slept. */
 void spin_served(struct fb_conn *, struct fb_spin *, uint64_t took);
 void spin_slept(struct fb_conn *, struct fb_spin *, uint64_t took);

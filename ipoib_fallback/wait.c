@@ -22,13 +22,15 @@
 
 static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
 {
-    uint32_t b = spin_budget(c, budget);
+    uint32_t b = spin_budget(c, budget), spent = FB_SPIN_GET(budget, spent);
     uint64_t begin, now;
     unsigned bits;
 
     if (b == 0 || rsk_sig.pending)
         return false;
-    w->begin = begin = now = sys_now();
+    now = sys_now();
+    w->begin = begin = now - spent;
+    FB_SPIN_SET(budget, spent, 0);
     for (unsigned i = 0;; i++) {
         bits = w->rail->wire->poll(w->rail, w->event | RSK_CTL);
         if (bits & RSK_CTL) {

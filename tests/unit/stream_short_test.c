@@ -4,6 +4,8 @@
  */
 #include "tests/unit/stream_pair.h"
 
+#include "rsock/section.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
@@ -28,6 +30,23 @@ static bool aboard(struct end *a, struct end *b)
     return board(a, b) && put(a, out, 2000) == 2000 && get(b, in, 2000) == 2000 &&
            a->s->pub->tx < 3000 && !conn_seen_wants(&b->s->rx_mark, 3000) &&
            !conn_seen_wants(&a->s->tx_mark, 3000);
+}
+
+/* The short way is not for whom the progress thread is in the way of, at that moment. */
+static size_t quick_send(struct end *e, size_t n, int flags)
+{
+    size_t did;
+
+    UNTIL((did = fb_send_quick(e->s, e->fd, out, n, flags)) != 0);
+    return did;
+}
+
+static size_t quick_recv(struct end *e, size_t most, int flags)
+{
+    size_t did;
+
+    UNTIL((did = fb_recv_quick(e->s, e->fd, in, most, flags)) != 0);
+    return did;
 }
 
 /* A receive that finds less than it asked for says so: who waits for an edge is told of all that follows. */
@@ -125,13 +144,13 @@ TEST_CASE(stream_short, without_a_reference)
     fill(out, 0, 16);
     EXPECT_EQ_INT(fb_send_quick(a.s, b.fd, out, 16, 0), 0);
     EXPECT_EQ_INT(fb_send_quick(a.s, a.fd, out, 16, MSG_MORE), 0);
-    EXPECT_EQ_INT(fb_send_quick(a.s, a.fd, out, 16, MSG_NOSIGNAL), 16);
+    EXPECT_EQ_INT(quick_send(&a, 16, MSG_NOSIGNAL), 16);
     EXPECT_EQ_INT(fb_recv_quick(b.s, a.fd, in, 64, 0), 0);
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_PEEK), 0);
-    EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 16);
+    EXPECT_EQ_INT(quick_recv(&b, 64, MSG_DONTWAIT), 16);
     EXPECT(check(in, 0, 16));
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, 0), 0);
-    EXPECT_EQ_INT(fb_send_quick(a.s, a.fd, out, 16, 0), 16);
+    EXPECT_EQ_INT(quick_send(&a, 16, 0), 16);
     fb_close(b.s, b.fd);
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, 0), 0);
     EXPECT_EQ_INT(fb_send_quick(b.s, b.fd, out, 16, 0), 0);
@@ -155,5 +174,111 @@ TEST_CASE(stream_short, locks_outlive_their_stream)
     ASSERT_EQ_INT(a.s->refs, 0);
     fb_unlock(&x->tx.lock);
     fb_unlock(&x->rx.lock);
+    done(&b);
+}
+
+/* ---- a receive that may wait */
+
+struct answer {
+    struct end *e;
+    _Atomic unsigned asked;
+    _Atomic bool over;
+};
+
+/* A byte whenever it is asked for. */
+static void *answers(void *arg)
+{
+    struct answer *a = arg;
+    unsigned given = 0;
+
+    while (!atomic_load(&a->over)) {
+        if (atomic_load(&a->asked) == given)
+            continue;
+        given++;
+        EXPECT_EQ_INT(put(a->e, out, 1), 1);
+    }
+    return NULL;
+}
+
+/* What comes while it looks is its own, without a second call. */
+TEST_CASE(stream_short, waits_a_little)
+{
+    struct end a, b;
+    struct answer who = {.e = &a};
+    uint64_t limit = sys_now() + PATIENCE;
+    pthread_t thread;
+    size_t n = 0;
+
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        SKIP("one processor: who looks keeps what comes from coming");
+    ASSERT(aboard(&a, &b));
+    ASSERT_EQ_INT(pthread_create(&thread, NULL, answers, &who), 0);
+    while (n == 0 && sys_now() < limit) {
+        EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 0);
+        atomic_fetch_add(&who.asked, 1);
+        n = fb_recv_quick(b.s, b.fd, in, 64, 0);
+        if (n == 0)
+            EXPECT_EQ_INT(get(&b, in, 64), 1);
+    }
+    atomic_store(&who.over, true);
+    pthread_join(thread, NULL);
+    EXPECT_EQ_INT(n, 1);
+    done(&a);
+    done(&b);
+}
+
+/* For how long a receive from an empty ring has looked, which has learnt to spin for `ns`. */
+static uint32_t looked(struct end *e, uint32_t ns, int flags)
+{
+    struct fb_spin *s = &more_of(e)->spin_rx;
+
+    s->ns = ns;
+    s->spent = 0;
+    EXPECT_EQ_INT(fb_recv_quick(e->s, e->fd, in, 64, flags), 0);
+    return s->spent;
+}
+
+struct sleeper {
+    struct end *from, *to;
+};
+
+/* A byte for who sleeps. */
+static void *wakes(void *arg)
+{
+    struct sleeper *s = arg;
+
+    while (!atomic_load(&more_of(s->to)->rx_waiters))
+        sched_yield();
+    EXPECT_EQ_INT(put(s->from, out, 1), 1);
+    return NULL;
+}
+
+TEST_CASE(stream_short, waits_no_longer_than_it_may)
+{
+    struct end a, b;
+    struct sleeper who = {&a, &b};
+    pthread_t thread;
+
+    ASSERT(aboard(&a, &b));
+    UNTIL(looked(&b, 0, 0) == 4000);
+    UNTIL(looked(&b, 9000, 0) == 4000);
+    UNTIL(looked(&b, 2000, 0) == 2000);
+    /* What has mostly been in vain is not tried here. */
+    EXPECT_EQ_INT(looked(&b, 100, 0), 0);
+    EXPECT_EQ_INT(looked(&b, 9000, MSG_DONTWAIT), 0);
+    fb_set_nonblock(b.s, true);
+    EXPECT_EQ_INT(looked(&b, 9000, 0), 0);
+    fb_set_nonblock(b.s, false);
+    /* A handler waits. */
+    rsk_sig.pending = 1;
+    EXPECT_EQ_INT(looked(&b, 9000, 0), 0);
+    rsk_sig.pending = 0;
+    /* The wait proper takes it into account, once. */
+    UNTIL(looked(&b, 9000, 0) == 4000);
+    ASSERT_EQ_INT(pthread_create(&thread, NULL, wakes, &who), 0);
+    EXPECT_EQ_INT(get(&b, in, 64), 1);
+    EXPECT_EQ_INT(more_of(&b)->spin_rx.spent, 0);
+    pthread_join(thread, NULL);
+    done(&a);
     done(&b);
 }
