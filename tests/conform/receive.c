@@ -458,7 +458,8 @@ CASE(several_messages_and_no_time)
 /* A NULL buffer is an error when bytes come to it, and not before. */
 CASE(null_buffers)
 {
-    char room[8] = "", *volatile no = NULL; /* the compiler knows that recv and read want a buffer */
+    char room[8] = "", *volatile no =
+                           NULL; /* the compiler knows that recv and read want a buffer */
     struct iovec list[2] = {{room, 4}, {NULL, 5}};
     int p[2];
 

@@ -20,11 +20,11 @@ static _Atomic unsigned asked;
 static _Atomic long off;
 
 /* Thrown off once for each of the waits that went by since. */
-int getrusage(__rusage_who_t who, struct rusage *r)
+int getrusage(__rusage_who_t who, struct rusage *usage)
 {
-    memset(r, 0, sizeof *r);
+    memset(usage, 0, sizeof *usage);
     EXPECT_EQ_INT(who, RUSAGE_THREAD);
-    r->ru_nivcsw = atomic_fetch_add(&off, 64);
+    usage->ru_nivcsw = atomic_fetch_add(&off, 64);
     atomic_fetch_add(&asked, 1);
     return 0;
 }
