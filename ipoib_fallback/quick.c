@@ -11,7 +11,7 @@
 #include "rsock/section.h"
 
 #define QUICK_MOST 16384u /* larger ones are published in pieces: tx.c */
-#define QUICK_WAIT 4000u  /* ns that a receive waits with the lock, at most */
+#define QUICK_WAIT 2000u  /* ns that a receive waits with the lock, at most */
 #define QUICK_PAYS 1000u  /* a wait that has learnt to spin for less has mostly been in vain */
 
 /* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
@@ -85,7 +85,9 @@ static inline void unlock(struct fb_conn *c, struct fb_lock *l)
 /*
  * The first of a blocking call's spin, without giving the lock back: between the peer's bytes and the application there is
  * then no reference to be lowered and no lock to be taken. wait.c's spin goes on with what is left. Over at once when
- * a handler waits, or somebody sleeps on the lock or has left something to be done. rx lock held.
+ * a handler waits, or somebody sleeps on the lock or has left something to be done. A time-out makes each handler end the
+ * call, also one that restarts it, which is for the wait proper. What it teaches is counted from the 16th look: the clock
+ * would be asked just when the bytes come. rx lock held.
  */
 __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *rail)
 {
@@ -93,10 +95,10 @@ __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *
     uint32_t most = spin_learnt(c, &x->spin_rx);
     uint64_t begin = 0, now = 0;
 
-    if (conn_flag(c, CF_SLOW) || most < QUICK_PAYS)
+    FB_SPIN_SET(&x->spin_rx, spent, 0);
+    if (conn_flag(c, CF_SLOW) || most < QUICK_PAYS || x->rcv_timeout)
         return false;
     most = most < QUICK_WAIT ? most : QUICK_WAIT;
-    FB_SPIN_SET(&x->spin_rx, spent, 0);
     for (unsigned i = 1; !rail->wire->poll(rail, RSK_RX); i++) {
         if (rsk_sig.pending || atomic_load_explicit(&x->rx_todo, memory_order_relaxed) ||
             fb_lock_sought(&x->rx.lock))
@@ -115,8 +117,9 @@ __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *
     return true;
 }
 
+/* may_wait: unless flags or the socket say that it does not. */
 static inline __attribute__((always_inline)) size_t rx_one(struct fb_conn *c, int fd, void *p,
-                                                           size_t most, bool waits)
+                                                           size_t most, int flags, bool may_wait)
 {
     struct rsk_rail *rail;
     size_t n = 0;
@@ -130,7 +133,9 @@ static inline __attribute__((always_inline)) size_t rx_one(struct fb_conn *c, in
         end = at + (most < rail->rx_size ? most : rail->rx_size);
         if (rx_plainly(c, at, end)) {
             n = rail->wire->rx_take(rail, p, most);
-            if (n == 0 && waits && comes(c, rail) && rx_plainly(c, at, end))
+            if (n == 0 && may_wait && !(flags & MSG_DONTWAIT) &&
+                !atomic_load_explicit(&c->s.nonblock, memory_order_relaxed) && comes(c, rail) &&
+                rx_plainly(c, at, end))
                 n = rail->wire->rx_take(rail, p, most);
         }
     }
@@ -166,10 +171,7 @@ static inline __attribute__((always_inline)) size_t tx_one(struct fb_conn *c, in
 
 size_t fb_recv_quick(struct fb_stream *s, int fd, void *p, size_t most, int flags)
 {
-    bool waits =
-        !(flags & MSG_DONTWAIT) && !atomic_load_explicit(&s->nonblock, memory_order_relaxed);
-
-    return usual(flags) ? rx_one(conn_of(s), fd, p, most, waits) : 0;
+    return usual(flags) ? rx_one(conn_of(s), fd, p, most, flags, true) : 0;
 }
 
 size_t fb_send_quick(struct fb_stream *s, int fd, const void *p, size_t n, int flags)
@@ -235,7 +237,7 @@ size_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {
     if (cnt > FB_PIECES || !usual(flags))
         return 0;
-    return cnt == 1 ? rx_one(c, HELD, v->iov_base, v->iov_len, false) : rx_some(c, v, cnt);
+    return cnt == 1 ? rx_one(c, HELD, v->iov_base, v->iov_len, flags, false) : rx_some(c, v, cnt);
 }
 size_t tx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {

@@ -26,11 +26,11 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
     uint64_t begin, now;
     unsigned bits;
 
+    FB_SPIN_SET(budget, spent, 0);
     if (b == 0 || rsk_sig.pending)
         return false;
     now = sys_now();
     w->begin = begin = now - spent;
-    FB_SPIN_SET(budget, spent, 0);
     for (unsigned i = 0;; i++) {
         bits = w->rail->wire->poll(w->rail, w->event | RSK_CTL);
         if (bits & RSK_CTL) {

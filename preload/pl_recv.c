@@ -169,14 +169,21 @@ static ssize_t rail_read(struct pl_file *f, const struct iovec *v, int cnt, int 
     return receive(f, v, cnt, flags);
 }
 
+/* Has a handler without SA_RESTART run since the short way had looked for bytes, and perhaps waited for them? Then the call
+ * does not sleep any more. In the section of the long way, whose sleeps count from here on. */
+static inline bool was_cut(const struct pl_short *from)
+{
+    return from && from->tried && from->cut != rsk_sig.cut;
+}
+
 /* `kernel` is the call for a plain half, `on_rail` the one for any other. `from` is NULL, or the short way that the call
  * has come, in which `kernel` may have given `first`. */
 #define RECEIVE_FROM(from, first, f, v, cnt, flags, kernel, on_rail)                  \
     ({                                                                                \
         ssize_t got_ = FB_RETRY;                                                      \
         __attribute__((cleanup(cancelled))) struct in_kernel k_ = short_was(from, f); \
-        bool first_ = k_.s != NULL;                                                   \
-        while (first_ || enter(&k_, (f)->stream, (f)->fd, flags)) {                   \
+        bool first_ = k_.s != NULL, cut_ = was_cut(from);                             \
+        while (first_ || (!cut_ && enter(&k_, (f)->stream, (f)->fd, flags))) {        \
             got_ = first_ ? (first) : (kernel);                                       \
             first_ = false;                                                           \
             got_ = leave(&k_, got_, v, cnt, flags);                                   \
@@ -184,6 +191,8 @@ static ssize_t rail_read(struct pl_file *f, const struct iovec *v, int cnt, int 
                 break;                                                                \
         }                                                                             \
         if (got_ == FB_RETRY) {                                                       \
+            if (cut_)                                                                 \
+                rsk_sig.was_cut = true;                                               \
             got_ = (on_rail);                                                         \
             rsk_sig.was_cut = false;                                                  \
         }                                                                             \
@@ -230,15 +239,16 @@ bool pl_kernels_own(struct pl_file *f, int flags)
     return true;
 }
 
-/* Into one buffer, in the section of the short way, which ends here. 0: not by that. */
-__attribute__((noinline)) static ssize_t receive_quick(struct fb_stream *s, int fd, void *buf,
+/* Into one buffer, in the section of the short way, which ends here. 0: not by that. It may have waited: see was_cut(). */
+__attribute__((noinline)) static ssize_t receive_quick(struct pl_short *way, int fd, void *buf,
                                                        size_t n, int flags)
 {
     __attribute__((cleanup(pl_section_end), unused)) struct pl_section in = {true};
     size_t got;
 
+    way->cut = rsk_sig.cut;
     pthread_testcancel();
-    got = buf && (ssize_t)n > 0 ? fb_recv_quick(s, fd, buf, n, flags) : 0;
+    got = buf && (ssize_t)n > 0 ? fb_recv_quick(way->s, fd, buf, n, flags) : 0;
     if (got)
         rsk_sig.was_cut = false;
     return (ssize_t)got;
@@ -272,7 +282,7 @@ __attribute__((noinline)) static ssize_t read_long(int fd, void *buf, size_t n,
 PL_EXPORT PL_SHORT ssize_t read(int fd, void *buf, size_t n)
 {
     return RECEIVE_SHORT(fd, true, true, pl_real.read(fd, buf, n),
-                         receive_quick(way.s, fd, buf, n, 0), read_long(fd, buf, n, &way, got));
+                         receive_quick(&way, fd, buf, n, 0), read_long(fd, buf, n, &way, got));
 }
 
 PL_ALIAS(__read, read);
@@ -341,7 +351,7 @@ __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, 
 PL_EXPORT PL_SHORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
     return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS), true, pl_real.recv(fd, buf, n, flags),
-                         receive_quick(way.s, fd, buf, n, flags),
+                         receive_quick(&way, fd, buf, n, flags),
                          recv_long(fd, buf, n, flags, &way, got));
 }
 
@@ -366,10 +376,10 @@ static ssize_t from_nobody(ssize_t n, const void *addr, socklen_t *len)
     return n;
 }
 
-static inline ssize_t recvfrom_quick(struct fb_stream *s, int fd, void *buf, size_t n, int flags,
+static inline ssize_t recvfrom_quick(struct pl_short *way, int fd, void *buf, size_t n, int flags,
                                      const void *addr, socklen_t *len)
 {
-    ssize_t got = receive_quick(s, fd, buf, n, flags);
+    ssize_t got = receive_quick(way, fd, buf, n, flags);
 
     return __builtin_expect(addr && got, 0) ? pl_ret(from_nobody(got, addr, len)) : got;
 }
@@ -395,7 +405,7 @@ PL_EXPORT PL_SHORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SO
 {
     return RECEIVE_SHORT(fd, !(flags & ~SHORT_FLAGS), true,
                          pl_real.recvfrom(fd, buf, n, flags, addr, len),
-                         recvfrom_quick(way.s, fd, buf, n, flags, addr.__sockaddr__, len),
+                         recvfrom_quick(&way, fd, buf, n, flags, addr.__sockaddr__, len),
                          recvfrom_long(fd, buf, n, flags, addr, len, &way, got));
 }
 

@@ -15,8 +15,9 @@ struct pl_short {
     struct pl_file *f;   /* referenced, in a section; NULL: nothing is raised */
     struct fb_stream *s; /* of PL_WAY_RAIL with one buffer: no reference */
     uint64_t id;         /* not 0: of the window of libc's call, and the half counts it */
-    uint32_t cut;        /* rsk_sig's before it */
+    uint32_t cut;        /* rsk_sig's before it, or before on_rail */
     const void *frame;   /* for the long way: of the intercepting function */
+    bool tried;          /* the same: on_rail was, and has done nothing */
 };
 
 enum pl_way {
@@ -172,6 +173,7 @@ static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
                        : __builtin_expect(is_ == PL_WAY_LONG, 0) ||                            \
                              (got = (kernel), !pl_short_leave(&way, got, rx))) {               \
             way.frame = __builtin_frame_address(0);                                            \
+            way.tried = is_ == PL_WAY_RAIL;                                                    \
             got = (other);                                                                     \
         }                                                                                      \
         got;                                                                                   \

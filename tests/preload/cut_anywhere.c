@@ -1,0 +1,150 @@
+/*
+ * cut_anywhere.c - a signal whose handler does not restart calls, at each instruction of a recv() that waits, in turn: wherever it
+ * comes after the call has begun, the call ends with it, and does not sleep. The receiver has learnt to expect its bytes
+ * soon, so the call looks for them for a moment before anything else.
+ */
+#include "rounds.h"
+#include "walk.h"
+
+enum {
+    EXPECTS = 8,
+    ROOM =
+        200 /* instructions before the kernel's call, or before the library's has begun: 43 to 137 were seen */
+};
+
+static int p[2];
+
+/* Of both processes. */
+static struct shared {
+    volatile bool back; /* the call has returned */
+    volatile bool over; /* the parent has been everywhere */
+    unsigned lost;
+} * both;
+
+/* What the feeder is asked for: bytes so far, the next at once, or when the receiver sleeps. */
+static _Atomic unsigned asked;
+static _Atomic bool at_once, fed, ended;
+
+static void *feeds(void *unused)
+{
+    unsigned given = 0;
+    sigset_t all;
+
+    (void)unused;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    while (!ended) {
+        if (asked == given || (!at_once && state_of(getpid()) != 'S')) {
+            sched_yield();
+            continue;
+        }
+        given = asked;
+        fed = true;
+        must(write(p[0], "x", 1) == 1, "write");
+    }
+    return NULL;
+}
+
+static volatile bool in_call, cut;
+
+static void handler(int sig)
+{
+    (void)sig;
+    /* After the byte has come it is too late for the call to end with it. */
+    cut = cut || (in_call && !fed);
+}
+
+static void expect_soon(void)
+{
+    char c;
+
+    /* What was given to who slept and was cut off. */
+    while (recv(p[1], &c, 1, MSG_DONTWAIT) == 1)
+        ;
+    for (int n = 0; n < EXPECTS; n++) {
+        at_once = true;
+        asked++;
+        while (recv(p[1], &c, 1, 0) != 1)
+            ;
+    }
+    at_once = false;
+}
+
+static int child(void)
+{
+    struct sigaction sa = {.sa_handler = handler};
+    pthread_t t;
+
+    must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
+    start_deadline();
+    doing = "recv";
+    must(sigaction(SIGUSR1, &sa, NULL) == 0, "sigaction");
+    tcp_pair(p);
+    on_rail(p);
+    must(pthread_create(&t, NULL, feeds, NULL) == 0, "pthread_create");
+    while (!both->over) {
+        char c;
+        ssize_t n;
+
+        expect_soon();
+        fed = cut = both->back = false;
+        raise(SIGTRAP);
+        in_call = true;
+        asked++;
+        n = recv(p[1], &c, 1, 0);
+        in_call = false;
+        both->back = true;
+        if (n == 1 && cut)
+            both->lost++;
+    }
+    ended = true;
+    pthread_join(t, NULL);
+    return 0;
+}
+
+/* The child is in its raise: what it goes on with. */
+static int next(pid_t pid)
+{
+    static struct walk w;
+    static unsigned n;
+
+    if (!w.places) {
+        walk(&w, pid, &both->back);
+        return 0;
+    }
+    if (n == w.places) {
+        both->over = true;
+        return 0;
+    }
+    run_to(pid, w.at[n++]);
+    return SIGUSR1;
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+    pid_t pid;
+
+    (void)argc;
+    (void)argv;
+    if (!CAN_WALK)
+        return 0;
+    both = shared_by_all(sizeof(*both));
+    pid = fork();
+    if (pid == 0)
+        exit(child());
+    status = first_stop(pid);
+    while (WIFSTOPPED(status)) {
+        int sig = WSTOPSIG(status);
+
+        if (sig == SIGTRAP)
+            sig = next(pid);
+        (void)goes_on(pid, PTRACE_CONT, sig, &status);
+    }
+    if (both->lost <= ROOM)
+        puts("a signal ends it wherever it comes");
+    else
+        printf("slept after %u of its signals\n", both->lost);
+    printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
+    return 0;
+}
