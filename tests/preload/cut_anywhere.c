@@ -122,29 +122,15 @@ static int next(pid_t pid)
 
 int main(int argc, char **argv)
 {
-    int status;
-    pid_t pid;
-
     (void)argc;
     (void)argv;
     if (!CAN_WALK)
         return 0;
     both = shared_by_all(sizeof(*both));
-    pid = fork();
-    if (pid == 0)
-        exit(child());
-    status = first_stop(pid);
-    while (WIFSTOPPED(status)) {
-        int sig = WSTOPSIG(status);
-
-        if (sig == SIGTRAP)
-            sig = next(pid);
-        (void)goes_on(pid, PTRACE_CONT, sig, &status);
-    }
+    trace_child(child, next);
     if (both->lost <= ROOM)
         puts("a signal ends it wherever it comes");
     else
         printf("slept after %u of its signals\n", both->lost);
-    printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
     return 0;
 }

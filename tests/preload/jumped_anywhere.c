@@ -180,8 +180,9 @@ static int child(void)
 }
 
 /* The child is in its raise before c: what it goes on with. */
-static int next(pid_t pid, const struct call *c)
+static int next(pid_t pid)
 {
+    const struct call *c = both->call;
     static const struct call *last;
     static struct walk w;
     static unsigned n;
@@ -205,25 +206,11 @@ static int next(pid_t pid, const struct call *c)
 
 int main(int argc, char **argv)
 {
-    int status;
-    pid_t pid;
-
     (void)argc;
     (void)argv;
     if (!CAN_WALK)
         return 0;
     both = shared_by_all(sizeof(*both));
-    pid = fork();
-    if (pid == 0)
-        exit(child());
-    status = first_stop(pid);
-    while (WIFSTOPPED(status)) {
-        int sig = WSTOPSIG(status);
-
-        if (sig == SIGTRAP)
-            sig = next(pid, both->call);
-        (void)goes_on(pid, PTRACE_CONT, sig, &status);
-    }
-    printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
+    trace_child(child, next);
     return 0;
 }

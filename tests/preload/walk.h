@@ -54,6 +54,23 @@ static inline bool goes_on(pid_t pid, int how, int sig, int *status)
     return WIFSTOPPED(*status);
 }
 
+/* A child of ours, traced to its end. In each of its raises at_raise says with which signal it goes on, 0: none. */
+static inline void trace_child(int (*child)(void), int (*at_raise)(pid_t))
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        exit(child());
+    status = first_stop(pid);
+    while (WIFSTOPPED(status)) {
+        int sig = WSTOPSIG(status);
+
+        (void)goes_on(pid, PTRACE_CONT, sig == SIGTRAP ? at_raise(pid) : sig, &status);
+    }
+    printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
+}
+
 static inline unsigned long pc_of(pid_t pid)
 {
     unsigned long pc = 0;
