@@ -92,9 +92,7 @@ uint32_t spin_budget(struct fb_conn *c, struct fb_spin *s)
 
 uint32_t spin_learnt(struct fb_conn *c, const struct fb_spin *s)
 {
-    uint32_t most = most_of(c), ns = FB_SPIN_GET(s, ns);
-
-    return ns && ns < most ? ns : most;
+    return fb_spin_learnt(s, most_of(c));
 }
 
 void spin_served(struct fb_conn *c, struct fb_spin *s, uint64_t took)

@@ -33,15 +33,23 @@ struct fb_spin {
 #define FB_SPIN_GET(s, field)    atomic_load_explicit(&(s)->field, memory_order_relaxed)
 #define FB_SPIN_SET(s, field, v) atomic_store_explicit(&(s)->field, (v), memory_order_relaxed)
 
-/* For how many ns the next wait spins, of at most `most`. */
+/* For how many ns the waits before have taught to spin, of at most `most`. */
+static inline uint32_t fb_spin_learnt(const struct fb_spin *s, uint32_t most)
+{
+    uint32_t ns = FB_SPIN_GET(s, ns);
+
+    return ns && ns < most ? ns : most;
+}
+
+/* For how many the next wait does. */
 static inline uint32_t fb_spin_next(struct fb_spin *s, uint32_t most)
 {
-    uint32_t waits = FB_SPIN_GET(s, waits), ns = FB_SPIN_GET(s, ns);
+    uint32_t waits = FB_SPIN_GET(s, waits);
 
     FB_SPIN_SET(s, waits, waits + 1);
-    if (!ns || waits % (FB_SPIN_EVERY << FB_SPIN_GET(s, doubt)) == 0)
+    if (waits % (FB_SPIN_EVERY << FB_SPIN_GET(s, doubt)) == 0)
         return most;
-    return ns < most ? ns : most;
+    return fb_spin_learnt(s, most);
 }
 
 static inline void fb_spin_raise(struct fb_spin *s, uint32_t most, uint64_t took)
@@ -163,9 +171,9 @@ static inline bool fb_trial_turn(struct fb_trial *t, uint64_t now, double weight
 /*
  * Whether a thread that waits for several streams shall spin at all. Where it and the peers that it asks are more than
  * the processors, what it waits for comes from who wants its processor, and the scheduler takes that away from it: a spin finds
- * what it waited for, and all have lost. pgbench with four clients was thrown off 36,000 times in a second, and made 1.2
- * times as much with no spin. The waits look as if they were served; only the kernel knows how often the thread was
- * thrown off. So that is looked at now and then, and where it was often for a while, no spin at all is tried by turns.
+ * what it waited for, and all have lost (pgbench: tests/bench/README.md). The waits look as if they were served; only the
+ * kernel knows how often the thread was thrown off. So that is looked at now and then, and where it was often for a
+ * while, no spin at all is tried by turns.
  */
 struct fb_crowd {
     uint64_t since;     /* it was thrown off often in all that went by since; 0: it is not */

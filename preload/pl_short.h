@@ -17,7 +17,7 @@ struct pl_short {
     uint64_t id;         /* not 0: of the window of libc's call, and the half counts it */
     uint32_t cut;        /* rsk_sig's before it, or before on_rail */
     const void *frame;   /* for the long way: of the intercepting function */
-    bool tried;          /* the same: on_rail was, and has done nothing */
+    bool tried;          /* for the long way: on_rail was called, and has done nothing */
 };
 
 enum pl_way {

@@ -3,6 +3,7 @@
  * comes after the call has begun, the call ends with it, and does not sleep. The receiver has learnt to expect its bytes
  * soon, so the call looks for them for a moment before anything else.
  */
+#include "../answers.h"
 #include "rounds.h"
 #include "walk.h"
 
@@ -21,29 +22,19 @@ static struct shared {
     unsigned lost;
 } * both;
 
-/* What the feeder is asked for: bytes so far, the next at once, or when the receiver sleeps. */
-static _Atomic unsigned asked;
-static _Atomic bool at_once, fed, ended;
+static _Atomic bool at_once, fed;
 
-static void *feeds(void *unused)
+/* A byte, at once or when the receiver sleeps. */
+static void feed(void *unused)
 {
-    unsigned given = 0;
-    sigset_t all;
-
     (void)unused;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
-    while (!ended) {
-        if (asked == given || (!at_once && state_of(getpid()) != 'S')) {
-            sched_yield();
-            continue;
-        }
-        given = asked;
-        fed = true;
-        must(write(p[0], "x", 1) == 1, "write");
-    }
-    return NULL;
+    while (!at_once && state_of(getpid()) != 'S')
+        sched_yield();
+    fed = true;
+    must(write(p[0], "x", 1) == 1, "write");
 }
+
+static struct answers feeder = {.give = feed};
 
 static volatile bool in_call, cut;
 
@@ -58,12 +49,13 @@ static void expect_soon(void)
 {
     char c;
 
-    /* What was given to who slept and was cut off. */
+    /* What is given to who was cut off. */
+    at_once = true;
+    answers_all_given(&feeder);
     while (recv(p[1], &c, 1, MSG_DONTWAIT) == 1)
         ;
     for (int n = 0; n < EXPECTS; n++) {
-        at_once = true;
-        asked++;
+        answers_ask(&feeder);
         while (recv(p[1], &c, 1, 0) != 1)
             ;
     }
@@ -73,7 +65,6 @@ static void expect_soon(void)
 static int child(void)
 {
     struct sigaction sa = {.sa_handler = handler};
-    pthread_t t;
 
     must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
     start_deadline();
@@ -81,7 +72,7 @@ static int child(void)
     must(sigaction(SIGUSR1, &sa, NULL) == 0, "sigaction");
     tcp_pair(p);
     on_rail(p);
-    must(pthread_create(&t, NULL, feeds, NULL) == 0, "pthread_create");
+    must(answers_begin(&feeder), "a thread");
     while (!both->over) {
         char c;
         ssize_t n;
@@ -90,15 +81,15 @@ static int child(void)
         fed = cut = both->back = false;
         raise(SIGTRAP);
         in_call = true;
-        asked++;
+        answers_ask(&feeder);
         n = recv(p[1], &c, 1, 0);
         in_call = false;
         both->back = true;
         if (n == 1 && cut)
             both->lost++;
     }
-    ended = true;
-    pthread_join(t, NULL);
+    at_once = true;
+    answers_end(&feeder);
     return 0;
 }
 

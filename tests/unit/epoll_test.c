@@ -330,7 +330,7 @@ TEST_CASE(epoll, time_is_kept)
     fake_board(f);
     start(&w, ep, 60);
     for (int i = 0; i < 10; i++) {
-        fake_ms(3);
+        until_it_sleeps(&w.tid);
         fake_board(f); /* wakes, and nothing holds */
     }
     pthread_join(w.thread, NULL);

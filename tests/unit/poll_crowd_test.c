@@ -2,6 +2,7 @@
  * poll_crowd_test.c - a thread in a crowd: what pl_wait.c makes of ipoib_fallback/spin.h's decision, and which waits of poll and
  * epoll_wait ask for it. How often the thread was thrown off its processor says the getrusage of this file.
  */
+#include "tests/answers.h"
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_calls.h"
 #include "tests/unit/epoll_fake.h"
@@ -78,29 +79,29 @@ TEST_CASE(poll_crowd, who_waits_for_several_and_is_thrown_off_rests)
 
 /* ---- which waits ask */
 
-struct feeder {
-    pthread_t thread;
+/* How often a shard was looked at, which who spins does again and again. */
+static _Atomic unsigned looks;
+
+static void looked(int n)
+{
+    (void)n;
+    atomic_fetch_add(&looks, 1);
+}
+
+struct wait {
     struct fake *f;
-    _Atomic unsigned wanted;
-    _Atomic bool over;
+    int tid;
+    _Atomic unsigned looks; /* before it */
 };
 
-/* A byte for each wait, which mostly has begun by then. */
-static void *feeds(void *arg)
+/* A byte for a wait that has begun: it spins, or sleeps already. */
+static void feed(void *arg)
 {
-    struct feeder *d = arg;
-    unsigned fed = 0;
+    struct wait *w = arg;
 
-    while (!atomic_load(&d->over)) {
-        if (atomic_load(&d->wanted) == fed) {
-            sys_yield();
-            continue;
-        }
-        fed++;
-        usleep(20);
-        fake_arrive(d->f, 1);
-    }
-    return NULL;
+    while (atomic_load(&looks) - atomic_load(&w->looks) < 3 && state_of(w->tid) != 'S')
+        sys_yield();
+    fake_arrive(w->f, 1);
 }
 
 struct wait_set {
@@ -113,19 +114,22 @@ struct wait_set {
 /* So many waits, or as many as it takes until getrusage was asked. How many there were. */
 static unsigned waits(struct wait_set *w, struct fake *f, unsigned most)
 {
-    struct feeder d = {.f = f};
+    struct wait this = {.f = f, .tid = gettid()};
+    struct answers feeder = {.give = feed, .arg = &this};
     struct epoll_event e[2];
     unsigned n = 0;
 
     atomic_store(&asked, 0);
-    ASSERT_EQ_INT(pthread_create(&d.thread, NULL, feeds, &d), 0);
+    fake_drained = looked;
+    ASSERT(answers_begin(&feeder));
     for (; n < most && !atomic_load(&asked); n++) {
-        atomic_fetch_add(&d.wanted, 1);
+        atomic_store(&this.looks, atomic_load(&looks));
+        answers_ask(&feeder);
         EXPECT_EQ_INT(w->by_epoll ? epoll_wait(w->ep, e, 2, -1) : poll(w->p, w->n, -1), 1);
         EXPECT_EQ_INT(fake_read(f, 1), 1);
     }
-    atomic_store(&d.over, true);
-    pthread_join(d.thread, NULL);
+    answers_end(&feeder);
+    fake_drained = NULL;
     return n;
 }
 

@@ -229,7 +229,7 @@ TEST_CASE(poll, time_is_kept_and_costs_no_cpu)
     fake_board(f);
     start(&s, 80, 1, f, -1);
     for (int i = 0; i < 10; i++) {
-        fake_ms(3);
+        until_it_sleeps(&s.tid);
         fake_board(f);
     }
     pthread_join(s.thread, NULL);

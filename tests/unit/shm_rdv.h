@@ -18,6 +18,7 @@
 #include "rsock/shard.h"
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
+#include "tests/unit/shm_sleep.h"
 
 static const struct rsk_wire *const w = &rsk_shm_wire;
 
@@ -237,11 +238,10 @@ static inline void send_all(struct rsk_rail *r, const char *text)
 static inline void receive_all(struct rsk_rail *r, const char *text)
 {
     struct iovec v[2];
-    uint64_t until = sys_now() + 60000000000u;
 
     w->rx_start(r, 5);
-    while (w->rx_peek(r, v) < strlen(text) && sys_now() < until)
-        usleep(100);
+    while (w->rx_peek(r, v) < strlen(text) && EXPECT(sleep_on_word(r, RSK_RX)))
+        ;
     if (EXPECT_EQ_INT(w->rx_peek(r, v), strlen(text)))
         EXPECT_MEMEQ(v[0].iov_base, text, strlen(text));
     w->rx_consume(r, v[0].iov_len);

@@ -12,6 +12,7 @@
 
 #include "config/reason.h"
 #include "tests/unit/shm_pair.h"
+#include "tests/unit/shm_sleep.h"
 
 /* ---- threads and processes at full tilt */
 
@@ -36,21 +37,14 @@ static void no_notify(struct rsk_rail *r, unsigned events)
     (void)r, (void)events;
 }
 
-/* Sleeps until the event may hold. False: nothing came for 5 s, which is a lost wake-up. */
+/* As sleep_on_word, by the shard if there is one. */
 static bool sleep_for(struct side *s, unsigned event)
 {
-    _Atomic uint32_t *word = event == RSK_RX ? s->rail->rx_word : s->rail->tx_word;
-    const struct timespec limit = {5, 0};
-    uint32_t v = atomic_load(word);
     struct epoll_event ev;
     bool ok = true;
 
-    if (!s->shard) {
-        if (w->arm(s->rail, event, RSK_BY_FUTEX))
-            return true;
-        /* FUTEX_WAIT's time is relative */
-        return (int)SYS6(SYS_futex, word, FUTEX_WAIT, v, &limit, 0, 0) != -ETIMEDOUT;
-    }
+    if (!s->shard)
+        return sleep_on_word(s->rail, event);
     if (!w->arm(s->rail, event, RSK_BY_SHARD) && !rsk_shard_arm(s->shard))
         ok = sys_epoll_wait(s->ep, &ev, 1, 5000) != 0;
     else

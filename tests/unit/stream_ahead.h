@@ -72,7 +72,7 @@ static inline void cross_after(void (*before)(struct end *a, struct end *b), str
             before(a, b);
         for (int i = 0; i < 40 && conn_rail_tx(conn_of(b->s)) == 0; i++) {
             more(b, pos, 10);
-            usleep(500u * (1 + (unsigned)tries / 8));
+            let_go_on(ROUNDS_A_CALL * (1 + (unsigned)tries / 8));
         }
         if (conn_rail_tx(conn_of(b->s)) > 0)
             break;

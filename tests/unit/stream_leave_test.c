@@ -401,7 +401,7 @@ TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
     rx_unlock(conn_of(b.s));
     for (; conn_rail_tx(conn_of(a.s)) == 0 && n < sizeof(out); n += 10) {
         ASSERT(put(&a, out + n, 10) == 10);
-        usleep(500);
+        let_go_on(ROUNDS_A_CALL);
     }
     ASSERT(conn_rail_tx(conn_of(a.s)) > 0);
     ASSERT(put(&a, out + n, sizeof(out) - n) == (ssize_t)(sizeof(out) - n));

@@ -259,6 +259,16 @@ static inline bool boarded(struct end *e)
     return e->s->pub->path_tx == FB_PATH_SHM && e->s->pub->path_rx == FB_PATH_SHM;
 }
 
+/* What calls have begun on the progress thread goes on there for some of its rounds, before the next calls: so a few of
+ * them, and few bytes, get a rail. */
+enum { ROUNDS_A_CALL = 32 };
+
+static inline void let_go_on(unsigned rounds)
+{
+    while (rounds--)
+        wait_for_news();
+}
+
 /* Boards a.. with a few round trips; true when both directions are on the rail. */
 static inline bool board(struct end *a, struct end *b)
 {
@@ -271,7 +281,7 @@ static inline bool board(struct end *a, struct end *b)
             return false;
         if (boarded(a) && boarded(b))
             return true;
-        usleep(500);
+        let_go_on(ROUNDS_A_CALL);
     }
     return false;
 }

@@ -2,6 +2,7 @@
  * stream_short_test.c - calls on a rail that only move bytes (rx_move, tx_move in call.c): they do what the general
  * way does, and leave to it what they do not.
  */
+#include "tests/answers.h"
 #include "tests/unit/stream_pair.h"
 
 #include "rsock/section.h"
@@ -179,53 +180,35 @@ TEST_CASE(stream_short, locks_outlive_their_stream)
 
 /* ---- a receive that may wait */
 
-struct answer {
-    struct end *e;
-    _Atomic unsigned asked;
-    _Atomic bool over;
-};
-
-/* A byte whenever it is asked for. */
-static void *answers(void *arg)
+static void give_byte(void *e)
 {
-    struct answer *a = arg;
-    unsigned given = 0;
-
-    while (!atomic_load(&a->over)) {
-        if (atomic_load(&a->asked) == given)
-            continue;
-        given++;
-        EXPECT_EQ_INT(put(a->e, out, 1), 1);
-    }
-    return NULL;
+    EXPECT_EQ_INT(put(e, out, 1), 1);
 }
 
 /* What comes while it looks is its own, without a second call. */
 TEST_CASE(stream_short, waits_a_little)
 {
     struct end a, b;
-    struct answer who = {.e = &a};
+    struct answers who = {.give = give_byte, .arg = &a};
     uint64_t limit = sys_now() + PATIENCE;
-    pthread_t thread;
     size_t n = 0;
 
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
         SKIP("one processor: who looks keeps what comes from coming");
     ASSERT(aboard(&a, &b));
-    ASSERT_EQ_INT(pthread_create(&thread, NULL, answers, &who), 0);
+    ASSERT(answers_begin(&who));
     while (n == 0 && sys_now() < limit) {
         /* Which a spin that has served makes 0, and nothing else in here. */
         more_of(&b)->spin_rx.deaf = 7;
         EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 0);
-        atomic_fetch_add(&who.asked, 1);
+        answers_ask(&who);
         n = fb_recv_quick(b.s, b.fd, in, 64, 0);
         if (n == 0)
             EXPECT_EQ_INT(get(&b, in, 64), 1);
         else if (more_of(&b)->spin_rx.deaf)
             n = 0; /* it was there before the first look */
     }
-    atomic_store(&who.over, true);
-    pthread_join(thread, NULL);
+    answers_end(&who);
     EXPECT_EQ_INT(n, 1);
     done(&a);
     done(&b);
@@ -258,27 +241,35 @@ static void *wakes(void *arg)
     return NULL;
 }
 
-struct locker {
-    struct fb_more *x;
-    _Atomic bool over;
-};
-
-static void *locks_it(void *arg)
+/* As fb_lock_slow before it sleeps, which it does not here. */
+static void wants_it(void *lock)
 {
-    struct locker *l = arg;
+    struct fb_lock *l = lock;
 
-    while (!atomic_load(&l->over)) {
-        fb_lock(&l->x->rx.lock);
-        fb_unlock(&l->x->rx.lock);
-        sched_yield();
-    }
-    return NULL;
+    if (atomic_exchange(&l->word, 2) == 0)
+        fb_unlock(l);
+}
+
+/* Nothing that is to be done, but left to be. */
+static void leaves_a_bit(void *conn)
+{
+    conn_todo_rx(conn, TODO_ANCHOR);
+}
+
+/* A receive that would look for longer is kept from it by what somebody does meanwhile. */
+static void stops_for(void (*what)(void *), void *arg, struct end *e)
+{
+    struct answers who = {.give = what, .arg = arg};
+    uint32_t did;
+
+    ASSERT(answers_begin(&who));
+    UNTIL((answers_ask(&who), did = looked(e, 9000, 0), answers_all_given(&who), did == 0));
+    answers_end(&who);
 }
 
 TEST_CASE(stream_short, waits_no_longer_than_it_may)
 {
     struct end a, b;
-    struct locker locks = {0};
     struct sleeper who = {&a, &b};
     pthread_t thread;
 
@@ -300,12 +291,8 @@ TEST_CASE(stream_short, waits_no_longer_than_it_may)
     more_of(&b)->rcv_timeout = 1000000000;
     UNTIL(looked(&b, 9000, 0) == 0);
     more_of(&b)->rcv_timeout = 0;
-    /* Somebody wants the lock. */
-    locks.x = more_of(&b);
-    ASSERT_EQ_INT(pthread_create(&thread, NULL, locks_it, &locks), 0);
-    UNTIL(looked(&b, 9000, 0) == 0);
-    atomic_store(&locks.over, true);
-    pthread_join(thread, NULL);
+    stops_for(wants_it, &more_of(&b)->rx.lock, &b);
+    stops_for(leaves_a_bit, conn_of(b.s), &b);
     /* The wait proper takes it into account, once. */
     UNTIL(looked(&b, 9000, 0) == 2000);
     ASSERT_EQ_INT(pthread_create(&thread, NULL, wakes, &who), 0);

@@ -1,0 +1,60 @@
+/*
+ * answers.h - a thread that gives something each time that it is asked for it. For unit tests and programs.
+ */
+#ifndef TESTS_ANSWERS_H
+#define TESTS_ANSWERS_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct answers {
+    void (*give)(void *arg);
+    void *arg;
+    pthread_t thread;
+    _Atomic unsigned asked, given;
+    _Atomic bool over;
+};
+
+static inline void *answers_main(void *arg)
+{
+    struct answers *a = arg;
+
+    while (!atomic_load(&a->over)) {
+        if (atomic_load(&a->asked) == atomic_load(&a->given)) {
+            sched_yield();
+            continue;
+        }
+        a->give(a->arg);
+        atomic_fetch_add(&a->given, 1);
+    }
+    return NULL;
+}
+
+/* give and arg are set. False: no thread. */
+static inline bool answers_begin(struct answers *a)
+{
+    return pthread_create(&a->thread, NULL, answers_main, a) == 0;
+}
+
+static inline void answers_ask(struct answers *a)
+{
+    atomic_fetch_add(&a->asked, 1);
+}
+
+/* All that was asked for has been given. */
+static inline void answers_all_given(struct answers *a)
+{
+    while (atomic_load(&a->asked) != atomic_load(&a->given))
+        sched_yield();
+}
+
+static inline void answers_end(struct answers *a)
+{
+    answers_all_given(a);
+    atomic_store(&a->over, true);
+    pthread_join(a->thread, NULL);
+}
+
+#endif
