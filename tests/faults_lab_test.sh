@@ -33,6 +33,7 @@ fi
 MODE=verbs APPS_FILTER=$LAB_FILTER
 stream=$LAB_SCRATCH/stream
 unset LD_PRELOAD
+stand_by || echo 'not ok verbs.stand_by'
 
 # ---- peers without a rail
 

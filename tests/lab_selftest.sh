@@ -201,6 +201,22 @@ case_is panic-console 'the console is not shown' has_like panic.err '^host1 cons
 case_is panic-keeps-output 'the output is missing' has panic.out 'host1| before'
 [ "$failed" -eq "$bad" ] || show panic
 
+# ---- one host: it stands still while it boots
+
+bad=$failed
+RAILSOCK_TEST_BOOT_S=3 "$railsock" lab run --hosts 1 --device none -- echo here >still.out 2>still.err &
+lab=$!
+wait_until 10 find_children "$lab" 1 && kill -STOP "${children[0]}"
+wait "$lab"
+status=$?
+lab=0
+case_is still-status "status $status" is "$status" 0
+case_is still-told 'not said' has still.err 'railsock lab: host 1: did not boot'
+case_is still-again 'not said' has still.err 'railsock lab: starting the hosts once more'
+case_is still-runs 'no output' has still.out 'host1| here'
+case_is still-leaves-nothing "${children[*]} is left" wait_until 10 gone "${children[@]}"
+[ "$failed" -eq "$bad" ] || show still
+
 # ---- ends by signals
 
 bad=$failed

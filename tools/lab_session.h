@@ -57,6 +57,7 @@ struct lab_session {
     int status;      /* set when the lab itself failed, else 0 */
     bool raw;        /* the terminal needs \r\n */
     bool over;
+    bool stood_still; /* a host did not boot in time */
 };
 
 /* Milliseconds of the monotonic clock. */
