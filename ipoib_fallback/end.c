@@ -252,6 +252,15 @@ static bool behind(struct fb_conn *c)
     return yes;
 }
 
+/* Is the first of it there, or the end? After SHUT_RD poll says so always; an end without it is waited for in vain, as
+ * long as the caller waits. */
+static bool has_come(struct fb_conn *c)
+{
+    short ready = fb_io.poll(c->fd, POLLIN);
+
+    return atomic_load(&c->x->rx.shut) ? fb_io.inq(c->fd) > 0 || ready & POLLERR : ready != 0;
+}
+
 bool end_settled(struct fb_conn *c, int reason)
 {
     conn_mail(c);
@@ -270,7 +279,7 @@ bool end_settled(struct fb_conn *c, int reason)
     /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
      * bytes are unread, as they were. */
     if (is_plain(c) && c->fd >= 0 && behind(c))
-        return fb_io.poll(c->fd, POLLIN) != 0;
+        return has_come(c);
     /* At its end the peer says nothing more, and the kernel tells the application. */
     return is_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
 }

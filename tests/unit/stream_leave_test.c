@@ -341,6 +341,29 @@ TEST_CASE(stream, timeout_goes_on_where_its_rail_ends)
     done(&b);
 }
 
+/* What lay in the ring is in the socket when the call returns, although poll says after SHUT_RD that there is something. */
+TEST_CASE(stream, pinned_after_shut_for_reading)
+{
+    static const char text[] = "was there before";
+
+    eager();
+    for (int round = 0; round < 20; round++) {
+        char buf[sizeof(text)];
+        struct end a, b;
+
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        ASSERT(put(&a, text, sizeof(buf)) == sizeof(buf));
+        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RD), 0);
+        fb_pin(b.s, RSN_CALL, true);
+        EXPECT(fb_plain(b.s));
+        EXPECT_EQ_INT(recv(b.fd, buf, sizeof(buf), MSG_DONTWAIT), sizeof(buf));
+        EXPECT_MEMEQ(buf, text, sizeof(buf));
+        done(&a);
+        done(&b);
+    }
+}
+
 /* The rail is given back under a thread that sleeps on its word; what it waits for comes by TCP. */
 TEST_CASE(stream, sleeping_reader_survives_its_rail)
 {
