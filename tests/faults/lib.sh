@@ -18,19 +18,14 @@ on_host() {
 rdma_off() { on_host "$1" timeout 20 rdma link delete rxe0; }
 rdma_on() { on_host "$1" rdma link add rxe0 type rxe netdev eth0; }
 
-# The first filter and the first socket of a UDP tunnel (rxe has one) make the kernel patch its code, and so does the end of
-# the last. QEMU 7.2 can keep a translation of it that was made just then: who comes there, in the middle of packets,
-# goes no further until it is patched again. So both hosts have one of each from before there are packets.
+# The first filter makes the kernel patch ip_local_deliver, and so does the end of the last. QEMU 7.2 can keep a translation of
+# it that was made just then: who comes there, in the middle of packets, goes no further until it is patched again. So both
+# hosts have one from before there are packets.
 stand_by() {
     local host
 
     for host in 1 2; do
         on_host $host nft 'add table ip t; add chain ip t c { type filter hook input priority 0; }' || return
-        # UDP_ENCAP, UDP_ENCAP_L2TPINUDP of <linux/udp.h>
-        on_host $host sh -c "'$python' -c 'import signal, socket
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.setsockopt(socket.IPPROTO_UDP, 100, 3)
-signal.pause()' </dev/null >/dev/null 2>&1 &"
     done
 }
 
