@@ -53,18 +53,17 @@ static inline bool put_piece(int fd, int i)
  * short to stand against a proof, and the rest is to meet a switch. Whether it has. */
 static inline bool fill(int fd, const struct other *o)
 {
+    time_t begin = time(NULL);
     bool crossed = false;
 
     put_piece(fd, 0);
     ping(fd, o);
     ping(fd, o);
-    for (int tcp = mode_rail(), tries = 0; tcp && tries < 3000; tries++) {
+    for (bool tcp = mode_rail(); tcp && others_run(begin);) {
         unsigned long long before = tcp_received(fd);
 
         ping(fd, o);
         tcp = tcp_received(fd) != before;
-        if (tcp)
-            usleep(1000);
     }
     for (int i = 1; i < PIECES; i++) {
         if (!put_piece(fd, i))
