@@ -59,6 +59,7 @@ struct fb_rx {
     bool more;         /* frozen: the ring has bytes beyond it, which come again by TCP */
     bool handed;       /* sk after a hand-over: plain as soon as the overlap is gone */
     _Atomic bool shut; /* shutdown(SHUT_RD) was called */
+    _Atomic bool late; /* and the kernel has not heard of it: rx_shut */
     bool on_rail;      /* this rail's receiver half was started */
     /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
     bool begun;

@@ -4,6 +4,7 @@
  * so that FIN and RST mean what they mean in TCP.
  */
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/rx.h"
@@ -157,21 +158,46 @@ void fb_disconnected(struct fb_stream *s, int fd)
     close_number(s, fd, IS_OVER);
 }
 
+/* Another process may have read what is still to come, as far as is known here. */
+static int shut_reading(struct fb_conn *c, int fd)
+{
+    bool at_once;
+    int r;
+
+    fb_lock(&c->x->rx.lock);
+    at_once = c->fd < 0 || hold_for_good() || (c->x->rx.state == RX_t && conn_shared(c));
+    if (at_once || !atomic_load(&c->x->rx.late)) {
+        atomic_store(&c->x->rx.late, false);
+        r = fb_io.shutdown(fd, SHUT_RD);
+    } else {
+        r = rx_shut(c);
+    }
+    rx_unlock(c);
+    if (atomic_load(&c->x->rx.late))
+        link_watch(c);
+    return r;
+}
+
 int fb_shutdown(struct fb_stream *s, int fd, int how)
 {
     struct fb_conn *c = conn_of(s);
     uint32_t flags;
+    bool here;
     int r = 0;
 
     if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
         return -EINVAL;
-    if (how != SHUT_WR)
-        atomic_store(&c->x->rx.shut, true);
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
     /* Once it has asked for a rail, one may come at any moment: then under the lock. Who makes it asks for the flag. */
     flags = atomic_fetch_or(&c->s.flags, how != SHUT_RD ? CF_FIN : 0);
-    if (fb_plain(s) && !(flags & (CF_LINKED | CF_ASKED))) {
+    here = fb_plain(s) && !(flags & (CF_LINKED | CF_ASKED));
+    if (how != SHUT_WR) {
+        /* From here on both directions, until the kernel says so: who looks sees neither without the other. */
+        atomic_store(&c->x->rx.late, !here);
+        atomic_store(&c->x->rx.shut, true);
+    }
+    if (here) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
         if ((fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
@@ -205,7 +231,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         link_release(c);
     }
     if (how != SHUT_WR) {
-        int read = fb_io.shutdown(fd, SHUT_RD);
+        int read = shut_reading(c, fd);
 
         if (how ==
             SHUT_RD) /* else it may be over by now, which the kernel does not tell of one call */
@@ -213,6 +239,11 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         conn_wake(c, RSK_RX);
     }
     return r;
+}
+
+bool fb_shut_late(const struct fb_stream *s)
+{
+    return atomic_load(&conn_of((struct fb_stream *)s)->x->rx.late);
 }
 
 /* Waits for the locks: whoever holds them may be boarding at this moment. */
@@ -272,16 +303,25 @@ bool end_settled(struct fb_conn *c, int reason)
         /* Or its sender has given it up, which is behind what is unread. */
         if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S)
             (void)rx_ahead_count(c, c->fd);
+        rx_shut(c);
         rx_unlock(c);
     }
     conn_todo_tx(c, TODO_PUSH);
     conn_serve(c);
     /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
-     * bytes are unread, as they were. */
+     * bytes are unread, as they were. All of it, if nothing can follow once the kernel knows what is shut. */
     if (is_plain(c) && c->fd >= 0 && behind(c))
-        return has_come(c);
+        return !atomic_load(&c->x->rx.late) && has_come(c);
     /* At its end the peer says nothing more, and the kernel tells the application. */
     return is_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
+}
+
+void end_unsettled(struct fb_conn *c)
+{
+    fb_lock(&c->x->rx.lock);
+    if (atomic_exchange(&c->x->rx.late, false) && c->fd >= 0)
+        fb_io.shutdown(c->fd, SHUT_RD);
+    rx_unlock(c);
 }
 
 /* Of the halves in `of`: who only sends does not wait for the peer. */
@@ -290,8 +330,10 @@ static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
     uint64_t begin = fb_io.now();
 
     while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T)) {
-        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until))
+        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
+            end_unsettled(c);
             return false;
+        }
         fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
     }
     return true;

@@ -85,6 +85,9 @@ void fb_forget(struct fb_stream *, int fd);
 void fb_disconnected(struct fb_stream *, int fd);
 /* shutdown(): leaves the directions concerned, then the kernel's shutdown. 0 or -errno. */
 int fb_shutdown(struct fb_stream *, int fd, int how);
+/* Is it shut for reading while what is unread lies on a rail, or is on its way from there? Then no more of it should be asked
+ * to come by TCP than the socket takes, since shutdown has told the kernel of the other direction only. */
+bool fb_shut_late(const struct fb_stream *);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
  * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
 void fb_pin(struct fb_stream *, int reason, bool wait);

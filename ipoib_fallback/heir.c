@@ -98,6 +98,8 @@ static void ask_step(void *arg)
         return;
     if (!done)
         log_warn("stream %u: not handed over to a child in time", a->c ? a->c->s.slot : 0);
+    if (!done && a->c)
+        end_unsettled(a->c);
     sys_send(a->reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     rsk_own_close(a->reply);
     if (a->c)

@@ -97,6 +97,8 @@ static uint32_t anchor_needed(struct fb_conn *c)
 {
     const uint32_t all = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
+    if (atomic_load(&c->x->rx.late))
+        return all;
     switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:

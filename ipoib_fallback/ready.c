@@ -88,6 +88,9 @@ short fb_ready(struct fb_stream *s, int fd, short events)
         if (ask & POLLHUP)
             got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR);
     }
+    /* What the kernel has not heard of, it does not say. */
+    if (atomic_load(&c->x->rx.late))
+        got |= (short)((POLLRDHUP | (conn_flag(c, CF_FIN) ? POLLHUP : 0)) & (ask | POLLHUP));
     /* The error was the kernel's until we took it, and is untold. */
     if (atomic_load(&c->x->swallowed))
         got |= POLLERR;

@@ -194,8 +194,9 @@ void rx_anchor(struct fb_conn *c, int fd)
             if (rx->skip == 0 && rx->end == 0 && c->s.pub->rx == rx->V &&
                 (rx->handed || rx->V == rx->E))
                 rx_caught_up(c);
-            return;
+            /* fall through */
         case RX_t:
+            rx_shut(c);
             return;
         default:
             break;
@@ -319,6 +320,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 rx_ended(c, -ECONNRESET);
                 return rx_take_end(c, fd);
             }
+            if (n == -EAGAIN && rx->shut)
+                return 0; /* also before the kernel has heard of it */
             if (n > 0 && c->s.pub->rx == rx->E)
                 rx_caught_up(c);
             return n;

@@ -247,9 +247,46 @@ int rx_switch(struct fb_conn *c, int fd)
 
 void rx_caught_up(struct fb_conn *c)
 {
+    rx_shut(c); /* before the kernel alone is asked */
     rx_to(c, RE_CAUGHT);
     link_release(c);
     link_watch(c);
+}
+
+/* What of the sender's frame and of what it sends again is still to come by TCP? */
+static bool owed_by_tcp(struct fb_conn *c)
+{
+    const struct fb_rx *rx = &c->x->rx;
+    uint64_t at = c->s.pub->rx;
+    int inq;
+
+    if (rx->end != 0)
+        return false;
+    switch ((enum fb_rx_state)rx->state) {
+    case RX_r:
+    case RX_q2:
+        return true;
+    case RX_sk:
+        inq = fb_io.inq(c->fd);
+        return inq < 0 || (uint64_t)inq < rx->skip + rx->E - (at > rx->V ? at : rx->V);
+    case RX_t: /* After a hand-over. The application may be reading it. */
+        return fb_io.received(c->fd) + conn_rail_rx(c) < rx->E + c->x->own_rx;
+    default:
+        return false; /* threads may sleep in the kernel's receive, whom it has to wake */
+    }
+}
+
+/* With both directions shut the kernel answers whatever comes with RST, which this end then gets for an error. So it
+ * hears that there is no more reading when what the sender still owes has come. A reset connection owes nothing, and what
+ * shutdown says of it is the kernel's to say. */
+int rx_shut(struct fb_conn *c)
+{
+    if (!atomic_load(&c->x->rx.late) || c->fd < 0 || hold_for_good())
+        return 0;
+    if (owed_by_tcp(c) && !(fb_io.poll(c->fd, 0) & POLLHUP))
+        return 0;
+    atomic_store(&c->x->rx.late, false);
+    return fb_io.shutdown(c->fd, SHUT_RD);
 }
 
 /* The kernel has given more or less than is counted: 0, or why there is no guard. */
@@ -275,8 +312,9 @@ int rx_guard(struct fb_conn *c)
     uint32_t in;
     int reason = 0;
 
+    /* Shut both ways: the kernel would answer the frame with RST. */
     if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_RCVLOWAT) || c->x->rx.end != 0 ||
-        c->x->rx.peer_closed)
+        c->x->rx.peer_closed || (c->x->rx.shut && conn_flag(c, CF_FIN)))
         return RSN_GUARD_REFUSED;
     atomic_store(&c->s.rx_gate, 1);
     in = atomic_load(&c->s.rx_in);

@@ -144,6 +144,8 @@ ssize_t rx_by_call_left(struct fb_conn *, ssize_t n, const struct iovec *v, int 
 bool rx_unread(struct fb_conn *, int fd);
 /* Hand-over: reads no more from the ring; asks the sender to resume from here. */
 void rx_freeze(struct fb_conn *, int reason);
+/* Tells the kernel of SHUT_RD, if it is its turn: what shutdown said, else 0. rx lock held. */
+int rx_shut(struct fb_conn *);
 
 /* ---- end.c ---- */
 
@@ -151,6 +153,8 @@ void rx_freeze(struct fb_conn *, int reason);
 void end_leave(struct fb_conn *, int reason);
 /* Takes a leave a step further. True: both halves are the kernel's, or there is nothing to wait for. */
 bool end_settled(struct fb_conn *, int reason);
+/* It does not come: the kernel hears of what is shut, or whoever has the socket next would wait for it. */
+void end_unsettled(struct fb_conn *);
 
 /* ---- sleepers.c ---- */
 

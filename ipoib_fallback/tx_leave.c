@@ -6,6 +6,7 @@
 #include "ipoib_fallback/tx.h"
 
 #include "config/log.h"
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/killed.h"
 
 #include <errno.h>
@@ -129,6 +130,9 @@ static void now_plain(struct fb_conn *c)
         tx->fin_done = true;
         conn_ends(c);
         fb_io.shutdown(c->fd, SHUT_WR);
+        /* rx_take_frame's comes too late behind our FIN; this one makes the receive of the peer's frame acknowledge it. */
+        if (c->x->rx.state != RX_t && !hold_for_good())
+            fb_io.acknowledge(c->fd);
         tx_want(c, false); /* and the gate goes down */
     } else if (atomic_load(&c->x->killed)) {
         /* To calls on it the socket is from now on as after RST, but for the error, which is swallowed's. */

@@ -121,8 +121,8 @@ static int until_writable(int out, bool nonblock)
     return -EPIPE;
 }
 
-/* What splice does from a stream that its peer has not handed back yet, or where an announced switch lies behind bytes
- * that are unread: a page at most goes through our hands. They are taken when the pipe has them. */
+/* What splice does from a stream that its peer has not handed back yet, or may not (fb_shut_late), or where an announced
+ * switch lies behind bytes that are unread: a page at most goes through our hands. They are taken when the pipe has them. */
 static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
 {
     char page[PIPE_BUF];
@@ -157,7 +157,8 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
 
     if (!f)
         return -ENOTSUP;
-    fb_pin(f->stream, RSN_CALL, true);
+    if (!fb_shut_late(f->stream))
+        fb_pin(f->stream, RSN_CALL, true);
     err = fb_so_error(f->stream);
     if (err)
         return err;

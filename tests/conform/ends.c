@@ -54,6 +54,33 @@ CASE(shutdown_after_the_peer_closed)
     rest(p[0]);
 }
 
+/* Whatever follows it on the connection, the end of one that was shut both ways is no error. */
+CASE(both_shut_then_the_peer_ends)
+{
+    pair(p);
+    SHOW(shutdown(p[1], SHUT_RDWR));
+    until(p[0], POLLRDHUP);
+    rest(p[0]);
+    SHOW(shutdown(p[0], SHUT_WR));
+    until(p[0], POLLHUP);
+    say_error(p[1]);
+    rest(p[1]);
+    SHOW(shutdown(p[1], SHUT_RD));
+}
+
+CASE(both_shut_then_the_peer_closes)
+{
+    pair(p);
+    deliver(p[0], p[1], "unread");
+    SHOW(shutdown(p[1], SHUT_RDWR));
+    until(p[0], POLLRDHUP);
+    rest(p[0]);
+    SHOW(close(p[0]));
+    say_error(p[1]);
+    rest(p[1]);
+    say_error(p[1]);
+}
+
 CASE(shutdown_after_a_reset)
 {
     pair(p);

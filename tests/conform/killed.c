@@ -42,15 +42,6 @@ static void look(const char *what)
     say_events(what, p.revents);
 }
 
-static void error(void)
-{
-    int e = -1;
-    socklen_t len = sizeof(e);
-
-    must(getsockopt(far.fd, SOL_SOCKET, SO_ERROR, &e, &len) == 0, "SO_ERROR");
-    say("SO_ERROR %s", e ? strerrorname_np(e) : "0");
-}
-
 static void reads(void)
 {
     char buf[100] = "";
@@ -126,7 +117,7 @@ EACH_WAY(unread_then_read)
     reads();
     sends();
     reads_again();
-    error();
+    say_error(far.fd);
     look("poll");
 }
 
@@ -136,7 +127,7 @@ EACH_WAY(unread_then_sent)
     until(far.fd, POLLRDHUP | POLLHUP | POLLERR);
     sends();
     sends();
-    error();
+    say_error(far.fd);
     reads();
     look("poll");
 }
@@ -146,8 +137,8 @@ EACH_WAY(unread_then_asked)
     gone(f, true, true);
     until(far.fd, POLLRDHUP | POLLHUP | POLLERR);
     look("poll");
-    error();
-    error();
+    say_error(far.fd);
+    say_error(far.fd);
     look("poll");
     sends();
     reads();
@@ -159,7 +150,7 @@ EACH_WAY(unread_and_exits)
     gone(f, false, true);
     reads();
     sends();
-    error();
+    say_error(far.fd);
 }
 
 EACH_WAY(all_read_then_read)
@@ -167,7 +158,7 @@ EACH_WAY(all_read_then_read)
     gone(f, true, false);
     reads();
     look("poll");
-    error();
+    say_error(far.fd);
     reads_again();
 }
 
@@ -187,7 +178,7 @@ EACH_WAY(all_read_and_exits)
     gone(f, false, false);
     reads();
     look("poll");
-    error();
+    say_error(far.fd);
 }
 
 /* Killed on the way back from a rail: what was in its ring comes again by TCP. */
@@ -207,7 +198,7 @@ static void half_closed(const struct ways *w, bool with_unread)
     far_end(&far);
     reads();
     sends();
-    error();
+    say_error(far.fd);
 }
 
 EACH_WAY(unread_after_the_end)
@@ -245,7 +236,7 @@ EACH_WAY(half_closed_with_unread)
     until(far.fd, POLLRDHUP);
     look("poll");
     reads();
-    error();
+    say_error(far.fd);
     SHOW(send(far.fd, "second", 6, 0));
     far_step(&far);
     SHOW(shutdown(far.fd, SHUT_WR));

@@ -61,6 +61,15 @@ void say_events(const char *what, int events)
     putchar('\n');
 }
 
+void say_error(int fd)
+{
+    int e = -1;
+    socklen_t len = sizeof(e);
+
+    must(getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) == 0, "SO_ERROR");
+    say("SO_ERROR %s", e ? strerrorname_np(e) : "0");
+}
+
 void say_bytes(const char *what, const void *bytes, ssize_t n)
 {
     printf("%s [%.*s]\n", what, n > 0 ? (int)n : 0, (const char *)bytes);

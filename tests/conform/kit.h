@@ -89,6 +89,7 @@ long show(const char *what, long result, int error);
 
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void say_events(const char *what, int events); /* POLL* */
+void say_error(int fd);                        /* SO_ERROR, which is told by that */
 void say_bytes(const char *what, const void *bytes, ssize_t n);
 /* The case fails here, with errno. */
 __attribute__((noreturn)) void give_up(const char *what);

@@ -152,6 +152,20 @@ EACH_RFORM(shut_for_reading_with_data)
     take_by(f, p[1], 100);
 }
 
+EACH_RFORM(shut_both_ways_with_data)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "was there before");
+    SHOW(shutdown(p[1], SHUT_RDWR));
+    until(p[0], POLLRDHUP);
+    take_by(f, p[1], 5);
+    SHOW(close(p[0]));
+    take_by(f, p[1], 100);
+    take_by(f, p[1], 100);
+}
+
 EACH_RFORM(shut_for_writing)
 {
     int p[2];

@@ -364,6 +364,77 @@ TEST_CASE(stream, pinned_after_shut_for_reading)
     }
 }
 
+/* The peer takes its half back, by frames and by what it sends again, which is no reason for a reset. */
+TEST_CASE(stream, shut_both_ways)
+{
+    static const char text[] = "was there before";
+
+    eager();
+    for (int round = 0; round < 40; round++) {
+        bool unread = round % 2, pinned = round % 4 == 1;
+        char buf[sizeof(text)] = "";
+        struct end a, b;
+        int err = 0;
+        socklen_t len = sizeof(err);
+
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        if (unread)
+            ASSERT(put(&a, text, sizeof(buf)) == sizeof(buf));
+        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
+        EXPECT_EQ_INT(fb_poll(b.s, b.fd, POLLIN | POLLRDHUP), POLLIN | POLLRDHUP | POLLHUP);
+        EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+        if (pinned) {
+            fb_pin(b.s, RSN_CALL, true);
+            EXPECT(fb_plain(b.s));
+        }
+        EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+        UNTIL(fb_plain(a.s));
+        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), unread ? sizeof(buf) : 0);
+        if (unread)
+            EXPECT_MEMEQ(buf, text, sizeof(buf));
+        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), 0);
+        UNTIL(fb_plain(b.s) && !fb_shut_late(b.s));
+        EXPECT_EQ_INT(getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
+        EXPECT_EQ_INT(err, 0);
+        done(&a);
+        done(&b);
+    }
+}
+
+/* More of it is unread than the socket would take, and nobody waits for the rest. */
+TEST_CASE(stream, shut_both_ways_before_much)
+{
+    struct end a, b;
+    unsigned char piece[4096];
+    struct iovec v = {piece, sizeof(piece)};
+    uint64_t from = 0, to = 0;
+    ssize_t n;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    for (;;) {
+        fill(piece, from, sizeof(piece));
+        n = fb_sendv(a.s, a.fd, &v, 1, MSG_DONTWAIT);
+        if (n <= 0)
+            break;
+        from += (uint64_t)n;
+    }
+    ASSERT(from >= 100000);
+    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
+    EXPECT(fb_shut_late(b.s));
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+    while ((n = get(&b, piece, sizeof(piece))) > 0) {
+        ASSERT(check(piece, to, (size_t)n));
+        to += (uint64_t)n;
+    }
+    EXPECT_EQ_INT(n, 0);
+    EXPECT_EQ_U64(to, from);
+    done(&a);
+    done(&b);
+}
+
 /* The rail is given back under a thread that sleeps on its word; what it waits for comes by TCP. */
 TEST_CASE(stream, sleeping_reader_survives_its_rail)
 {
