@@ -280,6 +280,9 @@ static void start(struct fb_conn *c)
     }
     atomic_fetch_add(&c->x->show->switches, 1);
     conn_boarded(c);
+    /* No byte of ours carries acknowledgements any more. As long as the peer's come by TCP, the kernel is not to wait for one:
+     * Nagle would hold the peer's next. */
+    fb_io.acknowledge(c->fd);
     /* In shared memory what is published outlives a sender that dies before the ECHO, as it would in TCP.
      * Whose memory it is was shown by the kernel before the rail was given to us. */
     if (c->x->tx.echoed || (rail && rail->wire->outlives_sender))

@@ -445,6 +445,48 @@ TEST_CASE(stream, residue_is_pushed)
     done(&b);
 }
 
+static bool acknowledges_at_once(const struct end *e)
+{
+    int at_once = -1;
+    socklen_t len = sizeof(at_once);
+
+    ASSERT(getsockopt(e->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, &len) == 0);
+    return at_once == 1;
+}
+
+/* Its own bytes carry acknowledgements no more: it must not wait for any, since Nagle holds the peer's next meanwhile. */
+TEST_CASE(stream, half_on_a_rail_acknowledges)
+{
+    char byte = 'x';
+    struct end a, b;
+
+    pair_proved(&a, &b);
+    EXPECT(!acknowledges_at_once(&a));
+    while (conn_of(a.s)->x->tx.state != TX_R) {
+        ASSERT_EQ_INT(put(&a, &byte, 1), 1);
+        ASSERT_EQ_INT(get(&b, &byte, 1), 1);
+    }
+    EXPECT_EQ_INT(conn_of(a.s)->x->rx.state, RX_t);
+    EXPECT(acknowledges_at_once(&a));
+    done(&a);
+    done(&b);
+}
+
+/* Nor can it be asked to when the peer's frame has come, once FIN has gone. */
+TEST_CASE(stream, half_that_has_ended_acknowledges)
+{
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+    UNTIL(conn_of(a.s)->x->tx.state == TX_T);
+    EXPECT(acknowledges_at_once(&a));
+    done(&a);
+    done(&b);
+}
+
 /* A push had begun before the program set the option, and was over before fb_sockopt was told. */
 TEST_CASE(stream, nodelay_set_during_a_push)
 {
