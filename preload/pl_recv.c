@@ -13,6 +13,7 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <string.h>
@@ -51,6 +52,8 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
 {
     k->odd = flags & MSG_WAITALL;
     k->cut = rsk_sig.cut;
+    if (__builtin_expect(flags & MSG_TRUNC, 0))
+        return false; /* pass_over */
     if (k->odd && !(flags & MSG_PEEK) && fb_may_board(s)) {
         k->odd = false;
         return false;
@@ -139,6 +142,37 @@ static ssize_t up_to_null(struct pl_file *f, const struct iovec *v, int cnt, int
     return n > 0 ? -EFAULT : n;
 }
 
+/* As TCP with MSG_TRUNC: passes over the bytes, and touches no buffer. Also for a plain half, as bytes that nobody has seen would
+ * be missing in what the next rail is proved with. */
+static ssize_t pass_over(struct pl_file *f, const struct iovec *v, int cnt, int flags)
+{
+    char piece[PIPE_BUF];
+    size_t n = 0, done = 0;
+
+    for (int i = 0; i < cnt; i++) {
+        if (v[i].iov_len > SSIZE_MAX)
+            return -EINVAL;
+        n = v[i].iov_len < PL_RW_MAX - n ? n + v[i].iov_len : PL_RW_MAX;
+    }
+    do {
+        struct iovec one = {piece, n - done < sizeof piece ? n - done : sizeof piece};
+        ssize_t got =
+            receive(f, &one, 1, done && !(flags & MSG_WAITALL) ? flags | MSG_DONTWAIT : flags);
+
+        if (got < 0 && done && got != -EAGAIN && got != -EINTR)
+            fb_keep_error(f->stream, (int)got);
+        if (got <= 0)
+            return done ? (ssize_t)done : got;
+        done += (size_t)got;
+        if (flags & MSG_PEEK && done == sizeof piece && done < n) {
+            size_t there = (size_t)fb_inq(f->stream, f->fd);
+
+            return (ssize_t)(there > n ? n : there > done ? there : done);
+        }
+    } while (done < n && !(flags & MSG_PEEK));
+    return (ssize_t)done;
+}
+
 static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
@@ -148,9 +182,12 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     /* A call that may never enter the kernel is a cancellation point all the same. */
     pthread_testcancel();
     err = pl_iov_fit(&v, &cnt, &one, too_many, &total);
-    if (err)
-        return err == -EFAULT && v ? up_to_null(f, v, cnt, flags & ~RX_IGNORED) : err;
-    return receive(f, v, cnt, flags & ~RX_IGNORED);
+    if (err && (err != -EFAULT || !v))
+        return err;
+    if (flags & MSG_TRUNC)
+        return pass_over(f, v, cnt, flags & ~(RX_IGNORED | MSG_TRUNC));
+    return err ? up_to_null(f, v, cnt, flags & ~RX_IGNORED)
+               : receive(f, v, cnt, flags & ~RX_IGNORED);
 }
 
 /* As rail, for read and readv: they return 0 at once when there is no room, recv waits. */
@@ -231,7 +268,11 @@ PL_SHORT_CANCELLED
 
 bool pl_kernels_own(struct pl_file *f, int flags)
 {
-    if (__builtin_expect(!(flags & (MSG_OOB | MSG_TRUNC | MSG_ERRQUEUE)), 1))
+    /* In a process that stays plain for good a filter may forbid what pass_over would call. */
+    const int own = MSG_OOB | MSG_ERRQUEUE |
+                    (atomic_load_explicit(&pl_passive, memory_order_relaxed) ? MSG_TRUNC : 0);
+
+    if (__builtin_expect(!(flags & own), 1))
         return false;
     if (flags & MSG_ERRQUEUE)
         return true;

@@ -357,6 +357,28 @@ EACH_FLAGGED(trunc)
     FLAGGED(p[1], 100, 0);
 }
 
+/* In pieces, up to the end of what is there, and to the end of the stream. */
+EACH_FLAGGED(trunc_of_much)
+{
+    enum { MUCH = 20000 };
+    static char text[MUCH + 1];
+    int p[2];
+
+    for (int i = 0; i < MUCH; i++)
+        text[i] = (char)('a' + i % 23);
+    pair(p);
+    deliver(p[0], p[1], text);
+    SHOW_AS("peek", f->get_with(p[1], text, 15000, MSG_TRUNC | MSG_PEEK));
+    SHOW_AS("7000", f->get_with(p[1], text, 7000, MSG_TRUNC));
+    FLAGGED(p[1], 10, 0);
+    SHOW_AS("all", f->get_with(p[1], text, MUCH - 7010, MSG_TRUNC | MSG_WAITALL));
+    SHOW_AS("none", f->get_with(p[1], text, 10, MSG_TRUNC | MSG_DONTWAIT));
+    deliver(p[0], p[1], "the last");
+    SHOW(shutdown(p[0], SHUT_WR));
+    SHOW_AS("the last", f->get_with(p[1], text, MUCH, MSG_TRUNC));
+    SHOW_AS("the end", f->get_with(p[1], text, MUCH, MSG_TRUNC));
+}
+
 EACH_FLAGGED(out_of_band_without_any)
 {
     int p[2];
