@@ -89,10 +89,11 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
             tap_mark(c, TAP_FIN, 0);
         return;
     }
+    shared = heir_held(c);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
-    c->x->closed_shared = shared = conn_shared(c);
+    c->x->closed_shared = shared;
     if (how == IS_OVER || (is_plain(c) && !c->x->rail)) {
         reset = how == IS_OVER;
         c->fd = -1;
@@ -165,7 +166,8 @@ static int shut_reading(struct fb_conn *c, int fd)
     int r;
 
     fb_lock(&c->x->rx.lock);
-    at_once = c->fd < 0 || hold_for_good() || (c->x->rx.state == RX_t && conn_shared(c));
+    at_once = c->fd < 0 || hold_for_good();
+    at_once = at_once || (c->x->rx.state == RX_t && conn_shared(c));
     if (at_once || !atomic_load(&c->x->rx.late)) {
         atomic_store(&c->x->rx.late, false);
         r = fb_io.shutdown(fd, SHUT_RD);

@@ -148,6 +148,19 @@ static bool held_after(uint32_t born, const struct heir_link *but)
     return false;
 }
 
+bool heir_held(struct fb_conn *c)
+{
+    uint64_t signals;
+    bool yes;
+
+    if (!conn_shared(c) || conn_flag(c, CF_SHARED))
+        return conn_shared(c);
+    signals = links_take();
+    yes = held_after(c->born, NULL);
+    links_give(signals);
+    return yes;
+}
+
 /* Nobody of that child's family is left: what they had is ours alone again. */
 static void give_back(struct fb_conn *c, void *arg)
 {

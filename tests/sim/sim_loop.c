@@ -51,6 +51,11 @@ bool heir_elsewhere(struct fb_conn *c)
     return false;
 }
 
+bool heir_held(struct fb_conn *c)
+{
+    return conn_flag(c, CF_SHARED);
+}
+
 void heir_let_go(struct fb_conn *c)
 {
     (void)c;

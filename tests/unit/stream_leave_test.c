@@ -5,6 +5,7 @@
 #include "tests/unit/stream_pair.h"
 
 #include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/stream.h"
 #include "rsock/section.h"
 #include "rsock/sys.h"
@@ -509,6 +510,34 @@ TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
     UNTIL(said(&a, &b) && b.s->pub->path_rx == FB_PATH_TCP);
     done(&a);
     done(&b);
+}
+
+/* Nobody else has it any more, whoever was forked since it began: its end is not left to somebody who might read on. */
+TEST_CASE(stream, closed_unread_when_its_children_have_gone)
+{
+    unsigned char bytes[500] = {0};
+    struct end a, b;
+    int n = 0;
+
+    eager();
+    pair(&a, &b);
+    UNTIL(said(&b, &a) && conn_of(a.s)->x->tx.want);
+    fb_lock(&conn_of(b.s)->x->rx.lock);
+    for (; n < 20; n++)
+        ASSERT(put(&a, bytes, sizeof(bytes)) == sizeof(bytes));
+    rx_unlock(conn_of(b.s));
+    for (; conn_rail_tx(conn_of(a.s)) == 0 && n < 2000; n++) {
+        ASSERT(put(&a, bytes, 10) == 10);
+        let_go_on(ROUNDS_A_CALL);
+    }
+    ASSERT(conn_of(b.s)->x->rx.state == RX_gS);
+    atomic_fetch_add(&heir_forks, 1); /* whose link has ended */
+    EXPECT(conn_shared(conn_of(b.s)));
+    EXPECT(!heir_held(conn_of(b.s)));
+    done(&b);
+    UNTIL(fb_poll(a.s, a.fd, POLLIN) & POLLERR);
+    atomic_fetch_sub(&heir_forks, 1);
+    done(&a);
 }
 
 static pthread_key_t late;
