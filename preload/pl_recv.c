@@ -164,12 +164,13 @@ static ssize_t pass_over(struct pl_file *f, const struct iovec *v, int cnt, int 
         if (got <= 0)
             return done ? (ssize_t)done : got;
         done += (size_t)got;
-        if (flags & MSG_PEEK && done == sizeof piece && done < n) {
-            size_t there = (size_t)fb_inq(f->stream, f->fd);
-
-            return (ssize_t)(there > n ? n : there > done ? there : done);
-        }
     } while (done < n && !(flags & MSG_PEEK));
+    if (flags & MSG_PEEK && done == sizeof piece) {
+        int there = fb_inq(f->stream, f->fd);
+
+        if (there > (ssize_t)done)
+            done = (size_t)there < n ? (size_t)there : n;
+    }
     return (ssize_t)done;
 }
 

@@ -51,6 +51,8 @@ int main(int argc, char **argv)
     last = n ? calloc(n, sizeof(*last)) : NULL;
     if (!us || !last) {
         fputs("usage: first_trips CONNECTIONS TRIPS\n", stderr);
+        free(us);
+        free(last);
         return 2;
     }
     pid = fork();
@@ -80,5 +82,7 @@ int main(int argc, char **argv)
     printf(", ");
     print("last", last, n);
     printf("}\n");
+    free(us);
+    free(last);
     return 0;
 }
