@@ -146,7 +146,7 @@ static ssize_t up_to_null(struct pl_file *f, const struct iovec *v, int cnt, int
  * be missing in what the next rail is proved with. */
 static ssize_t pass_over(struct pl_file *f, const struct iovec *v, int cnt, int flags)
 {
-    char piece[PIPE_BUF];
+    char piece[PIPE_BUF] = {0};
     size_t n = 0, done = 0;
 
     for (int i = 0; i < cnt; i++) {
