@@ -247,6 +247,8 @@ UNIT_TESTS := \
 	find_test \
 	stream_test \
 	stream_end_test \
+	stream_shut_test \
+	stream_nagle_test \
 	stream_close_test \
 	stream_killed_test \
 	stream_grow_test \
@@ -344,6 +346,8 @@ ENGINE_SRC := $(FB_SRC) $(RSOCK_SRC) $(CONFIG_SRC) $(CONFIG_GRAMMAR)
 find_test_SRC := tests/unit/find_test.c $(ENGINE_SRC)
 stream_test_SRC := tests/unit/stream_test.c $(ENGINE_SRC)
 stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
+stream_shut_test_SRC := tests/unit/stream_shut_test.c $(ENGINE_SRC)
+stream_nagle_test_SRC := tests/unit/stream_nagle_test.c $(ENGINE_SRC)
 stream_close_test_SRC := tests/unit/stream_close_test.c $(ENGINE_SRC)
 stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
 stream_grow_test_SRC := tests/unit/stream_grow_test.c $(ENGINE_SRC)
@@ -440,6 +444,7 @@ CONFORM_SRC := \
 	tests/conform/kit_live.c \
 	tests/conform/forms_recv.c \
 	tests/conform/receive.c \
+	tests/conform/receive_flags.c \
 	tests/conform/receive_wait.c \
 	tests/conform/forms_send.c \
 	tests/conform/send.c \

@@ -85,7 +85,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
     conn_set(c, CF_CLOSED);
     if (!fb_may_linger(s)) {
         heir_let_go(c);
-        if (tap_on(c) && !conn_shared(c))
+        if (tap_on(c) && !heir_held(c))
             tap_mark(c, TAP_FIN, 0);
         return;
     }

@@ -42,6 +42,8 @@ static unsigned n_links;
 static struct heir_link
     *spare; /* memory for links: no malloc around a fork, whose locks it may hold */
 static _Atomic bool serving;
+static uint32_t
+    unserved; /* heir_forks when that began: a child before it goes on as another program without a word */
 static bool (*epoll_asked)(uintptr_t id);
 
 /* For the application's threads: a handler that forks would wait for the lock that its own thread has. Blocked by a
@@ -156,7 +158,7 @@ bool heir_held(struct fb_conn *c)
     if (!conn_shared(c) || conn_flag(c, CF_SHARED))
         return conn_shared(c);
     signals = links_take();
-    yes = held_after(c->born, NULL);
+    yes = c->born < unserved || held_after(c->born, NULL);
     links_give(signals);
     return yes;
 }
@@ -269,6 +271,9 @@ void heir_serve(void)
         atomic_store(&file->serving, 1);
     if (atomic_exchange(&serving, true))
         return;
+    fb_lock(&links_lock);
+    unserved = atomic_load(&heir_forks);
+    fb_unlock(&links_lock);
     watch_links(NULL);
     /* Children that came first have only left their marks. */
     for (unsigned i = 0; file && epoll_asked && i < FB_PUB_FOREIGN; i++)
@@ -415,6 +420,7 @@ void heir_forget(void)
     atomic_store(&watch_job.posted, false);
     links_lock = (struct fb_lock){0};
     atomic_store(&heir_forks, 0);
+    unserved = 0;
     atomic_store(&serving, false);
 }
 

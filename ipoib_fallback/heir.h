@@ -16,8 +16,8 @@ static inline bool conn_shared(struct fb_conn *c)
     return conn_flag(c, CF_SHARED) || atomic_load(&heir_forks) != c->born;
 }
 
-/* May it still hold it? A child that goes on as another program has said so before (CF_SHARED). No lock
- * of the stream's may be held. */
+/* May it still hold it? A child that goes on as another program has said so before (CF_SHARED), once there is somebody to
+ * hear it. No lock of the stream's may be held. */
 bool heir_held(struct fb_conn *);
 /* The owner marks its stream as one that must be asked for. False: a child uses it already. */
 bool heir_take(struct fb_conn *);

@@ -342,100 +342,6 @@ TEST_CASE(stream, timeout_goes_on_where_its_rail_ends)
     done(&b);
 }
 
-/* What lay in the ring is in the socket when the call returns, although poll says after SHUT_RD that there is something. */
-TEST_CASE(stream, pinned_after_shut_for_reading)
-{
-    static const char text[] = "was there before";
-
-    eager();
-    for (int round = 0; round < 20; round++) {
-        char buf[sizeof(text)];
-        struct end a, b;
-
-        pair(&a, &b);
-        ASSERT(board(&a, &b));
-        ASSERT(put(&a, text, sizeof(buf)) == sizeof(buf));
-        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RD), 0);
-        fb_pin(b.s, RSN_CALL, true);
-        EXPECT(fb_plain(b.s));
-        EXPECT_EQ_INT(recv(b.fd, buf, sizeof(buf), MSG_DONTWAIT), sizeof(buf));
-        EXPECT_MEMEQ(buf, text, sizeof(buf));
-        done(&a);
-        done(&b);
-    }
-}
-
-/* The peer takes its half back, by frames and by what it sends again, which is no reason for a reset. */
-TEST_CASE(stream, shut_both_ways)
-{
-    static const char text[] = "was there before";
-
-    eager();
-    for (int round = 0; round < 40; round++) {
-        bool unread = round % 2, pinned = round % 4 == 1;
-        char buf[sizeof(text)] = "";
-        struct end a, b;
-        int err = 0;
-        socklen_t len = sizeof(err);
-
-        pair(&a, &b);
-        ASSERT(board(&a, &b));
-        if (unread)
-            ASSERT(put(&a, text, sizeof(buf)) == sizeof(buf));
-        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
-        EXPECT_EQ_INT(fb_poll(b.s, b.fd, POLLIN | POLLRDHUP), POLLIN | POLLRDHUP | POLLHUP);
-        EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
-        if (pinned) {
-            fb_pin(b.s, RSN_CALL, true);
-            EXPECT(fb_plain(b.s));
-        }
-        EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
-        UNTIL(fb_plain(a.s));
-        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), unread ? sizeof(buf) : 0);
-        if (unread)
-            EXPECT_MEMEQ(buf, text, sizeof(buf));
-        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), 0);
-        UNTIL(fb_plain(b.s) && !fb_shut_late(b.s));
-        EXPECT_EQ_INT(getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
-        EXPECT_EQ_INT(err, 0);
-        done(&a);
-        done(&b);
-    }
-}
-
-/* More of it is unread than the socket would take, and nobody waits for the rest. */
-TEST_CASE(stream, shut_both_ways_before_much)
-{
-    struct end a, b;
-    unsigned char piece[4096];
-    struct iovec v = {piece, sizeof(piece)};
-    uint64_t from = 0, to = 0;
-    ssize_t n;
-
-    eager();
-    pair(&a, &b);
-    ASSERT(board(&a, &b));
-    for (;;) {
-        fill(piece, from, sizeof(piece));
-        n = fb_sendv(a.s, a.fd, &v, 1, MSG_DONTWAIT);
-        if (n <= 0)
-            break;
-        from += (uint64_t)n;
-    }
-    ASSERT(from >= 100000);
-    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
-    EXPECT(fb_shut_late(b.s));
-    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
-    while ((n = get(&b, piece, sizeof(piece))) > 0) {
-        ASSERT(check(piece, to, (size_t)n));
-        to += (uint64_t)n;
-    }
-    EXPECT_EQ_INT(n, 0);
-    EXPECT_EQ_U64(to, from);
-    done(&a);
-    done(&b);
-}
-
 /* The rail is given back under a thread that sleeps on its word; what it waits for comes by TCP. */
 TEST_CASE(stream, sleeping_reader_survives_its_rail)
 {
@@ -474,6 +380,29 @@ static bool said(struct end *from, struct end *to)
     return EXPECT_EQ_INT(put(from, buf, 32), 32) && EXPECT_EQ_INT(get(to, buf, 32), 32);
 }
 
+/* b has half of what is in out unread, and behind it a switch that was announced. How much a has sent. */
+static size_t unread_before_a_switch(struct end *a, struct end *b, const unsigned char *out,
+                                     size_t size)
+{
+    size_t n = 0;
+
+    eager();
+    pair(a, b);
+    UNTIL(said(b, a) && conn_of(a->s)->x->tx.want);
+    /* b does not hear the announcement: these go by TCP, and the switch comes behind them. */
+    fb_lock(&conn_of(b->s)->x->rx.lock);
+    for (; n < size / 2; n += 500)
+        ASSERT(put(a, out + n, 500) == 500);
+    EXPECT_EQ_U64(conn_rail_tx(conn_of(a->s)), 0);
+    rx_unlock(conn_of(b->s));
+    for (; conn_rail_tx(conn_of(a->s)) == 0 && n < size; n += 10) {
+        ASSERT(put(a, out + n, 10) == 10);
+        let_go_on(ROUNDS_A_CALL);
+    }
+    ASSERT(conn_rail_tx(conn_of(a->s)) > 0);
+    return n;
+}
+
 /* A switch announced beyond bytes that only this process's application can read must not hold up a
  * hand-over for seconds; what was announced is handed over as soon as it has come. */
 TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
@@ -481,24 +410,11 @@ TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
     static unsigned char out[20000], in[20000];
     struct end a, b;
     uint64_t begin;
-    size_t have = 0, n = 0;
+    size_t have = 0, n;
     ssize_t r;
 
-    eager();
-    pair(&a, &b);
-    UNTIL(said(&b, &a) && conn_of(a.s)->x->tx.want);
     fill(out, 0, sizeof(out));
-    /* b does not hear the announcement: these go by TCP, and the switch comes behind them. */
-    fb_lock(&conn_of(b.s)->x->rx.lock);
-    for (; n < sizeof(out) / 2; n += 500)
-        ASSERT(put(&a, out + n, 500) == 500);
-    EXPECT_EQ_U64(conn_rail_tx(conn_of(a.s)), 0);
-    rx_unlock(conn_of(b.s));
-    for (; conn_rail_tx(conn_of(a.s)) == 0 && n < sizeof(out); n += 10) {
-        ASSERT(put(&a, out + n, 10) == 10);
-        let_go_on(ROUNDS_A_CALL);
-    }
-    ASSERT(conn_rail_tx(conn_of(a.s)) > 0);
+    n = unread_before_a_switch(&a, &b, out, sizeof(out));
     ASSERT(put(&a, out + n, sizeof(out) - n) == (ssize_t)(sizeof(out) - n));
     begin = sys_now();
     fb_pin(b.s, RSN_CALL, true);
@@ -515,21 +431,10 @@ TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
 /* Nobody else has it any more, whoever was forked since it began: its end is not left to somebody who might read on. */
 TEST_CASE(stream, closed_unread_when_its_children_have_gone)
 {
-    unsigned char bytes[500] = {0};
+    static const unsigned char out[20000];
     struct end a, b;
-    int n = 0;
 
-    eager();
-    pair(&a, &b);
-    UNTIL(said(&b, &a) && conn_of(a.s)->x->tx.want);
-    fb_lock(&conn_of(b.s)->x->rx.lock);
-    for (; n < 20; n++)
-        ASSERT(put(&a, bytes, sizeof(bytes)) == sizeof(bytes));
-    rx_unlock(conn_of(b.s));
-    for (; conn_rail_tx(conn_of(a.s)) == 0 && n < 2000; n++) {
-        ASSERT(put(&a, bytes, 10) == 10);
-        let_go_on(ROUNDS_A_CALL);
-    }
+    unread_before_a_switch(&a, &b, out, sizeof(out));
     ASSERT(conn_of(b.s)->x->rx.state == RX_gS);
     atomic_fetch_add(&heir_forks, 1); /* whose link has ended */
     EXPECT(conn_shared(conn_of(b.s)));

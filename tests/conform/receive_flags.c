@@ -1,0 +1,160 @@
+/*
+ * receive_flags.c - what the flags of recv(2) do, in each form of receiving that takes some.
+ */
+#include "tests/conform/forms_recv.h"
+
+static void flagged(const struct rform *f, int fd, size_t n, const char *name, int flags)
+{
+    char buf[100] = "";
+    ssize_t got;
+
+    errno = CLEAN;
+    got = f->get_with(fd, buf, n, flags);
+    show(name, got, errno);
+    if (got > 0)
+        say_bytes(" ", buf, got);
+}
+
+#define FLAGGED(fd, n, flags) flagged(f, fd, n, #flags, flags)
+#define EACH_FLAGGED(id)      EACH(id, struct rform, rforms + 3, 4)
+
+EACH_FLAGGED(dontwait)
+{
+    int p[2];
+
+    pair(p);
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+    deliver(p[0], p[1], "some");
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+    SHOW(close(p[0]));
+    until(p[1], POLLRDHUP);
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+}
+
+EACH_FLAGGED(peek)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "look at me");
+    FLAGGED(p[1], 4, MSG_PEEK);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 4, 0);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    deliver(p[0], p[1], " again");
+    FLAGGED(p[1], 100, MSG_PEEK | MSG_DONTWAIT);
+    FLAGGED(p[1], 100, 0);
+    FLAGGED(p[1], 100, MSG_PEEK | MSG_DONTWAIT);
+}
+
+EACH_FLAGGED(peek_at_the_end)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "end");
+    SHOW(shutdown(p[0], SHUT_WR));
+    until(p[1], POLLRDHUP);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, 0);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, 0);
+}
+
+EACH_FLAGGED(waitall_at_the_end)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "too few");
+    SHOW(shutdown(p[0], SHUT_WR));
+    FLAGGED(p[1], 100, MSG_WAITALL);
+    FLAGGED(p[1], 100, MSG_WAITALL);
+}
+
+EACH_FLAGGED(waitall_dontwait)
+{
+    int p[2];
+
+    pair(p);
+    FLAGGED(p[1], 10, MSG_WAITALL | MSG_DONTWAIT);
+    deliver(p[0], p[1], "few");
+    FLAGGED(p[1], 10, MSG_WAITALL | MSG_DONTWAIT);
+}
+
+/* TCP: the bytes are thrown away. */
+EACH_FLAGGED(trunc)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "thrown away, the rest is not");
+    errno = CLEAN;
+    show("MSG_TRUNC", f->get_with(p[1], NULL, 0, MSG_TRUNC | MSG_DONTWAIT), errno);
+    if (strcmp(f->name, "recv") == 0 || strcmp(f->name, "recvfrom") == 0)
+        SHOW_AS("NULL", f->get_with(p[1], NULL, 12, MSG_TRUNC));
+    FLAGGED(p[1], 100, 0);
+}
+
+/* In pieces, up to the end of what is there, and to the end of the stream. */
+EACH_FLAGGED(trunc_of_much)
+{
+    enum { MUCH = 20000 };
+    static char text[MUCH + 1];
+    int p[2];
+
+    for (int i = 0; i < MUCH; i++)
+        text[i] = (char)('a' + i % 23);
+    pair(p);
+    deliver(p[0], p[1], text);
+    SHOW_AS("peek", f->get_with(p[1], text, 15000, MSG_TRUNC | MSG_PEEK));
+    SHOW_AS("7000", f->get_with(p[1], text, 7000, MSG_TRUNC));
+    FLAGGED(p[1], 10, 0);
+    SHOW_AS("all", f->get_with(p[1], text, MUCH - 7010, MSG_TRUNC | MSG_WAITALL));
+    SHOW_AS("none", f->get_with(p[1], text, 10, MSG_TRUNC | MSG_DONTWAIT));
+    deliver(p[0], p[1], "the last");
+    SHOW(shutdown(p[0], SHUT_WR));
+    SHOW_AS("the last", f->get_with(p[1], text, MUCH, MSG_TRUNC));
+    SHOW_AS("the end", f->get_with(p[1], text, MUCH, MSG_TRUNC));
+}
+
+EACH_FLAGGED(out_of_band_without_any)
+{
+    int p[2];
+
+    pair(p);
+    FLAGGED(p[1], 1, MSG_OOB);
+    deliver(p[0], p[1], "in the band");
+    FLAGGED(p[1], 1, MSG_OOB);
+    FLAGGED(p[1], 100, 0);
+}
+
+EACH_FLAGGED(error_queue)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "data");
+    FLAGGED(p[1], 10, MSG_ERRQUEUE);
+    FLAGGED(p[1], 10, 0);
+}
+
+EACH_FLAGGED(unknown_flag)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "data");
+    FLAGGED(p[1], 10, MSG_DONTROUTE | MSG_CONFIRM | MSG_NOSIGNAL | MSG_EOR);
+}
+
+EACH_FLAGGED(flags_of_a_send)
+{
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "data");
+    FLAGGED(p[1], 2, MSG_MORE | MSG_NOSIGNAL);
+    FLAGGED(p[1], 10, MSG_CTRUNC | MSG_EOR);
+}

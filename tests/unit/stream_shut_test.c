@@ -1,0 +1,197 @@
+/*
+ * stream_shut_test.c - streams that are shut for reading, or both ways, before they board or while on a rail.
+ */
+#include "tests/shim/shim.h"
+#include "tests/unit/stream_pair.h"
+
+#include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/stream.h"
+#include "rsock/sys.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* SHUT_RD of one end is no end of the other, and what the peer's half says by TCP still comes. The kernel is not told of it,
+ * and its watcher does not wait for what it would say. */
+TEST_CASE(stream, shut_for_reading)
+{
+    unsigned char buf[64] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    EXPECT_EQ_INT(fb_poll(a.s, a.fd, POLLIN | POLLRDHUP), POLLIN | POLLRDHUP);
+    jobs_done();
+    EXPECT_EQ_INT(conn_of(a.s)->x->anchor_bits, 0);
+    EXPECT_EQ_INT(conn_of(a.s)->x->rx.end, 0);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), sizeof(buf));
+    done(&b);
+    done(&a);
+}
+
+/* All n bytes, at an end for which a receive that finds nothing says 0, as the kernel does. */
+static bool take_all(struct end *e, unsigned char *buf, size_t n)
+{
+    uint64_t until = sys_now() + 10000000000ull;
+    size_t have = 0;
+
+    while (have < n && sys_now() < until) {
+        ssize_t r = get(e, buf + have, n - have);
+
+        if (r < 0)
+            return false;
+        have += (size_t)r;
+        sched_yield();
+    }
+    return have == n;
+}
+
+/* The same said before there was a rail. */
+TEST_CASE(stream, shut_for_reading_before_it_boards)
+{
+    unsigned char buf[64] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    do {
+        ASSERT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+        ASSERT(take_all(&a, buf, sizeof(buf)));
+    } while (conn_rail_rx(conn_of(a.s)) == 0);
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT(take_all(&a, buf, sizeof(buf)));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+    done(&b);
+    done(&a);
+}
+
+/* Before it is connected a shutdown only ends the attempt: the socket can be connected anew, and then reads. */
+TEST_CASE(stream, shut_for_reading_while_it_connects)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(sin);
+    int l = socket(AF_INET, SOCK_STREAM, 0), fd[4];
+    struct end a;
+
+    (void)bind(l, (struct sockaddr *)&sin, sizeof(sin));
+    listen(l, 0);
+    getsockname(l, (struct sockaddr *)&sin, &len);
+    /* More than the queue holds: the last gets no answer. */
+    for (int i = 0; i < 4; i++) {
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fd[i], (struct sockaddr *)&sin, sizeof(sin));
+    }
+    a = (struct end){fd[3], fb_track(fd[3], FB_CONNECTED, 1)};
+    ASSERT(a.s != NULL);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
+    EXPECT(!conn_of(a.s)->x->rx.shut);
+    done(&a);
+    for (int i = 0; i < 3; i++)
+        close(fd[i]);
+    close(l);
+}
+
+/* What lay in the ring is in the socket when the call returns, although poll says after SHUT_RD that there is something. */
+TEST_CASE(stream, pinned_after_shut_for_reading)
+{
+    static const char text[] = "was there before";
+
+    eager();
+    for (int round = 0; round < 20; round++) {
+        char buf[sizeof(text)];
+        struct end a, b;
+
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        ASSERT(put(&a, text, sizeof(buf)) == sizeof(buf));
+        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RD), 0);
+        fb_pin(b.s, RSN_CALL, true);
+        EXPECT(fb_plain(b.s));
+        EXPECT_EQ_INT(recv(b.fd, buf, sizeof(buf), MSG_DONTWAIT), sizeof(buf));
+        EXPECT_MEMEQ(buf, text, sizeof(buf));
+        done(&a);
+        done(&b);
+    }
+}
+
+/* The peer takes its half back, by frames and by what it sends again, which is no reason for a reset. */
+TEST_CASE(stream, shut_both_ways)
+{
+    static const char text[] = "was there before";
+
+    eager();
+    for (int round = 0; round < 40; round++) {
+        bool unread = round % 2, pinned = round % 4 == 1;
+        char buf[sizeof(text)] = "";
+        struct end a, b;
+        int err = 0;
+        socklen_t len = sizeof(err);
+
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        if (unread)
+            ASSERT(put(&a, text, sizeof(buf)) == sizeof(buf));
+        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
+        EXPECT_EQ_INT(fb_poll(b.s, b.fd, POLLIN | POLLRDHUP), POLLIN | POLLRDHUP | POLLHUP);
+        EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), 0);
+        if (pinned) {
+            fb_pin(b.s, RSN_CALL, true);
+            EXPECT(fb_plain(b.s));
+        }
+        EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+        UNTIL(fb_plain(a.s));
+        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), unread ? sizeof(buf) : 0);
+        if (unread)
+            EXPECT_MEMEQ(buf, text, sizeof(buf));
+        EXPECT_EQ_INT(get(&b, buf, sizeof(buf)), 0);
+        UNTIL(fb_plain(b.s) && !fb_shut_late(b.s));
+        EXPECT_EQ_INT(getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
+        EXPECT_EQ_INT(err, 0);
+        done(&a);
+        done(&b);
+    }
+}
+
+/* More of it is unread than the socket would take, and nobody waits for the rest. */
+TEST_CASE(stream, shut_both_ways_before_much)
+{
+    struct end a, b;
+    unsigned char piece[4096];
+    struct iovec v = {piece, sizeof(piece)};
+    uint64_t from = 0, to = 0;
+    ssize_t n;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    for (;;) {
+        fill(piece, from, sizeof(piece));
+        n = fb_sendv(a.s, a.fd, &v, 1, MSG_DONTWAIT);
+        if (n <= 0)
+            break;
+        from += (uint64_t)n;
+    }
+    ASSERT(from >= 100000);
+    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
+    EXPECT(fb_shut_late(b.s));
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_WR), 0);
+    while ((n = get(&b, piece, sizeof(piece))) > 0) {
+        ASSERT(check(piece, to, (size_t)n));
+        to += (uint64_t)n;
+    }
+    EXPECT_EQ_INT(n, 0);
+    EXPECT_EQ_U64(to, from);
+    done(&a);
+    done(&b);
+}
