@@ -199,7 +199,13 @@ static inline int pl_iov_count(size_t n)
 
 /* ---- pl_recv.c ---- */
 
-/* Receives that see something else than the stream's next bytes, or drop them unseen. True: the
+/* fb_recvv for a call that a signal may have interrupted before; count or -errno. */
+ssize_t pl_receive(struct pl_file *, const struct iovec *v, int cnt, int flags);
+/* The same where one of the buffers is NULL. */
+ssize_t pl_recv_to_null(struct pl_file *, const struct iovec *v, int cnt, int flags);
+/* The same with MSG_TRUNC, which is not among the flags any more. */
+ssize_t pl_pass_over(struct pl_file *, const struct iovec *v, int cnt, int flags);
+/* Receives that see something else than the stream's next bytes. True: the
  * call is the kernel's, and where it concerns the stream it has left and stays on TCP. The error
  * queue does not touch the stream. */
 bool pl_kernels_own(struct pl_file *, int flags);

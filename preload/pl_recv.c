@@ -13,7 +13,6 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <string.h>
@@ -53,7 +52,7 @@ static inline __attribute__((always_inline)) bool enter(struct in_kernel *k, str
     k->odd = flags & MSG_WAITALL;
     k->cut = rsk_sig.cut;
     if (__builtin_expect(flags & MSG_TRUNC, 0))
-        return false; /* pass_over */
+        return false; /* pl_pass_over */
     if (k->odd && !(flags & MSG_PEEK) && fb_may_board(s)) {
         k->odd = false;
         return false;
@@ -101,7 +100,7 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
-static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int flags)
+ssize_t pl_receive(struct pl_file *f, const struct iovec *v, int cnt, int flags)
 {
     bool cut = rsk_sig.was_cut && !(flags & MSG_DONTWAIT) && !f->stream->nonblock;
     ssize_t n;
@@ -121,59 +120,6 @@ static ssize_t receive(struct pl_file *f, const struct iovec *v, int cnt, int fl
     (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE | MSG_MORE | MSG_EOR | MSG_CONFIRM | \
      MSG_DONTROUTE | MSG_CTRUNC)
 
-/* A NULL buffer is no error before bytes come to it: the call waits for them, and gives what there was room for in
- * front of it. The kernel gives EFAULT instead where one segment lies on both sides; a rail has no segments. */
-static ssize_t up_to_null(struct pl_file *f, const struct iovec *v, int cnt, int flags)
-{
-    char byte;
-    struct iovec one = {&byte, 1};
-    size_t room = 0;
-    ssize_t n;
-    int before = 0;
-
-    for (int i = 0; i < cnt; i++)
-        if (v[i].iov_len > SSIZE_MAX)
-            return -EINVAL;
-    while (before < cnt && (v[before].iov_base || !v[before].iov_len))
-        room += v[before++].iov_len;
-    if (room)
-        return receive(f, v, before, flags);
-    n = receive(f, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK);
-    return n > 0 ? -EFAULT : n;
-}
-
-/* As TCP with MSG_TRUNC: passes over the bytes, and touches no buffer. Also for a plain half, as bytes that nobody has seen would
- * be missing in what the next rail is proved with. */
-static ssize_t pass_over(struct pl_file *f, const struct iovec *v, int cnt, int flags)
-{
-    char piece[PIPE_BUF] = {0};
-    size_t n = 0, done = 0;
-
-    for (int i = 0; i < cnt; i++) {
-        if (v[i].iov_len > SSIZE_MAX)
-            return -EINVAL;
-        n = v[i].iov_len < PL_RW_MAX - n ? n + v[i].iov_len : PL_RW_MAX;
-    }
-    do {
-        struct iovec one = {piece, n - done < sizeof piece ? n - done : sizeof piece};
-        ssize_t got =
-            receive(f, &one, 1, done && !(flags & MSG_WAITALL) ? flags | MSG_DONTWAIT : flags);
-
-        if (got < 0 && done && got != -EAGAIN && got != -EINTR)
-            fb_keep_error(f->stream, (int)got);
-        if (got <= 0)
-            return done ? (ssize_t)done : got;
-        done += (size_t)got;
-    } while (done < n && !(flags & MSG_PEEK));
-    if (flags & MSG_PEEK && done == sizeof piece) {
-        int there = fb_inq(f->stream, f->fd);
-
-        if (there > (ssize_t)done)
-            done = (size_t)there < n ? (size_t)there : n;
-    }
-    return (ssize_t)done;
-}
-
 static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
@@ -186,9 +132,9 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     if (err && (err != -EFAULT || !v))
         return err;
     if (flags & MSG_TRUNC)
-        return pass_over(f, v, cnt, flags & ~(RX_IGNORED | MSG_TRUNC));
-    return err ? up_to_null(f, v, cnt, flags & ~RX_IGNORED)
-               : receive(f, v, cnt, flags & ~RX_IGNORED);
+        return pl_pass_over(f, v, cnt, flags & ~(RX_IGNORED | MSG_TRUNC));
+    return err ? pl_recv_to_null(f, v, cnt, flags & ~RX_IGNORED)
+               : pl_receive(f, v, cnt, flags & ~RX_IGNORED);
 }
 
 /* As rail, for read and readv: they return 0 at once when there is no room, recv waits. */
@@ -201,10 +147,10 @@ static ssize_t rail_read(struct pl_file *f, const struct iovec *v, int cnt, int 
     pthread_testcancel();
     err = pl_iov_fit(&v, &cnt, &one, -EINVAL, &total);
     if (err == -EFAULT && v)
-        return up_to_null(f, v, cnt, flags);
+        return pl_recv_to_null(f, v, cnt, flags);
     if (err || total == 0)
         return err;
-    return receive(f, v, cnt, flags);
+    return pl_receive(f, v, cnt, flags);
 }
 
 /* Has a handler without SA_RESTART run since the short way had looked for bytes, and perhaps waited for them? Then the call
@@ -269,7 +215,7 @@ PL_SHORT_CANCELLED
 
 bool pl_kernels_own(struct pl_file *f, int flags)
 {
-    /* In a process that stays plain for good a filter may forbid what pass_over would call. */
+    /* In a process that stays plain for good a filter may forbid what pl_pass_over would call. */
     const int own = MSG_OOB | MSG_ERRQUEUE |
                     (atomic_load_explicit(&pl_passive, memory_order_relaxed) ? MSG_TRUNC : 0);
 
