@@ -352,7 +352,8 @@ static void pin(struct fb_conn *c, int reason, unsigned wait)
         return;
     }
     end_leave(c, reason);
-    if (wait && !is_plain(c) && !settle(c, reason, wait, fb_io.now() + WAIT_NS))
+    if (wait && (!is_plain(c) || atomic_load(&c->x->rx.late)) &&
+        !settle(c, reason, wait, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);

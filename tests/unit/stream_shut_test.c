@@ -6,9 +6,12 @@
 
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tx.h"
 #include "rsock/sys.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -161,6 +164,92 @@ TEST_CASE(stream, shut_both_ways)
         done(&a);
         done(&b);
     }
+}
+
+enum { PIECES = 40, PIECE = 1000, MUCH = PIECES * PIECE };
+
+static _Atomic int slow_fd = -1, sent_now;
+static ssize_t (*real_send)(int, const struct iovec *, int, int);
+
+/* What the sender sends again, one piece at a time: then there is no room for a while. */
+static ssize_t slow_send(int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct iovec piece = {v->iov_base, v->iov_len < PIECE ? v->iov_len : PIECE};
+
+    if (fd != slow_fd)
+        return real_send(fd, v, cnt, flags);
+    return atomic_exchange(&sent_now, 1) ? -EAGAIN : real_send(fd, &piece, 1, flags);
+}
+
+static void *goes_on(void *of)
+{
+    struct fb_conn *c = of;
+    bool there = false;
+
+    while (!there) {
+        atomic_store(&sent_now, 0);
+        fb_lock(&c->x->tx.lock);
+        there = tx_push(c);
+        tx_unlock(c);
+        jobs_done();
+    }
+    return NULL;
+}
+
+/* Whoever has the socket next gets all of it, however slowly it comes again, and then the end. */
+static void hand_over_when_shut(bool wait)
+{
+    static unsigned char out[MUCH], in[MUCH];
+    struct end a, b;
+    pthread_t t;
+    int err = 0;
+    socklen_t len = sizeof(err);
+    size_t have = 0;
+    ssize_t n;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    fill(out, 0, MUCH);
+    ASSERT(put(&a, out, MUCH) == MUCH);
+    real_send = fb_io.send;
+    atomic_store(&sent_now, 0);
+    atomic_store(&slow_fd, a.fd);
+    fb_io.send = slow_send;
+    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
+    UNTIL(conn_of(a.s)->x->tx.state == TX_L3 && conn_of(b.s)->x->rx.state == RX_sk);
+    if (!wait) {
+        fb_pin(b.s, RSN_SHARED, false);
+        EXPECT_EQ_INT(conn_of(b.s)->x->rx.state, RX_t);
+        EXPECT(fb_shut_late(b.s));
+    }
+    pthread_create(&t, NULL, goes_on, conn_of(a.s));
+    if (wait) {
+        fb_pin(b.s, RSN_SHARED, true);
+        EXPECT(!fb_shut_late(b.s));
+    }
+    pthread_join(t, NULL);
+    UNTIL(fb_plain(b.s) && !fb_shut_late(b.s));
+    fb_io.send = real_send;
+    while (have < MUCH && (n = recv(b.fd, in + have, MUCH - have, MSG_DONTWAIT)) > 0)
+        have += (size_t)n;
+    EXPECT_EQ_INT(have, MUCH);
+    EXPECT_MEMEQ(in, out, MUCH);
+    EXPECT_EQ_INT(recv(b.fd, in, 1, MSG_DONTWAIT), 0);
+    EXPECT_EQ_INT(getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
+    EXPECT_EQ_INT(err, 0);
+    done(&a);
+    done(&b);
+}
+
+TEST_CASE(stream, handed_over_when_shut_both_ways)
+{
+    hand_over_when_shut(true);
+}
+
+TEST_CASE(stream, leaves_when_shut_both_ways)
+{
+    hand_over_when_shut(false);
 }
 
 /* More of it is unread than the socket would take, and nobody waits for the rest. */
