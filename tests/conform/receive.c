@@ -166,6 +166,31 @@ EACH_RFORM(shut_both_ways_with_data)
     take_by(f, p[1], 100);
 }
 
+/* What lies there is there, also where it could not come a second time. */
+EACH_RFORM(shut_both_ways_with_much)
+{
+    enum { MUCH = 20000 };
+    static char text[MUCH + 1], buf[5000];
+    int p[2], least = 1;
+    ssize_t n;
+    size_t at = 0;
+
+    for (int i = 0; i < MUCH; i++)
+        text[i] = (char)('a' + i % 23);
+    pair(p);
+    deliver(p[0], p[1], text);
+    must(setsockopt(p[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)) == 0, "SO_SNDBUF");
+    must(setsockopt(p[1], SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)) == 0, "SO_RCVBUF");
+    SHOW(shutdown(p[1], SHUT_RDWR));
+    until(p[0], POLLRDHUP);
+    while ((n = f->get(p[1], buf, strcmp(f->name, "recvmmsg2") == 0 ? 1 : sizeof(buf))) > 0) {
+        for (ssize_t i = 0; i < n && strcmp(f->name, "recvmmsg2") != 0; i++)
+            must(buf[i] == text[at + (size_t)i], "byte");
+        at += (size_t)n;
+    }
+    say("all %zu, then %zd", at, n);
+}
+
 EACH_RFORM(shut_for_writing)
 {
     int p[2];
