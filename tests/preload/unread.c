@@ -1,6 +1,7 @@
 /*
  * unread.c - a stream boards while bytes of it are unread, and then something that sees no rail is to read them: splice
- * and stdio get all of them, and nothing else; whom it is passed to, or what is executed, gets all of them, or a reset.
+ * and stdio get all of them, and nothing else; whom it is passed to, or what is executed, gets all of them, or a reset. Receives
+ * with MSG_TRUNC pass over as many as they say.
  */
 #include "crossed.h"
 
@@ -26,6 +27,26 @@ static bool spliced(int fd)
     close(p[0]);
     close(p[1]);
     return n == ALL && as_sent(got);
+}
+
+static bool passed_over(int fd)
+{
+    char got[9];
+    size_t n = 0;
+
+    while (n < ALL) {
+        ssize_t r = recv(fd, NULL, 7, MSG_TRUNC);
+
+        n += r > 0 ? (size_t)r : 0;
+        if (r <= 0 || n >= ALL)
+            break;
+        r = recv(fd, got, sizeof(got), 0);
+        for (ssize_t i = 0; i < r; i++)
+            if (got[i] != sent_byte(n + (size_t)i))
+                return false;
+        n += r > 0 ? (size_t)r : 0;
+    }
+    return n == ALL && recv(fd, NULL, 1, MSG_TRUNC | MSG_DONTWAIT) == -1 && errno == EAGAIN;
 }
 
 /* The number is the program's as before, and goes with the stream, or becomes the other file's. */
@@ -148,35 +169,36 @@ static bool executed(bool *crossed)
 
 int main(void)
 {
-    int right[4] = {0}, switches[4] = {0};
+    enum { SPLICED, BY_STDIO, PASSED, EXECUTED, PASSED_OVER, WAYS };
+    int right[WAYS] = {0}, switches[WAYS] = {0};
 
-    for (int i = 0; i < 4 * PAIRS; i++) {
+    for (int i = 0; i < WAYS * PAIRS; i++) {
         bool crossed;
-        int p[2];
+        int p[2], way = i % WAYS;
 
-        if (i % 4 == 3) {
-            right[3] += executed(&crossed);
-            switches[3] += crossed;
+        if (way == EXECUTED) {
+            right[way] += executed(&crossed);
+            switches[way] += crossed;
             continue;
         }
         crossed = unread_pair(p);
-        switches[i % 4] += crossed;
-        if (i % 4 == 0) {
-            right[0] += spliced(p[0]);
-            close(p[0]);
-        } else if (i % 4 == 1) {
-            right[1] += by_stdio(p[0], p[1], i % 8 == 1);
+        switches[way] += crossed;
+        if (way == BY_STDIO) {
+            right[way] += by_stdio(p[0], p[1], i % (2 * WAYS) == BY_STDIO);
+        } else if (way == PASSED) {
+            right[way] += passed(p[0]);
         } else {
-            right[2] += passed(p[0]);
+            right[way] += way == SPLICED ? spliced(p[0]) : passed_over(p[0]);
+            close(p[0]);
         }
         close(p[1]);
     }
-    for (int i = 0; i < 4 && mode_rail(); i++)
+    for (int i = 0; i < WAYS && mode_rail(); i++)
         if (switches[i] == 0)
             printf("%d: no switch behind unread bytes\n", i);
     printf(
-        "of %d each: %d right by splice, %d by stdio; right or reset: %d where it was passed on, %d "
+        "of %d each: %d right by splice, %d by stdio, %d with MSG_TRUNC; right or reset: %d where it was passed on, %d "
         "where a program was executed\n",
-        PAIRS, right[0], right[1], right[2], right[3]);
+        PAIRS, right[SPLICED], right[BY_STDIO], right[PASSED_OVER], right[PASSED], right[EXECUTED]);
     return 0;
 }
