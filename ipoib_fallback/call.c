@@ -103,7 +103,11 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         fb_lock(&c->x->rx.lock);
         state = c->x->rx.state;
         if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {
+            bool ends = done && rx_at_mark(c, fd);
+
             rx_unlock(c);
+            if (ends)
+                return done;
             if (!fb_rx_enter(s))
                 continue;
             got =
@@ -130,7 +134,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 continue;
             }
         } else {
-            got = rx_try(c, fd, part, n, flags);
+            got = rx_try(c, fd, part, n, flags | (done ? RX_GOES_ON : 0));
             if (got == -EAGAIN && !nonblock && !enough && !w.cut) {
                 r = wait_rx(c, fd, &w);
                 if (r < 0)
@@ -166,6 +170,17 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
             (state == RX_r || state == RX_t || hold_for_good()))
             return done;
     }
+}
+
+bool fb_at_mark(struct fb_stream *s, int fd)
+{
+    struct fb_conn *c = conn_of(s);
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = rx_at_mark(c, fd);
+    rx_unlock(c);
+    return yes;
 }
 
 ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)

@@ -272,6 +272,8 @@ int fb_so_error(struct fb_stream *);
 void fb_told(struct fb_stream *, int fd);
 /* An error that a call met when it already had something to return: the next call's. err: -errno. */
 void fb_keep_error(struct fb_stream *, int err);
+/* What comes next is urgent data, before which TCP ends a receive that has bytes. */
+bool fb_at_mark(struct fb_stream *, int fd);
 /* FIONREAD and SIOCOUTQ as TCP counts them. */
 int fb_inq(struct fb_stream *, int fd);
 /* What TCP_INQ has TCP tell beside the bytes of a recvmsg that was fb_recvv; -1: it was not asked for. */

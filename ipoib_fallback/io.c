@@ -73,6 +73,13 @@ static int anchor_inq(int fd)
     return r < 0 ? r : n;
 }
 
+static bool anchor_at_mark(int fd)
+{
+    int yes = 0;
+
+    return sys_ioctl(fd, SIOCATMARK, &yes) == 0 && yes;
+}
+
 /* What is queued, asked between two snapshots that agree on *field, which is in *ti; a stream in fast motion
  * takes a few attempts. False: not ESTABLISHED, or too fast. */
 static bool settled(int fd, struct tcp_info *ti, const __u64 *field, unsigned long queue,
@@ -263,6 +270,7 @@ struct fb_io fb_io = {
     .counters = anchor_counters,
     .given = anchor_given,
     .inq = anchor_inq,
+    .at_mark = anchor_at_mark,
     .received = anchor_received,
     .room = anchor_room,
     .push = anchor_push,

@@ -20,6 +20,7 @@ struct fb_io {
      * no route; false: in motion */
     bool (*given)(int fd, bool connected, uint64_t *sent);
     int (*inq)(int fd);
+    bool (*at_mark)(int fd); /* what is next is urgent data */
     /* Bytes that have arrived, ever, and one for FIN; 0: not known. */
     uint64_t (*received)(int fd);
     uint64_t (*room)(int fd);    /* so much can lie unread, and more still comes */

@@ -26,12 +26,24 @@ void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
         tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, n);
 }
 
+/* TCP ends a receive that has bytes before urgent data; the kernel does not know of those that came by a rail. */
+bool rx_at_mark(struct fb_conn *c, int fd)
+{
+    const struct fb_rx *rx = &c->x->rx;
+
+    return (rx->state == RX_t || (rx->state == RX_sk && c->s.pub->rx >= rx->V && rx->skip == 0)) &&
+           !hold_for_good() && fb_io.at_mark(fd);
+}
+
 /* Application bytes from the kernel, at most limit of them. */
 static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt,
                            uint64_t limit, int flags)
 {
-    ssize_t n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
+    ssize_t n;
 
+    if ((flags & RX_GOES_ON) && rx_at_mark(c, fd))
+        return -EINTR;
+    n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
     if (n == 0)
         conn_killed(c);
     n = conn_told(c, n);

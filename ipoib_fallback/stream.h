@@ -130,7 +130,10 @@ static inline void rx_unlock(struct fb_conn *c)
     if (__builtin_expect((atomic_load(&c->x->rx_todo) | atomic_load(&c->x->tx_todo)) != 0, 0))
         rx_serve_all(c);
 }
+/* flags: MSG_PEEK, and RX_GOES_ON: the call has bytes already, and -EINTR says that it ends here (rx_at_mark). */
+enum { RX_GOES_ON = 1 << 25 };
 ssize_t rx_try(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
+bool rx_at_mark(struct fb_conn *, int fd);
 void rx_serve(struct fb_conn *);
 /* Looks at the anchor for frames and ends as far as that is possible without an application buffer. */
 void rx_anchor(struct fb_conn *, int fd);

@@ -52,7 +52,7 @@ ssize_t pl_pass_over(struct pl_file *f, const struct iovec *v, int cnt, int flag
         if (got <= 0)
             return done ? (ssize_t)done : got;
         done += (size_t)got;
-    } while (done < n && !(flags & MSG_PEEK));
+    } while (done < n && !(flags & MSG_PEEK) && !fb_at_mark(f->stream, f->fd));
     if (flags & MSG_PEEK && done == sizeof piece) {
         int there = fb_inq(f->stream, f->fd);
 

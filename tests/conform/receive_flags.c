@@ -158,3 +158,47 @@ EACH_FLAGGED(flags_of_a_send)
     FLAGGED(p[1], 2, MSG_MORE | MSG_NOSIGNAL);
     FLAGGED(p[1], 10, MSG_CTRUNC | MSG_EOR);
 }
+
+/* "ab", an urgent byte, "cde": what a receive got by a rail, too, ends before the byte. */
+static void urgent_between(int p[2])
+{
+    pair(p);
+    deliver(p[0], p[1], "ab");
+    SHOW(send(p[0], "!", 1, MSG_OOB));
+    SHOW(send(p[0], "cde", 3, 0));
+    acked(p[0]);
+    until(p[1], POLLIN | POLLPRI);
+}
+
+EACH_FLAGGED(before_urgent_data)
+{
+    int p[2];
+
+    urgent_between(p);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, 0);
+    say_events("poll", until(p[1], POLLPRI));
+    FLAGGED(p[1], 1, MSG_OOB);
+    FLAGGED(p[1], 100, MSG_PEEK);
+    FLAGGED(p[1], 100, 0);
+}
+
+EACH_FLAGGED(all_before_urgent_data)
+{
+    int p[2];
+
+    urgent_between(p);
+    FLAGGED(p[1], 5, MSG_WAITALL);
+    FLAGGED(p[1], 3, MSG_WAITALL);
+}
+
+EACH_FLAGGED(passed_over_before_urgent_data)
+{
+    int p[2];
+
+    urgent_between(p);
+    SHOW(f->get_with(p[1], NULL, 100, MSG_TRUNC | MSG_PEEK));
+    SHOW(f->get_with(p[1], NULL, 100, MSG_TRUNC));
+    FLAGGED(p[1], 1, MSG_OOB);
+    FLAGGED(p[1], 100, 0);
+}

@@ -356,6 +356,12 @@ static uint64_t io_now(void)
     return sim.now;
 }
 
+static bool io_at_mark(int fd)
+{
+    (void)fd;
+    return false;
+}
+
 const struct fb_io sim_io = {
     .recv = io_recv,
     .send = io_send,
@@ -363,6 +369,7 @@ const struct fb_io sim_io = {
     .counters = io_counters,
     .given = io_given,
     .inq = io_inq,
+    .at_mark = io_at_mark,
     .received = io_received,
     .room = io_room,
     .push = io_push,
