@@ -143,8 +143,10 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         if (target && target->kind == PL_STREAM)
             pl_reg_counts(m, target->stream);
         reg = pl_reg_wanted(m);
-        /* Events on the rail come from the ready list, once it is bound. */
-        if (target && target->kind == PL_STREAM && !fb_plain(target->stream)) {
+        /* Events on the rail come from the ready list, once it is bound. EXCLUSIVE never is, not even where nobody
+         * hands the stream back any more, and what the kernel has of it cannot be modified. */
+        if (target && target->kind == PL_STREAM && !fb_plain(target->stream) &&
+            !(ev->events & EPOLLEXCLUSIVE)) {
             atomic_store(&ep->touched, true);
             reg = (struct pl_reg){.events = EPOLLET, .data = pl_cookie_data(ep, m->cookie)};
         }

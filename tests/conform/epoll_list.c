@@ -411,3 +411,17 @@ EACH_ORDER(polled_beside_a_sleeper)
         must(recv(p[0], &c, 1, 0) == 1, "recv");
     }
 }
+
+/* Nobody hands a stream back that its peer has reset. */
+EACH_ORDER(exclusive_after_a_reset)
+{
+    begin(f);
+    deliver(p[1], p[0], "unread");
+    deliver(p[0], p[1], "unread");
+    SHOW(close(p[1]));
+    until(p[0], POLLHUP);
+    ADD(p[0], EPOLLIN | EPOLLEXCLUSIVE, 'a');
+    got(ep, 10, SOON);
+    MOD(p[0], EPOLLIN, 'b');
+    got(ep, 10, SOON);
+}
