@@ -293,3 +293,38 @@ TEST_CASE(stream_ahead, waitall_shows_nothing_twice)
     done(&b);
     done(&a);
 }
+
+static sem_t held, let_go;
+
+static void holds_the_thread(void *unused)
+{
+    (void)unused;
+    sem_post(&held);
+    while (sem_wait(&let_go))
+        ;
+}
+
+/* FIN is there when the half goes on its rail, and nobody watched the connection yet: the next look says it. */
+TEST_CASE(stream_ahead, ended_behind_the_switch)
+{
+    struct end a, b;
+    uint64_t pos, S;
+
+    cross(&a, &b, &pos);
+    more(&b, &pos, 3000);
+    S = conn_of(a.s)->x->rx.S;
+    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
+    UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLRDHUP);
+    sem_init(&held, 0, 0);
+    sem_init(&let_go, 0, 0);
+    ASSERT_EQ_INT(rsk_loop_post(holds_the_thread, NULL), 0);
+    while (sem_wait(&held))
+        ;
+    ASSERT_EQ_INT(get(&a, in, (size_t)S), (int)S);
+    ASSERT_EQ_INT(conn_of(a.s)->x->rx.state, RX_gS);
+    EXPECT_EQ_INT(fb_ready(a.s, a.fd, POLLIN | POLLRDHUP), POLLIN | POLLRDHUP);
+    sem_post(&let_go);
+    reads_on(&a, (size_t)S, pos);
+    done(&b);
+    done(&a);
+}
