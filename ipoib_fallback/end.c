@@ -66,6 +66,15 @@ static void one_less(struct fb_conn *c, int fd)
         link_watch(c);
 }
 
+/* Where the frame before the ring's bytes is next: what follows asks for what is behind it. */
+static void pass_frame(struct fb_conn *c, int fd)
+{
+    fb_lock(&c->x->rx.lock);
+    if (fd >= 0 && (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2))
+        (void)rx_readable(c, fd);
+    rx_unlock(c);
+}
+
 enum ending {
     NUMBER_GOES,  /* the kernel's close of it follows */
     NUMBER_STAYS, /* as the kernel's alone */
@@ -90,6 +99,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         return;
     }
     shared = heir_held(c);
+    pass_frame(c, fd);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
@@ -195,6 +205,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     flags = atomic_fetch_or(&c->s.flags, how != SHUT_RD ? CF_FIN : 0);
     here = fb_plain(s) && !(flags & (CF_LINKED | CF_ASKED));
     if (how != SHUT_WR) {
+        if (!here)
+            pass_frame(c, fd);
         /* From here on both directions, until the kernel says so: who looks sees neither without the other. */
         atomic_store(&c->x->rx.late, !here);
         atomic_store(&c->x->rx.shut, true);
@@ -442,6 +454,7 @@ static void end_first(struct fb_conn *c, void *arg)
         end_leave(c, RSN_ENDING);
         return;
     }
+    pass_frame(c, c->fd);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     if (c->fd >= 0 && rx_unread(c, c->fd)) {

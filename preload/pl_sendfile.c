@@ -121,17 +121,13 @@ static int until_writable(int out, bool nonblock)
     return -EPIPE;
 }
 
-/* What splice does from a stream that its peer has not handed back yet, or may not (fb_shut_late), or where an announced
- * switch lies behind bytes that are unread: a page at most goes through our hands. They are taken when the pipe has them. */
-static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
+/* A page at most. It is taken when the pipe has it. */
+static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags)
 {
     char page[PIPE_BUF];
     struct iovec v = {page, n < sizeof page ? n : sizeof page};
-    ssize_t got = until_writable(out, nonblock);
+    ssize_t got = fb_recvv(f->stream, f->fd, &v, 1, MSG_PEEK | flags);
 
-    if (got < 0)
-        return got;
-    got = fb_recvv(f->stream, f->fd, &v, 1, MSG_PEEK);
     if (got <= 0)
         return got;
     got = pl_real.write(out, page, (size_t)got);
@@ -139,6 +135,28 @@ static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
         return -errno;
     v.iov_len = (size_t)got;
     return fb_recvv(f->stream, f->fd, &v, 1, MSG_DONTWAIT);
+}
+
+/* What splice does from a stream that its peer has not handed back yet, or may not (fb_shut_late), or where an announced
+ * switch lies behind bytes that are unread: through our hands, as much as is there and the pipe takes. */
+static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
+{
+    struct pollfd p = {out, POLLOUT, 0};
+    size_t done = 0;
+    ssize_t got = until_writable(out, nonblock);
+
+    if (got < 0)
+        return got;
+    do {
+        got = page_through(f, out, n - done, done ? MSG_DONTWAIT : 0);
+        if (got < 0 && done && got != -EAGAIN && got != -EINTR)
+            fb_keep_error(f->stream, (int)got);
+        if (got <= 0)
+            return done ? (ssize_t)done : got;
+        done += (size_t)got;
+    } while (done < n && pl_real.poll(&p, 1, 0) == 1 && p.revents == POLLOUT &&
+             !fb_at_mark(f->stream, f->fd));
+    return (ssize_t)done;
 }
 
 static bool is_pipe(int fd)

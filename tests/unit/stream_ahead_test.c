@@ -328,3 +328,95 @@ TEST_CASE(stream_ahead, ended_behind_the_switch)
     done(&b);
     done(&a);
 }
+
+/* a is before a switch, behind which some bytes are in the ring, and then, by TCP again, some more. */
+static uint64_t there_and_back(struct end *a, struct end *b, size_t by_rail, size_t by_tcp)
+{
+    uint64_t pos, S;
+
+    cross(a, b, &pos);
+    S = conn_of(a->s)->x->rx.S;
+    more(b, &pos, by_rail);
+    end_leave(conn_of(b->s), RSN_CALL);
+    more(b, &pos, by_tcp);
+    ASSERT_EQ_INT(get(a, in, (size_t)S), (int)S);
+    ASSERT_EQ_INT(conn_of(a->s)->x->rx.state, RX_gS);
+    return pos - S;
+}
+
+TEST_CASE(stream_ahead, received_at_once)
+{
+    struct end a, b;
+    uint64_t n = there_and_back(&a, &b, 3, 15);
+
+    EXPECT_EQ_INT(fb_ready(a.s, a.fd, POLLIN), POLLIN);
+    EXPECT_EQ_INT(conn_of(a.s)->x->rx.state, RX_r);
+    EXPECT_EQ_INT(get(&a, in, sizeof(in)), (int)n);
+    done(&b);
+    done(&a);
+}
+
+TEST_CASE(stream_ahead, counted_at_once)
+{
+    struct end a, b;
+    uint64_t n = there_and_back(&a, &b, 3, 15);
+
+    EXPECT_EQ_INT(fb_inq(a.s, a.fd), (int)n);
+    EXPECT_EQ_INT(get(&a, in, sizeof(in)), (int)n);
+    done(&b);
+    done(&a);
+}
+
+TEST_CASE(stream_ahead, urgent_behind_it)
+{
+    struct end a, b;
+    uint64_t n = there_and_back(&a, &b, 3, 15);
+
+    ASSERT_EQ_INT(send(b.fd, "!", 1, MSG_OOB), 1);
+    UNTIL(fb_io.poll(a.fd, POLLPRI) & POLLPRI);
+    EXPECT_EQ_INT(fb_ready(a.s, a.fd, POLLIN | POLLPRI), POLLIN | POLLPRI);
+    EXPECT_EQ_INT(get(&a, in, sizeof(in)), (int)n);
+    EXPECT(fb_at_mark(a.s, a.fd));
+    done(&b);
+    done(&a);
+}
+
+/* What the ring has counts as unread although the frame before it has not been looked at: no FIN before the reset, which
+ * the peer could take for the end. */
+TEST_CASE(stream_ahead, closed_before_it)
+{
+    struct end a, b;
+    int err = 0;
+    socklen_t len = sizeof(err);
+
+    there_and_back(&a, &b, 300, 0);
+    fb_close(a.s, a.fd);
+    close(a.fd);
+    UNTIL(fb_io.poll(b.fd, POLLRDHUP) & POLLHUP);
+    EXPECT_EQ_INT(getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
+    EXPECT_EQ_INT(err, ECONNRESET);
+    fb_put(a.s);
+    done(&b);
+}
+
+/* Its peer leaves when it hears of that, and its frame is answered by no reset. */
+TEST_CASE(stream_ahead, shut_both_ways_before_it)
+{
+    struct end a, b;
+    uint64_t pos, S;
+    int err = 0;
+    socklen_t len = sizeof(err);
+
+    cross(&a, &b, &pos);
+    S = conn_of(a.s)->x->rx.S;
+    more(&b, &pos, 30);
+    ASSERT_EQ_INT(get(&a, in, (size_t)S), (int)S);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RDWR), 0);
+    UNTIL(fb_plain(b.s));
+    EXPECT_EQ_INT(getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &err, &len), 0);
+    EXPECT_EQ_INT(err, 0);
+    reads_on(&a, (size_t)S, pos);
+    EXPECT_EQ_INT(get(&a, in, 1), 0);
+    done(&b);
+    done(&a);
+}
