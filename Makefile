@@ -455,6 +455,8 @@ CONFORM_SRC := \
 	tests/conform/kit_epoll.c \
 	tests/conform/epoll.c \
 	tests/conform/epoll_list.c \
+	tests/conform/walks.c \
+	tests/conform/walks_more.c \
 	tests/conform/options.c \
 	tests/conform/ends.c \
 	tests/conform/addresses.c \
@@ -654,7 +656,7 @@ help:
 	@echo 'torture  streams that change track at random, until it is stopped (SECONDS= SEED= KINDS=)'
 	@echo 'lab-faults   faults between two virtual hosts, as a table (TRIES= FAULTS=)'
 	@echo 'lab-rules    address maps and service types between two virtual hosts'
-	@echo 'fuzz     random texts through the rules'"'"' parser (SECONDS= SEED=)'
+	@echo 'fuzz     random texts through the rules'"'"' parser, random walks of socket calls (SECONDS= SEED=)'
 	@echo 'bench    the project'"'"'s figures and what they should be, with plots (BENCH=--native|--lab)'
 	@echo 'install  PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=; `make uninstall` takes it away again'
 	@echo 'deb      a Debian package in build/deb/; `make deb-test` also tries it'
@@ -705,12 +707,16 @@ lab-faults:
 	+$(SUBMAKE) SAN= all
 	TRIES='$(TRIES)' FAULTS='$(FAULTS)' tests/faults/run
 
-# The parser under both sanitizers at once.
+# The parser under both sanitizers at once, then random walks. WAYS=rail,race,switch
+WALK_WAYS := rail,race,switch
 fuzz:
 	+$(SUBMAKE) SAN=address CFLAGS='-fsanitize=undefined -fno-sanitize-recover=undefined' \
 	    LDFLAGS=-fsanitize=undefined BUILD=$(BUILD)/fuzz $(BUILD)/fuzz/address/tests/rules_fuzz_test
 	RAILSOCK_FUZZ_SECONDS=$(or $(SECONDS),60) RAILSOCK_TEST_SEED=$(or $(SEED),$$RANDOM) \
 	    $(BUILD)/fuzz/address/tests/rules_fuzz_test
+	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/conform_cases
+	RAILSOCK_TEST_BUILD=$(BUILD) tests/conform/run -w '$(or $(WAYS),$(WALK_WAYS))' -t $(or $(SECONDS),60) \
+	    -s $(or $(SEED),$$RANDOM) walks
 
 lab-rules:
 	tools/deps build test lab
