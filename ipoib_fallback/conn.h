@@ -277,6 +277,17 @@ static inline void conn_untold(struct fb_conn *c, int err)
     atomic_store(&c->s.tx_gate, 1);
 }
 
+/* What the library has taken from the kernel is told now; 0: nothing. A reset is told once: the end that it makes of the
+ * other direction is none of its own. */
+static inline int conn_tell(struct fb_conn *c)
+{
+    int err = atomic_exchange(&c->x->swallowed, 0);
+
+    if (err == -ECONNRESET)
+        atomic_store(&c->x->told, true);
+    return err;
+}
+
 /* The kernel says 0 once an error has been taken; if we took it, that error. */
 static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
 {
@@ -284,7 +295,7 @@ static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
 
     if ((n != 0 && n != -EPIPE) || !atomic_load(&c->x->swallowed))
         return n;
-    err = atomic_exchange(&c->x->swallowed, 0);
+    err = conn_tell(c);
     return err ? err : n;
 }
 

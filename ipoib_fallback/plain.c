@@ -220,8 +220,11 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
 
 static inline void refused(struct fb_conn *c, ssize_t n)
 {
-    if (__builtin_expect(n < 0, 0) && conn_flag(c, CF_LINKED))
+    if (__builtin_expect(n < 0, 0) && conn_flag(c, CF_LINKED)) {
         conn_no_room(c);
+        if (n == -ECONNRESET)
+            atomic_store(&c->x->told, true);
+    }
 }
 
 void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)

@@ -324,7 +324,7 @@ void fb_leave_shard(struct fb_stream *s, struct rsk_shard *shard)
 
 int fb_so_error(struct fb_stream *s)
 {
-    return atomic_exchange(&conn_of(s)->x->swallowed, 0);
+    return conn_tell(conn_of(s));
 }
 
 void fb_told(struct fb_stream *s, int fd)

@@ -213,7 +213,7 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             tx_serve(c);
         if (tx->err) {
             tx->err = 0;
-            n = atomic_exchange(&c->x->swallowed, 0);
+            n = conn_tell(c);
             return n ? n : -EPIPE; /* a receive has told it */
         }
         switch ((enum fb_tx_state)tx->state) {

@@ -3,4 +3,5 @@
 # addresses that an RDMA device may have.
 cd "$(dirname "$0")/.." || exit 1
 exec tests/conform/run --lab -w verbs addresses.names addresses.ends addresses.accept_gives receive.several \
-    receive.reset_once options.error_is_told_once receive_flags.peek.recv receive_wait.waitall_interrupted.recv "$@"
+    receive.reset_once options.error_is_told_once ends.a_reset_is_told \
+    receive_flags.peek.recv receive_wait.waitall_interrupted.recv "$@"

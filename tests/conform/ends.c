@@ -54,6 +54,28 @@ CASE(shutdown_after_the_peer_closed)
     rest(p[0]);
 }
 
+/* Once: then the other direction just ends. */
+CASE(a_reset_is_told_by_a_send)
+{
+    pair(p);
+    reset(p[0]);
+    until(p[1], POLLHUP);
+    SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
+    SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
+    rest(p[1]);
+    say_error(p[1]);
+}
+
+CASE(a_reset_is_told_by_getsockopt)
+{
+    pair(p);
+    reset(p[0]);
+    until(p[1], POLLHUP);
+    say_error(p[1]);
+    SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
+    rest(p[1]);
+}
+
 /* Whatever follows it on the connection, the end of one that was shut both ways is no error. */
 CASE(both_shut_then_the_peer_ends)
 {
