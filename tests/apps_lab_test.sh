@@ -8,7 +8,7 @@ railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
 if [ -n "${LAB_HOST-}" ]; then
     status=0
     if [ "$LAB_HOST" = 1 ]; then
-        export APPS_DATA=$LAB_SCRATCH/data APPS_FILTER=$LAB_FILTER
+        export APPS_DATA=$LAB_SCRATCH/data APPS_FILTER=$LAB_FILTER APPS_ALL=$LAB_ALL
         # shellcheck disable=SC2086 # words
         tests/apps/driver.sh $LAB_MODES || status=$?
     fi
@@ -21,7 +21,7 @@ trap 'rm -rf "$scratch"' EXIT
 head -c 64M /dev/urandom >"$scratch/data"
 head -c 16M "$scratch/data" >"$scratch/data.part"
 # The hosts get LAB_* of our environment.
-export LAB_FILTER=${APPS_FILTER-} LAB_MODES=${APPS_MODES:-verbs one-sided:verbs}
+export LAB_ALL=${APPS_ALL-} LAB_FILTER=${APPS_FILTER-} LAB_MODES=${APPS_MODES:-verbs one-sided:verbs}
 "$railsock" lab run --hosts 2 --timeout 540 --scratch "$scratch" -- tests/apps_lab_test.sh |
     sed -u 's/^host[12]| //'
 exit "${PIPESTATUS[0]}"

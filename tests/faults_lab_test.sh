@@ -97,7 +97,6 @@ comes_back() { # HOST: the same connections, after the device has come back
 several_faults() {
     streams_start || return
     faulty loss loss_10_on netem_off 2 3 may-leave 1
-    [ -n "$why" ] || faulty reordering reorder_on netem_off 1 3 may-leave 1
     [ -n "$why" ] || faulty link_down link_down link_up 2 1 leaves 1
     streams_end
 }
