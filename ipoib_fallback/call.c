@@ -167,8 +167,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. But where
          * a filter may forbid to look into the kernel (fb_rx_enter_for_good), what the ring had is enough. */
         if ((size_t)got < fb_iov_size(part, n) &&
-            ((state == RX_r && !atomic_load(&c->x->anchor_news)) || state == RX_t ||
-             hold_for_good()))
+            (state == RX_r || state == RX_t || hold_for_good()))
             return done;
     }
 }

@@ -29,7 +29,6 @@ static inline bool rx_plainly(struct fb_conn *c, uint64_t at, uint64_t end)
     return x->rx.state == RX_r && !x->rx.frozen && x->rx.end == 0 && at >= x->rx.shown_to &&
            !x->rx.by_call && !tap_on(c) && settled(c) &&
            !atomic_load_explicit(&x->rx_todo, memory_order_acquire) &&
-           !atomic_load_explicit(&x->anchor_news, memory_order_relaxed) &&
            !conn_seen_wants(&c->s.rx_mark, end);
 }
 

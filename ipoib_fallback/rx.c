@@ -281,6 +281,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             if (rx_switch(c, fd) == 0)
                 return rx->shut ? 0 : -EAGAIN;
+            rx_anchor(c, fd); /* what TCP has behind the ring is there as well */
             continue;
         case RX_r:
         case RX_q2:
@@ -369,6 +370,7 @@ int rx_readable(struct fb_conn *c, int fd)
             if (at >= rx->S) {
                 if (rx_switch(c, fd) == 0)
                     return 0;
+                rx_anchor(c, fd);
                 continue;
             }
             break;
