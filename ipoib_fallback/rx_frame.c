@@ -139,7 +139,9 @@ static int take_resume(struct fb_conn *c)
     uint64_t F = rx->frame.u.re.F, E = rx->frame.u.re.E, at = c->s.pub->rx;
 
     if (!frame_ours(c, FF_RESUME) && conn_flag(c, CF_TOLD_CLOSED)) {
-        /* It knows that no frame may follow our close, and its application writes on: TCP resets. */
+        /* It knows that no frame may follow our close, and its application writes on: TCP resets. The kernel would
+         * not, if all of it is read. */
+        fb_io.abort(c->fd);
         log_info("stream %u: the peer writes to a closed socket", c->s.slot);
         rx_ended(c, -ECONNRESET);
         rx->V = at;

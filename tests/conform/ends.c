@@ -54,6 +54,28 @@ CASE(shutdown_after_the_peer_closed)
     rest(p[0]);
 }
 
+static const struct amount {
+    const char *name;
+    size_t n;
+} amounts[] = {{"1", 1}, {"63", 63}, {"64", 64}, {"65", 65}, {"128", 128}, {"5000", 5000}};
+
+/* All of it is answered with a reset, also what looks like nothing but a frame of the library's by its size. */
+EACH(writes_to_who_has_closed, struct amount, amounts, COUNT(amounts))
+{
+    static char bytes[5000];
+
+    memset(bytes, 'w', sizeof(bytes));
+    pair(p);
+    deliver(p[0], p[1], "unread");
+    SHOW(close(p[0]));
+    until(p[1], POLLRDHUP);
+    SHOW(send(p[1], bytes, f->n, MSG_NOSIGNAL));
+    say_events("poll", until(p[1], POLLHUP));
+    say_error(p[1]);
+    rest(p[1]);
+    SHOW(send(p[1], bytes, f->n, MSG_NOSIGNAL));
+}
+
 /* Once: then the other direction just ends. */
 CASE(a_reset_is_told_by_a_send)
 {
