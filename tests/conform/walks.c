@@ -164,7 +164,21 @@ static void shuts(struct walk *w, int i)
 
 static void closes(struct walk *w, int i)
 {
-    SHOW(close(w->fd[i]));
+    int fd = w->fd[i], null;
+
+    switch (below(w, 4)) {
+    case 0:
+        SHOW(close_range((unsigned)fd, (unsigned)fd, 0));
+        break;
+    case 1:
+        null = open("/dev/null", O_RDONLY);
+        SHOW_AS("dup2", dup2(null, fd) == fd);
+        close(null);
+        close(fd);
+        break;
+    default:
+        SHOW(close(fd));
+    }
     w->fd[i] = -1;
 }
 
@@ -237,10 +251,16 @@ static const struct kind {
     {"options",
      {least, option, option, option, in_time, not_blocking, state, shuts_for_writing},
      8},
-    {"urgent", {sends_urgent, sends_urgent, receives_urgent, shuts_for_writing}, 4},
+    {"urgent",
+     {sends_urgent, sends_urgent, receives_urgent, owns, shuts_for_writing, polls_all},
+     6},
     {"numbers",
      {another_number, over_itself, passed_back, child, wakes, registers, waits, shuts_for_writing,
       closes},
+     9},
+    {"around",
+     {over_another, over_another, system_of, by_stdio, by_stdio, another_number, polls_all, closes,
+      shuts_for_writing},
      9},
     {"others", {other_calls, other_calls, disconnects, closes, error}, 5},
     {"all",
@@ -254,6 +274,25 @@ static void settle(void)
     const char *us = getenv("CONFORM_SETTLE");
 
     usleep(us ? (unsigned)atoi(us) : SETTLE);
+}
+
+static volatile sig_atomic_t told_pipe, told_urgent;
+
+static void takes(int sig)
+{
+    if (sig == SIGPIPE)
+        told_pipe = 1;
+    else
+        told_urgent = 1;
+}
+
+static void say_signals(void)
+{
+    if (told_pipe)
+        say("SIGPIPE");
+    if (told_urgent)
+        say("SIGURG");
+    told_pipe = told_urgent = 0;
 }
 
 static void walk(const struct kind *k, unsigned long number)
@@ -273,15 +312,14 @@ static void walk(const struct kind *k, unsigned long number)
     }
     while (steps-- && (w.fd[0] >= 0 || w.fd[1] >= 0)) {
         int i = (int)below(&w, 2);
-        unsigned which = below(&w, (unsigned)COUNT(always) + k->count), signals = (unsigned)caught;
+        unsigned which = below(&w, (unsigned)COUNT(always) + k->count);
 
         if (w.fd[i] < 0)
             i = !i;
         printf("%c ", "ab"[i]);
         (which < COUNT(always) ? always[which] : k->more[which - COUNT(always)])(&w, i);
-        if ((unsigned)caught != signals)
-            say("SIGPIPE");
         settle();
+        say_signals();
     }
     for (int n = 0; n < 2; n++) {
         int i = n;
@@ -307,7 +345,8 @@ EACH(random, struct kind, kinds, COUNT(kinds))
     const char *seed = getenv("CONFORM_SEED"), *one = getenv("CONFORM_WALK");
     unsigned long first = seed ? strtoul(seed, NULL, 10) * WALKS : 0;
 
-    catch_signal(SIGPIPE, 0);
+    signal(SIGPIPE, takes);
+    signal(SIGURG, takes);
     if (one) {
         walk(f, strtoul(one, NULL, 10));
         return;

@@ -27,6 +27,7 @@ void has_got(struct walk *, int i, const char *bytes, ssize_t n, bool taken);
 typedef void step(struct walk *, int i);
 
 step least, option, in_time, not_blocking, state, sends_urgent, receives_urgent, another_number,
-    over_itself, passed_back, child, wakes, other_calls, disconnects;
+    over_itself, passed_back, child, wakes, other_calls, disconnects, over_another, system_of,
+    by_stdio, polls_all, owns;
 
 #endif

@@ -106,6 +106,13 @@ void sends_urgent(struct walk *w, int i)
         w->sent[i]++;
 }
 
+/* SIGURG, once there is something. */
+void owns(struct walk *w, int i)
+{
+    SHOW(fcntl(w->fd[i], F_SETOWN, getpid()));
+    SHOW_AS("F_GETOWN", fcntl(w->fd[i], F_GETOWN) == getpid());
+}
+
 void receives_urgent(struct walk *w, int i)
 {
     char byte = 0;
@@ -120,12 +127,18 @@ void another_number(struct walk *w, int i)
 {
     int old = w->fd[i], now;
 
-    switch (below(w, 3)) {
+    switch (below(w, 5)) {
     case 0:
         now = dup(old);
         break;
     case 1:
         now = dup2(old, 200 + (int)below(w, 100));
+        break;
+    case 2: /* one of those that stay on TCP, unless the other end has it */
+        now = w->fd[!i] == 0 ? old : dup2(old, 0);
+        break;
+    case 3:
+        now = dup3(old, 400 + (int)below(w, 100), O_CLOEXEC);
         break;
     default:
         now = fcntl(old, F_DUPFD_CLOEXEC, 100);
@@ -218,6 +231,63 @@ void child(struct walk *w, int i)
         w->sent[i] += 10;
     if (what == 2 && WEXITSTATUS(status) <= 10)
         w->got[i] += (size_t)WEXITSTATUS(status);
+}
+
+/* Another stream has the number, and ends by this. */
+void over_another(struct walk *w, int i)
+{
+    struct pollfd q;
+    int p[2], far;
+
+    pair(p);
+    far = p[!i];
+    must(dup2(w->fd[i], p[i]) == p[i], "dup2");
+    close(w->fd[i]);
+    w->fd[i] = p[i];
+    q = (struct pollfd){.fd = far, .events = POLLIN | POLLRDHUP};
+    must(poll(&q, 1, 10000) == 1, "the other stream's end");
+    say_events("the other stream", q.revents);
+    close(far);
+}
+
+/* Programs that know nothing of it have it, and nobody uses it. */
+void system_of(struct walk *w, int i)
+{
+    (void)i;
+    if (w->fd[!i] < 0 || unread(w, i) > 0 || unread(w, !i) > 0) /* as in passed_back */
+        return;
+    fflush(stdout);
+    SHOW(system("true"));
+}
+
+void by_stdio(struct walk *w, int i)
+{
+    char bytes[10];
+    FILE *f;
+
+    if (w->deaf[!i] || MOST_UNREAD - unread(w, !i) < sizeof(bytes))
+        return;
+    for (size_t k = 0; k < sizeof(bytes); k++)
+        bytes[k] = (char)pattern(w->sent[i] + k);
+    f = fdopen(dup(w->fd[i]), "r+");
+    must(f != NULL, "fdopen");
+    SHOW(fwrite(bytes, 1, sizeof(bytes), f));
+    if (SHOW(fflush(f)) == 0)
+        w->sent[i] += sizeof(bytes);
+    SHOW(fclose(f));
+}
+
+void polls_all(struct walk *w, int i)
+{
+    struct pollfd q[] = {
+        {w->fd[i], POLLIN | POLLOUT, 0}, {w->fd[!i], POLLIN | POLLRDHUP, 0},
+        {w->fd[i], POLLOUT, 0},          {-1, POLLIN, 0},
+        {w->ep[0], POLLIN, 0},           {w->fd[i], POLLPRI, 0},
+    };
+
+    SHOW(poll(q, COUNT(q), 0));
+    for (size_t k = 0; k < COUNT(q); k++)
+        say_events(" ", q[k].revents);
 }
 
 static void *sleeper(void *arg)
