@@ -134,7 +134,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 continue;
             }
         } else {
-            got = rx_try(c, fd, part, n, flags | (done ? RX_GOES_ON : 0));
+            got = rx_try(c, fd, part, n, (flags & ~RX_GOES_ON) | (done ? RX_GOES_ON : 0));
             if (got == -EAGAIN && !nonblock && !enough && !w.cut) {
                 r = wait_rx(c, fd, &w);
                 if (r < 0)
@@ -178,6 +178,7 @@ bool fb_at_mark(struct fb_stream *s, int fd)
     bool yes;
 
     fb_lock(&c->x->rx.lock);
+    rx_heard(c, fd);
     yes = rx_at_mark(c, fd);
     rx_unlock(c);
     return yes;

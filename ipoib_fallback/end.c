@@ -69,6 +69,8 @@ static void one_less(struct fb_conn *c, int fd)
 /* Where the frame before the ring's bytes is next: what follows asks for what is behind it. */
 static void pass_frame(struct fb_conn *c, int fd)
 {
+    if (hold_for_good()) /* a filter may forbid to look */
+        return;
     fb_lock(&c->x->rx.lock);
     if (fd >= 0 && (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2))
         (void)rx_readable(c, fd);
@@ -99,7 +101,8 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         return;
     }
     shared = heir_held(c);
-    pass_frame(c, fd);
+    if (how != IS_OVER)
+        pass_frame(c, fd);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     link_drop(c, fd);

@@ -386,8 +386,7 @@ int fb_inq(struct fb_stream *s, int fd)
     fb_lock(&c->x->rx.lock);
     /* Who only asks for the count must get past frames, too. */
     (void)rx_readable(c, fd);
-    if (c->x->rx.state == RX_r && atomic_load(&c->x->anchor_news))
-        rx_anchor(c, fd);
+    rx_heard(c, fd);
     n = inq(c, fd);
     if (n == 0)
         conn_no_data_here(c);

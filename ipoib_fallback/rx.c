@@ -47,6 +47,8 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
     if (n == 0)
         conn_killed(c);
     n = conn_told(c, n);
+    if (n == -ECONNRESET)
+        atomic_store(&c->x->told, true);
     if (n > 0 && !(flags & MSG_PEEK))
         rx_count(c, v, cnt, (size_t)n);
     return n;
@@ -249,6 +251,13 @@ void rx_anchor(struct fb_conn *c, int fd)
     }
 }
 
+void rx_heard(struct fb_conn *c, int fd)
+{
+    if ((c->x->rx.state == RX_r || c->x->rx.state == RX_q2) && atomic_load(&c->x->anchor_news) &&
+        !hold_for_good())
+        rx_anchor(c, fd);
+}
+
 ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -281,7 +290,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             if (rx_switch(c, fd) == 0)
                 return rx->shut ? 0 : -EAGAIN;
-            rx_anchor(c, fd); /* what TCP has behind the ring is there as well */
+            rx_heard(c, fd); /* what TCP has behind the ring is there as well */
             continue;
         case RX_r:
         case RX_q2:
@@ -370,7 +379,7 @@ int rx_readable(struct fb_conn *c, int fd)
             if (at >= rx->S) {
                 if (rx_switch(c, fd) == 0)
                     return 0;
-                rx_anchor(c, fd);
+                rx_heard(c, fd);
                 continue;
             }
             break;

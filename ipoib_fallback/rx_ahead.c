@@ -134,7 +134,7 @@ static size_t peek_behind(struct fb_conn *c, int fd, const struct iovec *v, int 
     int before = put_aside(w, FB_PIECES - 1, aside_n), pieces;
     ssize_t n;
 
-    if (before < 0 || (aside_n == 0 && rx_at_mark(c, fd)))
+    if (before < 0)
         return 0;
     pieces = rest_of(v, cnt, from, w + before, FB_PIECES - before);
     n = rx_look(c, fd, w, before + pieces, UINT64_MAX, MSG_PEEK);

@@ -122,8 +122,9 @@ static int take_switch(struct fb_conn *c)
     /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
     atomic_store(&c->x->anchor_news, 1);
     /* Nor need the progress thread have heard yet of an end that the kernel says. */
-    atomic_fetch_or(&c->x->anchor_bits,
-                    fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR));
+    if (!hold_for_good())
+        atomic_fetch_or(&c->x->anchor_bits,
+                        fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR));
     rx_to(c, RE_WHOLE);
     echo(c, &rx->frame);
     link_watch(c);

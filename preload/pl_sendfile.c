@@ -121,8 +121,8 @@ static int until_writable(int out, bool nonblock)
     return -EPIPE;
 }
 
-/* A page at most. It is taken when the pipe has it. */
-static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags)
+/* A page at most. It is taken when the pipe has it; *by_pipe: the error is not the stream's. */
+static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags, bool *by_pipe)
 {
     char page[PIPE_BUF];
     struct iovec v = {page, n < sizeof page ? n : sizeof page};
@@ -131,6 +131,7 @@ static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags)
     if (got <= 0)
         return got;
     got = pl_real.write(out, page, (size_t)got);
+    *by_pipe = got <= 0;
     if (got <= 0)
         return -errno;
     v.iov_len = (size_t)got;
@@ -143,13 +144,14 @@ static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
 {
     struct pollfd p = {out, POLLOUT, 0};
     size_t done = 0;
+    bool by_pipe = false;
     ssize_t got = until_writable(out, nonblock);
 
     if (got < 0)
         return got;
     do {
-        got = page_through(f, out, n - done, done ? MSG_DONTWAIT : 0);
-        if (got < 0 && done && got != -EAGAIN && got != -EINTR)
+        got = page_through(f, out, n - done, done ? MSG_DONTWAIT : 0, &by_pipe);
+        if (got < 0 && done && !by_pipe && got != -EAGAIN && got != -EINTR)
             fb_keep_error(f->stream, (int)got);
         if (got <= 0)
             return done ? (ssize_t)done : got;
