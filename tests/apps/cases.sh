@@ -28,13 +28,16 @@ redis_pipeline() { redis_benchmark -c 50 -P 16 -n $((200000 / scale)) -t set,get
 
 # The server forks, again and again, while its clients go on.
 redis_bgsave() {
+    local requests=$((400000 / scale))
+
+    [ "$scale" -lt 10 ] || requests=12000
     redis_server || return
     client_sh '
         . tests/wait.sh
         info() { redis-cli -h '"$ip"' -p '"$port"' info | tr -d "\r" | sed -n "s/^$1://p"; }
         more() { ended $load || { now=$(info total_commands_processed) && [ "$now" -gt $((seen + 1000)) ]; }; }
         saved() { [ "$(info rdb_bgsave_in_progress)" = 0 ]; }
-        $RUN redis-benchmark -h '"$ip"' -p '"$port"' --csv -c 20 -n '$((400000 / scale))' -t get &
+        $RUN redis-benchmark -h '"$ip"' -p '"$port"' --csv -c 20 -n '"$requests"' -t get &
         load=$!
         for i in 1 2 3; do
             seen=$(info total_commands_processed)
