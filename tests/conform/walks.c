@@ -213,7 +213,7 @@ static void unregisters(struct walk *w, int i)
 
 static void waits(struct walk *w, int i)
 {
-    struct epoll_event e[3];
+    struct epoll_event e[3] = {0};
     long n = SHOW(epoll_wait(w->ep[i], e, 3, 0));
 
     if (n == 2 && e[0].data.u32 > e[1].data.u32) {
