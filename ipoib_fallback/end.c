@@ -289,13 +289,16 @@ static bool unread(struct fb_conn *c)
     return yes;
 }
 
-/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. */
+/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. What splice or another
+ * process has taken since is not counted as read. */
 static bool behind(struct fb_conn *c)
 {
+    const struct fb_rx *rx = &c->x->rx;
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    yes = c->x->rx.end == 0 && c->s.pub->rx < c->x->rx.E;
+    yes = rx->end == 0 && c->s.pub->rx < rx->E &&
+          fb_io.received(c->fd) + conn_rail_rx(c) < rx->E + c->x->own_rx;
     rx_unlock(c);
     return yes;
 }
