@@ -178,7 +178,6 @@ bool fb_at_mark(struct fb_stream *s, int fd)
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    rx_heard(c, fd);
     yes = rx_at_mark(c, fd);
     rx_unlock(c);
     return yes;

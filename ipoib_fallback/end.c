@@ -293,12 +293,10 @@ static bool unread(struct fb_conn *c)
  * process has taken since is not counted as read. */
 static bool behind(struct fb_conn *c)
 {
-    const struct fb_rx *rx = &c->x->rx;
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    yes = rx->end == 0 && c->s.pub->rx < rx->E &&
-          fb_io.received(c->fd) + conn_rail_rx(c) < rx->E + c->x->own_rx;
+    yes = c->s.pub->rx < c->x->rx.E && rx_owed_by_tcp(c);
     rx_unlock(c);
     return yes;
 }

@@ -76,9 +76,8 @@ short fb_ready(struct fb_stream *s, int fd, short events)
         tx_unlock(c);
     }
     /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them, but for
-     * what the application itself has shut. So is PRI, of urgent data behind a frame that is not read yet. */
+     * what the application itself has shut. */
     if ((!rail_rx && !rail_tx) || c->x->rx.shut ||
-        ((ask & POLLPRI) && atomic_load(&c->x->anchor_news)) ||
         atomic_load_explicit(&c->x->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
     if ((got & (POLLRDHUP | POLLHUP | POLLERR)) == POLLRDHUP && rail_tx) {
@@ -384,9 +383,8 @@ int fb_inq(struct fb_stream *s, int fd)
     int n;
 
     fb_lock(&c->x->rx.lock);
-    /* Who only asks for the count must get past frames, too. */
+    /* Who only asks for the count must get past a frame, too. */
     (void)rx_readable(c, fd);
-    rx_heard(c, fd);
     n = inq(c, fd);
     if (n == 0)
         conn_no_data_here(c);

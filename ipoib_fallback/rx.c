@@ -242,6 +242,8 @@ void rx_anchor(struct fb_conn *c, int fd)
                       (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
                  c->s.slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
+        /* The progress thread need not have heard of it. */
+        atomic_fetch_or(&c->x->anchor_bits, POLLRDHUP);
         /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no
          * failure of the rail would tell, and a full ring would stay full. */
         conn_todo_tx(c, TODO_PEER);
@@ -251,10 +253,10 @@ void rx_anchor(struct fb_conn *c, int fd)
     }
 }
 
-void rx_heard(struct fb_conn *c, int fd)
+/* A half has gone on its rail: what TCP has behind the ring is there as well. */
+static void look_behind(struct fb_conn *c, int fd)
 {
-    if ((c->x->rx.state == RX_r || c->x->rx.state == RX_q2) && atomic_load(&c->x->anchor_news) &&
-        !hold_for_good())
+    if (!hold_for_good()) /* a filter may forbid to look */
         rx_anchor(c, fd);
 }
 
@@ -290,7 +292,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             if (rx_switch(c, fd) == 0)
                 return rx->shut ? 0 : -EAGAIN;
-            rx_heard(c, fd); /* what TCP has behind the ring is there as well */
+            look_behind(c, fd);
             continue;
         case RX_r:
         case RX_q2:
@@ -379,7 +381,7 @@ int rx_readable(struct fb_conn *c, int fd)
             if (at >= rx->S) {
                 if (rx_switch(c, fd) == 0)
                     return 0;
-                rx_heard(c, fd);
+                look_behind(c, fd);
                 continue;
             }
             break;

@@ -80,6 +80,8 @@ static inline bool rx_unheard(const struct fb_conn *c, const struct rsk_rail *ra
 }
 /* n bytes of app data from the kernel went by. */
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
+/* What of the sender's frame and of what it sends again is still to come by TCP? Read by whomever: by the kernel's count. */
+bool rx_owed_by_tcp(struct fb_conn *);
 /* sk: rx == E and nothing to skip: the half is plain. */
 void rx_caught_up(struct fb_conn *);
 /* ANN: may the guard go up? 0 or a reason number. */

@@ -121,10 +121,6 @@ static int take_switch(struct fb_conn *c)
     atomic_store(&c->x->tx.turned, true);
     /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
     atomic_store(&c->x->anchor_news, 1);
-    /* Nor need the progress thread have heard yet of an end that the kernel says. */
-    if (!hold_for_good())
-        atomic_fetch_or(&c->x->anchor_bits,
-                        fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR));
     rx_to(c, RE_WHOLE);
     echo(c, &rx->frame);
     link_watch(c);
@@ -259,8 +255,7 @@ void rx_caught_up(struct fb_conn *c)
     link_watch(c);
 }
 
-/* What of the sender's frame and of what it sends again is still to come by TCP? */
-static bool owed_by_tcp(struct fb_conn *c)
+bool rx_owed_by_tcp(struct fb_conn *c)
 {
     const struct fb_rx *rx = &c->x->rx;
     uint64_t at = c->s.pub->rx;
@@ -289,7 +284,7 @@ int rx_shut(struct fb_conn *c)
 {
     if (!atomic_load(&c->x->rx.late) || c->fd < 0 || hold_for_good())
         return 0;
-    if (owed_by_tcp(c) && !(fb_io.poll(c->fd, 0) & POLLHUP))
+    if (rx_owed_by_tcp(c) && !(fb_io.poll(c->fd, 0) & POLLHUP))
         return 0;
     atomic_store(&c->x->rx.late, false);
     return fb_io.shutdown(c->fd, SHUT_RD);

@@ -137,8 +137,6 @@ bool rx_at_mark(struct fb_conn *, int fd);
 void rx_serve(struct fb_conn *);
 /* Looks at the anchor for frames and ends as far as that is possible without an application buffer. */
 void rx_anchor(struct fb_conn *, int fd);
-/* On a rail: the same, if there is news, and no filter that may forbid it. */
-void rx_heard(struct fb_conn *, int fd);
 /* 1: a read would not block. 0: it would. */
 int rx_readable(struct fb_conn *, int fd);
 /* The bytes that a plain receive brought while the guard went up. */

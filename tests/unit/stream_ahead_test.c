@@ -304,8 +304,9 @@ static void holds_the_thread(void *unused)
         ;
 }
 
-/* FIN is there when the half goes on its rail, and nobody watched the connection yet: the next look says it. */
-TEST_CASE(stream_ahead, ended_behind_the_switch)
+/* FIN is there when the half goes on its rail, and nobody watched the connection yet: the next look says it. With a word
+ * of the library's before it, or without, as of a process that was killed. */
+static void ended_behind_the_switch(bool killed)
 {
     struct end a, b;
     uint64_t pos, S;
@@ -313,7 +314,7 @@ TEST_CASE(stream_ahead, ended_behind_the_switch)
     cross(&a, &b, &pos);
     more(&b, &pos, 3000);
     S = conn_of(a.s)->x->rx.S;
-    EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
+    EXPECT_EQ_INT(killed ? shutdown(b.fd, SHUT_WR) : fb_shutdown(b.s, b.fd, SHUT_WR), 0);
     UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLRDHUP);
     sem_init(&held, 0, 0);
     sem_init(&let_go, 0, 0);
@@ -327,6 +328,16 @@ TEST_CASE(stream_ahead, ended_behind_the_switch)
     reads_on(&a, (size_t)S, pos);
     done(&b);
     done(&a);
+}
+
+TEST_CASE(stream_ahead, ended_behind_the_switch)
+{
+    ended_behind_the_switch(false);
+}
+
+TEST_CASE(stream_ahead, ended_behind_the_switch_without_a_word)
+{
+    ended_behind_the_switch(true);
 }
 
 /* a is before a switch, behind which some bytes are in the ring, and then, by TCP again, some more. */
@@ -350,6 +361,17 @@ TEST_CASE(stream_ahead, received_at_once)
     uint64_t n = there_and_back(&a, &b, 3, 15);
 
     EXPECT_EQ_INT(fb_ready(a.s, a.fd, POLLIN), POLLIN);
+    EXPECT_EQ_INT(get(&a, in, sizeof(in)), (int)n);
+    done(&b);
+    done(&a);
+}
+
+TEST_CASE(stream_ahead, shown_at_once)
+{
+    struct end a, b;
+    uint64_t n = there_and_back(&a, &b, 3, 15);
+
+    EXPECT_EQ_U64(show(&a, in, sizeof(in)), n);
     EXPECT_EQ_INT(get(&a, in, sizeof(in)), (int)n);
     done(&b);
     done(&a);
