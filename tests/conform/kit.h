@@ -167,6 +167,11 @@ int my_tid(void);
 extern volatile sig_atomic_t caught;
 void catch_signal(int sig, int flags); /* counts in caught */
 
+/* ---- descriptors on their way through a Unix socket */
+
+ssize_t pass_fd(int via, int fd); /* what sendmsg returned */
+int passed_fd(int via);
+
 /* ---- the other end in a process of its own */
 
 struct far {

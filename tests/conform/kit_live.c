@@ -61,6 +61,46 @@ void catch_signal(int sig, int flags)
     must(sigaction(sig, &a, NULL) == 0, "sigaction");
 }
 
+/* ---- descriptors on their way */
+
+ssize_t pass_fd(int via, int fd)
+{
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } u;
+    struct iovec v = {(char[]){"x"}, 1};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+    struct cmsghdr *h;
+
+    memset(&u, 0, sizeof(u));
+    m.msg_control = u.room;
+    m.msg_controllen = sizeof(u.room);
+    h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(h), &fd, sizeof(int));
+    return sendmsg(via, &m, 0);
+}
+
+int passed_fd(int via)
+{
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } u;
+    char byte;
+    struct iovec v = {&byte, 1};
+    struct msghdr m = {
+        .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u)};
+    int fd = -1;
+
+    must(recvmsg(via, &m, 0) == 1 && CMSG_FIRSTHDR(&m), "recvmsg");
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
+    return fd;
+}
+
 /* ---- the far process */
 
 void far_begin(struct far *f, void (*fn)(struct far *))

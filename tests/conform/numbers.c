@@ -129,40 +129,7 @@ CASE(swapped)
 
 static void give(int via, int fd)
 {
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } u;
-    struct iovec v = {(char[]){"x"}, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-    struct cmsghdr *h;
-
-    memset(&u, 0, sizeof(u));
-    m.msg_control = u.room;
-    m.msg_controllen = sizeof(u.room);
-    h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(h), &fd, sizeof(int));
-    SHOW(sendmsg(via, &m, 0));
-}
-
-static int receive(int via)
-{
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } u;
-    char byte;
-    struct iovec v = {&byte, 1};
-    struct msghdr m = {
-        .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u, .msg_controllen = sizeof(u)};
-    int fd = -1;
-
-    must(recvmsg(via, &m, 0) == 1 && CMSG_FIRSTHDR(&m), "recvmsg");
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
-    return fd;
+    SHOW_AS("sendmsg(via, &m, 0)", pass_fd(via, fd));
 }
 
 CASE(passed_and_received)
@@ -174,7 +141,7 @@ CASE(passed_and_received)
     deliver(p[1], p[0], "before");
     give(via[0], p[0]);
     SHOW(close(p[0]));
-    got = receive(via[1]);
+    got = passed_fd(via[1]);
     SHOW(recv(got, (char[10]){0}, 10, 0));
     both_ways(got, p[1]);
 }
@@ -191,7 +158,7 @@ CASE(passed_after_the_end)
     until(p[0], POLLRDHUP);
     give(via[0], p[0]);
     SHOW(close(p[0]));
-    got = receive(via[1]);
+    got = passed_fd(via[1]);
     SHOW(recv(got, buf, 20, MSG_WAITALL));
     say_bytes("got", buf, 20);
 }

@@ -162,13 +162,6 @@ void over_itself(struct walk *w, int i)
 
 void passed_back(struct walk *w, int i)
 {
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } u;
-    struct iovec v = {(char[1]){'x'}, 1};
-    struct msghdr m;
-    struct cmsghdr *c;
     int way[2];
 
     /* What is unread behind a reset, or before a switch, stays with this process; so does an epoll registration of a number
@@ -177,22 +170,10 @@ void passed_back(struct walk *w, int i)
         return;
     for (int n = 0; n < 2; n++)
         epoll_ctl(w->ep[n], EPOLL_CTL_DEL, w->fd[i], NULL);
-    memset(&m, 0, sizeof(m));
-    memset(&u, 0, sizeof(u));
-    m.msg_iov = &v;
-    m.msg_iovlen = 1;
-    m.msg_control = u.room;
-    m.msg_controllen = sizeof(u.room);
-    c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &w->fd[i], sizeof(int));
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, way) == 0, "socketpair");
-    must(sendmsg(way[0], &m, 0) == 1, "SCM_RIGHTS");
+    must(pass_fd(way[0], w->fd[i]) == 1, "SCM_RIGHTS");
     close(w->fd[i]);
-    must(recvmsg(way[1], &m, 0) == 1 && (c = CMSG_FIRSTHDR(&m)) != NULL, "SCM_RIGHTS");
-    memcpy(&w->fd[i], CMSG_DATA(c), sizeof(int));
+    w->fd[i] = passed_fd(way[1]);
     close(way[0]);
     close(way[1]);
     say("passed");
@@ -290,32 +271,37 @@ void polls_all(struct walk *w, int i)
         say_events(" ", q[k].revents);
 }
 
-static void *sleeper(void *arg)
-{
+struct wake {
+    int from, to;
     char byte;
+    ssize_t sent;
+};
 
-    return (void *)recv(*(int *)arg, &byte, 1, MSG_PEEK);
+static void sends_byte(void *arg)
+{
+    struct wake *k = arg;
+
+    k->sent = send(k->from, &k->byte, 1, MSG_NOSIGNAL);
+    if (k->sent != 1)
+        shutdown(k->to, SHUT_RDWR);
 }
 
 /* Somebody waits for a byte that then comes. */
 void wakes(struct walk *w, int i)
 {
-    char byte = (char)pattern(w->sent[!i]);
+    struct wake k = {w->fd[!i], w->fd[i], (char)pattern(w->sent[!i]), 0};
     struct pollfd q = {.fd = w->fd[i], .events = POLLIN | POLLRDHUP};
-    int fd = w->fd[i];
-    pthread_t t;
-    void *n;
+    struct later l;
+    char byte;
 
     if (w->fd[!i] < 0 || poll(&q, 1, 0) != 0)
         return;
-    must(pthread_create(&t, NULL, sleeper, &fd) == 0, "thread");
-    sleep_ms(2);
-    if (SHOW(send(w->fd[!i], &byte, 1, MSG_NOSIGNAL)) == 1)
+    later(&l, sends_byte, &k);
+    SHOW(recv(w->fd[i], &byte, 1, MSG_PEEK));
+    later_end(&l);
+    say("sent %zd", k.sent);
+    if (k.sent == 1)
         w->sent[!i]++;
-    else
-        shutdown(w->fd[i], SHUT_RDWR);
-    pthread_join(t, &n);
-    say("woken: %ld", (long)n);
 }
 
 /* ---- calls that are for other sockets */
