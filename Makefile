@@ -63,6 +63,7 @@ FB_SRC := \
 	ipoib_fallback/call.c \
 	ipoib_fallback/quick.c \
 	ipoib_fallback/end.c \
+	ipoib_fallback/pin.c \
 	ipoib_fallback/find.c \
 	ipoib_fallback/grow.c \
 	ipoib_fallback/harass.c \

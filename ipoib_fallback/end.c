@@ -1,6 +1,5 @@
 /*
- * end.c - ends of streams, and leaving on the process's account: close, shutdown,
- * pin, fork, exit. Every end is the kernel's own: the stream leaves the rail first,
+ * end.c - ends of streams: close, shutdown, exit. Every end is the kernel's own: the stream leaves the rail first,
  * so that FIN and RST mean what they mean in TCP.
  */
 #include "ipoib_fallback/heir.h"
@@ -16,9 +15,7 @@
 
 #include <errno.h>
 
-#define WAIT_NS   5000000000ull /* a hand-over waits for the peer's library at most this long */
-#define UNREAD_NS 20000000ull   /* for this process's own application not even that long */
-#define EXIT_NS   2000000000ull /* a process that ends waits for its residue at most this long */
+#define EXIT_NS 2000000000ull /* a process that ends waits for its residue at most this long */
 
 void fb_dup(struct fb_stream *s, int newfd)
 {
@@ -33,11 +30,6 @@ void fb_dup(struct fb_stream *s, int newfd)
     }
     /* More numbers than are kept apart: none of ours could be sure to be open. */
     fb_pin(s, RSN_CALL, true);
-}
-
-static bool is_plain(struct fb_conn *c)
-{
-    return c->x->tx.state == TX_T && c->x->rx.state == RX_t;
 }
 
 /* One of several numbers goes: the library's own calls use another one from now on. */
@@ -107,7 +99,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
     fb_lock(&c->x->rx.lock);
     link_drop(c, fd);
     c->x->closed_shared = shared;
-    if (how == IS_OVER || (is_plain(c) && !c->x->rail)) {
+    if (how == IS_OVER || (conn_plain(c) && !c->x->rail)) {
         reset = how == IS_OVER;
         c->fd = -1;
     } else if (!shared && (rx_unread(c, fd) || fb_io.aborts(fd))) {
@@ -263,191 +255,6 @@ bool fb_shut_late(const struct fb_stream *s)
     return atomic_load(&conn_of((struct fb_stream *)s)->x->rx.late);
 }
 
-/* Waits for the locks: whoever holds them may be boarding at this moment. */
-void end_leave(struct fb_conn *c, int reason)
-{
-    atomic_store(&c->x->leave_why, (uint32_t)reason);
-    conn_todo_tx(c, TODO_LEAVE);
-    conn_todo_rx(c, TODO_LEAVE);
-    fb_lock(&c->x->rx.lock);
-    rx_serve(c);
-    rx_unlock(c);
-    fb_lock(&c->x->tx.lock);
-    tx_serve(c);
-    tx_unlock(c);
-    conn_serve(c);
-}
-
-/* Bytes before an announced switch, which only the application can take. */
-static bool unread(struct fb_conn *c)
-{
-    bool yes;
-
-    fb_lock(&c->x->rx.lock);
-    yes = c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S;
-    rx_unlock(c);
-    return yes;
-}
-
-/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. What splice or another
- * process has taken since is not counted as read. */
-static bool behind(struct fb_conn *c)
-{
-    bool yes;
-
-    fb_lock(&c->x->rx.lock);
-    yes = c->s.pub->rx < c->x->rx.E && rx_owed_by_tcp(c);
-    rx_unlock(c);
-    return yes;
-}
-
-/* Is the first of it there, or the end? After SHUT_RD poll says so always; an end without it is waited for in vain, as
- * long as the caller waits. */
-static bool has_come(struct fb_conn *c)
-{
-    short ready = fb_io.poll(c->fd, POLLIN);
-
-    return atomic_load(&c->x->rx.shut) ? fb_io.inq(c->fd) > 0 || ready & POLLERR : ready != 0;
-}
-
-bool end_settled(struct fb_conn *c, int reason)
-{
-    conn_mail(c);
-    if (c->fd >= 0) {
-        fb_lock(&c->x->rx.lock);
-        atomic_store(&c->x->anchor_news, 1);
-        rx_anchor(c, c->fd);
-        rx_freeze(c, reason); /* SWITCH may have come only now */
-        /* Or its sender has given it up, which is behind what is unread. */
-        if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S)
-            (void)rx_ahead_count(c, c->fd);
-        rx_shut(c);
-        rx_unlock(c);
-    }
-    conn_todo_tx(c, TODO_PUSH);
-    conn_serve(c);
-    /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
-     * bytes are unread, as they were. All of it, if nothing can follow once the kernel knows what is shut. */
-    if (is_plain(c) && c->fd >= 0 && behind(c))
-        return !atomic_load(&c->x->rx.late) && has_come(c);
-    /* At its end the peer says nothing more, and the kernel tells the application. */
-    return is_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
-}
-
-void end_unsettled(struct fb_conn *c)
-{
-    fb_lock(&c->x->rx.lock);
-    if (atomic_exchange(&c->x->rx.late, false) && c->fd >= 0)
-        fb_io.shutdown(c->fd, SHUT_RD);
-    rx_unlock(c);
-}
-
-/* Of the halves in `of`: who only sends does not wait for the peer. */
-static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
-{
-    uint64_t begin = fb_io.now();
-
-    while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T)) {
-        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
-            end_unsettled(c);
-            return false;
-        }
-        fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
-    }
-    return true;
-}
-
-/* wait: for which halves, RSK_RX and RSK_TX. */
-static void pin(struct fb_conn *c, int reason, unsigned wait)
-{
-    conn_set(c, CF_PINNED);
-    if (reason == RSN_SHARED)
-        heir_disown(c);
-    if (!conn_flag(c, CF_LINKED)) {
-        conn_reason(c, reason);
-        return;
-    }
-    end_leave(c, reason);
-    if (wait && (!is_plain(c) || atomic_load(&c->x->rx.late)) &&
-        !settle(c, reason, wait, fb_io.now() + WAIT_NS))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
-                 cfg_reason_name(reason));
-    conn_reason(c, reason);
-    link_release(c);
-}
-
-void fb_pin(struct fb_stream *s, int reason, bool wait)
-{
-    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0);
-}
-
-/* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
-static bool rx_in_order(struct fb_conn *c)
-{
-    const struct fb_rx *rx = &c->x->rx;
-    bool yes;
-
-    fb_lock(&c->x->rx.lock);
-    yes = rx->state == RX_t || (rx->end != 0 && (rx->state == RX_gS || c->s.pub->rx >= rx->V));
-    rx_unlock(c);
-    return yes;
-}
-
-bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
-{
-    struct fb_conn *c = conn_of(s);
-
-    /* For ever, as far as can be known: its close here is not its end. */
-    if (reason == RSN_SHARED)
-        conn_set(c, CF_SHARED);
-    pin(c, reason, directions);
-    return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
-                                        (!(directions & RSK_RX) || rx_in_order(c)));
-}
-
-void fb_maybe_shared(struct fb_stream *s)
-{
-    conn_set(conn_of(s), CF_SHARED);
-}
-
-struct everyone {
-    int reason;
-    bool pin_shared;
-    uint64_t until;
-};
-
-static void leave_first(struct fb_conn *c, void *arg)
-{
-    struct everyone *e = arg;
-
-    if (e->pin_shared) {
-        conn_set(c, CF_PINNED | CF_SHARED);
-        if (!conn_flag(c, CF_LINKED) && c->s.pub->reason == RSN_NEW)
-            conn_reason(c, RSN_SHARED);
-    }
-    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED))
-        end_leave(c, e->reason);
-}
-
-static void leave_wait(struct fb_conn *c, void *arg)
-{
-    struct everyone *e = arg;
-
-    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
-        !settle(c, e->reason, RSK_RX | RSK_TX, e->until))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
-                 cfg_reason_name(e->reason));
-}
-
-void fb_leave_all(int reason, bool pin_shared)
-{
-    struct everyone e = {reason, pin_shared, 0};
-
-    conn_each(leave_first, &e);
-    e.until = fb_io.now() + WAIT_NS;
-    conn_each(leave_wait, &e);
-}
-
 static void end_first(struct fb_conn *c, void *arg)
 {
     (void)arg;
@@ -483,7 +290,7 @@ static void end_wait(struct fb_conn *c, void *arg)
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET))
         return;
     if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
-        if (settle(c, RSN_ENDING, RSK_RX | RSK_TX, until))
+        if (end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until))
             heir_settled(c);
         return;
     }

@@ -278,8 +278,7 @@ static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
 /* FIN has come, or gone, before either half has boarded. tx and rx lock held. */
 static bool never_boards(const struct fb_conn *c)
 {
-    return c->x->rdv == RDV_PROVED && c->x->tx.state == TX_T && c->x->rx.state == RX_t &&
-           !c->x->tx.want;
+    return c->x->rdv == RDV_PROVED && conn_plain(c) && !c->x->tx.want;
 }
 
 static void release_job(void *arg)
@@ -303,7 +302,7 @@ static void release_job(void *arg)
             detach(c);
             tx_want(c, false);
             c->x->rdv = RDV_NONE;
-            if (c->x->tx.state == TX_T && c->x->rx.state == RX_t)
+            if (conn_plain(c))
                 heir_settled(c);
         }
     }

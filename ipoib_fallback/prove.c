@@ -226,7 +226,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
-    if (!c->x->rail && c->x->tx.state == TX_T && c->x->rx.state == RX_t && c->x->rx.end == 0 &&
+    if (!c->x->rail && conn_plain(c) && c->x->rx.end == 0 &&
         !conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN) && !hold_on() && !c->x->tx.fin &&
         heir_take(c)) {
         fb_get(&c->s); /* the rail's, until release */

@@ -150,7 +150,13 @@ void rx_freeze(struct fb_conn *, int reason);
 /* Tells the kernel of SHUT_RD, if it is its turn: what shutdown said, else 0. rx lock held. */
 int rx_shut(struct fb_conn *);
 
-/* ---- end.c ---- */
+/* Both directions are the kernel's. */
+static inline bool conn_plain(const struct fb_conn *c)
+{
+    return c->x->tx.state == TX_T && c->x->rx.state == RX_t;
+}
+
+/* ---- pin.c ---- */
 
 /* Both halves begin to leave; neither is pinned. */
 void end_leave(struct fb_conn *, int reason);
@@ -158,6 +164,9 @@ void end_leave(struct fb_conn *, int reason);
 bool end_settled(struct fb_conn *, int reason);
 /* It does not come: the kernel hears of what is shut, or whoever has the socket next would wait for it. */
 void end_unsettled(struct fb_conn *);
+/* Steps until then, or the time `until`; false: it was in vain. Of the halves in `of`: who only sends does not wait for the
+ * peer. Blocks. */
+bool end_settle(struct fb_conn *, int reason, unsigned of, uint64_t until);
 
 /* ---- sleepers.c ---- */
 

@@ -1,0 +1,199 @@
+/*
+ * pin.c - streams that leave their rail on the process's account, and whose kernel's socket then has all of them: pin, hand
+ * over to another process, leave-all. A hand-over waits for what the peer's library has to send again.
+ *
+ * Called by the application on any thread, and by heir.c on the progress thread, which does not wait.
+ */
+#include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/rx.h"
+#include "ipoib_fallback/stream.h"
+#include "ipoib_fallback/tx.h"
+
+#include "config/log.h"
+
+#define WAIT_NS   5000000000ull /* a hand-over waits for the peer's library at most this long */
+#define UNREAD_NS 20000000ull   /* for this process's own application not even that long */
+
+/* Waits for the locks: whoever holds them may be boarding at this moment. */
+void end_leave(struct fb_conn *c, int reason)
+{
+    atomic_store(&c->x->leave_why, (uint32_t)reason);
+    conn_todo_tx(c, TODO_LEAVE);
+    conn_todo_rx(c, TODO_LEAVE);
+    fb_lock(&c->x->rx.lock);
+    rx_serve(c);
+    rx_unlock(c);
+    fb_lock(&c->x->tx.lock);
+    tx_serve(c);
+    tx_unlock(c);
+    conn_serve(c);
+}
+
+/* Bytes before an announced switch, which only the application can take. */
+static bool unread(struct fb_conn *c)
+{
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S;
+    rx_unlock(c);
+    return yes;
+}
+
+/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. What splice or another
+ * process has taken since is not counted as read. */
+static bool behind(struct fb_conn *c)
+{
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = c->s.pub->rx < c->x->rx.E && rx_owed_by_tcp(c);
+    rx_unlock(c);
+    return yes;
+}
+
+/* Is the first of it there, or the end? After SHUT_RD poll says so always; an end without it is waited for in vain, as
+ * long as the caller waits. */
+static bool has_come(struct fb_conn *c)
+{
+    short ready = fb_io.poll(c->fd, POLLIN);
+
+    return atomic_load(&c->x->rx.shut) ? fb_io.inq(c->fd) > 0 || ready & POLLERR : ready != 0;
+}
+
+bool end_settled(struct fb_conn *c, int reason)
+{
+    conn_mail(c);
+    if (c->fd >= 0) {
+        fb_lock(&c->x->rx.lock);
+        atomic_store(&c->x->anchor_news, 1);
+        rx_anchor(c, c->fd);
+        rx_freeze(c, reason); /* SWITCH may have come only now */
+        /* Or its sender has given it up, which is behind what is unread. */
+        if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S)
+            (void)rx_ahead_count(c, c->fd);
+        rx_shut(c);
+        rx_unlock(c);
+    }
+    conn_todo_tx(c, TODO_PUSH);
+    conn_serve(c);
+    /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
+     * bytes are unread, as they were. All of it, if nothing can follow once the kernel knows what is shut. */
+    if (conn_plain(c) && c->fd >= 0 && behind(c))
+        return !atomic_load(&c->x->rx.late) && has_come(c);
+    /* At its end the peer says nothing more, and the kernel tells the application. */
+    return conn_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
+}
+
+void end_unsettled(struct fb_conn *c)
+{
+    fb_lock(&c->x->rx.lock);
+    if (atomic_exchange(&c->x->rx.late, false) && c->fd >= 0)
+        fb_io.shutdown(c->fd, SHUT_RD);
+    rx_unlock(c);
+}
+
+bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
+{
+    uint64_t begin = fb_io.now();
+
+    while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T)) {
+        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
+            end_unsettled(c);
+            return false;
+        }
+        fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
+    }
+    return true;
+}
+
+/* wait: for which halves, RSK_RX and RSK_TX. */
+static void pin(struct fb_conn *c, int reason, unsigned wait)
+{
+    conn_set(c, CF_PINNED);
+    if (reason == RSN_SHARED)
+        heir_disown(c);
+    if (!conn_flag(c, CF_LINKED)) {
+        conn_reason(c, reason);
+        return;
+    }
+    end_leave(c, reason);
+    if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
+        !end_settle(c, reason, wait, fb_io.now() + WAIT_NS))
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
+                 cfg_reason_name(reason));
+    conn_reason(c, reason);
+    link_release(c);
+}
+
+void fb_pin(struct fb_stream *s, int reason, bool wait)
+{
+    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0);
+}
+
+/* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
+static bool rx_in_order(struct fb_conn *c)
+{
+    const struct fb_rx *rx = &c->x->rx;
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = rx->state == RX_t || (rx->end != 0 && (rx->state == RX_gS || c->s.pub->rx >= rx->V));
+    rx_unlock(c);
+    return yes;
+}
+
+bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
+{
+    struct fb_conn *c = conn_of(s);
+
+    /* For ever, as far as can be known: its close here is not its end. */
+    if (reason == RSN_SHARED)
+        conn_set(c, CF_SHARED);
+    pin(c, reason, directions);
+    return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
+                                        (!(directions & RSK_RX) || rx_in_order(c)));
+}
+
+void fb_maybe_shared(struct fb_stream *s)
+{
+    conn_set(conn_of(s), CF_SHARED);
+}
+
+struct everyone {
+    int reason;
+    bool pin_shared;
+    uint64_t until;
+};
+
+static void leave_first(struct fb_conn *c, void *arg)
+{
+    struct everyone *e = arg;
+
+    if (e->pin_shared) {
+        conn_set(c, CF_PINNED | CF_SHARED);
+        if (!conn_flag(c, CF_LINKED) && c->s.pub->reason == RSN_NEW)
+            conn_reason(c, RSN_SHARED);
+    }
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED))
+        end_leave(c, e->reason);
+}
+
+static void leave_wait(struct fb_conn *c, void *arg)
+{
+    struct everyone *e = arg;
+
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
+        !end_settle(c, e->reason, RSK_RX | RSK_TX, e->until))
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
+                 cfg_reason_name(e->reason));
+}
+
+void fb_leave_all(int reason, bool pin_shared)
+{
+    struct everyone e = {reason, pin_shared, 0};
+
+    conn_each(leave_first, &e);
+    e.until = fb_io.now() + WAIT_NS;
+    conn_each(leave_wait, &e);
+}
