@@ -64,6 +64,20 @@ static bool still_open(struct fb_conn *c, int *fd)
     return true;
 }
 
+/* MSG_PEEK with MSG_WAITALL, as TCP: waits until all that is wanted is there, or nothing more can come. */
+enum { PEEK_ALL = MSG_PEEK | MSG_WAITALL };
+#define PEEK_ALL_MOST 2048 /* half of the smallest ring */
+
+/* A look has shown fewer bytes. True: look again. */
+static bool waits_for_more(struct fb_conn *c, int fd, struct wait *w)
+{
+    if (w->cut || w->ends)
+        return false;
+    /* What came before the end may have come after the look. */
+    w->ends = fb_ready(&c->s, fd, POLLRDHUP | POLLPRI) != 0;
+    return w->ends || wait_more(c, w) == 0;
+}
+
 __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v,
                                                  int cnt, int flags)
 {
@@ -81,7 +95,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         return n > 0 ? 0 : n;
     }
     if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
-        (flags & (MSG_PEEK | MSG_WAITALL)) == (MSG_PEEK | MSG_WAITALL))
+        ((flags & PEEK_ALL) == PEEK_ALL && u.left > PEEK_ALL_MOST))
         fb_pin(s, RSN_CALL, true);
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
@@ -110,10 +124,10 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 return done;
             if (!fb_rx_enter(s))
                 continue;
-            got =
-                sleep_recv(s, fd, part, n,
-                           (flags & ~MSG_WAITALL) | (enough || w.cut || w.timed ? MSG_DONTWAIT : 0),
-                           &w.signals);
+            got = sleep_recv(s, fd, part, n,
+                             (flags & ~MSG_WAITALL) |
+                                 (enough || w.cut || w.timed || w.marks ? MSG_DONTWAIT : 0),
+                             &w.signals);
             if (w.signals.forked) /* what the child has got it was given by the kernel alone */
                 return got > 0 ? done + got : done ? done : got;
             got = fb_rx_leave(s, fd, got, part, n, flags);
@@ -121,7 +135,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 continue;
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
-            if (got == -EAGAIN && w.timed && !enough && !w.cut) {
+            if (got == -EAGAIN && (w.timed || w.marks) && !enough && !w.cut) {
                 fb_lock(&c->x->rx.lock);
                 /* What has come since is no news any more: another look, with the lock. */
                 if (c->x->rx.state != RX_t || atomic_load(&c->x->rx_todo)) {
@@ -158,12 +172,17 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 conn_untold(c, (int)got);
             return done ? done : got;
         }
+        if ((flags & PEEK_ALL) == PEEK_ALL && !nonblock && (size_t)got < fb_iov_size(part, n) &&
+            waits_for_more(c, fd, &w))
+            continue;
         done += got;
         advance(&u, (size_t)got);
         if (u.left == 0 || (flags & MSG_PEEK)) /* the next look would show the same bytes */
             return done;
-        if (flags & MSG_WAITALL)
+        if (flags & MSG_WAITALL) {
+            w.marks = !nonblock && !hold_for_good();
             continue;
+        }
         /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. But where
          * a filter may forbid to look into the kernel (fb_rx_enter_for_good), what the ring had is enough. */
         if ((size_t)got < fb_iov_size(part, n) &&

@@ -91,6 +91,9 @@ bool fb_shut_late(const struct fb_stream *);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
  * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
 void fb_pin(struct fb_stream *, int reason, bool wait);
+/* The same for a call that only receives; waits. Where the peer has ended its direction the other one may not be handed
+ * over: whoever sends by the kernel needs fb_pin. */
+void fb_pin_rx(struct fb_stream *, int reason);
 /* fb_pin with wait, for who will use the socket without the library, in these directions (RSK_RX, RSK_TX). False: the
  * peer's library has not handed it back by then, or what is unread is followed by something of ours, or is in the
  * ring alone: nobody but the library may use it. RSN_SHARED: somebody may have it from now on, so that a close
@@ -287,6 +290,11 @@ static inline bool fb_plain(const struct fb_stream *s)
 {
     return !atomic_load_explicit(&s->rx_gate, memory_order_acquire) &&
            !atomic_load_explicit(&s->tx_gate, memory_order_acquire);
+}
+/* The kernel alone can receive from it. */
+static inline bool fb_plain_rx(const struct fb_stream *s)
+{
+    return !atomic_load_explicit(&s->rx_gate, memory_order_acquire);
 }
 /* Which of these POLL* bits the kernel's poll of the anchor can answer now (hints that fb_ready then
  * verifies); the others come from wakes. ERR and HUP always come from the kernel too. */

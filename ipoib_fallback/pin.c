@@ -14,11 +14,12 @@
 #define WAIT_NS   5000000000ull /* a hand-over waits for the peer's library at most this long */
 #define UNREAD_NS 20000000ull   /* for this process's own application not even that long */
 
-/* Waits for the locks: whoever holds them may be boarding at this moment. */
-void end_leave(struct fb_conn *c, int reason)
+/* Waits for the locks: whoever holds them may be boarding at this moment. tx: TODO_LEAVE, or TODO_PEER, by which a frame
+ * may stay owed. */
+static void leave_by(struct fb_conn *c, int reason, unsigned tx)
 {
     atomic_store(&c->x->leave_why, (uint32_t)reason);
-    conn_todo_tx(c, TODO_LEAVE);
+    conn_todo_tx(c, tx);
     conn_todo_rx(c, TODO_LEAVE);
     fb_lock(&c->x->rx.lock);
     rx_serve(c);
@@ -27,6 +28,11 @@ void end_leave(struct fb_conn *c, int reason)
     tx_serve(c);
     tx_unlock(c);
     conn_serve(c);
+}
+
+void end_leave(struct fb_conn *c, int reason)
+{
+    leave_by(c, reason, TODO_LEAVE);
 }
 
 /* Bytes before an announced switch, which only the application can take. */
@@ -93,44 +99,6 @@ void end_unsettled(struct fb_conn *c)
     rx_unlock(c);
 }
 
-bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
-{
-    uint64_t begin = fb_io.now();
-
-    while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T)) {
-        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
-            end_unsettled(c);
-            return false;
-        }
-        fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
-    }
-    return true;
-}
-
-/* wait: for which halves, RSK_RX and RSK_TX. */
-static void pin(struct fb_conn *c, int reason, unsigned wait)
-{
-    conn_set(c, CF_PINNED);
-    if (reason == RSN_SHARED)
-        heir_disown(c);
-    if (!conn_flag(c, CF_LINKED)) {
-        conn_reason(c, reason);
-        return;
-    }
-    end_leave(c, reason);
-    if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
-        !end_settle(c, reason, wait, fb_io.now() + WAIT_NS))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
-                 cfg_reason_name(reason));
-    conn_reason(c, reason);
-    link_release(c);
-}
-
-void fb_pin(struct fb_stream *s, int reason, bool wait)
-{
-    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0);
-}
-
 /* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
 static bool rx_in_order(struct fb_conn *c)
 {
@@ -143,6 +111,60 @@ static bool rx_in_order(struct fb_conn *c)
     return yes;
 }
 
+bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
+{
+    uint64_t begin = fb_io.now();
+
+    while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T) &&
+           !(of == RSK_RX && rx_in_order(c))) {
+        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
+            end_unsettled(c);
+            return false;
+        }
+        fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
+    }
+    return true;
+}
+
+/* wait: for which halves, RSK_RX and RSK_TX. left: both leave already. */
+static void pin(struct fb_conn *c, int reason, unsigned wait, bool left)
+{
+    conn_set(c, CF_PINNED);
+    if (reason == RSN_SHARED)
+        heir_disown(c);
+    if (!conn_flag(c, CF_LINKED)) {
+        conn_reason(c, reason);
+        return;
+    }
+    if (!left)
+        end_leave(c, reason);
+    if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
+        !end_settle(c, reason, wait, fb_io.now() + WAIT_NS))
+        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
+                 cfg_reason_name(reason));
+    conn_reason(c, reason);
+    link_release(c);
+}
+
+void fb_pin(struct fb_stream *s, int reason, bool wait)
+{
+    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0, false);
+}
+
+/* A peer at its end may have closed, and a frame to it would draw RST, by which receives here fail. */
+void fb_pin_rx(struct fb_stream *s, int reason)
+{
+    struct fb_conn *c = conn_of(s);
+
+    if (conn_flag(c, CF_LINKED) && c->fd >= 0 && fb_io.poll(c->fd, POLLRDHUP) & POLLRDHUP) {
+        conn_set(c, CF_PINNED);
+        leave_by(c, reason, TODO_PEER);
+        pin(c, reason, RSK_RX, true);
+        return;
+    }
+    pin(c, reason, RSK_RX | RSK_TX, false);
+}
+
 bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 {
     struct fb_conn *c = conn_of(s);
@@ -150,7 +172,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
     /* For ever, as far as can be known: its close here is not its end. */
     if (reason == RSN_SHARED)
         conn_set(c, CF_SHARED);
-    pin(c, reason, directions);
+    pin(c, reason, directions, false);
     return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
                                         (!(directions & RSK_RX) || rx_in_order(c)));
 }

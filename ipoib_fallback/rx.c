@@ -31,7 +31,8 @@ bool rx_at_mark(struct fb_conn *c, int fd)
 {
     const struct fb_rx *rx = &c->x->rx;
 
-    return (rx->state == RX_t || (rx->state == RX_sk && c->s.pub->rx >= rx->V && rx->skip == 0)) &&
+    return (rx->state == RX_t || rx->state == RX_gS || rx->state == RX_f2 ||
+            (rx->state == RX_sk && c->s.pub->rx >= rx->V && rx->skip == 0)) &&
            !hold_for_good() && fb_io.at_mark(fd);
 }
 

@@ -43,12 +43,12 @@ __attribute__((noinline)) int sleep_poll(int fd, short events, uint64_t deadline
     struct timespec ts = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
     int r, old;
 
-    if (!left) /* though it says that there is room: the kernel has no memory for it */
+    if (deadline && !left) /* though it says that there is room: the kernel has no memory for it */
         return -EAGAIN;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
-    r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_ppoll, &p, 1, &ts, NULL, 0, 0);
+    r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_ppoll, &p, 1, deadline ? &ts : NULL, NULL, 0, 0);
     pthread_setcanceltype(old, NULL);
-    return r == 0 ? -EAGAIN : r;
+    return r == 0 ? -EAGAIN : r > 0 ? p.revents : r;
 }
 
 __attribute__((noinline)) int sleep_futex(_Atomic uint32_t *word, uint32_t val,

@@ -29,7 +29,7 @@ int sleep_ended(struct fb_signals *, ssize_t r, uint64_t limited);
 /* The sleeps themselves, in a window; each returns -EINTR at once if a handler has run since `seen`.
  * Cancellation points. */
 ssize_t sleep_peek(int fd, uint32_t seen);
-/* In poll, until `deadline` (monotonic ns): -EAGAIN when it has passed, > 0 if it ended before. */
+/* In poll, until `deadline` (monotonic ns; 0: for ever): -EAGAIN when it has passed, else what poll says. */
 int sleep_poll(int fd, short events, uint64_t deadline, uint32_t seen);
 int sleep_futex(_Atomic uint32_t *word, uint32_t val, const struct timespec *limit, uint32_t seen);
 

@@ -115,18 +115,22 @@ static bool on_anchor(const struct fb_conn *c, const struct rsk_rail *rail)
     }
 }
 
+static bool rx_on_rail(const struct fb_conn *c)
+{
+    return c->x->rx.state == RX_r || c->x->rx.state == RX_q2;
+}
+
 /* rx lock held. What a thread that found nothing waits on. The word is read before the last look (arm
  * looks again after its fence), every waker changes the word after what it tells of. */
 static void rx_prepare(struct fb_conn *c, struct wait *w)
 {
-    enum fb_rx_state state = c->x->rx.state;
     struct rsk_rail *rail = c->x->rail;
 
     w->rail = NULL;
     w->changes = atomic_load(&c->x->changes);
     w->event = RSK_RX;
     w->word = &c->x->rx_futex;
-    w->frames = state == RX_r || state == RX_q2;
+    w->frames = rx_on_rail(c);
     if (on_anchor(c, rail)) {
         w->where = ON_ANCHOR;
         atomic_fetch_add(&c->x->peekers, 1);
@@ -171,8 +175,12 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
 
         up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
-        n = timed(w) ? sleep_poll(fd, POLLIN, w->deadline, w->signals.seen)
-                     : sleep_peek(fd, w->signals.seen);
+        n = timed(w) || w->marks
+                ? sleep_poll(fd, w->marks ? POLLIN | POLLPRI : POLLIN, w->deadline, w->signals.seen)
+                : sleep_peek(fd, w->signals.seen);
+        if (w->marks && n > 0 && !(n & POLLIN))
+            w->marks =
+                false; /* at most once: it may be ahead of bytes that are still on their way */
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
         else if (n == -EBADF || n == -ENOTSOCK)
@@ -211,6 +219,43 @@ int wait_rx(struct fb_conn *c, int fd, struct wait *w)
         return -EINTR;
     w->cut = r == -EINTR;
     return w->cut ? 0 : r;
+}
+
+/* Whoever has bytes is not told of those that follow, except by the wish on shm, which is fulfilled for each. */
+int wait_more(struct fb_conn *c, struct wait *w)
+{
+    struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {0};
+    struct rsk_rail *rail;
+    struct timespec ts;
+    uint64_t now;
+    int r;
+
+    begin_to_wait(w);
+    fb_lock(&c->x->rx.lock);
+    rail = c->x->rail;
+    if (rail && (rail->failed || c->x->rx.frozen || !rx_on_rail(c)))
+        rail = NULL;
+    if (rail)
+        rsk_rail_get(rail);
+    up.rail = rail;
+    w->word = rail ? rail->rx_word : &c->x->rx_futex;
+    w->val = atomic_load(w->word);
+    rx_unlock(c);
+    if (rail)
+        (void)rail->wire->arm(rail, RSK_RX, RSK_BY_FUTEX);
+    w->more_ms = w->more_ms >= 4 ? 8 : w->more_ms ? (uint8_t)(2 * w->more_ms) : 1;
+    now = sys_now();
+    if (w->deadline && now >= w->deadline)
+        return -EAGAIN;
+    ts = (struct timespec){0, 1000000l * w->more_ms};
+    if (w->deadline && w->deadline - now < (uint64_t)ts.tv_nsec)
+        ts.tv_nsec = (long)(w->deadline - now);
+    sleep_open(&up, __builtin_frame_address(0));
+    r = sleep_futex(w->word, w->val, &ts, w->signals.seen);
+    sleep_close(&up, &w->signals);
+    if (w->signals.forked)
+        return -EINTR;
+    return sleep_ended(&w->signals, r == -EINTR ? r : 0, w->deadline);
 }
 
 static void tx_prepare(struct fb_conn *c, struct wait *w)

@@ -24,8 +24,11 @@ struct wait {
     uint64_t timeout;  /* ns; 0 = none */
     uint64_t deadline; /* monotonic ns; 0 = none, or nothing has been waited for yet */
     bool timed;        /* there is one, and we keep it: the kernel would count anew for each call */
+    bool marks;        /* urgent data wakes, too: a MSG_WAITALL that has bytes ends there */
     struct fb_signals signals;
-    bool cut; /* EINTR if the next look finds nothing */
+    bool cut;  /* EINTR if the next look finds nothing */
+    bool ends; /* wait_more: nothing comes after the next look */
+    uint8_t more_ms;
 };
 
 /* A socket's time-out (ns, 0: none) is for the whole call, also if the stream changes track in it. Where a filter may
@@ -34,6 +37,8 @@ void wait_limit(struct wait *, uint64_t timeout);
 /* rx lock, tx lock held, and given back. 0: look again; or -errno, the call's end. */
 int wait_rx(struct fb_conn *, int fd, struct wait *);
 int wait_tx(struct fb_conn *, struct wait *);
+/* The same where something is there, but more is wanted; no lock held. Not every byte that comes ends it at once: 8 ms at most. */
+int wait_more(struct fb_conn *, struct wait *);
 /* The same for a plain half whose socket is full; no lock held. */
 int wait_writable(int fd, struct wait *);
 

@@ -121,7 +121,7 @@ static int stream_ioctl(struct pl_file *f, unsigned long request, void *arg)
         fb_pin(f->stream, RSN_OPTION, true);
         break;
     case SIOCATMARK:
-        fb_pin(f->stream, RSN_OOB, true);
+        fb_pin_rx(f->stream, RSN_OOB);
         break;
     case SIOCOUTQNSD:
         fb_pin(f->stream, RSN_CALL, true);
@@ -152,7 +152,7 @@ PL_EXPORT int sockatmark(int fd)
     PL_HELD f = pl_get_stream(fd);
 
     if (f)
-        fb_pin(f->stream, RSN_OOB, true);
+        fb_pin_rx(f->stream, RSN_OOB);
     return pl_real.sockatmark(fd);
 }
 
@@ -171,7 +171,7 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
         if (f && name == TCP_CORK)
             fb_cork_set(f->stream);
         else if (f)
-            fb_pin(f->stream, RSN_CALL, true);
+            fb_pin_rx(f->stream, RSN_CALL);
     }
     ret = pl_real.getsockopt(fd, level, name, value, len);
     if (ret == 0 && level == SOL_SOCKET && name == SO_ERROR && *len == sizeof(int)) {

@@ -223,7 +223,7 @@ bool pl_kernels_own(struct pl_file *f, int flags)
         return false;
     if (flags & MSG_ERRQUEUE)
         return true;
-    fb_pin(f->stream, (flags & MSG_OOB) ? RSN_OOB : RSN_CALL, true);
+    fb_pin_rx(f->stream, (flags & MSG_OOB) ? RSN_OOB : RSN_CALL);
     return true;
 }
 

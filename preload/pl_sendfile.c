@@ -178,12 +178,12 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     if (!f)
         return -ENOTSUP;
     if (!fb_shut_late(f->stream))
-        fb_pin(f->stream, RSN_CALL, true);
+        fb_pin_rx(f->stream, RSN_CALL);
     err = fb_so_error(f->stream);
     if (err)
         return err;
     how = sys_fcntl(out, F_GETFL, 0);
-    if (fb_plain(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
+    if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
     return through(f, out, n, flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);

@@ -170,7 +170,7 @@ sanitized() {
         return
     fi
     # shellcheck disable=SC2046 # one word per file
-    ${CC:-cc} "${flags[@]}" -fsanitize=address -o "$work/checked" tests/attack/*.c $(objects address) \
+    ${CC:-cc} "${flags[@]}" -fsanitize=address,undefined -o "$work/checked" tests/attack/*.c $(objects address) \
         -ldl -lpthread || exit 1
     port=$((port + 1))
     : >"$log"

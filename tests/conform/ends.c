@@ -125,6 +125,24 @@ CASE(both_shut_then_the_peer_closes)
     say_error(p[1]);
 }
 
+/* Calls that the kernel answers must not draw a reset from who has closed. */
+CASE(asked_of_the_kernel_after_the_peer_has_closed)
+{
+    int way[2];
+
+    pair(p);
+    deliver(p[0], p[1], "unread");
+    SHOW(shutdown(p[0], SHUT_RDWR));
+    SHOW(close(p[0]));
+    until(p[1], POLLRDHUP);
+    SHOW(sockatmark(p[1]));
+    must(pipe(way) == 0, "pipe");
+    SHOW(splice(p[1], NULL, way[1], NULL, 100, 0));
+    SHOW(splice(p[1], NULL, way[1], NULL, 100, 0));
+    rest(p[1]);
+    say_error(p[1]);
+}
+
 CASE(shutdown_after_a_reset)
 {
     pair(p);

@@ -3,6 +3,8 @@
  */
 #include "tests/conform/forms_recv.h"
 
+#include <stdatomic.h>
+
 static void flagged(const struct rform *f, int fd, size_t n, const char *name, int flags)
 {
     char buf[100] = "";
@@ -189,6 +191,72 @@ EACH_FLAGGED(all_before_urgent_data)
 
     urgent_between(p);
     FLAGGED(p[1], 5, MSG_WAITALL);
+    FLAGGED(p[1], 3, MSG_WAITALL);
+}
+
+static void sends_rest(void *arg)
+{
+    must(send(*(int *)arg, "cde", 3, 0) == 3, "send");
+}
+
+EACH_FLAGGED(peek_at_all_that_comes)
+{
+    struct later l;
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "ab");
+    later(&l, sends_rest, p);
+    FLAGGED(p[1], 5, MSG_PEEK | MSG_WAITALL);
+    later_end(&l);
+    FLAGGED(p[1], 5, 0);
+}
+
+static void ends(void *arg)
+{
+    must(shutdown(*(int *)arg, SHUT_WR) == 0, "shutdown");
+}
+
+EACH_FLAGGED(peek_at_all_before_the_end)
+{
+    struct later l;
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "ab");
+    later(&l, ends, p);
+    FLAGGED(p[1], 5, MSG_PEEK | MSG_WAITALL);
+    later_end(&l);
+    FLAGGED(p[1], 5, MSG_PEEK | MSG_WAITALL);
+    FLAGGED(p[1], 5, 0);
+}
+
+/* The rest comes once the receive has returned: 3 s are enough for that. */
+static atomic_bool returned, in_time;
+
+static void sends_urgent(void *arg)
+{
+    int *p = arg, ms = 0;
+
+    must(send(p[0], "!", 1, MSG_OOB) == 1, "send(MSG_OOB)");
+    while (!atomic_load(&returned) && ms++ < 3000)
+        sleep_ms(1);
+    atomic_store(&in_time, atomic_load(&returned));
+    must(send(p[0], "cde", 3, 0) == 3, "send");
+}
+
+EACH_FLAGGED(all_before_urgent_data_that_comes)
+{
+    struct later l;
+    int p[2];
+
+    pair(p);
+    deliver(p[0], p[1], "ab");
+    later(&l, sends_urgent, p);
+    FLAGGED(p[1], 5, MSG_WAITALL);
+    atomic_store(&returned, true);
+    later_end(&l);
+    say("in time: %d", atomic_load(&in_time));
     FLAGGED(p[1], 3, MSG_WAITALL);
 }
 

@@ -263,6 +263,8 @@ static const struct kind {
       shuts_for_writing},
      9},
     {"others", {other_calls, other_calls, disconnects, closes, error}, 5},
+    {"asleep", {sleeps, sleeps, sleeps, sleeps, receives_much, error}, 6},
+    {"full", {sends_long, sends_long, sends_long, shuts_for_writing}, 4},
     {"all",
      {receives_by_flag, shuts_for_writing, registers, waits, option, not_blocking, in_time,
       another_number, passed_back, child, wakes, error},

@@ -28,6 +28,6 @@ typedef void step(struct walk *, int i);
 
 step least, option, in_time, not_blocking, state, sends_urgent, receives_urgent, another_number,
     over_itself, passed_back, child, wakes, other_calls, disconnects, over_another, system_of,
-    by_stdio, polls_all, owns;
+    by_stdio, polls_all, owns, sleeps, sends_long;
 
 #endif
