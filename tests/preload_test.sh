@@ -50,9 +50,9 @@ all_modes() {
     done
 }
 
-# They wait more than they work: as many at once as there are processors.
+# They wait more than they work: twice as many at once as there are processors.
 for source in tests/preload/*.c; do
-    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    while [ "$(jobs -rp | wc -l)" -ge $((2 * $(nproc))) ]; do wait -n; done
     all_modes "$source" >"$dir/$(basename "$source").said" &
 done
 wait
