@@ -277,6 +277,13 @@ bool rx_owed_by_tcp(struct fb_conn *c)
     }
 }
 
+/* Without a rail they wait in the kernel's receive for what the peer owes, who says nothing of his own to one at his end: only
+ * the kernel wakes them. */
+static bool sleep_without_a_rail(const struct fb_conn *c)
+{
+    return !c->x->rail && atomic_load(&c->x->peekers) > 0;
+}
+
 /* With both directions shut the kernel answers whatever comes with RST, which this end then gets for an error. So it
  * hears that there is no more reading when what the sender still owes has come. A reset connection owes nothing, and what
  * shutdown says of it is the kernel's to say. */
@@ -284,7 +291,7 @@ int rx_shut(struct fb_conn *c)
 {
     if (!atomic_load(&c->x->rx.late) || c->fd < 0 || hold_for_good())
         return 0;
-    if (rx_owed_by_tcp(c) && !(fb_io.poll(c->fd, 0) & POLLHUP))
+    if (rx_owed_by_tcp(c) && !sleep_without_a_rail(c) && !(fb_io.poll(c->fd, 0) & POLLHUP))
         return 0;
     atomic_store(&c->x->rx.late, false);
     return fb_io.shutdown(c->fd, SHUT_RD);

@@ -1,6 +1,7 @@
 /*
  * stream_shut_test.c - streams that are shut for reading, or both ways, before they board or while on a rail.
  */
+#include "tests/asleep.h"
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
 
@@ -288,4 +289,55 @@ TEST_CASE(stream, shut_both_ways_before_much)
     EXPECT_EQ_U64(to, from);
     done(&a);
     done(&b);
+}
+
+struct sleeps {
+    struct end *e;
+    _Atomic int tid;
+    _Atomic bool back;
+    ssize_t got;
+};
+
+static void *receives_one(void *arg)
+{
+    struct sleeps *s = arg;
+    unsigned char byte;
+
+    atomic_store(&s->tid, sys_gettid());
+    s->got = get(s->e, &byte, 1);
+    atomic_store(&s->back, true);
+    return NULL;
+}
+
+/* The rail has failed, and the peer's half, which owes its frame, will not write it to who is at his end. */
+TEST_CASE(stream, shut_both_ways_wakes_who_waits_without_a_rail)
+{
+    struct rsk_rail *rail;
+    struct sleeps s = {0};
+    struct end a, b;
+    pthread_t t;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    for (int i = 0; i < 2; i++) {
+        struct fb_conn *c = conn_of(i ? b.s : a.s);
+
+        rail = c->x->rail;
+        ASSERT(rail != NULL);
+        rail->wire->kill(rail, RSN_RAIL_FAILED);
+        conn_todo_tx(c, TODO_FAIL);
+        conn_todo_rx(c, TODO_FAIL);
+        conn_serve(c);
+    }
+    UNTIL(!conn_of(a.s)->x->rail && !conn_of(b.s)->x->rail);
+    s.e = &a;
+    ASSERT_EQ_INT(pthread_create(&t, NULL, receives_one, &s), 0);
+    until_it_sleeps(&s.tid);
+    EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RDWR), 0);
+    UNTIL(atomic_load(&s.back));
+    pthread_join(t, NULL);
+    EXPECT_EQ_INT(s.got, 0);
+    done(&b);
+    done(&a);
 }
