@@ -238,14 +238,14 @@ all_cases() {
     fi
     if need nginx nginx; then
         run_case nginx_64_mib 10 nginx_files off on "$times"
-        run_case nginx_daemon 10 nginx_files on off "$times"
+        and_more && run_case nginx_daemon 10 nginx_files on off "$times"
         run_case nginx_wrk "$many" nginx_wrk
     fi
     if need iperf3 iperf3; then
         run_case iperf3 10 iperf3_run
         and_more && run_case iperf3_reverse 10 iperf3_run -R
         run_case iperf3_both_ways 10 iperf3_run --bidir
-        run_case iperf3_8_streams 10 iperf3_run -P 8
+        and_more && run_case iperf3_8_streams 10 iperf3_run -P 8
     fi
     if need sockperf sockperf; then
         run_case sockperf 10 sockperf_pingpong
