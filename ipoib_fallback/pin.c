@@ -116,7 +116,7 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
     uint64_t begin = fb_io.now();
 
     while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T) &&
-           !(of == RSK_RX && rx_in_order(c))) {
+           !(of == RSK_RX && (c->x->rx.end != 0 || rx_in_order(c)))) {
         if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
             end_unsettled(c);
             return false;

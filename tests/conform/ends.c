@@ -143,6 +143,19 @@ CASE(asked_of_the_kernel_after_the_peer_has_closed)
     say_error(p[1]);
 }
 
+CASE(splice_after_a_reset)
+{
+    int way[2];
+
+    pair(p);
+    deliver(p[0], p[1], "unread");
+    reset(p[0]);
+    until(p[1], POLLHUP);
+    must(pipe(way) == 0, "pipe");
+    SHOW(splice(p[1], NULL, way[1], NULL, 100, 0));
+    rest(p[1]);
+}
+
 CASE(shutdown_after_a_reset)
 {
     pair(p);

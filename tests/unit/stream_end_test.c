@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -303,4 +304,36 @@ next:
         done(&a);
         done(&b);
     }
+}
+
+static void (*real_wait)(int fd, short events, uint64_t ns);
+static _Atomic unsigned waits;
+
+static void counting_wait(int fd, short events, uint64_t ns)
+{
+    atomic_fetch_add(&waits, 1);
+    real_wait(fd, events, ns);
+}
+
+/* What is unread lies in the ring, and nothing follows: a call that is to be the kernel's waits for nobody. */
+TEST_CASE(stream, nothing_waits_for_who_has_reset)
+{
+    const struct linger now = {1, 0};
+    unsigned char buf[6] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    done(&b);
+    UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLHUP);
+    real_wait = fb_io.wait;
+    fb_io.wait = counting_wait;
+    fb_pin_rx(a.s, RSN_CALL);
+    EXPECT_EQ_INT(atomic_load(&waits), 0);
+    fb_io.wait = real_wait;
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+    done(&a);
 }
