@@ -238,8 +238,8 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
         fb_pin(s, RSN_CALL, true);
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
-    if (u.left == 0)
-        return fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL);
+    if (u.left == 0) /* the kernel's answer, which is an error on an ended stream */
+        return conn_told(c, fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL));
     if (!nonblock) {
         make_room(c, fd);
         wait_limit(&w, c->x->snd_timeout);

@@ -20,8 +20,11 @@ static void leave_by(struct fb_conn *c, int reason, unsigned tx)
 {
     atomic_store(&c->x->leave_why, (uint32_t)reason);
     conn_todo_tx(c, tx);
-    conn_todo_rx(c, TODO_LEAVE);
     fb_lock(&c->x->rx.lock);
+    /* Who has gone sends nothing again: then what the ring has is read from it. */
+    if (c->fd >= 0)
+        rx_anchor(c, c->fd);
+    conn_todo_rx(c, TODO_LEAVE);
     rx_serve(c);
     rx_unlock(c);
     fb_lock(&c->x->tx.lock);

@@ -67,14 +67,7 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     n = pl_iov_fit(&v, &cnt, &one, too_many, &total);
     if (n)
         return n;
-    if (total == 0) {
-        /* Nothing to carry: the kernel's answer, which is an error on an ended stream. */
-        struct msghdr none = {0};
-
-        n = sys_sendmsg(f->fd, &none, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
-    } else {
-        n = fb_sendv(f->stream, f->fd, v, cnt, flags);
-    }
+    n = fb_sendv(f->stream, f->fd, v, cnt, flags);
     if (n == -EINTR)
         pthread_testcancel();
     if (n == -EPIPE && !(flags & MSG_NOSIGNAL))

@@ -143,6 +143,20 @@ CASE(asked_of_the_kernel_after_the_peer_has_closed)
     say_error(p[1]);
 }
 
+CASE(a_reset_is_told_by_a_send_of_nothing)
+{
+    char buf[10];
+
+    pair(p);
+    deliver(p[0], p[1], "unread");
+    reset(p[0]);
+    until(p[1], POLLHUP);
+    SHOW(recv(p[1], buf, 6, 0));
+    SHOW(send(p[1], buf, 0, 0));
+    say_events("poll", until(p[1], POLLHUP));
+    SHOW(recv(p[1], buf, 6, 0));
+}
+
 CASE(splice_after_a_reset)
 {
     int way[2];
