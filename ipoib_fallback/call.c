@@ -75,6 +75,8 @@ static bool waits_for_more(struct fb_conn *c, int fd, struct wait *w)
         return false;
     /* What came before the end may have come after the look. */
     w->ends = fb_ready(&c->s, fd, POLLRDHUP | POLLPRI) != 0;
+    if (w->ends)
+        conn_todo_rx(c, TODO_ANCHOR);
     return w->ends || wait_more(c, w) == 0;
 }
 
@@ -84,7 +86,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
     struct fb_stream *s = &c->s;
     struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
     struct wait w = {.signals = sleep_signals()};
-    ssize_t done = 0;
+    ssize_t done = 0, shown = 0; /* by a look that wanted more */
     bool nonblock;
 
     if (u.left == 0) { /* as TCP: waits for something, and takes nothing */
@@ -94,11 +96,11 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
 
         return n > 0 ? 0 : n;
     }
-    if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
-        ((flags & PEEK_ALL) == PEEK_ALL && u.left > PEEK_ALL_MOST))
-        fb_pin(s, RSN_CALL, true);
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
+        ((flags & PEEK_ALL) == PEEK_ALL && !nonblock && u.left > PEEK_ALL_MOST))
+        fb_pin_rx(s, RSN_CALL);
     if (!nonblock)
         wait_limit(&w, c->x->rcv_timeout);
     for (;;) {
@@ -112,8 +114,9 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         if (w.spun && !done && (got = (ssize_t)rx_quick(c, v, cnt, flags)) > 0)
             return got;
         if (!still_open(c, &fd))
-            return done || c->x->rx.shut ? done
-                                         : -EBADF; /* who shut it first has woken us with 0 */
+            return done || shown || c->x->rx.shut
+                       ? done + shown
+                       : -EBADF; /* who shut it first has woken us with 0 */
         fb_lock(&c->x->rx.lock);
         state = c->x->rx.state;
         if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {
@@ -145,6 +148,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 r = wait_rx(c, fd, &w);
                 if (r < 0)
                     return done ? done : r;
+                w.cut |= done && w.signals.ran;
                 continue;
             }
         } else {
@@ -153,6 +157,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 r = wait_rx(c, fd, &w);
                 if (r < 0)
                     return done ? done : r;
+                w.cut |= done && w.signals.ran;
                 continue;
             }
             if (got == -EAGAIN ||
@@ -173,14 +178,18 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
             return done ? done : got;
         }
         if ((flags & PEEK_ALL) == PEEK_ALL && !nonblock && (size_t)got < fb_iov_size(part, n) &&
-            waits_for_more(c, fd, &w))
+            waits_for_more(c, fd, &w)) {
+            shown = got;
+            w.cut |= w.signals.ran;
             continue;
+        }
         done += got;
         advance(&u, (size_t)got);
         if (u.left == 0 || (flags & MSG_PEEK)) /* the next look would show the same bytes */
             return done;
         if (flags & MSG_WAITALL) {
-            w.marks = !nonblock && !hold_for_good();
+            /* poll keeps to SO_RCVLOWAT, a receive to what it lacks. */
+            w.marks = !nonblock && !hold_for_good() && !conn_flag(c, CF_RCVLOWAT);
             continue;
         }
         /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. But where
@@ -258,6 +267,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
             r = wait_tx(c, &w);
             if (r < 0)
                 return done ? done : r;
+            w.cut |= done && w.signals.ran;
             continue;
         }
         if (got == -EAGAIN)

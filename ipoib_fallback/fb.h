@@ -91,8 +91,8 @@ bool fb_shut_late(const struct fb_stream *);
 /* The stream must be carried by the kernel alone when this returns, and stays there for `reason`
  * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
 void fb_pin(struct fb_stream *, int reason, bool wait);
-/* The same for a call that only receives; waits. Where the peer has ended its direction the other one may not be handed
- * over: whoever sends by the kernel needs fb_pin. */
+/* The same for a call that only receives; waits. The other direction leaves, too, but tells the peer with its next bytes
+ * only: whoever sends by the kernel needs fb_pin. */
 void fb_pin_rx(struct fb_stream *, int reason);
 /* fb_pin with wait, for who will use the socket without the library, in these directions (RSK_RX, RSK_TX). False: the
  * peer's library has not handed it back by then, or what is unread is followed by something of ours, or is in the

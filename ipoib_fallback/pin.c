@@ -114,12 +114,21 @@ static bool rx_in_order(struct fb_conn *c)
     return yes;
 }
 
+/* For who only receives. */
+static bool rx_settled(struct fb_conn *c)
+{
+    if (c->x->rx.end != 0)
+        return true;
+    return rx_in_order(c) &&
+           (c->fd < 0 || !behind(c) || (!atomic_load(&c->x->rx.late) && has_come(c)));
+}
+
 bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 {
     uint64_t begin = fb_io.now();
 
     while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T) &&
-           !(of == RSK_RX && (c->x->rx.end != 0 || rx_in_order(c)))) {
+           !(of == RSK_RX && rx_settled(c))) {
         if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
             end_unsettled(c);
             return false;
@@ -129,8 +138,8 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
     return true;
 }
 
-/* wait: for which halves, RSK_RX and RSK_TX. left: both leave already. */
-static void pin(struct fb_conn *c, int reason, unsigned wait, bool left)
+/* wait: for which halves, RSK_RX and RSK_TX. tx: as leave_by's. */
+static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
 {
     conn_set(c, CF_PINNED);
     if (reason == RSN_SHARED)
@@ -139,8 +148,7 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, bool left)
         conn_reason(c, reason);
         return;
     }
-    if (!left)
-        end_leave(c, reason);
+    leave_by(c, reason, tx);
     if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
         !end_settle(c, reason, wait, fb_io.now() + WAIT_NS))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
@@ -151,21 +159,13 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, bool left)
 
 void fb_pin(struct fb_stream *s, int reason, bool wait)
 {
-    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0, false);
+    pin(conn_of(s), reason, wait ? RSK_RX | RSK_TX : 0, TODO_LEAVE);
 }
 
-/* A peer at its end may have closed, and a frame to it would draw RST, by which receives here fail. */
+/* A peer that has closed answers a frame with RST, by which receives here would fail. */
 void fb_pin_rx(struct fb_stream *s, int reason)
 {
-    struct fb_conn *c = conn_of(s);
-
-    if (conn_flag(c, CF_LINKED) && c->fd >= 0 && fb_io.poll(c->fd, POLLRDHUP) & POLLRDHUP) {
-        conn_set(c, CF_PINNED);
-        leave_by(c, reason, TODO_PEER);
-        pin(c, reason, RSK_RX, true);
-        return;
-    }
-    pin(c, reason, RSK_RX | RSK_TX, false);
+    pin(conn_of(s), reason, RSK_RX, TODO_PEER);
 }
 
 bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
@@ -175,7 +175,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
     /* For ever, as far as can be known: its close here is not its end. */
     if (reason == RSN_SHARED)
         conn_set(c, CF_SHARED);
-    pin(c, reason, directions, false);
+    pin(c, reason, directions, TODO_LEAVE);
     return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
                                         (!(directions & RSK_RX) || rx_in_order(c)));
 }

@@ -277,11 +277,12 @@ bool rx_owed_by_tcp(struct fb_conn *c)
     }
 }
 
-/* Without a rail they wait in the kernel's receive for what the peer owes, who says nothing of his own to one at his end: only
- * the kernel wakes them. */
+/* Without a rail they wait in the kernel's receive for a frame that the peer owes, who does not write it of his own to one
+ * at his end: only the kernel wakes them. */
 static bool sleep_without_a_rail(const struct fb_conn *c)
 {
-    return !c->x->rail && atomic_load(&c->x->peekers) > 0;
+    return c->x->rx.state == RX_r && c->x->rx.frame_at == 0 && !c->x->rail &&
+           atomic_load(&c->x->peekers) > 0;
 }
 
 /* With both directions shut the kernel answers whatever comes with RST, which this end then gets for an error. So it
@@ -401,10 +402,12 @@ static void hand_back(struct fb_conn *c)
     struct fb_rx *rx = &c->x->rx;
     uint64_t at = c->s.pub->rx;
 
-    if (at >= rx->V || rx->V - rx->skip > at)
-        return;
-    rx->skip -= rx->V - at;
-    rx->V = at;
+    if (at < rx->V) {
+        if (rx->V - rx->skip > at)
+            return;
+        rx->skip -= rx->V - at;
+        rx->V = at;
+    }
     rx->handed = true;
     rx_skip(c, c->fd);
     if (rx->skip == 0 && rx->end == 0)

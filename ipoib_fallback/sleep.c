@@ -19,6 +19,7 @@ int sleep_ended(struct fb_signals *s, ssize_t r, uint64_t limited)
     bool ran = seen != s->seen;
 
     s->seen = seen;
+    s->ran = ran;
     if (rsk_sig.cut != s->cut || (ran && limited))
         return -EINTR;
     return r == -EINTR && !ran ? -EINTR : 0;

@@ -14,12 +14,14 @@
 struct fb_signals {
     uint32_t seen, cut;
     bool
+        ran; /* before or in the last sleep: a call that has bytes ends, as in the kernel, whatever SA_RESTART says */
+    bool
         forked; /* in the last sleep, and this is the child: it has nothing of this stream (rsk_pass_forked) */
 };
 
 static inline struct fb_signals sleep_signals(void)
 {
-    return (struct fb_signals){rsk_sig.seen, rsk_sig.cut, false};
+    return (struct fb_signals){rsk_sig.seen, rsk_sig.cut, false, false};
 }
 
 /* A sleep has ended with r (-errno or not), or did not begin. -EINTR: the call ends with it if it finds nothing;

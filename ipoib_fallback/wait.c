@@ -54,6 +54,15 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
     return false; /* what it teaches, the sleep's end will show */
 }
 
+/* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
+static void look_alone(struct fb_conn *c)
+{
+    atomic_store(&c->x->anchor_news, 1);
+    conn_todo_rx(c, TODO_ANCHOR);
+    conn_todo_tx(c, TODO_PUSH);
+    conn_serve(c);
+}
+
 /* Sleeps. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
 static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up)
 {
@@ -75,14 +84,10 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     sleep_open(up, __builtin_frame_address(0));
     r = sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
-        /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
         sleep_close(up, &w->signals);
         if (w->signals.forked)
             return -EINTR;
-        atomic_store(&c->x->anchor_news, 1);
-        conn_todo_rx(c, TODO_ANCHOR);
-        conn_todo_tx(c, TODO_PUSH);
-        conn_serve(c);
+        look_alone(c);
     } else if (r == -ETIMEDOUT) {
         return -EAGAIN;
     }
@@ -173,6 +178,7 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
     if (w->where == ON_ANCHOR) {
         ssize_t n;
 
+        w->marks = w->marks && !hold_for_good();
         up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
         n = timed(w) || w->marks
@@ -255,6 +261,8 @@ int wait_more(struct fb_conn *c, struct wait *w)
     sleep_close(&up, &w->signals);
     if (w->signals.forked)
         return -EINTR;
+    if (!rsk_loop_running())
+        look_alone(c);
     return sleep_ended(&w->signals, r == -EINTR ? r : 0, w->deadline);
 }
 

@@ -309,7 +309,7 @@ PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int
     if (!f || off != -1)
         return pl_real.preadv2(fd, v, cnt, off, flags); /* a socket's is an error at once */
     if (flags)
-        fb_pin(f->stream, RSN_CALL, true);
+        fb_pin_rx(f->stream, RSN_CALL);
     return RECEIVE(f, v, cnt, 0, pl_real.preadv2(fd, v, cnt, off, flags),
                    flags ? -EOPNOTSUPP : rail_read(f, v, cnt, 0));
 }

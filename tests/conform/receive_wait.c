@@ -231,6 +231,15 @@ EACH_FLAGGED(waitall_interrupted)
     say("caught %d", (int)caught);
 }
 
+/* Bytes are not waited for anew. */
+EACH_FLAGGED(waitall_interrupted_with_some)
+{
+    pair(p);
+    catch_signal(SIGUSR1, SA_RESTART);
+    waits_for_all(f, sends_some_then_signals, 25);
+    say("caught %d", (int)caught);
+}
+
 EACH_FLAGGED(waitall_reset)
 {
     pair(p);
