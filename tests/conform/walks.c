@@ -166,6 +166,8 @@ static void closes(struct walk *w, int i)
 {
     int fd = w->fd[i], null;
 
+    if (w->inherited && unread(w, i) > 0)
+        return;
     switch (below(w, 4)) {
     case 0:
         SHOW(close_range((unsigned)fd, (unsigned)fd, 0));

@@ -14,6 +14,7 @@ struct walk {
     int ep[2];
     bool deaf
         [2]; /* shut for reading, or disconnected: what is sent to it draws a reset at some time */
+    bool inherited; /* by a program: README, Limits */
     size_t sent[2], got[2];
 };
 

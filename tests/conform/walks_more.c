@@ -239,6 +239,7 @@ void system_of(struct walk *w, int i)
         return;
     fflush(stdout);
     SHOW(system("true"));
+    w->inherited = true;
 }
 
 void by_stdio(struct walk *w, int i)
