@@ -165,7 +165,12 @@ void fb_pin(struct fb_stream *s, int reason, bool wait)
 /* A peer that has closed answers a frame with RST, by which receives here would fail. */
 void fb_pin_rx(struct fb_stream *s, int reason)
 {
-    pin(conn_of(s), reason, RSK_RX, TODO_PEER);
+    struct fb_conn *c = conn_of(s);
+
+    /* For each piece that is spliced, say. */
+    if (conn_flag(c, CF_PINNED) && fb_plain_rx(s) && !atomic_load(&c->x->rx.late))
+        return;
+    pin(c, reason, RSK_RX, TODO_PEER);
 }
 
 bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)

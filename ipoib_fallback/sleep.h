@@ -13,10 +13,10 @@
 /* Handlers that this thread had run: before the half was last looked at, and when the call began. */
 struct fb_signals {
     uint32_t seen, cut;
-    bool
-        ran; /* before or in the last sleep: a call that has bytes ends, as in the kernel, whatever SA_RESTART says */
-    bool
-        forked; /* in the last sleep, and this is the child: it has nothing of this stream (rsk_pass_forked) */
+    /* Before or in the last sleep. As in the kernel a call that has bytes ends then, whatever SA_RESTART says. */
+    bool ran;
+    /* In the last sleep, and this is the child: it has nothing of this stream (rsk_pass_forked). */
+    bool forked;
 };
 
 static inline struct fb_signals sleep_signals(void)

@@ -166,6 +166,7 @@ static bool timed(struct wait *w)
 
 static void begin_to_wait(struct wait *w)
 {
+    w->signals.ran = false;
     if (w->timeout && !w->deadline)
         w->deadline = sys_now() + w->timeout;
 }
@@ -184,9 +185,9 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         n = timed(w) || w->marks
                 ? sleep_poll(fd, w->marks ? POLLIN | POLLPRI : POLLIN, w->deadline, w->signals.seen)
                 : sleep_peek(fd, w->signals.seen);
+        /* At most once: it may be ahead of bytes that are still on their way. */
         if (w->marks && n > 0 && !(n & POLLIN))
-            w->marks =
-                false; /* at most once: it may be ahead of bytes that are still on their way */
+            w->marks = false;
         if (n >= 0)
             sys_yield(); /* a frame may have to wait for another thread that is just waking up */
         else if (n == -EBADF || n == -ENOTSOCK)
