@@ -273,7 +273,7 @@ static const struct kind {
      12},
 };
 
-static void settle(void)
+void settle(void)
 {
     const char *us = getenv("CONFORM_SETTLE");
 

@@ -24,6 +24,9 @@ size_t unread(const struct walk *, int i);
 /* End i has got what should be the stream's next bytes. bytes NULL: nobody looks at them. */
 void has_got(struct walk *, int i, const char *bytes, ssize_t n, bool taken);
 
+/* What a call does at the other end has time to come there. */
+void settle(void);
+
 /* Steps: end i does something, and prints what the calls say. */
 typedef void step(struct walk *, int i);
 

@@ -2,6 +2,7 @@
  * walks_asleep.c - steps of random walks in which one or two threads sleep in a call while things happen to their
  * connection. After each thing is said which of the calls have returned, and with what.
  */
+#include "tests/asleep.h"
 #include "tests/conform/forms_ready.h"
 #include "tests/conform/forms_recv.h"
 #include "tests/conform/forms_send.h"
@@ -62,10 +63,7 @@ static void sleeper_begin(struct walk *w, struct sleeper *s, int i, bool asks)
     printf(" %c sleeps in %s(%zu, %#x)\n", "ab"[i], asks ? s->asks->name : s->receives->name,
            asks ? 0 : s->n, (unsigned)s->flags);
     must(pthread_create(&s->thread, NULL, sleeper_main, s) == 0, "pthread_create");
-    for (int ms = 0; ms < 2000 && !atomic_load(&s->tid); ms++)
-        sleep_ms(1);
-    if (!atomic_load(&s->back))
-        asleep(s->tid);
+    until_it_sleeps(&s->tid);
 }
 
 /* Prints what it has got, once. */
@@ -144,13 +142,6 @@ static void happens(struct walk *w, int i, bool both)
     }
 }
 
-static void pause_for(void)
-{
-    const char *us = getenv("CONFORM_SETTLE");
-
-    usleep(us ? (unsigned)atoi(us) : 2000);
-}
-
 void sleeps(struct walk *w, int i)
 {
     static struct sleeper s[2];
@@ -170,7 +161,7 @@ void sleeps(struct walk *w, int i)
     }
     for (int k = 0; k < things; k++) {
         happens(w, !i, both);
-        pause_for();
+        settle();
         for (int j = 0; j < count; j++)
             sleeper_look(w, &s[j]);
     }
@@ -188,7 +179,7 @@ void sleeps(struct walk *w, int i)
         reset(w->fd[!i]);
         w->fd[!i] = -1;
     }
-    pause_for();
+    settle();
     for (int j = 0; j < count; j++)
         sleeper_look(w, &s[j]);
     for (int j = 0; j < count; j++)
@@ -315,13 +306,10 @@ void sends_long(struct walk *w, int i)
     say("%s", s.sends->name);
     long_bytes();
     must(pthread_create(&s.thread, NULL, sender_main, &s) == 0, "pthread_create");
-    for (int ms = 0; ms < 2000 && !atomic_load(&s.tid); ms++)
-        sleep_ms(1);
-    if (!atomic_load(&s.back))
-        asleep(s.tid);
+    until_it_sleeps(&s.tid);
     for (unsigned k = 1 + below(w, 5); k > 0 && !gone; k--) {
         gone = meanwhile(w, i, &got);
-        pause_for();
+        settle();
     }
     for (int ms = 0; !gone && ms < 5000 && got < LONG && (!atomic_load(&s.back) || ms < 20); ms++) {
         size_t more = takes_long(w->fd[!i], got, LONG - got);
