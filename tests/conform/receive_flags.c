@@ -199,34 +199,36 @@ static void sends_rest(void *arg)
     must(send(*(int *)arg, "cde", 3, 0) == 3, "send");
 }
 
-EACH_FLAGGED(peek_at_all_that_comes)
-{
-    struct later l;
-    int p[2];
-
-    pair(p);
-    deliver(p[0], p[1], "ab");
-    later(&l, sends_rest, p);
-    FLAGGED(p[1], 5, MSG_PEEK | MSG_WAITALL);
-    later_end(&l);
-    FLAGGED(p[1], 5, 0);
-}
-
 static void ends(void *arg)
 {
     must(shutdown(*(int *)arg, SHUT_WR) == 0, "shutdown");
 }
 
-EACH_FLAGGED(peek_at_all_before_the_end)
+/* Of five bytes two are there, and fn comes once it sleeps. */
+static void peeks_at_all(const struct rform *f, int p[2], void (*fn)(void *))
 {
     struct later l;
-    int p[2];
 
     pair(p);
     deliver(p[0], p[1], "ab");
-    later(&l, ends, p);
+    later(&l, fn, p);
     FLAGGED(p[1], 5, MSG_PEEK | MSG_WAITALL);
     later_end(&l);
+}
+
+EACH_FLAGGED(peek_at_all_that_comes)
+{
+    int p[2];
+
+    peeks_at_all(f, p, sends_rest);
+    FLAGGED(p[1], 5, 0);
+}
+
+EACH_FLAGGED(peek_at_all_before_the_end)
+{
+    int p[2];
+
+    peeks_at_all(f, p, ends);
     FLAGGED(p[1], 5, MSG_PEEK | MSG_WAITALL);
     FLAGGED(p[1], 5, 0);
 }
