@@ -288,6 +288,13 @@ static inline int conn_tell(struct fb_conn *c)
     return err;
 }
 
+/* A receive has told a reset. The other half need not have heard of it, and its rail would still take bytes. */
+static inline void conn_reset_told(struct fb_conn *c)
+{
+    atomic_store(&c->x->told, true);
+    atomic_fetch_or(&c->x->tx_todo, TODO_PEER);
+}
+
 /* The kernel says 0 once an error has been taken; if we took it, that error. */
 static inline ssize_t conn_told(struct fb_conn *c, ssize_t n)
 {

@@ -163,6 +163,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     if (n <= 0 || (flags & MSG_PEEK)) {
         if (n < 0)
             missed(c, n, v, cnt);
+        if (n == -ECONNRESET && conn_flag(c, CF_LINKED))
+            conn_reset_told(c);
         atomic_fetch_sub(&s->rx_in, 1);
         if (n == 0)
             n = fb_iov_size(v, cnt) ? at_end(c) : conn_told(c, n);

@@ -49,7 +49,7 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
         conn_killed(c);
     n = conn_told(c, n);
     if (n == -ECONNRESET)
-        atomic_store(&c->x->told, true);
+        conn_reset_told(c);
     if (n > 0 && !(flags & MSG_PEEK))
         rx_count(c, v, cnt, (size_t)n);
     return n;

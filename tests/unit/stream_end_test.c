@@ -337,3 +337,31 @@ TEST_CASE(stream, nothing_waits_for_who_has_reset)
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
     done(&a);
 }
+
+/* The half that is plain has told the reset, and the thread that watches sockets is busy: a send to the rail is none. */
+TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
+{
+    const struct linger now = {1, 0};
+    char byte = 'x';
+    struct end a, b;
+    struct held h;
+
+    eager();
+    sem_init(&h.there, 0, 0);
+    sem_init(&h.go, 0, 0);
+    pair_proved(&a, &b);
+    while (conn_of(a.s)->x->tx.state != TX_R) {
+        ASSERT_EQ_INT(put(&a, &byte, 1), 1);
+        ASSERT_EQ_INT(get(&b, &byte, 1), 1);
+    }
+    ASSERT_EQ_INT(conn_of(a.s)->x->rx.state, RX_t);
+    ASSERT_EQ_INT(rsk_loop_post(hold_up, &h), 0);
+    while (sem_wait(&h.there))
+        ;
+    EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    done(&b);
+    EXPECT_EQ_INT(get(&a, &byte, 1), -ECONNRESET);
+    EXPECT_EQ_INT(put(&a, &byte, 1), -EPIPE);
+    sem_post(&h.go);
+    done(&a);
+}
