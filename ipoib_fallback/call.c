@@ -148,7 +148,6 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 r = wait_rx(c, fd, &w);
                 if (r < 0)
                     return done ? done : r;
-                w.cut |= done && w.signals.ran;
                 continue;
             }
         } else {
@@ -157,7 +156,6 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 r = wait_rx(c, fd, &w);
                 if (r < 0)
                     return done ? done : r;
-                w.cut |= done && w.signals.ran;
                 continue;
             }
             if (got == -EAGAIN ||
@@ -180,10 +178,10 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         if ((flags & PEEK_ALL) == PEEK_ALL && !nonblock && (size_t)got < fb_iov_size(part, n) &&
             waits_for_more(c, fd, &w)) {
             shown = got;
-            w.cut |= w.signals.ran;
             continue;
         }
         done += got;
+        w.some = true;
         advance(&u, (size_t)got);
         if (u.left == 0 || (flags & MSG_PEEK)) /* the next look would show the same bytes */
             return done;
@@ -267,7 +265,6 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
             r = wait_tx(c, &w);
             if (r < 0)
                 return done ? done : r;
-            w.cut |= done && w.signals.ran;
             continue;
         }
         if (got == -EAGAIN)
@@ -304,6 +301,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
             return done ? done : conn_told(c, got);
         }
         done += got;
+        w.some = true;
         advance(&u, (size_t)got);
         if (u.left == 0)
             return done;

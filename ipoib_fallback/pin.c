@@ -70,6 +70,13 @@ static bool has_come(struct fb_conn *c)
     return atomic_load(&c->x->rx.shut) ? fb_io.inq(c->fd) > 0 || ready & POLLERR : ready != 0;
 }
 
+/* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
+ * bytes are unread, as they were. All of it, if nothing can follow once the kernel knows what is shut. */
+static bool follows(struct fb_conn *c)
+{
+    return c->fd < 0 || !behind(c) || (!atomic_load(&c->x->rx.late) && has_come(c));
+}
+
 bool end_settled(struct fb_conn *c, int reason)
 {
     conn_mail(c);
@@ -86,12 +93,10 @@ bool end_settled(struct fb_conn *c, int reason)
     }
     conn_todo_tx(c, TODO_PUSH);
     conn_serve(c);
-    /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
-     * bytes are unread, as they were. All of it, if nothing can follow once the kernel knows what is shut. */
-    if (conn_plain(c) && c->fd >= 0 && behind(c))
-        return !atomic_load(&c->x->rx.late) && has_come(c);
+    if (conn_plain(c))
+        return follows(c);
     /* At its end the peer says nothing more, and the kernel tells the application. */
-    return conn_plain(c) || c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
+    return c->fd < 0 || (c->x->rx.end != 0 && c->x->tx.state == TX_T);
 }
 
 void end_unsettled(struct fb_conn *c)
@@ -117,10 +122,7 @@ static bool rx_in_order(struct fb_conn *c)
 /* For who only receives. */
 static bool rx_settled(struct fb_conn *c)
 {
-    if (c->x->rx.end != 0)
-        return true;
-    return rx_in_order(c) &&
-           (c->fd < 0 || !behind(c) || (!atomic_load(&c->x->rx.late) && has_come(c)));
+    return c->x->rx.end != 0 || (rx_in_order(c) && follows(c));
 }
 
 bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)

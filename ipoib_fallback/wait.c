@@ -54,28 +54,21 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
     return false; /* what it teaches, the sleep's end will show */
 }
 
-/* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
-static void look_alone(struct fb_conn *c)
-{
-    atomic_store(&c->x->anchor_news, 1);
-    conn_todo_rx(c, TODO_ANCHOR);
-    conn_todo_tx(c, TODO_PUSH);
-    conn_serve(c);
-}
-
-/* Sleeps. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
-static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up)
+/* Sleeps, for `most` ns if not 0. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
+static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up, uint64_t most)
 {
     struct timespec ts, *limit = NULL;
     bool alone = !rsk_loop_running();
     int r;
 
-    if (w->deadline || alone) {
-        uint64_t now = sys_now(), left = ALONE_NS;
+    if (alone && !most)
+        most = ALONE_NS;
+    if (w->deadline || most) {
+        uint64_t now = sys_now(), left = most;
 
         if (w->deadline && now >= w->deadline)
             return -EAGAIN;
-        if (w->deadline && (!alone || w->deadline - now < left))
+        if (w->deadline && (!most || w->deadline - now < left))
             left = w->deadline - now;
         ts.tv_sec = (time_t)(left / 1000000000u);
         ts.tv_nsec = (long)(left % 1000000000u);
@@ -84,11 +77,15 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     sleep_open(up, __builtin_frame_address(0));
     r = sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
+        /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
         sleep_close(up, &w->signals);
         if (w->signals.forked)
             return -EINTR;
-        look_alone(c);
-    } else if (r == -ETIMEDOUT) {
+        atomic_store(&c->x->anchor_news, 1);
+        conn_todo_rx(c, TODO_ANCHOR);
+        conn_todo_tx(c, TODO_PUSH);
+        conn_serve(c);
+    } else if (r == -ETIMEDOUT && !most) {
         return -EAGAIN;
     }
     return sleep_ended(&w->signals, r == -EINTR ? r : 0, w->deadline);
@@ -125,29 +122,36 @@ static bool rx_on_rail(const struct fb_conn *c)
     return c->x->rx.state == RX_r || c->x->rx.state == RX_q2;
 }
 
-/* rx lock held. What a thread that found nothing waits on. The word is read before the last look (arm
- * looks again after its fence), every waker changes the word after what it tells of. */
-static void rx_prepare(struct fb_conn *c, struct wait *w)
+/* rx lock held. The word is read before the last look (arm looks again after its fence), every waker changes the word after
+ * what it tells of. */
+static void rx_word(struct fb_conn *c, struct wait *w)
 {
     struct rsk_rail *rail = c->x->rail;
 
     w->rail = NULL;
-    w->changes = atomic_load(&c->x->changes);
-    w->event = RSK_RX;
     w->word = &c->x->rx_futex;
-    w->frames = rx_on_rail(c);
-    if (on_anchor(c, rail)) {
-        w->where = ON_ANCHOR;
-        atomic_fetch_add(&c->x->peekers, 1);
-        return;
-    }
-    w->where = ON_WORD;
-    if (w->frames && rail && !rail->failed && !c->x->rx.frozen) {
+    if (rx_on_rail(c) && rail && !rail->failed && !c->x->rx.frozen) {
         w->word = rail->rx_word;
         w->rail = rail;
         rsk_rail_get(rail);
     }
     w->val = atomic_load(w->word);
+}
+
+/* rx lock held. What a thread that found nothing waits on. */
+static void rx_prepare(struct fb_conn *c, struct wait *w)
+{
+    w->rail = NULL;
+    w->changes = atomic_load(&c->x->changes);
+    w->event = RSK_RX;
+    w->frames = rx_on_rail(c);
+    if (on_anchor(c, c->x->rail)) {
+        w->where = ON_ANCHOR;
+        atomic_fetch_add(&c->x->peekers, 1);
+        return;
+    }
+    w->where = ON_WORD;
+    rx_word(c, w);
 }
 
 void wait_limit(struct wait *w, uint64_t timeout)
@@ -207,64 +211,48 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         if (atomic_load(&c->x->changes) == w->changes && !atomic_load(&c->x->rx_todo) &&
             !(w->frames && atomic_load(&c->x->anchor_news)) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX) && !w->rail->failed)))
-            r = sleep_on_word(c, w, &up);
+            r = sleep_on_word(c, w, &up, 0);
         slept(c, w, &c->x->spin_rx);
     }
     sleep_close(&up, &w->signals);
     return r;
 }
 
+/* r: how a wait has ended. What the call does then. */
+static int waited(struct wait *w, int r)
+{
+    if (w->signals.forked)
+        return -EINTR;
+    w->cut = r == -EINTR || (w->some && w->signals.ran);
+    return w->cut ? 0 : r;
+}
+
 int wait_rx(struct fb_conn *c, int fd, struct wait *w)
 {
-    int r;
-
     begin_to_wait(w);
     rx_prepare(c, w);
     rx_unlock(c);
-    r = rx_wait(c, fd, w);
-    if (w->signals.forked)
-        return -EINTR;
-    w->cut = r == -EINTR;
-    return w->cut ? 0 : r;
+    return waited(w, rx_wait(c, fd, w));
 }
 
 /* Whoever has bytes is not told of those that follow, except by the wish on shm, which is fulfilled for each. */
 int wait_more(struct fb_conn *c, struct wait *w)
 {
     struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {0};
-    struct rsk_rail *rail;
-    struct timespec ts;
-    uint64_t now;
     int r;
 
     begin_to_wait(w);
+    w->some = true;
     fb_lock(&c->x->rx.lock);
-    rail = c->x->rail;
-    if (rail && (rail->failed || c->x->rx.frozen || !rx_on_rail(c)))
-        rail = NULL;
-    if (rail)
-        rsk_rail_get(rail);
-    up.rail = rail;
-    w->word = rail ? rail->rx_word : &c->x->rx_futex;
-    w->val = atomic_load(w->word);
+    rx_word(c, w);
     rx_unlock(c);
-    if (rail)
-        (void)rail->wire->arm(rail, RSK_RX, RSK_BY_FUTEX);
+    up.rail = w->rail;
+    if (w->rail)
+        (void)w->rail->wire->arm(w->rail, RSK_RX, RSK_BY_FUTEX);
     w->more_ms = w->more_ms >= 4 ? 8 : w->more_ms ? (uint8_t)(2 * w->more_ms) : 1;
-    now = sys_now();
-    if (w->deadline && now >= w->deadline)
-        return -EAGAIN;
-    ts = (struct timespec){0, 1000000l * w->more_ms};
-    if (w->deadline && w->deadline - now < (uint64_t)ts.tv_nsec)
-        ts.tv_nsec = (long)(w->deadline - now);
-    sleep_open(&up, __builtin_frame_address(0));
-    r = sleep_futex(w->word, w->val, &ts, w->signals.seen);
+    r = sleep_on_word(c, w, &up, 1000000u * w->more_ms);
     sleep_close(&up, &w->signals);
-    if (w->signals.forked)
-        return -EINTR;
-    if (!rsk_loop_running())
-        look_alone(c);
-    return sleep_ended(&w->signals, r == -EINTR ? r : 0, w->deadline);
+    return waited(w, r);
 }
 
 static void tx_prepare(struct fb_conn *c, struct wait *w)
@@ -297,7 +285,7 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
         up.count = &c->x->tx_waiters;
         if (atomic_load(&c->x->changes) == w->changes && !atomic_load(&c->x->tx_todo) &&
             (!w->rail || (!w->rail->wire->arm(w->rail, RSK_TX, RSK_BY_FUTEX) && !w->rail->failed)))
-            r = sleep_on_word(c, w, &up);
+            r = sleep_on_word(c, w, &up, 0);
         slept(c, w, &c->x->spin_tx);
     }
     sleep_close(&up, &w->signals);
@@ -306,16 +294,10 @@ static int tx_wait(struct fb_conn *c, struct wait *w)
 
 int wait_tx(struct fb_conn *c, struct wait *w)
 {
-    int r;
-
     begin_to_wait(w);
     tx_prepare(c, w);
     tx_unlock(c);
-    r = tx_wait(c, w);
-    if (w->signals.forked)
-        return -EINTR;
-    w->cut = r == -EINTR;
-    return w->cut ? 0 : r;
+    return waited(w, tx_wait(c, w));
 }
 
 int wait_writable(int fd, struct wait *w)
