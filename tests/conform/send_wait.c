@@ -150,7 +150,7 @@ EACH_SFORM(much)
 }
 
 /* What has gone before the signal is told. */
-EACH_SFORM(much_interrupted)
+static void much_by(const struct sform *f, int sa_flags)
 {
     static char bytes[16 << 20];
     struct later l;
@@ -163,7 +163,7 @@ EACH_SFORM(much_interrupted)
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (char)pattern(i);
     pair(p);
-    catch_signal(SIGUSR1, 0);
+    catch_signal(SIGUSR1, sa_flags);
     sleeper = my_tid();
     later(&l, signals, NULL);
     did = f->put(p[0], bytes, sizeof(bytes));
@@ -171,4 +171,15 @@ EACH_SFORM(much_interrupted)
     say("some %d, caught %d", did > 0 && (size_t)did < sizeof(bytes), (int)caught);
     must(take(p[1], 0, (size_t)did), "take");
     say("goes on: %zd", f->put(p[0], "x", 1));
+}
+
+EACH_SFORM(much_interrupted)
+{
+    much_by(f, 0);
+}
+
+/* Bytes that have gone are not sent anew. */
+EACH_SFORM(much_interrupted_by_a_restart)
+{
+    much_by(f, SA_RESTART);
 }
