@@ -9,16 +9,35 @@
 #include "tests/conform/walks.h"
 
 #include <stdatomic.h>
+#include <sys/eventfd.h>
+
+/* What a send of more than both ends have room for sends. */
+enum { LONG = 20 << 20 };
+
+static char *long_bytes(void)
+{
+    static char *bytes;
+
+    if (!bytes) {
+        bytes = malloc(LONG);
+        must(bytes != NULL, "malloc");
+        for (size_t k = 0; k < LONG; k++)
+            bytes[k] = (char)pattern(k);
+    }
+    return bytes;
+}
 
 struct sleeper {
     pthread_t thread;
     _Atomic int tid;
     atomic_bool back;
+    int over; /* an eventfd, which is told when it is back */
     bool told;
     int end, fd; /* which of the walk, and its number at that moment */
     const struct rform *receives;
-    const struct qform *asks; /* NULL: it receives */
-    int flags;                /* MSG_*, or POLL* */
+    const struct qform *asks;  /* if not NULL */
+    const struct sform *sends; /* if not NULL: LONG bytes */
+    int flags;                 /* MSG_*, or POLL* */
     size_t n;
     long got;
     int error;
@@ -31,7 +50,9 @@ static void *sleeper_main(void *arg)
 
     atomic_store(&s->tid, my_tid());
     errno = CLEAN;
-    if (s->asks)
+    if (s->sends)
+        s->got = s->sends->put(s->fd, long_bytes(), LONG);
+    else if (s->asks)
         s->got = s->asks->ask(s->fd, s->flags, 10000);
     else if (s->receives->get_with)
         s->got = s->receives->get_with(s->fd, s->bytes, s->n, s->flags);
@@ -39,7 +60,22 @@ static void *sleeper_main(void *arg)
         s->got = s->receives->get(s->fd, s->bytes, s->n);
     s->error = errno;
     atomic_store(&s->back, true);
+    eventfd_write(s->over, 1);
     return NULL;
+}
+
+static void sleeper_start(struct sleeper *s)
+{
+    s->over = eventfd(0, EFD_CLOEXEC);
+    must(s->over >= 0, "eventfd");
+    must(pthread_create(&s->thread, NULL, sleeper_main, s) == 0, "pthread_create");
+    until_it_sleeps(&s->tid);
+}
+
+static void sleeper_end(struct sleeper *s)
+{
+    pthread_join(s->thread, NULL);
+    close(s->over);
 }
 
 static void sleeper_begin(struct walk *w, struct sleeper *s, int i, bool asks)
@@ -62,8 +98,7 @@ static void sleeper_begin(struct walk *w, struct sleeper *s, int i, bool asks)
     }
     printf(" %c sleeps in %s(%zu, %#x)\n", "ab"[i], asks ? s->asks->name : s->receives->name,
            asks ? 0 : s->n, (unsigned)s->flags);
-    must(pthread_create(&s->thread, NULL, sleeper_main, s) == 0, "pthread_create");
-    until_it_sleeps(&s->tid);
+    sleeper_start(s);
 }
 
 /* Prints what it has got, once. */
@@ -74,7 +109,7 @@ static void sleeper_look(struct walk *w, struct sleeper *s)
     if (s->told || !atomic_load(&s->back))
         return;
     s->told = true;
-    pthread_join(s->thread, NULL);
+    sleeper_end(s);
     snprintf(what, sizeof(what), " %c is back", "ab"[s->end]);
     if (s->asks && s->got >= 0) {
         say_events(what, (int)s->got);
@@ -185,49 +220,12 @@ void sleeps(struct walk *w, int i)
     for (int j = 0; j < count; j++)
         if (!s[j].told) {
             say(" %c sleeps on", "ab"[s[j].end]);
-            pthread_join(s[j].thread, NULL);
+            poll(&(struct pollfd){.fd = s[j].over, .events = POLLIN}, 1, -1);
             sleeper_look(w, &s[j]);
         }
 }
 
 /* ---- a send of more than both ends have room for */
-
-enum { LONG = 20 << 20 };
-
-struct sender {
-    pthread_t thread;
-    _Atomic int tid;
-    atomic_bool back;
-    const struct sform *sends;
-    int fd;
-    ssize_t did;
-    int error;
-};
-
-static char *long_bytes(void)
-{
-    static char *bytes;
-
-    if (!bytes) {
-        bytes = malloc(LONG);
-        must(bytes != NULL, "malloc");
-        for (size_t k = 0; k < LONG; k++)
-            bytes[k] = (char)pattern(k);
-    }
-    return bytes;
-}
-
-static void *sender_main(void *arg)
-{
-    struct sender *s = arg;
-
-    atomic_store(&s->tid, my_tid());
-    errno = CLEAN;
-    s->did = s->sends->put(s->fd, long_bytes(), LONG);
-    s->error = errno;
-    atomic_store(&s->back, true);
-    return NULL;
-}
 
 /* At most n of them; returns how many, and says so if one is wrong. */
 static size_t takes_long(int fd, size_t at, size_t n)
@@ -292,7 +290,8 @@ static bool meanwhile(struct walk *w, int i, size_t *got)
 /* Ends both. */
 void sends_long(struct walk *w, int i)
 {
-    static struct sender s;
+    static struct sleeper s;
+    struct pollfd over = {.events = POLLIN};
     size_t got = 0;
     bool gone = false;
     char byte;
@@ -302,34 +301,34 @@ void sends_long(struct walk *w, int i)
         return;
     while (recv(w->fd[!i], &byte, 1, MSG_DONTWAIT) == 1)
         ;
-    s = (struct sender){.sends = &sforms[below(w, SFORMS - 2)], .fd = w->fd[i]};
+    s = (struct sleeper){.sends = &sforms[below(w, SFORMS - 2)], .fd = w->fd[i]};
     say("%s", s.sends->name);
     long_bytes();
-    must(pthread_create(&s.thread, NULL, sender_main, &s) == 0, "pthread_create");
-    until_it_sleeps(&s.tid);
+    sleeper_start(&s);
     for (unsigned k = 1 + below(w, 5); k > 0 && !gone; k--) {
         gone = meanwhile(w, i, &got);
         settle();
     }
-    for (int ms = 0; !gone && ms < 5000 && got < LONG && (!atomic_load(&s.back) || ms < 20); ms++) {
-        size_t more = takes_long(w->fd[!i], got, LONG - got);
+    while (!gone && !(atomic_load(&s.back) && (s.got <= 0 || got == (size_t)s.got))) {
+        struct pollfd q[] = {{.fd = w->fd[!i], .events = POLLIN},
+                             {.fd = atomic_load(&s.back) ? -1 : s.over, .events = POLLIN}};
+        size_t more = 0;
 
+        if (poll(q, 2, 5000) < 1)
+            break;
+        if (q[0].revents && (more = takes_long(w->fd[!i], got, LONG - got)) == 0)
+            break; /* the end */
         got += more;
-        if (more == 0)
-            sleep_ms(1);
-        else
-            ms = 0;
     }
-    for (int ms = 0; ms < 2000 && !atomic_load(&s.back); ms++)
-        sleep_ms(1);
-    must(atomic_load(&s.back), "a send sleeps on");
-    pthread_join(s.thread, NULL);
-    if (s.did > 0 && s.did < LONG)
+    over.fd = s.over;
+    must(poll(&over, 1, 5000) == 1, "a send sleeps on");
+    sleeper_end(&s);
+    if (s.got > 0 && s.got < LONG)
         say("has sent some");
     else
-        show("has sent", s.did, s.error);
+        show("has sent", s.got, s.error);
     if (!gone)
-        say("of which have come: %s", s.did > 0 && got != (size_t)s.did ? "not as many" : "all");
+        say("of which have come: %s", s.got > 0 && got != (size_t)s.got ? "not as many" : "all");
     ready_by(&qforms[below(w, QFORMS)], w->fd[i], ALL & ~POLLOUT);
     SHOW(recv(w->fd[i], &byte, 1, MSG_DONTWAIT));
     say_error(w->fd[i]);
