@@ -257,12 +257,17 @@ static bool tx_done(struct fb_conn *c, struct rsk_rail *rail)
 
 static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
+    struct iovec have[2];
+
     switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
-        if (rail->failed && c->x->rx.end == 0 && !c->x->rx.frozen)
+        /* It is to send the rest again by TCP, and may go before it does. */
+        if (c->x->rx.frozen)
+            return rail->wire->rx_peek(rail, have) == 0;
+        if (rail->failed && c->x->rx.end == 0)
             c->x->rx.V = rail->wire->rx_freeze(rail);
-        return c->s.pub->rx >= c->x->rx.V && (rail->failed || c->x->rx.end != 0 || c->x->rx.frozen);
+        return c->s.pub->rx >= c->x->rx.V && (rail->failed || c->x->rx.end != 0);
     case RX_sk:
         return c->s.pub->rx >= c->x->rx.V;
     case RX_gS:

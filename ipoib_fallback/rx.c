@@ -232,10 +232,12 @@ void rx_anchor(struct fb_conn *c, int fd)
                 rx_take_frame(c);
             continue;
         }
-        /* The end before a RESUME. What the sender put on the rail and arrived is delivered. */
-        rx->V = rail ? rail->wire->rx_freeze(rail) : rx->V;
-        if (rx->frozen)
-            rx->V = c->s.pub->rx;
+        /* The end before a RESUME. What the sender put on the rail and arrived is delivered, also of what it was
+         * asked to send again by TCP. */
+        if (rail) {
+            rx->V = rail->wire->rx_freeze(rail);
+            rx->frozen = false;
+        }
         /* What conn_killed has found is told without this. A rail that has been given back had failed, perhaps
          * under a send: then FIN does not say that nothing is missing, and of a reset nobody expects it. */
         rx_at_end(c, n,

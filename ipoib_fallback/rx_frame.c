@@ -429,6 +429,7 @@ void rx_freeze(struct fb_conn *c, int reason)
     struct fb_rx *rx = &c->x->rx;
     struct rsk_rail *rail = c->x->rail;
     uint64_t R = c->s.pub->rx;
+    struct iovec have[2];
 
     if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0)
         hand_back(c);
@@ -439,7 +440,7 @@ void rx_freeze(struct fb_conn *c, int reason)
     if (reason != RSN_IDLE) {
         rx->frozen = true;
         rx->V = R;
-        rx->more = rail && rail->wire->rx_freeze(rail) > R;
+        rx->more = rail && rail->wire->rx_peek(rail, have) > 0;
     }
     rx_ask_back(c, R, reason);
 }

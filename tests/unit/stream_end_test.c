@@ -338,6 +338,48 @@ TEST_CASE(stream, nothing_waits_for_who_has_reset)
     done(&a);
 }
 
+/* A call has asked for the stream to be handed back, and the peer, which has heard nothing yet, goes. With a reset or not:
+ * what it has sent is in the ring, and nowhere else. */
+static void goes_unasked(bool reset)
+{
+    const struct linger now = {1, 0};
+    unsigned char buf[6] = {0};
+    struct end a, b;
+    struct held h;
+
+    eager();
+    sem_init(&h.there, 0, 0);
+    sem_init(&h.go, 0, 0);
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    ASSERT_EQ_INT(rsk_loop_post(hold_up, &h), 0);
+    while (sem_wait(&h.there))
+        ;
+    fb_pin(a.s, RSN_CALL, false);
+    EXPECT(conn_of(a.s)->x->rx.frozen);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    if (reset)
+        EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    done(&b);
+    sem_post(&h.go);
+    UNTIL(conn_of(a.s)->x->rx.end != 0 || fb_ready(a.s, a.fd, POLLIN));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, 1), reset ? -ECONNRESET : 0);
+    done(&a);
+}
+
+TEST_CASE(stream, what_is_in_the_ring_of_who_resets_unasked)
+{
+    goes_unasked(true);
+}
+
+TEST_CASE(stream, what_is_in_the_ring_of_who_closes_unasked)
+{
+    goes_unasked(false);
+}
+
 /* The half that is plain has told the reset, and the thread that watches sockets is busy: a send to the rail is none. */
 TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
 {
