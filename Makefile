@@ -25,6 +25,7 @@ CONFIG_SRC := \
 CONFIG_GRAMMAR := config/gram.y
 
 RSOCK_SRC := \
+	rsock/copy.c \
 	rsock/own.c \
 	rsock/section.c \
 	rsock/loop.c \
@@ -273,6 +274,7 @@ UNIT_TESTS := \
 	proof_test \
 	section_test \
 	iov_test \
+	past_test \
 	spin_test \
 	fsm_test \
 	sim_test \
@@ -318,8 +320,9 @@ proof_test_SRC := \
 	ipoib_fallback/proof.c \
 	ipoib_fallback/siphash.c \
 
-iov_test_SRC := tests/unit/iov_test.c ipoib_fallback/iov.c
+iov_test_SRC := tests/unit/iov_test.c ipoib_fallback/iov.c rsock/copy.c
 spin_test_SRC := tests/unit/spin_test.c
+past_test_SRC := tests/unit/past_test.c
 
 fsm_test_SRC := \
 	tests/unit/fsm_test.c \
@@ -328,6 +331,7 @@ fsm_test_SRC := \
 # The engine without its system calls, the wires and the progress thread, over simulated ones.
 sim_test_SRC := \
 	tests/sim/sim_test.c \
+	rsock/copy.c \
 	tests/sim/sim_app.c \
 	tests/sim/sim_recv.c \
 	tests/sim/sim_send.c \
@@ -429,7 +433,7 @@ LOOP_TEST_SRC := \
 	rsock/own.c \
 	rsock/shard.c \
 
-SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/unix_names.c config/reason.c
+SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/copy.c rsock/unix_names.c config/reason.c
 
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
 loop_life_test_SRC := tests/unit/loop_life_test.c $(LOOP_TEST_SRC)
@@ -610,6 +614,11 @@ $(B)/tests/shm_pingpong: $(call objs,tests/bench/shm_pingpong.c $(SHM_TEST_SRC))
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ $(SO_LIBS))
 
+# Nor this: the ways of copying through a ring.
+$(B)/tests/copy_ways: $(call objs,tests/bench/copy_ways.c rsock/copy.c)
+	@mkdir -p $(@D)
+	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
+
 # Nor this: the kernel's TCP at its best.
 $(B)/tests/uring_tcp: $(call objs,tests/bench/uring_tcp.c)
 	@mkdir -p $(@D)
@@ -633,7 +642,7 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
 	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o $(B)/tests/bench/trip_floor.o $(B)/tests/bench/answer_floor.o \
-	$(B)/tests/bench/write_floor.o \
+	$(B)/tests/bench/write_floor.o $(B)/tests/bench/copy_ways.o \
 	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
 
@@ -726,7 +735,7 @@ lab-rules:
 # Minutes: BENCH=--native or --lab, or --pairs N.
 bench:
 	tools/deps build test lab bench
-	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong uring_tcp trip_floor.so answer_floor.so write_floor)
+	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong copy_ways uring_tcp trip_floor.so answer_floor.so write_floor)
 	tests/bench/run $(BENCH)
 
 model:

@@ -10,6 +10,7 @@
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/io.h"
 #include "ipoib_fallback/lock.h"
+#include "ipoib_fallback/past.h"
 #include "ipoib_fallback/proof.h"
 #include "ipoib_fallback/proto.h"
 #include "ipoib_fallback/spin.h"
@@ -43,6 +44,7 @@ struct fb_tx {
     int err;      /* what the anchor said to a frame; the next send returns it */
     uint32_t att, tries;
     uint64_t S, F, E, cur;
+    struct fb_past past;
     uint64_t paused_at; /* monotonic ns: since then a switch keeps bytes waiting; 0: none does */
     _Atomic uint64_t not_before; /* monotonic ns: no attempt earlier */
     uint8_t X[16];

@@ -4,7 +4,7 @@
 #include "ipoib_fallback/iov.h"
 
 size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, int nfrom,
-                   size_t limit)
+                   size_t limit, enum rsk_way way)
 {
     size_t done = 0, at = 0, off = 0;
 
@@ -16,7 +16,7 @@ size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, in
         if (n > from->iov_len - off)
             n = from->iov_len - off;
         if (n) /* an empty buffer may have no address */
-            rsk_copy((char *)to->iov_base + at, (const char *)from->iov_base + off, n);
+            rsk_copy((char *)to->iov_base + at, (const char *)from->iov_base + off, n, way);
         done += n;
         at += n;
         off += n;

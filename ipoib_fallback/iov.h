@@ -23,6 +23,6 @@ static inline size_t fb_iov_size(const struct iovec *v, int cnt)
 /* Copies from the buffers of `from` into those of `to` until either list ends or `limit` bytes are
  * there. Returns the number of bytes. Neither list is changed. */
 size_t fb_iov_copy(const struct iovec *to, int nto, const struct iovec *from, int nfrom,
-                   size_t limit);
+                   size_t limit, enum rsk_way);
 
 #endif

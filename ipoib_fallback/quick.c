@@ -200,7 +200,7 @@ __attribute__((noinline)) static size_t rx_some(struct fb_conn *c, const struct 
             n = 0;
     }
     if (n) {
-        fb_iov_copy(v, cnt, have, 2, n);
+        fb_iov_copy(v, cnt, have, 2, n, RSK_OUT_OF);
         rx_took(c, rail, n);
         if (n < most)
             conn_no_data_here(c);
@@ -224,7 +224,7 @@ __attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct 
     if (rail && tx_plainly(c, at + n) &&
         !atomic_load_explicit(&rail->failed, memory_order_acquire) &&
         rail->wire->tx_space(rail, room) >= n) {
-        fb_iov_copy(room, 2, v, cnt, n);
+        fb_iov_copy(room, 2, v, cnt, n, RSK_INTO);
         tx_gave(c, rail, n);
     } else {
         n = 0;

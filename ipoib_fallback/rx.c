@@ -68,7 +68,7 @@ static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct 
     if (__builtin_expect(copy, 0))
         rx_shown(c, pub->rx, have, total, flags & MSG_PEEK ? fb_iov_size(v, cnt) : 0,
                  rail->rx_size);
-    done = fb_iov_copy(v, cnt, have + !copy, 2 + copy, total);
+    done = fb_iov_copy(v, cnt, have + !copy, 2 + copy, total, RSK_OUT_OF);
     if (done && !(flags & MSG_PEEK)) {
         /* Also what goes by the ring: after it the next rail is to be proved. */
         if (conn_seen_wants(&c->s.rx_mark, pub->rx + done))

@@ -152,7 +152,7 @@ size_t rx_ahead_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
         return 0;
     room -= (size_t)before;
     pieces = rest_of(v, cnt, (size_t)before, rest, FB_PIECES);
-    n = fb_iov_copy(rest, pieces, have, 3, in_ring(c, have, room));
+    n = fb_iov_copy(rest, pieces, have, 3, in_ring(c, have, room), RSK_OUT_OF);
     if (seen == 2 && n < room)
         n += peek_behind(c, fd, v, cnt, (size_t)before + n, before + 2 * FB_FRAME + n);
     return n;

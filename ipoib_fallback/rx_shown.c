@@ -54,7 +54,7 @@ static void keep(struct fb_conn *c, uint64_t at, const struct iovec ring[2], siz
     }
     to = (struct iovec){p + have.iov_len, n - have.iov_len};
     rx->shown_from = at;
-    rx->shown_to = at + have.iov_len + fb_iov_copy(&to, 1, ring, 2, to.iov_len);
+    rx->shown_to = at + have.iov_len + fb_iov_copy(&to, 1, ring, 2, to.iov_len, RSK_OUT_OF);
 }
 
 void rx_shown(struct fb_conn *c, uint64_t at, struct iovec have[3], size_t total, size_t show,

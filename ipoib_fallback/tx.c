@@ -161,6 +161,8 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
     struct iovec sp[2], one = {0};
     size_t done = 0, off = 0;
     uint64_t at = c->s.pub->tx;
+    bool in_place = rail->wire->read_in_place;
+    enum rsk_way way = in_place && c->x->tx.past.on ? RSK_PAST : RSK_INTO;
     int i = 0;
 
     if (cnt == 1)
@@ -171,7 +173,7 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
         if (space == 0)
             break;
         if (cnt == 1) {
-            n = fb_iov_copy(sp, 2, &one, 1, PIECE);
+            n = fb_iov_copy(sp, 2, &one, 1, PIECE, way);
             one.iov_base = (char *)one.iov_base + n;
             one.iov_len -= n;
             if (one.iov_len == 0)
@@ -179,7 +181,7 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
         } else {
             struct iovec part = {(char *)v[i].iov_base + off, v[i].iov_len - off};
 
-            n = fb_iov_copy(sp, 2, &part, 1, PIECE);
+            n = fb_iov_copy(sp, 2, &part, 1, PIECE, way);
             off += n;
             if (off == v[i].iov_len) {
                 i++;
@@ -193,6 +195,8 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
         if (atomic_load_explicit(&rail->failed, memory_order_relaxed))
             break;
     }
+    if (done > RSK_COPY_PIECE && in_place)
+        fb_past_sent(&c->x->tx.past, fb_io.now(), done);
     if (conn_seen_wants(&c->s.tx_mark, at + done) && done)
         conn_seen_tx(c, at, v, cnt, done);
     if (done && tap_on(c))

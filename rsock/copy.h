@@ -1,9 +1,8 @@
 /*
  * copy.h - bytes into a ring or out of one, which another processor reads or has written. Any thread.
  *
- * For more than some 2 KiB libc's memcpy has the processor's own string instruction (rep movsb). Where the lines are in
- * another processor's cache that is up to three times slower than the loop of vectors that it has for less, and
- * not the same from run to run (tests/bench/README.md). So it gets less.
+ * The ring's lines come from that processor's cache, and a copy is as slow as that. What copy.c does about it for more
+ * than 2 KiB was measured (tests/bench/README.md).
  */
 #ifndef RSK_COPY_H
 #define RSK_COPY_H
@@ -13,6 +12,15 @@
 #include <sys/uio.h>
 
 enum { RSK_COPY_PIECE = 2048, RSK_COPY_HALF = 16 };
+
+enum rsk_way {
+    RSK_INTO,   /* into a ring */
+    RSK_OUT_OF, /* out of one */
+    RSK_PAST, /* into one, past the caches: where the reader's is far away (ipoib_fallback/past.h) */
+};
+
+/* More than RSK_COPY_PIECE bytes, which do not overlap. */
+void rsk_copy_much(void *to, const void *from, size_t n, enum rsk_way);
 
 /* 16 to 64 bytes, which most messages are: two or four moves of 16 bytes, from both ends, that may overlap. */
 static inline void rsk_copy_few(char *to, const char *from, size_t n)
@@ -33,21 +41,14 @@ static inline void rsk_copy_few(char *to, const char *from, size_t n)
     memcpy(to + n - sizeof last, last, sizeof last);
 }
 
-static inline void rsk_copy(void *to, const void *from, size_t n)
+static inline void rsk_copy(void *to, const void *from, size_t n, enum rsk_way way)
 {
-    /* For a size of which it knows the least or the most the compiler has that instruction, too: it is not to know. */
-    while (__builtin_expect(n > RSK_COPY_PIECE, 0)) {
-        size_t piece = RSK_COPY_PIECE;
-
-        __asm__("" : "+r"(piece));
-        memcpy(to, from, piece);
-        to = (char *)to + piece;
-        from = (const char *)from + piece;
-        n -= piece;
-    }
-    if (n - RSK_COPY_HALF <= 3 * RSK_COPY_HALF) {
+    if (__builtin_expect(n > RSK_COPY_PIECE, 0)) {
+        rsk_copy_much(to, from, n, way);
+    } else if (n - RSK_COPY_HALF <= 3 * RSK_COPY_HALF) {
         rsk_copy_few(to, from, n);
     } else {
+        /* For a size of which it knows the most the compiler has the processor's string instruction: it is not to know. */
         __asm__("" : "+r"(n));
         memcpy(to, from, n);
     }
@@ -58,18 +59,18 @@ static inline void rsk_copy_out(void *to, const struct iovec piece[2], size_t n)
 {
     size_t first = n < piece[0].iov_len ? n : piece[0].iov_len;
 
-    rsk_copy(to, piece[0].iov_base, first);
+    rsk_copy(to, piece[0].iov_base, first, RSK_OUT_OF);
     if (n > first)
-        rsk_copy((char *)to + first, piece[1].iov_base, n - first);
+        rsk_copy((char *)to + first, piece[1].iov_base, n - first, RSK_OUT_OF);
 }
 
 static inline void rsk_copy_in(const struct iovec piece[2], const void *from, size_t n)
 {
     size_t first = n < piece[0].iov_len ? n : piece[0].iov_len;
 
-    rsk_copy(piece[0].iov_base, from, first);
+    rsk_copy(piece[0].iov_base, from, first, RSK_INTO);
     if (n > first)
-        rsk_copy(piece[1].iov_base, (const char *)from + first, n - first);
+        rsk_copy(piece[1].iov_base, (const char *)from + first, n - first, RSK_INTO);
 }
 
 #endif

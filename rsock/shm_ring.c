@@ -177,7 +177,7 @@ size_t shm_tx_give(struct rsk_rail *rail, const void *p, size_t n)
         used = tx - credit(r, tx);
     if (unlikely(used >= cap || n > cap - used))
         return 0;
-    rsk_copy(r->out_data + (tx & (rail->tx_size - 1)), p, n);
+    rsk_copy(r->out_data + (tx & (rail->tx_size - 1)), p, n, RSK_INTO);
     set(&r->tx, tx + n);
     publish(r, tx + n);
     return n;
@@ -339,7 +339,7 @@ size_t shm_rx_take(struct rsk_rail *rail, void *p, size_t n)
         n = arrived - rx;
     if (!n)
         return 0;
-    rsk_copy(p, r->in_data + (rx & (rail->rx_size - 1)), n);
+    rsk_copy(p, r->in_data + (rx & (rail->rx_size - 1)), n, RSK_OUT_OF);
     consumed(r, rx + n);
     return n;
 }

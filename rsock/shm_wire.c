@@ -178,6 +178,7 @@ const struct rsk_wire rsk_shm_wire = {
     .name = "shm",
     .path = 1,
     .outlives_sender = true,
+    .read_in_place = true,
     .usable = shm_usable,
     .listen = shm_listen,
     .unlisten = shm_unlisten,

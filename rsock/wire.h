@@ -121,6 +121,8 @@ struct rsk_wire {
     /* What tx_put accepted is in the receiver's memory even if the sender's process dies: a killed
      * peer ends the stream cleanly, as with TCP. False: it ends with ECONNRESET (I6). */
     bool outlives_sender;
+    /* The sender writes into the memory that the receiver reads, and both have only the processors' caches between them. */
+    bool read_in_place;
     /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex: spinning for
      * longer pays. */
     bool slow_to_wake;

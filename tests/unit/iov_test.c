@@ -49,7 +49,7 @@ TEST_CASE(iov, copies_as_a_flat_copy_does)
         if (expect > limit)
             expect = limit;
         memcpy(wanted, from, expect);
-        n = fb_iov_copy(vt, nt, vf, nf, limit);
+        n = fb_iov_copy(vt, nt, vf, nf, limit, RSK_INTO);
         ASSERT_EQ_U64(n, expect);
         ASSERT_MEMEQ(to, wanted, SIZE);
     }
@@ -70,7 +70,7 @@ TEST_CASE(iov, large_copies_are_whole)
         memset(to, 0x5a, ROOM);
         memset(wanted, 0x5a, ROOM);
         memcpy(wanted + out, from + in, n);
-        rsk_copy(to + out, from + in, n);
+        rsk_copy(to + out, from + in, n, (enum rsk_way)rnd(3));
         ASSERT_MEMEQ(to, wanted, ROOM);
     }
 }

@@ -90,7 +90,7 @@ static inline size_t shm_put(struct rsk_rail *r, const void *p, size_t n)
         n = room;
     if (!n)
         return 0;
-    rsk_copy(v[0].iov_base, p, n);
+    rsk_copy(v[0].iov_base, p, n, RSK_INTO);
     return rsk_shm_wire.tx_put(r, n) ? 0 : n;
 }
 
@@ -103,7 +103,7 @@ static inline size_t shm_take(struct rsk_rail *r, void *p, size_t n)
         n = have;
     if (!n)
         return 0;
-    rsk_copy(p, v[0].iov_base, n);
+    rsk_copy(p, v[0].iov_base, n, RSK_OUT_OF);
     rsk_shm_wire.rx_consume(r, n);
     return n;
 }
