@@ -10,9 +10,9 @@
 #include "ipoib_fallback/tx.h"
 #include "rsock/section.h"
 
-#define QUICK_MOST 16384u /* larger ones are published in pieces: tx.c */
-#define QUICK_WAIT 2000u  /* ns that a receive waits with the lock, at most */
-#define QUICK_PAYS 1000u  /* a wait that has learnt to spin for less has mostly been in vain */
+#define QUICK_MOST 8192u /* larger ones are put in pieces, and by the way that pays: tx.c */
+#define QUICK_WAIT 2000u /* ns that a receive waits with the lock, at most */
+#define QUICK_PAYS 1000u /* a wait that has learnt to spin for less has mostly been in vain */
 
 /* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
 static inline bool settled(const struct fb_conn *c)

@@ -105,15 +105,31 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     return got;
 }
 
+void fb_said_nothing(struct fb_stream *s, short events)
+{
+    if (events & IN_BITS)
+        conn_no_data(conn_of(s));
+    if (events & OUT_BITS)
+        conn_no_room(conn_of(s));
+}
+
 short fb_poll(struct fb_stream *s, int fd, short events)
 {
     short got = fb_ready(s, fd, events);
 
-    if ((events & IN_BITS) && !(got & IN_BITS))
-        conn_no_data(conn_of(s));
-    if ((events & OUT_BITS) && !(got & OUT_BITS))
-        conn_no_room(conn_of(s));
+    fb_said_nothing(
+        s, (short)(events & ((got & IN_BITS ? 0 : IN_BITS) | (got & OUT_BITS ? 0 : OUT_BITS))));
     return got;
+}
+
+bool fb_kernels_alone(struct fb_stream *s)
+{
+    struct fb_conn *c = conn_of(s);
+
+    return c->x->rx.state == RX_t && c->x->rx.end == 0 && c->x->tx.state == TX_T && !c->x->tx.fin &&
+           !c->x->tx.err && !atomic_load(&c->x->rx.shut) && !atomic_load(&c->x->rx.late) &&
+           !atomic_load(&c->x->swallowed) && !atomic_load(&c->x->rx_todo) &&
+           !atomic_load(&c->x->tx_todo);
 }
 
 static struct rsk_rail *rail_of(struct fb_conn *c)

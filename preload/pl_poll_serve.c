@@ -116,6 +116,7 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
         release(e); /* closed under us: the kernel says what that is */
         f = NULL;
     }
+    e->alone = false;
     if (!f)
         return 0;
     if (f->kind == PL_EPOLL) {
@@ -127,7 +128,9 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
         return r;
     }
     e->hot = !fb_plain(f->stream);
-    if (!e->hot)
+    /* It may go on a rail at any moment, and is as good as plain up to then. */
+    e->alone = e->hot && !e->hinted && fb_kernels_alone(f->stream);
+    if (!e->hot || e->alone)
         return 0;
     k->fd = -1;
     r = fb_poll(f->stream, f->fd, pl_poll_asked(p));
@@ -167,6 +170,9 @@ static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask
         said = pl_poll_ask(w->kernel, w->n);
     if (said < 0)
         return count ? count : said;
+    for (nfds_t i = 0; i < w->n; i++)
+        if (w->entry[i].alone && !w->kernel[i].revents)
+            fb_said_nothing(w->entry[i].file->stream, fds[i].events);
     for (nfds_t i = 0; i < w->n && said > 0; i++) {
         struct pl_entry *e = &w->entry[i];
 

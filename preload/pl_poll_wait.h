@@ -12,6 +12,7 @@ struct pl_entry {
     struct pl_poll_wait *wait;
     struct pl_file *file; /* reference; NULL: the kernel's alone */
     bool hot;             /* not plain at the last look */
+    bool alone;           /* hot, and yet the kernel's to be asked */
     bool watched;
     bool hinted; /* the kernel has reported something that must be verified */
     bool muted;  /* and it was nothing: a level that would wake us at once, leave it out */

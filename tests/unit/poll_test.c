@@ -134,6 +134,40 @@ TEST_CASE(poll, kernel_is_not_asked_every_time)
     sys_close(box);
 }
 
+/* A stream that is not plain any more, and not on a rail yet, is one of the kernel's: asked with the others, and not every time. */
+TEST_CASE(poll, kernel_alone_is_asked_with_the_rest)
+{
+    struct fake *rail = fake_new(), *f = fake_new();
+    struct pollfd p[2] = {{.fd = rail->fd, .events = POLLIN}, {.fd = f->fd, .events = POLLIN}};
+    uint64_t until = sys_now() + 20000000000ull;
+    int asked = 0, polls = 0;
+    char byte;
+
+    fake_board(rail);
+    fake_arrive(rail, 1);
+    fake_board(f);
+    f->alone = true;
+    do {
+        EXPECT_EQ_INT(poll(p, 2, 1000), 1);
+        EXPECT_EQ_INT(p[1].revents, 0);
+        asked = atomic_load(&f->nothings);
+        polls++;
+    } while (asked > polls / 2 && sys_now() < until);
+    EXPECT(asked > 0 && asked <= polls / 2);
+    EXPECT_EQ_INT(atomic_load(&f->readies), 0);
+    EXPECT_EQ_INT(sys_write(f->peer, "x", 1), 1);
+    EXPECT_EQ_INT(poll(p, 2, 0), 2);
+    EXPECT_EQ_INT(p[1].revents, POLLIN);
+    EXPECT(atomic_load(&f->readies) > 0); /* it is the engine that says what that means */
+    EXPECT_EQ_INT(sys_read(f->fd, &byte, 1), 1);
+    f->alone = false; /* now it is on one */
+    fake_arrive(f, 1);
+    EXPECT_EQ_INT(poll(p, 2, 1000), 2);
+    EXPECT_EQ_INT(p[1].revents, POLLIN);
+    fake_close(rail);
+    fake_close(f);
+}
+
 TEST_CASE(poll, large_set)
 {
     enum { N = 900 };
