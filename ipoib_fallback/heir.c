@@ -94,7 +94,7 @@ static void ask_step(void *arg)
 {
     struct ask *a = arg;
     bool done = a->c ? end_settled(a->c, RSN_SHARED) : !epoll_asked || epoll_asked(a->epoll);
-    uint8_t answer = done;
+    uint8_t answer;
 
     if (!done && fb_io.now() < a->until && rsk_timer_add(STEP_NS, ask_step, a))
         return;
@@ -102,6 +102,9 @@ static void ask_step(void *arg)
         log_warn("stream %u: not handed over to a child in time", a->c ? a->c->s.slot : 0);
     if (!done && a->c)
         end_unsettled(a->c);
+    answer =
+        done &&
+        (!a->c || end_in_order(a->c)); /* what the ring has after its sender's end is ours alone */
     sys_send(a->reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     rsk_own_close(a->reply);
     if (a->c)

@@ -262,9 +262,9 @@ static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
     switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
-        /* It is to send the rest again by TCP, and may go before it does. */
-        if (c->x->rx.frozen)
-            return rail->wire->rx_peek(rail, have) == 0;
+        /* Its sender is to send the rest again by TCP, and may go before it does, or before it has heard of that. */
+        if (c->x->rx.frozen && c->x->rx.end == 0)
+            return rail->failed && rail->wire->rx_peek(rail, have) == 0;
         if (rail->failed && c->x->rx.end == 0)
             c->x->rx.V = rail->wire->rx_freeze(rail);
         return c->s.pub->rx >= c->x->rx.V && (rail->failed || c->x->rx.end != 0);

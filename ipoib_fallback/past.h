@@ -17,14 +17,14 @@
 
 #define FB_PAST_TURN  (2u << 20) /* bytes; more than a ring full */
 #define FB_PAST_FAST  200000u /* ns for a turn: some 10 GB/s, too fast for another way to be tried */
-#define FB_PAST_IDLE  8000000u /* ns for a turn: something else is slow */
+#define FB_PAST_IDLE  8000000u /* ns for a turn: something else is slow; it begins anew */
 #define FB_PAST_TRIAL 8u       /* turns; the best counts, as whatever else runs makes them slower */
 #define FB_PAST_KEPT  500u     /* turns for which the outcome of a trial is kept */
 #define FB_PAST_PAYS  1.15     /* so much faster it has to be */
 
 struct fb_past {
     uint64_t since;  /* ns: this turn's beginning; 0: there was none */
-    uint32_t bytes;  /* so far in this turn */
+    uint64_t bytes;  /* so far in this turn */
     uint32_t best;   /* ns: the fastest turn of those that are looked at; 0: none yet */
     uint32_t plain;  /* the same of the plain turns before a trial */
     uint8_t turns;   /* that are looked at, so far */
@@ -52,15 +52,19 @@ static inline void fb_past_sent(struct fb_past *p, uint64_t now, size_t bytes)
 {
     uint64_t took = now - p->since;
 
-    if (p->since && bytes < FB_PAST_TURN - p->bytes) {
-        p->bytes += (uint32_t)bytes;
+    p->bytes += bytes;
+    if (p->since && p->bytes < FB_PAST_TURN)
         return;
-    }
+    /* Less than a turn may be left to a send, and it may be of many. */
+    if (took < FB_PAST_IDLE)
+        took = took * FB_PAST_TURN / p->bytes;
     p->bytes = 0;
-    if (p->since && p->kept) {
+    if (took >= FB_PAST_IDLE) { /* or there was none */
+        *p = (struct fb_past){0};
+    } else if (p->kept) {
         p->kept--;
         p->on = p->on && p->kept; /* then plain ones, to compare with */
-    } else if (p->since && took < FB_PAST_IDLE) {
+    } else {
         if (!p->best || took < p->best)
             p->best = (uint32_t)took;
         if (++p->turns == FB_PAST_TRIAL)

@@ -107,8 +107,7 @@ void end_unsettled(struct fb_conn *c)
     rx_unlock(c);
 }
 
-/* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
-static bool rx_in_order(struct fb_conn *c)
+bool end_in_order(struct fb_conn *c)
 {
     const struct fb_rx *rx = &c->x->rx;
     bool yes;
@@ -122,7 +121,7 @@ static bool rx_in_order(struct fb_conn *c)
 /* For who only receives. */
 static bool rx_settled(struct fb_conn *c)
 {
-    return c->x->rx.end != 0 || (rx_in_order(c) && follows(c));
+    return c->x->rx.end != 0 || (end_in_order(c) && follows(c));
 }
 
 bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
@@ -184,7 +183,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
         conn_set(c, CF_SHARED);
     pin(c, reason, directions, TODO_LEAVE);
     return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
-                                        (!(directions & RSK_RX) || rx_in_order(c)));
+                                        (!(directions & RSK_RX) || end_in_order(c)));
 }
 
 void fb_maybe_shared(struct fb_stream *s)

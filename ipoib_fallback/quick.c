@@ -10,9 +10,10 @@
 #include "ipoib_fallback/tx.h"
 #include "rsock/section.h"
 
-#define QUICK_MOST 8192u /* larger ones are put in pieces, and by the way that pays: tx.c */
-#define QUICK_WAIT 2000u /* ns that a receive waits with the lock, at most */
-#define QUICK_PAYS 1000u /* a wait that has learnt to spin for less has mostly been in vain */
+#define QUICK_MOST 8192u  /* larger ones are put in pieces, and by the way that pays: tx.c */
+#define QUICK_SOME 16384u /* of several buffers: they are published together */
+#define QUICK_WAIT 2000u  /* ns that a receive waits with the lock, at most */
+#define QUICK_PAYS 1000u  /* a wait that has learnt to spin for less has mostly been in vain */
 
 /* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
 static inline bool settled(const struct fb_conn *c)
@@ -217,7 +218,7 @@ __attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct 
     size_t n = fb_iov_size(v, cnt);
     uint64_t at;
 
-    if (n == 0 || n > QUICK_MOST || !fb_trylock(&c->x->tx.lock))
+    if (n == 0 || n > QUICK_SOME || !fb_trylock(&c->x->tx.lock))
         return 0;
     rail = c->x->rail;
     at = atomic_load_explicit(&c->s.pub->tx, memory_order_relaxed);

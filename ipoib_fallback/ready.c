@@ -127,7 +127,7 @@ bool fb_kernels_alone(struct fb_stream *s)
     struct fb_conn *c = conn_of(s);
 
     return c->x->rx.state == RX_t && c->x->rx.end == 0 && c->x->tx.state == TX_T && !c->x->tx.fin &&
-           !c->x->tx.err && !atomic_load(&c->x->rx.shut) && !atomic_load(&c->x->rx.late) &&
+           !atomic_load(&c->x->rx.shut) && !atomic_load(&c->x->rx.late) &&
            !atomic_load(&c->x->swallowed) && !atomic_load(&c->x->rx_todo) &&
            !atomic_load(&c->x->tx_todo);
 }

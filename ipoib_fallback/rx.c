@@ -185,6 +185,18 @@ void rx_skip(struct fb_conn *c, int fd)
     }
 }
 
+/* The end before a RESUME. What the sender put on the rail and arrived is delivered, also of what it was asked to send
+ * again by TCP. */
+void rx_to_the_last(struct fb_conn *c)
+{
+    struct rsk_rail *rail = c->x->rail;
+
+    if (!rail)
+        return;
+    c->x->rx.V = rail->wire->rx_freeze(rail);
+    c->x->rx.frozen = false;
+}
+
 void rx_anchor(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -232,12 +244,7 @@ void rx_anchor(struct fb_conn *c, int fd)
                 rx_take_frame(c);
             continue;
         }
-        /* The end before a RESUME. What the sender put on the rail and arrived is delivered, also of what it was
-         * asked to send again by TCP. */
-        if (rail) {
-            rx->V = rail->wire->rx_freeze(rail);
-            rx->frozen = false;
-        }
+        rx_to_the_last(c);
         /* What conn_killed has found is told without this. A rail that has been given back had failed, perhaps
          * under a send: then FIN does not say that nothing is missing, and of a reset nobody expects it. */
         rx_at_end(c, n,
@@ -308,8 +315,10 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 if (n > 0)
                     return n;
             }
-            if (rx->end != 0)
+            if (rx->end != 0) {
+                link_release(c);
                 return rx_take_end(c, fd);
+            }
             if (rx_unheard(c, rail, asked)) {
                 asked = true;
                 rx_anchor(c, fd);

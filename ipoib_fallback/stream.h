@@ -162,6 +162,8 @@ static inline bool conn_plain(const struct fb_conn *c)
 void end_leave(struct fb_conn *, int reason);
 /* Takes a leave a step further. True: both halves are the kernel's, or there is nothing to wait for. */
 bool end_settled(struct fb_conn *, int reason);
+/* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
+bool end_in_order(struct fb_conn *);
 /* It does not come: the kernel hears of what is shut, or whoever has the socket next would wait for it. */
 void end_unsettled(struct fb_conn *);
 /* Steps until then, or the time `until`; false: it was in vain. Of the halves in `of`: who only sends does not wait for the

@@ -179,7 +179,7 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
         return -ENOTSUP;
     if (!fb_shut_late(f->stream))
         fb_pin_rx(f->stream, RSN_CALL);
-    err = fb_so_error(f->stream);
+    err = fb_inq(f->stream, in) > 0 ? 0 : fb_so_error(f->stream); /* bytes come first */
     if (err)
         return err;
     how = sys_fcntl(out, F_GETFL, 0);

@@ -156,13 +156,14 @@ int shm_tx_put(struct rsk_rail *rail, size_t n)
     struct shm_rail *r = shm_of(rail);
     uint64_t tx = get(&r->tx) + n;
 
-    /* Accepted in any case: they are where tx_kept looks for them. */
+    /* Accepted in any case: they are where tx_kept looks for them. Published also if the rail has just failed: we may
+     * be killed before they have gone by TCP. */
     set(&r->tx, tx);
-    if (unlikely(get(&rail->failed) || !get(&r->tx_cap)))
+    if (unlikely(!get(&r->tx_cap)))
         return -EPIPE;
     if (get(&r->tx_open))
         publish(r, tx);
-    return 0;
+    return unlikely(get(&rail->failed)) ? -EPIPE : 0;
 }
 
 size_t shm_tx_give(struct rsk_rail *rail, const void *p, size_t n)

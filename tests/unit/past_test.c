@@ -85,11 +85,14 @@ TEST_CASE(past, is_seldom_tried_where_it_makes_no_difference)
     EXPECT(run(&p, &now, (struct way){30000, 30000, 0, 0}, 4ull * GIB) < 30);
 }
 
-/* A turn that takes long says nothing, whichever it was. */
+/* A turn that takes long says nothing, and what was found out before is old. */
 TEST_CASE(past, learns_nothing_of_idle_turns)
 {
     struct fb_past p = {0};
     uint64_t now = 1;
 
     EXPECT_EQ_INT(run(&p, &now, (struct way){1000000, 10, 0, 0}, GIB), 0);
+    EXPECT(run(&p, &now, (struct way){26000, 10000, 0, 0}, GIB) > 900);
+    (void)run(&p, &now, (struct way){1000000, 1000000, 0, 0}, 2 * FB_PAST_TURN);
+    EXPECT(!p.on);
 }

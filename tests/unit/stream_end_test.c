@@ -380,6 +380,45 @@ TEST_CASE(stream, what_is_in_the_ring_of_who_closes_unasked)
     goes_unasked(false);
 }
 
+static int unheard(struct rsk_rail *rail, const struct rsk_msg *m)
+{
+    (void)rail;
+    (void)m;
+    return 0;
+}
+
+/* The same where there was nothing in the ring when the call asked: its rail stays until the peer has answered, or has gone.
+ * The peer hears nothing of it. */
+TEST_CASE(stream, what_comes_into_the_ring_before_the_peer_hears)
+{
+    const struct linger now = {1, 0};
+    unsigned char buf[6] = {0};
+    struct rsk_wire mute;
+    struct rsk_rail *rail;
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    rail = conn_of(a.s)->x->rail;
+    mute = *rail->wire;
+    mute.ctl_send = unheard;
+    rail->wire = &mute;
+    fb_pin(a.s, RSN_CALL, false);
+    EXPECT(conn_of(a.s)->x->rx.frozen);
+    link_release(conn_of(a.s));
+    UNTIL(!conn_flag(conn_of(a.s), CF_RELEASE));
+    EXPECT(conn_of(a.s)->x->rail == rail);
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    done(&b);
+    UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLHUP);
+    EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
+    EXPECT_EQ_INT(get(&a, buf, 1), -ECONNRESET);
+    UNTIL(!conn_of(a.s)->x->rail); /* also while the number is open */
+    done(&a);
+}
+
 /* The half that is plain has told the reset, and the thread that watches sockets is busy: a send to the rail is none. */
 TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
 {

@@ -202,7 +202,7 @@ static void *bulk_in(void *arg)
 }
 
 /* Both directions at full tilt, ends by shutdown: every byte arrives once, in order, then EOF. */
-static void full_tilt(uint64_t total, size_t most, bool *rail)
+static void full_tilt(uint64_t total, size_t most, bool past, bool *rail)
 {
     struct end a, b;
     struct bulk w[4];
@@ -210,6 +210,11 @@ static void full_tilt(uint64_t total, size_t most, bool *rail)
 
     eager();
     pair(&a, &b);
+    if (past) {
+        struct fb_past it = {.since = sys_now(), .kept = UINT16_MAX, .on = true};
+
+        conn_of(a.s)->x->tx.past = conn_of(b.s)->x->tx.past = it;
+    }
     for (int i = 0; i < 4; i++)
         w[i] = (struct bulk){i < 2 ? &a : &b, total, 0, most, true, (unsigned)i + 1};
     pthread_create(&t[0], NULL, bulk_out, &w[0]);
@@ -232,7 +237,16 @@ TEST_CASE(stream, full_tilt_both_ways)
 {
     bool rail;
 
-    full_tilt(200u << 20, 100000, &rail);
+    full_tilt(200u << 20, 100000, false, &rail);
+    EXPECT(rail);
+}
+
+/* What is written past the caches is there when the cursor says so. */
+TEST_CASE(stream, past_the_caches_full_tilt)
+{
+    bool rail;
+
+    full_tilt(200u << 20, 100000, true, &rail);
     EXPECT(rail);
 }
 
@@ -240,7 +254,7 @@ TEST_CASE(stream, small_writes_full_tilt)
 {
     bool rail;
 
-    full_tilt(3u << 20, 40, &rail);
+    full_tilt(3u << 20, 40, false, &rail);
     EXPECT(rail);
 }
 
