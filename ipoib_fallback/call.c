@@ -12,6 +12,7 @@
 #include "ipoib_fallback/wait.h"
 
 #include <errno.h>
+#include <limits.h>
 
 /* A moving window over the application's vector. */
 struct cursor {
@@ -31,6 +32,19 @@ static int window(const struct cursor *u, struct iovec part[FB_PIECES])
             part[n++].iov_len = u->v[i].iov_len - off;
         }
         off = 0;
+    }
+    return n;
+}
+
+/* The buffers up to so many bytes. Returns how many that are. */
+static int cut(struct iovec part[], int n, size_t most)
+{
+    for (int i = 0; i < n; i++) {
+        if (part[i].iov_len >= most) {
+            part[i].iov_len = most;
+            return i + 1;
+        }
+        most -= part[i].iov_len;
     }
     return n;
 }
@@ -120,22 +134,27 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         fb_lock(&c->x->rx.lock);
         state = c->x->rx.state;
         if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {
-            bool ends = done && rx_at_mark(c, fd);
+            bool looks = nonblock || enough || w.cut || w.timed || w.marks;
+            ssize_t most = done ? rx_goes_on(c, fd) : SSIZE_MAX;
 
             rx_unlock(c);
-            if (ends)
+            if (most == -EINTR)
                 return done;
-            if (!fb_rx_enter(s))
-                continue;
-            got = sleep_recv(s, fd, part, n,
-                             (flags & ~MSG_WAITALL) |
-                                 (enough || w.cut || w.timed || w.marks ? MSG_DONTWAIT : 0),
-                             &w.signals);
-            if (w.signals.forked) /* what the child has got it was given by the kernel alone */
-                return got > 0 ? done + got : done ? done : got;
-            got = fb_rx_leave(s, fd, got, part, n, flags);
-            if (got == FB_RETRY)
-                continue;
+            if (most == -EAGAIN && looks) {
+                conn_no_data(c);
+                got = -EAGAIN;
+            } else {
+                if (!fb_rx_enter(s))
+                    continue;
+                n = most < 0 ? n : cut(part, n, (size_t)most);
+                got = sleep_recv(s, fd, part, n,
+                                 (flags & ~MSG_WAITALL) | (looks ? MSG_DONTWAIT : 0), &w.signals);
+                if (w.signals.forked) /* what the child has got it was given by the kernel alone */
+                    return got > 0 ? done + got : done ? done : got;
+                got = fb_rx_leave(s, fd, got, part, n, flags);
+                if (got == FB_RETRY)
+                    continue;
+            }
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
             if (got == -EAGAIN && (w.timed || w.marks) && !enough && !w.cut) {

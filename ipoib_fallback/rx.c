@@ -14,6 +14,7 @@
 #include "ipoib_fallback/tap.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
@@ -36,14 +37,33 @@ bool rx_at_mark(struct fb_conn *c, int fd)
            !hold_for_good() && fb_io.at_mark(fd);
 }
 
+ssize_t rx_goes_on(struct fb_conn *c, int fd)
+{
+    short p;
+    int inq;
+
+    if (hold_for_good()) /* a filter may forbid everything but to receive */
+        return SSIZE_MAX;
+    /* Before the mark: behind an end none comes. */
+    p = fb_io.poll(fd, POLLRDHUP);
+    if (rx_at_mark(c, fd))
+        return -EINTR;
+    inq = fb_io.inq(fd); /* counts up to a mark */
+    if (inq > 0)
+        return inq;
+    return p & (POLLRDHUP | POLLHUP | POLLERR) ? SSIZE_MAX : -EAGAIN;
+}
+
 /* Application bytes from the kernel, at most limit of them. */
 static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt,
                            uint64_t limit, int flags)
 {
-    ssize_t n;
+    ssize_t n = flags & RX_GOES_ON ? rx_goes_on(c, fd) : SSIZE_MAX;
 
-    if ((flags & RX_GOES_ON) && rx_at_mark(c, fd))
-        return -EINTR;
+    if (n < 0)
+        return n;
+    if (limit > (uint64_t)n)
+        limit = (uint64_t)n;
     n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
     if (n == 0)
         conn_killed(c);

@@ -134,6 +134,9 @@ static inline void rx_unlock(struct fb_conn *c)
 enum { RX_GOES_ON = 1 << 25 };
 ssize_t rx_try(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
 bool rx_at_mark(struct fb_conn *, int fd);
+/* Who has bytes already may receive so many more from the kernel without passing over urgent data that comes meanwhile;
+ * -EAGAIN: there is nothing; -EINTR: the mark is next. */
+ssize_t rx_goes_on(struct fb_conn *, int fd);
 void rx_serve(struct fb_conn *);
 /* Looks at the anchor for frames and ends as far as that is possible without an application buffer. */
 void rx_anchor(struct fb_conn *, int fd);

@@ -402,6 +402,44 @@ TEST_CASE(stream_ahead, urgent_behind_it)
     done(&a);
 }
 
+static bool (*real_at_mark)(int fd);
+static int urgent_from;
+
+/* It comes just after it was looked for. */
+static bool late_mark(int fd)
+{
+    bool yes = real_at_mark(fd);
+
+    if (!yes && urgent_from >= 0) {
+        EXPECT_EQ_INT(send(urgent_from, "!", 1, MSG_OOB), 1);
+        UNTIL(fb_io.poll(fd, POLLPRI) & POLLPRI);
+        urgent_from = -1;
+    }
+    return yes;
+}
+
+/* A receive that has bytes does not pass over it. */
+TEST_CASE(stream_ahead, urgent_while_it_goes_on)
+{
+    struct iovec v = {in, sizeof(in)};
+    struct end a, b;
+    uint64_t pos = 0;
+
+    eager();
+    pair(&a, &b);
+    more(&b, &pos, 10);
+    UNTIL(fb_inq(a.s, a.fd) == 10);
+    urgent_from = b.fd;
+    real_at_mark = fb_io.at_mark;
+    fb_io.at_mark = late_mark;
+    EXPECT_EQ_INT(fb_recvv(a.s, a.fd, &v, 1, MSG_WAITALL | MSG_DONTWAIT), 10);
+    fb_io.at_mark = real_at_mark;
+    EXPECT_EQ_INT(urgent_from, -1);
+    EXPECT(fb_at_mark(a.s, a.fd));
+    done(&b);
+    done(&a);
+}
+
 /* What the ring has counts as unread although the frame before it has not been looked at: no FIN before the reset, which
  * the peer could take for the end. */
 TEST_CASE(stream_ahead, closed_before_it)
