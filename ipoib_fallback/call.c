@@ -94,6 +94,24 @@ static bool waits_for_more(struct fb_conn *c, int fd, struct wait *w)
     return w->ends || wait_more(c, w) == 0;
 }
 
+/* In t; at most so many bytes (rx_goes_on). FB_RETRY: it is not in t any more, or that is to be looked at. */
+static ssize_t from_kernel(struct fb_conn *c, int fd, struct iovec part[], int n, ssize_t most,
+                           int flags, struct fb_signals *signals)
+{
+    ssize_t got;
+
+    if (most == -EAGAIN && (flags & MSG_DONTWAIT)) {
+        conn_no_data(c);
+        return -EAGAIN;
+    }
+    if (!fb_rx_enter(&c->s))
+        return FB_RETRY;
+    if (most >= 0)
+        n = cut(part, n, (size_t)most);
+    got = sleep_recv(&c->s, fd, part, n, flags, signals);
+    return signals->forked ? got : fb_rx_leave(&c->s, fd, got, part, n, flags);
+}
+
 __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v,
                                                  int cnt, int flags)
 {
@@ -140,21 +158,12 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
             rx_unlock(c);
             if (most == -EINTR)
                 return done;
-            if (most == -EAGAIN && looks) {
-                conn_no_data(c);
-                got = -EAGAIN;
-            } else {
-                if (!fb_rx_enter(s))
-                    continue;
-                n = most < 0 ? n : cut(part, n, (size_t)most);
-                got = sleep_recv(s, fd, part, n,
-                                 (flags & ~MSG_WAITALL) | (looks ? MSG_DONTWAIT : 0), &w.signals);
-                if (w.signals.forked) /* what the child has got it was given by the kernel alone */
-                    return got > 0 ? done + got : done ? done : got;
-                got = fb_rx_leave(s, fd, got, part, n, flags);
-                if (got == FB_RETRY)
-                    continue;
-            }
+            got = from_kernel(c, fd, part, n, most,
+                              (flags & ~MSG_WAITALL) | (looks ? MSG_DONTWAIT : 0), &w.signals);
+            if (w.signals.forked) /* what the child has got it was given by the kernel alone */
+                return got > 0 ? done + got : done ? done : got;
+            if (got == FB_RETRY)
+                continue;
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
             if (got == -EAGAIN && (w.timed || w.marks) && !enough && !w.cut) {
