@@ -189,27 +189,34 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     return through(f, out, n, flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);
 }
 
-static int splice_out(int out)
+/* *waits: the stream was ours, and the call waits for room. */
+static int splice_out(int out, bool *waits)
 {
     PL_HELD f = pl_get_stream(out);
 
     if (!f)
         return 0;
     fb_pin(f->stream, RSN_CALL, true);
+    *waits = !atomic_load(&f->stream->nonblock);
     return fb_so_error(f->stream);
 }
 
 PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t n,
                          unsigned int flags)
 {
+    uint32_t cut = rsk_sig.cut;
+    bool waits = false;
     ssize_t r;
 
     pl_ready();
     r = splice_in(in, inoff, out, outoff, n, flags);
     if (r != -ENOTSUP)
         return pl_ret(r);
-    r = splice_out(out);
+    r = splice_out(out, &waits);
     if (r)
         return pl_ret(r);
+    /* A handler that would have ended the kernel's call has run while the stream was handed back. */
+    if (waits && !(flags & SPLICE_F_NONBLOCK) && rsk_sig.cut != cut)
+        return pl_ret(-EINTR);
     return pl_real.splice(in, inoff, out, outoff, n, flags);
 }
