@@ -102,9 +102,8 @@ static void ask_step(void *arg)
         log_warn("stream %u: not handed over to a child in time", a->c ? a->c->s.slot : 0);
     if (!done && a->c)
         end_unsettled(a->c);
-    answer =
-        done &&
-        (!a->c || end_in_order(a->c)); /* what the ring has after its sender's end is ours alone */
+    /* What the ring has after its sender's end is ours alone. */
+    answer = done && (!a->c || end_in_order(a->c));
     sys_send(a->reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     rsk_own_close(a->reply);
     if (a->c)

@@ -179,7 +179,11 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
         return -ENOTSUP;
     if (!fb_shut_late(f->stream))
         fb_pin_rx(f->stream, RSN_CALL);
-    err = fb_inq(f->stream, in) > 0 ? 0 : fb_so_error(f->stream); /* bytes come first */
+    err = fb_so_error(f->stream);
+    if (err && fb_inq(f->stream, in) > 0) { /* bytes come first */
+        fb_keep_error(f->stream, err);
+        err = 0;
+    }
     if (err)
         return err;
     how = sys_fcntl(out, F_GETFL, 0);
