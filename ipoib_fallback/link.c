@@ -354,7 +354,9 @@ void link_end(struct fb_conn *c, int reason)
 
     if (!rail)
         return;
-    conn_reason(c, reason);
+    /* Why it is pinned is why it is not on a rail. */
+    if (!conn_flag(c, CF_PINNED) || c->s.pub->reason == RSN_NONE)
+        conn_reason(c, reason);
     c->x->rdv = RDV_NONE;
     c->x->end_reason = reason;
     if (!rail->failed) {
