@@ -57,9 +57,9 @@ struct fb_rx {
     _Alignas(16) _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
     uint8_t c;
     uint8_t frame_at;
-    bool frozen;       /* ring bytes are not read: V is R (hand-over), or the sender has gone */
-    bool more;         /* frozen: the ring had bytes beyond it, which come again by TCP */
-    bool handed;       /* sk after a hand-over: plain as soon as the overlap is gone */
+    bool frozen; /* a hand-over: V is R, and the ring is not read, until the sender has gone */
+    bool more;   /* frozen: the ring had bytes beyond it, which come again by TCP */
+    bool handed; /* sk after a hand-over: plain as soon as the overlap is gone */
     _Atomic bool shut; /* shutdown(SHUT_RD) was called */
     _Atomic bool late; /* and the kernel has not heard of it: rx_shut */
     bool on_rail;      /* this rail's receiver half was started */

@@ -305,9 +305,10 @@ short fb_ready(struct fb_stream *, int fd, short events);
 /* The same for poll and select, whose caller hears that there is nothing, or no room: whoever waits for edges gets one then. */
 short fb_poll(struct fb_stream *, int fd, short events);
 /* Not plain, but nothing of it is on a rail, or owed, or kept: if the kernel's poll says nothing, fb_poll would not either, and
- * fb_said_nothing is to be called instead. True for a moment only. */
+ * is not needed. True for a moment only. */
 bool fb_kernels_alone(struct fb_stream *);
-void fb_said_nothing(struct fb_stream *, short events);
+/* What fb_poll does for who waits for edges: of these events the caller hears those. */
+void fb_said(struct fb_stream *, short asked, short got);
 /* Asks for wakes; fb_watch adds the watcher, fb_arm asks the rail to tell of POLLIN/POLLOUT once more
  * (after each wake, before sleeping) and returns those that hold already. */
 void fb_watch(struct fb_stream *, struct fb_watcher *);

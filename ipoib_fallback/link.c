@@ -257,14 +257,10 @@ static bool tx_done(struct fb_conn *c, struct rsk_rail *rail)
 
 static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
-    struct iovec have[2];
-
     switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
-        /* Its sender is to send the rest again by TCP, and may go before it does, or before it has heard of that. */
-        if (c->x->rx.frozen && c->x->rx.end == 0)
-            return rail->failed && rail->wire->rx_peek(rail, have) == 0;
+        /* Also a frozen one: its sender may go before it has sent the rest again by TCP, or has heard that it is to. */
         if (rail->failed && c->x->rx.end == 0)
             c->x->rx.V = rail->wire->rx_freeze(rail);
         return c->s.pub->rx >= c->x->rx.V && (rail->failed || c->x->rx.end != 0);

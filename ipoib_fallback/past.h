@@ -47,15 +47,18 @@ static inline void fb_past_judge(struct fb_past *p)
     p->best = 0;
 }
 
-/* A large send has put so many bytes into the ring. */
-static inline void fb_past_sent(struct fb_past *p, uint64_t now, size_t bytes)
+/* A large send has put so many bytes into the ring. True: a turn is over, and fb_past_turn is to be called. */
+static inline bool fb_past_sent(struct fb_past *p, size_t bytes)
+{
+    p->bytes += bytes;
+    return p->bytes >= FB_PAST_TURN || !p->since;
+}
+
+static inline void fb_past_turn(struct fb_past *p, uint64_t now)
 {
     uint64_t took = now - p->since;
 
-    p->bytes += bytes;
-    if (p->since && p->bytes < FB_PAST_TURN)
-        return;
-    /* Less than a turn may be left to a send, and it may be of many. */
+    /* A send may be of many turns. */
     if (took < FB_PAST_IDLE)
         took = took * FB_PAST_TURN / p->bytes;
     p->bytes = 0;

@@ -105,11 +105,11 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     return got;
 }
 
-void fb_said_nothing(struct fb_stream *s, short events)
+void fb_said(struct fb_stream *s, short asked, short got)
 {
-    if (events & IN_BITS)
+    if ((asked & IN_BITS) && !(got & IN_BITS))
         conn_no_data(conn_of(s));
-    if (events & OUT_BITS)
+    if ((asked & OUT_BITS) && !(got & OUT_BITS))
         conn_no_room(conn_of(s));
 }
 
@@ -117,8 +117,7 @@ short fb_poll(struct fb_stream *s, int fd, short events)
 {
     short got = fb_ready(s, fd, events);
 
-    fb_said_nothing(
-        s, (short)(events & ((got & IN_BITS ? 0 : IN_BITS) | (got & OUT_BITS ? 0 : OUT_BITS))));
+    fb_said(s, events, got);
     return got;
 }
 

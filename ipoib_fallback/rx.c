@@ -205,16 +205,22 @@ void rx_skip(struct fb_conn *c, int fd)
     }
 }
 
-/* The end before a RESUME. What the sender put on the rail and arrived is delivered, also of what it was asked to send
- * again by TCP. */
-void rx_to_the_last(struct fb_conn *c)
+/* n: what TCP says, 0 or an error, before a RESUME. What the sender put on the rail and arrived is delivered, also of what it
+ * was asked to send again by TCP. */
+void rx_over(struct fb_conn *c, ssize_t n)
 {
+    struct fb_rx *rx = &c->x->rx;
     struct rsk_rail *rail = c->x->rail;
 
-    if (!rail)
-        return;
-    c->x->rx.V = rail->wire->rx_freeze(rail);
-    c->x->rx.frozen = false;
+    if (rail) {
+        rx->V = rail->wire->rx_freeze(rail);
+        rx->frozen = false;
+    }
+    /* What conn_killed has found is told without this. A rail that has been given back had failed, perhaps
+     * under a send: then FIN does not say that nothing is missing, and of a reset nobody expects it. */
+    rx_at_end(c, n,
+              conn_killed(c) ||
+                  (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
 }
 
 void rx_anchor(struct fb_conn *c, int fd)
@@ -225,7 +231,6 @@ void rx_anchor(struct fb_conn *c, int fd)
     if (!rx->by_call)
         conn_killed(c);
     while (!rx->by_call) {
-        struct rsk_rail *rail = c->x->rail;
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
         ssize_t n;
 
@@ -264,12 +269,7 @@ void rx_anchor(struct fb_conn *c, int fd)
                 rx_take_frame(c);
             continue;
         }
-        rx_to_the_last(c);
-        /* What conn_killed has found is told without this. A rail that has been given back had failed, perhaps
-         * under a send: then FIN does not say that nothing is missing, and of a reset nobody expects it. */
-        rx_at_end(c, n,
-                  conn_killed(c) ||
-                      (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
+        rx_over(c, n);
         log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
                  c->s.slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
         /* The progress thread need not have heard of it. */

@@ -45,7 +45,7 @@ ssize_t rx_look(struct fb_conn *, int fd, const struct iovec *v, int cnt, uint64
 void rx_ended(struct fb_conn *, int end);
 /* It ends as rx_look has said. whole: nothing that the sender has sent is missing. */
 void rx_at_end(struct fb_conn *, ssize_t n, bool whole);
-void rx_to_the_last(struct fb_conn *);
+void rx_over(struct fb_conn *, ssize_t n);
 /* Takes it: an error is told once, by whichever call comes first, as the kernel does; then it is the end of the
  * stream. 0 or -errno. */
 int rx_take_end(struct fb_conn *, int fd);

@@ -151,10 +151,7 @@ ssize_t rx_by_call_left(struct fb_conn *c, ssize_t n, const struct iovec *v, int
         n = rx_feed(c, v, cnt, (size_t)n);
     } else if (n == 0 && fb_iov_size(v, cnt) > 0 && !rx->shut &&
                (rx->state == RX_r || rx->state == RX_q2)) {
-        bool whole = rx->outlives && c->x->rail && rx->frame_at == 0;
-
-        rx_to_the_last(c);
-        rx_at_end(c, 0, whole);
+        rx_over(c, 0);
         n = c->s.pub->rx < rx->V ? FB_RETRY : rx_take_end(c, c->fd);
     } else if (n == 0 && fb_iov_size(v, cnt) > 0 && !rx->shut && rx->state == RX_sk &&
                c->s.pub->rx < rx->E) {

@@ -195,8 +195,8 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
         if (atomic_load_explicit(&rail->failed, memory_order_relaxed))
             break;
     }
-    if (done > RSK_COPY_PIECE && in_place)
-        fb_past_sent(&c->x->tx.past, fb_io.now(), done);
+    if (done > RSK_COPY_PIECE && in_place && fb_past_sent(&c->x->tx.past, done))
+        fb_past_turn(&c->x->tx.past, fb_io.now());
     if (conn_seen_wants(&c->s.tx_mark, at + done) && done)
         conn_seen_tx(c, at, v, cnt, done);
     if (done && tap_on(c))

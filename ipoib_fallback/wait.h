@@ -26,9 +26,8 @@ struct wait {
     bool timed;        /* there is one, and we keep it: the kernel would count anew for each call */
     bool marks;        /* urgent data wakes, too: a MSG_WAITALL that has bytes ends there */
     struct fb_signals signals;
-    bool cut; /* EINTR if the next look finds nothing */
-    bool
-        some; /* the call has moved bytes, or shown some: any handler ends it, whatever SA_RESTART says */
+    bool cut;  /* EINTR if the next look finds nothing */
+    bool some; /* bytes have moved, or been shown: a handler with SA_RESTART ends it, too */
     bool ends; /* wait_more: nothing comes after the next look */
     uint8_t more_ms;
 };

@@ -172,7 +172,7 @@ static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask
         return count ? count : said;
     for (nfds_t i = 0; i < w->n; i++)
         if (w->entry[i].alone && !w->kernel[i].revents)
-            fb_said_nothing(w->entry[i].file->stream, fds[i].events);
+            fb_said(w->entry[i].file->stream, fds[i].events, 0);
     for (nfds_t i = 0; i < w->n && said > 0; i++) {
         struct pl_entry *e = &w->entry[i];
 

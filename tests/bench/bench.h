@@ -6,6 +6,7 @@
 #define BENCH_H
 
 #include <arpa/inet.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,16 @@ static inline uint64_t now(void)
 static inline double seconds_since(uint64_t then)
 {
     return (double)(now() - then) / 1e9;
+}
+
+/* The calling thread, to that processor. */
+static inline void pin(int cpu)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    sched_setaffinity(0, sizeof set, &set);
 }
 
 /* For qsort. */

@@ -19,23 +19,14 @@
 
 #include "rsock/copy.h"
 #include "rsock/sys.h"
+#include "tests/bench/bench.h"
 
 enum { RING = 1 << 20, BUFFER = 128 * 1024, PIECE = 32 * 1024, TURN = 4 << 20, TRIPS = 2000 };
-enum { BY_LOOP = 2048, NEAR_NS = 200, TURNS = 4096 };
+enum { NEAR_NS = 200, TURNS = 4096 };
 
 static void whole(void *to, const void *from, size_t n)
 {
     memcpy(to, from, n);
-}
-
-static void in_loops(void *to, const void *from, size_t n)
-{
-    for (size_t at = 0; at < n; at += BY_LOOP) {
-        size_t piece = n - at < BY_LOOP ? n - at : BY_LOOP;
-
-        __asm__("" : "+r"(piece));
-        memcpy((char *)to + at, (const char *)from + at, piece);
-    }
 }
 
 static void into(void *to, const void *from, size_t n)
@@ -58,7 +49,7 @@ static const struct way {
     void (*in)(void *, const void *, size_t), (*out)(void *, const void *, size_t);
 } ways[] = {
     {"memcpy", whole, whole},
-    {"memcpy, 2 KiB", in_loops, in_loops},
+    {"memcpy, 2 KiB", into, into},
     {"rsk_copy", into, out_of},
     {"past the caches", past, out_of},
 };
@@ -75,15 +66,6 @@ static const struct way *way; /* NULL: the line, to and fro */
 static size_t piece;
 static bool over;
 static pthread_barrier_t turn;
-
-static void pin(int cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET((size_t)cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
-}
 
 static uint64_t other(_Atomic uint64_t *word)
 {
@@ -157,13 +139,6 @@ static double one_turn(const struct way *w, const char *buffer, size_t message)
     return (double)(sys_now() - began);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static void compare(const char *buffer, size_t message, unsigned seconds)
 {
     static double rate[2][WAYS][TURNS];
@@ -186,7 +161,7 @@ static void compare(const char *buffer, size_t message, unsigned seconds)
             continue;
         printf("%7.0zu%s %s:", message / 1024, message ? " KiB" : "stream", far ? "far " : "near");
         for (int i = 0; i < WAYS; i++) {
-            qsort(rate[far][i], n[far][i], sizeof(double), by_value);
+            qsort(rate[far][i], n[far][i], sizeof(double), by_size);
             if (n[far][i])
                 printf("  %s %.1f", ways[i].name, rate[far][i][n[far][i] / 2]);
         }

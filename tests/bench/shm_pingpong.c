@@ -20,21 +20,13 @@
 #include <unistd.h>
 
 #include "rsock/copy.h"
+#include "tests/bench/bench.h"
 #include "tests/unit/shm_pair.h"
 
 enum { TRIPS = 50000, BATCH = 100, ROUNDS = 15, MSG = 64, CHUNK = 128 * 1024, PIECE = 32 * 1024 };
 
 static const struct rsk_wire *const w = &rsk_shm_wire;
 static const size_t stream_total = 256ull << 20;
-
-static void pin(int cpu)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET((size_t)cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
-}
 
 /* ---- a cache line each way, or one with a cursor and one with 64 bytes */
 
@@ -190,20 +182,9 @@ static double rail_stream(uint32_t ring)
     return (double)stream_total / (double)t0;
 }
 
-/* libc's memcpy for sizes for which it has a loop of vectors. */
-enum { BY_LOOP = 2048 };
-
 static void in_pieces(void *to, const void *from, size_t n)
 {
-    while (n) {
-        size_t piece = n < BY_LOOP ? n : BY_LOOP;
-
-        __asm__("" : "+r"(piece));
-        memcpy(to, from, piece);
-        to = (char *)to + piece;
-        from = (const char *)from + piece;
-        n -= piece;
-    }
+    rsk_copy(to, from, n, RSK_INTO);
 }
 
 static void whole(void *to, const void *from, size_t n)
@@ -250,17 +231,10 @@ static double raw_stream(uint32_t ring, void (*copy)(void *, const void *, size_
     return (double)stream_total / (double)t0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* The best of them: what else runs on the machine only ever makes it worse. */
 static double best(double *v, bool low)
 {
-    qsort(v, ROUNDS, sizeof *v, by_value);
+    qsort(v, ROUNDS, sizeof *v, by_size);
     return v[low ? 0 : ROUNDS - 1];
 }
 
@@ -272,7 +246,7 @@ static double best(double *v, bool low)
  */
 static double median(double *v, size_t n)
 {
-    qsort(v, n, sizeof *v, by_value);
+    qsort(v, n, sizeof *v, by_size);
     return v[n / 2];
 }
 

@@ -161,10 +161,11 @@ bool fb_kernels_alone(struct fb_stream *s)
     return ((struct fake *)s)->alone;
 }
 
-void fb_said_nothing(struct fb_stream *s, short events)
+void fb_said(struct fb_stream *s, short asked, short got)
 {
-    (void)events;
-    atomic_fetch_add(&((struct fake *)s)->nothings, 1);
+    (void)asked;
+    if (!got)
+        atomic_fetch_add(&((struct fake *)s)->nothings, 1);
 }
 
 short fb_poll(struct fb_stream *s, int fd, short events)
