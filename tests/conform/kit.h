@@ -166,6 +166,7 @@ int my_tid(void);
 
 extern volatile sig_atomic_t caught;
 void catch_signal(int sig, int flags); /* counts in caught */
+void until_caught(void);               /* once more; 5 s at most */
 
 /* ---- descriptors on their way through a Unix socket */
 

@@ -5,6 +5,7 @@
 
 #include "tests/asleep.h"
 
+#include <semaphore.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -44,11 +45,23 @@ void later_end(struct later *l)
 }
 
 volatile sig_atomic_t caught;
+static sem_t caught_one;
 
 static void count(int sig)
 {
     (void)sig;
     caught = caught + 1;
+    sem_post(&caught_one);
+}
+
+void until_caught(void)
+{
+    struct timespec limit;
+
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += 5;
+    while (sem_timedwait(&caught_one, &limit) != 0 && errno == EINTR)
+        ;
 }
 
 void catch_signal(int sig, int flags)

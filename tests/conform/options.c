@@ -341,8 +341,7 @@ CASE(asynchronous)
     SHOW(fcntl(p[0], F_SETFL, O_ASYNC));
     SHOW_AS("send", send(p[1], "x", 1, 0));
     arrived(p[0], 1);
-    for (int i = 0; i < 5000 && !caught; i++)
-        sleep_ms(1);
+    until_caught();
     say("SIGIO %d", caught > 0);
 }
 

@@ -44,8 +44,7 @@ static void signals(void *then)
     syscall(SYS_tgkill, getpid(), sleeper, SIGUSR1);
     if (!then)
         return;
-    for (int i = 0; i < 5000 && !caught; i++)
-        sleep_ms(1);
+    until_caught();
     asleep(sleeper);
     sends(then);
 }

@@ -4,6 +4,8 @@
  */
 #include "tests/conform/kit.h"
 
+#include "tests/asleep.h"
+
 #include <setjmp.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
@@ -198,9 +200,7 @@ static pthread_t begin(const struct sleeper *f)
 
     pair(p);
     pthread_create(&t, NULL, sleeps, (void *)(uintptr_t)f);
-    while (!tid)
-        sleep_ms(1);
-    asleep(tid);
+    until_it_sleeps(&tid);
     return t;
 }
 
@@ -258,9 +258,7 @@ EACH_SLEEPER(cancellation_disabled, 6)
 
     pair(p);
     pthread_create(&t, NULL, cannot, (void *)(uintptr_t)f);
-    while (!tid)
-        sleep_ms(1);
-    asleep(tid);
+    until_it_sleeps(&tid);
     SHOW(pthread_cancel(t));
     SHOW_AS("send", send(p[0], "x", 1, 0));
     pthread_join(t, &result);
@@ -389,9 +387,7 @@ CASE(two_sleep_on_one)
     for (int i = 0; i < 2; i++) {
         tid = 0;
         pthread_create(&t[i], NULL, reads_one, NULL);
-        while (!tid)
-            sleep_ms(1);
-        asleep(tid);
+        until_it_sleeps(&tid);
     }
     SHOW(send(p[0], "x", 1, 0));
     SHOW(send(p[0], "x", 1, 0));

@@ -1,12 +1,24 @@
 """client.py RAILSOCK PORT CASE: the other end of server.py. Prints nothing if all is well."""
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 railsock, port, case = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+if case == "unread":
+    # A client is killed, and the parent has not read all that came by rail: a child of its reads that, or an error, not the end.
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/got")
+        assert subprocess.run([sys.executable, *sys.argv[:3], "vanishes", f"{folder}/got"],
+                              check=False).returncode == -signal.SIGKILL
+        with open(f"{folder}/got") as fifo:
+            got = fifo.read()
+    assert got in ("0123456789", "an error"), got
+    sys.exit()
 s = socket.create_connection(("127.0.0.1", port), 10)
 s.settimeout(10)
 f = s.makefile("rb")
@@ -196,6 +208,13 @@ def no_leak():
     for _ in range(100):
         say("brief", "parent", "forked")
     assert int(say("descriptors", "parent")[2]) < 60
+
+
+def vanishes():
+    until("shm", "parent")
+    say(f"rest {sys.argv[4]}", "parent", "ready")
+    s.sendall(b"0123456789")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 globals()[case]()

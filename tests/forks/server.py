@@ -10,11 +10,13 @@ child         forks a child that takes over until it is told to exit; the parent
 heir          the same, but the parent closes its copy and goes on waiting
 orphan        the same, but the parent is killed
 again         as child, from a child: a grandchild
+rest FIFO     answers, and once the client has gone a child reads, and writes into FIFO what it has got
 exec          a child runs cat on the connection, until the end of a line "."
 exit          a child ends
 """
 import fcntl
 import os
+import select
 import signal
 import socket
 import sys
@@ -79,6 +81,22 @@ while True:
             os.waitpid(pid, 0)
         waiting = []
         answer("ended")
+    elif command == "rest":
+        answer("ready")
+        gone = select.poll()
+        gone.register(s, select.POLLRDHUP)
+        gone.poll()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                got = s.recv(100).decode()
+            except ConnectionResetError:
+                got = "an error"
+            with open(text, "w") as fifo:
+                fifo.write(got or "a clean end")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        os._exit(0)
     elif command == "exec":
         answer("go")
         pid = os.fork()

@@ -98,6 +98,22 @@ TEST_CASE(shm_ring, bytes_that_arrived_outlive_a_failure)
     shm_pair_free(p);
 }
 
+/* Its sender, which has been told that they are accepted, may be killed before they have gone by TCP. */
+TEST_CASE(shm_ring, bytes_put_under_a_failure_arrive)
+{
+    struct shm_pair p = shm_pair_new(RING);
+    struct iovec v[2];
+
+    shm_pair_open(p, 0);
+    ASSERT(w->tx_space(p.a, v) > 3);
+    memcpy(v[0].iov_base, "abc", 3);
+    w->kill(p.a, RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(w->tx_put(p.a, 3), -EPIPE);
+    EXPECT_EQ_U64(w->rx_peek(p.b, v), 3);
+    EXPECT_MEMEQ(v[0].iov_base, "abc", 3);
+    shm_pair_free(p);
+}
+
 TEST_CASE(shm_ring, freeze_ignores_what_comes_later)
 {
     struct shm_pair p = shm_pair_new(RING);

@@ -246,6 +246,16 @@ static void hold_up(void *arg)
         ;
 }
 
+/* The thread that watches sockets does nothing until go is posted. */
+static void hold(struct held *h)
+{
+    sem_init(&h->there, 0, 0);
+    sem_init(&h->go, 0, 0);
+    ASSERT_EQ_INT(rsk_loop_post(hold_up, h), 0);
+    while (sem_wait(&h->there))
+        ;
+}
+
 static void fails(struct end *e)
 {
     struct fb_conn *c = conn_of(e->s);
@@ -272,16 +282,12 @@ TEST_CASE(stream, hears_without_the_progress_thread_once_its_rail_is_gone)
         struct end a, b;
         pthread_t t;
 
-        sem_init(&h.there, 0, 0);
-        sem_init(&h.go, 0, 0);
         pair(&a, &b);
         ASSERT(board(&a, &b));
         fails(&a);
         fails(&b);
         UNTIL(!conn_of(a.s)->x->rail && !conn_of(b.s)->x->rail);
-        ASSERT_EQ_INT(rsk_loop_post(hold_up, &h), 0);
-        while (sem_wait(&h.there))
-            ;
+        hold(&h);
         if (conn_of(a.s)->x->rx.state != RX_r) {
             sleeps--; /* that thread has written the frame that b owes, as it does after a while: once more */
             goto next;
@@ -348,14 +354,10 @@ static void goes_unasked(bool reset)
     struct held h;
 
     eager();
-    sem_init(&h.there, 0, 0);
-    sem_init(&h.go, 0, 0);
     pair(&a, &b);
     ASSERT(board(&a, &b));
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
-    ASSERT_EQ_INT(rsk_loop_post(hold_up, &h), 0);
-    while (sem_wait(&h.there))
-        ;
+    hold(&h);
     fb_pin(a.s, RSN_CALL, false);
     EXPECT(conn_of(a.s)->x->rx.frozen);
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
@@ -389,7 +391,7 @@ static int unheard(struct rsk_rail *rail, const struct rsk_msg *m)
 
 /* The same where there was nothing in the ring when the call asked: its rail stays until the peer has answered, or has gone.
  * The peer hears nothing of it. */
-TEST_CASE(stream, what_comes_into_the_ring_before_the_peer_hears)
+static void goes_unheard(bool reset)
 {
     const struct linger now = {1, 0};
     unsigned char buf[6] = {0};
@@ -413,13 +415,49 @@ TEST_CASE(stream, what_comes_into_the_ring_before_the_peer_hears)
     UNTIL(!conn_flag(conn_of(a.s), CF_RELEASE));
     EXPECT(conn_of(a.s)->x->rail == rail);
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
-    EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
-    done(&b);
-    UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLHUP);
+    if (reset) {
+        EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+        done(&b);
+    } else { /* its kernel says so, and its rail knows nothing */
+        shutdown(b.fd, SHUT_WR);
+    }
+    UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLRDHUP);
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
-    EXPECT_EQ_INT(get(&a, buf, 1), -ECONNRESET);
+    EXPECT_EQ_INT(get(&a, buf, 1), reset ? -ECONNRESET : 0);
     UNTIL(!conn_of(a.s)->x->rail); /* also while the number is open */
     done(&a);
+    if (!reset)
+        done(&b);
+}
+
+TEST_CASE(stream, what_comes_into_the_ring_before_a_reset_unheard)
+{
+    goes_unheard(true);
+}
+
+TEST_CASE(stream, what_comes_into_the_ring_before_an_end_unheard)
+{
+    goes_unheard(false);
+}
+
+/* What stat says of a stream that was pinned is why, also when its peer's BYE comes before its rail has gone. */
+TEST_CASE(stream, pinned_stream_keeps_its_reason)
+{
+    struct end a, b;
+    struct held h;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    hold(&h);
+    fb_pin(a.s, RSN_CALL, false);
+    link_end(conn_of(a.s), RSN_PEER_LEFT);
+    EXPECT_EQ_INT(a.s->pub->reason, RSN_CALL);
+    link_end(conn_of(b.s), RSN_PEER_LEFT);
+    EXPECT_EQ_INT(b.s->pub->reason, RSN_PEER_LEFT);
+    sem_post(&h.go);
+    done(&a);
+    done(&b);
 }
 
 /* The half that is plain has told the reset, and the thread that watches sockets is busy: a send to the rail is none. */
@@ -431,17 +469,13 @@ TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
     struct held h;
 
     eager();
-    sem_init(&h.there, 0, 0);
-    sem_init(&h.go, 0, 0);
     pair_proved(&a, &b);
     while (conn_of(a.s)->x->tx.state != TX_R) {
         ASSERT_EQ_INT(put(&a, &byte, 1), 1);
         ASSERT_EQ_INT(get(&b, &byte, 1), 1);
     }
     ASSERT_EQ_INT(conn_of(a.s)->x->rx.state, RX_t);
-    ASSERT_EQ_INT(rsk_loop_post(hold_up, &h), 0);
-    while (sem_wait(&h.there))
-        ;
+    hold(&h);
     EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
     done(&b);
     EXPECT_EQ_INT(get(&a, &byte, 1), -ECONNRESET);

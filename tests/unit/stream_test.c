@@ -227,6 +227,7 @@ static void full_tilt(uint64_t total, size_t most, bool past, bool *rail)
         EXPECT(w[i].good);
         EXPECT_EQ_U64(w[i].done, total);
     }
+    EXPECT(!past || conn_of(a.s)->x->tx.past.kept < UINT16_MAX); /* turns were counted */
     /* One may be done before the other is scheduled at all. */
     *rail = conn_rail_tx(conn_of(a.s)) > 0 || conn_rail_tx(conn_of(b.s)) > 0;
     done(&a);
