@@ -282,19 +282,32 @@ def full_pipe():
         tap = subprocess.Popen([RAILSOCK, "tap", "--buffer", "128k", "--pid", str(client.pid)], stdout=write,
                                stderr=subprocess.PIPE)
         os.close(write)
-        # It has written, and then writes no more: what was in the pipe stays as much.
-        seen = []
-        wait_for("the pipe is not filled", lambda: client.do("bulk", 100_000) and seen.append(unread(read)) is None and
-                 seen[-1] > 16384 and seen[-5:] == seen[-1:] * 5)
-        for _ in range(10):
-            client.do("bulk", 100_000)
+
+        def fill():
+            """It has written, and then writes no more: what was in the pipe stays as much. More comes, and is lost."""
+            seen = []
+            wait_for("the pipe is not filled", lambda: client.do("bulk", 100_000) and
+                     seen.append(unread(read)) is None and seen[-1] > 16384 and seen[-5:] == seen[-1:] * 5)
+            for _ in range(10):
+                client.do("bulk", 100_000)
+
+        fill()
+        # It goes on when the pipe is read, and tells of the hole with the packet behind it.
+        got = bytearray()
+        wait_for("the hole is not told", lambda: client.do("move", 3) and
+                 (not unread(read) or got.extend(os.read(read, 65536)) is None) and b"too slow" in got)
+        # It ends with the pipe full.
+        fill()
         tap.send_signal(signal.SIGINT)
         with open(f"{WORK}/pipe", "wb") as f, open(read, "rb") as pipe:
-            f.write(pipe.read())
+            f.write(got + pipe.read())
         said = tap.communicate(timeout=30)[1].decode()
-        assert re.search(r"dropped [1-9]", said), said
+        lost = int(re.search(r"dropped (\d+) packets", said).group(1))
         file = pcapng.File(f"{WORK}/pipe")
-        assert any("too slow" in p.comment for p in direction(file, True, SENT) + direction(file, False, GIVEN_BACK))
+        assert file.statistics["shm"] == (len(file.packets) + lost, lost), said
+        packets = direction(file, True, SENT) + direction(file, False, GIVEN_BACK)
+        assert lost >= sum(p.drops for p in packets) > 0, said
+        assert any("too slow" in p.comment for p in packets)
         # Whoever reads it goes away.
         read, write = os.pipe()
         tap = subprocess.Popen([RAILSOCK, "tap", "--pid", str(client.pid)], stdout=write, stderr=subprocess.PIPE)
