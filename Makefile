@@ -629,7 +629,7 @@ $(B)/tests/write_floor: $(call objs,tests/bench/write_floor.c)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lrdmacm -libverbs -lpthread)
 
-# Nor these, which are preloaded: the least that sockperf's round trip and nginx's answer can cost.
+# Nor these, which are preloaded: the least that sockperf's round trip, nginx's answer, and many connections can cost.
 $(B)/tests/%_floor.so: $(B)/tests/bench/%_floor.o
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -shared -o $@ $^)
@@ -641,7 +641,7 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
-	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o $(B)/tests/bench/trip_floor.o $(B)/tests/bench/answer_floor.o \
+	$(B)/tests/bench/shm_pingpong.o $(B)/tests/bench/uring_tcp.o $(B)/tests/bench/trip_floor.o $(B)/tests/bench/answer_floor.o $(B)/tests/bench/ring_floor.o \
 	$(B)/tests/bench/write_floor.o $(B)/tests/bench/copy_ways.o \
 	$(call objs,$(CONFORM_SRC)) \
 	$(foreach t,$(UNIT_TESTS),$(call objs,$($(t)_SRC)))))
@@ -735,7 +735,7 @@ lab-rules:
 # Minutes: BENCH=--native or --lab, or --pairs N.
 bench:
 	tools/deps build test lab bench
-	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong copy_ways uring_tcp trip_floor.so answer_floor.so write_floor)
+	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong copy_ways uring_tcp trip_floor.so answer_floor.so ring_floor.so write_floor)
 	tests/bench/run $(BENCH)
 
 model:

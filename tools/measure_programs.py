@@ -105,9 +105,17 @@ def wrk(port, seconds):
     return ["wrk", "-t", "1", "-c", "16", "-d", f"{seconds}s", f"http://{IP}:{port}/small"]
 
 
-def nginx(slow, folder):
-    port = free_port()
-    return Run(nginx_command(folder, port), port, wrk(port, 4 if slow else 3), thousands)
+def bare_rings(port, looks):
+    """The words before both ends of a server that tests/bench/ring_floor.c carries, and how long it looks before it sleeps."""
+    return ["env", f"LD_PRELOAD={TOP}/build/plain/tests/ring_floor.so", f"RING_FLOOR=/ring_floor.{port}", f"RING_FLOOR_LOOKS={looks}"]
+
+
+def nginx(floor=False):
+    def program(slow, folder):
+        port = free_port()
+        on = bare_rings(port, 10000) if floor else []
+        return Run([*on, *nginx_command(folder, port)], port, [*on, *wrk(port, 4 if slow else 3)], thousands)
+    return program
 
 
 def nginx_alone(_slow, folder):
@@ -166,13 +174,16 @@ class Cluster:
         return subprocess.run([f"{self.bin}/pg_isready", "-q", "-h", IP, "-p", str(port)], check=False).returncode == 0
 
 
-def pgbench(slow, _folder):
+def pgbench(floor=False):
     """Both ends as one user: a rail between two users has a dearer bell (rsock/README.md)."""
-    cluster, port = Cluster.get(), free_port()
-    return Run(cluster.server(port), port,
-               [*cluster.user, f"{cluster.bin}/pgbench", "-S", "-n", "-c", "4", "-T", "4" if slow else "3",
-                "-h", IP, "-p", str(port), "-U", "bench", "postgres"],
-               thousands, listens=cluster.listens)
+    def program(slow, _folder):
+        cluster, port = Cluster.get(), free_port()
+        on = bare_rings(port, 0) if floor else []
+        return Run([*on, *cluster.server(port)], port,
+                   [*cluster.user, *on, f"{cluster.bin}/pgbench", "-S", "-n", "-c", "4", "-T", "4" if slow else "3",
+                    "-h", IP, "-p", str(port), "-U", "bench", "postgres"],
+                   thousands, listens=cluster.listens)
+    return program
 
 
 # ---- what there is at most, and what else there is
@@ -238,9 +249,10 @@ FIGURES = {
     "redis-20": Figure("redis-benchmark GET, 20 clients", "k/s", True,
                        redis(20, 200000, 60000)),
     "redis-50": Figure("redis-benchmark GET, 50 clients", "k/s", True, redis(50, 200000, 20000)),
-    "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx, {
-        "shm": {"nginx, carried by nothing": nginx_alone}}),
-    "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench),
+    "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx(), {
+        "shm": {"nginx and wrk on bare rings": nginx(floor=True), "nginx, carried by nothing": nginx_alone}}),
+    "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench(), {
+        "shm": {"on bare rings": pgbench(floor=True)}}),
     "round-trip": Figure("sockperf ping-pong 64 B, round trip", "us", False, sockperf(True), {
         "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data"),
                 "sockperf on a bare ring": sockperf(True, floor=True),

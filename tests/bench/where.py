@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""where.py [--wire W] [--slow] [--runs N] [--symbols N] FIGURE...: where the time of a figure of tools/measure goes, on
-TCP and on the rail: microseconds of processor time for each request (transaction, round trip, MB) by program
+"""where.py [--wire W] [--slow] [--runs N] [--symbols N] [--limits] FIGURE...: where the time of a figure of tools/measure goes, on
+TCP and on the rail, and with --limits on the floors that have a server, whose library is then the preloaded one: microseconds of processor time for each request (transaction, round trip, MB) by program
 and object, from perf's samples by time of the whole machine, root only; --symbols shows the largest functions and,
 of the kernel, system calls. A thread that spins spends its time in the library and in the clock; `railsock` is the
 threads of the library's own. What no transport could take away is the time in the program itself and in libc."""
@@ -36,7 +36,7 @@ def group(dso):
         return "kernel"
     if dso == "[vdso]":
         return "clock"
-    return "library" if "librailsock" in dso or "liburing" in dso else "libc" if dso.startswith("libc.") else "itself"
+    return "library" if re.search("librailsock|liburing|_floor", dso) else "libc" if dso.startswith("libc.") else "itself"
 
 
 def below(roots):
@@ -61,13 +61,16 @@ def record(command, data, server):
     return said, ours - {perf.pid}
 
 
-def run_once(kind, figure, wire, slow):
+def run_once(kind, program, wire, slow):
     """(figure, samples by (thread's name, group, symbol or system call), samples of all)."""
     with tempfile.TemporaryDirectory(prefix="where.") as folder:
-        run = figure.program(slow, folder)
+        run = program(slow, folder)
         data = os.path.join(folder, "perf.data")
-        prefix = [RAILSOCK, "run", *(["--tcp"] if kind == "tcp" else ["--wire", wire]), "--"]
-        server = Server(RAILSOCK, kind, ["--wire", wire], run.server, run.port, listens=run.listens)
+        if kind in ("tcp", "rail"):
+            prefix = [RAILSOCK, "run", *(["--tcp"] if kind == "tcp" else ["--wire", wire]), "--"]
+            server = Server(RAILSOCK, kind, ["--wire", wire], run.server, run.port, listens=run.listens)
+        else:
+            prefix, server = [], Server(None, None, [], run.server, run.port, listens=run.listens)
         try:
             said, ours = record([*prefix, *run.client], data, server.leg.process.pid)
             # It is above the server only to report.
@@ -91,10 +94,10 @@ def run_once(kind, figure, wire, slow):
     return run.read(said), samples, total
 
 
-def leg(kind, figure, args):
+def leg(kind, program, figure, args):
     values, samples, total = [], collections.Counter(), 0
     for _ in range(args.runs):
-        value, more, n = run_once(kind, figure, args.wire, args.slow)
+        value, more, n = run_once(kind, program, args.wire, args.slow)
         values.append(value)
         samples += more
         total += n
@@ -121,6 +124,7 @@ def main():
     p.add_argument("--slow", action="store_true", help="on a lab host")
     p.add_argument("--runs", type=int, default=5)
     p.add_argument("--symbols", type=int, default=0)
+    p.add_argument("--limits", action="store_true")
     p.add_argument("what", nargs="+", choices=FIGURES)
     args = p.parse_args()
     with tempfile.TemporaryDirectory(prefix="where.") as folder:
@@ -128,9 +132,11 @@ def main():
         os.chmod(folder, 0o755)
         os.environ["RAILSOCK_LIBRARY"] = shutil.copy(os.path.join(TOP, "build/librailsock.so"), folder)
         for name in args.what:
-            print(f"{name}: {FIGURES[name].words}, {args.wire}")
-            for kind in ("tcp", "rail"):
-                leg(kind, FIGURES[name], args)
+            figure = FIGURES[name]
+            print(f"{name}: {figure.words}, {args.wire}")
+            limits = figure.limits.get(args.wire, {}) if args.limits else {}
+            for kind, program in (("tcp", figure.program), ("rail", figure.program), *limits.items()):
+                leg(kind, program, figure, args)
 
 
 main()
