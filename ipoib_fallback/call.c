@@ -143,7 +143,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         uint8_t state;
         ssize_t got;
 
-        if (w.spun && !done && (got = (ssize_t)rx_quick(c, v, cnt, flags)) > 0)
+        if (w.spun && !done && (got = rx_quick(c, v, cnt, flags)) > 0)
             return got;
         if (!still_open(c, &fd))
             return done || shown || c->x->rx.shut
@@ -240,9 +240,9 @@ bool fb_at_mark(struct fb_stream *s, int fd)
 ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
-    size_t n = rx_quick(c, v, cnt, flags);
+    ssize_t n = rx_quick(c, v, cnt, flags);
 
-    return n ? (ssize_t)n : receive(c, fd, v, cnt, flags);
+    return n ? n : receive(c, fd, v, cnt, flags);
 }
 
 /* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It

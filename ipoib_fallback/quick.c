@@ -1,6 +1,6 @@
 /*
- * quick.c - what most calls on a rail are: bytes, and nothing else to be done. The same as the general way does then
- * (call.c), with far fewer instructions. 0: it is not that, and nothing has happened.
+ * quick.c - what most calls on a rail are: bytes, or none where a call does not wait for them, and nothing else to be done. The
+ * same as the general way does then (call.c), with far fewer instructions. 0: it is not that, and nothing has happened.
  */
 #include "ipoib_fallback/quick.h"
 
@@ -118,12 +118,20 @@ __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *
     return true;
 }
 
-/* may_wait: unless flags or the socket say that it does not. */
-static inline __attribute__((always_inline)) size_t rx_one(struct fb_conn *c, int fd, void *p,
-                                                           size_t most, int flags, bool may_wait)
+/* The ring had nothing, and nobody else has: rx_try's answer then is -EAGAIN. rx lock held. */
+static inline bool rx_nothing(struct fb_conn *c, struct rsk_rail *rail)
+{
+    return !atomic_load_explicit(&rail->failed, memory_order_relaxed) && !c->x->rx.shut &&
+           !rx_unheard(c, rail, false) && !rx_fetch(c, rail);
+}
+
+/* Bytes, 0 or -EAGAIN. may_wait: unless flags or the socket say that it does not. */
+static inline __attribute__((always_inline)) ssize_t rx_one(struct fb_conn *c, int fd, void *p,
+                                                            size_t most, int flags, bool may_wait)
 {
     struct rsk_rail *rail;
     size_t n = 0;
+    bool none = false;
     uint64_t at, end;
 
     if (!fb_trylock(&c->x->rx.lock))
@@ -134,19 +142,21 @@ static inline __attribute__((always_inline)) size_t rx_one(struct fb_conn *c, in
         end = at + (most < rail->rx_size ? most : rail->rx_size);
         if (rx_plainly(c, at, end)) {
             n = rail->wire->rx_take(rail, p, most);
-            if (n == 0 && may_wait && !(flags & MSG_DONTWAIT) &&
-                !atomic_load_explicit(&c->s.nonblock, memory_order_relaxed) && comes(c, rail) &&
-                rx_plainly(c, at, end))
+            if (n)
+                ;
+            else if ((flags & MSG_DONTWAIT) ||
+                     atomic_load_explicit(&c->s.nonblock, memory_order_relaxed))
+                none = most && rx_nothing(c, rail);
+            else if (may_wait && comes(c, rail) && rx_plainly(c, at, end))
                 n = rail->wire->rx_take(rail, p, most);
         }
     }
-    if (n) {
+    if (n)
         rx_counted(c, n);
-        if (n < most)
-            conn_no_data_here(c);
-    }
+    if (none || (n && n < most))
+        conn_no_data_here(c);
     unlock(c, &c->x->rx.lock);
-    return n;
+    return none ? -EAGAIN : (ssize_t)n;
 }
 
 static inline __attribute__((always_inline)) size_t tx_one(struct fb_conn *c, int fd, const void *p,
@@ -170,7 +180,7 @@ static inline __attribute__((always_inline)) size_t tx_one(struct fb_conn *c, in
     return n;
 }
 
-size_t fb_recv_quick(struct fb_stream *s, int fd, void *p, size_t most, int flags)
+ssize_t fb_recv_quick(struct fb_stream *s, int fd, void *p, size_t most, int flags)
 {
     return usual(flags) ? rx_one(conn_of(s), fd, p, most, flags, true) : 0;
 }
@@ -234,12 +244,14 @@ __attribute__((noinline)) static size_t tx_some(struct fb_conn *c, const struct 
     return n;
 }
 
-size_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
+ssize_t rx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {
     if (cnt > FB_PIECES || !usual(flags))
         return 0;
-    return cnt == 1 ? rx_one(c, HELD, v->iov_base, v->iov_len, flags, false) : rx_some(c, v, cnt);
+    return cnt == 1 ? rx_one(c, HELD, v->iov_base, v->iov_len, flags, false)
+                    : (ssize_t)rx_some(c, v, cnt);
 }
+
 size_t tx_quick(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {
     if (cnt > FB_PIECES || !usual(flags))

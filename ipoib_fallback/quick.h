@@ -6,7 +6,8 @@
 
 #include "ipoib_fallback/stream.h"
 
-size_t rx_quick(struct fb_conn *, const struct iovec *v, int cnt, int flags);
+/* Also -EAGAIN: the ring is empty, and the call does not wait. */
+ssize_t rx_quick(struct fb_conn *, const struct iovec *v, int cnt, int flags);
 size_t tx_quick(struct fb_conn *, const struct iovec *v, int cnt, int flags);
 
 #endif

@@ -6,7 +6,8 @@
  * Then every spin fails, however long, and two ends that spin in turn are slower than two that sleep. So a claim
  * is put to the test by the next wait: if that has to sleep as well, sleeps teach nothing for a while, which is longer each
  * time. A wait that took longer than any spin may halves the budget, down to next to nothing. And now and then one spins
- * for the whole of what is allowed: below the peer's usual answer time no shorter spin could find out.
+ * for the whole of what is allowed: below the peer's usual answer time no shorter spin could find out. The more often
+ * that was in vain, the less often it is tried.
  *
  * The state is one stream's half or one thread's. Several threads may use it at once: what gets lost is a lesson.
  */
@@ -19,15 +20,18 @@
 
 struct fb_spin {
     _Atomic uint32_t ns; /* the budget; 0: nothing has been learnt */
-    _Atomic uint32_t waits;
+    _Atomic uint16_t waits;
+    _Atomic uint16_t deaf;   /* so many more sleeps teach nothing */
     _Atomic uint8_t claimed; /* the budget is what a sleep's end has made it */
     _Atomic uint8_t doubt;   /* claims that were wrong, since a spin last served */
-    _Atomic uint16_t deaf;   /* so many more sleeps teach nothing */
+    _Atomic uint8_t whole;   /* this wait spins for the whole of what is allowed */
+    _Atomic uint8_t vain;    /* such waits that had to sleep, since a spin last served */
     _Atomic uint32_t spent;  /* the wait that begins now has spun for so many ns: quick.c */
 };
 
 #define FB_SPIN_EVERY 64u
 #define FB_SPIN_DOUBT 2u
+#define FB_SPIN_VAIN  4u
 #define FB_SPIN_LEAST 100u /* ns */
 
 #define FB_SPIN_GET(s, field)    atomic_load_explicit(&(s)->field, memory_order_relaxed)
@@ -44,12 +48,13 @@ static inline uint32_t fb_spin_learnt(const struct fb_spin *s, uint32_t most)
 /* For how many the next wait does. */
 static inline uint32_t fb_spin_next(struct fb_spin *s, uint32_t most)
 {
-    uint32_t waits = FB_SPIN_GET(s, waits);
+    uint16_t waits = FB_SPIN_GET(s, waits);
+    uint8_t doubt = FB_SPIN_GET(s, doubt), vain = FB_SPIN_GET(s, vain);
+    bool whole = waits % (FB_SPIN_EVERY << (doubt > vain ? doubt : vain)) == 0;
 
-    FB_SPIN_SET(s, waits, waits + 1);
-    if (waits % (FB_SPIN_EVERY << FB_SPIN_GET(s, doubt)) == 0)
-        return most;
-    return fb_spin_learnt(s, most);
+    FB_SPIN_SET(s, waits, (uint16_t)(waits + 1));
+    FB_SPIN_SET(s, whole, whole);
+    return whole ? most : fb_spin_learnt(s, most);
 }
 
 static inline void fb_spin_raise(struct fb_spin *s, uint32_t most, uint64_t took)
@@ -70,6 +75,7 @@ static inline void fb_spin_served(struct fb_spin *s, uint32_t most, uint64_t too
     fb_spin_raise(s, most, took);
     FB_SPIN_SET(s, claimed, 0);
     FB_SPIN_SET(s, doubt, 0);
+    FB_SPIN_SET(s, vain, 0);
     FB_SPIN_SET(s, deaf, 0);
 }
 
@@ -78,8 +84,10 @@ static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took
 {
     uint32_t ns = FB_SPIN_GET(s, ns), least = most < FB_SPIN_LEAST ? most : FB_SPIN_LEAST;
     uint16_t deaf = FB_SPIN_GET(s, deaf);
-    uint8_t doubt = FB_SPIN_GET(s, doubt);
+    uint8_t doubt = FB_SPIN_GET(s, doubt), vain = FB_SPIN_GET(s, vain);
 
+    if (FB_SPIN_GET(s, whole) && took >= most && vain < FB_SPIN_VAIN)
+        FB_SPIN_SET(s, vain, (uint8_t)(vain + 1));
     if (FB_SPIN_GET(s, claimed)) {
         doubt = doubt < FB_SPIN_DOUBT ? (uint8_t)(doubt + 1) : doubt;
         FB_SPIN_SET(s, claimed, 0);
@@ -101,8 +109,8 @@ static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took
  * Whether long spins pay a thread that waits for many streams. Each of them may, and all the same the processor that it
  * takes may be what its peers want: pgbench, which mostly waits, takes one of two processors from four servers. No wait
  * can tell. So where waits are long both ways are tried by turns, for a while each, and the one in which more became
- * ready is kept for two seconds; the brief one unless the other is better by more than a seventh, because that time is
- * somebody's.
+ * ready is kept for two seconds; the brief one unless the other is better by more than a seventh, and in each of its
+ * turns, because that time is somebody's. Where the brief one is kept again and again, that is for longer each time.
  *
  * The same by turns with no spin at all instead of brief ones is tried by a thread in a crowd: fb_crowd.
  */
@@ -111,17 +119,24 @@ struct fb_trial {
     uint64_t ns[2];  /* by turns with long spins, and with brief ones, or none */
     uint32_t got[2]; /* and what became ready in them */
     uint32_t ready;  /* in this one */
+    double least;    /* and, each ns, in that with long spins in which it was least */
     uint8_t turn;    /* FB_TRIALS: one is kept */
     uint8_t lengthy; /* the last waits were mostly long */
+    uint8_t again;   /* the brief one has been kept so often, one time after the other */
     bool brief;
+};
+
+struct fb_trial_rule {
+    double weight; /* what brief spins, or none, have made ready counts so much more */
+    bool each;     /* long ones are kept only if each of their turns was better than the others on the whole */
 };
 
 #define FB_TRIALS     6u
 #define FB_TRIAL_NS   16000000u
 #define FB_TRIAL_KEEP 2000000000u
-/* What brief spins have made ready counts so much more; and what there was without any. */
-#define FB_TRIAL_BRIEF 1.15
-#define FB_TRIAL_NONE  0.8
+#define FB_TRIAL_MORE 2u /* it is kept for so many times twice that, at most */
+
+static const struct fb_trial_rule fb_trial_brief = {1.15, true}, fb_trial_none = {0.8, false};
 
 /* n streams became ready for the thread. */
 static inline void fb_trial_ready(struct fb_trial *t, unsigned n)
@@ -139,10 +154,23 @@ static inline bool fb_trial_waited(struct fb_trial *t, uint64_t took, uint32_t b
     return t->lengthy;
 }
 
-/* True: what was kept has been kept for long enough, and it begins anew. */
-static inline bool fb_trial_turn(struct fb_trial *t, uint64_t now, double weight)
+/* All turns have been taken: which is kept. */
+static inline void fb_trial_decide(struct fb_trial *t, const struct fb_trial_rule *rule)
 {
-    uint64_t took = now - t->since;
+    double of_long = t->got[0] / (double)t->ns[0], of_brief = t->got[1] / (double)t->ns[1];
+
+    t->brief = rule->weight * of_brief >= of_long || (rule->each && t->least <= of_brief);
+    if (!t->brief || !rule->each)
+        t->again = 0;
+    else if (t->again < FB_TRIAL_MORE + 1)
+        t->again++;
+}
+
+/* True: what was kept has been kept for long enough, and it begins anew. */
+static inline bool fb_trial_turn(struct fb_trial *t, uint64_t now, const struct fb_trial_rule *rule)
+{
+    uint64_t took = now - t->since, keep = (uint64_t)FB_TRIAL_KEEP << (t->again ? t->again - 1 : 0);
+    double rate;
     bool over = false;
 
     if (!t->since) {
@@ -150,18 +178,21 @@ static inline bool fb_trial_turn(struct fb_trial *t, uint64_t now, double weight
         t->ready = 0;
         return false;
     }
-    if (took < (t->turn == FB_TRIALS ? FB_TRIAL_KEEP : FB_TRIAL_NS))
+    if (took < (t->turn == FB_TRIALS ? keep : FB_TRIAL_NS))
         return false;
     if (t->turn == FB_TRIALS) {
-        *t = (struct fb_trial){.lengthy = t->lengthy};
+        *t = (struct fb_trial){.lengthy = t->lengthy, .again = t->again};
         over = true;
     } else if (took < 4 * FB_TRIAL_NS) { /* else it was idle, which says nothing */
+        rate = t->ready / (double)took;
+        if (!t->brief && (t->turn == 0 || rate < t->least))
+            t->least = rate;
         t->ns[t->brief] += took;
         t->got[t->brief] += t->ready;
         t->turn++;
         t->brief = t->turn % 2;
         if (t->turn == FB_TRIALS)
-            t->brief = weight * t->got[1] / (double)t->ns[1] >= t->got[0] / (double)t->ns[0];
+            fb_trial_decide(t, rule);
     }
     t->since = now;
     t->ready = 0;
@@ -217,7 +248,7 @@ static inline void fb_crowd_look(struct fb_crowd *c, uint64_t now, uint64_t lost
 /* A wait of the thread's is over, whatever it was for. */
 static inline void fb_crowd_turn(struct fb_crowd *c, uint64_t now)
 {
-    if (fb_trial_turn(&c->trial, now, FB_TRIAL_NONE))
+    if (fb_trial_turn(&c->trial, now, &fb_trial_none))
         c->trying = false;
 }
 

@@ -227,19 +227,20 @@ bool pl_kernels_own(struct pl_file *f, int flags)
     return true;
 }
 
-/* Into one buffer, in the section of the short way, which ends here. 0: not by that. It may have waited: see was_cut(). */
+/* Into one buffer, in the section of the short way, which ends here: its value and errno. 0: not by that. It may have
+ * waited: see was_cut(). */
 __attribute__((noinline)) static ssize_t receive_quick(struct pl_short *way, int fd, void *buf,
                                                        size_t n, int flags)
 {
     __attribute__((cleanup(pl_section_end), unused)) struct pl_section in = {true};
-    size_t got;
+    ssize_t got;
 
     way->cut = rsk_sig.cut;
     pthread_testcancel();
     got = buf && (ssize_t)n > 0 ? fb_recv_quick(way->s, fd, buf, n, flags) : 0;
     if (got)
         rsk_sig.was_cut = false;
-    return (ssize_t)got;
+    return pl_ret(got);
 }
 
 /* ---- read ---- */

@@ -156,7 +156,8 @@ uint64_t pl_spin_budget(unsigned streams)
     spun = 0;
     if (streams && most && !one_cpu() && !(several && fb_crowd_rests(&crowd)))
         spun = fb_spin_next(&learnt, most);
-    return spun;
+    /* So brief a spin would be one look more, and the caller has just looked. */
+    return spun > FB_SPIN_LEAST ? spun : 0;
 }
 
 void pl_spin_result(uint64_t began)
@@ -180,7 +181,7 @@ void pl_spin_result(uint64_t began)
     if (several && !fb_spin_slow() && fb_crowd_waited(&crowd))
         look_for_a_crowd(now);
     if (fb_trial_waited(&trial, ns, brief_most()) && fb_spin_most() > brief_most())
-        fb_trial_turn(&trial, now, FB_TRIAL_BRIEF);
+        fb_trial_turn(&trial, now, &fb_trial_brief);
 }
 
 void pl_spin_ready(unsigned n)

@@ -38,9 +38,9 @@ static inline ssize_t call_send_rail(struct fb_stream *s, int fd, const struct i
 
 static inline ssize_t call_recv_rail(struct fb_stream *s, int fd, const struct iovec *v, int flags)
 {
-    size_t n = fb_recv_quick(s, fd, v->iov_base, v->iov_len, flags);
+    ssize_t n = fb_recv_quick(s, fd, v->iov_base, v->iov_len, flags);
 
-    return n ? (ssize_t)n : fb_recvv(s, fd, v, 1, flags);
+    return n ? n : fb_recvv(s, fd, v, 1, flags);
 }
 
 /* Count or -errno. */

@@ -112,7 +112,7 @@ static ssize_t stream_recv(int e, struct sim_get *g)
     ssize_t r = 0;
 
     if (!g->flags && sim.steps % 2) /* with room for less */
-        r = (ssize_t)fb_recv_quick(s, fd_of(e), g->v[0].iov_base, g->v[0].iov_len, MSG_DONTWAIT);
+        r = fb_recv_quick(s, fd_of(e), g->v[0].iov_base, g->v[0].iov_len, MSG_DONTWAIT);
     if (r == 0)
         r = fb_recvv(s, fd_of(e), g->v, g->cnt, g->flags | MSG_DONTWAIT);
     g->at = sim.end[e].app.got + sim_in_hand(e);

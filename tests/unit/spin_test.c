@@ -63,6 +63,22 @@ TEST_CASE(spin, does_what_a_sleep_has_claimed)
     EXPECT_EQ_INT(waits(&s, 20, 5000, false, &spun), 19);
 }
 
+/* What no spin has served is tried in full once in a thousand waits, in the end; and once is enough. */
+TEST_CASE(spin, tries_in_vain_are_rare)
+{
+    struct fb_spin s = {0};
+    uint64_t spun = 0;
+
+    waits(&s, 1024, 1000000, false, &spun);
+    spun = 0;
+    waits(&s, 10240, 1000000, false, &spun);
+    EXPECT_EQ_U64(spun, 10240 * 100 + 10 * (MOST - 100));
+    /* From a sleep that nearly ends in time, too long for any spin, nothing is learnt. */
+    waits(&s, 1024, MOST - WAKE / 2, false, &spun);
+    EXPECT_EQ_INT(waits(&s, 1000, MOST - WAKE / 2, false, &spun), 1000);
+    EXPECT_EQ_INT(s.vain, 0);
+}
+
 TEST_CASE(spin, learns_nothing_from_a_spin_that_was_interrupted)
 {
     struct fb_spin s = {.ns = 2000};
@@ -89,7 +105,7 @@ static unsigned tried(struct fb_trial *t, uint64_t *now, unsigned ms, unsigned b
             *now += 1000000 / n;
             fb_trial_ready(t, 1);
             if (fb_trial_waited(t, took, MOST))
-                fb_trial_turn(t, *now, FB_TRIAL_BRIEF);
+                fb_trial_turn(t, *now, &fb_trial_brief);
         }
     }
     return briefly;
@@ -104,13 +120,44 @@ TEST_CASE(spin_trial, keeps_the_better_one)
     briefly = tried(&t, &now, 20000, 10, 14, 2 * MOST);
     EXPECT(briefly > 19000);
     /* Its peers go away, and now sleeping is what costs. */
-    tried(&t, &now, 2200, 20, 10, 2 * MOST);
+    tried(&t, &now, 8200, 20, 10, 2 * MOST);
     briefly = tried(&t, &now, 20000, 20, 10, 2 * MOST);
     EXPECT(briefly < 1000);
     /* As good as the other is not enough. */
     tried(&t, &now, 2200, 11, 10, 2 * MOST);
     briefly = tried(&t, &now, 20000, 11, 10, 2 * MOST);
     EXPECT(briefly > 19000);
+}
+
+/* What is by chance in one turn is in none of the others. */
+TEST_CASE(spin_trial, long_ones_in_each_turn)
+{
+    struct fb_trial t = {0};
+    uint64_t now = 1000000000;
+
+    while (t.turn < FB_TRIALS)
+        tried(&t, &now, 1, t.turn == 2 ? 60 : 10, 10, 2 * MOST);
+    EXPECT(t.brief);
+    EXPECT(1.15 * (double)t.got[1] / (double)t.ns[1] < (double)t.got[0] / (double)t.ns[0]);
+}
+
+/* What is so again and again is tried less often: after 2, 4, 8 and 8 seconds. */
+TEST_CASE(spin_trial, brief_ones_for_longer_each_time)
+{
+    struct fb_trial t = {0};
+    uint64_t now = 1000000000;
+    unsigned lengthily = 0;
+
+    for (unsigned s = 1; s <= 22; s++) {
+        lengthily += 1000 - tried(&t, &now, 1000, 10, 14, 2 * MOST);
+        /* Three turns of each: with those of the brief ones, 0.1 s. */
+        EXPECT_EQ_INT((lengthily + 10) / 48, s < 3 ? 1 : s < 7 ? 2 : s < 15 ? 3 : 4);
+    }
+    /* Not any more when it was not so once. */
+    tried(&t, &now, 8000, 20, 10, 2 * MOST);
+    EXPECT_EQ_INT(t.again, 0);
+    tried(&t, &now, 2200, 10, 14, 2 * MOST);
+    EXPECT_EQ_INT(t.again, 1);
 }
 
 TEST_CASE(spin_trial, not_where_waits_are_short)
@@ -140,7 +187,7 @@ TEST_CASE(spin_trial, idleness_says_nothing)
         now += 10 * (uint64_t)FB_TRIAL_NS;
         fb_trial_ready(&t, 1);
         EXPECT(fb_trial_waited(&t, 10 * (uint64_t)FB_TRIAL_NS, MOST));
-        fb_trial_turn(&t, now, FB_TRIAL_BRIEF);
+        fb_trial_turn(&t, now, &fb_trial_brief);
     }
     EXPECT_EQ_INT(t.turn, 0);
     EXPECT(!t.brief);
