@@ -107,7 +107,8 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
 }
 
 /* *missed: another thread was draining, and what it was past is not told. brief: who finds nothing looks again, and
- * spins first, where most find something before the kernel need be asked; unless it has been the kernel that had it. */
+ * spins first, where most find something before the kernel need be asked, or sleeps in the kernel at once, which asks it; unless it has
+ * been the kernel that had it. */
 static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *missed)
 {
     bool ours = false, asked = kernels_turn(ep);
@@ -131,8 +132,10 @@ static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *mis
         atomic_fetch_add_explicit(&ep->ahead, (uint32_t)k, memory_order_relaxed);
     if (asked || n == c->max)
         return n;
-    now = sys_now();
     brief = brief && !atomic_load_explicit(&ep->kernel_had, memory_order_relaxed);
+    if (n == 0 && brief && !pl_spins())
+        return 0;
+    now = sys_now();
     if ((n > 0 || brief) &&
         now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < PL_KERNEL_NS)
         return n;
@@ -376,13 +379,16 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
     uint64_t since = atomic_load(&ep->flips), deadline;
     uint32_t signals = rsk_sig.seen;
     bool served = false, ours = false;
-    int n;
+    int n = 0;
 
     /* A call that the kernel refuses, it shall refuse. */
     if (c->max <= 0 || !c->out || (c->how == PWAIT2 && c->ts && !pl_ts_valid(c->ts)))
         return RSK_OPENED(real_call(c));
     deadline = c->how == PWAIT2 ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
-    n = plain_wait(ep, c, &served);
+    if (!atomic_load(&ep->hot))
+        n = plain_wait(ep, c, &served);
+    else
+        served = true;
     if (!served) {
         if (n < 0)
             return n;

@@ -144,6 +144,11 @@ static void look_for_a_crowd(uint64_t now)
                           (uint64_t)(u->tv_usec + s->tv_usec) * NS_PER_US);
 }
 
+bool pl_spins(void)
+{
+    return spun > FB_SPIN_LEAST;
+}
+
 uint64_t pl_spin_budget(unsigned streams)
 {
     uint32_t most = spin_most();
@@ -157,7 +162,7 @@ uint64_t pl_spin_budget(unsigned streams)
     if (streams && most && !one_cpu() && !(several && fb_crowd_rests(&crowd)))
         spun = fb_spin_next(&learnt, most);
     /* So brief a spin would be one look more, and the caller has just looked. */
-    return spun > FB_SPIN_LEAST ? spun : 0;
+    return pl_spins() ? spun : 0;
 }
 
 void pl_spin_result(uint64_t began)

@@ -56,6 +56,8 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 /* How long this thread, which waits for so many streams on rails, should spin before it sleeps, at most
  * fb_spin_most(); 0 on one CPU. Called for each wait that pl_spin_result may be called for. */
 uint64_t pl_spin_budget(unsigned streams);
+/* The one before did. */
+bool pl_spins(void);
 /* What came of it: there is news now, and the wait, spun and slept together, began then. */
 void pl_spin_result(uint64_t began);
 /* So many descriptors are ready, whether or not that was waited for. */

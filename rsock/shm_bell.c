@@ -141,7 +141,7 @@ static int drain_word(struct shm_bell *b, uint32_t w)
     for (; bits && rails; bits &= bits - 1) {
         struct rsk_rail *r =
             atomic_load_explicit(&rails[__builtin_ctzll(bits)], memory_order_acquire);
-        unsigned events = r ? r->wire->poll(r, RSK_ANY) : 0;
+        unsigned events = r ? r->wire->poll(r, RSK_RX | RSK_CTL | RSK_TX_ASKED) : 0;
 
         /* Also when nothing holds: the ring has used up a wish to be told, which must be renewed. */
         if (!r || !r->notify)

@@ -459,6 +459,20 @@ static bool can_receive(struct shm_rail *r)
     return tail != rx && tail != get(&r->rx_stale);
 }
 
+/*
+ * For a drain, which comes mostly for bytes: to look for room takes from the peer a line that it writes at each receive, and
+ * would be news that nobody has asked for. Who has asked before `tx_asked` is cleared here is told after it, as the drain's caller
+ * tells everybody; who asks after it has set it again. A drain that is rung because of a wish sees the wish: it was set
+ * before want_tx was (D), which the peer has taken before it rang.
+ */
+static bool asked_for_room(struct shm_rail *r)
+{
+    if (!get(&r->tx_asked) || !can_send(r))
+        return false;
+    set(&r->tx_asked, false);
+    return true;
+}
+
 unsigned shm_poll(struct rsk_rail *rail, unsigned events)
 {
     struct shm_rail *r = shm_of(rail);
@@ -471,7 +485,7 @@ unsigned shm_poll(struct rsk_rail *rail, unsigned events)
     if (get(&rail->failed))
         now |= RSK_FAIL;
     /* The consumer writes that line at each receive, and waits for it if we have taken it. */
-    else if (events & RSK_TX && can_send(r))
+    else if ((events & RSK_TX && can_send(r)) || (events & RSK_TX_ASKED && asked_for_room(r)))
         now |= RSK_TX;
     if (events & RSK_CTL && ctl_ready(r, get(&r->ctl_in)))
         now |= RSK_CTL;
@@ -486,8 +500,10 @@ unsigned shm_arm(struct rsk_rail *rail, unsigned events, unsigned how)
      * The peer then wakes once for nothing. */
     if (events & RSK_RX)
         atomic_fetch_or_explicit(&r->in->sleeper.want_rx, how, memory_order_relaxed);
-    if (events & RSK_TX)
-        atomic_fetch_or_explicit(&r->out->producer.want_tx, how, memory_order_relaxed);
+    if (events & RSK_TX) {
+        set(&r->tx_asked, true);
+        atomic_fetch_or_explicit(&r->out->producer.want_tx, how, memory_order_release); /* D */
+    }
     rsk_fence(); /* A */
     return shm_poll(rail, events);
 }

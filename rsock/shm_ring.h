@@ -103,6 +103,7 @@ struct shm_rail {
     uint64_t rx_told;          /* rx at the last look for a sender that waits for credit */
     uint32_t rx_step;          /* the sender's credit_step, bounded */
     _Atomic bool rx_live;      /* started and not frozen */
+    _Atomic bool tx_asked;     /* somebody may wait for room, and has not been told of any */
 
     /* control messages: any thread */
     _Atomic uint64_t ctl_out __attribute__((aligned(SHM_LINE)));

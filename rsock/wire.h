@@ -37,6 +37,9 @@ enum {
     RSK_CTL = 4,  /* a control message can be read */
     RSK_FAIL = 8, /* the rail has failed; bytes that arrived before can still be read */
     RSK_ANY = RSK_RX | RSK_TX | RSK_CTL, /* for poll(), which always tells of a failure */
+    /* For poll() on shm: RSK_TX, if arm() has asked for it since it was last found by this. For a drain, which tells all
+     * who wait of it. */
+    RSK_TX_ASKED = 16,
 };
 
 /* Of a peer whose direction of the TCP connection has ended. */

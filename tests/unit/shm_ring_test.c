@@ -81,6 +81,32 @@ TEST_CASE(shm_ring, poll_tells_what_holds)
     shm_pair_free(p);
 }
 
+/* A drain is told of room once, and only if somebody has asked. */
+TEST_CASE(shm_ring, poll_tells_of_room_who_has_asked)
+{
+    struct shm_pair p = shm_pair_new(RING);
+    uint8_t buf[RING] = {0};
+
+    shm_pair_open(p, 7);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_TX_ASKED), 0);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_TX), RSK_TX);
+    EXPECT_EQ_INT(w->arm(p.a, RSK_TX, RSK_BY_SHARD),
+                  RSK_TX); /* another may sleep who asked before */
+    EXPECT_EQ_INT(w->poll(p.a, RSK_RX | RSK_CTL | RSK_TX_ASKED), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_RX | RSK_CTL | RSK_TX_ASKED), 0);
+    shm_put(p.a, buf, RING);
+    EXPECT_EQ_INT(w->arm(p.a, RSK_RX, RSK_BY_SHARD), 0);
+    shm_take(p.b, buf, RING);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_TX_ASKED), 0); /* only of bytes */
+    shm_put(p.a, buf, RING);
+    EXPECT_EQ_INT(w->arm(p.a, RSK_TX, RSK_BY_SHARD), 0);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_TX_ASKED), 0);
+    shm_take(p.b, buf, RING);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_TX_ASKED), RSK_TX);
+    EXPECT_EQ_INT(w->poll(p.a, RSK_TX_ASKED), 0);
+    shm_pair_free(p);
+}
+
 TEST_CASE(shm_ring, bytes_that_arrived_outlive_a_failure)
 {
     struct shm_pair p = shm_pair_new(RING);
