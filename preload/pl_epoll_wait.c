@@ -305,6 +305,8 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         }
         rsk_section_pause();
         if (rsk_sig.seen != signals) {
+            if (was_brief) /* what the kernel has comes first */
+                continue;
             n = -EINTR;
             break;
         }

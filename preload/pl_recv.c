@@ -370,7 +370,7 @@ static inline ssize_t recvfrom_quick(struct pl_short *way, int fd, void *buf, si
 {
     ssize_t got = receive_quick(way, fd, buf, n, flags);
 
-    return __builtin_expect(addr && got, 0) ? pl_ret(from_nobody(got, addr, len)) : got;
+    return __builtin_expect(addr && got > 0, 0) ? pl_ret(from_nobody(got, addr, len)) : got;
 }
 
 __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t n, int flags,

@@ -175,7 +175,7 @@ void pl_spin_result(uint64_t began)
     ns = now - began;
     if (!spun)
         ;
-    else if (ns <= spun + NS_PER_US) /* a spin that is brief ends when it has looked once */
+    else if (pl_spins() && ns <= spun + NS_PER_US) /* it ends with a whole look */
         fb_spin_served(&learnt, spin_most(), ns);
     else
         fb_spin_slept(&learnt, spin_most(), ns);

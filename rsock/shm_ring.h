@@ -103,11 +103,12 @@ struct shm_rail {
     uint64_t rx_told;          /* rx at the last look for a sender that waits for credit */
     uint32_t rx_step;          /* the sender's credit_step, bounded */
     _Atomic bool rx_live;      /* started and not frozen */
-    _Atomic bool tx_asked;     /* somebody may wait for room, and has not been told of any */
 
     /* control messages: any thread */
     _Atomic uint64_t ctl_out __attribute__((aligned(SHM_LINE)));
     _Atomic uint64_t ctl_in;
+    /* any thread, too: somebody may wait for room, and has not been told of any */
+    _Atomic bool tx_asked;
 };
 
 static inline struct shm_rail *shm_of(struct rsk_rail *r)

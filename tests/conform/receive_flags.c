@@ -31,6 +31,24 @@ EACH_FLAGGED(dontwait)
     FLAGGED(p[1], 10, MSG_DONTWAIT);
 }
 
+/* The same once more has gone by than the library digests. */
+EACH_FLAGGED(dontwait_after_much)
+{
+    int p[2];
+
+    pair(p);
+    put(p[0], 0, 100000);
+    say("all %d", take(p[1], 0, 100000));
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+    deliver(p[0], p[1], "some");
+    FLAGGED(p[1], 10, MSG_DONTWAIT);
+    SHOW(fcntl(p[1], F_SETFL, O_NONBLOCK));
+    FLAGGED(p[1], 10, 0);
+    SHOW(close(p[0]));
+    until(p[1], POLLRDHUP);
+    FLAGGED(p[1], 10, 0);
+}
+
 EACH_FLAGGED(peek)
 {
     int p[2];
