@@ -259,9 +259,9 @@ static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, 
 ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 /* What most of those calls are on a rail: bytes to or from one buffer, and nothing else to be done. How many; -EAGAIN: none,
- * and the call does not wait for any; 0: it is not that, and nothing has happened. Never sleeps; a receive that may block spins for some us. The caller needs no
- * reference: what it has may have become another stream since it has looked fd up, and is taken only if it is that of fd
- * now. */
+ * and the call does not wait for any; 0: it is not that, and nothing has happened. Never sleeps; a receive that may block
+ * spins for some us. The caller needs no reference: what it has may have become another stream since it has looked fd
+ * up, and is taken only if it is that of fd now. */
 ssize_t fb_recv_quick(struct fb_stream *, int fd, void *p, size_t most, int flags);
 size_t fb_send_quick(struct fb_stream *, int fd, const void *p, size_t n, int flags);
 /* There is a rail to board. */

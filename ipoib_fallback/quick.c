@@ -125,6 +125,11 @@ static inline bool rx_nothing(struct fb_conn *c, struct rsk_rail *rail)
            !rx_unheard(c, rail, false) && !rx_fetch(c, rail);
 }
 
+static inline bool at_once(const struct fb_conn *c, int flags)
+{
+    return (flags & MSG_DONTWAIT) || atomic_load_explicit(&c->s.nonblock, memory_order_relaxed);
+}
+
 /* Bytes, 0 or -EAGAIN. may_wait: unless flags or the socket say that it does not. */
 static inline __attribute__((always_inline)) ssize_t rx_one(struct fb_conn *c, int fd, void *p,
                                                             size_t most, int flags, bool may_wait)
@@ -142,12 +147,9 @@ static inline __attribute__((always_inline)) ssize_t rx_one(struct fb_conn *c, i
         end = at + (most < rail->rx_size ? most : rail->rx_size);
         if (rx_plainly(c, at, end)) {
             n = rail->wire->rx_take(rail, p, most);
-            if (n)
-                ;
-            else if ((flags & MSG_DONTWAIT) ||
-                     atomic_load_explicit(&c->s.nonblock, memory_order_relaxed))
+            if (n == 0 && at_once(c, flags))
                 none = most && rx_nothing(c, rail);
-            else if (may_wait && comes(c, rail) && rx_plainly(c, at, end))
+            else if (n == 0 && may_wait && comes(c, rail) && rx_plainly(c, at, end))
                 n = rail->wire->rx_take(rail, p, most);
         }
     }

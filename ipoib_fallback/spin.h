@@ -128,8 +128,7 @@ struct fb_trial {
 
 struct fb_trial_rule {
     double weight; /* what brief spins, or none, have made ready counts so much more */
-    bool
-        each; /* long ones are kept only if each of their turns was better than the others on the whole */
+    bool each;     /* each turn of long ones has to be better than the others on the whole */
 };
 
 #define FB_TRIALS     6u
