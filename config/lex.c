@@ -67,10 +67,16 @@ static bool blank(int c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* What has no place in a text is said once, and is a blank. */
+/* It has no place in a text. */
+static bool odd(int c)
+{
+    return c >= 0 && c != '\n' && !blank(c) && (c < ' ' || c == 0x7f);
+}
+
+/* That is said once, where words begin, and it is a blank. */
 static bool stray(struct cfg_parse *p, int c)
 {
-    if (c < 0 || c == '\n' || blank(c) || (c >= ' ' && c != 0x7f))
+    if (!odd(c))
         return false;
     cfg_complain(p->rules, here(p), "expected text, not the character %d", c);
     return true;
@@ -120,12 +126,15 @@ static const char *take_word(struct cfg_parse *p)
     for (;;) {
         int c = peek(p, 0);
 
-        if (c < 0 || c == '\n' || stray(p, c))
+        if (c < 0 || c == '\n' || odd(c))
             break;
         if (quoted ? c == '"' : blank(c) || continued(p))
             break;
-        if (quoted && c == '\\' && peek(p, 1) >= 0 && peek(p, 1) != '\n')
+        if (quoted && c == '\\' && peek(p, 1) >= 0 && peek(p, 1) != '\n') {
             p->pos++;
+            if (odd(peek(p, 0)))
+                break;
+        }
         p->pos++;
     }
     copy = cfg_arena_take(&p->rules->arena, p->pos - begin + 1);

@@ -17,9 +17,9 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const names[] = {"libsdp.conf",  "native.conf", "native.inc", "broken.conf",
-                                    "broken.inc",   "binary.conf", "match.conf", "broken.loop",
-                                    "broken.loop2", "native.inc2"};
+static const char *const names[] = {"libsdp.conf",  "native.conf", "native.inc",  "broken.conf",
+                                    "broken.inc",   "binary.conf", "match.conf",  "broken.loop",
+                                    "broken.loop2", "native.inc2", "escaped.conf"};
 #ifdef RAILSOCK_SANITIZED
 #define RUNS 4000
 #else
