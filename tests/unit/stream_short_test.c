@@ -50,6 +50,17 @@ static ssize_t quick_recv(struct end *e, size_t most, int flags)
     return did;
 }
 
+/* The short way says that there is nothing. What it leaves to the general one, as news of the anchor, that one has seen to. */
+static bool nothing_there(struct end *e)
+{
+    struct iovec v = {in, 64};
+    ssize_t did;
+
+    UNTIL((did = fb_recv_quick(e->s, e->fd, in, 64, MSG_DONTWAIT)) != 0 ||
+          fb_recvv(e->s, e->fd, &v, 1, MSG_DONTWAIT) != -EAGAIN);
+    return did == -EAGAIN;
+}
+
 /* A receive that finds less than it asked for says so: who waits for an edge is told of all that follows. */
 TEST_CASE(stream_short, less_than_asked_for)
 {
@@ -146,9 +157,10 @@ TEST_CASE(stream_short, nothing_at_once)
 
     ASSERT(aboard(&a, &b));
     x = more_of(&b);
+    EXPECT(nothing_there(&b));
     before = no_data(&b);
-    EXPECT_EQ_INT(quick_recv(&b, 64, MSG_DONTWAIT), -EAGAIN);
-    EXPECT_EQ_U64(no_data(&b), before + 1);
+    EXPECT(nothing_there(&b));
+    EXPECT(no_data(&b) > before);
     fb_lock(&x->rx.lock); /* by which the progress thread, too, looks at them */
     x->rx.shut = true;
     fb_unlock(&x->rx.lock);
@@ -160,7 +172,7 @@ TEST_CASE(stream_short, nothing_at_once)
     fb_unlock(&x->rx.lock);
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 0);
     EXPECT_EQ_INT(fb_recvv(b.s, b.fd, &into, 1, MSG_DONTWAIT), -EAGAIN); /* it looks */
-    EXPECT_EQ_INT(quick_recv(&b, 64, MSG_DONTWAIT), -EAGAIN);
+    EXPECT(nothing_there(&b));
     atomic_store(&x->rail->failed, true);
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 0);
     atomic_store(&x->rail->failed, false);
@@ -233,7 +245,7 @@ TEST_CASE(stream_short, waits_a_little)
     while (n == 0 && sys_now() < limit) {
         /* Which a spin that has served makes 0, and nothing else in here. */
         more_of(&b)->spin_rx.deaf = 7;
-        EXPECT_EQ_INT(quick_recv(&b, 64, MSG_DONTWAIT), -EAGAIN);
+        EXPECT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT) <= 0);
         answers_ask(&who);
         n = fb_recv_quick(b.s, b.fd, in, 64, 0);
         if (n == 0)
