@@ -37,6 +37,7 @@ RSOCK_SRC := \
 	rsock/shard.c \
 	rsock/shm_accept.c \
 	rsock/shm_bell.c \
+	rsock/shm_ctl.c \
 	rsock/shm_diag.c \
 	rsock/shm_map.c \
 	rsock/shm_msg.c \

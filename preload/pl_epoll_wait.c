@@ -380,17 +380,15 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
 {
     uint64_t since = atomic_load(&ep->flips), deadline;
     uint32_t signals = rsk_sig.seen;
-    bool served = false, ours = false;
+    bool served = atomic_load(&ep->hot) != 0, ours = false;
     int n = 0;
 
     /* A call that the kernel refuses, it shall refuse. */
     if (c->max <= 0 || !c->out || (c->how == PWAIT2 && c->ts && !pl_ts_valid(c->ts)))
         return RSK_OPENED(real_call(c));
     deadline = c->how == PWAIT2 ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
-    if (!atomic_load(&ep->hot))
+    if (!served)
         n = plain_wait(ep, c, &served);
-    else
-        served = true;
     if (!served) {
         if (n < 0)
             return n;

@@ -150,6 +150,8 @@ size_t shm_rx_take(struct rsk_rail *, void *p, size_t n);
 uint64_t shm_rx_freeze(struct rsk_rail *);
 int shm_ctl_send(struct rsk_rail *, const struct rsk_msg *);
 int shm_ctl_recv(struct rsk_rail *, struct rsk_msg *);
+/* 1: message n is in its slot; 0: not yet; -1: the sequence is neither old nor new. */
+int shm_ctl_ready(const struct shm_rail *, uint64_t n);
 unsigned shm_poll(struct rsk_rail *, unsigned events);
 unsigned shm_arm(struct rsk_rail *, unsigned events, unsigned how);
 void shm_kill(struct rsk_rail *, int reason);

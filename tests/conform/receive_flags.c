@@ -41,6 +41,7 @@ EACH_FLAGGED(dontwait_after_much)
     say("all %d", take(p[1], 0, 100000));
     FLAGGED(p[1], 10, MSG_DONTWAIT);
     deliver(p[0], p[1], "some");
+    FLAGGED(p[1], 0, MSG_DONTWAIT);
     FLAGGED(p[1], 10, MSG_DONTWAIT);
     SHOW(fcntl(p[1], F_SETFL, O_NONBLOCK));
     FLAGGED(p[1], 10, 0);
