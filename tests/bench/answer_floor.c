@@ -8,26 +8,18 @@
  *
  * One worker with epoll, a file for an answer, and nothing that nginx does not call for that.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "bench.h"
+#include "floor.h"
 
 enum { NUMBERS = 1024, REQUEST = 4096, ROOM = 65536 };
-
-#define EXPORT __attribute__((visibility("default")))
-/* The same function of whoever would have been called. */
-#define NEXT(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
 
 static struct connection {
     struct epoll_event event; /* as nginx has registered it */
@@ -80,18 +72,13 @@ static void look_at_the_clock(void)
 
 EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
-    static __typeof__(epoll_ctl) *next;
-
-    if (!next)
-        next = NEXT(epoll_ctl);
     if (event && fd >= 0 && fd < NUMBERS)
         all[fd].event = *event;
-    return next(epfd, op, fd, event);
+    return NEXT(epoll_ctl)(epfd, op, fd, event);
 }
 
 EXPORT int epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
 {
-    static __typeof__(epoll_wait) *next;
     static unsigned rounds;
     int n = 0;
 
@@ -106,14 +93,11 @@ EXPORT int epoll_wait(int epfd, struct epoll_event *events, int maxevents, int t
         }
     if (n)
         return n;
-    if (!next)
-        next = NEXT(epoll_wait);
-    return next(epfd, events, maxevents, timeout);
+    return NEXT(epoll_wait)(epfd, events, maxevents, timeout);
 }
 
 EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
-    static __typeof__(recv) *next;
     struct connection *c = of(fd);
     ssize_t got;
 
@@ -128,9 +112,7 @@ EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
         memcpy(buf, request, n);
         return (ssize_t)n;
     }
-    if (!next)
-        next = NEXT(recv);
-    got = next(fd, buf, n, flags);
+    got = NEXT(recv)(fd, buf, n, flags);
     if (got > 4 && got <= REQUEST && memcmp(buf, "GET ", 4) == 0 && fd < NUMBERS && !over) {
         request_size = (size_t)got;
         memcpy(request, buf, request_size);
@@ -143,13 +125,10 @@ EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 
 EXPORT ssize_t writev(int fd, const struct iovec *iovec, int count)
 {
-    static __typeof__(writev) *next;
     size_t sum = 0;
 
     if (!of(fd)) {
-        if (!next)
-            next = NEXT(writev);
-        return next(fd, iovec, count);
+        return NEXT(writev)(fd, iovec, count);
     }
     for (int i = 0; i < count && sum + iovec[i].iov_len <= ROOM; i++) {
         memcpy(room + sum, iovec[i].iov_base, iovec[i].iov_len);
@@ -160,14 +139,11 @@ EXPORT ssize_t writev(int fd, const struct iovec *iovec, int count)
 
 EXPORT ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t count)
 {
-    static __typeof__(sendfile) *next;
     struct connection *c = of(out_fd);
     ssize_t got;
 
     if (!c || !offset) {
-        if (!next)
-            next = NEXT(sendfile);
-        return next(out_fd, in_fd, offset, count);
+        return NEXT(sendfile)(out_fd, in_fd, offset, count);
     }
     got = pread(in_fd, room, count < ROOM ? count : ROOM, *offset);
     if (got <= 0)
@@ -184,11 +160,8 @@ EXPORT __typeof__(sendfile) sendfile64 __attribute__((alias("sendfile")));
 /* TCP_CORK */
 EXPORT int setsockopt(int fd, int level, int optname, const void *optval, socklen_t optlen)
 {
-    static __typeof__(setsockopt) *next;
 
     if (of(fd))
         return 0;
-    if (!next)
-        next = NEXT(setsockopt);
-    return next(fd, level, optname, optval, optlen);
+    return NEXT(setsockopt)(fd, level, optname, optval, optlen);
 }

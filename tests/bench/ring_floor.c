@@ -11,52 +11,29 @@
  * RING_FLOOR is the name of the memory, as shm_open(3) wants it; whoever accepts first removes it.
  */
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
-enum {
-    CONNECTIONS = 64,
-    READERS = 64,
-    NUMBERS = 1024,
-    RING = 65536,
-    LINE = 64,
-    SLICE_MS = 50,
-    ASKED = 1024
-};
+#include "floor.h"
 
-#define EXPORT __attribute__((visibility("default")))
-/* The same function of whoever would have been called, which is looked up once. */
-#define NEXT(name)                                              \
-    ({                                                          \
-        static __typeof__(name) *next;                          \
-        if (!next)                                              \
-            next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name); \
-        next;                                                   \
-    })
+enum { CONNECTIONS = 64, READERS = 64, NUMBERS = 1024, LINE = 64, SLICE_MS = 50, ASKED = 1024 };
 
 /* One way of all connections. The cursors lie side by side: who waits for many looks at few lines. */
 struct ways {
     _Atomic uint64_t tail[CONNECTIONS] __attribute__((aligned(LINE)));
     _Atomic uint32_t reader[CONNECTIONS]
         __attribute__((aligned(LINE))); /* its number, once it has waited */
-    char bytes[CONNECTIONS][RING] __attribute__((aligned(LINE)));
+    char bytes[CONNECTIONS][FLOOR_RING] __attribute__((aligned(LINE)));
 };
 
 static struct memory {
@@ -98,20 +75,9 @@ __attribute__((constructor)) static void begin(void)
 
 static bool mapped(bool create)
 {
-    int fd;
-
-    if (memory || !name)
-        return memory;
-    fd = shm_open(name, O_RDWR | (create ? O_CREAT : 0), 0600);
-    if (fd < 0)
-        return false;
-    if (create && ftruncate(fd, sizeof *memory) < 0)
-        abort();
-    memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        abort();
-    close(fd);
-    return true;
+    if (!memory && name)
+        memory = floor_memory(name, sizeof *memory, create);
+    return memory;
 }
 
 static struct end *of(int fd)
@@ -205,13 +171,9 @@ EXPORT int close(int fd)
 
 static void put(struct end *e, const void *p, size_t n)
 {
-    size_t at = e->sent % RING, first = n < RING - at ? n : RING - at;
-    char *ring = e->out->bytes[e->slot];
-
-    if (n > RING / 2)
+    if (n > FLOOR_RING / 2)
         abort();
-    memcpy(ring + at, p, first);
-    memcpy(ring, (const char *)p + first, n - first);
+    floor_put(e->out->bytes[e->slot], e->sent, p, n);
     e->sent += n;
 }
 
@@ -238,8 +200,6 @@ static ssize_t take(struct end *e, void *p, size_t n)
 {
     uint64_t there =
         atomic_load_explicit(&e->in->tail[e->slot], memory_order_acquire) - e->received;
-    size_t at = e->received % RING, first;
-    const char *ring = e->in->bytes[e->slot];
 
     if (!there) {
         errno = EAGAIN;
@@ -247,9 +207,7 @@ static ssize_t take(struct end *e, void *p, size_t n)
     }
     if (n > there)
         n = there;
-    first = n < RING - at ? n : RING - at;
-    memcpy(p, ring + at, first);
-    memcpy((char *)p + first, ring, n - first);
+    floor_take(p, e->in->bytes[e->slot], e->received, n);
     e->received += n;
     return (ssize_t)n;
 }
@@ -312,10 +270,10 @@ EXPORT ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t count)
 
     if (!e || !offset)
         return NEXT(sendfile)(out_fd, in_fd, offset, count);
-    if (count > RING / 2)
+    if (count > FLOOR_RING / 2)
         abort();
-    at = e->sent % RING;
-    first = count < RING - at ? count : RING - at;
+    at = e->sent % FLOOR_RING;
+    first = count < FLOOR_RING - at ? count : FLOOR_RING - at;
     got = preadv(in_fd,
                  (struct iovec[]){{e->out->bytes[e->slot] + at, first},
                                   {e->out->bytes[e->slot], count - first}},

@@ -9,68 +9,42 @@
  *
  * TRIP_FLOOR is the name of the memory, as shm_open(3) wants it; the accepting end removes it.
  */
-#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-enum { RING = 65536, LINE = 64, LOOKS = 1 << 22 };
+#include "floor.h"
+
+enum { LINE = 64, LOOKS = 1 << 22 };
 
 struct way {
     _Atomic uint64_t tail __attribute__((aligned(LINE)));
-    char bytes[RING] __attribute__((aligned(LINE)));
+    char bytes[FLOOR_RING] __attribute__((aligned(LINE)));
 };
 
 static struct way *in, *out;
 static uint64_t received, sent;
 static int number = -1;
 
-static void *next(const char *name)
-{
-    return dlsym(RTLD_NEXT, name);
-}
-
 static struct way *memory(void)
 {
-    const char *name = getenv("TRIP_FLOOR");
-    int fd = name ? shm_open(name, O_RDWR | O_CREAT, 0600) : -1;
-    struct way *both;
-
-    if (fd < 0 || ftruncate(fd, 2 * sizeof(*both)) < 0)
-        abort();
-    both = mmap(NULL, 2 * sizeof(*both), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (both == MAP_FAILED)
-        abort();
-    close(fd);
-    return both;
+    return floor_memory(getenv("TRIP_FLOOR"), 2 * sizeof(struct way), true);
 }
 
 /* Before the other end can accept, so that it finds the memory. */
-__attribute__((visibility("default"))) int connect(int fd, const struct sockaddr *addr,
-                                                   socklen_t len)
+EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-    int (*real)(int, const struct sockaddr *, socklen_t) = next("connect");
-
     if (addr->sa_family == AF_INET && number < 0) {
         out = memory();
         in = out + 1;
         number = fd;
     }
-    return real(fd, addr, len);
+    return NEXT(connect)(fd, addr, len);
 }
 
-__attribute__((visibility("default"))) int accept(int fd, struct sockaddr *addr,
-                                                  socklen_t *addr_len)
+EXPORT int accept(int fd, struct sockaddr *addr, socklen_t *addr_len)
 {
-    int (*real)(int, struct sockaddr *, socklen_t *) = next("accept");
-    int got = real(fd, addr, addr_len);
+    int got = NEXT(accept)(fd, addr, addr_len);
 
     if (got >= 0 && number < 0) {
         in = memory();
@@ -83,10 +57,7 @@ __attribute__((visibility("default"))) int accept(int fd, struct sockaddr *addr,
 
 static ssize_t put(const void *p, size_t n)
 {
-    size_t at = sent % RING, first = n < RING - at ? n : RING - at;
-
-    memcpy(out->bytes + at, p, first);
-    memcpy(out->bytes, (const char *)p + first, n - first);
+    floor_put(out->bytes, sent, p, n);
     sent += n;
     atomic_store_explicit(&out->tail, sent, memory_order_release);
     return (ssize_t)n;
@@ -94,7 +65,6 @@ static ssize_t put(const void *p, size_t n)
 
 static ssize_t take(void *p, size_t n)
 {
-    size_t at = received % RING, first;
     uint64_t there;
 
     for (unsigned looks = 0;
@@ -109,44 +79,33 @@ static ssize_t take(void *p, size_t n)
     }
     if (n > there - received)
         n = there - received;
-    first = n < RING - at ? n : RING - at;
-    memcpy(p, in->bytes + at, first);
-    memcpy((char *)p + first, in->bytes, n - first);
+    floor_take(p, in->bytes, received, n);
     received += n;
     return (ssize_t)n;
 }
 
-__attribute__((visibility("default"))) ssize_t sendto(int fd, const void *buf, size_t n, int flags,
-                                                      const struct sockaddr *addr,
-                                                      socklen_t addr_len)
+EXPORT ssize_t sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *addr,
+                      socklen_t addr_len)
 {
-    static ssize_t (*real)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
-
     if (__builtin_expect(fd == number, 1))
         return put(buf, n);
-    if (!real)
-        real = next("sendto");
-    return real(fd, buf, n, flags, addr, addr_len);
+    return NEXT(sendto)(fd, buf, n, flags, addr, addr_len);
 }
 
-__attribute__((visibility("default"))) ssize_t send(int fd, const void *buf, size_t n, int flags)
+EXPORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
     return sendto(fd, buf, n, flags, NULL, 0);
 }
 
-__attribute__((visibility("default"))) ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
-                                                        struct sockaddr *addr, socklen_t *addr_len)
+EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr,
+                        socklen_t *addr_len)
 {
-    static ssize_t (*real)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
-
     if (__builtin_expect(fd == number, 1))
         return take(buf, n);
-    if (!real)
-        real = next("recvfrom");
-    return real(fd, buf, n, flags, addr, addr_len);
+    return NEXT(recvfrom)(fd, buf, n, flags, addr, addr_len);
 }
 
-__attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t n, int flags)
+EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
     return recvfrom(fd, buf, n, flags, NULL, NULL);
 }
