@@ -436,6 +436,9 @@ static bool window_shut(int fd)
     return ti[SND_WND / sizeof(*ti)] == 0;
 }
 
+/* ms. Who finds a window shut probes it after 204, and finds some more room in its own buffer at the answer. */
+enum { PROBED = 250 };
+
 void fill(int fd, size_t *at)
 {
     struct pollfd p = {fd, POLLOUT, 0};
@@ -447,8 +450,8 @@ void fill(int fd, size_t *at)
             *at += did;
         /* A stalled rail gives way to TCP's larger buffers after 50 ms. And TCP takes a few bytes where it does
          * not yet say POLLOUT. */
-        if ((poll(&p, 1, 200) == 1 && p.revents == POLLOUT) ||
-            (on_rail(fd, true, false, true) && ++stalled < PATIENCE / 200))
+        if ((poll(&p, 1, PROBED) == 1 && p.revents == POLLOUT) ||
+            (on_rail(fd, true, false, true) && ++stalled < PATIENCE / PROBED))
             continue;
         did = offer(fd, *at, 1);
         *at += did;
