@@ -22,15 +22,21 @@ static inline bool settled(const struct fb_conn *c)
            CF_SETTINGS;
 }
 
+/* rx_plainly's part that may change although the lock is held. */
+static inline bool rx_still(struct fb_conn *c, uint64_t end)
+{
+    return !tap_on(c) && settled(c) &&
+           !atomic_load_explicit(&c->x->rx_todo, memory_order_acquire) &&
+           !conn_seen_wants(&c->s.rx_mark, end);
+}
+
 /* Bytes that end at `end` may be received from the ring, and that is all. rx lock held. */
 static inline bool rx_plainly(struct fb_conn *c, uint64_t at, uint64_t end)
 {
     struct fb_more *x = c->x;
 
     return x->rx.state == RX_r && !x->rx.frozen && x->rx.end == 0 && at >= x->rx.shown_to &&
-           !x->rx.by_call && !tap_on(c) && settled(c) &&
-           !atomic_load_explicit(&x->rx_todo, memory_order_acquire) &&
-           !conn_seen_wants(&c->s.rx_mark, end);
+           !x->rx.by_call && rx_still(c, end);
 }
 
 /* The same for a send. tx lock held. */
@@ -149,7 +155,7 @@ static inline __attribute__((always_inline)) ssize_t rx_one(struct fb_conn *c, i
             n = rail->wire->rx_take(rail, p, most);
             if (n == 0 && at_once(c, flags))
                 none = most && rx_nothing(c, rail);
-            else if (n == 0 && may_wait && comes(c, rail) && rx_plainly(c, at, end))
+            else if (n == 0 && may_wait && comes(c, rail) && rx_still(c, end))
                 n = rail->wire->rx_take(rail, p, most);
         }
     }

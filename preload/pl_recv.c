@@ -229,17 +229,17 @@ bool pl_kernels_own(struct pl_file *f, int flags)
 
 /* Into one buffer, in the section of the short way, which ends here: its value and errno. 0: not by that. It may have
  * waited: see was_cut(). */
-__attribute__((noinline)) static ssize_t receive_quick(struct pl_short *way, int fd, void *buf,
-                                                       size_t n, int flags)
+static inline __attribute__((always_inline)) ssize_t receive_quick(struct pl_short *way, int fd,
+                                                                   void *buf, size_t n, int flags)
 {
-    __attribute__((cleanup(pl_section_end), unused)) struct pl_section in = {true};
     ssize_t got;
 
     way->cut = rsk_sig.cut;
-    pthread_testcancel();
+    pl_short_rail_begin(way);
     got = buf && (ssize_t)n > 0 ? fb_recv_quick(way->s, fd, buf, n, flags) : 0;
     if (got)
         rsk_sig.was_cut = false;
+    pl_short_rail_end(way);
     return pl_ret(got);
 }
 

@@ -144,13 +144,16 @@ __attribute__((noinline)) static ssize_t send_rail(struct pl_short *way, const s
 }
 
 /* From one buffer, in the section of the short way, which ends here. 0: not by that. */
-__attribute__((noinline)) static ssize_t send_quick(struct fb_stream *s, int fd, const void *buf,
-                                                    size_t n, int flags)
+static inline __attribute__((always_inline)) ssize_t send_quick(struct pl_short *way, int fd,
+                                                                const void *buf, size_t n,
+                                                                int flags)
 {
-    __attribute__((cleanup(pl_section_end), unused)) struct pl_section in = {true};
+    ssize_t got;
 
-    pthread_testcancel();
-    return buf && n ? (ssize_t)fb_send_quick(s, fd, buf, n, flags) : 0;
+    pl_short_rail_begin(way);
+    got = buf && n ? (ssize_t)fb_send_quick(way->s, fd, buf, n, flags) : 0;
+    pl_short_rail_end(way);
+    return got;
 }
 
 /* ---- write ---- */
@@ -170,7 +173,7 @@ __attribute__((noinline)) static ssize_t write_long(int fd, const void *buf, siz
 
 PL_EXPORT PL_SHORT ssize_t write(int fd, const void *buf, size_t n)
 {
-    return SEND_SHORT(fd, true, true, pl_real.write(fd, buf, n), send_quick(way.s, fd, buf, n, 0),
+    return SEND_SHORT(fd, true, true, pl_real.write(fd, buf, n), send_quick(&way, fd, buf, n, 0),
                       write_long(fd, buf, n, &way, got));
 }
 
@@ -232,8 +235,7 @@ __attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size
 PL_EXPORT PL_SHORT ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
     return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS), true, pl_real.send(fd, buf, n, flags),
-                      send_quick(way.s, fd, buf, n, flags),
-                      send_long(fd, buf, n, flags, &way, got));
+                      send_quick(&way, fd, buf, n, flags), send_long(fd, buf, n, flags, &way, got));
 }
 
 PL_ALIAS(__send, send);
@@ -272,7 +274,7 @@ PL_EXPORT PL_SHORT ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 {
     return SEND_SHORT(fd, !(flags & ~SHORT_FLAGS) && len <= sizeof(struct sockaddr_storage), true,
                       pl_real.sendto(fd, buf, n, flags, addr, len),
-                      send_quick(way.s, fd, buf, n, flags),
+                      send_quick(&way, fd, buf, n, flags),
                       sendto_long(fd, buf, n, flags, addr, len, &way, got));
 }
 

@@ -8,17 +8,22 @@
 
 #include "preload/pl_own.h"
 
+#include <pthread.h>
+
 /* A function that begins with it: its first bytes begin a cache line. */
 #define PL_SHORT __attribute__((aligned(64)))
 
 struct pl_short {
-    struct pl_file *f;   /* referenced, in a section; NULL: nothing is raised */
+    struct pl_file *f;   /* referenced, in a section; NULL: nothing is raised; or PL_SHORT_RAIL */
     struct fb_stream *s; /* of PL_WAY_RAIL with one buffer: no reference */
     uint64_t id;         /* not 0: of the window of libc's call, and the half counts it */
     uint32_t cut;        /* rsk_sig's before it, or before on_rail */
     const void *frame;   /* for the long way: of the intercepting function */
     bool tried;          /* for the long way: on_rail was called, and has done nothing */
 };
+
+/* Instead of a file: the thread is in a section, in which it has referenced none. */
+#define PL_SHORT_RAIL ((struct pl_file *)-1)
 
 enum pl_way {
     PL_WAY_COUNTED, /* libc's function is to be called, and pl_short_leave */
@@ -134,6 +139,20 @@ static inline struct pl_file *pl_short_held(struct pl_short *k)
     return f;
 }
 
+/* Around the call of fb's that moves bytes of one buffer on a rail: the section of PL_WAY_RAIL ends after it. */
+static inline __attribute__((always_inline)) void pl_short_rail_begin(struct pl_short *k)
+{
+    k->f = PL_SHORT_RAIL;
+    /* A call that may never enter the kernel is a cancellation point all the same. */
+    pthread_testcancel();
+}
+
+static inline __attribute__((always_inline)) void pl_short_rail_end(struct pl_short *k)
+{
+    k->f = NULL;
+    rsk_short_leave();
+}
+
 /* The long way's, in a section, or NULL. */
 static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
 {
@@ -145,12 +164,20 @@ static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
 /* For PL_SHORT_CALL; of the file's are struct in_kernel, short_was and cancelled. */
 #define PL_SHORT_CANCELLED                                                          \
     /* The thread was cancelled in libc's function. */                              \
-    __attribute__((noinline)) static void short_cancelled(struct pl_short *k)       \
+    static void short_cancelled_in(struct pl_short *k)                              \
     {                                                                               \
         PL_HELD f = k->f;                                                           \
         struct in_kernel in = short_was(k, f);                                      \
                                                                                     \
         cancelled(&in);                                                             \
+    }                                                                               \
+    /* There, or before a call on a rail. */                                        \
+    __attribute__((noinline)) static void short_cancelled(struct pl_short *k)       \
+    {                                                                               \
+        if (k->f == PL_SHORT_RAIL)                                                  \
+            rsk_section_leave();                                                    \
+        else                                                                        \
+            short_cancelled_in(k);                                                  \
     }                                                                               \
     static inline __attribute__((always_inline)) void short_end(struct pl_short *k) \
     {                                                                               \

@@ -7,6 +7,7 @@
 #ifndef RSK_COPY_H
 #define RSK_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -21,6 +22,11 @@ enum rsk_way {
 
 /* More than RSK_COPY_PIECE bytes, which do not overlap. */
 void rsk_copy_much(void *to, const void *from, size_t n, enum rsk_way);
+
+static inline bool rsk_is_few(size_t n)
+{
+    return n - RSK_COPY_HALF <= 3 * RSK_COPY_HALF;
+}
 
 /* 16 to 64 bytes, which most messages are: two or four moves of 16 bytes, from both ends, that may overlap. */
 static inline void rsk_copy_few(char *to, const char *from, size_t n)
@@ -45,7 +51,7 @@ static inline void rsk_copy(void *to, const void *from, size_t n, enum rsk_way w
 {
     if (__builtin_expect(n > RSK_COPY_PIECE, 0)) {
         rsk_copy_much(to, from, n, way);
-    } else if (n - RSK_COPY_HALF <= 3 * RSK_COPY_HALF) {
+    } else if (rsk_is_few(n)) {
         rsk_copy_few(to, from, n);
     } else {
         /* For a size of which it knows the most the compiler has the processor's string instruction: it is not to know. */

@@ -142,11 +142,16 @@ size_t shm_tx_space(struct rsk_rail *rail, struct iovec v[2])
     return v[0].iov_len;
 }
 
-static inline void publish(struct shm_rail *r, uint64_t tx)
+static inline void publish_tail(struct shm_dir *out, uint64_t tx)
 {
     /* Release: the bytes are there when the cursor says so; pairs with shm_rx_peek. */
-    atomic_store_explicit(&r->out->producer.tail, tx, memory_order_release);
+    atomic_store_explicit(&out->producer.tail, tx, memory_order_release);
     rsk_fence(); /* P */
+}
+
+static inline void publish(struct shm_rail *r, uint64_t tx)
+{
+    publish_tail(r->out, tx);
     if (unlikely(get(&r->out->sleeper.want_rx)))
         wake_peer(r, &r->out->sleeper.want_rx, &r->out->words.rx_word);
 }
@@ -166,22 +171,43 @@ int shm_tx_put(struct rsk_rail *rail, size_t n)
     return unlikely(get(&rail->failed)) ? -EPIPE : 0;
 }
 
-size_t shm_tx_give(struct rsk_rail *rail, const void *p, size_t n)
+/* Of any size, and where the cached credit runs low. */
+static __attribute__((noinline)) size_t give_any(struct shm_rail *r, const void *p, size_t n)
 {
-    struct shm_rail *r = shm_of(rail);
     uint64_t tx = get(&r->tx), used = tx - get(&r->freed);
     uint32_t cap = get(&r->tx_cap);
 
-    if (unlikely(!get(&r->tx_open) || get(&rail->failed)))
-        return 0;
     if (unlikely(used > cap / 2))
         used = tx - credit(r, tx);
     if (unlikely(used >= cap || n > cap - used))
         return 0;
-    rsk_copy(r->out_data + (tx & (rail->tx_size - 1)), p, n, RSK_INTO);
+    rsk_copy(r->out_data + (tx & (r->base.tx_size - 1)), p, n, RSK_INTO);
     set(&r->tx, tx + n);
     publish(r, tx + n);
     return n;
+}
+
+static __attribute__((noinline)) size_t gave_sleeper(struct shm_rail *r, size_t n)
+{
+    wake_peer(r, &r->out->sleeper.want_rx, &r->out->words.rx_word);
+    return n;
+}
+
+/* As give_any; a short message, which the peer may be waiting for, with no other call on its way, and so no frame. */
+size_t shm_tx_give(struct rsk_rail *rail, const void *p, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+    struct shm_dir *out = r->out;
+    uint64_t tx = get(&r->tx);
+
+    if (unlikely(!get(&r->tx_open) || get(&rail->failed)))
+        return 0;
+    if (!rsk_is_few(n) || unlikely(tx + n - get(&r->freed) > get(&r->tx_cap) / 2))
+        return give_any(r, p, n);
+    rsk_copy_few((char *)r->out_data + (tx & (rail->tx_size - 1)), p, n);
+    set(&r->tx, tx + n);
+    publish_tail(out, tx + n);
+    return unlikely(get(&out->sleeper.want_rx)) ? gave_sleeper(r, n) : n;
 }
 
 int shm_tx_open(struct rsk_rail *rail)
@@ -272,27 +298,33 @@ void shm_rx_start(struct rsk_rail *rail, uint64_t S)
     atomic_store_explicit(&r->rx_live, true, memory_order_release);
 }
 
+/* Takes over a tail beyond `arrived`. False: it cannot be right. */
+static inline bool arrives(struct shm_rail *r, uint64_t rx, uint64_t arrived, uint64_t tail)
+{
+    uint32_t step;
+
+    if (unlikely(tail - arrived > r->base.rx_size - (arrived - rx)))
+        return false;
+    set(&r->arrived, tail);
+    /* In the same line, so free. Out of bounds it would hurt only the sender itself. */
+    step = get(&r->in->producer.credit_step);
+    if (unlikely(step != r->rx_step) && step - 1 < r->base.rx_size / 4)
+        r->rx_step = step;
+    return true;
+}
+
 /* Looks for bytes beyond `arrived`. */
 static uint64_t look(struct shm_rail *r, uint64_t rx, uint64_t arrived)
 {
     uint64_t tail = atomic_load_explicit(&r->in->producer.tail, memory_order_acquire);
-    uint32_t step;
 
-    if (tail == arrived)
-        return arrived;
-    if (tail - arrived > r->base.rx_size - (arrived - rx)) {
-        if (tail != get(&r->rx_stale)) {
-            set(&r->rx_live, false);
-            shm_fail(r, RSN_PEER_PROTOCOL);
-        }
-        return arrived;
+    if (tail == arrived || arrives(r, rx, arrived, tail))
+        return tail;
+    if (tail != get(&r->rx_stale)) {
+        set(&r->rx_live, false);
+        shm_fail(r, RSN_PEER_PROTOCOL);
     }
-    set(&r->arrived, tail);
-    /* In the same line, so free. Out of bounds it would hurt only the sender itself. */
-    step = get(&r->in->producer.credit_step);
-    if (step - 1 < r->base.rx_size / 4)
-        r->rx_step = step;
-    return tail;
+    return arrived;
 }
 
 size_t shm_rx_peek(struct rsk_rail *rail, struct iovec v[2])
@@ -308,41 +340,63 @@ size_t shm_rx_peek(struct rsk_rail *rail, struct iovec v[2])
     return arrived - rx;
 }
 
-static inline void consumed(struct shm_rail *r, uint64_t rx)
+/* True: credit_due comes next. */
+static inline bool consumed(struct shm_rail *r, struct shm_dir *in, uint64_t rx)
 {
     set(&r->rx, rx);
     /* Release: our reads of the bytes are done before they can be overwritten. */
-    atomic_store_explicit(&r->in->consumer.consumed, rx, memory_order_release);
-    if (rx - r->rx_told < r->rx_step)
-        return;
-    r->rx_told = rx;
+    atomic_store_explicit(&in->consumer.consumed, rx, memory_order_release);
+    return unlikely(rx - r->rx_told >= r->rx_step);
+}
+
+/* The value is n. */
+static __attribute__((noinline)) size_t credit_due(struct shm_rail *r, size_t n)
+{
+    r->rx_told = get(&r->rx);
     rsk_fence(); /* C */
     if (unlikely(get(&r->in->producer.want_tx)))
         wake_peer(r, &r->in->producer.want_tx, &r->in->words.tx_word);
+    return n;
 }
 
 void shm_rx_consume(struct rsk_rail *rail, size_t n)
 {
     struct shm_rail *r = shm_of(rail);
 
-    consumed(r, get(&r->rx) + n);
+    if (consumed(r, r->in, get(&r->rx) + n))
+        credit_due(r, n);
 }
 
-size_t shm_rx_take(struct rsk_rail *rail, void *p, size_t n)
+static __attribute__((noinline)) size_t take_any(struct shm_rail *r, void *p, size_t n)
 {
-    struct shm_rail *r = shm_of(rail);
-    uint64_t rx = get(&r->rx), arrived = get(&r->arrived);
+    uint64_t rx = get(&r->rx), arrived = look(r, rx, get(&r->arrived));
 
-    if (unlikely(!get(&r->rx_live) || get(&rail->failed)))
-        return 0;
-    arrived = look(r, rx, arrived);
     if (n > arrived - rx)
         n = arrived - rx;
     if (!n)
         return 0;
-    rsk_copy(p, r->in_data + (rx & (rail->rx_size - 1)), n, RSK_OUT_OF);
-    consumed(r, rx + n);
-    return n;
+    rsk_copy(p, r->in_data + (rx & (r->base.rx_size - 1)), n, RSK_OUT_OF);
+    return consumed(r, r->in, rx + n) ? credit_due(r, n) : n;
+}
+
+/* As take_any; with no frame for a short message, or nothing. */
+size_t shm_rx_take(struct rsk_rail *rail, void *p, size_t n)
+{
+    struct shm_rail *r = shm_of(rail);
+    struct shm_dir *in = r->in;
+    uint64_t rx = get(&r->rx), arrived = get(&r->arrived), tail;
+
+    if (unlikely(!get(&r->rx_live) || get(&rail->failed)))
+        return 0;
+    tail = atomic_load_explicit(&in->producer.tail, memory_order_acquire);
+    if (tail != arrived && unlikely(!arrives(r, rx, arrived, tail)))
+        return take_any(r, p, n);
+    if (n > tail - rx)
+        n = tail - rx;
+    if (!rsk_is_few(n))
+        return n ? take_any(r, p, n) : 0;
+    rsk_copy_few(p, (char *)r->in_data + (rx & (rail->rx_size - 1)), n);
+    return consumed(r, in, rx + n) ? credit_due(r, n) : n;
 }
 
 uint64_t shm_rx_freeze(struct rsk_rail *rail)

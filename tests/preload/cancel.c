@@ -168,6 +168,102 @@ static void *at_once(void *unused)
     return NULL;
 }
 
+/* Calls that need not wait, on a rail, of a thread that is cancelled when it makes them. */
+static ssize_t by_read(char *buf)
+{
+    return read(s, buf, 1);
+}
+static ssize_t by_recv(char *buf)
+{
+    return recv(s, buf, 1, 0);
+}
+static ssize_t by_recvfrom(char *buf)
+{
+    return recvfrom(s, buf, 1, 0, NULL, NULL);
+}
+static ssize_t by_write(char *buf)
+{
+    return write(s, buf, 1);
+}
+static ssize_t by_send(char *buf)
+{
+    return send(s, buf, 1, MSG_NOSIGNAL);
+}
+static ssize_t by_sendto(char *buf)
+{
+    return sendto(s, buf, 1, 0, NULL, 0);
+}
+
+static const struct entry {
+    const char *name;
+    ssize_t (*call)(char *buf);
+} entries[] = {
+    {"read", by_read},   {"recv", by_recv}, {"recvfrom", by_recvfrom},
+    {"write", by_write}, {"send", by_send}, {"sendto", by_sendto},
+};
+
+static volatile sig_atomic_t caught;
+
+static void catch (int sig)
+{
+    (void)sig;
+    caught++;
+}
+
+/* Nothing of the call is left: a handler is not put off, as it is in one. */
+static void cleanup_entry(void *name)
+{
+    caught = 0;
+    raise(SIGUSR2);
+    printf("cancelled in %s, %d caught\n", (const char *)name, (int)caught);
+}
+
+static void *entering(void *entry)
+{
+    const struct entry *e = entry;
+    int p[2] = {c, s};
+    char buf[1] = "x";
+
+    pass(p, 0);
+    /* A thread that has slept in a call takes the short way from then on. */
+    must(poll(&(struct pollfd){s, POLLIN, 0}, 1, 10) == 0, "poll");
+    must(write(c, "y", 1) == 1, "write");
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cancel(pthread_self());
+    pthread_cleanup_push(cleanup_entry, (void *)e->name);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    printf("%s %zd\n", e->name, e->call(buf));
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+static void at_the_entry(void)
+{
+    pthread_t t;
+    void *result;
+    int p[2];
+    char buf[8];
+    ssize_t got, back;
+
+    signal(SIGUSR2, catch);
+    tcp_pair(p);
+    c = p[0];
+    s = p[1];
+    setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    on_rail(p);
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+        pthread_create(&t, NULL, entering, (void *)&entries[i]);
+        pthread_join(t, &result);
+        printf("cancelled: %d\n", result == PTHREAD_CANCELED);
+        (void)poll(&(struct pollfd){s, POLLIN, 0}, 1, 1000);
+        got = recv(s, buf, sizeof(buf), MSG_DONTWAIT);
+        back = recv(c, buf, sizeof(buf), MSG_DONTWAIT);
+        printf("%zd %zd\n", got, back);
+    }
+    close(c);
+    close(s);
+}
+
 static size_t filled;
 
 static void *waiting_for_room(void *unused)
@@ -243,5 +339,6 @@ int main(void)
     on_new_pair(filling, false);
     on_new_pair(sending, false);
     on_new_pair(at_once, true);
+    at_the_entry();
     return 0;
 }
