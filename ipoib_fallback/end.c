@@ -86,8 +86,6 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         return;
     }
     conn_set(c, CF_CLOSED);
-    if (rx_given_left(c))
-        heir_lost(fd);
     if (!fb_may_linger(s)) {
         heir_let_go(c);
         if (tap_on(c) && !heir_held(c))
@@ -261,8 +259,6 @@ static void end_first(struct fb_conn *c, void *arg)
 {
     (void)arg;
     conn_set(c, CF_PINNED);
-    if (rx_given_left(c) && c->fd >= 0)
-        heir_lost(c->fd);
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED))
         return;
     if (conn_shared(c)) { /* no end: another process may go on with it */

@@ -22,10 +22,8 @@
 #include "config/env.h"
 #include "config/log.h"
 #include "ipoib_fallback/pubfile.h"
-#include "ipoib_fallback/rx.h"
 #include "rsock/loop.h"
 #include "rsock/own.h"
-#include "rsock/shm_bell.h"
 #include "rsock/shm_msg.h"
 
 #include <errno.h>
@@ -90,48 +88,14 @@ struct ask {
     uintptr_t epoll;
     int reply;
     uint64_t until;
-    bool child;        /* not another program, which could not have bytes of ours */
-    uint64_t read, at; /* what the owner's application had received, and since when */
-    int bytes;         /* a memfd of what is given with the answer, or -1 */
 };
-
-/* Unread bytes that cannot stay in TCP, and which nobody but the child seems to want (rx_given.c). */
-static void give(struct ask *a)
-{
-    uint64_t now = fb_io.now(), read = a->c->s.pub->rx;
-    size_t n;
-    void *p;
-
-    if (read != a->read) {
-        a->read = read;
-        a->at = now;
-    }
-    if (now - a->at < HEIR_GIVE_NS || !(n = rx_to_give(a->c)))
-        return;
-    a->at = now;
-    rsk_own_enter();
-    a->bytes = rsk_own_fd(shm_sealed_memfd("railsock-unread", n));
-    rsk_own_leave();
-    p = a->bytes < 0 ? MAP_FAILED : mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, a->bytes, 0);
-    if (p == MAP_FAILED || !rx_give(a->c, p, n)) {
-        rsk_own_close(a->bytes);
-        a->bytes = -1;
-        a->child =
-            a->c->s.pub->rx == read; /* else a part of them is lost, and the child resets it */
-    }
-    if (p != MAP_FAILED)
-        munmap(p, n);
-}
 
 static void ask_step(void *arg)
 {
     struct ask *a = arg;
     bool done = a->c ? end_settled(a->c, RSN_SHARED) : !epoll_asked || epoll_asked(a->epoll);
-    struct shm_fds fds = {.n = 0};
     uint8_t answer;
 
-    if (!done && a->c && a->child && a->bytes < 0)
-        give(a);
     if (!done && fb_io.now() < a->until && rsk_timer_add(STEP_NS, ask_step, a))
         return;
     if (!done)
@@ -140,11 +104,7 @@ static void ask_step(void *arg)
         end_unsettled(a->c);
     /* What the ring has after its sender's end is ours alone. */
     answer = done && (!a->c || end_in_order(a->c));
-    if (answer && a->bytes >= 0)
-        fds = (struct shm_fds){.fd = {a->bytes}, .n = 1};
-    /* A child that is no more has its bytes lost, as it would have what it had read. */
-    (void)shm_msg_send(a->reply, &answer, 1, &fds);
-    rsk_own_close(a->bytes);
+    sys_send(a->reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     rsk_own_close(a->reply);
     if (a->c)
         fb_put(&a->c->s);
@@ -162,7 +122,6 @@ static void asked(const struct heir_note *n, int reply)
         return;
     }
     a->reply = reply;
-    a->bytes = -1;
     a->until = fb_io.now() + HEIR_ASK_NS;
     a->epoll = n->what == HEIR_ASK_EPOLL ? (uintptr_t)n->id : 0;
     a->c = a->epoll ? NULL : conn_of_slot(n->slot, n->gen);
@@ -174,9 +133,6 @@ static void asked(const struct heir_note *n, int reply)
     }
     if (a->c) {
         log_info("stream %u: a child wants it", a->c->s.slot);
-        a->child = n->what == HEIR_ASK_STREAM;
-        a->read = a->c->s.pub->rx;
-        a->at = fb_io.now();
         if (n->what == HEIR_ASK_STREAM_FOR_EVER)
             conn_set(a->c, CF_SHARED);
         else if (!conn_flag(a->c, CF_PINNED))

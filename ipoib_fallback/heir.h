@@ -35,13 +35,7 @@ void heir_serve(void);
 void heir_forget(void);
 void heir_child_forget(void);
 
-/* In a child: what its owner has taken out of TCP for it (rx_given.c) is not read by it. */
-void heir_lost(int fd);
-
 /* ---- between heir.c and heir_child.c ---- */
-
-/* The application of the owner may read, too: only if it has not for so long is what is unread given to the child. */
-#define HEIR_GIVE_NS 300000000ull
 
 #define HEIR_ASK_NS 5000000000ull /* the owner's library answers, and its peer's has to */
 

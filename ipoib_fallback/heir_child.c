@@ -7,15 +7,12 @@
 
 #include "config/log.h"
 #include "ipoib_fallback/pubfile.h"
-#include "ipoib_fallback/rx.h"
 #include "rsock/own.h"
-#include "rsock/shm_msg.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 struct gone {
     struct gone *next;
@@ -104,9 +101,8 @@ static bool owner_is_gone(const struct fb_heritage *h)
     return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
 }
 
-/* 1: the owner has handed it over, and in *bytes, if it is not NULL, is the descriptor of what it has taken for us;
- * 0: it does not answer; -1: it is no more. */
-static int ask(struct fb_heritage *h, const struct heir_note *n, int *bytes)
+/* 1: the owner has handed it over; 0: it does not answer; -1: it is no more. */
+static int ask(struct fb_heritage *h, const struct heir_note *n)
 {
     uint64_t until = sys_now() + HEIR_ASK_NS + 1000000000u, now;
 
@@ -115,7 +111,6 @@ static int ask(struct fb_heritage *h, const struct heir_note *n, int *bytes)
                                 (long)((until - now) % 1000000000u)};
         struct timespec pause = {0, 5000000};
         struct pollfd p = {post(h, n), POLLIN, 0};
-        struct shm_fds fds = {.n = 0};
         uint8_t answer = 0;
         ssize_t r = 0;
 
@@ -123,11 +118,8 @@ static int ask(struct fb_heritage *h, const struct heir_note *n, int *bytes)
             do
                 r = sys_ppoll(&p, 1, &left, NULL);
             while (r == -EINTR);
-            r = r > 0 ? shm_msg_recv(p.fd, &answer, 1, &fds) : -ETIMEDOUT;
+            r = r > 0 ? sys_recv(p.fd, &answer, 1, MSG_DONTWAIT) : -ETIMEDOUT;
             sys_close(p.fd);
-            if (r == 1 && fds.n == 1 && bytes)
-                *bytes = shm_fds_take(&fds, 0);
-            shm_fds_close(&fds);
         }
         if (r == 1 || r == -ETIMEDOUT)
             return answer == 1;
@@ -191,7 +183,7 @@ static bool same_connection(struct fb_conn *old, struct fb_conn *c)
 }
 
 /* True: the kernel alone has the stream of that slot from now on. */
-static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ever, int *bytes)
+static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ever)
 {
     struct fb_pub *pub = &h->file->slot[slot];
     _Atomic uint8_t *lent = &pub->lent;
@@ -205,7 +197,7 @@ static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ev
     busy = atomic_fetch_or(lent, FB_LENT_FOREIGN) & FB_LENT_BUSY;
     if (!busy && (!for_ever || !h->file->serving))
         return true;
-    switch (ask(h, &n, bytes)) {
+    switch (ask(h, &n)) {
     case 1:
         return true;
     case -1: /* an orderly end has left the rail; a killed owner took the stream with it */
@@ -227,49 +219,22 @@ static uint8_t inherit(struct fb_digest *mine, const struct fb_digest *old, uint
     return fb_digest_mark(mine);
 }
 
-/* Maps what the owner has taken out of TCP for this process, and gives the descriptor back. c is NULL if the stream cannot be
- * tracked. */
-static void take_bytes(struct fb_conn *c, int fd, int bytes)
-{
-    struct stat st = {0};
-    void *p = c && !SYS6(SYS_newfstatat, bytes, "", &st, AT_EMPTY_PATH, 0, 0) && st.st_size > 0
-                  ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, bytes, 0)
-                  : MAP_FAILED;
-
-    rsk_own_close(bytes);
-    if (p == MAP_FAILED)
-        heir_lost(fd);
-    else
-        rx_given(c, p, (size_t)st.st_size);
-}
-
-void heir_lost(int fd)
-{
-    log_error("descriptor %d: bytes that its owner has handed over are lost: it is reset", fd);
-    sys_reset(fd);
-}
-
 struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
 {
     struct fb_conn *old = conn_of(s), *c;
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen, moved = false;
-    int bytes = -1;
 
-    if (!lend(h, old->s.slot, old->gen, false, &bytes)) {
+    if (!lend(h, old->s.slot, old->gen, false)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
         sys_reset(fd);
     }
     mine = fb_track(fd, (enum fb_role)s->role, -1);
-    c = mine ? conn_of(mine) : NULL;
-    if (c && !same_connection(old, c)) {
-        rsk_own_close(bytes); /* of another one */
-        fb_put(mine);
+    if (!mine)
         return NULL;
-    }
-    if (!c) {
-        if (bytes >= 0)
-            take_bytes(NULL, fd, bytes);
+    c = conn_of(mine);
+    if (!same_connection(old, c)) {
+        fb_put(mine);
         return NULL;
     }
     conn_set(c, CF_SHARED);
@@ -289,8 +254,6 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
         c->x->own_tx = old->x->own_tx - conn_rail_tx(old);
         c->x->own_rx = old->x->own_rx - conn_rail_rx(old);
     }
-    if (bytes >= 0)
-        take_bytes(c, fd, bytes);
     mine->tx_mark =
         inherit(&conn_seen(c)->tx, &conn_seen(old)->tx, s->tx_mark, moved ? mine->pub->tx : 0);
     mine->rx_mark =
@@ -309,7 +272,7 @@ void fb_disown(struct fb_heritage *h, struct fb_stream *s)
 {
     struct fb_conn *old = conn_of(s);
 
-    if (!lend(h, old->s.slot, old->gen, true, NULL))
+    if (!lend(h, old->s.slot, old->gen, true))
         log_warn("stream %u: its owner does not hand it over to a new program", old->s.slot);
 }
 
@@ -340,6 +303,6 @@ void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
     }
     if (i == FB_PUB_FOREIGN)
         atomic_store(&h->file->foreign_epolls, 1);
-    if (atomic_load(&h->file->serving) && ask(h, &n, NULL) == 0)
+    if (atomic_load(&h->file->serving) && ask(h, &n) == 0)
         log_warn("an epoll instance of the parent's is not handed over");
 }

@@ -44,7 +44,7 @@ static bool unread(struct fb_conn *c)
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    yes = (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S) || rx_given_left(c);
+    yes = c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S;
     rx_unlock(c);
     return yes;
 }

@@ -55,8 +55,8 @@ ssize_t rx_goes_on(struct fb_conn *c, int fd)
 }
 
 /* Application bytes from the kernel, at most limit of them. */
-ssize_t rx_kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
-                       int flags)
+static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt,
+                           uint64_t limit, int flags)
 {
     ssize_t n = flags & RX_GOES_ON ? rx_goes_on(c, fd) : SSIZE_MAX;
 
@@ -75,8 +75,8 @@ ssize_t rx_kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt
     return n;
 }
 
-ssize_t rx_ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt,
-                     uint64_t limit, int flags)
+static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt,
+                         uint64_t limit, int flags)
 {
     struct fb_pub *pub = c->s.pub;
     struct iovec have[3] = {0}; /* what was shown, and the rest of the ring */
@@ -307,7 +307,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
         at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
         switch ((enum fb_rx_state)rx->state) {
         case RX_t:
-            return rx_kernel_read(c, fd, v, cnt, UINT64_MAX, flags);
+            return kernel_read(c, fd, v, cnt, UINT64_MAX, flags);
         case RX_gS:
         case RX_f2:
             if (rx->end != 0)
@@ -315,7 +315,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S) {
-                n = rx_kernel_read(c, fd, v, cnt, rx->S - at, flags);
+                n = kernel_read(c, fd, v, cnt, rx->S - at, flags);
                 if ((flags & MSG_PEEK) && n > 0 && (uint64_t)n == rx->S - at)
                     n += (ssize_t)rx_ahead_peek(c, fd, v, cnt);
                 return n;
@@ -329,7 +329,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (rail && !rx->frozen) {
                 uint64_t limit = rx->end != 0 ? rx->V - at : UINT64_MAX;
 
-                n = rx_ring_read(c, rail, v, cnt, limit, flags);
+                n = ring_read(c, rail, v, cnt, limit, flags);
                 if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
                     link_release(c);
                 if (n > 0)
@@ -350,13 +350,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             }
             return rx->shut ? 0 : -EAGAIN;
         case RX_sk:
-            if (rx_given_left(c)) {
-                n = (ssize_t)rx_given_read(c, v, cnt, flags);
-                return flags & MSG_PEEK ? n + (ssize_t)rx_overlap_peek(c, fd, v, cnt, (size_t)n)
-                                        : n;
-            }
             if (at < rx->V && rail) {
-                n = rx_ring_read(c, rail, v, cnt, rx->V - at, flags);
+                n = ring_read(c, rail, v, cnt, rx->V - at, flags);
                 /* At once: whoever is killed after this has read everything. */
                 if (c->s.pub->rx == rx->V && rx->end == 0 && !hold_for_good())
                     rx_skip(c, fd);
@@ -376,7 +371,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 continue;
             }
             /* No frame comes before this half is plain: the next look shows what is beyond E as well. */
-            n = rx_kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
+            n = kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
             if (n == 0 && !rx->shut) {
                 rx_ended(c, -ECONNRESET);
                 return rx_take_end(c, fd);

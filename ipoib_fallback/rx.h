@@ -23,9 +23,7 @@ bool rx_frame_ours(struct fb_conn *, const struct fb_frame *, uint8_t type);
 void rx_begin(struct fb_conn *, const struct fb_frame *);
 /* Asks the sender to leave and to send again in TCP what is beyond R. */
 void rx_ask_back(struct fb_conn *, uint64_t R, int reason);
-/* gS, and bytes before S are unread: does a sender that has left lie behind them, both frames of it? */
-bool rx_ahead_left(struct fb_conn *, int fd);
-/* The same: how many can be read beyond S. */
+/* gS, and bytes before S are unread: how many can be read beyond S. */
 size_t rx_ahead_count(struct fb_conn *, int fd);
 /* The same, and the kernel's bytes before S are in v: copies those beyond. Returns how many. */
 size_t rx_ahead_peek(struct fb_conn *, int fd, const struct iovec *v, int cnt);
@@ -87,25 +85,6 @@ void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 bool rx_owed_by_tcp(struct fb_conn *);
 /* sk: rx == E and nothing to skip: the half is plain. */
 void rx_caught_up(struct fb_conn *);
-/* Read from the kernel and from the ring, and count: rx.c. */
-ssize_t rx_kernel_read(struct fb_conn *, int fd, const struct iovec *v, int cnt, uint64_t limit,
-                       int flags);
-ssize_t rx_ring_read(struct fb_conn *, struct rsk_rail *, const struct iovec *v, int cnt,
-                     uint64_t limit, int flags);
-
-/* ---- unread bytes that a forked child is to have: rx_given.c ---- */
-
-/* The owner: how many can only be given, all of which are there. 0: this is not to be done. Any thread. */
-size_t rx_to_give(struct fb_conn *);
-/* Takes so many, and the frames. False: something has changed, or a part is lost: the connection is to be reset. */
-bool rx_give(struct fb_conn *, void *p, size_t n);
-/* The child: the n bytes up to where the owner is, at p, mapped, which is its own from now on. Nobody else has the stream yet. */
-void rx_given(struct fb_conn *, void *p, size_t n);
-/* Has the application still to read some of them? rx lock held, or nobody else reads. */
-bool rx_given_left(const struct fb_conn *);
-/* It reads, or looks (MSG_PEEK). rx lock held. */
-size_t rx_given_read(struct fb_conn *, const struct iovec *v, int cnt, int flags);
-
 /* ANN: may the guard go up? 0 or a reason number. */
 int rx_guard(struct fb_conn *);
 

@@ -109,11 +109,6 @@ static size_t in_ring(struct fb_conn *c, struct iovec have[3], size_t show)
     return n;
 }
 
-bool rx_ahead_left(struct fb_conn *c, int fd)
-{
-    return look(c, fd, c->x->rx.S - c->s.pub->rx) == 2;
-}
-
 size_t rx_ahead_count(struct fb_conn *c, int fd)
 {
     uint64_t before = c->x->rx.S - c->s.pub->rx;

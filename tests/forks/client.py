@@ -47,14 +47,14 @@ def exchanges(count, who):
     return pid
 
 
-def connection(pid, path="path"):
+def connection(pid):
     clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     stat = json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
                                      capture_output=True).stdout)
     for p in stat["processes"]:
         if p["pid"] == pid:
             for c in p["connections"]:
-                return c[path].partition(":")[0], c["reason"]
+                return c["path"].partition(":")[0], c["reason"]
     return "none", "none"
 
 
@@ -105,82 +105,6 @@ def child():
     exchanges(100, "parent")
     assert connection(exchanges(1, "parent"))[1] != "none"
     never("shm", "parent")
-
-
-def before_a_switch(reader):
-    """Bytes lie before a switch, unread, when the server forks."""
-    pattern = bytes(range(251)) * 4000
-    total = 20
-    with tempfile.TemporaryDirectory() as folder:
-        os.mkfifo(f"{folder}/sent")
-        pid = say(f"ahead {folder}/sent {reader}", "parent", "ready")[1]
-        s.sendall(pattern[:20])  # more, and the proof would wait until it is read
-        ticks = 0
-        while hear()[2] != "last":
-            ticks += 1
-        assert ticks > 20 and "shm" in connection(pid)[0], connection(pid)
-        while connection(os.getpid(), "path_tx")[0] != "shm":
-            assert total + 21000 < len(pattern), connection(os.getpid())
-            for _ in range(10):
-                s.sendall(pattern[total:total + 1000])
-                total += 1000
-                time.sleep(0.003)
-        s.sendall(pattern[total:total + 10000])
-        total += 10000
-        with open(f"{folder}/sent", "w") as fifo:
-            fifo.write(str(total))
-        return time.monotonic() + 4, str(total)
-
-
-def ahead():
-    """A child reads them, as rsync's does."""
-    late, total = before_a_switch("child")
-    got = hear()
-    assert got[0] == "child" and got[2] == total and time.monotonic() < late, got
-    exchanges(100, "parent")
-
-
-def ahead_looking():
-    late, total = before_a_switch("looking")
-    got = hear()
-    assert got[0] == "child" and got[2] == total and time.monotonic() < late, got
-    exchanges(100, "parent")
-
-
-def ahead_parent():
-    """The parent reads them, while a child waits to write."""
-    late, total = before_a_switch("parent")
-    got = {hear()[::2], hear()[::2]}
-    assert got == {("parent", total), ("child", "written")} and time.monotonic() < late, got
-    exchanges(100, "parent")
-
-
-def ahead_full():
-    """The sender has left a full ring, and there was no room for all that it has sent again."""
-    pattern = bytes(range(251)) * 4000
-    until("shm", "parent")
-    with tempfile.TemporaryDirectory() as folder:
-        os.mkfifo(f"{folder}/sent")
-        say(f"ahead {folder}/sent child", "parent", "ready")
-        s.sendall(pattern)
-        while hear()[2] != "last":
-            pass
-        late = time.monotonic() + 4
-        with open(f"{folder}/sent", "w") as fifo:
-            fifo.write(str(len(pattern)))
-        got = hear()
-    assert got[0] == "child" and got[2] == str(len(pattern)) and time.monotonic() < late, got
-    exchanges(100, "parent")
-
-
-def ahead_part():
-    """A child ends that has read a part of what could be given to it only. Nobody can have the rest."""
-    before_a_switch("part")
-    try:
-        got = s.recv(100)
-    except ConnectionResetError:
-        return
-    raise AssertionError(got)
 
 
 def grandchild():

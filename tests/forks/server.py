@@ -11,8 +11,6 @@ heir          the same, but the parent closes its copy and goes on waiting
 orphan        the same, but the parent is killed
 again         as child, from a child: a grandchild
 rest FIFO     answers, and once the client has gone a child reads, and writes into FIFO what it has got
-ahead FIFO X  goes on answering for half a second, without reading; then forks, and X (child, looking, part of them, parent) reads as many
-              bytes as FIFO says, and answers how many were right
 exec          a child runs cat on the connection, until the end of a line "."
 exit          a child ends
 """
@@ -22,7 +20,6 @@ import select
 import signal
 import socket
 import sys
-import time
 
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 s, _ = listener.accept()
@@ -58,58 +55,8 @@ def wait_in_child(first):
     waiting.append(pid)
 
 
-def take(total, one):
-    """How many of them are right. one() gives some."""
-    got = bytearray()
-    while len(got) < total:
-        some = one(min(4000, total - len(got)))
-        if not some:
-            break
-        got += some
-    return next((i for i in range(len(got)) if got[i] != i % 251), len(got))
-
-
-def looked(n):
-    """By all that says whether something is there."""
-    assert s in select.select([s], [], [], 10)[0]
-    assert ep.poll(10)
-    seen = s.recv(n, socket.MSG_PEEK)
-    got = s.recv(n)
-    assert got[:len(seen)] == seen[:len(got)]
-    return got
-
-
-def ahead(fifo, reader):
-    global who, ep
-    answer("ready")
-    for i in range(50):
-        time.sleep(0.01)
-        answer("tick" if i < 49 else "last")
-    with open(fifo) as f:
-        total = int(f.read())
-    if os.fork() == 0:
-        who = "child"
-        if reader == "child":
-            answer(take(total, s.recv))
-        elif reader == "looking":
-            ep = select.epoll()
-            ep.register(s, select.EPOLLIN)
-            answer(take(total, looked))
-        elif reader == "part":
-            take(10, s.recv)
-        else:
-            answer("written")
-        os._exit(0)
-    if reader == "parent":
-        answer(take(total, s.recv))
-    os.wait()
-
-
 while True:
     command, _, text = line().partition(" ")
-    if command == "ahead":
-        ahead(*text.split())
-        continue
     if command == "echo":
         answer(text)
     elif command == "exit":

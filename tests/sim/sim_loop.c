@@ -45,11 +45,6 @@ void heir_settled(struct fb_conn *c)
     (void)c;
 }
 
-void heir_lost(int fd)
-{
-    (void)fd;
-}
-
 bool heir_elsewhere(struct fb_conn *c)
 {
     (void)c;
