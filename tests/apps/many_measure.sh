@@ -39,7 +39,7 @@ qperf_run() {
 }
 
 measure_apps() {
-    app 'iperf 2' iperf bytes tcp 'one way only: nothing to prove the stream by' iperf2_bytes -P 4
+    app 'iperf 2' iperf bytes rail '' iperf2_bytes -P 4
     app 'iperf 2, full duplex' iperf bytes rail '' iperf2_bytes --full-duplex
     app 'iperf3' iperf3 result rail '' iperf3_run
     app 'iperf3, both ways' iperf3 result rail '' iperf3_run --bidir
