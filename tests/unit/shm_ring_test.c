@@ -226,6 +226,39 @@ TEST_CASE(shm_ring, give_and_take)
 }
 
 /* They leave to the other operations whatever is not usual, and have done nothing then. */
+/* Messages of 16 to 64 bytes: there are as many as there is room for, who sleeps is woken by them, and nothing is taken from
+ * behind a tail that cannot be right. */
+TEST_CASE(shm_ring, give_and_take_few)
+{
+    struct shm_pair p = shm_pair_new(RING);
+    uint8_t in[64], out[64];
+    uint32_t word;
+
+    shm_pair_open(p, 40);
+    for (int round = 0; round < 3; round++) {
+        EXPECT_EQ_INT(w->arm(p.b, RSK_RX, RSK_BY_FUTEX), 0);
+        word = atomic_load(p.b->rx_word);
+        for (uint64_t at = 0; at < RING; at += sizeof(in)) {
+            fill(in, at, sizeof(in));
+            ASSERT_EQ_INT(w->tx_give(p.a, in, sizeof(in)), sizeof(in));
+            EXPECT_EQ_U64(atomic_load(p.b->rx_word), word + 1);
+        }
+        ASSERT_EQ_INT(w->tx_give(p.a, in, 16), 0);
+        EXPECT_EQ_INT(w->arm(p.a, RSK_TX, RSK_BY_FUTEX), 0);
+        word = atomic_load(p.a->tx_word);
+        for (uint64_t at = 0; at < RING; at += sizeof(out)) {
+            ASSERT_EQ_INT(w->rx_take(p.b, out, sizeof(out)), sizeof(out));
+            right(out, at, sizeof(out));
+        }
+        EXPECT_EQ_U64(atomic_load(p.a->tx_word), word + 1);
+        EXPECT_EQ_INT(w->rx_take(p.b, out, sizeof(out)), 0);
+    }
+    atomic_fetch_add(&shm_of(p.b)->in->producer.tail, RING + 1);
+    EXPECT_EQ_INT(w->rx_take(p.b, out, sizeof(out)), 0);
+    EXPECT_EQ_INT(p.b->failed, RSN_PEER_PROTOCOL);
+    shm_pair_free(p);
+}
+
 TEST_CASE(shm_ring, give_and_take_refuse)
 {
     struct shm_pair p = shm_pair_new(RING);
