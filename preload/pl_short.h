@@ -163,21 +163,17 @@ static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
 
 /* For PL_SHORT_CALL; of the file's are struct in_kernel, short_was and cancelled. */
 #define PL_SHORT_CANCELLED                                                          \
-    /* The thread was cancelled in libc's function. */                              \
-    static void short_cancelled_in(struct pl_short *k)                              \
+    /* The thread was cancelled in libc's function, or before a call on a rail. */  \
+    __attribute__((noinline)) static void short_cancelled(struct pl_short *k)       \
     {                                                                               \
+        if (k->f == PL_SHORT_RAIL) {                                                \
+            rsk_section_leave();                                                    \
+            return;                                                                 \
+        }                                                                           \
         PL_HELD f = k->f;                                                           \
         struct in_kernel in = short_was(k, f);                                      \
                                                                                     \
         cancelled(&in);                                                             \
-    }                                                                               \
-    /* There, or before a call on a rail. */                                        \
-    __attribute__((noinline)) static void short_cancelled(struct pl_short *k)       \
-    {                                                                               \
-        if (k->f == PL_SHORT_RAIL)                                                  \
-            rsk_section_leave();                                                    \
-        else                                                                        \
-            short_cancelled_in(k);                                                  \
     }                                                                               \
     static inline __attribute__((always_inline)) void short_end(struct pl_short *k) \
     {                                                                               \
