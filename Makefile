@@ -448,6 +448,7 @@ shm_processes_test_SRC := tests/unit/shm_processes_test.c $(SHM_TEST_SRC)
 CONFORM_SRC := \
 	tests/conform/main.c \
 	tests/conform/kit.c \
+	tests/conform/kit_bytes.c \
 	tests/conform/kit_live.c \
 	tests/conform/forms_recv.c \
 	tests/conform/receive.c \

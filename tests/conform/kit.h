@@ -130,6 +130,11 @@ void board_half(int fd, bool sends);
 
 /* ---- waiting for what happens at the other end: 10 s, then the case fails */
 
+#define PATIENCE 10000 /* ms */
+
+/* Whether the public file of this process says that fd sends, receives, or both, on a rail; or, if it need
+ * not last, has done so. Does not wait. */
+bool on_rail(int fd, bool sends, bool receives, bool lasting);
 int until(int fd, int events);  /* poll says at least these; returns what it said */
 void arrived(int fd, size_t n); /* that many bytes can be read */
 void deliver(int from, int to, const char *text);
