@@ -95,6 +95,7 @@ FB_SRC := \
 	ipoib_fallback/rx.c \
 	ipoib_fallback/rx_ahead.c \
 	ipoib_fallback/rx_frame.c \
+	ipoib_fallback/rx_front.c \
 	ipoib_fallback/rx_feed.c \
 	ipoib_fallback/rx_shown.c \
 	ipoib_fallback/silent.c \

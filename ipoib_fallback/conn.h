@@ -51,6 +51,8 @@ struct fb_tx {
     struct fb_frame frame;
 };
 
+struct fb_front;
+
 /* The receiving half. */
 struct fb_rx {
     _Alignas(16) struct fb_lock lock;   /* the slot's for ever: quick.c */
@@ -83,7 +85,12 @@ struct fb_rx {
     } must_see[FB_MUST_SEE];
     uint8_t must_see_n;
     bool unshown;     /* gS: somebody looked beyond S, and was not shown it because of must_see */
+    bool front_ours;  /* the mapping is to be unmapped */
     uint32_t no_data; /* as fb_more's */
+    /* rx_front.c's: what is read before anything else, the memory's size; and in its owner its descriptor plus one */
+    struct fb_front *front;
+    size_t front_size;
+    int front_fd;
 };
 
 /* Messages that were taken off the rail and wait for the half that they are for. Under ctl. */

@@ -290,7 +290,14 @@ static void end_wait(struct fb_conn *c, void *arg)
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET))
         return;
     if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
-        if (end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until))
+        bool settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
+
+        /* Children that come later could not get what is in front. */
+        if (!settled && rx_front_wait(c, until))
+            settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
+        else if (!settled && !heir_held(c) && c->fd >= 0)
+            fb_io.abort(c->fd);
+        if (settled && end_in_order(c))
             heir_settled(c);
         return;
     }

@@ -19,6 +19,10 @@ static inline bool conn_shared(struct fb_conn *c)
 /* May it still hold it? A child that goes on as another program has said so before (CF_SHARED), once there is somebody to
  * hear it. No lock of the stream's may be held. */
 bool heir_held(struct fb_conn *);
+/* A child has nothing in front any more, nor has anybody else: the kernel alone has its stream. */
+void heir_front_over(struct fb_conn *);
+/* Is there a child, or who descends from one, that may still ask for it? No lock of the stream's may be held. */
+bool heir_linked(struct fb_conn *);
 /* The owner marks its stream as one that must be asked for. False: a child uses it already. */
 bool heir_take(struct fb_conn *);
 /* Both halves are the kernel's again. */

@@ -7,12 +7,15 @@
 
 #include "config/log.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/rx.h"
 #include "rsock/own.h"
+#include "rsock/shm_msg.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 struct gone {
     struct gone *next;
@@ -101,8 +104,9 @@ static bool owner_is_gone(const struct fb_heritage *h)
     return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
 }
 
-/* 1: the owner has handed it over; 0: it does not answer; -1: it is no more. */
-static int ask(struct fb_heritage *h, const struct heir_note *n)
+/* 1: the owner has handed it over, and *front, if front is not NULL, is a descriptor of what is in front of it
+ * (rx_front.c); 0: it does not answer; -1: it is no more. */
+static int ask(struct fb_heritage *h, const struct heir_note *n, int *front)
 {
     uint64_t until = sys_now() + HEIR_ASK_NS + 1000000000u, now;
 
@@ -111,6 +115,7 @@ static int ask(struct fb_heritage *h, const struct heir_note *n)
                                 (long)((until - now) % 1000000000u)};
         struct timespec pause = {0, 5000000};
         struct pollfd p = {post(h, n), POLLIN, 0};
+        struct shm_fds fds = {.n = 0};
         uint8_t answer = 0;
         ssize_t r = 0;
 
@@ -118,8 +123,11 @@ static int ask(struct fb_heritage *h, const struct heir_note *n)
             do
                 r = sys_ppoll(&p, 1, &left, NULL);
             while (r == -EINTR);
-            r = r > 0 ? sys_recv(p.fd, &answer, 1, MSG_DONTWAIT) : -ETIMEDOUT;
+            r = r > 0 ? shm_msg_recv(p.fd, &answer, 1, &fds) : -ETIMEDOUT;
             sys_close(p.fd);
+            if (r == 1 && fds.n == 1 && front)
+                *front = shm_fds_take(&fds, 0);
+            shm_fds_close(&fds);
         }
         if (r == 1 || r == -ETIMEDOUT)
             return answer == 1;
@@ -183,7 +191,7 @@ static bool same_connection(struct fb_conn *old, struct fb_conn *c)
 }
 
 /* True: the kernel alone has the stream of that slot from now on. */
-static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ever)
+static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ever, int *front)
 {
     struct fb_pub *pub = &h->file->slot[slot];
     _Atomic uint8_t *lent = &pub->lent;
@@ -197,7 +205,7 @@ static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ev
     busy = atomic_fetch_or(lent, FB_LENT_FOREIGN) & FB_LENT_BUSY;
     if (!busy && (!for_ever || !h->file->serving))
         return true;
-    switch (ask(h, &n)) {
+    switch (ask(h, &n, front)) {
     case 1:
         return true;
     case -1: /* an orderly end has left the rail; a killed owner took the stream with it */
@@ -219,22 +227,57 @@ static uint8_t inherit(struct fb_digest *mine, const struct fb_digest *old, uint
     return fb_digest_mark(mine);
 }
 
+static void front_lost(int fd)
+{
+    log_error("descriptor %d: no memory for what its owner has handed over: it is reset", fd);
+    sys_reset(fd);
+}
+
+/* What its owner has taken out. Gives the descriptor back. False: no memory. */
+static bool take_front(struct fb_conn *c, int fd)
+{
+    struct stat st = {0};
+    void *p = SYS6(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH, 0, 0)
+                  ? MAP_FAILED
+                  : mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    rsk_own_close(fd);
+    if (p == MAP_FAILED)
+        return false;
+    rx_front_inherit(c, p, (size_t)st.st_size, true);
+    return true;
+}
+
+/* When its owner answered nothing else was between the stream and the kernel, nor will be. He looks for himself, if he
+ * lives. */
+void heir_front_over(struct fb_conn *c)
+{
+    struct fb_heritage *h = c->x->heritage;
+    struct fb_pub *pub = h ? &h->file->slot[c->x->old_slot] : NULL;
+
+    if (h && !conn_flag(c, CF_LINKED) && pub->gen == c->x->old_gen)
+        atomic_fetch_and(&pub->lent, (uint8_t)~FB_LENT_BUSY);
+}
+
 struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
 {
     struct fb_conn *old = conn_of(s), *c;
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen, moved = false;
+    int front = -1;
 
-    if (!lend(h, old->s.slot, old->gen, false)) {
+    if (!lend(h, old->s.slot, old->gen, false, &front)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
         sys_reset(fd);
     }
     mine = fb_track(fd, (enum fb_role)s->role, -1);
-    if (!mine)
-        return NULL;
-    c = conn_of(mine);
-    if (!same_connection(old, c)) {
-        fb_put(mine);
+    c = mine ? conn_of(mine) : NULL;
+    if (!c || !same_connection(old, c)) {
+        if (!c && (front >= 0 || rx_front_left(old)))
+            front_lost(fd);
+        rsk_own_close(front);
+        if (c)
+            fb_put(mine);
         return NULL;
     }
     conn_set(c, CF_SHARED);
@@ -265,6 +308,12 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) ||
         conn_flag(old, CF_PINNED | CF_SHARED) || (conn_flag(old, CF_LINKED) && !known))
         conn_set(c, CF_PINNED | CF_ASKED);
+    if (front >= 0) {
+        if (!take_front(c, front))
+            front_lost(fd);
+    } else if (!conn_flag(old, CF_LINKED)) { /* else its owner has told us, if some are left */
+        (void)rx_front_known(c, old);
+    }
     return mine;
 }
 
@@ -272,7 +321,7 @@ void fb_disown(struct fb_heritage *h, struct fb_stream *s)
 {
     struct fb_conn *old = conn_of(s);
 
-    if (!lend(h, old->s.slot, old->gen, true))
+    if (!lend(h, old->s.slot, old->gen, true, NULL) || rx_front_left(old))
         log_warn("stream %u: its owner does not hand it over to a new program", old->s.slot);
 }
 
@@ -303,6 +352,6 @@ void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
     }
     if (i == FB_PUB_FOREIGN)
         atomic_store(&h->file->foreign_epolls, 1);
-    if (atomic_load(&h->file->serving) && ask(h, &n) == 0)
+    if (atomic_load(&h->file->serving) && ask(h, &n, NULL) == 0)
         log_warn("an epoll instance of the parent's is not handed over");
 }

@@ -61,7 +61,7 @@ static bool strip(struct fb_conn *c, bool *ended)
 static bool finished(struct fb_conn *c)
 {
     if (c->x->closed_shared)
-        return c->x->rx.state == RX_t; /* the end is another process's */
+        return c->x->rx.state == RX_t || rx_front_alone(c); /* the end is another process's */
     return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->x->rx.state == RX_t);
 }
 

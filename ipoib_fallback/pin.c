@@ -38,13 +38,25 @@ void end_leave(struct fb_conn *c, int reason)
     leave_by(c, reason, TODO_LEAVE);
 }
 
-/* Bytes before an announced switch, which only the application can take. */
+/* Bytes before an announced switch, or in front of all others, which only the application can take. */
 static bool unread(struct fb_conn *c)
 {
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    yes = c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S;
+    yes = rx_front_left(c) || (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S);
+    rx_unlock(c);
+    return yes;
+}
+
+static bool front(struct fb_conn *c)
+{
+    bool yes;
+
+    if (fb_plain_rx(&c->s))
+        return false;
+    fb_lock(&c->x->rx.lock);
+    yes = rx_front_left(c);
     rx_unlock(c);
     return yes;
 }
@@ -113,7 +125,8 @@ bool end_in_order(struct fb_conn *c)
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    yes = rx->state == RX_t || (rx->end != 0 && (rx->state == RX_gS || c->s.pub->rx >= rx->V));
+    yes = !rx_front_left(c) &&
+          (rx->state == RX_t || (rx->end != 0 && (rx->state == RX_gS || c->s.pub->rx >= rx->V)));
     rx_unlock(c);
     return yes;
 }
@@ -145,6 +158,11 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
     conn_set(c, CF_PINNED);
     if (reason == RSN_SHARED)
         heir_disown(c);
+    if (wait && (reason == RSN_SHARED || reason == RSN_BYPASSED) && front(c))
+        log_warn(
+            "stream %u: what a forked child has asked for is unread, and nobody gets it who does not use this "
+            "library (%s)",
+            c->s.slot, cfg_reason_name(reason));
     if (!conn_flag(c, CF_LINKED)) {
         conn_reason(c, reason);
         return;
@@ -178,12 +196,15 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 {
     struct fb_conn *c = conn_of(s);
 
-    /* For ever, as far as can be known: its close here is not its end. */
-    if (reason == RSN_SHARED)
+    /* For ever, as far as can be known: its close here is not its end. What is in front others may be reading. */
+    if (reason == RSN_SHARED) {
         conn_set(c, CF_SHARED);
+        (void)rx_front_wait(c, fb_io.now() + WAIT_NS);
+    }
     pin(c, reason, directions, TODO_LEAVE);
-    return !conn_flag(c, CF_LINKED) || ((!(directions & RSK_TX) || c->x->tx.state == TX_T) &&
-                                        (!(directions & RSK_RX) || end_in_order(c)));
+    /* A child's that has never had a rail of its own may have something in front. */
+    return (!(directions & RSK_TX) || !conn_flag(c, CF_LINKED) || c->x->tx.state == TX_T) &&
+           (!(directions & RSK_RX) || fb_plain_rx(s) || end_in_order(c));
 }
 
 void fb_maybe_shared(struct fb_stream *s)
@@ -214,6 +235,15 @@ static void leave_wait(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
 
+    /* The child could not know of it. */
+    if (e->pin_shared && !rx_front_wait(c, e->until)) {
+        log_error(
+            "stream %u: what a child has asked for is unread, and another process is to have the connection: "
+            "it is reset",
+            c->s.slot);
+        if (c->fd >= 0)
+            fb_io.abort(c->fd);
+    }
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
         !end_settle(c, e->reason, RSK_RX | RSK_TX, e->until))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,

@@ -389,7 +389,7 @@ static int inq(struct fb_conn *c, int fd)
     default:
         break;
     }
-    return n;
+    return n < 0 ? n : n + (int)rx_front_left(c);
 }
 
 int fb_inq(struct fb_stream *s, int fd)

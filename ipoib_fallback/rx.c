@@ -34,7 +34,7 @@ bool rx_at_mark(struct fb_conn *c, int fd)
 
     return (rx->state == RX_t || rx->state == RX_gS || rx->state == RX_f2 ||
             (rx->state == RX_sk && c->s.pub->rx >= rx->V && rx->skip == 0)) &&
-           !hold_for_good() && fb_io.at_mark(fd);
+           !rx_front_left(c) && !hold_for_good() && fb_io.at_mark(fd);
 }
 
 ssize_t rx_goes_on(struct fb_conn *c, int fd)
@@ -55,8 +55,8 @@ ssize_t rx_goes_on(struct fb_conn *c, int fd)
 }
 
 /* Application bytes from the kernel, at most limit of them. */
-static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt,
-                           uint64_t limit, int flags)
+ssize_t rx_kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
+                       int flags)
 {
     ssize_t n = flags & RX_GOES_ON ? rx_goes_on(c, fd) : SSIZE_MAX;
 
@@ -75,8 +75,8 @@ static ssize_t kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int
     return n;
 }
 
-static ssize_t ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt,
-                         uint64_t limit, int flags)
+ssize_t rx_ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt,
+                     uint64_t limit, int flags)
 {
     struct fb_pub *pub = c->s.pub;
     struct iovec have[3] = {0}; /* what was shown, and the rest of the ring */
@@ -304,10 +304,15 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             rx_serve(c);
         if (__builtin_expect(rx->by_call, 0))
             return -EAGAIN;
+        if (__builtin_expect(rx->front != NULL, 0) &&
+            (n = (ssize_t)rx_front_read(c, v, cnt, flags)) > 0)
+            return (flags & MSG_PEEK) && rx->state == RX_sk
+                       ? n + (ssize_t)rx_overlap_peek(c, fd, v, cnt, (size_t)n)
+                       : n;
         at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
         switch ((enum fb_rx_state)rx->state) {
         case RX_t:
-            return kernel_read(c, fd, v, cnt, UINT64_MAX, flags);
+            return rx_kernel_read(c, fd, v, cnt, UINT64_MAX, flags);
         case RX_gS:
         case RX_f2:
             if (rx->end != 0)
@@ -315,7 +320,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S) {
-                n = kernel_read(c, fd, v, cnt, rx->S - at, flags);
+                n = rx_kernel_read(c, fd, v, cnt, rx->S - at, flags);
                 if ((flags & MSG_PEEK) && n > 0 && (uint64_t)n == rx->S - at)
                     n += (ssize_t)rx_ahead_peek(c, fd, v, cnt);
                 return n;
@@ -329,7 +334,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (rail && !rx->frozen) {
                 uint64_t limit = rx->end != 0 ? rx->V - at : UINT64_MAX;
 
-                n = ring_read(c, rail, v, cnt, limit, flags);
+                n = rx_ring_read(c, rail, v, cnt, limit, flags);
                 if (__builtin_expect(atomic_load_explicit(&rail->failed, memory_order_relaxed), 0))
                     link_release(c);
                 if (n > 0)
@@ -351,7 +356,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             return rx->shut ? 0 : -EAGAIN;
         case RX_sk:
             if (at < rx->V && rail) {
-                n = ring_read(c, rail, v, cnt, rx->V - at, flags);
+                n = rx_ring_read(c, rail, v, cnt, rx->V - at, flags);
                 /* At once: whoever is killed after this has read everything. */
                 if (c->s.pub->rx == rx->V && rx->end == 0 && !hold_for_good())
                     rx_skip(c, fd);
@@ -371,7 +376,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 continue;
             }
             /* No frame comes before this half is plain: the next look shows what is beyond E as well. */
-            n = kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
+            n = rx_kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
             if (n == 0 && !rx->shut) {
                 rx_ended(c, -ECONNRESET);
                 return rx_take_end(c, fd);
@@ -402,6 +407,8 @@ int rx_readable(struct fb_conn *c, int fd)
             rx_serve(c);
         if (rx->by_call)
             return 0;
+        if (rx_front_left(c))
+            return 1;
         at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
         switch ((enum fb_rx_state)rx->state) {
         case RX_gS:
@@ -466,6 +473,8 @@ bool rx_unread(struct fb_conn *c, int fd)
     struct iovec have[2];
     int inq = fb_io.inq(fd);
 
+    if (rx_front_left(c))
+        return true;
     switch ((enum fb_rx_state)rx->state) {
     case RX_t:
         return inq > 0;

@@ -83,8 +83,49 @@ static inline bool rx_unheard(const struct fb_conn *c, const struct rsk_rail *ra
 void rx_count(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* What of the sender's frame and of what it sends again is still to come by TCP? Read by whomever: by the kernel's count. */
 bool rx_owed_by_tcp(struct fb_conn *);
-/* sk: rx == E and nothing to skip: the half is plain. */
+/* sk: rx == E and nothing to skip: the half is plain, once nothing is left in front of it. */
 void rx_caught_up(struct fb_conn *);
+/* Read from the kernel, and from the ring, and count: rx.c. As rx_try. */
+ssize_t rx_kernel_read(struct fb_conn *, int fd, const struct iovec *v, int cnt, uint64_t limit,
+                       int flags);
+ssize_t rx_ring_read(struct fb_conn *, struct rsk_rail *, const struct iovec *v, int cnt,
+                     uint64_t limit, int flags);
+
+/* ---- what is read before anything else, by this process or another: rx_front.c ---- */
+
+/* Bytes of it that nobody has read yet. */
+uint64_t rx_front_left(const struct fb_conn *);
+/* There is one: reads of it, or looks (MSG_PEEK). 0: another process has just read the last. */
+size_t rx_front_read(struct fb_conn *, const struct iovec *v, int cnt, int flags);
+/* False: some are left. Else it is given back. */
+bool rx_front_over(struct fb_conn *);
+/* gS, and no switch is at S: if some are left the half is not plain, and this has changed its state. */
+bool rx_front_no_switch(struct fb_conn *);
+/* The stream ends, and nobody has a reference. */
+void rx_front_free(struct fb_conn *);
+
+/* The owner, for a child that asks; progress thread, the lock is free. */
+/* How many unread bytes can only be taken out. 0: none, or not now. */
+size_t rx_front_due(struct fb_conn *);
+/* The shared memory for n bytes. */
+size_t rx_front_size(size_t n);
+/* Takes those that are there; without a front into `memory` (NULL: not then), of which fd is a descriptor. True: memory and fd
+ * are the stream's from now on. */
+bool rx_front_take(struct fb_conn *, void *memory, size_t size, int fd);
+/* Nothing else is between the stream and the kernel. */
+bool rx_front_alone(struct fb_conn *);
+/* Has it all been read, by whomever? Then the half goes on. Any thread. */
+bool rx_front_look(struct fb_conn *);
+/* Waits for that, until then at most. The application's threads; blocks. */
+bool rx_front_wait(struct fb_conn *, uint64_t until);
+/* It is over: closes its descriptor. May wait for a moment. */
+void rx_front_close(struct fb_conn *);
+
+/* A forked child's new stream begins with what its owner has taken out; ours: it unmaps the memory in the end. */
+void rx_front_inherit(struct fb_conn *, void *memory, size_t size, bool ours);
+/* The same with what its parent had inherited itself, which the fork has mapped here. False: nothing is left of it. */
+bool rx_front_known(struct fb_conn *, const struct fb_conn *parents);
+
 /* ANN: may the guard go up? 0 or a reason number. */
 int rx_guard(struct fb_conn *);
 

@@ -131,7 +131,8 @@ bool fb_rx_enter_for_good(struct fb_stream *s)
     default:
         by_tcp = true;
     }
-    by_tcp = by_tcp && rx->end == 0 && atomic_compare_exchange_strong(&s->rx_in, &none, 1);
+    by_tcp = by_tcp && rx->end == 0 && !rx_front_left(c) &&
+             atomic_compare_exchange_strong(&s->rx_in, &none, 1);
     rx->by_call = by_tcp;
     if (by_tcp)
         conn_set(c, CF_BY_CALL);

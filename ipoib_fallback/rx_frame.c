@@ -52,7 +52,8 @@ void rx_no_switch(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->x->rail;
 
-    rx_to(c, RE_NOTC);
+    if (!rx_front_no_switch(c))
+        rx_to(c, RE_NOTC);
     if (rail && rail->failed) /* it was kept for the case that there had been one */
         link_release(c);
 }
@@ -249,6 +250,8 @@ int rx_switch(struct fb_conn *c, int fd)
 
 void rx_caught_up(struct fb_conn *c)
 {
+    if (!rx_front_over(c))
+        return;
     rx_shut(c); /* before the kernel alone is asked */
     rx_to(c, RE_CAUGHT);
     link_release(c);

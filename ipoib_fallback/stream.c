@@ -301,6 +301,7 @@ void fb_put(struct fb_stream *s)
     fb_prefer_shard(s, NULL);
     reach_drop(c);
     rx_shown_free(c);
+    rx_front_free(c);
     tap_gone(c);
     fb_pub_closed(s->pub, c->x->show);
     if (c->x->show)

@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/pair.sh
 
 for case in ${FORKS_CASES:-idle before_boarding child grandchild grandchild_first heir orphan heir_of_a_rail \
-    orphan_of_a_rail unread execute many_children given_back sibling no_leak}; do
+    orphan_of_a_rail unread ahead ahead_looking ahead_stdio ahead_parent ahead_part ahead_other ahead_closed \
+    ahead_grandchild ahead_program ahead_later ahead_killed ahead_exits ahead_reset ahead_full execute many_children given_back sibling no_leak}; do
     board=eager
     # There nothing boards, and no progress thread runs.
     [ "$case" != no_leak ] || board=after=100000

@@ -47,14 +47,14 @@ def exchanges(count, who):
     return pid
 
 
-def connection(pid):
+def connection(pid, path="path"):
     clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
     stat = json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
                                      capture_output=True).stdout)
     for p in stat["processes"]:
         if p["pid"] == pid:
             for c in p["connections"]:
-                return c["path"].partition(":")[0], c["reason"]
+                return c[path].partition(":")[0], c["reason"]
     return "none", "none"
 
 
@@ -105,6 +105,159 @@ def child():
     exchanges(100, "parent")
     assert connection(exchanges(1, "parent"))[1] != "none"
     never("shm", "parent")
+
+
+def before_a_switch(reader):
+    """Bytes lie before a switch, unread, when the server forks."""
+    pattern = bytes(range(251)) * 4000
+    total = 20
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/sent")
+        pid = say(f"ahead {folder}/sent {reader}", "parent", "ready")[1]
+        s.sendall(pattern[:20])  # more, and the proof would wait until it is read
+        ticks = 0
+        while hear()[2] != "last":
+            ticks += 1
+        assert ticks > 20 and "shm" in connection(pid)[0], connection(pid)
+        while connection(os.getpid(), "path_tx")[0] != "shm":
+            assert total + 21000 < len(pattern), connection(os.getpid())
+            for _ in range(10):
+                s.sendall(pattern[total:total + 1000])
+                total += 1000
+                time.sleep(0.003)
+        s.sendall(pattern[total:total + 10000])
+        total += 10000
+        with open(f"{folder}/sent", "w") as fifo:
+            fifo.write(str(total))
+        return time.monotonic() + 4, str(total)
+
+
+def read_by(who, reader):
+    late, total = before_a_switch(reader)
+    got = hear()
+    assert got[0] == who and got[2] == total and time.monotonic() < late, got
+
+
+def goes_on():
+    """The parent answers, and gives back what the bytes were in."""
+    exchanges(100, "parent")
+    late = time.monotonic() + 10
+    while say("unread", "parent")[2] != "0":
+        assert time.monotonic() < late
+        time.sleep(0.05)
+
+
+def ahead():
+    """A child reads them, as rsync's does."""
+    read_by("child", "child")
+    goes_on()
+
+
+def ahead_looking():
+    read_by("child", "looking")
+    goes_on()
+
+
+def ahead_stdio():
+    read_by("child", "stdio")
+    goes_on()
+
+
+def ahead_part():
+    """A child has read some of them, and is killed: the parent reads the others."""
+    read_by("parent", "part")
+    goes_on()
+
+
+def ahead_other():
+    """The same, and it is another child, which was forked before."""
+    read_by("other", "other")
+    goes_on()
+
+
+def ahead_closed():
+    """The same, after the parent has closed its copy."""
+    read_by("other", "closed")
+    assert s.recv(100) == b""
+
+
+def ahead_grandchild():
+    read_by("grandchild", "grandchild")
+    goes_on()
+
+
+def ahead_program():
+    """A child that has asked for them executes a program, which could not read them, and nobody else does."""
+    before_a_switch("program")
+    assert hear()[2] == "executes"
+    try:
+        got = s.recv(100)
+    except ConnectionResetError:
+        return
+    raise AssertionError(got)
+
+
+def ahead_later():
+    """The same, and the parent reads them in time."""
+    late, total = before_a_switch("later")
+    assert hear()[2] == "executes"
+    got = hear()
+    assert got[0] == "parent" and got[2] == total and time.monotonic() < late, got
+    for i in range(20):
+        s.sendall(f"line {i}\n".encode())
+        assert f.readline() == f"line {i}\n".encode()
+    s.sendall(b".\n")
+    assert f.readline() == b".\n"
+    goes_on()
+
+
+def ahead_killed():
+    """The parent is killed while a child has still to read them; when it has, another child can use the connection."""
+    read_by("child", "killed")
+    got = hear()
+    assert got[0] == "other" and int(got[2]) > 20, got
+
+
+def ahead_exits():
+    read_by("child", "exits")
+    got = hear()
+    assert got[0] == "other" and int(got[2]) > 20, got
+
+
+def ahead_reset():
+    """A child has asked, and is gone, and the parent ends. They are unread: a reset, as with TCP."""
+    before_a_switch("reset")
+    try:
+        got = s.recv(100)
+    except ConnectionResetError:
+        return
+    raise AssertionError(got)
+
+
+def ahead_parent():
+    """The parent reads them, while a child waits to write."""
+    late, total = before_a_switch("parent")
+    got = {hear()[::2], hear()[::2]}
+    assert got == {("parent", total), ("child", "written")} and time.monotonic() < late, got
+    exchanges(100, "parent")
+
+
+def ahead_full():
+    """The sender has left a full ring, and there was no room for all that it has sent again."""
+    pattern = bytes(range(251)) * 4000
+    until("shm", "parent")
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(f"{folder}/sent")
+        say(f"ahead {folder}/sent child", "parent", "ready")
+        s.sendall(pattern)
+        while hear()[2] != "last":
+            pass
+        late = time.monotonic() + 4
+        with open(f"{folder}/sent", "w") as fifo:
+            fifo.write(str(len(pattern)))
+        got = hear()
+    assert got[0] == "child" and got[2] == str(len(pattern)) and time.monotonic() < late, got
+    exchanges(100, "parent")
 
 
 def grandchild():

@@ -3,6 +3,7 @@
 echo TEXT     answers "WHO PID TEXT"
 brief         forks a child that ends at once
 descriptors   answers with how many descriptors are open
+unread        answers with how many descriptors and mappings it has of unread bytes that were taken out for a child
 touch         forks a child that asks for the connection, and moves nothing
 over          ends the children of idle and touch
 idle          forks a child that touches nothing
@@ -11,15 +12,20 @@ heir          the same, but the parent closes its copy and goes on waiting
 orphan        the same, but the parent is killed
 again         as child, from a child: a grandchild
 rest FIFO     answers, and once the client has gone a child reads, and writes into FIFO what it has got
+ahead FIFO X  goes on answering for half a second, without reading; then as many bytes as FIFO says are read, after a fork and in
+              the way of X (see ahead()), and it answers how many were right
 exec          a child runs cat on the connection, until the end of a line "."
 exit          a child ends
 """
+import ctypes
 import fcntl
 import os
 import select
 import signal
 import socket
 import sys
+import termios
+import time
 
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 s, _ = listener.accept()
@@ -55,8 +61,141 @@ def wait_in_child(first):
     waiting.append(pid)
 
 
+def take(total, one, at=0):
+    """How many of them are right, the first `at` included, which somebody else has read. one() gives some."""
+    while at < total:
+        some = one(min(4000, total - at))
+        for byte in some:
+            if byte != at % 251:
+                return at
+            at += 1
+        if not some:
+            break
+    return at
+
+
+def looked(n):
+    """By all that says whether something is there."""
+    assert s in select.select([s], [], [], 10)[0]
+    assert ep.poll(10)
+    here = ctypes.c_int()
+    fcntl.ioctl(s, termios.FIONREAD, here)
+    assert here.value > 0
+    seen = s.recv(n, socket.MSG_PEEK)
+    got = s.recv(n)
+    assert got[:len(seen)] == seen[:len(got)]
+    return got
+
+
+def stdio():
+    libc = ctypes.CDLL(None)
+    libc.fdopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fdopen(os.dup(s.fileno()), b"r"))
+    buffer = ctypes.create_string_buffer(4000)
+
+    def some(n):
+        n = libc.fread(buffer, 1, n, file)
+        return buffer.raw[:n]
+    return some
+
+
+def in_child(name, first):
+    """Runs it in a forked child; returns what lets it begin, and then waits for its end. Its end is sudden."""
+    global who
+    lives, begins = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(begins)
+        who = name
+        if os.read(lives, 1):
+            first()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.close(lives)
+
+    def go(wait=True):
+        os.write(begins, b".")
+        if wait:
+            os.waitpid(pid, 0)
+    return go
+
+
+def adopted():
+    fcntl.fcntl(s, fcntl.F_GETFL)
+
+
+def look_first(total):
+    global ep
+    ep = select.epoll()
+    ep.register(s, select.EPOLLIN)
+    answer(take(total, looked))
+
+
+def then_grandchild(total):
+    adopted()
+    in_child("grandchild", lambda: answer(take(total, s.recv)))()
+
+
+def then_other(first, total, other):
+    adopted()
+    first()
+    answer(take(total, s.recv))
+    other(wait=False)
+
+
+def program():
+    adopted()
+    answer("executes")
+    os.dup2(s.fileno(), 0)
+    os.dup2(s.fileno(), 1)
+    os.execvp("sed", ["sed", "-u", "/^[.]$/q"])
+
+
+def ahead(fifo, reader):
+    answer("ready")
+    for i in range(50):
+        time.sleep(0.01)
+        answer("tick" if i < 49 else "last")
+    with open(fifo) as f:
+        total = int(f.read())
+    if reader in ("other", "closed", "killed", "exits"):
+        other = in_child("other", lambda: answer(take(total, s.recv, 10 if reader in ("other", "closed") else total)))
+    child = in_child("child", {
+        "child": lambda: answer(take(total, s.recv)),
+        "looking": lambda: look_first(total),
+        "stdio": lambda: answer(take(total, stdio())),
+        "grandchild": lambda: then_grandchild(total),
+        "parent": lambda: answer("written"),
+        "program": program,
+        "later": program,
+        "reset": adopted,
+        "killed": lambda: then_other(lambda: os.kill(os.getppid(), signal.SIGKILL), total, other),
+        "exits": lambda: then_other(lambda: time.sleep(1), total, other),
+    }.get(reader, lambda: take(10, s.recv)))
+    if reader == "parent":
+        answer(take(total, s.recv))
+    child(reader not in ("later", "exits"))
+    if reader in ("exits", "reset"):
+        time.sleep(0.3)  # the child has asked; or is known to be gone
+        os._exit(0)
+    elif reader == "later":
+        time.sleep(0.2)
+        answer(take(total, s.recv))
+        os.wait()
+    elif reader == "part":
+        answer(take(total, s.recv, 10))
+    elif reader == "other":
+        other()
+    elif reader == "closed":
+        s.close()
+        other()
+        os._exit(0)
+
+
 while True:
     command, _, text = line().partition(" ")
+    if command == "ahead":
+        ahead(*text.split())
+        continue
     if command == "echo":
         answer(text)
     elif command == "exit":
@@ -72,6 +211,11 @@ while True:
         answer("forked")
     elif command == "descriptors":
         answer(str(len(os.listdir("/proc/self/fd"))))
+    elif command == "unread":
+        names = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
+        with open("/proc/self/maps") as maps:
+            answer(sum("railsock-unread" in os.readlink(n) for n in names if os.path.islink(n)) +
+                   sum("railsock-unread" in m for m in maps))
     elif command == "touch":
         wait_in_child(lambda: fcntl.fcntl(s, fcntl.F_GETFL))
         answer("forked")

@@ -108,6 +108,7 @@ struct sim_app {
     bool left;                    /* has handed over at least once */
     bool fin, stop, tx_end, told; /* told: an error was returned */
     bool closed, early, killed, pinned; /* early: closed without asking whether it was time */
+    bool asked;                         /* a forked child wants the stream (rx_front.c) */
     uint64_t got, shown, got_at_close;
     struct sim_get get[SIM_THREADS];
     bool eof, rx_end;
@@ -156,7 +157,7 @@ struct sim {
     unsigned refuse, peek, sizes; /* per thousand, per thousand, largest write */
     char why[300];
     bool failed, trace;
-    uint64_t boarded, resumed; /* coverage, for the test's own check */
+    uint64_t boarded, resumed, fronts; /* coverage, for the test's own check */
 };
 
 extern struct sim sim;
@@ -242,6 +243,9 @@ void sim_app_shutdown(int end);
 void sim_app_close(int end);
 void sim_app_kill(int end);
 void sim_app_pin(int end, bool wait);
+/* If a forked child asks, or is about to, for the stream: its owner's progress thread looks at that, and takes out unread bytes
+ * that cannot be left in TCP. False: nothing has come of it. */
+bool sim_app_ask_step(int end);
 void sim_app_unshow(int end);
 bool sim_app_done(int end);
 void sim_app_check(void);

@@ -45,6 +45,11 @@ void heir_settled(struct fb_conn *c)
     (void)c;
 }
 
+void heir_front_over(struct fb_conn *c)
+{
+    (void)c;
+}
+
 bool heir_elsewhere(struct fb_conn *c)
 {
     (void)c;

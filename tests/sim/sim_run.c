@@ -48,6 +48,7 @@ enum event {
     EV_LEAVE,
     EV_PIN,
     EV_PIN_WAIT,
+    EV_ASKED,
     EV_FAIL,
     EV_SHUTDOWN,
     EV_CLOSE,
@@ -82,6 +83,10 @@ static void event(enum event ev, int e)
         break;
     case EV_PIN_WAIT:
         sim_app_pin(e, true);
+        break;
+    case EV_ASKED:
+        sim_trace("end %d: a child will ask", e);
+        sim.end[e].app.asked = true;
         break;
     case EV_FAIL:
         sim_trace("the rail is cut, end %d may see it first", e);
@@ -132,7 +137,7 @@ static bool one(enum sim_step what, int e)
     case STEP_WATCH:
         return sim_loop_watch(e);
     case STEP_TIMER:
-        return sim_loop_timer(e);
+        return sim_app_ask_step(e) | sim_loop_timer(e);
     case STEP_TCP:
         return sim_tcp_move(e);
     case STEP_WIRE:
@@ -384,10 +389,11 @@ bool sim_run(uint64_t seed, const uint8_t *without)
     for (unsigned i = 0; i < events; i++) {
         unsigned r = rnd(100);
 
-        what[i] = r < 22   ? EV_LEAVE
-                  : r < 44 ? EV_FAIL
-                  : r < 50 ? EV_PIN
-                  : r < 56 ? EV_PIN_WAIT
+        what[i] = r < 18   ? EV_LEAVE
+                  : r < 40 ? EV_FAIL
+                  : r < 46 ? EV_PIN
+                  : r < 50 ? EV_PIN_WAIT
+                  : r < 58 ? EV_ASKED
                   : r < 64 ? EV_SHUTDOWN
                   : r < 68 ? EV_CLOSE
                   : r < 82 ? EV_KILL

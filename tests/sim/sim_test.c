@@ -29,7 +29,7 @@
 
 struct worker {
     uint64_t seed; /* of the schedule that is running */
-    uint64_t done, boarded, resumed;
+    uint64_t done, boarded, resumed, fronts;
     bool failed;
 };
 
@@ -52,6 +52,7 @@ static void work(struct worker *w, uint64_t first, uint64_t step, uint64_t runs,
         w->done++;
         w->boarded += sim.boarded;
         w->resumed += sim.resumed;
+        w->fronts += sim.fronts;
     }
 }
 
@@ -72,7 +73,8 @@ static void show(uint64_t seed)
 TEST_CASE(sim, schedules)
 {
     const char *wanted = getenv("RAILSOCK_SIM_RUNS");
-    uint64_t runs = wanted ? strtoull(wanted, NULL, 0) : 200000, done = 0, boarded = 0, resumed = 0;
+    uint64_t runs = wanted ? strtoull(wanted, NULL, 0) : 200000, done = 0, boarded = 0, resumed = 0,
+             fronts = 0;
     cpu_set_t cpus;
     int workers = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
     pid_t pid[MOST_WORKERS];
@@ -108,17 +110,20 @@ TEST_CASE(sim, schedules)
         done += w[i].done;
         boarded += w[i].boarded;
         resumed += w[i].resumed;
+        fronts += w[i].fronts;
         if (w[i].failed)
             show(w[i].seed);
         else if (status != 0)
             FAILF("seed %llu: the process ended with status %#x", (unsigned long long)w[i].seed,
                   (unsigned)status);
     }
-    printf("%llu schedules, %llu boardings, %llu frames back\n", (unsigned long long)done,
-           (unsigned long long)boarded, (unsigned long long)resumed);
+    printf("%llu schedules, %llu boardings, %llu frames back, %llu times bytes in front\n",
+           (unsigned long long)done, (unsigned long long)boarded, (unsigned long long)resumed,
+           (unsigned long long)fronts);
     if (done >= 1000) { /* a simulation in which nothing happens passes for nothing */
         EXPECT(boarded > done / 4);
         EXPECT(resumed > done / 8);
+        EXPECT(fronts > done / 400);
     }
     munmap(shared, SHARED);
 }
