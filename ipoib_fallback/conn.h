@@ -84,9 +84,10 @@ struct fb_rx {
         uint32_t seq;
     } must_see[FB_MUST_SEE];
     uint8_t must_see_n;
-    bool unshown;     /* gS: somebody looked beyond S, and was not shown it because of must_see */
-    bool front_ours;  /* the mapping is to be unmapped */
-    uint32_t no_data; /* as fb_more's */
+    bool unshown;    /* gS: somebody looked beyond S, and was not shown it because of must_see */
+    bool front_ours; /* the mapping is to be unmapped */
+    _Atomic bool front_vain; /* it was waited for, and nobody has read it all */
+    uint32_t no_data;        /* as fb_more's */
     /* rx_front.c's: what is read before anything else, the memory's size; and in its owner its descriptor plus one */
     struct fb_front *front;
     size_t front_size;

@@ -301,6 +301,11 @@ static void end_wait(struct fb_conn *c, void *arg)
             heir_settled(c);
         return;
     }
+    if (conn_shared(c) && c->fd < 0) { /* only what is in front keeps it */
+        if (rx_front_wait(c, until))
+            heir_settled(c);
+        return;
+    }
     while (c->fd >= 0 && fb_io.now() < until) {
         bool done;
 

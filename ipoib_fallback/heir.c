@@ -36,9 +36,10 @@
 
 enum { MAX_LINKS = 1024, PRUNE_AT = 16 };
 #define STEP_NS 200000ull
-#define FRONT_NS \
-    5000000ull /* an application that reads takes by itself what cannot be left in TCP */
-#define FRONT_LOOK_NS 50000000ull /* at first, then more and more rarely */
+/* An application that reads takes by itself what cannot be left in TCP. */
+#define FRONT_NS 5000000ull
+/* Looks at what is in front: at first, and later. */
+#define FRONT_LOOK_NS 50000000ull
 #define FRONT_RARE_NS 4000000000ull
 
 _Atomic uint32_t heir_forks;
@@ -94,8 +95,9 @@ struct ask {
     uintptr_t epoll;
     int reply;
     uint64_t until;
-    bool knows;        /* it can be told of what is in front: not another program */
-    uint64_t read, at; /* what the owner's application had received, and since when */
+    bool knows;    /* it can be told of what is in front: not another program */
+    uint64_t read; /* what the owner's application had received, */
+    uint64_t at;   /* and since when it has left something */
 };
 
 /* Looks whether what is in front has been read. Children may come for it until then, also once the owner has closed: so the
@@ -155,12 +157,13 @@ static void take_front(struct ask *a)
     uint64_t now = fb_io.now(), read = a->c->s.pub->rx;
     size_t n;
 
-    if (read != a->read) {
+    (void)rx_front_take(a->c, NULL, 0, -1);
+    n = rx_front_due(a->c);
+    if (!n || read != a->read) {
         a->read = read;
         a->at = now;
     }
-    (void)rx_front_take(a->c, NULL, 0, -1);
-    if (now - a->at >= FRONT_NS && (n = rx_front_due(a->c)))
+    if (n && now - a->at >= FRONT_NS)
         begin_front(a->c, n);
 }
 
@@ -187,7 +190,9 @@ static void ask_step(void *arg)
     bool done = a->c ? end_settled(a->c, RSN_SHARED) : !epoll_asked || epoll_asked(a->epoll);
     bool front = false; /* once this was so the rest may be read at any moment, by others */
 
-    if (!done && a->knows)
+    if (a->knows && done && !end_in_order(a->c) && rx_front_due(a->c))
+        done = false; /* it is at its end, and the ring has bytes */
+    if (a->knows && !done)
         take_front(a);
     if (a->knows && rx_front_alone(a->c)) {
         front = true;

@@ -143,7 +143,10 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 
     while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T) &&
            !(of == RSK_RX && rx_settled(c))) {
-        if (fb_io.now() >= (unread(c) ? begin + UNREAD_NS : until)) {
+        /* What is to be sent does not wait for this process's application. */
+        bool in_vain = (!(of & RSK_TX) || c->x->tx.state == TX_T) && unread(c);
+
+        if (fb_io.now() >= (in_vain ? begin + UNREAD_NS : until)) {
             end_unsettled(c);
             return false;
         }
@@ -160,8 +163,7 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
         heir_disown(c);
     if (wait && (reason == RSN_SHARED || reason == RSN_BYPASSED) && front(c))
         log_warn(
-            "stream %u: what a forked child has asked for is unread, and nobody gets it who does not use this "
-            "library (%s)",
+            "stream %u: who uses it without this library misses what a child has asked for (%s)",
             c->s.slot, cfg_reason_name(reason));
     if (!conn_flag(c, CF_LINKED)) {
         conn_reason(c, reason);
@@ -236,13 +238,10 @@ static void leave_wait(struct fb_conn *c, void *arg)
     struct everyone *e = arg;
 
     /* The child could not know of it. */
-    if (e->pin_shared && !rx_front_wait(c, e->until)) {
-        log_error(
-            "stream %u: what a child has asked for is unread, and another process is to have the connection: "
-            "it is reset",
-            c->s.slot);
-        if (c->fd >= 0)
-            fb_io.abort(c->fd);
+    if (e->pin_shared && !conn_flag(c, CF_CLOSED) && !rx_front_wait(c, e->until)) {
+        log_error("stream %u: another process would miss what a child has asked for: it is reset",
+                  c->s.slot);
+        sys_reset(c->fd);
     }
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
         !end_settle(c, e->reason, RSK_RX | RSK_TX, e->until))

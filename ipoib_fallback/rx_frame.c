@@ -250,10 +250,14 @@ int rx_switch(struct fb_conn *c, int fd)
 
 void rx_caught_up(struct fb_conn *c)
 {
+    bool front = c->x->rx.front != NULL;
+
     if (!rx_front_over(c))
         return;
     rx_shut(c); /* before the kernel alone is asked */
     rx_to(c, RE_CAUGHT);
+    if (front && conn_plain(c) && !c->x->rail) /* it is pinned: that is so for good */
+        heir_settled(c);
     link_release(c);
     link_watch(c);
 }

@@ -1,7 +1,7 @@
 /*
  * rx_front.c - unread bytes that cannot be left in TCP when a forked child asks for the stream: those before a switch, since
  * its frames lie behind them and who takes these must take them first; and those that are in the ring alone, since their
- * sender has left, and of what he sent again the first was discarded to make room for what follows. Only the owner's
+ * sender has left, and of what he sent again the first was discarded to make room for what follows, or has ended. Only the owner's
  * application could take them, and may never do it: then it is the child that is to read.
  *
  * The owner's library takes them out instead, into memory that it shares with each process that asks. They
@@ -61,6 +61,16 @@ uint64_t rx_front_left(const struct fb_conn *c)
     return at < n ? n - at : 0;
 }
 
+/* The last of it is read: at once the half goes on, and whoever has not asked yet need not. */
+static void last_read(struct fb_conn *c)
+{
+    const struct fb_rx *rx = &c->x->rx;
+
+    if (rx->state == RX_sk && rx->handed && rx->end == 0 && rx->skip == 0 &&
+        c->s.pub->rx == rx->V && !rx_front_left(c))
+        rx_caught_up(c);
+}
+
 size_t rx_front_read(struct fb_conn *c, const struct iovec *v, int cnt, int flags)
 {
     const struct fb_rx *rx = &c->x->rx;
@@ -75,6 +85,8 @@ size_t rx_front_read(struct fb_conn *c, const struct iovec *v, int cnt, int flag
         have = (struct iovec){rx->front->byte + at, (size_t)(end - at)};
         n = fb_iov_copy(v, cnt, &have, 1, have.iov_len, RSK_OUT_OF);
     } while (!(flags & MSG_PEEK) && !atomic_compare_exchange_strong(&rx->front->at, &at, at + n));
+    if (!(flags & MSG_PEEK))
+        last_read(c);
     return n;
 }
 
@@ -145,14 +157,23 @@ bool rx_front_no_switch(struct fb_conn *c)
 
 /* ---- the owner: progress thread */
 
+/* At the end, and whoever reads on hears from the kernel how it was: nothing is missing, and no error of it is ours to tell. */
+static bool ends_well(const struct fb_conn *c)
+{
+    return c->x->rx.end == FB_KERNELS ||
+           (c->x->rx.end == FB_EOF && !atomic_load(&c->x->swallowed) && !atomic_load(&c->x->told));
+}
+
 /* What can only be taken out, as much as there will be of it. rx lock held. */
 static size_t due(struct fb_conn *c)
 {
     const struct fb_rx *rx = &c->x->rx;
     uint64_t at = c->s.pub->rx;
 
-    if (c->fd < 0 || rx->end != 0 || rx->by_call || atomic_load(&c->x->peekers))
+    if (c->fd < 0 || rx->by_call || atomic_load(&c->x->peekers))
         return 0;
+    if (rx->end != 0)
+        return ends_well(c) && c->x->rail && at < rx->V ? (size_t)(rx->V - at) : 0;
     switch ((enum fb_rx_state)rx->state) {
     case RX_gS:
         return at < rx->S && !atomic_load(&c->s.rx_in) && sleepers_gone(c) ? (size_t)(rx->S - at)
@@ -164,25 +185,39 @@ static size_t due(struct fb_conn *c)
     }
 }
 
+/* Of which so many are there. Urgent data stays where it is. rx lock held. */
+static size_t there(struct fb_conn *c)
+{
+    struct iovec have[2];
+    int inq;
+
+    if (c->x->rx.state != RX_gS)
+        return c->x->rail->wire->rx_peek(c->x->rail, have);
+    inq = fb_io.at_mark(c->fd) ? 0 : fb_io.inq(c->fd); /* which counts up to a mark */
+    return inq > 0 ? (size_t)inq : 0;
+}
+
 size_t rx_front_due(struct fb_conn *c)
 {
     size_t n;
 
     fb_lock(&c->x->rx.lock);
     n = c->x->rx.front || c->x->rx.front_fd ? 0 : due(c);
+    if (n && !there(c))
+        n = 0;
     rx_unlock(c);
     return n;
 }
 
-/* One piece of them. 0: nothing is there, or urgent data is next. */
+/* One piece of them. 0: nothing is there. */
 static ssize_t piece(struct fb_conn *c, struct iovec *v)
 {
-    int inq;
+    size_t n = there(c);
 
-    if (c->x->rx.state == RX_sk)
-        return rx_ring_read(c, c->x->rail, v, 1, v->iov_len, 0);
-    inq = fb_io.at_mark(c->fd) ? 0 : fb_io.inq(c->fd); /* which counts up to a mark */
-    return inq > 0 ? rx_kernel_read(c, c->fd, v, 1, (uint64_t)inq, 0) : 0;
+    if (n == 0)
+        return 0;
+    return c->x->rx.state == RX_gS ? rx_kernel_read(c, c->fd, v, 1, n, 0)
+                                   : rx_ring_read(c, c->x->rail, v, 1, n, 0);
 }
 
 bool rx_front_take(struct fb_conn *c, void *memory, size_t size, int fd)
@@ -225,6 +260,9 @@ bool rx_front_take(struct fb_conn *c, void *memory, size_t size, int fd)
     if (first || got > 0) {
         atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
+        conn_wake(
+            c,
+            RSK_RX); /* who was woken by the kernel, and has not looked yet, finds nothing there */
     }
     rx_unlock(c);
     return first;
@@ -261,11 +299,19 @@ bool rx_front_look(struct fb_conn *c)
 
 bool rx_front_wait(struct fb_conn *c, uint64_t until)
 {
-    while (!fb_plain_rx(&c->s) && !rx_front_look(c)) {
-        if (fb_io.now() >= until)
+    if (fb_plain_rx(&c->s))
+        return true;
+    while (!rx_front_look(c)) {
+        /* An owner knows whether there is anybody else. */
+        if (atomic_load(&c->x->rx.front_vain) || fb_io.now() >= until ||
+            (conn_flag(c, CF_LINKED) && !heir_linked(c)) ||
+            (c->fd >= 0 && fb_io.poll(c->fd, 0) & (POLLHUP | POLLERR))) {
+            atomic_store(&c->x->rx.front_vain, true);
             return false;
+        }
         fb_io.wait(-1, 0, 500000);
     }
+    rx_front_close(c);
     return true;
 }
 

@@ -12,8 +12,8 @@ heir          the same, but the parent closes its copy and goes on waiting
 orphan        the same, but the parent is killed
 again         as child, from a child: a grandchild
 rest FIFO     answers, and once the client has gone a child reads, and writes into FIFO what it has got
-ahead FIFO X  goes on answering for half a second, without reading; then as many bytes as FIFO says are read, after a fork and in
-              the way of X (see ahead()), and it answers how many were right
+ahead FIFO X  goes on answering, without reading, until there is a file FIFO.goes-on; then as many bytes as FIFO says are
+              read, after a fork and in the way of X (see ahead()), and it answers how many were right
 exec          a child runs cat on the connection, until the end of a line "."
 exit          a child ends
 """
@@ -74,17 +74,26 @@ def take(total, one, at=0):
     return at
 
 
-def looked(n):
+def looked(total):
     """By all that says whether something is there."""
-    assert s in select.select([s], [], [], 10)[0]
-    assert ep.poll(10)
-    here = ctypes.c_int()
-    fcntl.ioctl(s, termios.FIONREAD, here)
-    assert here.value > 0
-    seen = s.recv(n, socket.MSG_PEEK)
-    got = s.recv(n)
-    assert got[:len(seen)] == seen[:len(got)]
-    return got
+    ep = select.epoll()
+    ep.register(s, select.EPOLLIN)
+
+    def some(n):
+        nonlocal total
+        assert s in select.select([s], [], [], 10)[0]
+        assert ep.poll(10)
+        late = time.monotonic() + 10
+        here = ctypes.c_int()
+        while here.value != total:
+            assert time.monotonic() < late, (here.value, total)
+            fcntl.ioctl(s, termios.FIONREAD, here)
+        seen = s.recv(n, socket.MSG_PEEK)
+        got = s.recv(n)
+        assert got[:len(seen)] == seen[:len(got)]
+        total -= len(got)
+        return got
+    return some
 
 
 def stdio():
@@ -119,15 +128,22 @@ def in_child(name, first):
     return go
 
 
-def adopted():
+def taken_out():
+    with open("/proc/self/maps") as maps:
+        return sum("railsock-unread" in m for m in maps)
+
+
+def adopted(then=lambda: None):
+    """A child asks for the connection, gets what its parent has taken out of TCP, and tells it."""
     fcntl.fcntl(s, fcntl.F_GETFL)
+    assert taken_out() == 1
+    then()
+    os.write(tell, b".")
 
 
-def look_first(total):
-    global ep
-    ep = select.epoll()
-    ep.register(s, select.EPOLLIN)
-    answer(take(total, looked))
+def reads(total, how):
+    adopted()
+    answer(take(total, how()))
 
 
 def then_grandchild(total):
@@ -143,26 +159,28 @@ def then_other(first, total, other):
 
 
 def program():
-    adopted()
-    answer("executes")
+    adopted(lambda: answer("executes"))
     os.dup2(s.fileno(), 0)
     os.dup2(s.fileno(), 1)
     os.execvp("sed", ["sed", "-u", "/^[.]$/q"])
 
 
 def ahead(fifo, reader):
+    global heard, tell
+    heard, tell = os.pipe()
     answer("ready")
-    for i in range(50):
+    while not os.path.exists(f"{fifo}.goes-on"):
         time.sleep(0.01)
-        answer("tick" if i < 49 else "last")
+        answer("tick")
+    answer("last")
     with open(fifo) as f:
         total = int(f.read())
     if reader in ("other", "closed", "killed", "exits"):
         other = in_child("other", lambda: answer(take(total, s.recv, 10 if reader in ("other", "closed") else total)))
     child = in_child("child", {
-        "child": lambda: answer(take(total, s.recv)),
-        "looking": lambda: look_first(total),
-        "stdio": lambda: answer(take(total, stdio())),
+        "child": lambda: reads(total, lambda: s.recv),
+        "looking": lambda: reads(total, lambda: looked(total)),
+        "stdio": lambda: reads(total, stdio),
         "grandchild": lambda: then_grandchild(total),
         "parent": lambda: answer("written"),
         "program": program,
@@ -171,14 +189,19 @@ def ahead(fifo, reader):
         "killed": lambda: then_other(lambda: os.kill(os.getppid(), signal.SIGKILL), total, other),
         "exits": lambda: then_other(lambda: time.sleep(1), total, other),
     }.get(reader, lambda: take(10, s.recv)))
-    if reader == "parent":
-        answer(take(total, s.recv))
-    child(reader not in ("later", "exits"))
-    if reader in ("exits", "reset"):
-        time.sleep(0.3)  # the child has asked; or is known to be gone
+    child(reader not in ("later", "exits", "parent"))
+    if reader == "reset":
+        time.sleep(0.3)  # until the child is known to be gone
         os._exit(0)
-    elif reader == "later":
-        time.sleep(0.2)
+    elif reader == "exits":
+        os.read(heard, 1)
+        os._exit(0)
+    elif reader in ("later", "parent"):
+        if reader == "later":
+            os.read(heard, 1)
+        late = time.monotonic() + 10
+        while not taken_out():
+            assert time.monotonic() < late
         answer(take(total, s.recv))
         os.wait()
     elif reader == "part":
@@ -213,9 +236,7 @@ while True:
         answer(str(len(os.listdir("/proc/self/fd"))))
     elif command == "unread":
         names = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
-        with open("/proc/self/maps") as maps:
-            answer(sum("railsock-unread" in os.readlink(n) for n in names if os.path.islink(n)) +
-                   sum("railsock-unread" in m for m in maps))
+        answer(taken_out() + sum("railsock-unread" in os.readlink(n) for n in names if os.path.islink(n)))
     elif command == "touch":
         wait_in_child(lambda: fcntl.fcntl(s, fcntl.F_GETFL))
         answer("forked")

@@ -122,6 +122,8 @@ bool sim_app_ask_step(int e)
     sim_app_pin(e, false);
     (void)end_settled(c, RSN_SHARED);
     (void)rx_front_take(c, NULL, 0, -1);
+    if (chance(100))
+        (void)rx_front_look(c);
     n = rx_front_due(c);
     if (!n)
         return false;

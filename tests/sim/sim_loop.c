@@ -45,6 +45,12 @@ void heir_settled(struct fb_conn *c)
     (void)c;
 }
 
+bool heir_linked(struct fb_conn *c)
+{
+    (void)c;
+    return true;
+}
+
 void heir_front_over(struct fb_conn *c)
 {
     (void)c;
