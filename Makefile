@@ -71,6 +71,7 @@ FB_SRC := \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heat.c \
 	ipoib_fallback/heir.c \
+	ipoib_fallback/heir_ask.c \
 	ipoib_fallback/heir_child.c \
 	ipoib_fallback/hold.c \
 	ipoib_fallback/settings.c \
@@ -343,7 +344,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \

@@ -302,7 +302,7 @@ static void end_wait(struct fb_conn *c, void *arg)
         return;
     }
     if (conn_shared(c) && c->fd < 0) { /* only what is in front keeps it */
-        if (rx_front_wait(c, until))
+        if (rx_front_wait(c, until) && (conn_plain(c) || rx_front_alone(c)))
             heir_settled(c);
         return;
     }

@@ -59,6 +59,11 @@ struct heir_link {
     struct rsk_watch *watch;
 };
 
+/* A question has come over a link; reply is the socket for the answer, given back then. Progress thread. */
+void heir_asked(const struct heir_note *, int reply);
+/* Is that instance the kernel's alone? Else it will be in a moment, as far as it can. Progress thread. */
+bool heir_epoll_asked(uintptr_t id);
+
 /* In the child, whose memory is the parent's: the links to children before it. */
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);
 /* Does nobody but this process have the stream any more? Progress thread. */

@@ -49,16 +49,20 @@ static bool unread(struct fb_conn *c)
     return yes;
 }
 
-static bool front(struct fb_conn *c)
+/* Somebody is to have the socket without this library. */
+static void missed(struct fb_conn *c)
 {
-    bool yes;
+    uint64_t left;
 
     if (fb_plain_rx(&c->s))
-        return false;
+        return;
     fb_lock(&c->x->rx.lock);
-    yes = rx_front_left(c);
+    left = rx_front_left(c);
     rx_unlock(c);
-    return yes;
+    if (left)
+        log_warn(
+            "stream %u: who uses it without this library misses %llu bytes that a child has asked for",
+            c->s.slot, (unsigned long long)left);
 }
 
 /* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. What splice or another
@@ -161,10 +165,8 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
     conn_set(c, CF_PINNED);
     if (reason == RSN_SHARED)
         heir_disown(c);
-    if (wait && (reason == RSN_SHARED || reason == RSN_BYPASSED) && front(c))
-        log_warn(
-            "stream %u: who uses it without this library misses what a child has asked for (%s)",
-            c->s.slot, cfg_reason_name(reason));
+    if (reason == RSN_BYPASSED)
+        missed(c);
     if (!conn_flag(c, CF_LINKED)) {
         conn_reason(c, reason);
         return;
@@ -212,6 +214,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 void fb_maybe_shared(struct fb_stream *s)
 {
     conn_set(conn_of(s), CF_SHARED);
+    missed(conn_of(s));
 }
 
 struct everyone {

@@ -233,6 +233,9 @@ bool rx_front_take(struct fb_conn *c, void *memory, size_t size, int fd)
         rx->front_fd = fd + 1;
         rx->front_ours = first = true;
         rx->front = memory;
+        /* Who may yet read of it without asking cannot be known: this process never boards the stream again. */
+        conn_set(c, CF_PINNED);
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LENT);
     }
     most = due(c);
     while (rx->front && most > 0) {
@@ -249,9 +252,6 @@ bool rx_front_take(struct fb_conn *c, void *memory, size_t size, int fd)
         log_info("stream %u: %zd unread bytes are taken out for a child that asks", c->s.slot, got);
         if (most == 0 && rx->state == RX_sk)
             rx->handed = true; /* what is beyond V comes by TCP */
-        /* Who may yet read of them without asking cannot be known: this process never boards it again. */
-        conn_set(c, CF_PINNED);
-        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LENT);
     }
     if (got < 0 && got != -EAGAIN) { /* then the kernel has told us */
         rx_broken(c, "bytes that were there cannot be read any more");

@@ -119,24 +119,25 @@ def before_a_switch(reader):
         while "shm" not in connection(pid)[0]:
             assert time.monotonic() < late, connection(pid)
             hear()
-        go_on(folder)
+        fifo = go_on(folder)
         while connection(os.getpid(), "path_tx")[0] != "shm":
             assert total + 21000 < len(pattern), connection(os.getpid())
-            for _ in range(10):
-                s.sendall(pattern[total:total + 1000])
-                total += 1000
-                time.sleep(0.003)
+            s.sendall(pattern[total:total + 1000])
+            total += 1000
         s.sendall(pattern[total:total + 10000])
         total += 10000
-        with open(f"{folder}/sent", "w") as fifo:
-            fifo.write(str(total))
+        fifo.write(str(total))
+        fifo.close()
         return time.monotonic() + 4, str(total)
 
 
 def go_on(folder):
-    open(f"{folder}/sent.goes-on", "w").close()
+    fifo = open(f"{folder}/sent", "w")
+    fifo.write(".")
+    fifo.flush()
     while hear()[2] != "last":
         pass
+    return fifo
 
 
 def read_by(who, reader):
@@ -151,7 +152,6 @@ def goes_on():
     late = time.monotonic() + 10
     while say("unread", "parent")[2] != "0":
         assert time.monotonic() < late
-        time.sleep(0.05)
 
 
 def ahead():
@@ -258,10 +258,10 @@ def ahead_full():
         os.mkfifo(f"{folder}/sent")
         say(f"ahead {folder}/sent child", "parent", "ready")
         s.sendall(pattern)
-        go_on(folder)
+        fifo = go_on(folder)
         late = time.monotonic() + 4
-        with open(f"{folder}/sent", "w") as fifo:
-            fifo.write(str(len(pattern)))
+        fifo.write(str(len(pattern)))
+        fifo.close()
         got = hear()
     assert got[0] == "child" and got[2] == str(len(pattern)) and time.monotonic() < late, got
     exchanges(100, "parent")

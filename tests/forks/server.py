@@ -12,7 +12,7 @@ heir          the same, but the parent closes its copy and goes on waiting
 orphan        the same, but the parent is killed
 again         as child, from a child: a grandchild
 rest FIFO     answers, and once the client has gone a child reads, and writes into FIFO what it has got
-ahead FIFO X  goes on answering, without reading, until there is a file FIFO.goes-on; then as many bytes as FIFO says are
+ahead FIFO X  goes on answering, without reading, until FIFO has a byte; then as many bytes as FIFO says are
               read, after a fork and in the way of X (see ahead()), and it answers how many were right
 exec          a child runs cat on the connection, until the end of a line "."
 exit          a child ends
@@ -158,6 +158,12 @@ def then_other(first, total, other):
     other(wait=False)
 
 
+def parent_waits(ending):
+    """It ends, but not before what it has taken out is read."""
+    os.read(ending, 1)
+    assert not select.select([parent], [], [], 0.3)[0]
+
+
 def program():
     adopted(lambda: answer("executes"))
     os.dup2(s.fileno(), 0)
@@ -166,14 +172,18 @@ def program():
 
 
 def ahead(fifo, reader):
-    global heard, tell
+    global heard, tell, parent
     heard, tell = os.pipe()
+    parent = os.pidfd_open(os.getpid())
+    ending, tell_ending = os.pipe()
+    orders = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     answer("ready")
-    while not os.path.exists(f"{fifo}.goes-on"):
-        time.sleep(0.01)
+    while not select.select([orders], [], [], 0.01)[0]:
         answer("tick")
+    assert os.read(orders, 1) == b"."
     answer("last")
-    with open(fifo) as f:
+    os.set_blocking(orders, True)
+    with open(orders) as f:
         total = int(f.read())
     if reader in ("other", "closed", "killed", "exits"):
         other = in_child("other", lambda: answer(take(total, s.recv, 10 if reader in ("other", "closed") else total)))
@@ -187,14 +197,14 @@ def ahead(fifo, reader):
         "later": program,
         "reset": adopted,
         "killed": lambda: then_other(lambda: os.kill(os.getppid(), signal.SIGKILL), total, other),
-        "exits": lambda: then_other(lambda: time.sleep(1), total, other),
+        "exits": lambda: then_other(lambda: parent_waits(ending), total, other),
     }.get(reader, lambda: take(10, s.recv)))
     child(reader not in ("later", "exits", "parent"))
     if reader == "reset":
-        time.sleep(0.3)  # until the child is known to be gone
         os._exit(0)
     elif reader == "exits":
         os.read(heard, 1)
+        os.write(tell_ending, b".")
         os._exit(0)
     elif reader in ("later", "parent"):
         if reader == "later":

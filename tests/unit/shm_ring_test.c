@@ -225,7 +225,6 @@ TEST_CASE(shm_ring, give_and_take)
     shm_pair_free(p);
 }
 
-/* They leave to the other operations whatever is not usual, and have done nothing then. */
 /* Messages of 16 to 64 bytes: there are as many as there is room for, who sleeps is woken by them, and nothing is taken from
  * behind a tail that cannot be right. */
 TEST_CASE(shm_ring, give_and_take_few)
@@ -259,6 +258,7 @@ TEST_CASE(shm_ring, give_and_take_few)
     shm_pair_free(p);
 }
 
+/* They leave to the other operations whatever is not usual, and have done nothing then. */
 TEST_CASE(shm_ring, give_and_take_refuse)
 {
     struct shm_pair p = shm_pair_new(RING);
