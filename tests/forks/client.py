@@ -254,6 +254,10 @@ def ahead_full():
     """The sender has left a full ring, and there was no room for all that it has sent again."""
     pattern = bytes(range(251)) * 4000
     until("shm", "parent")
+    late = time.monotonic() + 10
+    while connection(os.getpid(), "path_tx")[0] != "shm":
+        assert time.monotonic() < late
+        exchanges(20, "parent")
     with tempfile.TemporaryDirectory() as folder:
         os.mkfifo(f"{folder}/sent")
         say(f"ahead {folder}/sent child", "parent", "ready")
