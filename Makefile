@@ -695,9 +695,10 @@ lint: $(GRAMMAR_H)
 format:
 	git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format -i
 
-# The sanitizers watch the torture program, and the simulation goes on with it.
+# The sanitizers watch the torture program, and the simulation goes on with it. First what takes a minute to wait.
 torture:
 	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/sim_test
+	FORKS_CASES=ahead_late tests/run -b $(BUILD) forks_test
 	+set -e; for san in $(filter-out plain,$(VARIANTS)); do \
 	    $(SUBMAKE) SAN=$$san $(BUILD)/$$san/tests/torture_linked; done
 	$(call script,tests/torture/run)

@@ -3,7 +3,8 @@
  * and the peer's frames are taken out of the socket so that the kernel's close does
  * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
  * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
- * after a minute. Progress thread.
+ * after a minute. But a child that may still ask for the connection is waited for: it would receive
+ * frames for bytes. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/rx.h"
@@ -18,6 +19,7 @@
 #define LINGER_NS   60000000000ull /* the kernel's tcp_fin_timeout */
 #define PAUSE_FIRST 500000ull
 #define PAUSE_MOST  100000000ull
+#define PAUSE_CHILD 5000000000ull
 
 bool conn_lingers(struct fb_conn *c)
 {
@@ -65,6 +67,12 @@ static bool finished(struct fb_conn *c)
     return !fb_io.waits(c->fd) && (conn_flag(c, CF_TOLD_CLOSED) || c->x->rx.state == RX_t);
 }
 
+/* A child may still ask for what is before a frame. */
+static bool awaited(struct fb_conn *c)
+{
+    return c->x->closed_shared && heir_linked(c);
+}
+
 static void finish(struct fb_conn *c, bool reset)
 {
     int fd;
@@ -101,7 +109,7 @@ static void linger_timer(void *arg)
 
 static void linger_step(struct fb_conn *c)
 {
-    bool ended = false, drained;
+    bool ended = false, drained, over, late;
 
     if (!conn_flag(c, CF_LINGER) || c->fd < 0) {
         /* Reset or plain at close: nothing to wait for. */
@@ -121,14 +129,19 @@ static void linger_step(struct fb_conn *c)
         finish(c, true);
         return;
     }
-    if ((drained && (ended || finished(c))) || fb_io.now() > c->x->linger_until) {
+    over = ended || finished(c);
+    late = fb_io.now() > c->x->linger_until;
+    if ((drained && over) || (late && !(drained && awaited(c)))) {
         /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
-         * writes all the same, these are its bytes. */
-        finish(c, !drained || (!ended && c->x->rx.frame_at > 0));
+         * writes all the same, these are its bytes. Another program that has the connection has not all of its bytes,
+         * and is to know. */
+        bool part = c->x->rx.frame_at > 0 || (c->x->closed_shared && !over);
+
+        finish(c, !drained || (!ended && part));
         return;
     }
     link_watch(c);
-    link_linger_timer(c, c->x->linger_pause, linger_timer);
+    link_linger_timer(c, late ? PAUSE_CHILD : c->x->linger_pause, linger_timer);
     if (c->x->linger_pause < PAUSE_MOST)
         c->x->linger_pause *= 2;
 }

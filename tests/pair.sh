@@ -23,7 +23,7 @@ pair() {
     "$build/railsock" run --board "$board" -- "$python" "${server[@]}" >"$work/server" 2>&1 &
     pid=$!
     serves $port $pid
-    if env "$@" timeout -k 1 60 "$build/railsock" run --board "$board" -- "$python" "${client[@]}" \
+    if env "$@" timeout -k 1 100 "$build/railsock" run --board "$board" -- "$python" "${client[@]}" \
         >"$work/client" 2>&1; then
         echo "ok $name"
     else

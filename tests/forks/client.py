@@ -188,6 +188,15 @@ def ahead_closed():
     assert s.recv(100) == b""
 
 
+def ahead_late():
+    """A child reads them more than a minute after the parent has closed its copy."""
+    total = before_a_switch("late")[1]
+    s.settimeout(90)
+    got = hear()
+    assert got[0] == "child" and got[2] == total, got
+    assert s.recv(100) == b""
+
+
 def ahead_grandchild():
     read_by("grandchild", "grandchild")
     goes_on()

@@ -146,6 +146,12 @@ def reads(total, how):
     answer(take(total, how()))
 
 
+def reads_late(total):
+    """Its parent has closed its copy, and waits a minute for what TCP would."""
+    time.sleep(65)
+    answer(take(total, s.recv))
+
+
 def then_grandchild(total):
     adopted()
     in_child("grandchild", lambda: answer(take(total, s.recv)))()
@@ -192,6 +198,7 @@ def ahead(fifo, reader):
         "looking": lambda: reads(total, lambda: looked(total)),
         "stdio": lambda: reads(total, stdio),
         "grandchild": lambda: then_grandchild(total),
+        "late": lambda: reads_late(total),
         "parent": lambda: answer("written"),
         "program": program,
         "later": program,
@@ -199,8 +206,10 @@ def ahead(fifo, reader):
         "killed": lambda: then_other(lambda: os.kill(os.getppid(), signal.SIGKILL), total, other),
         "exits": lambda: then_other(lambda: parent_waits(ending), total, other),
     }.get(reader, lambda: take(10, s.recv)))
+    if reader == "late":
+        s.close()
     child(reader not in ("later", "exits", "parent"))
-    if reader == "reset":
+    if reader in ("reset", "late"):
         os._exit(0)
     elif reader == "exits":
         os.read(heard, 1)
