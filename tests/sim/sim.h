@@ -58,7 +58,7 @@ struct sim_rail {
     unsigned armed, news;
     uint8_t staging[SIM_RING], ring[SIM_RING];
     uint64_t S, tx, posted, freed; /* sender */
-    bool tx_started, open, stopped;
+    bool tx_started, open, stopped, echoed;
     uint64_t arrived, rx, told; /* receiver */
     bool rx_started, frozen;
     struct rsk_msg in[SIM_CTL]; /* from the peer: sent, of these arrived, of these taken */

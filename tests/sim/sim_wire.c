@@ -127,6 +127,9 @@ static int w_tx_open(struct rsk_rail *rail)
 
     if (r->base.failed)
         return -EPIPE;
+    /* Before it the peer has not shown that it is this connection's other end. */
+    if (!sim.outlives && !r->echoed)
+        sim_fail("end %d: opened before ECHO", r->end);
     r->open = true;
     post(r);
     return 0;
@@ -236,6 +239,7 @@ static int w_ctl_recv(struct rsk_rail *rail, struct rsk_msg *m)
     if (r->ctl_taken == r->ctl_arrived)
         return 0;
     *m = r->in[r->ctl_taken++ % SIM_CTL];
+    r->echoed |= m->type == FM_ECHO;
     return 1;
 }
 
