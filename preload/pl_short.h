@@ -66,8 +66,10 @@ static inline __attribute__((always_inline)) enum pl_way pl_short_enter(
     f = atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire);
     if (__builtin_expect(!f, 0))
         return pl_short_not_ours();
-    if (__builtin_expect(!rsk_sig.keyed, 0))
+    if (__builtin_expect(!rsk_sig.keyed, 0)) {
+        rsk_section_key(); /* for the next call: a thread that never sleeps opens no window */
         return PL_WAY_LONG;
+    }
     rsk_section_enter();
     if (one_buffer) {
         s = atomic_load_explicit(&f->stream, memory_order_acquire);

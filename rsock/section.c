@@ -120,6 +120,12 @@ void rsk_section_init(void (*put)(void *))
     at_end_made = pthread_key_create(&at_end, thread_ends) == 0;
 }
 
+void rsk_section_key(void)
+{
+    if (at_end_made)
+        rsk_sig.keyed = pthread_setspecific(at_end, &rsk_sig) == 0;
+}
+
 void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *, void *), void *a,
                      void *b)
 {
@@ -131,8 +137,8 @@ void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *,
     p->open = true;
     rsk_sig.held = NULL;
     rsk_sig.quiet = 0;
-    if (__builtin_expect(!rsk_sig.keyed, 0) && at_end_made)
-        rsk_sig.keyed = pthread_setspecific(at_end, &rsk_sig) == 0;
+    if (__builtin_expect(!rsk_sig.keyed, 0))
+        rsk_section_key();
     if (n < RSK_WINDOWS) {
         p->id = ++rsk_sig.ids;
         rsk_sig.window[n] = (struct rsk_window){frame, p->id, p->held, undo, a, b, false};

@@ -112,6 +112,10 @@ struct rsk_pass {
     void *held;
 };
 
+/* Arranges what happens at the thread's end (keyed), if it can: no memory is needed. Any context in which a
+ * window may be opened, which does it too. */
+void rsk_section_key(void);
+
 /* Opens the section; handlers that were put off run at once. undo(a, b), which may be NULL, lowers what the
  * caller has raised, if a handler does not come back. */
 void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, void *), void *a,
