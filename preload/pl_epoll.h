@@ -114,6 +114,8 @@ struct pl_epoll {
     struct pl_member *first_bucket[PL_BUCKETS];
 };
 
+#define PL_LAZY_MOST 8 /* rings that a spin looks at by itself */
+
 #define PL_EV_BITS     0x27ffu /* events that poll knows as well */
 #define PL_COOKIE_WAKE 0xffffffffu
 
@@ -174,7 +176,13 @@ void pl_ready_settle(struct pl_epoll *);
 int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
 /* The same behind events of the kernel's, which was asked when flips was `since`: who has become hot after that
  * may be among them, and stays on the list for the next call. An array never names a registration twice. */
-int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since);
+int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,
+                            bool lazy);
+/* May who spins next look at what is on the ready list himself, not armed? Then, once somebody else sleeps, or he no longer
+ * looks, he collects once more or wakes that one. */
+bool pl_ready_lazy(struct pl_epoll *);
+/* Is there something on the ready list to be tested? As fb_glance. */
+bool pl_ready_glance(struct pl_epoll *);
 /* Is there nothing new in these events of a member that waits for edges? An edge comes again when a stream changes track:
  * the kernel gives one for each new registration, a frame that arrives is one, and an end is heard of from ring and
  * socket. tally: the stream's, 0 if unknown. lock held. */

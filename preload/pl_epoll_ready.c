@@ -3,7 +3,8 @@
  * there, tested, to the application.
  *
  * The ready list holds what *may* be ready. Testing one (pl_ready_collect) ends in one of:
- *   level      reported, and to the tail of the list; or not ready, armed and off the list
+ *   level      reported, and to the tail of the list; or not ready, armed and off the list, or, for who spins next and
+ *              looks at it himself (pl_ready_lazy), not armed and to the tail: its peer then tells nobody
  *   edge       reported if anything holds, armed and off the list until the next news
  *   one shot   claimed by compare-and-swap, reported, off the list until MOD
  * "Armed" is fb_arm: the engine tells of the next news, or says at once that something holds.
@@ -293,8 +294,16 @@ static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
     return done;
 }
 
+static void put_back(struct pl_member *m, const struct probe *p)
+{
+    fb_lock(&m->ep->lock);
+    m->stash |= p->stash;
+    pl_ready_add(m);
+    fb_unlock(&m->ep->lock);
+}
+
 /* One member from the list. True if it was put into *out (or would have been). */
-static bool examine(struct pl_member *m, const struct probe *p, struct epoll_event *out)
+static bool examine(struct pl_member *m, const struct probe *p, struct epoll_event *out, bool lazy)
 {
     bool done, edge = p->hot && p->flags & EPOLLET;
     uint32_t found, more;
@@ -304,6 +313,10 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
     if (p->off || (!p->hot && !p->stash))
         return false;
     found = test(m, p->events, p->hot ? 0 : p->stash);
+    if (!found && p->hot && lazy && !edge && m->stream && fb_glances(m->stream, (short)p->events)) {
+        put_back(m, p);
+        return false;
+    }
     if (!found && p->hot)
         found = arm(m, p->events) & p->events;
     /* Armed before it is counted: what comes after the count is news, and nothing else is. */
@@ -324,20 +337,33 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
     return done;
 }
 
-static void put_back(struct pl_member *m, const struct probe *p)
-{
-    fb_lock(&m->ep->lock);
-    m->stash |= p->stash;
-    pl_ready_add(m);
-    fb_unlock(&m->ep->lock);
-}
-
 int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
 {
-    return pl_ready_collect_behind(ep, out, max, UINT64_MAX);
+    return pl_ready_collect_behind(ep, out, max, UINT64_MAX, false);
 }
 
-int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since)
+bool pl_ready_lazy(struct pl_epoll *ep)
+{
+    return atomic_load(&ep->nready) <= PL_LAZY_MOST && !atomic_load(&ep->asleep);
+}
+
+bool pl_ready_glance(struct pl_epoll *ep)
+{
+    bool yes = false;
+
+    fb_lock(&ep->lock);
+    for (struct pl_link *l = ep->ready.next; l != &ep->ready && !yes; l = l->next) {
+        const struct pl_member *m = of_ready(l);
+
+        yes = m->stash || !m->hot || !m->stream ||
+              fb_glance(m->stream, (short)(m->events & PL_EV_BITS));
+    }
+    fb_unlock(&ep->lock);
+    return yes;
+}
+
+int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
+                            bool lazy)
 {
     uint32_t todo;
     int n = 0;
@@ -352,7 +378,7 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
             break;
         if (p.hot && p.flip > since)
             put_back(m, &p);
-        else if (examine(m, &p, out ? &out[n] : NULL))
+        else if (examine(m, &p, out ? &out[n] : NULL, lazy))
             n++;
         pl_member_put(m);
     }

@@ -126,7 +126,8 @@ static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *mis
             return n;
         atomic_store_explicit(&ep->both, n == c->max, memory_order_relaxed);
     }
-    k = pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
+    k = pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX,
+                                brief && pl_spins() && pl_ready_lazy(ep));
     n += k;
     if (n == c->max)
         atomic_fetch_add_explicit(&ep->ahead, (uint32_t)k, memory_order_relaxed);
@@ -156,13 +157,17 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
     struct rsk_shard *common = rsk_shard_common();
 
     while (now < until) {
+        bool lazy;
         int n = 0;
 
         pl_ready_drain(ep);
         if (common && atomic_load_explicit(&ep->elsewhere, memory_order_relaxed))
             rsk_shard_drain(common);
-        if (atomic_load_explicit(&ep->inbox, memory_order_relaxed))
-            n = pl_ready_collect(ep, c->out, c->max);
+        lazy = pl_ready_lazy(ep);
+        if (atomic_load_explicit(&ep->inbox, memory_order_relaxed) ||
+            (atomic_load_explicit(&ep->nready, memory_order_relaxed) &&
+             (!lazy || pl_ready_glance(ep))))
+            n = pl_ready_collect_behind(ep, c->out, c->max, UINT64_MAX, lazy);
         if (!n && now >= kernel_at) {
             bool ours = false;
 
@@ -207,6 +212,9 @@ static void undo(struct pl_block *b)
     struct sleep *s = (struct sleep *)b;
 
     end_sleep(s);
+    /* What the wait has looked at by itself, the others have not been told of. */
+    if (atomic_load(&s->ep->asleep) && atomic_load(&s->ep->nready))
+        pl_ready_kick(s->ep);
     pl_epoll_free(s->ep);
 }
 
@@ -259,7 +267,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
             atomic_store_explicit(&ep->kernel_had, n > 0, memory_order_relaxed);
         }
         if (n >= 0 && n < c->max)
-            n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX);
+            n += pl_ready_collect_behind(ep, c->out + n, c->max - n, n ? since : UINT64_MAX, false);
     }
     end_sleep(s);
     return n;

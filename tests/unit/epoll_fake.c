@@ -178,6 +178,21 @@ short fb_peek_ready(struct fb_stream *s, short events)
     return rail_ready((struct fake *)s, events);
 }
 
+bool fb_glances(struct fb_stream *s, short events)
+{
+    struct fake *f = (struct fake *)s;
+
+    return !fb_plain(s) && !f->unsure && (events & (IN_BITS | OUT_BITS)) && !atomic_load(&f->hup);
+}
+
+bool fb_glance(struct fb_stream *s, short events)
+{
+    struct fake *f = (struct fake *)s;
+
+    atomic_fetch_add(&f->glanced, 1);
+    return rail_ready(f, events) || atomic_load(&f->hup);
+}
+
 short fb_arm(struct fb_stream *s, int fd, short events)
 {
     struct fake *f = (struct fake *)s;

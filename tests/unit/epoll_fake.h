@@ -18,7 +18,7 @@ struct fake {
     _Atomic int hup;    /* not 0: POLLHUP and POLLRDHUP hold */
     _Atomic uint32_t armed;
     _Atomic int pinned; /* reason */
-    _Atomic int arms, readies, nothings;
+    _Atomic int arms, readies, nothings, glanced;
     bool alone;                      /* nothing of it is on the rail, whatever its gates say */
     struct rsk_shard *_Atomic shard; /* preferred; used for its news while on the rail */
     bool by_thread;        /* news comes from the caller of fake_arrive, not over the shard */
