@@ -198,15 +198,13 @@ static unsigned wanted(const struct fb_conn *c, short events)
     return want;
 }
 
-/* The rail of one whose events can be seen at a glance, and which they are. rx lock held, under which a rail does not
- * go. */
-static struct rsk_rail *in_sight(struct fb_conn *c, short events, unsigned *want)
+/* The rail of one whose events can be seen at a glance. rx lock held, under which a rail does not go. */
+static struct rsk_rail *in_sight(struct fb_conn *c, short events)
 {
     struct rsk_rail *rail = c->x->rail;
 
-    *want = wanted(c, events);
-    return rail && rail->wire->read_in_place && *want && silent_anchor(c) &&
-                   (!(events & OUT_BITS) || (*want & RSK_TX)) &&
+    return rail && rail->wire->read_in_place && silent_anchor(c) && (events & IN_BITS) &&
+                   !(events & OUT_BITS) &&
                    !atomic_load_explicit(&c->x->rx_todo, memory_order_acquire) &&
                    !atomic_load_explicit(&c->x->tx_todo, memory_order_acquire)
                ? rail
@@ -216,12 +214,13 @@ static struct rsk_rail *in_sight(struct fb_conn *c, short events, unsigned *want
 bool fb_glances(struct fb_stream *s, short events)
 {
     struct fb_conn *c = conn_of(s);
-    unsigned want;
+    struct rsk_rail *rail;
     bool yes;
 
     if (!fb_trylock(&c->x->rx.lock))
         return false;
-    yes = in_sight(c, events, &want) != NULL;
+    rail = in_sight(c, events);
+    yes = rail && !rail->wire->poll(rail, RSK_RX);
     rx_unlock(c);
     return yes;
 }
@@ -230,16 +229,18 @@ bool fb_glance(struct fb_stream *s, short events)
 {
     struct fb_conn *c = conn_of(s);
     struct rsk_rail *rail;
-    unsigned want;
     bool yes;
 
     if (!fb_trylock(&c->x->rx.lock))
         return false;
-    rail = in_sight(c, events, &want);
-    yes = !rail || rail->wire->poll(rail, want);
-    /* What somebody has left to be done meanwhile is for who looks closer: no lock is taken here. */
+    rail = in_sight(c, events);
+    yes = !rail || rail->wire->poll(rail, RSK_RX);
     fb_unlock(&c->x->rx.lock);
-    return yes || atomic_load(&c->x->rx_todo) || atomic_load(&c->x->tx_todo);
+    if (!atomic_load(&c->x->rx_todo) && !atomic_load(&c->x->tx_todo))
+        return yes;
+    /* What somebody has left to be done meanwhile takes the caller's lock, or others. */
+    link_serve(c);
+    return true;
 }
 
 short fb_arm(struct fb_stream *s, int fd, short events)

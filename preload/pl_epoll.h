@@ -63,6 +63,7 @@ struct pl_member {
     bool elsewhere;         /* the same: hot, and its rail is not on our shard */
     bool dead;              /* lock */
     bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
+    _Atomic uint8_t idle;   /* so often nothing was found, and it was not armed */
     bool parked;            /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent;  /* nest: on inner->parents */
     _Atomic unsigned inner_armed;
@@ -114,7 +115,8 @@ struct pl_epoll {
     struct pl_member *first_bucket[PL_BUCKETS];
 };
 
-#define PL_LAZY_MOST 8 /* rings that a spin looks at by itself */
+#define PL_LAZY_MOST  8  /* rings that a spin looks at by itself */
+#define PL_LAZY_TIMES 16 /* one that has had nothing for so long is told of all the same */
 
 #define PL_EV_BITS     0x27ffu /* events that poll knows as well */
 #define PL_COOKIE_WAKE 0xffffffffu
@@ -178,8 +180,7 @@ int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
  * may be among them, and stays on the list for the next call. An array never names a registration twice. */
 int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,
                             bool lazy);
-/* May who spins next look at what is on the ready list himself, not armed? Then, once somebody else sleeps, or he no longer
- * looks, he collects once more or wakes that one. */
+/* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
 /* Is there something on the ready list to be tested? As fb_glance. */
 bool pl_ready_glance(struct pl_epoll *);

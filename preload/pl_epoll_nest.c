@@ -51,7 +51,8 @@ bool pl_epoll_arm(struct pl_epoll *ep, _Atomic unsigned *armed)
             rsk_shard_disarm(shard);
     }
     lean(ep, armed);
-    return news || atomic_load(&ep->inbox);
+    /* Also what somebody has left on the list before this was joined. */
+    return news || atomic_load(&ep->inbox) || atomic_load(&ep->nready);
 }
 
 void pl_epoll_part(struct pl_epoll *ep, _Atomic unsigned *armed)

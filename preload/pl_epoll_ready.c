@@ -302,6 +302,17 @@ static void put_back(struct pl_member *m, const struct probe *p)
     fb_unlock(&m->ep->lock);
 }
 
+/* Nothing was found, and it is on the list for who looks at its ring, unless it has been so for long. */
+static bool stays_unarmed(struct pl_member *m, uint32_t events)
+{
+    uint8_t idle = atomic_load_explicit(&m->idle, memory_order_relaxed);
+
+    if (!m->stream || idle >= PL_LAZY_TIMES || !fb_glances(m->stream, (short)events))
+        return false;
+    atomic_store_explicit(&m->idle, (uint8_t)(idle + 1), memory_order_relaxed);
+    return true;
+}
+
 /* One member from the list. True if it was put into *out (or would have been). */
 static bool examine(struct pl_member *m, const struct probe *p, struct epoll_event *out, bool lazy)
 {
@@ -313,10 +324,12 @@ static bool examine(struct pl_member *m, const struct probe *p, struct epoll_eve
     if (p->off || (!p->hot && !p->stash))
         return false;
     found = test(m, p->events, p->hot ? 0 : p->stash);
-    if (!found && p->hot && lazy && !edge && m->stream && fb_glances(m->stream, (short)p->events)) {
+    if (!found && p->hot && lazy && !edge && stays_unarmed(m, p->events)) {
         put_back(m, p);
         return false;
     }
+    if (found)
+        atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
     if (!found && p->hot)
         found = arm(m, p->events) & p->events;
     /* Armed before it is counted: what comes after the count is news, and nothing else is. */
@@ -382,6 +395,9 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
             n++;
         pl_member_put(m);
     }
+    /* Who sleeps has counted himself before his last look, which does not see what was off the list then. */
+    if (lazy && atomic_load(&ep->asleep) && atomic_load(&ep->nready))
+        pl_ready_kick(ep);
     return n;
 }
 

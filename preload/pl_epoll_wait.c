@@ -212,9 +212,6 @@ static void undo(struct pl_block *b)
     struct sleep *s = (struct sleep *)b;
 
     end_sleep(s);
-    /* What the wait has looked at by itself, the others have not been told of. */
-    if (atomic_load(&s->ep->asleep) && atomic_load(&s->ep->nready))
-        pl_ready_kick(s->ep);
     pl_epoll_free(s->ep);
 }
 
