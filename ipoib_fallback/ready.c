@@ -198,49 +198,44 @@ static unsigned wanted(const struct fb_conn *c, short events)
     return want;
 }
 
-/* The rail of one whose events can be seen at a glance. rx lock held, under which a rail does not go. */
-static struct rsk_rail *in_sight(struct fb_conn *c, short events)
+/* Bytes on a rail, and nothing else that could be news. rx lock held, under which a rail does not go. */
+static bool in_sight(const struct fb_conn *c, short events)
 {
-    struct rsk_rail *rail = c->x->rail;
+    const struct rsk_rail *rail = c->x->rail;
 
     return rail && rail->wire->read_in_place && silent_anchor(c) && (events & IN_BITS) &&
-                   !(events & OUT_BITS) &&
-                   !atomic_load_explicit(&c->x->rx_todo, memory_order_acquire) &&
-                   !atomic_load_explicit(&c->x->tx_todo, memory_order_acquire)
-               ? rail
-               : NULL;
+           !(events & OUT_BITS);
+}
+
+enum sight { BUSY, CLOSER, NONE, SOME };
+
+/* BUSY: another thread has the lock. CLOSER: it is for who looks closer. */
+static enum sight glance(struct fb_conn *c, short events)
+{
+    enum sight got = CLOSER;
+
+    if (!fb_trylock(&c->x->rx.lock))
+        return BUSY;
+    if (in_sight(c, events))
+        got = c->x->rail->wire->poll(c->x->rail, RSK_RX) ? SOME : NONE;
+    fb_unlock(&c->x->rx.lock);
+    if (!atomic_load(&c->x->rx_todo) && !atomic_load(&c->x->tx_todo))
+        return got;
+    /* What somebody has left to be done meanwhile takes locks. */
+    link_serve(c);
+    return CLOSER;
 }
 
 bool fb_glances(struct fb_stream *s, short events)
 {
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-    bool yes;
-
-    if (!fb_trylock(&c->x->rx.lock))
-        return false;
-    rail = in_sight(c, events);
-    yes = rail && !rail->wire->poll(rail, RSK_RX);
-    rx_unlock(c);
-    return yes;
+    return glance(conn_of(s), events) == NONE;
 }
 
 bool fb_glance(struct fb_stream *s, short events)
 {
-    struct fb_conn *c = conn_of(s);
-    struct rsk_rail *rail;
-    bool yes;
+    enum sight got = glance(conn_of(s), events);
 
-    if (!fb_trylock(&c->x->rx.lock))
-        return false;
-    rail = in_sight(c, events);
-    yes = !rail || rail->wire->poll(rail, RSK_RX);
-    fb_unlock(&c->x->rx.lock);
-    if (!atomic_load(&c->x->rx_todo) && !atomic_load(&c->x->tx_todo))
-        return yes;
-    /* What somebody has left to be done meanwhile takes the caller's lock, or others. */
-    link_serve(c);
-    return true;
+    return got == CLOSER || got == SOME;
 }
 
 short fb_arm(struct fb_stream *s, int fd, short events)
