@@ -64,6 +64,7 @@ FB_SRC := \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/call.c \
 	ipoib_fallback/quick.c \
+	ipoib_fallback/counts.c \
 	ipoib_fallback/end.c \
 	ipoib_fallback/pin.c \
 	ipoib_fallback/find.c \
@@ -267,6 +268,7 @@ UNIT_TESTS := \
 	epoll_test \
 	epoll_instances_test \
 	epoll_switch_test \
+	epoll_spin_test \
 	epoll_stress_test \
 	poll_crowd_test \
 	poll_test \
@@ -311,6 +313,7 @@ READINESS_SRC := \
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
+epoll_spin_test_SRC := tests/unit/epoll_spin_test.c $(READINESS_SRC)
 epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
 poll_test_SRC := tests/unit/poll_test.c $(READINESS_SRC)
 poll_crowd_test_SRC := tests/unit/poll_crowd_test.c $(READINESS_SRC)
@@ -698,7 +701,7 @@ format:
 # The sanitizers watch the torture program, and the simulation goes on with it. First what takes a minute to wait.
 torture:
 	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/sim_test
-	FORKS_CASES=ahead_late tests/run -b $(BUILD) forks_test
+	FORKS_CASES=ahead_late PAIR_SECONDS=100 tests/run -b $(BUILD) forks_test
 	+set -e; for san in $(filter-out plain,$(VARIANTS)); do \
 	    $(SUBMAKE) SAN=$$san $(BUILD)/$$san/tests/torture_linked; done
 	$(call script,tests/torture/run)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/forks_test.sh - streams on a rail and processes that multiply: who goes on where, with
 # every byte checked. forks/server.py forks, forks/client.py tells it when and looks at the paths.
-# ahead_late takes a minute, and is in make torture.
+# ahead_late takes a minute, and is in make torture, with PAIR_SECONDS=100.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/pair.sh

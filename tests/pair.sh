@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 port=$((23000 + $$ % 6000))
 
 # pair NAME BOARD SERVER CLIENT [SETTING...]: one case. SERVER and CLIENT are words, PORT among them is
-# replaced; the settings are for the client.
+# replaced; the settings are for the client. PAIR_SECONDS: how long it may take.
 pair() {
     local name=$1 board=$2 server client pid
 
@@ -23,7 +23,7 @@ pair() {
     "$build/railsock" run --board "$board" -- "$python" "${server[@]}" >"$work/server" 2>&1 &
     pid=$!
     serves $port $pid
-    if env "$@" timeout -k 1 100 "$build/railsock" run --board "$board" -- "$python" "${client[@]}" \
+    if env "$@" timeout -k 1 "${PAIR_SECONDS:-60}" "$build/railsock" run --board "$board" -- "$python" "${client[@]}" \
         >"$work/client" 2>&1; then
         echo "ok $name"
     else

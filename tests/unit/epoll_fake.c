@@ -178,10 +178,14 @@ short fb_peek_ready(struct fb_stream *s, short events)
     return rail_ready((struct fake *)s, events);
 }
 
+void (*fake_glances)(struct fake *);
+
 bool fb_glances(struct fb_stream *s, short events)
 {
     struct fake *f = (struct fake *)s;
 
+    if (fake_glances)
+        fake_glances(f);
     return !fb_plain(s) && !f->unsure && (events & (IN_BITS | OUT_BITS)) && !atomic_load(&f->hup);
 }
 

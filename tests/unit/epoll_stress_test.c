@@ -10,7 +10,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "config/env.h"
 #include "preload/pl_epoll.h"
 #include "rsock/sys.h"
 
@@ -160,71 +159,6 @@ TEST_CASE(epoll, stress_edge_three_threads)
 TEST_CASE(epoll, stress_one_shot)
 {
     stress(EPOLLIN | EPOLLONESHOT, 2);
-}
-
-struct waits {
-    int ep;
-    struct fake *f;
-    _Atomic int done;
-    _Atomic bool stop;
-};
-
-static void *waiter(void *arg)
-{
-    struct waits *w = arg;
-    struct epoll_event ev;
-
-    while (!atomic_load(&w->stop))
-        if (epoll_wait(w->ep, &ev, 1, 5000) == 1 && fake_read(w->f, 1) == 1)
-            atomic_fetch_add(&w->done, 1);
-    return NULL;
-}
-
-static bool becomes(_Atomic int *n, int most, uint64_t ms)
-{
-    uint64_t end = sys_now() + ms * 1000000;
-
-    while (atomic_load(n) <= most && sys_now() < end)
-        sys_yield();
-    return atomic_load(n) > most;
-}
-
-/* Who spins looks at the ring by himself: nobody is asked to tell of it until he sleeps. */
-TEST_CASE(epoll, spin_asks_nobody_to_ring)
-{
-    uint32_t spin_ns = cfg.stream.spin_ns;
-    struct fake *f = fake_new();
-    struct waits w = {.ep = epoll_create1(0), .f = f};
-    uint64_t end = sys_now() + 3000000000;
-    pthread_t t;
-    int looks = 0, unasked = 0;
-
-    cfg.stream.spin_ns = 300000000;
-    add(w.ep, f->fd, EPOLLIN, 1);
-    fake_board(f);
-    ASSERT_EQ_INT(pthread_create(&t, NULL, waiter, &w), 0);
-    /* Its waits spin once one of them has, and some of them for so briefly that it sleeps soon. */
-    while (unasked < 20 && sys_now() < end) {
-        int done = atomic_load(&w.done);
-
-        looks = atomic_load(&f->glanced);
-        while (!atomic_load(&f->armed) && atomic_load(&f->glanced) == looks && sys_now() < end)
-            sys_yield();
-        unasked += !atomic_load(&f->armed) && atomic_load(&f->glanced) != looks;
-        fake_arrive(f, 1);
-        if (!EXPECT(becomes(&w.done, done, 3000)))
-            break;
-    }
-    EXPECT(unasked > 0);
-    for (end = sys_now() + 5000000000; !atomic_load(&f->armed) && sys_now() < end;)
-        sys_yield();
-    EXPECT_EQ_INT((int)atomic_load(&f->armed), EPOLLIN);
-    atomic_store(&w.stop, true);
-    fake_arrive(f, 1);
-    pthread_join(t, NULL);
-    cfg.stream.spin_ns = spin_ns;
-    fake_close(f);
-    close_ep(w.ep);
 }
 
 /* A hint that was taken from the kernel, and not looked at before the stream was plain again: the kernel's edge is
