@@ -125,11 +125,12 @@ static void drained(int n)
 /* Another thread goes to sleep while who spins has the stream off the list, to leave it there unarmed. */
 TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
 {
-    uint32_t spin_ns = begin();
     uint64_t late = sys_now() + 20000000000;
+    uint32_t spin_ns;
 
     fake_glances = hold;
     fake_drained = drained;
+    spin_ns = begin();
     while (!atomic_load(&w.held) && sys_now() < late) {
         int done = atomic_load(&w.done);
 
