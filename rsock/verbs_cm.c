@@ -207,6 +207,31 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }
 
+/* Of another process of that server. By a rail of its own: what the refused one had posted is flushed, and that fails a rail. */
+static int ask_elsewhere(struct vb_rail *refused, uint16_t port)
+{
+    struct vb_rail *r = vb_rail_new(refused->base.shard, refused->base.rx_size);
+    int reason;
+
+    if (!r)
+        return RSN_BUDGET;
+    r->tuple = refused->tuple;
+    r->route = refused->route;
+    r->initiator = true;
+    r->caller = refused->caller;
+    r->done = refused->done;
+    r->request = refused->request;
+    r->redirects = refused->redirects + 1;
+    reason = start(r, port);
+    if (reason) {
+        vb_rail_free(r);
+        return reason;
+    }
+    vb_setup_deadline(r);
+    vb_rail_free(refused);
+    return 0;
+}
+
 static void on_reject(struct vb_rail *r, int status, const void *data, size_t len)
 {
     struct vb_rej rej;
@@ -219,11 +244,8 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
         if (rej.h.magic == VB_MAGIC && rej.h.len >= sizeof rej) {
             reason = rej.reason ? rej.reason : RSN_PEER_REFUSED;
             /* Back where we began: nobody of that server owns it. */
-            if (rej.redirect && rej.redirect != r->tuple.dst_port &&
-                r->redirects++ < MAX_REDIRECTS) {
-                vb_rail_close(r);
-                rsk_own_unmap(&r->map_in);
-                reason = start(r, rej.redirect);
+            if (rej.redirect && rej.redirect != r->tuple.dst_port && r->redirects < MAX_REDIRECTS) {
+                reason = ask_elsewhere(r, rej.redirect);
                 if (!reason)
                     return;
             }

@@ -173,7 +173,8 @@ int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
     *l = (struct vb_listener){.family = family, .port = port, .ops = ops};
     l->cm_owner = (struct vb_cm_owner){VB_OF_LISTENER, l};
     err = bind_id(l, port);
-    if (err == -EADDRINUSE)
+    /* Another process has it: the second is what the kernel says of addresses that stand for all. */
+    if (err == -EADDRINUSE || err == -EADDRNOTAVAIL)
         err = bind_id(l, 0);
     if (err) {
         log_info("verbs: cannot listen on port %u: error %d", port, -err);

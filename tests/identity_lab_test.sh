@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/identity_lab_test.sh - verbs and another user: what was opened under the old credentials is
 # closed before they change, and connections board again under the new ones. Also a program that asks
-# again and again whether something has come, threads that are cancelled, and what limits of locked memory and of the address space
+# again and again whether something has come, a server of several processes, threads that are cancelled, and what limits of locked memory and of the address space
 # mean. At last a host without libibverbs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -63,6 +63,7 @@ program seteuid identity_lab.py
 cc -std=gnu11 -O2 -D_GNU_SOURCE -o /tmp/private_table tests/private_table.c -lpthread -libverbs &&
     timeout 60 /tmp/private_table rdma
 program ask_again ask_again_lab.py
+program workers workers_lab.py
 cc -std=gnu11 -O2 -D_GNU_SOURCE -o /tmp/cancelled tests/lab/cancelled.c -lpthread &&
     PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_WIRE=verbs RAILSOCK_LOG=info:/tmp/cancelled.log LD_PRELOAD=$PWD/build/librailsock.so \
         timeout 120 /tmp/cancelled "$LAB_IP_1" && grep -q 'receiving on rxe0/1' /tmp/cancelled.log &&

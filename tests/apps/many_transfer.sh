@@ -166,7 +166,8 @@ transfer_apps() {
     app 'git daemon, clone and push' git bytes any 'both sides execute programs on it' git_files
     app 'socat, fork and exec' socat bytes rail 'both directions fill up: back on TCP' socat_exec
     app 'ncat, exec' ncat bytes rail '' ncat_exec
-    app 'nc, both ways' nc bytes rail '' nc_files "$data_part"
+    app 'nc, both ways' nc bytes "$([ "$wire" = verbs ] && echo any || echo rail)" \
+        'over verbs it ends before it has boarded' nc_files "$data_part"
     app 'openssl s_server, curl' openssl bytes rail 'a connection for each file' openssl_files
     app 'stunnel before nginx' stunnel4 bytes inner '' stunnel_files
 }

@@ -1,0 +1,60 @@
+"""workers_lab.py LOG: a server of three processes on one port, over verbs: connections of each of them board.
+
+Who is asked for a connection that another one has says whom to ask instead. Says what is wrong on stderr, with status 1.
+"""
+import os
+import signal
+import socket
+import threading
+
+from echo_client import connect, path, processes, until
+
+WORKERS, EACH = 3, 2  # each accepts so many, so that none has all of them
+
+
+def echo(s):
+    while data := s.recv(4096):
+        s.sendall(data)
+
+
+def work(listener):
+    threads = [threading.Thread(target=echo, args=(listener.accept()[0],)) for _ in range(EACH)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def paths():
+    """Of each connection: how it goes at its end here and at the other one, and which process has that."""
+    ends = {}
+    for p in processes("build/railsock"):
+        for c in p["connections"]:
+            here = p["pid"] == os.getpid()
+            end = ends.setdefault(c["local"] if here else c["peer"], {})
+            end[here] = path(c), None if here else p["pid"]
+    return [(e.get(True), e.get(False)) for e in ends.values()]
+
+
+def all_on_rails(ends):
+    return len(ends) == WORKERS * EACH and all(
+        here and there and here[0] == there[0] == "verbs" for here, there in ends)
+
+
+listener = socket.create_server((os.environ["LAB_IP_1"], 0))
+address = listener.getsockname()
+workers = []
+for _ in range(WORKERS):
+    pid = os.fork()
+    if pid == 0:
+        work(listener)
+        os._exit(0)
+    workers.append(pid)
+try:
+    connections = [connect(*address) for _ in range(WORKERS * EACH)]
+    until(all_on_rails, paths, connections)
+    assert {there[1] for _, there in paths()} == set(workers), paths()
+finally:
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
