@@ -253,6 +253,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         c->x->rail = rail;
         fb_unlock(&c->watch_lock);
         fb_unlock(&c->x->ctl_lock);
+        /* Else a proof that the last rail has seen would be one on this rail, too, before any HELLO. */
+        c->x->hello_up = c->x->hello_down = 0;
         c->x->rdv = RDV_HELLO;
         ok = true;
     }
@@ -278,8 +280,11 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         m.a = conn_seen(c)->tx.valid;
         m.b = conn_seen(c)->rx.valid;
         c->x->hello_at = fb_io.now();
-        if (sys_getrandom(c->x->nonce0, 16) == 16)
-            memcpy(m.data, c->x->nonce0, 16);
+        if (sys_getrandom(c->x->nonce0, 16) != 16) {
+            link_end(c, RSN_NO_MEMORY);
+            return true;
+        }
+        memcpy(m.data, c->x->nonce0, 16);
         if (rail->wire->ctl_send(rail, &m) < 0)
             link_end(c, RSN_RAIL_FAILED);
     }

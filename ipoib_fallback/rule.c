@@ -37,6 +37,8 @@ static void stay(struct fb_conn *c, int reason)
         conn_set(c, CF_ASKED);
         conn_reason(c, reason);
     }
+    /* Not only as long as a child may use it. */
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LENT);
 }
 
 void rule_find(struct fb_conn *c, const struct rsk_tuple *t)

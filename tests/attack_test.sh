@@ -131,6 +131,7 @@ frame_lies() { # KIND
     lie "$1" leave-lies left
     lie "$1" echo left 'sender leaves the rail: peer-protocol'
     lie "$1" proof left 'the rail is refused: proof-failed'
+    lie "$1" proof-again left 'the rail is refused: proof-failed'
     lie "$1" no-proof left
     lie "$1" weak-proof left 'the rail is refused: not-yet'
 }

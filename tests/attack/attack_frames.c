@@ -220,6 +220,32 @@ static void proof_lie(void)
     lie_in_messages(proof_by_guess);
 }
 
+/* The proof of the rail before is said again on the next one, and nothing else. */
+static struct rsk_msg kept;
+static _Atomic bool again;
+
+static int proof_of_before(struct rsk_rail *r, const struct rsk_msg *m)
+{
+    if (m->type == FM_PROVED)
+        kept = *m;
+    return true_wire->ctl_send(r, again && m->type == FM_HELLO ? &kept : m);
+}
+
+static void keep_proof(void)
+{
+    lie_in_messages(proof_of_before);
+}
+
+static void prove_again(struct victim *v)
+{
+    again = true;
+    fb_leave_all(RSN_CALL, false);
+    if (round_trip(v, 100) || kept.type != FM_PROVED)
+        DIE("does not leave");
+    if (board(v, 2))
+        DIE("boards by a proof of before");
+}
+
 /* Leaves the proof out. */
 static int no_proof(struct rsk_rail *r, const struct rsk_msg *m)
 {
@@ -313,6 +339,7 @@ const struct lie frame_lies[] = {
     {.name = "replay", .once = replay},
     {.name = "echo", .before = echo_lie},
     {.name = "proof", .before = proof_lie},
+    {.name = "proof-again", .before = keep_proof, .once = prove_again},
     {.name = "no-proof", .before = no_proof_lie},
     {.name = "weak-proof", .before = weak_lie},
     {0},

@@ -167,8 +167,8 @@ static int peer(const char *address, const char *port, const char *name)
     victim_address = address;
     victim_port = (uint16_t)atoi(port);
     victim_connect(&v, victim_address, victim_port);
-    if (!board(&v, lie->before ? 2 : PATIENCE_S)) {
-        if (!lie->before)
+    if (!board(&v, lie->before && !lie->once ? 2 : PATIENCE_S)) {
+        if (!lie->before || lie->once)
             DIE("does not board");
         err = round_trip(&v, 100);
         /* One whose lie prevents the boarding is told apart by what the victim says. */
