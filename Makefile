@@ -18,6 +18,7 @@ CONFIG_SRC := \
 	config/read.c \
 	config/reason.c \
 	config/rules.c \
+	config/site_key.c \
 	config/values.c \
 	config/words.c \
 
@@ -240,6 +241,7 @@ UNIT_TESTS := \
 	env_test \
 	rules_test \
 	rules_own_test \
+	site_key_test \
 	rules_fuzz_test \
 	reason_test \
 	stat_test \
@@ -397,6 +399,11 @@ rules_test_SRC := \
 
 rules_own_test_SRC := \
 	tests/unit/rules_own_test.c \
+	$(CONFIG_SRC) \
+	$(CONFIG_GRAMMAR) \
+
+site_key_test_SRC := \
+	tests/unit/site_key_test.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \
 

@@ -121,6 +121,10 @@ void cfg_build_value(struct cfg_parse *p, const struct cfg_word *key, const stru
                      "expected tos in a client rule: the connecting end chooses it for both");
     if (!cfg_key_parse(k, value->text, &n->v))
         complain(p, value, cfg_key_expected(k));
+    else if (k == CFG_SITE_KEY && n->v.key_file)
+        n->v.key_file = cfg_path_of(p->rules, value->text, p->file);
+    if (k == CFG_SITE_KEY)
+        n->key_at = value->at;
 }
 
 void cfg_build_map(struct cfg_parse *p, const struct cfg_word *tcp, const struct cfg_word *rdma)

@@ -103,19 +103,24 @@ static bool parse_log(const char *text, struct cfg *c)
     return true;
 }
 
-/* The rules are read later, perhaps from another directory. */
-static bool parse_config(const char *text, struct cfg *c)
+/* The rules and the site key are read later, perhaps from another directory, and with another environment. */
+static bool absolute(const char *text, char *out, size_t size)
 {
-    char dir[sizeof(c->rules_file)] = "";
+    char dir[1024] = "";
     int n;
 
     if (text[0] != '/' && !getcwd(dir, sizeof(dir)))
         return false;
-    n = snprintf(c->rules_file, sizeof(c->rules_file), "%s%s%s", dir, dir[0] ? "/" : "", text);
-    if (n >= 0 && (size_t)n < sizeof(c->rules_file))
+    n = snprintf(out, size, "%s%s%s", dir, dir[0] ? "/" : "", text);
+    if (n >= 0 && (size_t)n < size)
         return true;
-    c->rules_file[0] = '\0';
+    out[0] = '\0';
     return false;
+}
+
+static bool parse_config(const char *text, struct cfg *c)
+{
+    return absolute(text, c->rules_file, sizeof(c->rules_file));
 }
 
 static const struct setting {
@@ -151,10 +156,12 @@ static void report(const char *name, const char *value, const char *expected, co
 }
 
 static const char *const variables[CFG_KEYS] = {
-    [CFG_MODE] = "RAILSOCK_MODE",     [CFG_WIRE] = "RAILSOCK_WIRE", [CFG_BOARD] = "RAILSOCK_BOARD",
-    [CFG_SPIN] = "RAILSOCK_SPIN",     [CFG_RING] = "RAILSOCK_RING", [CFG_RAILS] = "RAILSOCK_RAILS",
-    [CFG_MEMORY] = "RAILSOCK_MEMORY", [CFG_IDLE] = "RAILSOCK_IDLE", [CFG_STALL] = "RAILSOCK_STALL",
-    [CFG_TOS] = "RAILSOCK_TOS",
+    [CFG_MODE] = "RAILSOCK_MODE",     [CFG_WIRE] = "RAILSOCK_WIRE",
+    [CFG_BOARD] = "RAILSOCK_BOARD",   [CFG_SPIN] = "RAILSOCK_SPIN",
+    [CFG_RING] = "RAILSOCK_RING",     [CFG_RAILS] = "RAILSOCK_RAILS",
+    [CFG_MEMORY] = "RAILSOCK_MEMORY", [CFG_IDLE] = "RAILSOCK_IDLE",
+    [CFG_STALL] = "RAILSOCK_STALL",   [CFG_TOS] = "RAILSOCK_TOS",
+    [CFG_SITE_KEY] = "RAILSOCK_KEY",
 };
 
 const char *cfg_expected(const char *name, const char *value)
@@ -175,6 +182,13 @@ const char *cfg_expected(const char *name, const char *value)
 
 static const struct cfg_stream *const env_level[] = {&cfg.env};
 
+/* Nothing may board without it: an empty name, where it is too long, is an error when it is to be read. */
+static void note_key_file(const char *name)
+{
+    (void)absolute(name, cfg.key_file, sizeof(cfg.key_file));
+    cfg.env.key_file = cfg.key_file;
+}
+
 static void read_keys(void)
 {
     char used[32];
@@ -182,8 +196,13 @@ static void read_keys(void)
     for (unsigned key = 0; key < CFG_KEYS; key++) {
         const char *value = getenv(variables[key]);
 
-        if (!value || !*value || cfg_key_parse((enum cfg_key)key, value, &cfg.env))
+        if (!value || !*value)
             continue;
+        if (cfg_key_parse((enum cfg_key)key, value, &cfg.env)) {
+            if (key == CFG_SITE_KEY && cfg.env.key_file)
+                note_key_file(value);
+            continue;
+        }
         cfg_resolve(&cfg.stream, env_level, 1);
         if (key == CFG_TOS)
             snprintf(used, sizeof(used), "the kernel's");

@@ -28,6 +28,7 @@ struct cfg {
      * the start because programs change directory, environment and argv. */
     bool rules;            /* any file may be read */
     char rules_file[1024]; /* RAILSOCK_CONFIG, absolute; empty: the user's and the system's */
+    char key_file[1024];   /* RAILSOCK_KEY, absolute: env.key_file */
     char user_file[512];   /* empty: there is none */
     char program[128];     /* the last part of argv[0] */
 };

@@ -9,7 +9,7 @@
 
 #define SYSTEM_FILE "/etc/railsock.conf"
 
-static const char *why(int err)
+const char *cfg_why(int err)
 {
     switch (err) {
     case -ENOENT:
@@ -21,6 +21,10 @@ static const char *why(int err)
         return "it is not a file";
     case -EPERM:
         return "it belongs to another user";
+    case -EMLINK:
+        return "others may read or change it";
+    case -EBADMSG:
+        return "it is not 32 hexadecimal digits";
     case -EFBIG:
         return "the files are longer than 1 MiB in all";
     case -ENOMEM:
@@ -30,8 +34,7 @@ static const char *why(int err)
     }
 }
 
-/* A name in a file belongs to the folder of that file. NULL: no memory. */
-static char *path_of(struct cfg_rules *r, const char *path, const struct cfg_file *from)
+char *cfg_path_of(struct cfg_rules *r, const char *path, const struct cfg_file *from)
 {
     const char *slash = from && *path != '/' ? strrchr(from->path, '/') : NULL;
     size_t dir = slash ? (size_t)(slash + 1 - from->path) : 0, n = strlen(path);
@@ -106,7 +109,7 @@ static struct cfg_node *include_file(struct cfg_rules *r, const struct cfg_node 
     if (loops(f))
         cfg_complain(r, n->at, "expected a file that does not include this one: %.200s", f->path);
     else if (err)
-        cfg_complain(r, n->at, "expected a file: %.200s: %s", f->path, why(err));
+        cfg_complain(r, n->at, "expected a file: %.200s: %s", f->path, cfg_why(err));
     else
         return parse(r, f);
     return NULL;
@@ -127,7 +130,7 @@ static struct cfg_node *include_folder(struct cfg_rules *r, const struct cfg_nod
     if (err == -E2BIG)
         cfg_complain(r, n->at, "expected no more than %d files", CFG_MAX_FILES);
     else if (err)
-        cfg_complain(r, n->at, "expected a folder: %.200s: %s", folder, why(err));
+        cfg_complain(r, n->at, "expected a folder: %.200s: %s", folder, cfg_why(err));
     for (; !err && names && !r->full; names = names->next) {
         size_t len = strlen(names->text);
         char *path = cfg_arena_take(&r->arena, dir + len + 1);
@@ -147,7 +150,7 @@ static struct cfg_node *include_folder(struct cfg_rules *r, const struct cfg_nod
 
 static struct cfg_node *include(struct cfg_rules *r, const struct cfg_node *n)
 {
-    char *path = path_of(r, n->path, n->at.file);
+    char *path = cfg_path_of(r, n->path, n->at.file);
     const char *slash = path ? strrchr(path, '/') : NULL;
     const char *last = slash ? slash + 1 : path, *folder;
 
@@ -166,7 +169,7 @@ static struct cfg_node *include(struct cfg_rules *r, const struct cfg_node *n)
 
 void cfg_rules_read(struct cfg_rules *r, const char *path, bool optional, bool guarded)
 {
-    char *copy = path_of(r, path, NULL);
+    char *copy = cfg_path_of(r, path, NULL);
     struct cfg_file *f = copy ? add_file(r, copy, NULL) : NULL;
     struct cfg_node *first, **at = &first;
     int err;
@@ -177,7 +180,7 @@ void cfg_rules_read(struct cfg_rules *r, const char *path, bool optional, bool g
     err = cfg_read_file(r, f, CFG_MAX_TEXT - r->text);
     if (err) {
         if (!optional || (err != -ENOENT && err != -ENOTDIR && !(guarded && err == -EACCES)))
-            cfg_complain(r, (struct cfg_place){.file = f}, "%s", why(err));
+            cfg_complain(r, (struct cfg_place){.file = f}, "%s", cfg_why(err));
         return;
     }
     first = parse(r, f);

@@ -45,7 +45,7 @@ static void cfg_yyerror(struct cfg_parse *p, const char *text);
 %token <word> DESTINATION "destination" MIN_LEVEL "min-level"
 %token <word> STDERR_ "stderr" SYSLOG_ "syslog" FILE_ "file"
 %token <word> OPEN "{" CLOSE "}"
-%token <word> KEY "a setting (mode, wire, board, spin, ring, rails, memory, idle, stall or tos)"
+%token <word> KEY "a setting (mode, wire, board, spin, ring, rails, memory, idle, stall, tos or key)"
 %token <word> W_USE "tcp, sdp or both" W_ROLE "server, listen, client or connect"
 %token <word> W_PROGRAM "a program's name or path, * and ? for any"
 %token <word> W_USER "a user's name or number"

@@ -29,6 +29,13 @@ struct cfg_parse {
 /* Reads p->file into p->first. */
 void cfg_parse_file(struct cfg_parse *);
 
+/* ---- files.c */
+
+/* What is the matter with a file, in words; err is -errno. */
+const char *cfg_why(int err);
+/* A name in a file belongs to the folder of that file. NULL: no memory. */
+char *cfg_path_of(struct cfg_rules *, const char *path, const struct cfg_file *from);
+
 /* ---- words.c: what values mean; nothing is noted */
 
 /* ADDRESS[/BITS] without bits beyond them; "*" only if any is true. */

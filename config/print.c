@@ -59,7 +59,10 @@ void cfg_print_values(FILE *f, const struct cfg_stream *s)
     char value[32];
 
     for (unsigned key = 0; key < CFG_KEYS; key++)
-        if (s->given & 1u << key)
+        if (key == CFG_SITE_KEY && s->given & 1u << key && s->key_file) {
+            fprintf(f, " %s ", cfg_key_name(CFG_SITE_KEY));
+            put_word(f, s->key_file);
+        } else if (s->given & 1u << key)
             fprintf(f, " %s %s", cfg_key_name((enum cfg_key)key),
                     cfg_key_print((enum cfg_key)key, s, value, sizeof(value)));
     for (const struct cfg_map *m = s->maps; m; m = m->next) {
@@ -135,7 +138,8 @@ void cfg_print_errors(FILE *f, const struct cfg_rules *r)
 
     for (const struct cfg_error *e = r->errors; e; e = e->next, n++) {
         if (!e->at.line) {
-            fprintf(f, "%s: %s\n", e->at.file ? e->at.file->path : "the rules", e->text);
+            fprintf(f, "%s%s%s\n", e->at.file ? e->at.file->path : "", e->at.file ? ": " : "",
+                    e->text);
             continue;
         }
         fprintf(f, "%s:%u:%u: %s\n", e->at.file->path, e->at.line, e->at.column, e->text);

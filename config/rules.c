@@ -8,12 +8,14 @@
 #include "config/parse.h"
 #include "config/raw.h"
 #include "config/reason.h"
+#include "config/site_key.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* The texts, a copy of each word, at most CFG_MAX_NODES statements, and /etc/passwd for a moment: there
  * is room for each at its largest. Pages come when they are used. */
@@ -131,6 +133,30 @@ static void gather(struct cfg_rules *r, struct cfg_stream *defaults)
     }
 }
 
+/* The site key of these settings, if they have one. */
+static void read_key(struct cfg_rules *r, struct cfg_stream *s, struct cfg_place at)
+{
+    uint8_t *key;
+    int err;
+
+    if (!(s->given & 1u << CFG_SITE_KEY) || !s->key_file || r->read)
+        return;
+    if (!*s->key_file) {
+        cfg_complain(r, at, "RAILSOCK_KEY: expected a path below 1024 bytes");
+        return;
+    }
+    key = cfg_arena_take(&r->arena, 16);
+    err = key ? cfg_site_key_read(s->key_file, key) : -ENOMEM;
+    r->no_fd |= err == -EMFILE || err == -ENFILE;
+    /* Not in a core file. */
+    cfg_raw4(SYS_madvise, (long)r->arena.base, (long)r->arena.size, MADV_DONTDUMP, 0);
+    if (!err)
+        s->site_key = key;
+    else if (err != -EACCES || !at.file)
+        cfg_complain(r, at, "%sexpected a file with a key: %.200s: %s",
+                     at.file ? "" : "RAILSOCK_KEY: ", s->key_file, cfg_why(err));
+}
+
 /* Why a stream with these settings stays on TCP. */
 static uint16_t reason_of(const struct cfg_stream *s)
 {
@@ -138,7 +164,7 @@ static uint16_t reason_of(const struct cfg_stream *s)
         return cfg.env.given & 1u << CFG_MODE ? RSN_MODE_TCP : RSN_RULE;
     if (s->board_never)
         return cfg.env.given & 1u << CFG_BOARD ? RSN_BOARD_NEVER : RSN_RULE;
-    return 0;
+    return s->key_file && !s->site_key ? RSN_NO_KEY : 0;
 }
 
 /* A budget in a rule is that of its streams; those of `defaults` and of the environment are the
@@ -155,8 +181,14 @@ static void settle_budget(struct cfg_node *n)
 void cfg_rules_settle(struct cfg_rules *r)
 {
     struct cfg_stream defaults = cfg_stream_defaults;
-    const struct cfg_stream *level[] = {&defaults, &cfg.env, NULL};
+    const struct cfg_stream *level[] = {&defaults, &r->env, NULL};
+    uint32_t uid = (uint32_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0);
 
+    r->env = cfg.env;
+    read_key(r, &r->env, (struct cfg_place){0});
+    for (struct cfg_node *n = r->nodes; n; n = n->next)
+        if ((n->kind == CFG_RULE && (!n->user || n->uid == uid)) || n->kind == CFG_DEFAULTS)
+            read_key(r, &n->v, n->key_at);
     gather(r, &defaults);
     cfg_resolve(&r->base, level, 2);
     r->base.reason = reason_of(&r->base);
@@ -164,7 +196,7 @@ void cfg_rules_settle(struct cfg_rules *r)
         if (n->kind != CFG_RULE)
             continue;
         level[1] = &n->v;
-        level[2] = &cfg.env;
+        level[2] = &r->env;
         cfg_resolve(&n->stream, level, 3);
         n->stream.reason = reason_of(&n->stream);
         settle_budget(n);
@@ -230,14 +262,16 @@ static const char *own_path(struct cfg_rules *r)
 static void tell_broken(const struct cfg_rules *r)
 {
     const struct cfg_error *e = r->errors;
-    const char *path = e && e->at.file ? e->at.file->path : "the rules";
+    char where[1100] = "";
 
     broken = cfg_stream_defaults;
     broken.mode = CFG_TCP;
     broken.reason = RSN_CONFIG;
     base = &broken;
-    log_error("%s:%u:%u: %s; %u %s; this program stays on TCP; railsock check shows more", path,
-              e ? e->at.line : 0, e ? e->at.column : 0, e ? e->text : "no memory", r->n_errors,
+    if (e && e->at.file)
+        snprintf(where, sizeof(where), "%s:%u:%u: ", e->at.file->path, e->at.line, e->at.column);
+    log_error("%s%s; %u %s; this program stays on TCP; railsock check shows more", where,
+              e ? e->text : "the rules: no memory", r->n_errors,
               r->n_errors == 1 ? "error" : "errors");
 }
 
@@ -267,11 +301,12 @@ static bool load(void)
         own.n_errors = 1;
     } else {
         cfg_rules_read_all(&own);
+        if (!own.no_fd)
+            cfg_rules_settle(&own);
         if (own.no_fd) {
             cfg_rules_end(&own);
             return false;
         }
-        cfg_rules_settle(&own);
     }
     if (own.n_errors) {
         tell_broken(&own);
@@ -279,7 +314,7 @@ static bool load(void)
     } else {
         tell_log(&own);
     }
-    if (!own.nodes) {
+    if (!own.nodes && (own.n_errors || !own.env.key_file)) {
         cfg_rules_end(&own);
         return true;
     }
@@ -323,6 +358,7 @@ void cfg_rules_forget(void)
     if (!cfg_rules_loaded()) {
         own = (struct cfg_rules){
             0}; /* the thread that was reading is not here; what it had read stays */
+        base = &cfg.stream;
         return;
     }
     /* A page that need not be written stays one with the parent's. */

@@ -64,6 +64,7 @@ struct cfg_node {
     struct cfg_map *maps;
     struct cfg_stream stream; /* resolved: defaults, the file's, these, the environment's */
     struct cfg_use use;
+    struct cfg_place key_at; /* of the site key's file */
     /* log and include */
     const char *path; /* NULL: not given */
     int level;        /* CFG_LOG_*, 0: not given */
@@ -89,6 +90,7 @@ struct cfg_rules {
     size_t text;
     bool no_fd;             /* a file could not be opened for want of a descriptor */
     bool full;              /* no memory: the rest was not read */
+    struct cfg_stream env;  /* the environment's, with its site key */
     struct cfg_stream base; /* resolved: where no rule says otherwise */
     const char *log_file;   /* as cfg_log_to takes it; NULL: nothing was said */
     int log_level;          /* 0: nothing was said */
@@ -108,7 +110,8 @@ void cfg_rules_end(struct cfg_rules *);
 void cfg_rules_read(struct cfg_rules *, const char *path, bool optional, bool guarded);
 /* The files that a program of this environment reads (cfg.rules_file, or the user's and the system's). */
 void cfg_rules_read_all(struct cfg_rules *);
-/* Resolves the settings, with the environment's above them. */
+/* Reads the site keys and resolves the settings, with the environment's above them. A key in the rules that
+ * this user may not read is no error, nor is one of another user's rule: what needs it stays on TCP. */
 void cfg_rules_settle(struct cfg_rules *);
 
 /* Notes an error; for the reader's own files. */

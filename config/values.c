@@ -190,6 +190,15 @@ static bool parse_tos(const char *text, struct cfg_stream *s)
     return true;
 }
 
+static bool parse_site_key(const char *text, struct cfg_stream *s)
+{
+    if (!*text)
+        return false;
+    s->key_file = strcmp(text, "none") == 0 ? NULL : text;
+    s->site_key = NULL;
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*parse)(const char *, struct cfg_stream *);
@@ -205,6 +214,7 @@ static const struct {
     [CFG_IDLE] = {"idle", parse_idle, "seconds, 0 to 86400, 0 = never"},
     [CFG_STALL] = {"stall", parse_stall, "milliseconds, 0 to 60000, 0 = never"},
     [CFG_TOS] = {"tos", parse_tos, "a service type, 0 to 255"},
+    [CFG_SITE_KEY] = {"key", parse_site_key, "a file with 32 hexadecimal digits, or none"},
 };
 
 const char *cfg_key_name(enum cfg_key key)
@@ -277,6 +287,9 @@ const char *cfg_key_print(enum cfg_key key, const struct cfg_stream *s, char *te
     case CFG_TOS:
         snprintf(text, size, "%d", s->tos);
         break;
+    case CFG_SITE_KEY:
+        snprintf(text, size, "%s", s->key_file ? s->key_file : "none");
+        break;
     case CFG_KEYS:
         text[0] = '\0';
         break;
@@ -322,6 +335,10 @@ void cfg_key_take(struct cfg_stream *out, const struct cfg_stream *from, enum cf
         break;
     case CFG_TOS:
         out->tos = from->tos;
+        break;
+    case CFG_SITE_KEY:
+        out->key_file = from->key_file;
+        out->site_key = from->site_key;
         break;
     case CFG_KEYS:
         break;

@@ -25,6 +25,7 @@ enum cfg_key {
     CFG_IDLE,   /* seconds (0..86400) after which a rail is given back; 0: never */
     CFG_STALL,  /* milliseconds (0..60000) for which a full ring may stand still; 0: for ever */
     CFG_TOS,    /* service type of the rail's packets (IPv4 ToS, IPv6 traffic class), 0..255 */
+    CFG_SITE_KEY, /* the file of the key that both ends must have; none */
     CFG_KEYS
 };
 
@@ -43,6 +44,8 @@ struct cfg_stream {
     uint64_t board_bytes; /* or this many bytes */
     uint64_t max_rails, max_memory, idle_ns, stall_ns;
     uint32_t given;             /* 1 << key: somebody has set it */
+    const char *key_file;       /* of the site key; NULL: there is none */
+    const uint8_t *site_key;    /* 16 bytes; NULL: none, or it could not be read */
     const struct cfg_map *maps; /* where RDMA reaches what TCP reaches elsewhere */
     struct cfg_use *use;        /* a rule's own budget: what its streams have. NULL: it has none */
 };
@@ -59,7 +62,7 @@ extern const struct cfg_stream cfg_stream_defaults;
 const char *cfg_key_name(enum cfg_key);
 /* What its value has to be, in words. */
 const char *cfg_key_expected(enum cfg_key);
-/* False: not a value of that; nothing is changed. */
+/* False: not a value of that; nothing is changed. A file's name stays where it is, and is noted. */
 bool cfg_key_parse(enum cfg_key, const char *text, struct cfg_stream *);
 /* The value as it would be written. Returns text. */
 const char *cfg_key_print(enum cfg_key, const struct cfg_stream *, char *text, size_t size);

@@ -1,6 +1,6 @@
 /*
  * proof.c - see proof.h. The digests are unkeyed (a fixed key): they are never
- * sent. The proofs are keyed by both nonces, so an old one cannot be used again.
+ * sent. The proofs are keyed by both nonces, so an old one cannot be used again, and by the site key, if there is one.
  */
 #include "ipoib_fallback/proof.h"
 
@@ -163,6 +163,28 @@ static bool past(const struct fb_digest *d, uint64_t mask)
     return mask && !(mask >> FB_CHECKPOINTS) && d->index > (unsigned)__builtin_ctzll(mask) + 8;
 }
 
+/* The key of one half of a proof. The nonces alone are known to any peer; what the site key makes of them only to one
+ * that has it. */
+static void key_of(const struct fb_proof_in *in, uint8_t half, uint8_t key[16])
+{
+    if (!in->key) {
+        memcpy(key, half ? in->nonce1 : in->nonce0, 16);
+        return;
+    }
+    for (uint8_t part = 0; part < 2; part++) {
+        const uint8_t head[2] = {half, part};
+        struct fb_sip s;
+        uint64_t h;
+
+        fb_sip_init(&s, in->key);
+        fb_sip_add(&s, head, sizeof(head));
+        fb_sip_add(&s, in->nonce0, 16);
+        fb_sip_add(&s, in->nonce1, 16);
+        h = fb_sip_end(&s);
+        memcpy(key + 8 * part, &h, 8);
+    }
+}
+
 bool fb_proof(const struct fb_proof_in *in, uint8_t out[16])
 {
     if (!in->up_at && !in->down_at)
@@ -170,9 +192,10 @@ bool fb_proof(const struct fb_proof_in *in, uint8_t out[16])
     for (int half = 0; half < 2; half++) {
         struct fb_sip s;
         uint64_t h;
-        uint8_t head[2] = {in->role, (uint8_t)half};
+        uint8_t head[2] = {in->role, (uint8_t)half}, key[16];
 
-        fb_sip_init(&s, half ? in->nonce1 : in->nonce0);
+        key_of(in, (uint8_t)half, key);
+        fb_sip_init(&s, key);
         fb_sip_add(&s, half ? in->nonce0 : in->nonce1, 16);
         fb_sip_add(&s, head, sizeof(head));
         if (!take(&s, in->up, in->up_at) || !take(&s, in->down, in->down_at))

@@ -82,6 +82,7 @@ struct fb_proof_in {
     const uint8_t *nonce0, *nonce1; /* of the connecting and the accepting end, 16 bytes each */
     const struct fb_digest *up, *down;
     uint64_t up_at, down_at;
+    const uint8_t *key; /* the site key, 16 bytes; NULL: there is none */
     uint8_t role;
 };
 bool fb_proof(const struct fb_proof_in *, uint8_t out[16]);

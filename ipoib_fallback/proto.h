@@ -28,7 +28,8 @@
 #include <stdint.h>
 
 #define FB_PROTO_VERSION 1
-#define FB_FEATURES      0u /* none yet; unknown ones of the peer are ignored */
+#define FB_KEYED \
+    1u /* of the features: the proof needs the site key. Unknown ones of the peer are ignored */
 
 enum fb_msg_type {
     FM_HELLO = 1,

@@ -15,6 +15,20 @@
 
 #define HELLO_NS 3000000000ull
 
+static uint32_t features(struct fb_conn *c)
+{
+    return conn_config(c)->site_key ? FB_KEYED : 0;
+}
+
+/* Only one end has a site key, or this end's settings have one that could not be read. The latter's streams are pinned
+ * (rule.c); this does not depend on it. */
+static bool unlike(struct fb_conn *c, const struct rsk_msg *m)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    return ((m->word ^ features(c)) & FB_KEYED) || (set->key_file && !set->site_key);
+}
+
 static struct fb_proof_in known(struct fb_conn *c, uint8_t role)
 {
     bool conn = c->s.role == FB_CONNECTED;
@@ -25,6 +39,7 @@ static struct fb_proof_in known(struct fb_conn *c, uint8_t role)
                                 .down = conn ? &conn_seen(c)->rx : &conn_seen(c)->tx,
                                 .up_at = c->x->hello_up,
                                 .down_at = c->x->hello_down,
+                                .key = conn_config(c)->site_key,
                                 .role = role};
 }
 
@@ -101,10 +116,14 @@ static void proved(struct fb_conn *c)
 
 static void from_connecting(struct fb_conn *c, const struct rsk_msg *m)
 {
-    struct rsk_msg out = {.type = FM_HELLO_ACK, .word = FB_FEATURES, .epoch = m->epoch};
+    struct rsk_msg out = {.type = FM_HELLO_ACK, .word = features(c), .epoch = m->epoch};
     struct rsk_rail *rail = c->x->rail;
 
     c->x->epoch = m->epoch;
+    if (unlike(c, m)) {
+        refuse(c, RSN_KEY);
+        return;
+    }
     memcpy(c->x->nonce0, m->data, 16);
     if (sys_getrandom(c->x->nonce1, 16) != 16) {
         refuse(c, RSN_NO_MEMORY);
@@ -130,6 +149,10 @@ static void from_accepting(struct fb_conn *c, const struct rsk_msg *m)
     struct rsk_rail *rail = c->x->rail;
     int reason;
 
+    if (unlike(c, m)) {
+        refuse(c, RSN_KEY);
+        return;
+    }
     memcpy(c->x->nonce1, m->data, 16);
     c->x->hello_up = m->a;
     c->x->hello_down = m->b;
@@ -274,7 +297,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         return true;
     }
     if (c->s.role == FB_CONNECTED) {
-        struct rsk_msg m = {.type = FM_HELLO, .word = FB_FEATURES};
+        struct rsk_msg m = {.type = FM_HELLO, .word = features(c)};
 
         m.epoch = ++c->x->epoch;
         m.a = conn_seen(c)->tx.valid;

@@ -158,6 +158,12 @@ peers() {
     memory_lies epoll
     lie epoll raw-bytes ended "$foreign"
     end_all
+    (umask 077 && printf '%032x\n' 7 >"$work/key")
+    export RAILSOCK_KEY=$work/key
+    victim $python tests/apps/echo_server.py threads 127.0.0.1 PORT
+    lie key proof-without-key left 'the rail is refused: proof-failed'
+    end_all
+    unset RAILSOCK_KEY
     victim $python tests/attack/peek_server.py PORT
     lie peek other-bytes "$any"
     verdict peek.shown "$(sort -u "$work/out")" ''

@@ -70,6 +70,22 @@ says rules_not_there 1 "^FAIL rules $dir/none: it is not there \(1 error\)" env 
 says rules_not_read 1 '^skip rules not read' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 [ -e /etc/railsock.conf ] || says rules_none 0 "^ok rules none, .* nor $dir/.config/railsock.conf$" \
     env -u XDG_CONFIG_HOME HOME="$dir" "$railsock" doctor --wire shm
+(umask 077 && printf '%032x\n' 7 >"$dir/key")
+rules key_not_there 1 "^FAIL rules $dir/rules:1:14: expected a file with a key: $dir/no.key: it is not there \(1 error\)" \
+    'defaults key no.key\n'
+[ -e /etc/railsock.conf ] || says key_of_the_environment 0 "^ok rules none; .* the site key $dir/key$" \
+    env -u XDG_CONFIG_HOME HOME="$dir" RAILSOCK_KEY="$dir/key" "$railsock" doctor --wire shm
+says key_of_the_environment_not_there 1 '^FAIL rules RAILSOCK_KEY: expected a file with a key: /no/key: ' \
+    env RAILSOCK_KEY=/no/key "$railsock" doctor --wire shm
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    chmod 040 "$dir/key"
+    echo 'defaults key key' >"$dir/rules"
+    says key_not_readable 1 "^FAIL rules this user may not read the site key $dir/key: connections stay on TCP" \
+        setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search \
+        env RAILSOCK_CONFIG="$dir/rules" "$railsock" doctor --wire shm
+else
+    echo 'skip doctor.key_not_readable: needs root'
+fi
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 512;' sh -c "ulimit -n 512; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 513;' sh -c "ulimit -n 513; exec '$railsock' doctor --wire shm"

@@ -63,6 +63,23 @@ defaults idle 0 board eager
 client idle 1
 END
 
+# Who has the bytes of the stream and not the key is no peer.
+(umask 077 && printf '%032x\n' 1 >"$work/one.key" && printf '%032x\n' 2 >"$work/other.key")
+rules key.same one shm/none shm/none <<<'defaults board eager key one.key'
+rules key.environment one shm/none shm/none RAILSOCK_KEY="$work/one.key" RAILSOCK_BOARD=eager </dev/null
+rules key.differs one tcp/proof-failed tcp/proof-failed <<'END'
+client board eager key one.key
+server board eager key other.key
+END
+rules key.client-only one tcp/site-key tcp/site-key <<'END'
+client board eager key one.key
+server board eager
+END
+rules key.server-only one tcp/site-key tcp/site-key <<'END'
+client board eager
+server board eager key one.key
+END
+
 rules rules.broken one tcp/config tcp/config <<<'client mode fast'
 for end in server client; do
     verdict rules.broken.$end-says "$(sed 's/^[^:]*error: //' "$work/$end")" \
@@ -90,12 +107,16 @@ verdict rules.log-file "$([ -s "$work/log" ] && cat "$work/server" "$work/client
 
 # ---- the command
 
-check() { # NAME WANTED ARGUMENT...
-    local name=$1 wanted=$2
+check() { # NAME WANTED [--as-other] ARGUMENT...
+    local name=$1 wanted=$2 as=()
 
     shift 2
+    if [ "$1" = --as-other ]; then # root reads only what is root's to read
+        as=(setpriv --bounding-set='-dac_override,-dac_read_search' --inh-caps='-dac_override,-dac_read_search')
+        shift
+    fi
     echo "run check.$name"
-    verdict "check.$name" "$("$build/railsock" check "$@" 2>&1; echo $?)" "$wanted"
+    verdict "check.$name" "$("${as[@]}" "$build/railsock" check "$@" 2>&1; echo $?)" "$wanted"
 }
 
 cat >"$work/conf" <<'END'
@@ -130,7 +151,7 @@ for asked in 'server /usr/sbin/sshd 10.1.2.3:22' 'client /usr/bin/curl [::ffff:1
 done
 echo 'any  no' >"$work/conf"
 echo '	any mode x' >>"$work/conf"
-check errors "$work/conf:1:6: expected the end of the line, program, user, to, reach, { or a setting (mode, wire, board, spin, ring, rails, memory, idle, stall or tos), not \"no\"
+check errors "$work/conf:1:6: expected the end of the line, program, user, to, reach, { or a setting (mode, wire, board, spin, ring, rails, memory, idle, stall, tos or key), not \"no\"
     any  no
          ^
 $work/conf:2:11: expected auto, tcp or rail, not \"x\"
@@ -141,6 +162,26 @@ echo 'any user no-such-user' >"$work/conf"
 check unknown-user "$work/conf:1: warning: no user no-such-user in /etc/passwd: the rule decides for nobody; a number stands for users that are elsewhere
 any user no-such-user
 0" "$work/conf"
+(umask 077 && printf '%032x\n' 7 >"$work/key")
+echo 'any key "key"' >"$work/conf"
+check key "any key $work/key
+0" "$work/conf"
+check match.key "$work/conf:1: any key $work/key
+then: mode auto wire auto board after=8 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50 key $work/key
+0" "$work/conf" --match client curl 10.0.0.1:80
+chmod 644 "$work/key"
+check key-for-all "$work/conf:1:9: expected a file with a key: $work/key: others may read or change it
+    any key \"key\"
+            ^
+1" "$work/conf"
+if [ "$(id -u)" = 0 ]; then
+    chmod 040 "$work/key"
+    check key-of-others "$work/conf:1: warning: this user may not read the key $work/key: what needs it stays on TCP
+any key $work/key
+0" --as-other "$work/conf"
+else
+    echo 'skip check.key-of-others: needs root'
+fi
 check match-of-a-network "railsock check: 10.0.0.0/8:80: expected one address and port, like 10.1.2.3:80
 2" /dev/null --match client curl 10.0.0.0/8:80
 exit 0

@@ -60,9 +60,21 @@ loopback() {
     ask no-map.loopback 127.0.0.1 7002 tcp/no-rdma-on-route tcp/wait-peer 'client wire verbs board eager'
 }
 
+keys() {
+    local reach='reach 127.0.0.1/32 at 10.1.0.1/32'
+
+    (umask 077 && printf '%032x\n' 1 >/tmp/one.key && printf '%032x\n' 2 >/tmp/other.key)
+    serve 127.0.0.1 7003 "server wire verbs board eager key one.key $reach"
+    ask key.same 127.0.0.1 7003 verbs/none verbs/none "client wire verbs board eager key one.key $reach"
+    ask key.differs 127.0.0.1 7003 tcp/proof-failed tcp/proof-failed \
+        "client wire verbs board eager key other.key $reach"
+    ask key.server-only 127.0.0.1 7003 tcp/site-key tcp/site-key "client wire verbs board eager $reach"
+}
+
 if [ "$LAB_HOST" = 1 ]; then
     serve 127.0.0.1 7002 "server wire verbs board eager reach 127.0.0.1/32 at 10.1.0.1/32"
     loopback
+    keys
 fi
 # shellcheck disable=SC2153 # the lab sets it
 if [ "$LAB_HOSTS" = 2 ]; then

@@ -78,6 +78,10 @@ static int answer(struct cfg_rules *r, const struct question *q)
         values.max_memory = r->base.max_memory;
     if (values.tos < 0)
         values.given &= ~(1u << CFG_TOS);
+    if (!values.key_file)
+        values.given &= ~(1u << CFG_SITE_KEY);
+    if (values.key_file && who.uid != (uint32_t)geteuid())
+        puts("its key is judged as you, not that user, may read it");
     fputs("then:", stdout);
     cfg_print_values(stdout, &values);
     putchar('\n');
@@ -95,6 +99,16 @@ static void warn_users(const struct cfg_rules *r)
                     "%s:%u: warning: no user %s in /etc/passwd: the rule decides for nobody; a "
                     "number stands for users that are elsewhere\n",
                     n->at.file->path, n->at.line, n->user);
+}
+
+static void warn_keys(const struct cfg_rules *r)
+{
+    for (const struct cfg_node *n = r->nodes; n; n = n->next)
+        if (n->v.key_file && !n->v.site_key && (!n->user || n->uid == (uint32_t)geteuid()))
+            fprintf(
+                stderr,
+                "%s:%u: warning: this user may not read the key %s: what needs it stays on TCP\n",
+                n->at.file->path, n->at.line, n->v.key_file);
 }
 
 /* False: not understood. */
@@ -153,6 +167,7 @@ int cmd_check(int argc, char **argv)
         status = 1;
     } else {
         warn_users(&r);
+        warn_keys(&r);
         if (q.role)
             status = answer(&r, &q);
         else

@@ -3,6 +3,7 @@
  */
 #include "tools/doctor.h"
 
+#include "config/reason.h"
 #include "config/rules.h"
 #include "tools/library.h"
 #include "tools/script.h"
@@ -72,19 +73,21 @@ static void name_files(const struct cfg_rules *rules, char *text, size_t size)
 static void broken(struct doc_result *r, const struct cfg_rules *rules)
 {
     const struct cfg_error *e = rules->errors;
-    const char *path = e && e->at.file ? e->at.file->path : "the rules";
+    const char *path = !e ? "the rules: " : e->at.file ? e->at.file->path : "";
     char place[40] = "";
 
     if (e && e->at.line)
-        snprintf(place, sizeof(place), ":%u:%u", e->at.line, e->at.column);
-    doc_say(r, DOC_FAIL, "%.100s%s: %.180s (%u %s); programs say so and stay on TCP", path, place,
+        snprintf(place, sizeof(place), ":%u:%u: ", e->at.line, e->at.column);
+    else if (e && e->at.file)
+        snprintf(place, sizeof(place), ": ");
+    doc_say(r, DOC_FAIL, "%.100s%s%.180s (%u %s); programs say so and stay on TCP", path, place,
             e ? e->text : "no memory", rules->n_errors, rules->n_errors == 1 ? "error" : "errors");
 }
 
 void doc_RULES(struct doctor *d, struct doc_result *r)
 {
     struct cfg_rules rules;
-    unsigned n = 0;
+    unsigned n = 0, kept = 0;
     char files[300];
 
     (void)d;
@@ -99,14 +102,27 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
     cfg_rules_read_all(&rules);
     cfg_rules_settle(&rules);
     for (const struct cfg_node *node = rules.nodes; node; node = node->next)
-        n += node->kind == CFG_RULE;
+        if (node->kind == CFG_RULE) {
+            n++;
+            kept += node->stream.reason == RSN_NO_KEY;
+        }
     name_files(&rules, files, sizeof(files));
     if (rules.n_errors)
         broken(r, &rules);
+    else if (rules.base.reason == RSN_NO_KEY)
+        doc_say(r, DOC_FAIL,
+                "this user may not read the site key %.200s: connections stay on TCP, but for "
+                "those that a rule gives another",
+                rules.base.key_file);
+    else if (!*files && rules.base.site_key)
+        doc_say(r, DOC_OK, "none; a connection boards where the peer has the site key %.200s",
+                rules.base.key_file);
     else if (!*files)
         doc_say(r, DOC_OK,
                 "none, so every connection may board: there is no /etc/railsock.conf%s%s",
                 cfg.user_file[0] ? ", nor " : "", cfg.user_file);
+    else if (kept)
+        doc_say(r, DOC_NOTE, "%u in %s; %u whose key this user may not read", n, files, kept);
     else
         doc_say(r, rules.base.reason ? DOC_NOTE : DOC_OK, "%u in %s%s", n, files,
                 rules.base.reason ? "; connections that none is for stay on TCP (defaults)" : "");

@@ -246,6 +246,29 @@ static void prove_again(struct victim *v)
         DIE("boards by a proof of before");
 }
 
+/* Knows all of the stream, and not the site key. */
+static int proof_without_key(struct rsk_rail *r, const struct rsk_msg *m)
+{
+    struct fb_conn *c = attacked;
+    struct fb_proof_in in = {.nonce0 = c->x->nonce0,
+                             .nonce1 = c->x->nonce1,
+                             .up = &conn_seen(c)->tx,
+                             .down = &conn_seen(c)->rx,
+                             .up_at = c->x->hello_up,
+                             .down_at = c->x->hello_down,
+                             .role = 0};
+    struct rsk_msg out = *m;
+
+    if (out.type == FM_PROVED && !fb_proof(&in, out.data))
+        DIE("no proof");
+    return true_wire->ctl_send(r, &out);
+}
+
+static void keyless_lie(void)
+{
+    lie_in_messages(proof_without_key);
+}
+
 /* Leaves the proof out. */
 static int no_proof(struct rsk_rail *r, const struct rsk_msg *m)
 {
@@ -340,6 +363,7 @@ const struct lie frame_lies[] = {
     {.name = "echo", .before = echo_lie},
     {.name = "proof", .before = proof_lie},
     {.name = "proof-again", .before = keep_proof, .once = prove_again},
+    {.name = "proof-without-key", .before = keyless_lie},
     {.name = "no-proof", .before = no_proof_lie},
     {.name = "weak-proof", .before = weak_lie},
     {0},

@@ -16,11 +16,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = {
-    "RAILSOCK_MODE",  "RAILSOCK_WIRE",     "RAILSOCK_BOARD",   "RAILSOCK_SPIN",
-    "RAILSOCK_RING",  "RAILSOCK_PROGRESS", "RAILSOCK_SECCOMP", "RAILSOCK_LOG",
-    "RAILSOCK_RAILS", "RAILSOCK_MEMORY",   "RAILSOCK_IDLE",    "RAILSOCK_STALL",
-    "RAILSOCK_TOS",   "RAILSOCK_CONFIG",   "RAILSOCK_KEEP",    NULL};
+static const char *const names[] = {"RAILSOCK_MODE",
+                                    "RAILSOCK_WIRE",
+                                    "RAILSOCK_BOARD",
+                                    "RAILSOCK_SPIN",
+                                    "RAILSOCK_RING",
+                                    "RAILSOCK_PROGRESS",
+                                    "RAILSOCK_SECCOMP",
+                                    "RAILSOCK_LOG",
+                                    "RAILSOCK_RAILS",
+                                    "RAILSOCK_MEMORY",
+                                    "RAILSOCK_IDLE",
+                                    "RAILSOCK_STALL",
+                                    "RAILSOCK_TOS",
+                                    "RAILSOCK_CONFIG",
+                                    "RAILSOCK_KEEP",
+                                    "RAILSOCK_KEY",
+                                    NULL};
 
 static void clear(void)
 {
@@ -130,6 +142,12 @@ TEST_CASE(env, each_value)
     load("RAILSOCK_TOS", "104");
     EXPECT_EQ_INT(cfg.stream.tos, 104);
     EXPECT_EQ_INT(cfg.env.given, 1 << CFG_TOS);
+    load("RAILSOCK_KEY", "/etc/x.key");
+    EXPECT_STREQ(cfg.env.key_file, "/etc/x.key");
+    EXPECT(!cfg.stream.site_key);
+    load("RAILSOCK_KEY", "none");
+    EXPECT(!cfg.env.key_file);
+    EXPECT_EQ_INT(cfg.env.given, 1 << CFG_SITE_KEY);
     load("RAILSOCK_CONFIG", "/etc/x.conf");
     EXPECT_STREQ(cfg.rules_file, "/etc/x.conf");
     EXPECT(cfg.rules);

@@ -398,6 +398,66 @@ TEST_CASE(proof, what_differs_shows)
     }
 }
 
+TEST_CASE(proof, site_key)
+{
+    static const uint8_t none[16];
+    uint8_t key[16], other[16], plain[16], a[16], b[16];
+    struct fb_proof_in in, theirs;
+    struct ends e;
+
+    rng = test_seed();
+    fill(1);
+    move(&e, 5000, 800);
+    ASSERT(prove(&e, 0, 0, UP, DOWN, plain));
+    for (unsigned i = 0; i < 16; i++)
+        key[i] = (uint8_t)rnd(256);
+    in = known(&e, 0, 0, UP, DOWN);
+    theirs = known(&e, 1, 0, UP, DOWN);
+    in.key = key;
+    ASSERT(fb_proof(&in, a));
+    EXPECT(!fb_same(a, plain, 16));
+    EXPECT_EQ_INT(fb_judge(&theirs, a), RSN_PROOF); /* who has none does not believe it */
+    theirs.key = key;
+    EXPECT_EQ_INT(fb_judge(&theirs, a), 0);
+    EXPECT_EQ_INT(fb_judge(&theirs, plain), RSN_PROOF);
+    theirs.key = none; /* sixteen zeros are a key, too */
+    EXPECT_EQ_INT(fb_judge(&theirs, plain), RSN_PROOF);
+    theirs.key = other;
+    for (unsigned bit = 0; bit < 128; bit++) { /* all of it counts, in both halves */
+        memcpy(other, key, 16);
+        other[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        ASSERT(fb_proof(&theirs, b));
+        EXPECT(memcmp(a, b, 8) != 0 && memcmp(a + 8, b + 8, 8) != 0);
+    }
+    in.role = 1; /* one role's proof is not the other's */
+    ASSERT(fb_proof(&in, b));
+    EXPECT(!fb_same(a, b, 16));
+}
+
+/* As a program in another language has computed it from what proof.h and proof.c say. */
+TEST_CASE(proof, site_key_vector)
+{
+    static const uint8_t wanted[16] = {0xcf, 0xaa, 0xb4, 0xbc, 0xed, 0x44, 0x40, 0xd7,
+                                       0xb5, 0xce, 0xc5, 0xb7, 0x57, 0x41, 0x23, 0x72};
+    uint8_t bytes[48], out[16];
+    struct iovec v = {bytes, 16};
+    struct fb_digest up, down;
+    struct fb_proof_in in = {.nonce0 = bytes,
+                             .nonce1 = bytes + 16,
+                             .key = bytes + 32,
+                             .up = &up,
+                             .down = &down,
+                             .up_at = 1};
+
+    for (unsigned i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)i;
+    fb_digest_init(&up);
+    fb_digest_init(&down);
+    fb_digest_add(&up, 0, &v, 1, 16);
+    ASSERT(fb_proof(&in, out));
+    EXPECT_MEMEQ(out, wanted, 16);
+}
+
 TEST_CASE(proof, needs_something_to_prove)
 {
     uint8_t out[16];

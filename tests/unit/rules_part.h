@@ -16,8 +16,8 @@
 
 static inline void clear(void)
 {
-    static const char *const names[] = {"MODE", "WIRE",   "BOARD", "SPIN",  "RING", "RAILS",
-                                        "TOS",  "MEMORY", "IDLE",  "STALL", "LOG",  "CONFIG"};
+    static const char *const names[] = {"MODE",   "WIRE", "BOARD", "SPIN", "RING",   "RAILS", "TOS",
+                                        "MEMORY", "IDLE", "STALL", "LOG",  "CONFIG", "KEY"};
     char name[40];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
