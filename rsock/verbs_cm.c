@@ -208,7 +208,7 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
 }
 
 /* Of another process of that server. By a rail of its own: what the refused one had posted is flushed, and that fails a rail. */
-static int ask_elsewhere(struct vb_rail *refused, uint16_t port)
+static int ask_elsewhere(struct vb_rail *refused, uint16_t port, uint16_t began)
 {
     struct vb_rail *r = vb_rail_new(refused->base.shard, refused->base.rx_size);
     int reason;
@@ -222,6 +222,7 @@ static int ask_elsewhere(struct vb_rail *refused, uint16_t port)
     r->done = refused->done;
     r->request = refused->request;
     r->redirects = refused->redirects + 1;
+    r->began = began;
     reason = start(r, port);
     if (reason) {
         vb_rail_free(r);
@@ -239,13 +240,19 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
 
     if (status == REJ_INVALID_SERVICE_ID) {
         reason = RSN_NO_PEER_LIB;
+        if (r->tuple.dst_port < VB_PRIVILEGED && r->began == r->tuple.dst_port && !r->redirects) {
+            reason =
+                ask_elsewhere(r, VB_STAND_IN + r->tuple.dst_port, VB_STAND_IN + r->tuple.dst_port);
+            if (!reason)
+                return;
+        }
     } else if (status == REJ_CONSUMER_DEFINED && len >= sizeof rej) {
         memcpy(&rej, data, sizeof rej);
         if (rej.h.magic == VB_MAGIC && rej.h.len >= sizeof rej) {
             reason = rej.reason ? rej.reason : RSN_PEER_REFUSED;
             /* Back where we began: nobody of that server owns it. */
-            if (rej.redirect && rej.redirect != r->tuple.dst_port && r->redirects < MAX_REDIRECTS) {
-                reason = ask_elsewhere(r, rej.redirect);
+            if (rej.redirect && rej.redirect != r->began && r->redirects < MAX_REDIRECTS) {
+                reason = ask_elsewhere(r, rej.redirect, r->began);
                 if (!reason)
                     return;
             }
@@ -401,6 +408,7 @@ int vb_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, 
     r->caller = owner;
     r->done = done;
     r->request = ++requests;
+    r->began = t->dst_port;
     r->route = vb_route(t, owner);
     reason = loopback(t->family, &r->route) ? RSN_NO_RDMA_ON_ROUTE : start(r, t->dst_port);
     if (!reason) {

@@ -216,6 +216,7 @@ struct vb_rail {
     struct rsk_route route; /* initiator */
     uint32_t request;
     unsigned redirects;
+    uint16_t began; /* the RDMA port that was asked first */
     bool initiator, established;
     _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
     _Atomic bool down;     /* the progress thread shall move the QP to ERR */
@@ -257,6 +258,9 @@ int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);
 int vb_rail_peer(struct vb_rail *, const struct vb_desc *);
 void vb_rail_describe(const struct vb_rail *, struct vb_desc *);
 /* Ends every verbs and CM object of the rail; its memory stays readable. */
+/* The rdma_cm lets nobody but the host's root have a port below VB_PRIVILEGED, whatever TCP lets him. Who may not
+ * has the RDMA port VB_STAND_IN above it, and is asked there if nobody is at the port itself. */
+enum { VB_PRIVILEGED = 1024, VB_STAND_IN = 65536 - VB_PRIVILEGED };
 void vb_rail_close(struct vb_rail *);
 /* And frees the rest. */
 void vb_rail_free(struct vb_rail *);

@@ -3,8 +3,8 @@
  *
  *   REQ(tuple) -> find() -> REP(descriptors) -> ESTABLISHED and the initiator's hello -> accepted()
  *
- * The RDMA port is the TCP port. Only one process can have it: another one takes whatever port
- * is free and is found by redirection. Each binds an abstract unix name that says which
+ * The RDMA port is the TCP port, or stands for it (VB_STAND_IN). Only one process can have it: another one takes whatever
+ * port is free and is found by redirection. Each binds an abstract unix name that says which
  * (unix_names.h); a request that reaches a process which does not own the connection is sent on to
  * the next higher RDMA port of the same TCP port, and from the highest to the lowest. Progress thread.
  */
@@ -72,13 +72,14 @@ static void consider(void *arg, const char *line, const char *rest)
         f->lowest = (uint16_t)port;
 }
 
-/* Whom to ask instead of l; 0: there is nobody else. */
-static uint16_t next_of(const struct vb_listener *l)
+/* Whom to ask instead of l for a connection to that port; 0: there is nobody else. It is another one than l's where l's
+ * server has the port that stands for it. */
+static uint16_t next_of(const struct vb_listener *l, uint16_t port)
 {
-    struct following f = {.after = l->rdma_port};
+    struct following f = {.after = port == l->port ? l->rdma_port : 0};
     char prefix[64];
 
-    snprintf(prefix, sizeof prefix, "railsock-rdma.%d.%u.", l->family, l->port);
+    snprintf(prefix, sizeof prefix, "railsock-rdma.%d.%u.", l->family, port);
     rsk_unix_names(prefix, consider, &f);
     if (f.next)
         return f.next;
@@ -173,6 +174,8 @@ int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
     *l = (struct vb_listener){.family = family, .port = port, .ops = ops};
     l->cm_owner = (struct vb_cm_owner){VB_OF_LISTENER, l};
     err = bind_id(l, port);
+    if (err == -EACCES && port < VB_PRIVILEGED)
+        err = bind_id(l, VB_STAND_IN + port);
     /* Another process has it: the second is what the kernel says of addresses that stand for all. */
     if (err == -EADDRINUSE || err == -EADDRNOTAVAIL)
         err = bind_id(l, 0);
@@ -297,7 +300,7 @@ void vb_request(struct vb_listener *l, struct rdma_cm_id *id, const void *data, 
     if (!reason)
         reason = l->ops->find(&t, &shard, &ring, &owner);
     if (reason) {
-        reject(id, req.h.request, reason, reason == RSN_NOT_MINE ? next_of(l) : 0);
+        reject(id, req.h.request, reason, reason == RSN_NOT_MINE ? next_of(l, t.dst_port) : 0);
         return;
     }
     r = vb_rail_new(shard, ring);

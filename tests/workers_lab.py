@@ -1,10 +1,13 @@
 """workers_lab.py LOG: a server of three processes on one port, over verbs: connections of each of them board.
 
-Who is asked for a connection that another one has says whom to ask instead. Says what is wrong on stderr, with status 1.
+Who is asked for a connection that another one has says whom to ask instead. The same once more on a port that only root may have, of
+processes that are not root's any more when they accept. Says what is wrong on stderr, with status 1.
 """
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 
 from echo_client import connect, path, processes, until
@@ -41,20 +44,33 @@ def all_on_rails(ends):
         here and there and here[0] == there[0] == "verbs" for here, there in ends)
 
 
-listener = socket.create_server((os.environ["LAB_IP_1"], 0))
-address = listener.getsockname()
-workers = []
-for _ in range(WORKERS):
-    pid = os.fork()
-    if pid == 0:
-        work(listener)
-        os._exit(0)
-    workers.append(pid)
-try:
-    connections = [connect(*address) for _ in range(WORKERS * EACH)]
-    until(all_on_rails, paths, connections)
-    assert {there[1] for _, there in paths()} == set(workers), paths()
-finally:
-    for pid in workers:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+def serve(port, uid):
+    listener = socket.create_server((os.environ["LAB_IP_1"], port))
+    address = listener.getsockname()
+    workers = []
+    for _ in range(WORKERS):
+        pid = os.fork()
+        if pid == 0:
+            os.setuid(uid)
+            work(listener)
+            os._exit(0)
+        workers.append(pid)
+    listener.close()
+    try:
+        connections = [connect(*address) for _ in range(WORKERS * EACH)]
+        until(all_on_rails, paths, connections)
+        assert {there[1] for _, there in paths()} == set(workers), paths()
+    finally:
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    for each in connections:
+        each.close()
+
+
+# Each with a client that has not had the device open at its servers' fork.
+if len(sys.argv) == 2:
+    for port, uid in ("0", "0"), ("80", "1000"):
+        subprocess.run([sys.executable, __file__, sys.argv[1], port, uid], check=True)
+else:
+    serve(*map(int, sys.argv[2:]))
