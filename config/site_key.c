@@ -49,7 +49,7 @@ static int trusted(const struct stat *st)
 
 int cfg_site_key_read(const char *path, uint8_t key[16])
 {
-    char text[DIGITS + 3]; /* one more than there may be */
+    char text[DIGITS + 3] = ""; /* one more than there may be */
     struct stat st;
     int fd = cfg_raw_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), err;
     ssize_t n;
