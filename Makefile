@@ -278,6 +278,7 @@ UNIT_TESTS := \
 	poll_words_test \
 	select_test \
 	table_test \
+	siphash_test \
 	proof_test \
 	section_test \
 	iov_test \
@@ -322,6 +323,8 @@ poll_crowd_test_SRC := tests/unit/poll_crowd_test.c $(READINESS_SRC)
 poll_signal_test_SRC := tests/unit/poll_signal_test.c $(READINESS_SRC)
 poll_words_test_SRC := tests/unit/poll_words_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
+
+siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 
 proof_test_SRC := \
 	tests/unit/proof_test.c \
