@@ -133,28 +133,27 @@ static void gather(struct cfg_rules *r, struct cfg_stream *defaults)
     }
 }
 
-/* The site key of these settings, if they have one. */
-static void read_key(struct cfg_rules *r, struct cfg_stream *s, struct cfg_place at)
+/* The site key of these settings, if they have one. True: it lies in the arena. */
+static bool read_key(struct cfg_rules *r, struct cfg_stream *s, struct cfg_place at)
 {
     uint8_t *key;
     int err;
 
     if (!(s->given & 1u << CFG_SITE_KEY) || !s->key_file || r->read)
-        return;
+        return false;
     if (!*s->key_file) {
         cfg_complain(r, at, "RAILSOCK_KEY: expected a path below 1024 bytes");
-        return;
+        return false;
     }
     key = cfg_arena_take(&r->arena, 16);
     err = key ? cfg_site_key_read(s->key_file, key) : -ENOMEM;
     r->no_fd |= err == -EMFILE || err == -ENFILE;
-    /* Not in a core file. */
-    cfg_raw4(SYS_madvise, (long)r->arena.base, (long)r->arena.size, MADV_DONTDUMP, 0);
     if (!err)
         s->site_key = key;
     else if (err != -EACCES || !at.file)
         cfg_complain(r, at, "%sexpected a file with a key: %.200s: %s",
                      at.file ? "" : "RAILSOCK_KEY: ", s->key_file, cfg_why(err));
+    return !err;
 }
 
 /* Why a stream with these settings stays on TCP. */
@@ -183,12 +182,15 @@ void cfg_rules_settle(struct cfg_rules *r)
     struct cfg_stream defaults = cfg_stream_defaults;
     const struct cfg_stream *level[] = {&defaults, &r->env, NULL};
     uint32_t uid = (uint32_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0);
+    bool keyed;
 
     r->env = cfg.env;
-    read_key(r, &r->env, (struct cfg_place){0});
+    keyed = read_key(r, &r->env, (struct cfg_place){0});
     for (struct cfg_node *n = r->nodes; n; n = n->next)
         if ((n->kind == CFG_RULE && (!n->user || n->uid == uid)) || n->kind == CFG_DEFAULTS)
-            read_key(r, &n->v, n->key_at);
+            keyed |= read_key(r, &n->v, n->key_at);
+    if (keyed) /* not in a core file */
+        cfg_raw4(SYS_madvise, (long)r->arena.base, (long)r->arena.size, MADV_DONTDUMP, 0);
     gather(r, &defaults);
     cfg_resolve(&r->base, level, 2);
     r->base.reason = reason_of(&r->base);

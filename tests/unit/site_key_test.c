@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -77,15 +78,15 @@ TEST_CASE(site_key, is_a_secret)
     unlink(name);
 }
 
-/* A child of another user; its status. */
-static int as_nobody(int (*fn)(const char *), const char *name)
+/* What fn says in a child that is that user's. */
+static int as_user(uid_t uid, int (*fn)(const char *), const char *name)
 {
     pid_t pid = fork();
     int status;
 
     ASSERT(pid >= 0);
     if (pid == 0)
-        _exit(setgid(NOBODY) || setuid(NOBODY) ? 99 : fn(name));
+        _exit(uid != geteuid() && (setgid(uid) || setuid(uid)) ? 99 : fn(name));
     ASSERT(waitpid(pid, &status, 0) == pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -107,14 +108,14 @@ TEST_CASE(site_key, belongs_to_root_or_its_user)
     }
     fill(name, DIGITS, 1);
     ASSERT(chmod(name, 0640) == 0);
-    EXPECT_EQ_INT(as_nobody(errno_of, name), EACCES);
+    EXPECT_EQ_INT(as_user(NOBODY, errno_of, name), EACCES);
     ASSERT(chown(name, 0, NOBODY) == 0); /* root's, for a group */
-    EXPECT_EQ_INT(as_nobody(errno_of, name), 0);
+    EXPECT_EQ_INT(as_user(NOBODY, errno_of, name), 0);
     ASSERT(chown(name, 1, NOBODY) == 0);
-    EXPECT_EQ_INT(as_nobody(errno_of, name), EPERM);
+    EXPECT_EQ_INT(as_user(NOBODY, errno_of, name), EPERM);
     EXPECT_EQ_INT(errno_of(name), EPERM); /* not root's own, either */
     ASSERT(chown(name, NOBODY, NOBODY) == 0);
-    EXPECT_EQ_INT(as_nobody(errno_of, name), 0);
+    EXPECT_EQ_INT(as_user(NOBODY, errno_of, name), 0);
     unlink(name);
 }
 
@@ -204,6 +205,38 @@ TEST_CASE(site_key, of_rules_and_defaults)
     end();
 }
 
+/* Whether the kernel leaves what lies there out of a core file. */
+static bool not_dumped(const void *p)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[400];
+    bool here = false, left_out = false;
+    uintptr_t from, to;
+
+    ASSERT(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+            here = (uintptr_t)p >= from && (uintptr_t)p < to;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            left_out = strstr(line, " dd") != NULL;
+    }
+    fclose(f);
+    return left_out;
+}
+
+TEST_CASE(site_key, is_in_no_core_file)
+{
+    begin();
+    read_conf("any to *:1 spin 7\n");
+    EXPECT(!not_dumped(at_port(1)));
+    cfg_rules_end(&rules);
+    read_conf("any to *:1 key a.key\n");
+    ASSERT(at_port(1)->site_key);
+    EXPECT(not_dumped(at_port(1)->site_key));
+    cfg_rules_end(&rules);
+    end();
+}
+
 /* One error, at that place of the rules. */
 static void broken(const char *text, unsigned column, const char *said)
 {
@@ -243,32 +276,20 @@ static int reason_of_own(const char *name)
     return s->reason ? s->reason : s->site_key ? 0 : 98;
 }
 
-static int in_child(const char *name)
-{
-    pid_t pid = fork();
-    int status;
-
-    ASSERT(pid >= 0);
-    if (pid == 0)
-        _exit(reason_of_own(name));
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 TEST_CASE(site_key, of_the_environment_alone)
 {
     char name[2000];
 
     begin();
-    EXPECT_EQ_INT(in_child(in_folder("a.key")), 0);
-    EXPECT_EQ_INT(in_child(in_folder("no-such.key")), RSN_CONFIG);
+    EXPECT_EQ_INT(as_user(geteuid(), reason_of_own, in_folder("a.key")), 0);
+    EXPECT_EQ_INT(as_user(geteuid(), reason_of_own, in_folder("no-such.key")), RSN_CONFIG);
     memset(name, 'x', sizeof(name));
     name[0] = '/';
     name[sizeof(name) - 1] = '\0';
-    EXPECT_EQ_INT(in_child(name), RSN_CONFIG);
+    EXPECT_EQ_INT(as_user(geteuid(), reason_of_own, name), RSN_CONFIG);
     if (geteuid() == 0) {
         ASSERT(chmod(folder, 0755) == 0);
-        EXPECT_EQ_INT(as_nobody(reason_of_own, in_folder("a.key")), RSN_CONFIG);
+        EXPECT_EQ_INT(as_user(NOBODY, reason_of_own, in_folder("a.key")), RSN_CONFIG);
     }
     end();
 }
@@ -294,10 +315,10 @@ TEST_CASE(site_key, that_others_may_not_read)
     ASSERT(chmod(folder, 0755) == 0);
     put("conf", "any to *:1 key a.key\n");
     ASSERT(chmod(in_folder("conf"), 0644) == 0);
-    EXPECT_EQ_INT(as_nobody(reason_of_rules, in_folder("conf")), RSN_NO_KEY);
+    EXPECT_EQ_INT(as_user(NOBODY, reason_of_rules, in_folder("conf")), RSN_NO_KEY);
     put("conf", "any to *:2 key a.key\n");
     ASSERT(chmod(in_folder("conf"), 0644) == 0);
-    EXPECT_EQ_INT(as_nobody(reason_of_rules, in_folder("conf")), 0);
+    EXPECT_EQ_INT(as_user(NOBODY, reason_of_rules, in_folder("conf")), 0);
     /* A user's own: what root thinks of it does not matter to root's programs. */
     ASSERT(chown(in_folder("a.key"), NOBODY, NOBODY) == 0);
     snprintf(user, sizeof(user), "any user %d key a.key\n", NOBODY);
@@ -307,6 +328,6 @@ TEST_CASE(site_key, that_others_may_not_read)
     cfg_rules_end(&rules);
     put("conf", user);
     ASSERT(chmod(in_folder("conf"), 0644) == 0);
-    EXPECT_EQ_INT(as_nobody(reason_of_rules, in_folder("conf")), 0);
+    EXPECT_EQ_INT(as_user(NOBODY, reason_of_rules, in_folder("conf")), 0);
     end();
 }
