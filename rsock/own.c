@@ -18,6 +18,7 @@
 #define ENTER_NS    1000000000u /* for a fork whose handlers wait for this thread */
 #define FORK_NS     100000000u
 #define TAKE_NS     100000000u
+#define ENDED       (1ull << 32)
 #define TAKEN_MOST  (200000u << 7) /* 26 ms */
 #define TAKEN_LEAST 200000u
 #define LOOK_NS     10000u
@@ -41,12 +42,15 @@ static struct rsk_own_map *_Atomic maps;
  * follow one another have an end of waiting as soon as those that are inside have left. A handler in the middle of its
  * own thread's steps, or call, does not wait for those.
  *
- * Nobody waits for ever, and who has waited in vain says so, that others need not: a call may sleep (a FIFO's open, a
+ * Calls that follow one another are not one that sleeps: each that ends begins the time anew in which who enters gives
+ * up. Nobody waits for ever, and who has waited in vain says so, that others need not: a call may sleep (a FIFO's open, a
  * slow file system), and a step may wait for ld.so's lock, which the caller's thread has.
  */
 struct rsk_own_inside rsk_own_inside;
 static struct {
-    alignas(64) _Atomic unsigned forking, taking;
+    alignas(
+        64) _Atomic uint64_t taking; /* how many, and from 1 << 32 on how many calls have ended */
+    _Atomic unsigned forking;
     _Atomic unsigned asleep;      /* so many of taking have been waited for in vain */
     _Atomic unsigned patience_ns; /* for taking: less after each time in vain, and more again */
     _Atomic unsigned generation, vain; /* of steps, and the last that was waited for in vain */
@@ -85,22 +89,30 @@ static void patience(bool more)
 /* Not for own steps that take no number: they only keep out of a fork's way. */
 static void enter(bool numbers)
 {
-    uint64_t fork_until = 0, until = 0;
+    uint64_t fork_until = 0, until = 0, last = 0, ended = 0;
     unsigned taken, limit = atomic_load_explicit(&all.patience_ns, memory_order_relaxed);
 
     if (depth++)
         return;
     atomic_fetch_add(&all.generation, 1); /* before it is inside: who sees it there waits for it */
     for (;;) {
+        uint64_t calls;
+
         atomic_fetch_add(&rsk_own_inside.n, 1);
-        taken = numbers ? atomic_load(&all.taking) - taking : 0;
+        calls = numbers ? atomic_load(&all.taking) : taking;
+        taken = (uint32_t)calls - taking;
         if (atomic_load(&all.forking) == forking && taken <= atomic_load(&all.asleep))
             break;
         atomic_fetch_sub(&rsk_own_inside.n, 1);
+        if (calls / ENDED != ended && sys_now() + limit < last)
+            until = 0;
+        ended = calls / ENDED;
         if (atomic_load(&all.forking) > forking) {
             if (wait_on(&fork_until, ENTER_NS))
                 continue;
         } else if (wait_on(&until, limit)) {
+            if (!last)
+                last = until - limit + TAKEN_MOST;
             continue;
         } else {
             atomic_store(&all.asleep, taken);
@@ -149,7 +161,7 @@ void rsk_own_taken(void)
     unsigned left, was;
 
     taking--;
-    left = atomic_fetch_sub(&all.taking, 1) - 1;
+    left = (uint32_t)(atomic_fetch_add(&all.taking, ENDED - 1) - 1);
     was = atomic_load_explicit(&all.asleep, memory_order_relaxed);
     if (__builtin_expect(was > left, 0))
         atomic_compare_exchange_strong(&all.asleep, &was, left);
