@@ -100,6 +100,10 @@ for n in 1 2 3; do
 done
 ping -c 2 -i 0.2 -w 10 -q "$LAB_IP6_1" >/dev/null && echo 'ping v6'
 ping -c 1 -w 5 -M do -s 8900 -q lab1 >/dev/null && echo 'ping jumbo'
+for stat in /proc/[0-9]*/stat; do
+    read -r _ name _ <"$stat"
+    [ "$name" != '(perl)' ] || [[ $(readlink "${stat%stat}"fd/*) != *socket:* ]] || echo 'stamps kept'
+done
 echo "by $LAB_HOST" >"$LAB_SCRATCH/file.$LAB_HOST"
 lab-barrier files || fail barrier
 cat "$LAB_SCRATCH/file.$((LAB_HOST % 3 + 1))"
@@ -163,6 +167,7 @@ case_is last-line-without-newline 'it is missing' has three.out 'host3| no newli
 case_is ping-all 'some host does not reach another' is "$(grep -c '| ping [123]$' three.out)" 9
 case_is ping-v6 'no answer' has three.out 'host3| ping v6'
 case_is ping-jumbo 'no answer' has three.out 'host3| ping jumbo'
+case_is stamps-kept 'nobody keeps the time stamps on' is "$(grep -c '| stamps kept$' three.out)" 3
 case_is rping 'failed over rxe' has three.out 'host2| rping done'
 case_is rc-pingpong 'failed over rxe' has three.out 'host2| pingpong done'
 case_is filters 'iptables or tc failed' is "$(grep -c '| filters$' three.out)" 3
