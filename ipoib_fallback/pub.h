@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
-#define FB_PUB_VERSION 5u
+#define FB_PUB_VERSION 6u
 #define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
 
 #define FB_MAX_STREAMS (256u * 1024)
@@ -67,7 +67,8 @@ struct fb_pub_file {
     uint64_t magic;
     uint32_t version;
     uint32_t pid;
-    uint64_t start_time; /* field 22 of /proc/PID/stat: tells a reused pid */
+    uint64_t start_time;    /* field 22 of /proc/PID/stat: tells a reused pid */
+    uint64_t pid_namespace; /* inode of /proc/PID/ns/pid; 0 = not known */
     char program[64];
     uint32_t nslots; /* slots that the file has room for now; the file is extended as needed */
     _Atomic uint32_t serving; /* forked children are answered */

@@ -9,6 +9,7 @@
 #include "rsock/own.h"
 #include "rsock/sys.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 static struct fb_pub_file *file;
 static int file_fd = -1;
 static char file_path[64];
+static uint64_t pid_namespace;
 static bool named;        /* the file is there, under its name */
 static uint32_t reserved; /* slots that have their blocks, when the descriptor is closed */
 
@@ -51,9 +53,62 @@ static void describe(struct fb_pub_file *f)
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     f->start_time = p ? strtoull(p + 1, NULL, 10) : 0;
+    f->pid_namespace = pid_namespace;
     f->pid = (uint32_t)sys_getpid();
     f->version = FB_PUB_VERSION;
     f->magic = FB_PUB_MAGIC;
+}
+
+static void remove_dead(int dirfd, uint32_t pid)
+{
+    struct stat seen, now;
+    struct fb_pub_file f;
+    char name[12];
+    int fd;
+
+    if (SYS6(SYS_kill, pid, 0, 0, 0, 0, 0) != -ESRCH)
+        return;
+    snprintf(name, sizeof(name), "%u", pid);
+    fd = (int)SYS6(SYS_openat, dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
+    if (fd < 0)
+        return;
+    /* A new process of that number, in between, has a new file. In another namespace it may be alive. */
+    if (SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0) == (long)sizeof(f) &&
+        f.magic == FB_PUB_MAGIC && f.version == FB_PUB_VERSION && f.pid == pid &&
+        f.pid_namespace == pid_namespace && fstat(fd, &seen) == 0 &&
+        fstatat(dirfd, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && seen.st_ino == now.st_ino &&
+        SYS6(SYS_kill, pid, 0, 0, 0, 0, 0) == -ESRCH)
+        SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
+    sys_close(fd);
+}
+
+/* A process that is killed leaves its file. Each new one looks at a few of those that are there, chosen at random: so
+ * those of dead processes stay few, however many are killed, and nobody looks at many. */
+static void remove_some_dead(int dirfd)
+{
+    enum { LOOKS = 8 };
+    _Alignas(struct dirent64) char buf[1024];
+    uint32_t chosen[LOOKS], seen = 0;
+    uint64_t random = sys_now() | 1;
+    long n;
+
+    while (pid_namespace && (n = SYS6(SYS_getdents64, dirfd, buf, sizeof(buf), 0, 0, 0)) > 0) {
+        for (long at = 0; at < n; at += ((struct dirent64 *)(buf + at))->d_reclen) {
+            unsigned long pid = strtoul(((struct dirent64 *)(buf + at))->d_name, NULL, 10);
+            uint32_t place = seen;
+
+            if (pid == 0 || pid > INT32_MAX)
+                continue;
+            if (seen++ >= LOOKS) {
+                random = random * 6364136223846793005u + 1442695040888963407u;
+                place = (uint32_t)((random >> 33) % seen);
+            }
+            if (place < LOOKS)
+                chosen[place] = (uint32_t)pid;
+        }
+    }
+    for (uint32_t i = 0; i < seen && i < LOOKS; i++)
+        remove_dead(dirfd, chosen[i]);
 }
 
 /* The directory must be ours alone: another user may have made one of that name before. */
@@ -67,13 +122,15 @@ static int open_file(void)
     snprintf(dir, sizeof(dir), FB_PUB_DIR, uid);
     snprintf(file_path, sizeof(file_path), "%s/%d", dir, sys_getpid());
     SYS6(SYS_mkdirat, AT_FDCWD, dir, 0700, 0, 0, 0);
-    dirfd = sys_open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    dirfd = sys_open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (dirfd < 0)
         return dirfd;
     fd = -1;
     if (fstat(dirfd, &st) == 0 && st.st_uid == uid && (st.st_mode & 0777) == 0700) {
         const char *name = strrchr(file_path, '/') + 1;
 
+        pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+        remove_some_dead(dirfd);
         SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
         fd = (int)SYS6(SYS_openat, dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                        0600, 0, 0);

@@ -8,6 +8,7 @@ railsock=$PWD/build/railsock
 folder=/dev/shm/railsock-$(id -u)
 made=''
 sleeper=''
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/stat_test.XXXXXX") || exit 1
 [ -x "$railsock" ] || { echo "not ok stat: $railsock is not built"; exit 1; }
 [ -d /dev/shm ] || { echo 'skip stat: no /dev/shm'; exit 0; }
 
@@ -15,6 +16,7 @@ sleeper=''
 finish() {
     [ -z "$sleeper" ] || kill "$sleeper" 2>/dev/null
     [ -z "$made" ] || rm -f "$made"
+    rm -rf "$scratch"
 }
 trap finish EXIT
 
@@ -29,11 +31,12 @@ made=$folder/$sleeper
 [ -d "$folder" ] || mkdir -m 700 "$folder"
 # The layout of ipoib_fallback/pub.h, once more.
 python3 - "$sleeper" "$made" <<'END'
-import socket, struct, sys
+import os, socket, struct, sys
 
 pid, path = int(sys.argv[1]), sys.argv[2]
+space = os.stat(f"/proc/{pid}/ns/pid").st_ino
 start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
-head = struct.pack("<QIIQ64sII", 0x6B636F736C696172, 5, pid, start, b'sl"eep', 1, 0)
+head = struct.pack("<QIIQQ64sII", 0x6B636F736C696172, 6, pid, start, space, b'sl"eep', 1, 0)
 head += bytes(16 * 8 + 8) + struct.pack("<7Q", 2, 1, 10, 20, 5, 6, 7) + bytes(8 * 64)
 head += bytes(-len(head) % 64)
 def addr(ip, port):
@@ -92,7 +95,7 @@ out=$("$railsock" stat --watch 2>&1 </dev/null); [ $? -eq 2 ] && [[ $out == *ter
 verdict watch_without_terminal "$out"
 # The layout that came before.
 cp "$made" "$made.now"
-printf '\004' | dd of="$made" bs=1 seek=8 conv=notrunc status=none
+printf '\005' | dd of="$made" bs=1 seek=8 conv=notrunc status=none
 out=$("$railsock" stat --pid "$sleeper" 2>&1)
 [ $? -eq 1 ] && [[ $out == *"$made: written by another version of railsock; ignored"* ]]
 verdict another_layout "$out"
@@ -114,8 +117,53 @@ wait "$sleeper" 2>/dev/null
 verdict dead_process "its file is still there"
 sleeper=''
 
-# Programs that really run with the library: what only a rail can show.
+# Processes that are killed leave their files; those that come later take them away, and nobody else's.
+cat >"$scratch/connected.py" <<'END'
+import os, signal, socket, sys, time
+
+with socket.create_server(("127.0.0.1", 0)) as server:
+    client = socket.create_connection(server.getsockname())
+    peer, _ = server.accept()
+    print(os.getpid(), flush=True)
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdin.read()
+END
 python=/usr/bin/python3
+left=0 killed=()
+for _ in {1..40}; do
+    killed+=("$("$railsock" run -- "$python" "$scratch/connected.py" killed)")
+done 2>/dev/null
+for pid in "${killed[@]}"; do
+    [ ! -e "$folder/$pid" ] || left=$((left + 1))
+done
+[ ${#killed[@]} -eq 40 ] && [ -n "${killed[39]}" ] && [ $left -lt 20 ] # a few more with others' processes of this user
+verdict killed_processes "$left of 40 files are still there"
+
+# In a namespace of its own a process has a number that is nobody's here.
+number=31000
+while [ -e /proc/$number ]; do number=$((number + 1)); done
+if [ "$(id -u)" -eq 0 ] && unshare -pf --mount-proc sh -c "echo $((number - 1)) >/proc/sys/kernel/ns_last_pid" 2>/dev/null; then
+    coproc elsewhere { exec unshare -pf --kill-child --mount-proc sh -c "echo $((number - 1)) >/proc/sys/kernel/ns_last_pid
+        '$railsock' run -- '$python' '$scratch/connected.py' stays; :" 2>&1; }
+    read -r -t 30 line <&"${elsewhere[0]}"
+    [ "$line" = "$number" ] && [ -e "$folder/$number" ]
+    verdict namespace_file "the process says: $line"
+    for _ in {1..10}; do "$railsock" run -- "$python" "$scratch/connected.py" killed; done >/dev/null 2>&1
+    "$railsock" stat >/dev/null 2>&1
+    [ -e "$folder/$number" ]
+    verdict namespace_alive 'the file of a process in another namespace was removed'
+    # shellcheck disable=SC2154
+    ended=$elsewhere_PID
+    eval "exec ${elsewhere[1]}>&-"
+    wait "$ended"
+    [ ! -e "$folder/$number" ]
+    verdict namespace_ended 'it has left its file'
+else
+    echo 'skip stat.namespace_alive: no process number can be chosen here'
+fi
+
+# Programs that really run with the library: what only a rail can show.
 port=$((22000 + $$ % 900))
 exec {server}< <(exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py server $port 2>&1)
 sleeper=$!

@@ -10,14 +10,14 @@ import sys
 import termios
 
 railsock, path, pid = sys.argv[1:]
-HEAD = (8 + 4 + 4 + 8 + 64 + 4 + 4 + 16 * 8 + 8 + 7 * 8 + 64 * 8 + 63) // 64 * 64
+HEAD = (8 + 4 + 4 + 8 + 8 + 64 + 4 + 4 + 16 * 8 + 8 + 7 * 8 + 64 * 8 + 63) // 64 * 64
 SLOT, TX = 80, 16
 
 with open(path, "r+b") as f:
     slot = f.read()[HEAD:HEAD + SLOT]
     f.seek(HEAD + SLOT)
     f.write(slot[:36].replace(struct.pack("<H", 7), struct.pack("<H", 77)) + slot[36:])
-    f.seek(8 + 4 + 4 + 8 + 64)
+    f.seek(8 + 4 + 4 + 8 + 8 + 64)
     f.write(struct.pack("<I", 2))
 
 

@@ -221,7 +221,7 @@ def descriptors(pid):
 
 def key_of(pid, new=None):
     """The key in the request for a process's connection, as pub.h has it; writes a new one."""
-    head, slot, tap = 8 + 4 + 4 + 8 + 64 + 8 + 16 * 8 + 8 + 7 * 8 + 64 * 8, 80, 8
+    head, slot, tap = 8 + 4 + 4 + 8 + 8 + 64 + 8 + 16 * 8 + 8 + 7 * 8 + 64 * 8, 80, 8
     head = (head + 63) // 64 * 64
     with open(f"/dev/shm/railsock-{os.geteuid()}/{pid}", "r+b") as f:
         data = f.read(head + 64 * slot)
