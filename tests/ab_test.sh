@@ -58,6 +58,26 @@ r = json.load(open(sys.argv[1]))
 assert r["connections"] == 2 and r["bytes"] in (20000, 20001) and r["rail_bytes"] == 0, r
 assert r["wall_s"] > 0 and r["cpu_s"] > 0 and 2e6 < r["peak_bytes"] < 1e9, r' "$dir/sums" 2>&1)
 verdict report_json "$out"
+# One that is killed leaves its folder to the next; what is still in use is left alone.
+cat >"$dir/stays.py" <<'PY'
+import os, time
+parent = os.getppid()
+print(os.environ["RAILSOCK_KEEP"], flush=True)
+while os.getppid() == parent:
+    time.sleep(0.02)
+PY
+mkfifo "$dir/folder"
+"$railsock" run --tcp --report=always -- "$python" "$dir/stays.py" >"$dir/folder" 2>/dev/null &
+pid=$!
+read -r folder <"$dir/folder"
+"$railsock" stat >/dev/null 2>&1
+[ -d "$folder" ]
+verdict report_in_use_stays "$folder"
+kill -KILL $pid
+wait $pid 2>/dev/null
+[ -d "$folder" ] && "$railsock" stat >/dev/null 2>&1
+[ ! -d "$folder" ]
+verdict report_of_nobody_goes "$folder"
 mkfifo "$dir/ready"
 "$railsock" run --tcp --report=always -- "$python" tests/ab/talk.py SLEEP >"$dir/ready" 2>"$dir/said" &
 pid=$!

@@ -13,19 +13,45 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-int report_begin(char folder[REPORT_FOLDER_SIZE])
+#define PREFIX "railsock-keep."
+
+static int held = -1;
+
+/* Makes a folder and locks it. 0: somebody has removed it in between. */
+static int make(char folder[REPORT_FOLDER_SIZE])
 {
-    strcpy(folder, STAT_BASE "/railsock-keep.XXXXXX");
+    struct stat st;
+
+    strcpy(folder, STAT_BASE "/" PREFIX "XXXXXX");
     if (!mkdtemp(folder))
         return -errno;
+    held = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (held >= 0 && flock(held, LOCK_EX | LOCK_NB) == 0 && fstat(held, &st) == 0 &&
+        st.st_nlink > 0)
+        return 1;
+    if (held >= 0)
+        close(held);
+    return 0;
+}
+
+int report_begin(char folder[REPORT_FOLDER_SIZE])
+{
+    int r = 0;
+
+    report_sweep();
+    for (int tries = 0; tries < 10 && r == 0; tries++)
+        r = make(folder);
+    if (r <= 0)
+        return r < 0 ? r : -EBUSY;
     /* A server of root's may serve as another user. Who does not know the name cannot read it here. */
     if (geteuid() == 0 && chmod(folder, 01733) < 0) {
         int err = -errno;
 
-        rmdir(folder);
+        report_end(folder);
         return err;
     }
     return 0;
@@ -59,9 +85,9 @@ static void add(struct report *r, const struct stat_process *p)
     }
 }
 
-void report_collect(const char *folder, bool all, struct report *r)
+/* Closes fd. */
+static void collect(int fd, bool all, struct report *r)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat_process p;
     struct dirent *e;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -85,9 +111,41 @@ void report_collect(const char *folder, bool all, struct report *r)
     closedir(d);
 }
 
+void report_collect(const char *folder, bool all, struct report *r)
+{
+    collect(open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), all, r);
+}
+
 void report_end(const char *folder)
 {
     rmdir(folder);
+    close(held);
+    held = -1;
+}
+
+void report_sweep(void)
+{
+    DIR *d = opendir(STAT_BASE);
+    struct report nobodys = {0};
+    struct dirent *e;
+    struct stat st;
+
+    while (d && (e = readdir(d))) {
+        int fd = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0
+                     ? openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                     : -1;
+
+        if (fd < 0)
+            continue;
+        if (fstat(fd, &st) == 0 && (st.st_uid == geteuid() || geteuid() == 0) &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            collect(fcntl(fd, F_DUPFD_CLOEXEC, 0), true, &nobodys);
+            unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+        }
+        close(fd);
+    }
+    if (d)
+        closedir(d);
 }
 
 /* What its user asked for, or what every short connection passes through. */

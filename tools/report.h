@@ -19,12 +19,15 @@ struct report {
 
 #define REPORT_FOLDER_SIZE 48
 
-/* Makes the folder, its path in folder. 0 or -errno. */
+/* Makes the folder, its path in folder, and holds a lock on it until report_end. 0 or -errno. */
 int report_begin(char folder[REPORT_FOLDER_SIZE]) __attribute__((warn_unused_result));
 /* Adds and removes the files of processes that have ended, or all of them. */
 void report_collect(const char *folder, bool all, struct report *r);
 /* Removes the folder, which report_collect has emptied. */
 void report_end(const char *folder);
+/* Removes the folders of this user's, for root everybody's, that a `railsock run` has left which was killed: nobody has
+ * locked them. Programs may still run that put files into them; they find none then. */
+void report_sweep(void);
 
 /* Whether some connection stayed on TCP for a reason that its user may want to hear. */
 bool report_off(const struct report *r);

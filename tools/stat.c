@@ -4,6 +4,7 @@
  */
 #include "tools/commands.h"
 
+#include "tools/report.h"
 #include "tools/stat_watch.h"
 
 #include <ctype.h>
@@ -256,6 +257,7 @@ int cmd_stat(int argc, char **argv)
         usage(stdout);
         return 0;
     }
+    report_sweep();
     if (w.watch)
         return stat_watch(&w.filter, w.view, w.interval);
     if (w.view.rates ? !take_rates(&w, &list) : !stat_take(&w.filter, false, &list))
