@@ -19,6 +19,8 @@ done
 
 # strace's sums of N connections, client and server: "name calls", sorted.
 counted() {
+    # A process's first connection may meet what killed ones have left, and take it away.
+    "$railsock" stat >/dev/null 2>&1
     strace -f -c -o "$dir/sums" -E LD_PRELOAD="$2" "$dir/many" request "$1" >"$dir/said" 2>&1 || return 1
     awk '$NF != "total" && $4 ~ /^[0-9]+$/ { print $NF, $4 }' "$dir/sums" | sort
 }
