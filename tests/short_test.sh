@@ -5,6 +5,13 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
+# A process's first connection looks at what others show in /dev/shm: here are no others but our own.
+own=(unshare -m)
+[ "$(id -u)" -eq 0 ] || own=(unshare -Um --map-current-user --keep-caps)
+own+=(sh -c 'mount -t tmpfs -o mode=1777 tmpfs /dev/shm && exec "$@"' sh)
+if [ -z "${SHORT_ALONE-}" ] && "${own[@]}" true 2>/dev/null; then
+    SHORT_ALONE=yes exec "${own[@]}" "tests/${0##*/}"
+fi
 lib=$(readlink -f "${RAILSOCK_TEST_BUILD:-build}/librailsock.so")
 railsock=$PWD/build/railsock
 dir=$(mktemp -d "${TMPDIR:-/tmp}/short_test.XXXXXX") || exit 1
@@ -19,16 +26,15 @@ done
 
 # strace's sums of N connections, client and server: "name calls", sorted.
 counted() {
-    # A process's first connection may meet what killed ones have left, and take it away.
-    "$railsock" stat >/dev/null 2>&1
+    "$railsock" stat >/dev/null 2>&1 # what the one before has left: its server is killed
     strace -f -c -o "$dir/sums" -E LD_PRELOAD="$2" "$dir/many" request "$1" >"$dir/said" 2>&1 || return 1
     awk '$NF != "total" && $4 ~ /^[0-9]+$/ { print $NF, $4 }' "$dir/sums" | sort
 }
 
-# The calls of 100 connections: what 120 make more than 20.
+# The calls of 100 connections: what 120 make more than 20. Either process may look whether the other is alive, once.
 of_hundred() {
     counted 120 "$1" >"$dir/many.calls" && counted 20 "$1" >"$dir/few.calls" || return 1
-    join -a 1 -e 0 -o 0,1.2,2.2 "$dir/many.calls" "$dir/few.calls" | awk '$2 != $3 { print $1, $2 - $3 }'
+    join -a 1 -e 0 -o 0,1.2,2.2 "$dir/many.calls" "$dir/few.calls" | awk '{ more = $2 - $3 } more && !($1 == "kill" && more * more <= 4) { print $1, more }'
 }
 
 if strace -o /dev/null true 2>/dev/null; then
