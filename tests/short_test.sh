@@ -5,7 +5,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-# A process's first connection looks at what others show in /dev/shm: here are no others but our own.
+# A process's first connection looks at what others show in /dev/shm: here are no others.
 own=(unshare -m)
 [ "$(id -u)" -eq 0 ] || own=(unshare -Um --map-current-user --keep-caps)
 own+=(sh -c 'mount -t tmpfs -o mode=1777 tmpfs /dev/shm && exec "$@"' sh)
@@ -26,7 +26,6 @@ done
 
 # strace's sums of N connections, client and server: "name calls", sorted.
 counted() {
-    "$railsock" stat >/dev/null 2>&1 # what the one before has left: its server is killed
     strace -f -c -o "$dir/sums" -E LD_PRELOAD="$2" "$dir/many" request "$1" >"$dir/said" 2>&1 || return 1
     awk '$NF != "total" && $4 ~ /^[0-9]+$/ { print $NF, $4 }' "$dir/sums" | sort
 }
