@@ -62,7 +62,7 @@ static void describe(struct fb_pub_file *f)
 static void remove_dead(int dirfd, uint32_t pid)
 {
     struct stat seen, now;
-    struct fb_pub_file f;
+    struct fb_pub_file f = {0};
     char name[12];
     int fd;
 
@@ -87,7 +87,7 @@ static void remove_dead(int dirfd, uint32_t pid)
 static void remove_some_dead(int dirfd)
 {
     enum { LOOKS = 8 };
-    _Alignas(struct dirent64) char buf[1024];
+    _Alignas(struct dirent64) char buf[1024] = {0};
     uint32_t chosen[LOOKS], seen = 0;
     uint64_t random = sys_now() | 1;
     long n;

@@ -251,6 +251,9 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
 
     c->x->rdv = RDV_NONE;
     asking--;
+    /* Of a connection that is closed meanwhile the kernel knows as little as of another host's. */
+    if ((reason == RSN_OTHER_HOST || reason == RSN_UID) && conn_flag(c, CF_CLOSED))
+        reason = RSN_ENDING;
     silent_said(&c->x->tuple, reason);
     log_info("stream %u: shm rendezvous: %s", c->s.slot, cfg_reason_name(reason));
     if (rail)

@@ -163,6 +163,25 @@ else
     echo 'skip stat.namespace_alive: no process number can be chosen here'
 fi
 
+# What is closed while its end asks for a rail: the kernel does not know it any more, but it was never elsewhere.
+cat >"$scratch/closed.py" <<'END'
+import socket, time
+
+with socket.create_server(("127.0.0.1", 0)) as server:
+    for i in range(400):
+        client = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+        for _ in range(4):
+            client.send(bytes(100))
+            peer.recv(100)
+        time.sleep((i % 100) * 2e-5)
+        client.close()
+        peer.close()
+END
+out=$("$railsock" run --board eager --report=always -- "$python" "$scratch/closed.py" 2>&1)
+[[ $out == *'800 connections'* && $out != *no-rdma-on-route* && $out != *' uid: '* ]]
+verdict closed_while_asking "$out"
+
 # Programs that really run with the library: what only a rail can show.
 port=$((22000 + $$ % 900))
 exec {server}< <(exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py server $port 2>&1)
