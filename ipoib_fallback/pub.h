@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
 #define FB_PUB_VERSION 6u
@@ -85,5 +86,13 @@ struct fb_pub_file {
 };
 /* A struct fb_pub_rail for each slot follows behind the last slot that there can be. */
 #define FB_PUB_RAILS (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
+
+/* That of this process, for pid_namespace. */
+static inline uint64_t fb_pub_own_namespace(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
 
 #endif

@@ -129,7 +129,7 @@ static int open_file(void)
     if (fstat(dirfd, &st) == 0 && st.st_uid == uid && (st.st_mode & 0777) == 0700) {
         const char *name = strrchr(file_path, '/') + 1;
 
-        pid_namespace = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+        pid_namespace = fb_pub_own_namespace();
         remove_some_dead(dirfd);
         SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
         fd = (int)SYS6(SYS_openat, dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,

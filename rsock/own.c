@@ -48,8 +48,8 @@ static struct rsk_own_map *_Atomic maps;
  */
 struct rsk_own_inside rsk_own_inside;
 static struct {
-    alignas(
-        64) _Atomic uint64_t taking; /* how many, and from 1 << 32 on how many calls have ended */
+    /* How many take a number, and from ENDED on how many calls have ended. */
+    alignas(64) _Atomic uint64_t taking;
     _Atomic unsigned forking;
     _Atomic unsigned asleep;      /* so many of taking have been waited for in vain */
     _Atomic unsigned patience_ns; /* for taking: less after each time in vain, and more again */

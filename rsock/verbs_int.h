@@ -257,10 +257,10 @@ int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);
 /* The peer's descriptors. 0, or RSN_PEER_PROTOCOL. */
 int vb_rail_peer(struct vb_rail *, const struct vb_desc *);
 void vb_rail_describe(const struct vb_rail *, struct vb_desc *);
-/* Ends every verbs and CM object of the rail; its memory stays readable. */
 /* The rdma_cm lets nobody but the host's root have a port below VB_PRIVILEGED, whatever TCP lets him. Who may not
  * has the RDMA port VB_STAND_IN above it, and is asked there if nobody is at the port itself. */
 enum { VB_PRIVILEGED = 1024, VB_STAND_IN = 65536 - VB_PRIVILEGED };
+/* Ends every verbs and CM object of the rail; its memory stays readable. */
 void vb_rail_close(struct vb_rail *);
 /* And frees the rest. */
 void vb_rail_free(struct vb_rail *);

@@ -25,16 +25,20 @@ static int held = -1;
 static int make(char folder[REPORT_FOLDER_SIZE])
 {
     struct stat st;
+    int err;
 
     strcpy(folder, STAT_BASE "/" PREFIX "XXXXXX");
     if (!mkdtemp(folder))
         return -errno;
     held = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (held >= 0 && flock(held, LOCK_EX | LOCK_NB) == 0 && fstat(held, &st) == 0 &&
-        st.st_nlink > 0)
+    if (held < 0) {
+        err = errno == ENOENT ? 0 : -errno;
+        rmdir(folder);
+        return err;
+    }
+    if (flock(held, LOCK_EX | LOCK_NB) == 0 && fstat(held, &st) == 0 && st.st_nlink > 0)
         return 1;
-    if (held >= 0)
-        close(held);
+    close(held);
     return 0;
 }
 

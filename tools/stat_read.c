@@ -204,12 +204,12 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
  * the same number: the file must still be the one that we looked at. */
 static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
 {
-    struct stat seen, now, space;
+    struct stat seen, now;
     struct fb_pub_file f;
 
     /* In another namespace there may be a process of that number. */
     if (pread(fd, &f, sizeof(f), 0) == sizeof(f) && f.version == FB_PUB_VERSION &&
-        (stat("/proc/self/ns/pid", &space) < 0 || f.pid_namespace != space.st_ino))
+        (f.pid_namespace == 0 || f.pid_namespace != fb_pub_own_namespace()))
         return;
     if (fstat(fd, &seen) == 0 && (seen.st_uid == geteuid() || geteuid() == 0) &&
         fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino &&

@@ -55,13 +55,6 @@ static inline struct fb_pub_file *head(void)
     return (struct fb_pub_file *)image.bytes;
 }
 
-static inline uint64_t own_pid_namespace(void)
-{
-    struct stat st;
-
-    return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-}
-
 /* A folder with a good file's image of this process, with nslots slots, none in use. */
 static inline void begin(uint32_t nslots)
 {
@@ -77,7 +70,7 @@ static inline void begin(uint32_t nslots)
         .version = FB_PUB_VERSION,
         .pid = (uint32_t)getpid(),
         .start_time = own_start_time(),
-        .pid_namespace = own_pid_namespace(),
+        .pid_namespace = fb_pub_own_namespace(),
         .program = "prog",
         .nslots = nslots,
     };
