@@ -35,8 +35,9 @@ static void grow(void *arg)
 {
     struct fb_conn *c = arg;
 
-    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_GROW);
     grow_now(c);
+    /* Last: a sender that goes on filling it until this comes has found nothing new. */
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_GROW);
     fb_put(&c->s);
 }
 
@@ -51,7 +52,7 @@ void tx_short(struct fb_conn *c)
     if (tx - c->x->full_at < rail->tx_size / 2)
         return;
     c->x->full_at = tx;
-    if (++c->x->fulls < GROW_FULL)
+    if (++c->x->fulls < GROW_FULL || conn_flag(c, CF_GROW))
         return;
     c->x->fulls = 0;
     c->x->grown++;

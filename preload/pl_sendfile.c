@@ -205,6 +205,17 @@ static int splice_out(int out, bool *waits)
     return fb_so_error(f->stream);
 }
 
+/* The kernel's splice has failed: has it told the stream's error? EPIPE is what follows one. */
+static void tell(int fd, int err)
+{
+    PL_HELD f = NULL;
+
+    if (err == ECONNRESET || err == ETIMEDOUT || err == EHOSTUNREACH || err == ENETUNREACH)
+        f = pl_get_stream(fd);
+    if (f)
+        fb_told(f->stream, fd);
+}
+
 PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_t n,
                          unsigned int flags)
 {
@@ -222,5 +233,10 @@ PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_
     /* A handler that would have ended the kernel's call has run while the stream was handed back. */
     if (waits && !(flags & SPLICE_F_NONBLOCK) && rsk_sig.cut != cut)
         return pl_ret(-EINTR);
-    return pl_real.splice(in, inoff, out, outoff, n, flags);
+    r = pl_real.splice(in, inoff, out, outoff, n, flags);
+    if (r < 0) {
+        tell(in, errno);
+        tell(out, errno);
+    }
+    return r;
 }

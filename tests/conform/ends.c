@@ -172,6 +172,37 @@ CASE(splice_after_a_reset)
     rest(p[1]);
 }
 
+/* The error is gone with it, whatever asks next. */
+CASE(a_reset_is_told_by_splice_into_it)
+{
+    int way[2];
+
+    pair(p);
+    must(pipe(way) == 0 && write(way[1], "spliced", 7) == 7, "pipe");
+    deliver(p[0], p[1], "read");
+    deliver(p[1], p[0], "unread");
+    SHOW(close(p[0]));
+    until(p[1], POLLHUP);
+    SHOW(splice(way[0], NULL, p[1], NULL, 7, SPLICE_F_NONBLOCK));
+    SHOW(shutdown(p[1], SHUT_WR));
+    rest(p[1]);
+    say_error(p[1]);
+}
+
+CASE(a_reset_is_told_by_splice_out_of_it)
+{
+    int way[2];
+
+    pair(p);
+    must(pipe(way) == 0, "pipe");
+    deliver(p[1], p[0], "unread");
+    SHOW(close(p[0]));
+    until(p[1], POLLHUP);
+    SHOW(splice(p[1], NULL, way[1], NULL, 100, SPLICE_F_NONBLOCK));
+    rest(p[1]);
+    say_error(p[1]);
+}
+
 CASE(shutdown_after_a_reset)
 {
     pair(p);

@@ -120,6 +120,45 @@ TEST_CASE(stream_grow, who_accepted_sends)
     done(&b);
 }
 
+static void wait_there(void *until)
+{
+    while (sem_wait(until))
+        ;
+}
+
+/* However often the ring is found full until that comes to the progress thread. */
+TEST_CASE(stream_grow, is_asked_for_once)
+{
+    static unsigned char in[PIECE], out[PIECE];
+    const struct iovec v = {out, sizeof(out)};
+    struct end a, b;
+    uint64_t sent = 0, got = 0;
+    ssize_t n;
+    sem_t go;
+
+    begin();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    sem_init(&go, 0, 0);
+    ASSERT_EQ_INT(rsk_loop_post(wait_there, &go), 0);
+    for (int i = 0; i < 200; i++) {
+        while (fill(out, sent, sizeof(out)), (n = fb_sendv(a.s, a.fd, &v, 1, MSG_DONTWAIT)) > 0)
+            sent += (uint64_t)n;
+        ASSERT_EQ_INT(n, -EAGAIN);
+        while (got < sent && (n = get(&b, in, sizeof(in))) > 0) {
+            ASSERT(check(in, got, (size_t)n));
+            got += (uint64_t)n;
+        }
+        ASSERT_EQ_U64(got, sent);
+    }
+    EXPECT_EQ_U64(more_of(&a)->grown, 1);
+    sem_post(&go);
+    jobs_done();
+    EXPECT(atomic_load(&more_of(&a)->bulk));
+    done(&a);
+    done(&b);
+}
+
 /* Much, but never more than the ring has room for. */
 TEST_CASE(stream_grow, who_does_not_fill_it_keeps_it)
 {
