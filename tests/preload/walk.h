@@ -21,7 +21,7 @@
 #endif
 
 struct walk {
-    unsigned long at[8192]; /* each instruction once, in the order in which they are come by */
+    unsigned long at[16384]; /* each instruction once, in the order in which they are come by */
     unsigned places;
 };
 
