@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     over = shared_by_all(sizeof(*over));
     l = listener(&at);
     must(fcntl(l, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
-    for (unsigned n = 0; (n == 0 || n < w.places) && one(&at, &w, n); n += EACH)
+    for (unsigned n = 0; (n == 0 || n < w.places) && one(&at, &w, n); n += walk_step(&w, EACH))
         /* Past the library, which must not have begun in the children's parent. */
         while ((fd = (int)syscall(SYS_accept4, l, NULL, NULL, 0)) >= 0)
             close(fd);

@@ -8,14 +8,13 @@
 #include <pthread.h>
 #include <sys/time.h>
 
-enum { MOST_CHILDREN = 150 };
 enum { BEFORE = 5, PIECE = 64, LONG = 100000, MOST = BEFORE * PIECE + LONG };
 
 struct call {
     const char *name;
     void (*make)(int fd);
     size_t sends;
-    unsigned each; /* of so many instructions one, MOST_CHILDREN in all: all take a minute */
+    unsigned each; /* of so many instructions one (walk_step): all of them take a minute */
 };
 
 /* What it is, says its place. */
@@ -188,11 +187,9 @@ int main(int argc, char **argv)
 
         doing = calls[i].name;
         w.places = 0;
-        for (unsigned n = 0, step; (n == 0 || n < w.places) && one(&o, &at, &w, n); n += step) {
-            step = w.places / MOST_CHILDREN + 1;
-            if (step < calls[i].each)
-                step = calls[i].each;
-        }
+        for (unsigned n = 0; (n == 0 || n < w.places) && one(&o, &at, &w, n);
+             n += walk_step(&w, calls[i].each))
+            ;
         printf("%s: killed in it\n", calls[i].name);
         close(o.listener);
     }

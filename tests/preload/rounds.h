@@ -39,7 +39,7 @@ static void *deadline(void *what)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
-    sleep(50);
+    sleep(100);
     printf("HANGS: %s\n", *(const char *_Atomic *)what);
     fflush(stdout);
     _exit(3);

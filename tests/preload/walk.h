@@ -90,6 +90,15 @@ static inline void note(struct walk *w, unsigned long pc)
     w->at[w->places++] = pc;
 }
 
+/* For a child at one instruction of `each`, or of more: a few hundred children, however long the call is. */
+static inline unsigned walk_step(const struct walk *w, unsigned each)
+{
+    enum { CHILDREN = 400 };
+    unsigned step = w->places / CHILDREN + 1;
+
+    return step > each ? step : each;
+}
+
 /* From its raise until the call is over. */
 static inline void walk(struct walk *w, pid_t pid, const volatile bool *over)
 {
