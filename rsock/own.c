@@ -86,6 +86,18 @@ static void patience(bool more)
         atomic_store_explicit(&all.patience_ns, more ? is * 2 : is / 2, memory_order_relaxed);
 }
 
+/* So many have been waited for in vain. Those that have ended meanwhile are not asleep, and who ended them may not have
+ * seen this: the next one would pass for them, and not be waited for. */
+static void sleeps(unsigned taken, uint64_t calls)
+{
+    unsigned ended;
+
+    atomic_store(&all.asleep, taken);
+    ended = (unsigned)(atomic_load(&all.taking) / ENDED - calls / ENDED);
+    if (ended)
+        atomic_compare_exchange_strong(&all.asleep, &taken, ended < taken ? taken - ended : 0);
+}
+
 /* Not for own steps that take no number: they only keep out of a fork's way. */
 static void enter(bool numbers)
 {
@@ -115,7 +127,7 @@ static void enter(bool numbers)
                 last = until - limit + TAKEN_MOST;
             continue;
         } else {
-            atomic_store(&all.asleep, taken);
+            sleeps(taken, calls);
             patience(false);
             limit = 0;
         }
@@ -162,7 +174,7 @@ void rsk_own_taken(void)
 
     taking--;
     left = (uint32_t)(atomic_fetch_add(&all.taking, ENDED - 1) - 1);
-    was = atomic_load_explicit(&all.asleep, memory_order_relaxed);
+    was = atomic_load(&all.asleep); /* see sleeps() */
     if (__builtin_expect(was > left, 0))
         atomic_compare_exchange_strong(&all.asleep, &was, left);
 }

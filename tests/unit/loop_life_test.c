@@ -326,6 +326,71 @@ static void *takes(void *sleeping)
     return NULL;
 }
 
+struct two_calls {
+    _Atomic unsigned first, met, second, over; /* in which round each has come last */
+};
+
+static bool comes(_Atomic unsigned *what, unsigned round)
+{
+    while (atomic_load(what) < round && !atomic_load(&done))
+        sched_yield();
+    return !atomic_load(&done);
+}
+
+/* In each round a call that ends about when a step no longer waits for it, and one that lasts. */
+static void *calls_twice(void *arg)
+{
+    struct two_calls *t = arg;
+    unsigned round = 0;
+
+    do {
+        uint64_t until;
+
+        rsk_own_take();
+        atomic_store(&t->first, ++round);
+        until = sys_now() + 180000 + round * 7919 % 200000;
+        while (sys_now() < until)
+            ;
+        rsk_own_taken();
+        if (!comes(&t->met, round))
+            break;
+        rsk_own_take();
+        atomic_store(&t->second, round);
+        comes(&t->over, round);
+        rsk_own_taken();
+    } while (!atomic_load(&done));
+    return NULL;
+}
+
+/* A step that gives up waiting for a call as it ends has not found that one sleeps. (That takes it 0.2 ms, once it has
+ * waited in vain several times.) */
+TEST_CASE(loop, a_call_is_waited_for_whatever_the_one_before_did)
+{
+    struct two_calls t = {0};
+    pthread_t other;
+    int not_waited_for = 0;
+
+    atomic_store(&done, false);
+    ASSERT_EQ_INT(pthread_create(&other, NULL, calls_twice, &t), 0);
+    for (unsigned round = 1; round <= 2000; round++) {
+        uint64_t began;
+
+        comes(&t.first, round);
+        rsk_own_enter();
+        rsk_own_leave();
+        atomic_store(&t.met, round);
+        comes(&t.second, round);
+        began = sys_now();
+        rsk_own_enter();
+        not_waited_for += sys_now() - began < 100000;
+        rsk_own_leave();
+        atomic_store(&t.over, round);
+    }
+    atomic_store(&done, true);
+    pthread_join(other, NULL);
+    EXPECT_EQ_INT(not_waited_for, 0);
+}
+
 /* As open() does on a FIFO. And a handler's calls in the middle of another call, or of our steps, go on. */
 TEST_CASE(loop, who_takes_a_number_and_sleeps_stops_nobody)
 {
