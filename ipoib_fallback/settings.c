@@ -48,7 +48,6 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         case SO_ATTACH_REUSEPORT_EBPF:
         case SO_PEEK_OFF:
         case SO_OOBINLINE:
-        case SO_ZEROCOPY:
         case SO_TIMESTAMPING:
             fb_pin(s, RSN_OPTION, true);
             break;

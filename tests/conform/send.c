@@ -4,6 +4,8 @@
  */
 #include "tests/conform/forms_send.h"
 
+#include <linux/errqueue.h>
+
 #define EACH_SFORM(id)   EACH(id, struct sform, sforms, SFORMS)
 #define EACH_FLAGGED(id) EACH(id, struct sform, sforms, SFORMS_SOCKET)
 
@@ -312,6 +314,42 @@ EACH_FLAGGED(zero_copy_not_asked_for)
     pair(p);
     WITH("zero copy", MSG_ZEROCOPY);
     got(p[1], 9);
+}
+
+/* The kernel's word that the bytes of so many sends may be written over again. */
+static void sends_over(int fd)
+{
+    union {
+        char space[256];
+        struct cmsghdr first;
+    } control;
+    struct msghdr m = {.msg_control = &control, .msg_controllen = sizeof(control)};
+    struct sock_extended_err e = {0};
+
+    say_events("poll", until(fd, POLLERR));
+    SHOW(recvmsg(fd, &m, MSG_ERRQUEUE));
+    must(CMSG_FIRSTHDR(&m) != NULL, "a message");
+    memcpy(&e, CMSG_DATA(&control.first), sizeof(e));
+    say("errno %u origin %u, from %u to %u", e.ee_errno, e.ee_origin, e.ee_info, e.ee_data);
+}
+
+EACH_FLAGGED(zero_copy)
+{
+    const int on = 1;
+
+    pair(p);
+    SHOW(setsockopt(p[0], SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)));
+    WITH("as ever", 0);
+    got(p[1], 7);
+    WITH("zero copy", MSG_ZEROCOPY);
+    got(p[1], 9);
+    sends_over(p[0]);
+    WITH("again", MSG_ZEROCOPY | MSG_DONTWAIT);
+    WITH("and more", 0);
+    got(p[1], 13);
+    sends_over(p[0]);
+    deliver(p[1], p[0], "back");
+    got(p[0], 4);
 }
 
 EACH_FLAGGED(fast_open_when_connected)
