@@ -46,24 +46,28 @@ static bool parse_switch(const char *text, struct cfg *c)
     return !errno && !*end && c->test_switch <= UINT32_MAX;
 }
 
+static bool either(const char *text, const char *no, const char *yes, bool *which)
+{
+    int i = one_of(text, (const char *const[]){no, yes, NULL});
+
+    if (i >= 0)
+        *which = i == 1;
+    return i >= 0;
+}
+
 static bool parse_progress(const char *text, struct cfg *c)
 {
-    int i = one_of(text, (const char *const[]){"auto", "epoll", NULL});
-
-    if (i < 0)
-        return false;
-    c->uring = i == 0;
-    return true;
+    return either(text, "epoll", "auto", &c->uring);
 }
 
 static bool parse_seccomp(const char *text, struct cfg *c)
 {
-    int i = one_of(text, (const char *const[]){"tcp", "rail", NULL});
+    return either(text, "tcp", "rail", &c->seccomp_rail);
+}
 
-    if (i < 0)
-        return false;
-    c->seccomp_rail = i == 1;
-    return true;
+static bool parse_io_uring(const char *text, struct cfg *c)
+{
+    return either(text, "tcp", "files", &c->ring_for_files);
 }
 
 /* On the file system of the files that are linked there. */
@@ -129,6 +133,7 @@ static const struct setting {
     const char *expected, *used;
 } settings[] = {
     {"RAILSOCK_SECCOMP", parse_seccomp, "tcp or rail", "tcp"},
+    {"RAILSOCK_IO_URING", parse_io_uring, "tcp or files", "tcp"},
     {"RAILSOCK_PROGRESS", parse_progress, "auto or epoll", "auto"},
     {"RAILSOCK_KEEP", parse_keep, "a folder in /dev/shm (a path below 64 bytes)", "none"},
     {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},

@@ -12,6 +12,7 @@
  */
 #include "preload/pl_own.h"
 
+#include "config/env.h"
 #include "config/reason.h"
 #include "rsock/sys.h"
 
@@ -117,7 +118,7 @@ static int foreign(const int fds[4])
 {
     if (sys_now() - seen_at > fresh_ns)
         walk();
-    if (ring)
+    if (ring && !cfg.ring_for_files)
         return RSN_IO_URING;
     if (n_instances > INSTANCES)
         return RSN_EPOLL;

@@ -9,6 +9,7 @@
  */
 #include "preload/pl_own.h"
 
+#include "config/env.h"
 #include "config/reason.h"
 #include "rsock/own.h"
 #include "rsock/sys.h"
@@ -93,7 +94,7 @@ static long new_ring(ARGS)
     long r = THE_CALL;
     int err = errno;
 
-    if (r >= 0 && pl_is_owner()) {
+    if (r >= 0 && !cfg.ring_for_files && pl_is_owner()) {
         fb_plain_for_good(RSN_IO_URING);
         fb_leave_all(RSN_IO_URING, false);
     }

@@ -123,6 +123,11 @@ mariadb_load() { # OPTION...
     grep -q 'Average number of seconds' "$out" || fail "mariadb-slap: $(tail -n 1 "$out")"
 }
 
+mariadb_ring_for_files() {
+    export RAILSOCK_IO_URING=files
+    mariadb_load
+}
+
 # ---- mosquitto
 
 # The subscription is there before anything is published, so no message may be missing.
@@ -153,6 +158,7 @@ data_apps() {
     app 'postgres, pgbench' "${pgbin:-postgresql}/postgres" result rail '' postgres_pgbench
     app 'postgres, COPY' "${pgbin:-postgresql}/postgres" bytes rail '' postgres_copy
     app 'mariadb' mariadbd bytes tcp 'uses io_uring for its files' mariadb_load
+    app 'mariadb, RAILSOCK_IO_URING=files' mariadbd bytes rail '' mariadb_ring_for_files
     app 'mariadb, --innodb-use-native-aio=0' mariadbd bytes rail '' mariadb_load --innodb-use-native-aio=0
     app 'mosquitto' mosquitto bytes rail 'few long connections: a publisher sends, and goes' mosquitto_messages
 }

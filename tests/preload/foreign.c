@@ -3,41 +3,11 @@
  * made where no wrapper sees it, and an epoll instance that came from another program.
  */
 #include "pair.h"
-
-#include "../../rsock/sys.h" /* system calls that no wrapper sees, as liburing makes them */
+#include "ring.h"
 
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-
-/* One receive, submitted and waited for. */
-static long ring_recv(int ring, struct io_uring_params *q, int fd, char *buf, unsigned n)
-{
-    size_t size = q->cq_off.cqes + q->cq_entries * sizeof(struct io_uring_cqe);
-    size_t other = q->sq_off.array + q->sq_entries * 4;
-    char *m = mmap(NULL, size > other ? size : other, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_POPULATE, ring, IORING_OFF_SQ_RING);
-    struct io_uring_sqe *e = mmap(NULL, q->sq_entries * sizeof(*e), PROT_READ | PROT_WRITE,
-                                  MAP_SHARED | MAP_POPULATE, ring, IORING_OFF_SQES);
-    struct io_uring_cqe *c;
-    unsigned *tail;
-
-    must(m != MAP_FAILED && e != MAP_FAILED, "mmap");
-    memset(e, 0, sizeof(*e));
-    e->opcode = IORING_OP_RECV;
-    e->fd = fd;
-    e->addr = (unsigned long)buf;
-    e->len = n;
-    ((unsigned *)(m + q->sq_off.array))[0] = 0;
-    tail = (unsigned *)(m + q->sq_off.tail);
-    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-    must(sys_call6(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) == 1, "enter");
-    c = (struct io_uring_cqe *)(m + q->cq_off.cqes);
-    return c->res;
-}
 
 static void with_ring(long ring, struct io_uring_params *q)
 {
@@ -46,7 +16,7 @@ static void with_ring(long ring, struct io_uring_params *q)
 
     tcp_pair(p);
     must(write(p[0], "for the ring", 12) == 12, "write");
-    printf("%ld [%s]\n", ring_recv((int)ring, q, p[1], buf, 12), buf);
+    printf("%ld [%s]\n", ring_read((int)ring, q, p[1], buf, 12), buf);
     close(p[0]);
     printf("end: %zd\n", read(p[1], buf, sizeof(buf)));
     close(p[1]);
@@ -73,7 +43,7 @@ static void second_program(int ep)
 
 int main(int argc, char **argv)
 {
-    struct io_uring_params q = {0};
+    struct io_uring_params q;
     char number[16];
     long ring;
     int ep;
@@ -83,7 +53,7 @@ int main(int argc, char **argv)
         return 0;
     }
     may_board = false; /* whatever uses io_uring */
-    ring = sys_call6(SYS_io_uring_setup, 4, (long)&q, 0, 0, 0, 0);
+    ring = ring_new(&q);
     if (ring >= 0)
         with_ring(ring, &q);
     memset(&q, 0, sizeof(q));

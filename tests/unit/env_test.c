@@ -23,6 +23,7 @@ static const char *const names[] = {"RAILSOCK_MODE",
                                     "RAILSOCK_RING",
                                     "RAILSOCK_PROGRESS",
                                     "RAILSOCK_SECCOMP",
+                                    "RAILSOCK_IO_URING",
                                     "RAILSOCK_LOG",
                                     "RAILSOCK_RAILS",
                                     "RAILSOCK_MEMORY",
@@ -156,6 +157,10 @@ TEST_CASE(env, each_value)
     EXPECT_STREQ(cfg.keep, "/dev/shm/railsock-keep.abcdef");
     load("RAILSOCK_SECCOMP", "rail");
     EXPECT(cfg.seccomp_rail);
+    EXPECT(!cfg.ring_for_files);
+    load("RAILSOCK_IO_URING", "files");
+    EXPECT(cfg.ring_for_files);
+    EXPECT(cfg.uring);
     load("RAILSOCK_PROGRESS", "epoll");
     EXPECT(!cfg.uring);
     EXPECT_STREQ(said, "");
@@ -222,6 +227,7 @@ TEST_CASE(env, broken_values)
         {"RAILSOCK_KEEP", "/tmp/x"},
         {"RAILSOCK_KEEP", "/dev/shm/a-name-that-is-too-long-for-the-place-that-it-has-in-there"},
         {"RAILSOCK_SECCOMP", "allow"},
+        {"RAILSOCK_IO_URING", "rail"},
         {"RAILSOCK_LOG", "verbose"},
         {"RAILSOCK_LOG", "debug:"},
         {"RAILSOCK_LOG", ":/tmp/x"},
