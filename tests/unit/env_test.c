@@ -16,24 +16,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = {"RAILSOCK_MODE",
-                                    "RAILSOCK_WIRE",
-                                    "RAILSOCK_BOARD",
-                                    "RAILSOCK_SPIN",
-                                    "RAILSOCK_RING",
-                                    "RAILSOCK_PROGRESS",
-                                    "RAILSOCK_SECCOMP",
-                                    "RAILSOCK_IO_URING",
-                                    "RAILSOCK_LOG",
-                                    "RAILSOCK_RAILS",
-                                    "RAILSOCK_MEMORY",
-                                    "RAILSOCK_IDLE",
-                                    "RAILSOCK_STALL",
-                                    "RAILSOCK_TOS",
-                                    "RAILSOCK_CONFIG",
-                                    "RAILSOCK_KEEP",
-                                    "RAILSOCK_KEY",
-                                    NULL};
+static const char *const names[] = {"RAILSOCK_MODE",    "RAILSOCK_WIRE",     "RAILSOCK_BOARD",
+                                    "RAILSOCK_SPIN",    "RAILSOCK_RING",     "RAILSOCK_PROGRESS",
+                                    "RAILSOCK_SECCOMP", "RAILSOCK_IO_URING", "RAILSOCK_LOG",
+                                    "RAILSOCK_RAILS",   "RAILSOCK_MEMORY",   "RAILSOCK_IDLE",
+                                    "RAILSOCK_STALL",   "RAILSOCK_TOS",      "RAILSOCK_CONFIG",
+                                    "RAILSOCK_KEEP",    "RAILSOCK_KEY",      NULL};
 
 static void clear(void)
 {
