@@ -16,10 +16,9 @@ struct cfg {
     /* RAILSOCK_ and the name of a key (values.h): what was set, and what holds where no rule
      * says otherwise. RAILSOCK_RAILS and RAILSOCK_MEMORY are those of the whole process. */
     struct cfg_stream env, stream;
-    bool seccomp_rail; /* RAILSOCK_SECCOMP=tcp|rail, default tcp: after a filter was installed */
-    bool
-        ring_for_files; /* RAILSOCK_IO_URING=tcp|files, default tcp: where the program has an io_uring */
-    bool uring;         /* RAILSOCK_PROGRESS=auto|epoll */
+    bool seccomp_rail;    /* RAILSOCK_SECCOMP=tcp|rail, default tcp: after a filter was installed */
+    bool ring_for_files;  /* RAILSOCK_IO_URING=tcp|files, default tcp */
+    bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
     uint64_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
     char keep
         [64]; /* RAILSOCK_KEEP=FOLDER: what stat reads stays there, for run --report; empty: no */
