@@ -74,7 +74,8 @@ static inline void cross_after(void (*before)(struct end *a, struct end *b), str
             more(b, pos, 10);
             let_go_on(ROUNDS_A_CALL * (1 + (unsigned)tries / 8));
         }
-        if (conn_rail_tx(conn_of(b->s)) > 0)
+        /* S is 0 where it boarded before it had sent anything. */
+        if (conn_rail_tx(conn_of(b->s)) > 0 && conn_of(a->s)->x->rx.S > 0)
             break;
         done(b);
         done(a);
