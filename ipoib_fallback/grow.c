@@ -36,7 +36,7 @@ static void grow(void *arg)
     struct fb_conn *c = arg;
 
     grow_now(c);
-    /* Last: a sender that goes on filling it until this comes has found nothing new. */
+    /* Last: until then nothing is counted (tx_short). */
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_GROW);
     fb_put(&c->s);
 }
@@ -46,13 +46,14 @@ void tx_short(struct fb_conn *c)
     uint64_t tx = c->s.pub->tx;
     struct rsk_rail *rail = c->x->rail;
 
-    if (!rail || rail->tx_size >= FB_BULK_RING || conn_config(c)->ring || c->x->grown >= GROW_MOST)
+    if (!rail || rail->tx_size >= FB_BULK_RING || conn_config(c)->ring ||
+        c->x->grown >= GROW_MOST || conn_flag(c, CF_GROW))
         return;
     /* Who looks again and again while it is full has found that once. */
     if (tx - c->x->full_at < rail->tx_size / 2)
         return;
     c->x->full_at = tx;
-    if (++c->x->fulls < GROW_FULL || conn_flag(c, CF_GROW))
+    if (++c->x->fulls < GROW_FULL)
         return;
     c->x->fulls = 0;
     c->x->grown++;

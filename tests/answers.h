@@ -15,8 +15,8 @@ struct answers {
     void (*give)(void *arg);
     void *arg;
     pthread_t thread;
-    bool
-        at_once; /* it gives within a microsecond, if the machine lets both threads run, and takes a processor for it */
+    /* It gives within a microsecond, if the machine lets both threads run, and takes a processor for it. */
+    bool at_once;
     _Atomic unsigned asked, given, looks;
     _Atomic bool over;
 };
@@ -44,6 +44,7 @@ static inline bool answers_begin(struct answers *a)
     return pthread_create(&a->thread, NULL, answers_main, a) == 0;
 }
 
+/* at_once: when it is seen to look, or has not been for many slices. */
 static inline void answers_ask(struct answers *a)
 {
     unsigned looks = atomic_load(&a->looks);

@@ -124,8 +124,7 @@ mariadb_load() { # OPTION...
 }
 
 mariadb_ring_for_files() {
-    export RAILSOCK_IO_URING=files
-    mariadb_load
+    RAILSOCK_IO_URING=files mariadb_load "$@"
 }
 
 # ---- mosquitto

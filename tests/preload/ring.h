@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-/* Of one entry, or of the kernel's answer to setup. Closed by whoever has it. */
+/* As io_uring_setup(2), with what it says in *q. */
 static inline long ring_new(struct io_uring_params *q)
 {
     memset(q, 0, sizeof(*q));

@@ -330,35 +330,32 @@ struct two_calls {
     _Atomic unsigned first, met, second, over; /* in which round each has come last */
 };
 
-static bool comes(_Atomic unsigned *what, unsigned round)
+static void comes(_Atomic unsigned *what, unsigned round)
 {
     while (atomic_load(what) < round && !atomic_load(&done))
         sched_yield();
-    return !atomic_load(&done);
 }
 
 /* In each round a call that ends about when a step no longer waits for it, and one that lasts. */
 static void *calls_twice(void *arg)
 {
     struct two_calls *t = arg;
-    unsigned round = 0;
 
-    do {
+    for (unsigned round = 1; !atomic_load(&done); round++) {
         uint64_t until;
 
         rsk_own_take();
-        atomic_store(&t->first, ++round);
+        atomic_store(&t->first, round);
         until = sys_now() + 180000 + round * 7919 % 200000;
         while (sys_now() < until)
             ;
         rsk_own_taken();
-        if (!comes(&t->met, round))
-            break;
+        comes(&t->met, round);
         rsk_own_take();
         atomic_store(&t->second, round);
         comes(&t->over, round);
         rsk_own_taken();
-    } while (!atomic_load(&done));
+    }
     return NULL;
 }
 

@@ -297,21 +297,6 @@ TEST_CASE(stream, interrupted_while_its_rail_goes)
     done(&b);
 }
 
-/* It asks for nothing before a send does, as QEMU sets it on each connection. */
-TEST_CASE(stream, zero_copy_may_be_asked_for)
-{
-    const int on = 1;
-    struct end a, b;
-
-    eager();
-    pair(&a, &b);
-    EXPECT_EQ_INT(setsockopt(a.fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)), 0);
-    fb_sockopt(a.s, SOL_SOCKET, SO_ZEROCOPY, on);
-    EXPECT(board(&a, &b));
-    done(&a);
-    done(&b);
-}
-
 static void set_timeout(struct end *e, int option)
 {
     const struct timeval tv = {1, 0};

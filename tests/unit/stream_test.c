@@ -353,6 +353,21 @@ static ssize_t put_with(struct end *e, void *p, size_t n, int flags)
     return r;
 }
 
+/* It asks for nothing before a send does, as QEMU sets it on each connection. */
+TEST_CASE(stream, zero_copy_may_be_asked_for)
+{
+    const int on = 1;
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    EXPECT_EQ_INT(setsockopt(a.fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)), 0);
+    fb_sockopt(a.s, SOL_SOCKET, SO_ZEROCOPY, on);
+    EXPECT(board(&a, &b));
+    done(&a);
+    done(&b);
+}
+
 /* Who announces with MSG_MORE what follows, each time, boards where it follows. */
 TEST_CASE(stream, head_and_body_board)
 {
