@@ -128,6 +128,13 @@ def in_child(name, first):
     return go
 
 
+def what(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # closed since the list was made: by the library's thread, or the list's own
+        return ""
+
+
 def taken_out():
     with open("/proc/self/maps") as maps:
         return sum("railsock-unread" in m for m in maps)
@@ -254,8 +261,7 @@ while True:
     elif command == "descriptors":
         answer(str(len(os.listdir("/proc/self/fd"))))
     elif command == "unread":
-        names = [f"/proc/self/fd/{n}" for n in os.listdir("/proc/self/fd")]
-        answer(taken_out() + sum("railsock-unread" in os.readlink(n) for n in names if os.path.islink(n)))
+        answer(taken_out() + sum("railsock-unread" in what(n) for n in os.listdir("/proc/self/fd")))
     elif command == "touch":
         wait_in_child(lambda: fcntl.fcntl(s, fcntl.F_GETFL))
         answer("forked")
