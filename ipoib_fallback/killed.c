@@ -38,7 +38,7 @@ bool conn_killed(struct fb_conn *c)
         hold_for_good())
         return false;
     /* FIN first, then the peer's word: it gives that before. */
-    if ((fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR)) != POLLRDHUP)
+    if ((fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)) != POLLRDHUP)
         return false;
     fate = rail->wire->tx_fate(rail);
     if (fate == RSK_DIED)

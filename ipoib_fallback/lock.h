@@ -45,6 +45,12 @@ static inline void fb_lock(struct fb_lock *l)
         fb_lock_slow(l);
 }
 
+/* Does somebody hold it? If not, what its last holder wrote is seen. */
+static inline bool fb_lock_held(const struct fb_lock *l)
+{
+    return atomic_load_explicit(&l->word, memory_order_acquire) != 0;
+}
+
 /* Does somebody sleep until the lock is given back? */
 static inline bool fb_lock_sought(const struct fb_lock *l)
 {

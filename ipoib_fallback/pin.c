@@ -81,9 +81,12 @@ static bool behind(struct fb_conn *c)
  * long as the caller waits. */
 static bool has_come(struct fb_conn *c)
 {
+    const short reset = POLLERR | POLLHUP;
     short ready = fb_io.poll(c->fd, POLLIN);
 
-    return atomic_load(&c->x->rx.shut) ? fb_io.inq(c->fd) > 0 || ready & POLLERR : ready != 0;
+    if (atomic_load(&c->x->rx.shut))
+        return fb_io.inq(c->fd) > 0 || (ready & reset) == reset;
+    return (ready & (POLLIN | POLLHUP)) != 0;
 }
 
 /* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,

@@ -288,7 +288,10 @@ void fb_on_foreign(int (*fn)(const int fds[4]))
 bool rdv_pin_foreign(struct fb_conn *c)
 {
     const int fds[4] = {c->fd, conn_alt(c, 0), conn_alt(c, 1), conn_alt(c, 2)};
-    int reason = conn_other_protocol(c) ? RSN_NOT_TCP : foreign ? foreign(fds) : 0;
+    int reason = conn_other_protocol(c) ? RSN_NOT_TCP
+                 : conn_option(c)       ? RSN_OPTION
+                 : foreign              ? foreign(fds)
+                                        : 0;
 
     if (!reason)
         return false;

@@ -76,7 +76,7 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     if ((!rail_rx && !rail_tx) || c->x->rx.shut ||
         atomic_load_explicit(&c->x->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
-    if ((got & (POLLRDHUP | POLLHUP | POLLERR)) == POLLRDHUP && rail_tx) {
+    if ((got & (POLLRDHUP | POLLHUP)) == POLLRDHUP && rail_tx) {
         fb_lock(&c->x->rx.lock);
         if (conn_killed(c))
             ask |= POLLHUP;

@@ -8,6 +8,7 @@
 #include "ipoib_fallback/rx.h"
 
 #include "config/log.h"
+#include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/killed.h"
@@ -102,8 +103,8 @@ ssize_t rx_ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iove
 
 /* A receive that finds nothing takes the socket's error, also if it comes between a look and the receive; then a
  * send of the application's that sleeps in the kernel would be told EPIPE, with SIGPIPE. So nothing is received
- * unless it is there. What poll says first is the end of whatever is counted after it; and it says the error of a
- * reset as long as nobody has taken it, since the kernel sets that before the rest. Behind FIN receives say 0
+ * unless it is there. What poll says first is the end of whatever is counted after it. An error alone is none: a
+ * notice in the error queue, or a reset that is just coming, of which there is news once more. Behind FIN receives say 0
  * whatever the error, so does this. */
 ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
                 int flags)
@@ -120,7 +121,7 @@ ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint6
     p = fb_io.poll(fd, POLLRDHUP);
     if (fb_io.inq(fd) > 0)
         return fb_io.recv(fd, v, cnt, limit, flags | MSG_DONTWAIT);
-    if (p & (POLLERR | POLLHUP))
+    if (p & POLLHUP)
         return -EPIPE;
     return (p & POLLRDHUP) && !c->x->rx.shut ? 0 : -EAGAIN;
 }
@@ -130,6 +131,16 @@ void rx_ended(struct fb_conn *c, int end)
     c->x->rx.end = FB_EOF;
     if (end != 0 && !atomic_load(&c->x->told))
         conn_untold(c, end);
+}
+
+/* The kernel has said 0. An end without FIN, which it counts among the bytes received, was an error. If it is not we who
+ * have taken it, here or by a send that may still be under way, whoever did has told it: a FILE, or another call that
+ * nobody sees. */
+static bool told_unseen(struct fb_conn *c, int fd)
+{
+    return !hold_for_good() && !conn_shared(c) && !c->x->rx.shut && !fb_lock_held(&c->x->tx.lock) &&
+           !atomic_load(&c->x->swallowed) && (fb_io.poll(fd, 0) & POLLHUP) &&
+           fb_io.received(fd) == conn_krx(c);
 }
 
 /* Behind FIN the kernel says 0, or another thread has just been told the error: but no stream of which something may be
@@ -146,6 +157,8 @@ int rx_take_end(struct fb_conn *c, int fd)
     c->x->rx.end = FB_EOF;
     if (n < 0 && n != -EAGAIN)
         return (int)n;
+    if (n == 0 && end == FB_MISSING && told_unseen(c, fd))
+        conn_reset_told(c);
     n = atomic_exchange(&c->x->swallowed, 0);
     return n == 0 && end == FB_MISSING && !atomic_load(&c->x->told) ? -ECONNRESET : (int)n;
 }
@@ -462,7 +475,7 @@ int rx_readable(struct fb_conn *c, int fd)
             atomic_fetch_or(&c->x->anchor_bits, POLLRDHUP);
             conn_killed(c);
         }
-        return (p & (POLLIN | POLLERR | POLLHUP)) != 0;
+        return (p & (POLLIN | POLLHUP)) != 0;
     }
 }
 

@@ -305,7 +305,7 @@ bool rx_front_wait(struct fb_conn *c, uint64_t until)
         /* An owner knows whether there is anybody else. */
         if (atomic_load(&c->x->rx.front_vain) || fb_io.now() >= until ||
             (conn_flag(c, CF_LINKED) && !heir_linked(c)) ||
-            (c->fd >= 0 && fb_io.poll(c->fd, 0) & (POLLHUP | POLLERR))) {
+            (c->fd >= 0 && fb_io.poll(c->fd, 0) & POLLHUP)) {
             atomic_store(&c->x->rx.front_vain, true);
             return false;
         }

@@ -56,6 +56,9 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         }
         return;
     }
+    if ((level == IPPROTO_IP && name == IP_RECVERR) ||
+        (level == IPPROTO_IPV6 && name == IPV6_RECVERR))
+        fb_pin(s, RSN_OPTION, true);
     if (level != IPPROTO_TCP)
         return;
     switch (name) {
@@ -77,6 +80,26 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     default:
         break;
     }
+}
+
+/* Of those that pin when they are set (fb_sockopt), what an accepted socket has from its listener. */
+bool conn_option(const struct fb_conn *c)
+{
+    static const struct {
+        int level, name;
+    } pins[] = {{SOL_SOCKET, SO_OOBINLINE},
+                {SOL_SOCKET, SO_TIMESTAMPING},
+                {IPPROTO_IP, IP_RECVERR},
+                {IPPROTO_IPV6, IPV6_RECVERR}};
+
+    for (size_t i = 0; i < sizeof(pins) / sizeof(pins[0]); i++) {
+        int value = 0;
+        socklen_t len = sizeof(value);
+
+        if (sys_getsockopt(c->fd, pins[i].level, pins[i].name, &value, &len) == 0 && value)
+            return true;
+    }
+    return false;
 }
 
 enum { CALLERS = 8192 }; /* bytes of stack that are theirs */

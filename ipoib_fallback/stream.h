@@ -17,6 +17,8 @@ bool conn_addresses(struct fb_conn *);
 struct rsk_tuple conn_tuple(struct fb_conn *);
 /* Whether connect() had a TCP socket is not asked for every connection (preload/pl_made.c). */
 bool conn_other_protocol(const struct fb_conn *);
+/* Has it an option that a rail cannot honour? Asks the kernel. */
+bool conn_option(const struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
 /* The stream in a slot, with a reference, if it is still the one of that generation. */

@@ -274,7 +274,7 @@ bool tx_can_send(struct fb_conn *c, int fd)
     case TX_T:
     case TX_FX:
     case TX_W1:
-        return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
+        return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLHUP)) != 0;
     case TX_R:
         if (!rail || rail->failed || c->x->tx.fin)
             return true; /* the send will leave first, or says that it is the end */
@@ -287,10 +287,9 @@ bool tx_can_send(struct fb_conn *c, int fd)
         if (c->x->tx.fin || c->x->tx.err)
             return true;
         if (c->x->tx.state == TX_L1 && c->x->tx.owed)
-            return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
+            return (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLHUP)) != 0;
         if (!tx_push(c) && c->x->tx.state == TX_R)
             return tx_can_send(c, fd);
-        return c->x->tx.state == TX_T &&
-               (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLERR | POLLHUP)) != 0;
+        return c->x->tx.state == TX_T && (fb_io.poll(fd, POLLOUT) & (POLLOUT | POLLHUP)) != 0;
     }
 }

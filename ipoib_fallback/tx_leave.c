@@ -19,10 +19,11 @@
  * none is tried, and the half becomes plain: tx_dead. Only one that comes right after the look is taken. */
 static ssize_t write_anchor(struct fb_conn *c, const struct iovec *v, int cnt)
 {
+    const short reset = POLLERR | POLLHUP;
     struct fb_tx *tx = &c->x->tx;
     ssize_t n = -EPIPE;
 
-    if (!atomic_load(&c->x->killed) && !(fb_io.poll(c->fd, 0) & POLLERR))
+    if (!atomic_load(&c->x->killed) && (fb_io.poll(c->fd, 0) & reset) != reset)
         n = fb_io.send(c->fd, v, cnt, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n == -EAGAIN || n == -EINTR || n == -ENOBUFS)
         return 0;

@@ -203,6 +203,39 @@ CASE(a_reset_is_told_by_splice_out_of_it)
     say_error(p[1]);
 }
 
+/* The kernel has heard of it; the library is not asked. */
+static void reset_came(int fd)
+{
+    struct tcp_info ti = {0};
+
+    for (int i = 0; i < PATIENCE && ti.tcpi_state != TCP_CLOSE; i++) {
+        socklen_t len = sizeof(ti);
+
+        must(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) == 0, "TCP_INFO");
+        sleep_ms(1);
+    }
+    must(ti.tcpi_state == TCP_CLOSE, "a reset");
+}
+
+/* By a write that nobody but libc sees. */
+CASE(a_reset_is_told_by_a_file)
+{
+    FILE *f;
+
+    pair(p);
+    put(p[1], 0, 33);
+    arrived(p[0], 33);
+    SHOW(close(p[0]));
+    reset_came(p[1]);
+    f = fdopen(dup(p[1]), "r+");
+    must(f != NULL, "fdopen");
+    SHOW(fwrite("bytes", 1, 5, f));
+    SHOW(fflush(f));
+    SHOW(fclose(f));
+    rest(p[1]);
+    say_error(p[1]);
+}
+
 CASE(shutdown_after_a_reset)
 {
     pair(p);

@@ -1,8 +1,10 @@
 /*
  * stream_plain_test.c - before a stream has a rail, or while one is not used: what plain calls leave behind (fb_usual, fb_count),
- * and what the peer may say too late.
+ * what the peer may say too late, and what keeps it off.
  */
 #include "tests/unit/stream_pair.h"
+
+#include <linux/net_tstamp.h>
 
 static unsigned char out[20000], in[20000];
 
@@ -197,6 +199,52 @@ TEST_CASE(stream_plain, a_late_announcement_is_no_offence)
     EXPECT_EQ_INT(refusal(sender), RSN_NO_ACK);
     EXPECT_EQ_INT(a.s->pub->path_rx, FB_PATH_TCP);
     EXPECT(board(&a, &b));
+    done(&a);
+    done(&b);
+}
+
+/* What a rail cannot honour an accepted socket may have from its listener: nobody sets it. */
+TEST_CASE(stream, an_option_of_its_listener_keeps_it_off)
+{
+    const struct {
+        int level, name, value;
+    } of[] = {{SOL_SOCKET, SO_OOBINLINE, 1},
+              {SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE},
+              {IPPROTO_IP, IP_RECVERR, 1}};
+
+    eager();
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        uint64_t limit = sys_now() + PATIENCE;
+        unsigned char buf[32] = {0};
+        struct end a, b;
+
+        pair(&a, &b);
+        ASSERT_EQ_INT(setsockopt(b.fd, of[i].level, of[i].name, &of[i].value, sizeof(int)), 0);
+        while (b.s->pub->reason != RSN_OPTION && !boarded(&b) && sys_now() < limit) {
+            ASSERT_EQ_INT(put(&a, buf, 32), 32);
+            ASSERT_EQ_INT(get(&b, buf, 32), 32);
+            ASSERT_EQ_INT(put(&b, buf, 32), 32);
+            ASSERT_EQ_INT(get(&a, buf, 32), 32);
+            wait_for_news();
+        }
+        EXPECT_EQ_INT(b.s->pub->reason, RSN_OPTION);
+        EXPECT(fb_plain(b.s));
+        done(&a);
+        done(&b);
+    }
+}
+
+/* ICMP's word of a host that is away would be an error of the stream, and no end. */
+TEST_CASE(stream, asks_for_icmp_errors)
+{
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    EXPECT(board(&a, &b));
+    fb_sockopt(a.s, IPPROTO_IP, IP_RECVERR, 0);
+    EXPECT_EQ_INT(a.s->pub->reason, RSN_OPTION);
+    EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
     done(&a);
     done(&b);
 }
