@@ -60,8 +60,10 @@ static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
 /* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
  * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
  * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
- * that was not seen by its sender, may be left out for 64 bytes of the other one, which is what an HTTP request has. */
-enum { LATE = 4, ALONE = 64 };
+ * that was not seen by its sender, may be left out for 64 bytes of the other one, which is what an HTTP request has; one
+ * that was not seen by its receiver, which began to look only after a first few words, for 1 KiB of the other one,
+ * if that has carried 16 times as much. */
+enum { LATE = 4, ALONE = 64, MUCH = 1024 };
 static bool recent(struct fb_conn *c)
 {
     bool conn = c->s.role == FB_CONNECTED;
@@ -74,7 +76,9 @@ static bool recent(struct fb_conn *c)
 
     if ((!tx || !rx) && !alone && fb_checkpoints_cover(rx) < ALONE)
         return false;
-    if (sent >= 0 && (!tx || tx_at + LATE < sent))
+    if (!tx && sent >= 0)
+        return fb_checkpoints_cover(rx) >= MUCH && rx_at + LATE >= got && rx_at >= sent + LATE;
+    if (sent >= 0 && tx_at + LATE < sent)
         return false;
     return got < 0 || (rx && rx_at + LATE >= got) || alone;
 }

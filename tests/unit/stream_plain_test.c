@@ -87,6 +87,55 @@ TEST_CASE(stream_plain, few_small_calls)
     done(&b);
 }
 
+/* n bytes, which the receiver gets in so many pieces. */
+static void pass(struct end *from, struct end *to, size_t n, size_t pieces)
+{
+    ASSERT_EQ_INT(put(from, out, n), (int)n);
+    for (size_t i = 0; i < pieces; i++)
+        for (size_t have = 0; have < n / pieces;)
+            have += (size_t)get(to, in, n / pieces - have);
+}
+
+/* A few words, then much in one direction. The last of the words are sent when their sender is half way to wanting a rail,
+ * and looks at what goes by; who gets them does not look yet, and never will: no more come. */
+static void much_after_words(struct end *to, struct end *from)
+{
+    uint64_t limit = sys_now() + PATIENCE;
+
+    pass(from, to, 64, 4);
+    pass(to, from, 40, 1);
+    EXPECT(conn_seen(conn_of(to->s))->tx.valid != 0);
+    while ((from->s->pub->path_tx != FB_PATH_SHM || to->s->pub->path_rx != FB_PATH_SHM) &&
+           sys_now() < limit) {
+        pass(from, to, 16000, 1);
+        wait_for_news();
+    }
+    EXPECT_EQ_INT(from->s->pub->path_tx, FB_PATH_SHM);
+    EXPECT_EQ_U64(conn_seen(conn_of(from->s))->rx.valid, 0);
+}
+
+TEST_CASE(stream_plain, much_from_who_connected_after_a_few_words)
+{
+    static struct cfg_stream set[2];
+    struct end a, b;
+
+    pair_after(&a, &b, set, 8);
+    much_after_words(&b, &a);
+    done(&a);
+    done(&b);
+}
+
+TEST_CASE(stream_plain, much_from_who_accepted_after_a_few_words)
+{
+    static struct cfg_stream set[2];
+    struct end a, b;
+
+    pair_after(&a, &b, set, 8);
+    much_after_words(&a, &b);
+    done(&a);
+    done(&b);
+}
+
 /* As the last receive of most connections. Once a rail has been wanted the end is looked at more closely: it may be what
  * the kernel says after an error that the library has taken from it. */
 TEST_CASE(stream_plain, the_end_of_who_never_wanted_a_rail)
