@@ -28,10 +28,42 @@ static void changed(struct fb_conn *c)
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
+/* What a rail cannot honour: stamps and errors that come with bytes or beside them, a pace, a delay. An accepted socket has
+ * them from its listener. */
+static const struct {
+    int level, name, none;
+} pins[] = {{SOL_SOCKET, SO_OOBINLINE, 0},        {SOL_SOCKET, SO_TIMESTAMP_OLD, 0},
+            {SOL_SOCKET, SO_TIMESTAMP_NEW, 0},    {SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0},
+            {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0},  {SOL_SOCKET, SO_TIMESTAMPING_OLD, 0},
+            {SOL_SOCKET, SO_TIMESTAMPING_NEW, 0}, {SOL_SOCKET, SO_MAX_PACING_RATE, -1},
+            {IPPROTO_TCP, TCP_TX_DELAY, 0},       {IPPROTO_IP, IP_RECVERR, 0},
+            {IPPROTO_IPV6, IPV6_RECVERR, 0}};
+enum { PINS = sizeof(pins) / sizeof(pins[0]) };
+
+static bool has(const struct fb_conn *c, size_t i)
+{
+    int value = pins[i].none;
+    socklen_t len = sizeof(value);
+
+    return sys_getsockopt(c->fd, pins[i].level, pins[i].name, &value, &len) == 0 &&
+           value != pins[i].none;
+}
+
+bool conn_option(const struct fb_conn *c)
+{
+    for (size_t i = 0; i < PINS; i++)
+        if (has(c, i))
+            return true;
+    return false;
+}
+
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)
 {
     struct fb_conn *c = conn_of(s);
 
+    for (size_t i = 0; i < PINS; i++)
+        if (pins[i].level == level && pins[i].name == name && has(c, i))
+            fb_pin(s, RSN_OPTION, true);
     if (level == SOL_SOCKET) {
         switch (name) {
         case SO_RCVTIMEO:
@@ -47,8 +79,6 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         case SO_ATTACH_REUSEPORT_CBPF:
         case SO_ATTACH_REUSEPORT_EBPF:
         case SO_PEEK_OFF:
-        case SO_OOBINLINE:
-        case SO_TIMESTAMPING:
             fb_pin(s, RSN_OPTION, true);
             break;
         default:
@@ -56,9 +86,6 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         }
         return;
     }
-    if ((level == IPPROTO_IP && name == IP_RECVERR) ||
-        (level == IPPROTO_IPV6 && name == IPV6_RECVERR))
-        fb_pin(s, RSN_OPTION, true);
     if (level != IPPROTO_TCP)
         return;
     switch (name) {
@@ -80,26 +107,6 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     default:
         break;
     }
-}
-
-/* Of those that pin when they are set (fb_sockopt), what an accepted socket has from its listener. */
-bool conn_option(const struct fb_conn *c)
-{
-    static const struct {
-        int level, name;
-    } pins[] = {{SOL_SOCKET, SO_OOBINLINE},
-                {SOL_SOCKET, SO_TIMESTAMPING},
-                {IPPROTO_IP, IP_RECVERR},
-                {IPPROTO_IPV6, IPV6_RECVERR}};
-
-    for (size_t i = 0; i < sizeof(pins) / sizeof(pins[0]); i++) {
-        int value = 0;
-        socklen_t len = sizeof(value);
-
-        if (sys_getsockopt(c->fd, pins[i].level, pins[i].name, &value, &len) == 0 && value)
-            return true;
-    }
-    return false;
 }
 
 enum { CALLERS = 8192 }; /* bytes of stack that are theirs */

@@ -146,6 +146,11 @@ grpc_messages() {
     client "$python" "$apps/grpc_echo.py" client "$ip:$port"
 }
 
+zeromq_sums() {
+    server "$python" "$apps/zmq_sums.py" server "$ip" "$port" || return
+    client "$python" "$apps/zmq_sums.py" client "$ip" "$port"
+}
+
 zookeeper_nodes() {
     local cp
 
@@ -208,5 +213,6 @@ service_apps() {
     app 'openldap' slapd bytes rail '' slapd_tree
     app 'bind, tcp' named bytes any '' named_zone
     app 'grpc, python' "$python" bytes rail '' grpc_messages
+    app 'zeromq, python' "$python" bytes rail '' zeromq_sums
     app 'zookeeper, python' /usr/share/zookeeper/bin/zkServer.sh result rail '' zookeeper_nodes
 }

@@ -5,6 +5,7 @@
 #include "tests/unit/stream_pair.h"
 
 #include <linux/net_tstamp.h>
+#include <linux/tcp.h>
 
 static unsigned char out[20000], in[20000];
 
@@ -252,28 +253,31 @@ TEST_CASE(stream_plain, a_late_announcement_is_no_offence)
     done(&b);
 }
 
-/* What a rail cannot honour an accepted socket may have from its listener: nobody sets it. */
-TEST_CASE(stream, an_option_of_its_listener_keeps_it_off)
-{
-    const struct {
-        int level, name, value;
-    } of[] = {{SOL_SOCKET, SO_OOBINLINE, 1},
-              {SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE},
-              {IPPROTO_IP, IP_RECVERR, 1}};
+/* What a rail cannot honour. */
+static const struct {
+    int level, name, value;
+} off[] = {{SOL_SOCKET, SO_OOBINLINE, 1},
+           {SOL_SOCKET, SO_TIMESTAMP_OLD, 1},
+           {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 1},
+           {SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE},
+           {SOL_SOCKET, SO_MAX_PACING_RATE, 1000000},
+           {IPPROTO_TCP, TCP_TX_DELAY, 10},
+           {IPPROTO_IP, IP_RECVERR, 1}};
+enum { OFF = sizeof(off) / sizeof(off[0]) };
 
+/* An accepted socket may have it from its listener: nobody sets it. */
+TEST_CASE(stream_plain, an_option_of_its_listener_keeps_it_off)
+{
     eager();
-    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+    for (size_t i = 0; i < OFF; i++) {
         uint64_t limit = sys_now() + PATIENCE;
-        unsigned char buf[32] = {0};
         struct end a, b;
 
         pair(&a, &b);
-        ASSERT_EQ_INT(setsockopt(b.fd, of[i].level, of[i].name, &of[i].value, sizeof(int)), 0);
+        ASSERT_EQ_INT(setsockopt(b.fd, off[i].level, off[i].name, &off[i].value, sizeof(int)), 0);
         while (b.s->pub->reason != RSN_OPTION && !boarded(&b) && sys_now() < limit) {
-            ASSERT_EQ_INT(put(&a, buf, 32), 32);
-            ASSERT_EQ_INT(get(&b, buf, 32), 32);
-            ASSERT_EQ_INT(put(&b, buf, 32), 32);
-            ASSERT_EQ_INT(get(&a, buf, 32), 32);
+            pass(&a, &b, 32, 1);
+            pass(&b, &a, 32, 1);
             wait_for_news();
         }
         EXPECT_EQ_INT(b.s->pub->reason, RSN_OPTION);
@@ -283,17 +287,24 @@ TEST_CASE(stream, an_option_of_its_listener_keeps_it_off)
     }
 }
 
-/* ICMP's word of a host that is away would be an error of the stream, and no end. */
-TEST_CASE(stream, asks_for_icmp_errors)
+TEST_CASE(stream_plain, an_option_takes_it_off)
 {
-    struct end a, b;
-
     eager();
-    pair(&a, &b);
-    EXPECT(board(&a, &b));
-    fb_sockopt(a.s, IPPROTO_IP, IP_RECVERR, 0);
-    EXPECT_EQ_INT(a.s->pub->reason, RSN_OPTION);
-    EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
-    done(&a);
-    done(&b);
+    for (size_t i = 0; i < OFF; i++) {
+        const int none = off[i].name == SO_MAX_PACING_RATE ? -1 : 0;
+        struct end a, b;
+
+        pair(&a, &b);
+        EXPECT(board(&a, &b));
+        /* As it was. */
+        ASSERT_EQ_INT(setsockopt(a.fd, off[i].level, off[i].name, &none, sizeof(int)), 0);
+        fb_sockopt(a.s, off[i].level, off[i].name, 0);
+        EXPECT(boarded(&a));
+        ASSERT_EQ_INT(setsockopt(a.fd, off[i].level, off[i].name, &off[i].value, sizeof(int)), 0);
+        fb_sockopt(a.s, off[i].level, off[i].name, 0);
+        EXPECT_EQ_INT(a.s->pub->reason, RSN_OPTION);
+        EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
+        done(&a);
+        done(&b);
+    }
 }
