@@ -97,6 +97,7 @@ FB_SRC := \
 	ipoib_fallback/rule.c \
 	ipoib_fallback/rx.c \
 	ipoib_fallback/rx_ahead.c \
+	ipoib_fallback/rx_end.c \
 	ipoib_fallback/rx_frame.c \
 	ipoib_fallback/rx_front.c \
 	ipoib_fallback/rx_feed.c \

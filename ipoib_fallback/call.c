@@ -304,6 +304,12 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
                              &w.signals);
             if (w.signals.forked)
                 return got > 0 ? done + got : done ? done : got;
+            /* An error that comes after bytes is for the next call, before anybody looks who has it. */
+            if (done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EPIPE) {
+                conn_untold(c, (int)got);
+                got = -EAGAIN;
+                w.cut = true;
+            }
             fb_tx_leave(s, got, part, n);
             if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;

@@ -157,7 +157,8 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
             end_unsettled(c);
             return false;
         }
-        fb_io.wait(c->x->rx.state == RX_t ? -1 : c->fd, POLLIN, 500000);
+        /* An error that is no end would end each wait at once. */
+        fb_io.wait(c->x->rx.state == RX_t || fb_io.poll(c->fd, 0) ? -1 : c->fd, POLLIN, 500000);
     }
     return true;
 }

@@ -57,12 +57,20 @@ static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
     return fb_judge(&in, theirs);
 }
 
+/* What we have sent: a few words, of which the peer looked at none, as it began to look after them? At 16 KiB it would have
+ * begun. And the newest checkpoint of what we have received lies 16 times as far. */
+static bool few_words(const struct fb_conn *c, int rx_at)
+{
+    uint64_t sent = c->s.pub->tx;
+
+    return sent < 16384 && rx_at >= 0 && 1ull << rx_at >= sent;
+}
+
 /* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
  * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
  * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
  * that was not seen by its sender, may be left out for 64 bytes of the other one, which is what an HTTP request has; one
- * that was not seen by its receiver, which began to look only after a first few words, for 1 KiB of the other one,
- * if that has carried 16 times as much. */
+ * of few words for 1 KiB. */
 enum { LATE = 4, ALONE = 64, MUCH = 1024 };
 static bool recent(struct fb_conn *c)
 {
@@ -77,7 +85,7 @@ static bool recent(struct fb_conn *c)
     if ((!tx || !rx) && !alone && fb_checkpoints_cover(rx) < ALONE)
         return false;
     if (!tx && sent >= 0)
-        return fb_checkpoints_cover(rx) >= MUCH && rx_at + LATE >= got && rx_at >= sent + LATE;
+        return fb_checkpoints_cover(rx) >= MUCH && rx_at + LATE >= got && few_words(c, rx_at);
     if (sent >= 0 && tx_at + LATE < sent)
         return false;
     return got < 0 || (rx && rx_at + LATE >= got) || alone;

@@ -31,22 +31,40 @@ static void changed(struct fb_conn *c)
 /* What a rail cannot honour: stamps and errors that come with bytes or beside them, a pace, a delay. An accepted socket has
  * them from its listener. */
 static const struct {
-    int level, name, none;
-} pins[] = {{SOL_SOCKET, SO_OOBINLINE, 0},        {SOL_SOCKET, SO_TIMESTAMP_OLD, 0},
-            {SOL_SOCKET, SO_TIMESTAMP_NEW, 0},    {SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0},
-            {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0},  {SOL_SOCKET, SO_TIMESTAMPING_OLD, 0},
-            {SOL_SOCKET, SO_TIMESTAMPING_NEW, 0}, {SOL_SOCKET, SO_MAX_PACING_RATE, -1},
-            {IPPROTO_TCP, TCP_TX_DELAY, 0},       {IPPROTO_IP, IP_RECVERR, 0},
-            {IPPROTO_IPV6, IPV6_RECVERR, 0}};
+    int level, name;
+    int64_t none;
+} pins[] = {
+    {SOL_SOCKET, SO_OOBINLINE, 0},        {SOL_SOCKET, SO_PEEK_OFF, -1},
+    {SOL_SOCKET, SO_TIMESTAMP_OLD, 0},    {SOL_SOCKET, SO_TIMESTAMP_NEW, 0},
+    {SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0},  {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0},
+    {SOL_SOCKET, SO_TIMESTAMPING_OLD, 0}, /* the new one as well: not each kernel says that one */
+    {SOL_SOCKET, SO_TIMESTAMPING_NEW, 0}, {SOL_SOCKET, SO_MAX_PACING_RATE, -1},
+    {IPPROTO_TCP, TCP_TX_DELAY, 0},       {IPPROTO_IP, IP_RECVERR, 0},
+    {IPPROTO_IPV6, IPV6_RECVERR, 0}};
 enum { PINS = sizeof(pins) / sizeof(pins[0]) };
 
 static bool has(const struct fb_conn *c, size_t i)
 {
-    int value = pins[i].none;
+    union {
+        int64_t whole; /* a rate */
+        int32_t number;
+    } value = {0};
     socklen_t len = sizeof(value);
 
-    return sys_getsockopt(c->fd, pins[i].level, pins[i].name, &value, &len) == 0 &&
-           value != pins[i].none;
+    if (sys_getsockopt(c->fd, pins[i].level, pins[i].name, &value, &len) < 0)
+        return false;
+    return (len < sizeof(value) || pins[i].name != SO_MAX_PACING_RATE
+                ? value.number
+                : value.whole) != pins[i].none;
+}
+
+/* A program of BPF's that looks at what arrives. */
+static bool filtered(const struct fb_conn *c)
+{
+    socklen_t len = 0; /* asks for their number */
+    int r = sys_getsockopt(c->fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len);
+
+    return r == 0 ? len > 0 : r == -EACCES; /* eBPF's has none that could be shown */
 }
 
 bool conn_option(const struct fb_conn *c)
@@ -54,7 +72,7 @@ bool conn_option(const struct fb_conn *c)
     for (size_t i = 0; i < PINS; i++)
         if (has(c, i))
             return true;
-    return false;
+    return filtered(c);
 }
 
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)
@@ -62,7 +80,7 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
     struct fb_conn *c = conn_of(s);
 
     for (size_t i = 0; i < PINS; i++)
-        if (pins[i].level == level && pins[i].name == name && has(c, i))
+        if (pins[i].level == level && pins[i].name == name && conn_option(c))
             fb_pin(s, RSN_OPTION, true);
     if (level == SOL_SOCKET) {
         switch (name) {
@@ -78,7 +96,6 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         case SO_ATTACH_BPF:
         case SO_ATTACH_REUSEPORT_CBPF:
         case SO_ATTACH_REUSEPORT_EBPF:
-        case SO_PEEK_OFF:
             fb_pin(s, RSN_OPTION, true);
             break;
         default:

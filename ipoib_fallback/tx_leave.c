@@ -16,15 +16,22 @@
 
 /* Count; 0: no room; < 0: the end, and tx->err. An error that the kernel holds is the application's to hear of, from
  * whichever call it makes next; a send of ours would take it away, and a receive would look like a clean end. So
- * none is tried, and the half becomes plain: tx_dead. Only one that comes right after the look is taken. */
+ * none is tried, and the half becomes plain: tx_dead. Only one that comes right after the look is taken; or one that ends
+ * nothing (ICMP's, with IP_RECVERR), which is kept, and the send is tried once more. */
 static ssize_t write_anchor(struct fb_conn *c, const struct iovec *v, int cnt)
 {
     const short reset = POLLERR | POLLHUP;
     struct fb_tx *tx = &c->x->tx;
     ssize_t n = -EPIPE;
 
-    if (!atomic_load(&c->x->killed) && (fb_io.poll(c->fd, 0) & reset) != reset)
+    for (int i = 0; i < 2 && !atomic_load(&c->x->killed); i++) {
+        if ((fb_io.poll(c->fd, 0) & reset) == reset)
+            break;
         n = fb_io.send(c->fd, v, cnt, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n >= 0 || n == -EAGAIN || n == -EPIPE || (fb_io.poll(c->fd, 0) & POLLHUP))
+            break;
+        conn_untold(c, (int)n);
+    }
     if (n == -EAGAIN || n == -EINTR || n == -ENOBUFS)
         return 0;
     if (n < 0) {

@@ -4,6 +4,8 @@
  */
 #include "tests/unit/stream_pair.h"
 
+#include <errno.h>
+#include <linux/filter.h>
 #include <linux/net_tstamp.h>
 #include <linux/tcp.h>
 
@@ -307,4 +309,83 @@ TEST_CASE(stream_plain, an_option_takes_it_off)
         done(&a);
         done(&b);
     }
+}
+
+/* The pace of a fast network is more than 32 bits, and a filter is no number. */
+TEST_CASE(stream_plain, a_pace_and_a_filter_keep_it_off)
+{
+    static struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, 0xffffffff)};
+    static const uint64_t pace = 5000000000u;
+    static const struct sock_fprog filter = {1, all};
+
+    for (int i = 0; i < 2; i++) {
+        struct end a, b;
+
+        eager();
+        pair(&a, &b);
+        EXPECT(!conn_option(conn_of(b.s)));
+        ASSERT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, i ? SO_ATTACH_FILTER : SO_MAX_PACING_RATE,
+                                 i ? (const void *)&filter : &pace,
+                                 i ? sizeof(filter) : sizeof(pace)),
+                      0);
+        EXPECT(conn_option(conn_of(b.s)));
+        done(&a);
+        done(&b);
+    }
+}
+
+/* An error that ends nothing, from the send of that number. */
+static _Atomic int stray_fd = -1, stray_at;
+static ssize_t (*real_send)(int, const struct iovec *, int, int);
+
+static ssize_t stray_send(int fd, const struct iovec *v, int cnt, int flags)
+{
+    if (fd == atomic_load(&stray_fd) && atomic_fetch_sub(&stray_at, 1) == 0)
+        return -EHOSTUNREACH;
+    return real_send(fd, v, cnt, flags);
+}
+
+/* Before there is another thread. */
+__attribute__((constructor)) static void lie(void)
+{
+    real_send = fb_io.send;
+    fb_io.send = stray_send;
+}
+
+/* ICMP's word that a host is away comes in the middle of a leave, to whatever of it is being sent: that goes on, and the
+ * program hears of it. */
+TEST_CASE(stream_plain, an_error_that_ends_nothing_while_it_leaves)
+{
+    int at = 0;
+
+    for (bool came = true; came; at++) {
+        struct end a, b;
+
+        eager();
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        memset(out, 'u', 1000);
+        ASSERT_EQ_INT(put(&a, out, 1000), 1000);
+        atomic_store(&stray_at, at);
+        atomic_store(&stray_fd, a.fd);
+        /* What is unread comes by TCP. */
+        fb_pin(b.s, RSN_CALL, true);
+        fb_pin(a.s, RSN_CALL, true);
+        atomic_store(&stray_fd, -1);
+        came = atomic_load(&stray_at) < 0;
+        EXPECT_EQ_INT(fb_so_error(a.s), came ? -EHOSTUNREACH : 0);
+        EXPECT_EQ_INT(a.s->pub->path_tx, FB_PATH_TCP);
+        for (size_t have = 0; have < 1000;) {
+            ssize_t n = get(&b, in, 1000);
+
+            ASSERT(n > 0);
+            EXPECT(memcmp(in, out, (size_t)n) == 0);
+            have += (size_t)n;
+        }
+        pass(&a, &b, 100, 1);
+        pass(&b, &a, 100, 1);
+        done(&a);
+        done(&b);
+    }
+    EXPECT(at > 2); /* a frame, and what was unread */
 }

@@ -1,0 +1,54 @@
+/*
+ * rx_end.c - the end of a half that has been on a rail: who tells it, and as what. Under the rx lock.
+ */
+#include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
+#include "ipoib_fallback/rx.h"
+
+#include <errno.h>
+
+void rx_ended(struct fb_conn *c, int end)
+{
+    c->x->rx.end = FB_EOF;
+    if (end != 0 && !atomic_load(&c->x->told))
+        conn_untold(c, end);
+}
+
+/* The kernel has said 0. An end without FIN, which it counts among the bytes received, was an error. If it is not we who
+ * have taken it, here or by a call that may still be under way, whoever did has told it: a FILE, or another call that
+ * nobody sees. */
+static bool told_unseen(struct fb_conn *c, int fd)
+{
+    return !hold_for_good() && !conn_shared(c) && !c->x->rx.shut && !fb_lock_held(&c->x->tx.lock) &&
+           atomic_load(&c->s.tx_in) == 0 && atomic_load(&c->x->peekers) == 0 &&
+           !atomic_load(&c->x->swallowed) && (fb_io.poll(fd, 0) & POLLHUP) &&
+           fb_io.received(fd) == conn_krx(c);
+}
+
+/* Behind FIN the kernel says 0, or another thread has just been told the error: but no stream of which something may be
+ * missing ends as if it were whole, if the program has not heard of it (fb_told). */
+int rx_take_end(struct fb_conn *c, int fd)
+{
+    int end = c->x->rx.end;
+    char byte;
+    struct iovec v = {&byte, 1};
+    ssize_t n = 0;
+
+    if (end == FB_KERNELS || end == FB_MISSING)
+        n = fb_io.recv(fd, &v, 1, 1, MSG_DONTWAIT);
+    c->x->rx.end = FB_EOF;
+    if (n < 0 && n != -EAGAIN)
+        return (int)n;
+    if (n == 0 && end == FB_MISSING && told_unseen(c, fd))
+        conn_reset_told(c);
+    n = atomic_exchange(&c->x->swallowed, 0);
+    return n == 0 && end == FB_MISSING && !atomic_load(&c->x->told) ? -ECONNRESET : (int)n;
+}
+
+void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)
+{
+    if (n == -EPIPE)
+        c->x->rx.end = whole ? FB_KERNELS : FB_MISSING;
+    else
+        rx_ended(c, n < 0 ? (int)n : whole ? 0 : -ECONNRESET);
+}
