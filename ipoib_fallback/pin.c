@@ -38,13 +38,18 @@ void end_leave(struct fb_conn *c, int reason)
     leave_by(c, reason, TODO_LEAVE);
 }
 
-/* Bytes before an announced switch, or in front of all others, which only the application can take. */
+/* Bytes before an announced switch, in front of all others, or in the ring alone, since TCP had no room for them once more:
+ * only the application can take them. */
 static bool unread(struct fb_conn *c)
 {
+    const struct fb_rx *rx = &c->x->rx;
+    uint64_t at;
     bool yes;
 
     fb_lock(&c->x->rx.lock);
-    yes = rx_front_left(c) || (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S);
+    at = c->s.pub->rx;
+    yes = rx_front_left(c) || (rx->state == RX_gS && at < rx->S) ||
+          (rx->state == RX_sk && rx->end == 0 && at < rx->V && rx->V - rx->skip > at);
     rx_unlock(c);
     return yes;
 }
@@ -153,7 +158,9 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
         /* What is to be sent does not wait for this process's application. */
         bool in_vain = (!(of & RSK_TX) || c->x->tx.state == TX_T) && unread(c);
 
-        if (fb_io.now() >= (in_vain ? begin + UNREAD_NS : until)) {
+        if (in_vain && of == RSK_RX) /* that is who asks */
+            until = begin;
+        if (fb_io.now() >= (in_vain && until > begin + UNREAD_NS ? begin + UNREAD_NS : until)) {
             end_unsettled(c);
             return false;
         }
@@ -177,7 +184,7 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
     }
     leave_by(c, reason, tx);
     if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
-        !end_settle(c, reason, wait, fb_io.now() + WAIT_NS))
+        !end_settle(c, reason, wait, fb_io.now() + WAIT_NS) && !unread(c))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);

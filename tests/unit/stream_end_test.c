@@ -2,7 +2,7 @@
  * stream_end_test.c - ends of streams on a rail, of one direction or both, by whatever number.
  */
 #include "tests/shim/shim.h"
-#include "tests/unit/stream_pair.h"
+#include "tests/unit/stream_waits.h"
 
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/stream.h"
@@ -312,15 +312,6 @@ next:
     }
 }
 
-static void (*real_wait)(int fd, short events, uint64_t ns);
-static _Atomic unsigned waits;
-
-static void counting_wait(int fd, short events, uint64_t ns)
-{
-    atomic_fetch_add(&waits, 1);
-    real_wait(fd, events, ns);
-}
-
 /* What is unread lies in the ring, and nothing follows: a call that is to be the kernel's waits for nobody. */
 TEST_CASE(stream, nothing_waits_for_who_has_reset)
 {
@@ -335,11 +326,7 @@ TEST_CASE(stream, nothing_waits_for_who_has_reset)
     EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
     done(&b);
     UNTIL(fb_io.poll(a.fd, POLLRDHUP) & POLLHUP);
-    real_wait = fb_io.wait;
-    fb_io.wait = counting_wait;
-    fb_pin_rx(a.s, RSN_CALL);
-    EXPECT_EQ_INT(atomic_load(&waits), 0);
-    fb_io.wait = real_wait;
+    EXPECT_EQ_INT(waits_of_pin_rx(&a), 0);
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
     done(&a);
 }

@@ -2,7 +2,7 @@
  * stream_plain_test.c - before a stream has a rail, or while one is not used: what plain calls leave behind (fb_usual, fb_count),
  * what the peer may say too late, and what keeps it off.
  */
-#include "tests/unit/stream_pair.h"
+#include "tests/unit/stream_waits.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -332,6 +332,47 @@ TEST_CASE(stream_plain, a_pace_and_a_filter_keep_it_off)
         done(&a);
         done(&b);
     }
+}
+
+static bool in_the_ring_alone(struct end *e)
+{
+    struct fb_conn *c = conn_of(e->s);
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = c->x->rx.state == RX_sk && c->x->rx.V - c->x->rx.skip > e->s->pub->rx;
+    fb_unlock(&c->x->rx.lock);
+    return yes;
+}
+
+/* Who leaves with much that is unread sends it again, and the socket has no room for all of it. So the ring is where it is
+ * read, and a call that is to be the kernel's does not wait until somebody has, since who would is who calls. */
+TEST_CASE(stream_plain, who_reads_a_ring_that_has_been_left_does_not_wait)
+{
+    enum { PIECES = 3 };
+    const int little = 8192;
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    ASSERT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little)), 0);
+    memset(out, 'v', sizeof(out));
+    for (int i = 0; i < PIECES; i++)
+        ASSERT_EQ_INT(put(&a, out, sizeof(out)), (int)sizeof(out));
+    end_leave(conn_of(a.s), RSN_CALL);
+    UNTIL(in_the_ring_alone(&b));
+    EXPECT_EQ_INT(waits_of_pin_rx(&b), 0);
+    for (size_t have = 0; have < PIECES * sizeof(out);) {
+        ssize_t n = get(&b, in, sizeof(in));
+
+        ASSERT(n > 0);
+        EXPECT(memcmp(in, out, (size_t)n) == 0);
+        have += (size_t)n;
+    }
+    pass(&a, &b, 100, 1);
+    done(&a);
+    done(&b);
 }
 
 /* An error that ends nothing, from the send of that number. */
