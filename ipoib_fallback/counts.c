@@ -143,6 +143,12 @@ int fb_inq_told(struct fb_stream *s, int fd)
     return n > 0 ? n : (fb_ready(s, fd, POLLRDHUP) & POLLRDHUP) != 0;
 }
 
+bool fb_stamps(struct fb_stream *s)
+{
+    conn_settings(conn_of(s));
+    return conn_of(s)->x->stamps && !hold_for_good();
+}
+
 int fb_outq(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);

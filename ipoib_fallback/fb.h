@@ -281,6 +281,8 @@ bool fb_at_mark(struct fb_stream *, int fd);
 int fb_inq(struct fb_stream *, int fd);
 /* What TCP_INQ has TCP tell beside the bytes of a recvmsg that was fb_recvv; -1: it was not asked for. */
 int fb_inq_told(struct fb_stream *, int fd);
+/* Does a recvmsg of the kernel's tell when the bytes came (SO_TIMESTAMP)? Of a stream that is not plain. */
+bool fb_stamps(struct fb_stream *);
 int fb_outq(struct fb_stream *, int fd);
 
 /* ---- readiness ---- */

@@ -28,19 +28,16 @@ static void changed(struct fb_conn *c)
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
-/* What a rail cannot honour: stamps and errors that come with bytes or beside them, a pace, a delay. An accepted socket has
+/* What a rail cannot honour: errors and notices that come beside the bytes, a pace, a delay. An accepted socket has
  * them from its listener. */
 static const struct {
     int level, name;
     int64_t none;
-} pins[] = {
-    {SOL_SOCKET, SO_OOBINLINE, 0},        {SOL_SOCKET, SO_PEEK_OFF, -1},
-    {SOL_SOCKET, SO_TIMESTAMP_OLD, 0},    {SOL_SOCKET, SO_TIMESTAMP_NEW, 0},
-    {SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0},  {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0},
-    {SOL_SOCKET, SO_TIMESTAMPING_OLD, 0}, /* the new one as well: not each kernel says that one */
-    {SOL_SOCKET, SO_TIMESTAMPING_NEW, 0}, {SOL_SOCKET, SO_MAX_PACING_RATE, -1},
-    {IPPROTO_TCP, TCP_TX_DELAY, 0},       {IPPROTO_IP, IP_RECVERR, 0},
-    {IPPROTO_IPV6, IPV6_RECVERR, 0}};
+} pins[] = {{SOL_SOCKET, SO_OOBINLINE, 0},        {SOL_SOCKET, SO_PEEK_OFF, -1},
+            {SOL_SOCKET, SO_TIMESTAMPING_OLD, 0}, /* the new one, too: not each kernel tells that */
+            {SOL_SOCKET, SO_TIMESTAMPING_NEW, 0}, {SOL_SOCKET, SO_MAX_PACING_RATE, -1},
+            {IPPROTO_TCP, TCP_TX_DELAY, 0},       {IPPROTO_IP, IP_RECVERR, 0},
+            {IPPROTO_IPV6, IPV6_RECVERR, 0}};
 enum { PINS = sizeof(pins) / sizeof(pins[0]) };
 
 static bool has(const struct fb_conn *c, size_t i)
@@ -86,6 +83,10 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         switch (name) {
         case SO_RCVTIMEO:
         case SO_SNDTIMEO:
+        case SO_TIMESTAMP_OLD:
+        case SO_TIMESTAMP_NEW:
+        case SO_TIMESTAMPNS_OLD:
+        case SO_TIMESTAMPNS_NEW:
             changed(c);
             break;
         case SO_RCVLOWAT:

@@ -446,6 +446,13 @@ static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
     return n;
 }
 
+/* When bytes of a ring came nobody knows. */
+static void kernels_stamps(struct pl_file *f)
+{
+    if (!fb_plain_rx(f->stream) && fb_stamps(f->stream))
+        fb_pin_rx(f->stream, RSN_OPTION);
+}
+
 PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
     pl_ready();
@@ -455,6 +462,7 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
         return pl_real.recvmsg(fd, msg, flags);
     if (!msg || pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmsg(fd, msg, flags));
+    kernels_stamps(f);
     return RECEIVE(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
@@ -471,6 +479,7 @@ ssize_t pl_recv_one(struct pl_file *f, int fd, struct mmsghdr *m, int flags, boo
 {
     struct msghdr *h = &m->msg_hdr;
 
+    kernels_stamps(f);
     return RECEIVE(f, h->msg_iov, pl_iov_count(h->msg_iovlen), flags,
                    plain_one(fd, m, flags, first), rail_msg(f, h, flags));
 }

@@ -251,8 +251,6 @@ TEST_CASE(stream_plain, a_late_announcement_is_no_offence)
 static const struct {
     int level, name, value;
 } off[] = {{SOL_SOCKET, SO_OOBINLINE, 1},
-           {SOL_SOCKET, SO_TIMESTAMP_OLD, 1},
-           {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 1},
            {SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE},
            {SOL_SOCKET, SO_MAX_PACING_RATE, 1000000},
            {IPPROTO_TCP, TCP_TX_DELAY, 10},

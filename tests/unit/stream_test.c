@@ -353,19 +353,25 @@ static ssize_t put_with(struct end *e, void *p, size_t n, int flags)
     return r;
 }
 
-/* It asks for nothing before a send does, as QEMU sets it on each connection. */
-TEST_CASE(stream, zero_copy_may_be_asked_for)
+/* They ask for nothing before a send does, or a recvmsg: QEMU and iperf 2 set them on each connection, and go on without. */
+TEST_CASE(stream, zero_copy_and_stamps_may_be_asked_for)
 {
+    static const int names[] = {SO_ZEROCOPY, SO_TIMESTAMP, SO_TIMESTAMPNS};
     const int on = 1;
-    struct end a, b;
 
     eager();
-    pair(&a, &b);
-    EXPECT_EQ_INT(setsockopt(a.fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)), 0);
-    fb_sockopt(a.s, SOL_SOCKET, SO_ZEROCOPY, on);
-    EXPECT(board(&a, &b));
-    done(&a);
-    done(&b);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct end a, b;
+
+        pair(&a, &b);
+        EXPECT_EQ_INT(setsockopt(a.fd, SOL_SOCKET, names[i], &on, sizeof(on)), 0);
+        fb_sockopt(a.s, SOL_SOCKET, names[i], on);
+        EXPECT(board(&a, &b));
+        EXPECT_EQ_INT(fb_stamps(a.s), i != 0);
+        EXPECT(!fb_stamps(b.s));
+        done(&a);
+        done(&b);
+    }
 }
 
 /* Who announces with MSG_MORE what follows, each time, boards where it follows. */
