@@ -118,9 +118,9 @@ ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint6
         return n;
     }
     p = fb_io.poll(fd, POLLRDHUP);
+    /* A reset in the middle of the look would not be told from FIN. */
     if ((p & (POLLRDHUP | POLLERR | POLLHUP)) == (POLLRDHUP | POLLERR))
-        p = fb_io.poll(
-            fd, POLLRDHUP); /* a reset in the middle of the look would not be told from FIN */
+        p = fb_io.poll(fd, POLLRDHUP);
     if (fb_io.inq(fd) > 0)
         return fb_io.recv(fd, v, cnt, limit, flags | MSG_DONTWAIT);
     if (p & POLLHUP)
