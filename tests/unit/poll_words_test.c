@@ -101,7 +101,9 @@ static void filtered(bool known, uint32_t answer)
         if (known)
             EXPECT(pl_words_usable());
         filter(answer);
-        EXPECT_EQ_INT(poll(&p, 1, 5), 0);
+        /* Who is held up for that long does not come to sleep. */
+        for (int i = 0; i == 0 || (i < 1000 && pl_words_usable()); i++)
+            EXPECT_EQ_INT(poll(&p, 1, 5), 0);
         EXPECT(!pl_words_usable());
         start(&s, 20000, &f, 1);
         while (!atomic_load(&fake_sleepers))
