@@ -260,6 +260,12 @@ static void make_room(struct fb_conn *c, int fd)
 #define TX_IGNORED \
     (MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE | MSG_WAITALL | MSG_PEEK | MSG_TRUNC | MSG_CTRUNC)
 
+/* Has a send that moved bytes ended with an error that is the next call's? */
+static bool ends_after_bytes(ssize_t done, ssize_t got)
+{
+    return done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EPIPE;
+}
+
 __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, const struct iovec *v,
                                                   int cnt, int flags)
 {
@@ -304,8 +310,8 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
                              &w.signals);
             if (w.signals.forked)
                 return got > 0 ? done + got : done ? done : got;
-            /* An error that comes after bytes is for the next call, before anybody looks who has it. */
-            if (done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EPIPE) {
+            /* Kept while the call is still counted: who looks for it finds the one or the other. */
+            if (ends_after_bytes(done, got)) {
                 conn_untold(c, (int)got);
                 got = -EAGAIN;
                 w.cut = true;
@@ -330,7 +336,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
                 fb_lock(&c->x->rx.lock);
                 rx_unlock(c);
             }
-            if (done && got != -EAGAIN && got != -EINTR && got != -EPIPE)
+            if (ends_after_bytes(done, got))
                 conn_untold(c, (int)got);
             return done ? done : conn_told(c, got);
         }

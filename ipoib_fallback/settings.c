@@ -30,7 +30,7 @@ static void changed(struct fb_conn *c)
 
 /* What a rail cannot honour: errors and notices that come beside the bytes, a pace, a delay. An accepted socket has
  * them from its listener. */
-static const struct {
+static const struct option {
     int level, name;
     int64_t none;
 } pins[] = {{SOL_SOCKET, SO_OOBINLINE, 0},        {SOL_SOCKET, SO_PEEK_OFF, -1},
@@ -38,21 +38,31 @@ static const struct {
             {SOL_SOCKET, SO_TIMESTAMPING_NEW, 0}, {SOL_SOCKET, SO_MAX_PACING_RATE, -1},
             {IPPROTO_TCP, TCP_TX_DELAY, 0},       {IPPROTO_IP, IP_RECVERR, 0},
             {IPPROTO_IPV6, IPV6_RECVERR, 0}};
-enum { PINS = sizeof(pins) / sizeof(pins[0]) };
+/* What recvmsg alone would tell. */
+static const struct option stamps[] = {{SOL_SOCKET, SO_TIMESTAMP_OLD, 0},
+                                       {SOL_SOCKET, SO_TIMESTAMP_NEW, 0},
+                                       {SOL_SOCKET, SO_TIMESTAMPNS_OLD, 0},
+                                       {SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0}};
+enum {
+    PINS = sizeof(pins) / sizeof(pins[0]),
+    STAMPS = sizeof(stamps) / sizeof(stamps[0]),
+};
 
-static bool has(const struct fb_conn *c, size_t i)
+static bool has_any(const struct fb_conn *c, const struct option *o, size_t n)
 {
-    union {
-        int64_t whole; /* a rate */
-        int32_t number;
-    } value = {0};
-    socklen_t len = sizeof(value);
+    for (size_t i = 0; i < n; i++) {
+        union {
+            int64_t whole; /* a rate */
+            int32_t number;
+        } value = {0};
+        socklen_t len = sizeof(value);
+        bool whole = o[i].name == SO_MAX_PACING_RATE;
 
-    if (sys_getsockopt(c->fd, pins[i].level, pins[i].name, &value, &len) < 0)
-        return false;
-    return (len < sizeof(value) || pins[i].name != SO_MAX_PACING_RATE
-                ? value.number
-                : value.whole) != pins[i].none;
+        if (sys_getsockopt(c->fd, o[i].level, o[i].name, &value, &len) == 0 &&
+            (whole && len == sizeof(value) ? value.whole : value.number) != o[i].none)
+            return true;
+    }
+    return false;
 }
 
 /* A program of BPF's that looks at what arrives. */
@@ -66,10 +76,12 @@ static bool filtered(const struct fb_conn *c)
 
 bool conn_option(const struct fb_conn *c)
 {
-    for (size_t i = 0; i < PINS; i++)
-        if (has(c, i))
-            return true;
-    return filtered(c);
+    return has_any(c, pins, PINS) || filtered(c);
+}
+
+bool conn_stamps(const struct fb_conn *c)
+{
+    return has_any(c, stamps, STAMPS);
 }
 
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)

@@ -411,21 +411,6 @@ bool conn_other_protocol(const struct fb_conn *c)
            protocol != IPPROTO_TCP;
 }
 
-static bool stamps(int fd)
-{
-    static const int names[] = {SO_TIMESTAMP_OLD, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_OLD,
-                                SO_TIMESTAMPNS_NEW};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        int on = 0;
-        socklen_t len = sizeof(on);
-
-        if (sys_getsockopt(fd, SOL_SOCKET, names[i], &on, &len) == 0 && on)
-            return true;
-    }
-    return false;
-}
-
 void conn_settings(struct fb_conn *c)
 {
     int flags, again, low = 1, inq = 0;
@@ -446,7 +431,7 @@ void conn_settings(struct fb_conn *c)
     if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)
         conn_set(c, CF_RCVLOWAT);
     c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;
-    c->x->stamps = stamps(c->fd);
+    c->x->stamps = conn_stamps(c);
     conn_set(c, CF_SETTINGS);
     if (conn_flag(c, CF_CHANGED))
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);

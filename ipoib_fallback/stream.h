@@ -19,6 +19,8 @@ struct rsk_tuple conn_tuple(struct fb_conn *);
 bool conn_other_protocol(const struct fb_conn *);
 /* Has it an option that a rail cannot honour? Asks the kernel. */
 bool conn_option(const struct fb_conn *);
+/* Does the kernel tell when bytes came? Asks it. */
+bool conn_stamps(const struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
 /* The stream in a slot, with a reference, if it is still the one of that generation. */

@@ -115,39 +115,6 @@ EACH(option, struct option, options, COUNT(options))
     works();
 }
 
-/* When the bytes came, with the bytes. The kernel begins to look at its clock some time after it is asked to. */
-CASE(time_stamps)
-{
-    static const int names[] = {SO_TIMESTAMP, SO_TIMESTAMPNS};
-    union {
-        char space[256];
-        struct cmsghdr first;
-    } control;
-    const int on = 1;
-    char byte;
-    struct iovec v = {&byte, 1};
-
-    for (size_t i = 0; i < COUNT(names); i++) {
-        struct cmsghdr *stamp = NULL;
-
-        pair(p);
-        SHOW(setsockopt(p[1], SOL_SOCKET, names[i], &on, sizeof(on)));
-        for (int tries = 0; !stamp && tries < 200; tries++) {
-            struct msghdr m = {.msg_iov = &v,
-                               .msg_iovlen = 1,
-                               .msg_control = &control,
-                               .msg_controllen = sizeof(control)};
-
-            sleep_ms(1);
-            deliver(p[0], p[1], "b");
-            must(recvmsg(p[1], &m, 0) == 1, "recvmsg");
-            stamp = CMSG_FIRSTHDR(&m);
-        }
-        must(stamp != NULL, "a stamp");
-        say("level %d type %d", stamp->cmsg_level, stamp->cmsg_type);
-    }
-}
-
 CASE(short_length)
 {
     int value = -1;

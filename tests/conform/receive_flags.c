@@ -290,3 +290,37 @@ EACH_FLAGGED(passed_over_before_urgent_data)
     FLAGGED(p[1], 1, MSG_OOB);
     FLAGGED(p[1], 100, 0);
 }
+
+/* When the bytes came, with the bytes. The kernel begins to look at its clock some time after it is asked to. */
+CASE(time_stamps)
+{
+    static const int names[] = {SO_TIMESTAMP, SO_TIMESTAMPNS};
+    union {
+        char space[256];
+        struct cmsghdr first;
+    } control;
+    const int on = 1;
+    int p[2];
+    char byte;
+    struct iovec v = {&byte, 1};
+
+    for (size_t i = 0; i < COUNT(names); i++) {
+        struct cmsghdr *stamp = NULL;
+
+        pair(p);
+        SHOW(setsockopt(p[1], SOL_SOCKET, names[i], &on, sizeof(on)));
+        for (int tries = 0; !stamp && tries < 200; tries++) {
+            struct msghdr m = {.msg_iov = &v,
+                               .msg_iovlen = 1,
+                               .msg_control = &control,
+                               .msg_controllen = sizeof(control)};
+
+            sleep_ms(1);
+            deliver(p[0], p[1], "b");
+            must(recvmsg(p[1], &m, 0) == 1, "recvmsg");
+            stamp = CMSG_FIRSTHDR(&m);
+        }
+        must(stamp != NULL, "a stamp");
+        say("level %d type %d", stamp->cmsg_level, stamp->cmsg_type);
+    }
+}

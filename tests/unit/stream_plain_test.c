@@ -131,6 +131,25 @@ TEST_CASE(stream_plain, much_after_a_few_words)
     }
 }
 
+/* Until then who asks for a rail is refused. */
+TEST_CASE(stream_plain, words_are_few_beside_16_times_as_much)
+{
+    static struct cfg_stream set[2];
+    struct end a, b;
+
+    pair_after(&a, &b, set, 8);
+    pass(&a, &b, 64, 4);
+    pass(&b, &a, 1000, 1);
+    /* Slowly where 1 KiB is known, but not yet as much: it asks there again and again. */
+    while (a.s->pub->path_tx != FB_PATH_SHM) {
+        pass(&a, &b, a.s->pub->tx < 9000 || a.s->pub->tx > 15000 ? 300 : 10, 1);
+        let_go_on(ROUNDS_A_CALL);
+    }
+    EXPECT(a.s->pub->tx > 16000);
+    done(&a);
+    done(&b);
+}
+
 /* As the last receive of most connections. Once a rail has been wanted the end is looked at more closely: it may be what
  * the kernel says after an error that the library has taken from it. */
 TEST_CASE(stream_plain, the_end_of_who_never_wanted_a_rail)
