@@ -338,11 +338,11 @@ unsigned fb_has_words(struct fb_stream *, short events);
  * done what fb_arm does. With them: 0, and fb_words_put when the sleep is over. */
 short fb_arm_words(struct fb_stream *, int fd, short events, struct fb_words *);
 void fb_words_put(struct fb_words *);
-/* Can a thread that spins see by fb_glance what fb_arm would tell of: bytes on a rail whose ring it reads in place, of which
- * there are none, and nothing else? */
-bool fb_glances(struct fb_stream *, short events);
-/* Looks whether fb_ready may have something of events for such a stream: true if that is not to be told without. Waits for
- * nobody, and takes no lock of another thread's; may say false while another thread is at work on the stream. */
+/* Bytes to be read on a rail whose ring is read in place, and nothing else: FB_SOME, FB_NONE. FB_CLOSER if fb_ready has to look;
+ * FB_BUSY while another thread is at work on the stream. Waits for nobody, and takes no lock of another thread's. */
+enum fb_sight { FB_BUSY, FB_CLOSER, FB_NONE, FB_SOME };
+enum fb_sight fb_sight(struct fb_stream *, short events);
+/* For who spins: is it FB_SOME or FB_CLOSER? */
 bool fb_glance(struct fb_stream *, short events);
 /* For pollers that spin: looks at ring state only, no system call, may say 0 wrongly. */
 short fb_peek_ready(struct fb_stream *, short events);

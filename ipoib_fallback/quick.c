@@ -23,20 +23,18 @@ static inline bool settled(const struct fb_conn *c)
 }
 
 /* rx_plainly's part that may change although the lock is held. */
-static inline bool rx_still(struct fb_conn *c, uint64_t end)
+static inline bool rx_still(struct fb_conn *c)
 {
-    return !tap_on(c) && settled(c) &&
-           !atomic_load_explicit(&c->x->rx_todo, memory_order_acquire) &&
-           !conn_seen_wants(&c->s.rx_mark, end);
+    return !tap_on(c) && settled(c) && !atomic_load_explicit(&c->x->rx_todo, memory_order_acquire);
 }
 
-/* Bytes that end at `end` may be received from the ring, and that is all. rx lock held. */
-static inline bool rx_plainly(struct fb_conn *c, uint64_t at, uint64_t end)
+/* Bytes may be received from the ring, and that is all. rx lock held. */
+static inline bool rx_plainly(struct fb_conn *c, uint64_t at)
 {
     struct fb_more *x = c->x;
 
     return x->rx.state == RX_r && !x->rx.frozen && x->rx.end == 0 && at >= x->rx.shown_to &&
-           !x->rx.by_call && rx_still(c, end);
+           !x->rx.by_call && rx_still(c);
 }
 
 /* The same for a send. tx lock held. */
@@ -143,24 +141,27 @@ static inline __attribute__((always_inline)) ssize_t rx_one(struct fb_conn *c, i
     struct rsk_rail *rail;
     size_t n = 0;
     bool none = false;
-    uint64_t at, end;
+    uint64_t at = 0;
 
     if (!fb_trylock(&c->x->rx.lock))
         return 0;
     rail = c->x->rail;
     if (is_of(c, rail, fd)) {
         at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
-        end = at + (most < rail->rx_size ? most : rail->rx_size);
-        if (rx_plainly(c, at, end)) {
+        if (rx_plainly(c, at)) {
             n = rail->wire->rx_take(rail, p, most);
             if (n == 0 && at_once(c, flags))
                 none = most && rx_nothing(c, rail);
-            else if (n == 0 && may_wait && comes(c, rail) && rx_still(c, end))
+            else if (n == 0 && may_wait && comes(c, rail) && rx_still(c))
                 n = rail->wire->rx_take(rail, p, most);
         }
     }
-    if (n)
+    if (n) {
+        /* Only now is it known where they end: a checkpoint may be farther off than they are, and nearer than `most`. */
+        if (conn_seen_wants(&c->s.rx_mark, at + n))
+            conn_seen_rx(c, at, &(struct iovec){p, n}, 1, n);
         rx_counted(c, n);
+    }
     if (none || (n && n < most))
         conn_no_data_here(c);
     unlock(c, &c->x->rx.lock);
@@ -210,16 +211,15 @@ __attribute__((noinline)) static size_t rx_some(struct fb_conn *c, const struct 
         return 0;
     rail = c->x->rail;
     at = atomic_load_explicit(&c->s.pub->rx, memory_order_relaxed);
-    if (rail && rx_plainly(c, at, at) &&
-        !atomic_load_explicit(&rail->failed, memory_order_relaxed)) {
+    if (rail && rx_plainly(c, at) && !atomic_load_explicit(&rail->failed, memory_order_relaxed)) {
         n = rail->wire->rx_peek(rail, have);
         if (n > most)
             n = most;
-        if (conn_seen_wants(&c->s.rx_mark, at + n))
-            n = 0;
     }
     if (n) {
         fb_iov_copy(v, cnt, have, 2, n, RSK_OUT_OF);
+        if (conn_seen_wants(&c->s.rx_mark, at + n))
+            conn_seen_rx(c, at, v, cnt, n);
         rx_took(c, rail, n);
         if (n < most)
             conn_no_data_here(c);

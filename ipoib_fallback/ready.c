@@ -195,43 +195,41 @@ static unsigned wanted(const struct fb_conn *c, short events)
 }
 
 /* Bytes on a rail, and nothing else that could be news. rx lock held, under which a rail does not go. */
-static bool in_sight(const struct fb_conn *c, short events)
+static bool in_sight(const struct fb_conn *c)
 {
     const struct rsk_rail *rail = c->x->rail;
 
-    return rail && rail->wire->read_in_place && silent_anchor(c) && (events & IN_BITS) &&
-           !(events & OUT_BITS);
+    return rail && rail->wire->read_in_place && silent_anchor(c) && !atomic_load(&c->x->rx.late) &&
+           !atomic_load(&c->x->swallowed);
 }
 
-enum sight { BUSY, CLOSER, NONE, SOME };
-
-/* BUSY: another thread has the lock. CLOSER: it is for who looks closer. */
-static enum sight glance(struct fb_conn *c, short events)
+enum fb_sight fb_sight(struct fb_stream *s, short events)
 {
-    enum sight got = CLOSER;
+    struct fb_conn *c = conn_of(s);
+    enum fb_sight got = FB_CLOSER;
+    unsigned bits;
 
+    if (!(events & IN_BITS) || events & OUT_BITS)
+        return FB_CLOSER;
     if (!fb_trylock(&c->x->rx.lock))
-        return BUSY;
-    if (in_sight(c, events))
-        got = c->x->rail->wire->poll(c->x->rail, RSK_RX) ? SOME : NONE;
+        return FB_BUSY;
+    if (in_sight(c)) {
+        bits = c->x->rail->wire->poll(c->x->rail, RSK_RX);
+        got = bits == 0 ? FB_NONE : bits == RSK_RX ? FB_SOME : FB_CLOSER;
+    }
     fb_unlock(&c->x->rx.lock);
     if (!atomic_load(&c->x->rx_todo) && !atomic_load(&c->x->tx_todo))
         return got;
     /* What somebody has left to be done meanwhile takes locks. */
     link_serve(c);
-    return CLOSER;
-}
-
-bool fb_glances(struct fb_stream *s, short events)
-{
-    return glance(conn_of(s), events) == NONE;
+    return FB_CLOSER;
 }
 
 bool fb_glance(struct fb_stream *s, short events)
 {
-    enum sight got = glance(conn_of(s), events);
+    enum fb_sight see = fb_sight(s, events);
 
-    return got == CLOSER || got == SOME;
+    return see == FB_SOME || see == FB_CLOSER;
 }
 
 short fb_arm(struct fb_stream *s, int fd, short events)

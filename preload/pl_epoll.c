@@ -49,16 +49,29 @@ static struct pl_member *new_member(struct pl_epoll *ep, int fd, const struct ep
  * is the stream's still. */
 static bool is_stub(const struct pl_member *m, int fd)
 {
-    struct pl_file *f;
-    bool same;
+    return m->hot && m->stream && !m->inner && m->kevents == (uint32_t)EPOLLET &&
+           pl_at(fd) == m->file;
+}
 
-    if (!m->hot || !m->stream || m->inner || m->kevents != (uint32_t)EPOLLET)
-        return false;
-    f = pl_get(fd);
-    same = f == m->file;
-    if (f)
-        pl_put(f);
-    return same;
+/* Nor does it need more for these events. */
+static bool stays_stub(const struct pl_member *m, const struct epoll_event *ev)
+{
+    const struct pl_epoll *ep = m->ep;
+
+    return !(ev->events & ((uint32_t)EPOLLEXCLUSIVE | (uint32_t)EPOLLWAKEUP)) &&
+           ev->data.u64 >> 32 != atomic_load(&ep->tag) &&
+           m->kdata == pl_cookie_data(ep, m->cookie) && !atomic_load(&ep->pinned) &&
+           !fb_plain(m->stream) &&
+           !((uint32_t)fb_kernel_events(m->stream, (short)(ev->events & PL_EV_BITS)) & PL_EV_BITS);
+}
+
+/* The application's registration of a hot member; lock held. */
+static void registers(struct pl_member *m, const struct epoll_event *ev)
+{
+    m->events = ev->events;
+    m->data = ev->data.u64;
+    m->stash = m->told = 0;
+    atomic_store_explicit(&m->armed, 1, memory_order_relaxed);
 }
 
 /*
@@ -67,17 +80,38 @@ static bool is_stub(const struct pl_member *m, int fd)
  * asks the kernel nothing. To the application it is not there. It goes for good when its number is
  * closed or its stream goes back to TCP.
  */
-static bool park(struct pl_epoll *ep, struct pl_member *m, int fd)
+static void park(struct pl_member *m)
 {
-    if (!is_stub(m, fd))
-        return false;
-    fb_lock(&ep->lock);
     pl_ready_del(m);
     m->parked = true;
     m->events = 0;
     m->stash = 0;
+}
+
+/* The calls on a stub that stays one, which are most of all on rails: in one section, and without the kernel. False: it is
+ * not that, and nothing has happened. Takes the place of ctl: see pl_ctl_lock. */
+static __attribute__((noinline)) bool on_stub(struct pl_epoll *ep, int op, int fd,
+                                              const struct epoll_event *ev)
+{
+    struct pl_member *m;
+    bool is;
+
+    fb_lock(&ep->lock);
+    m = pl_member_find(ep, fd);
+    is = m && is_stub(m, fd) && m->parked == (op == EPOLL_CTL_ADD) && !fb_lock_held(&ep->ctl) &&
+         (op == EPOLL_CTL_DEL || stays_stub(m, ev));
+    if (is && op == EPOLL_CTL_DEL) {
+        park(m);
+    } else if (is) {
+        registers(m, ev);
+        m->counts = true;
+        m->parked = false;
+        pl_ready_add(m); /* something may hold that no news will tell of */
+    }
     fb_unlock(&ep->lock);
-    return true;
+    if (is && op != EPOLL_CTL_DEL && atomic_load(&ep->asleep))
+        pl_ready_kick(ep);
+    return is;
 }
 
 static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
@@ -92,10 +126,7 @@ static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
         return false;
     }
     fb_lock(&ep->lock);
-    m->events = ev->events;
-    m->data = ev->data.u64;
-    m->told = 0;
-    atomic_store(&m->armed, 1);
+    registers(m, ev);
     m->parked = false;
     fb_unlock(&ep->lock);
     pl_reg_update(m, epfd);
@@ -197,7 +228,6 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     uint32_t events, armed;
     struct pl_reg reg;
     uint64_t data;
-    bool same;
     int r;
 
     if (m && m->parked && !(ev->events & EPOLLEXCLUSIVE)) {
@@ -211,10 +241,8 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     fb_lock(&ep->lock);
     events = m->events;
     data = m->data;
-    m->events = ev->events;
-    m->data = ev->data.u64;
-    m->stash = m->told = 0;
-    armed = atomic_exchange(&m->armed, 1);
+    armed = atomic_load(&m->armed);
+    registers(m, ev);
     fb_unlock(&ep->lock);
     if (m->stream)
         pl_reg_counts(m, m->stream);
@@ -222,9 +250,7 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
     pl_reg_before(m, reg);
     kernel.events = reg.events;
     kernel.data.u64 = reg.data;
-    /* The kernel has it so: only what the ready list holds is looked at anew. */
-    same = reg.hot && reg.events == m->kevents && reg.data == m->kdata && is_stub(m, fd);
-    r = same ? 0 : pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &kernel);
+    r = pl_real.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &kernel);
     if (r == 0) {
         pl_reg_after(m, reg);
         return 0;
@@ -249,15 +275,14 @@ static int del(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
         errno = ENOENT;
         return -1;
     }
-    if (m && park(ep, m, fd))
-        return 0;
     r = pl_real.epoll_ctl(epfd, EPOLL_CTL_DEL, fd, ev);
     if (m && (r == 0 || errno == ENOENT || errno == EBADF))
         pl_reg_detach(m);
     return r;
 }
 
-static int do_ctl(struct pl_epoll *ep, int epfd, int op, int fd, struct epoll_event *ev)
+static __attribute__((noinline)) int do_ctl(struct pl_epoll *ep, int epfd, int op, int fd,
+                                            struct epoll_event *ev)
 {
     struct pl_file *target = NULL;
     int r, saved = errno, failed;
@@ -269,7 +294,7 @@ static int do_ctl(struct pl_epoll *ep, int epfd, int op, int fd, struct epoll_ev
             (ev->events & EPOLLEXCLUSIVE || atomic_load(&ep->pinned)))
             fb_pin(target->stream, RSN_EPOLL, true);
     }
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     /* Data that looks like ours: ours changes. */
     if (op != EPOLL_CTL_DEL && ev->data.u64 >> 32 == atomic_load(&ep->tag))
         pl_reg_retag(ep);
@@ -303,6 +328,9 @@ PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
         (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) ||
         (!ev && op != EPOLL_CTL_DEL))
         return pl_real.epoll_ctl(epfd, op, fd, ev);
+    if (atomic_load_explicit(&pl_epoll_of(f)->hot, memory_order_relaxed) &&
+        on_stub(pl_epoll_of(f), op, fd, ev))
+        return 0;
     return do_ctl(pl_epoll_of(f), epfd, op, fd, ev);
 }
 
@@ -365,7 +393,7 @@ static void bind_in(struct pl_epoll *ep, void *arg)
 
     if (!atomic_load_explicit(&ep->nmembers, memory_order_relaxed))
         return;
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     m = find(ep, f->fd);
     if (m && !m->file) {
         epfd = number_of(ep);
@@ -410,7 +438,7 @@ void pl_epoll_forget_members(struct pl_file *f)
 
         if (dup && !fb_plain(m->stream))
             fb_pin(m->stream, RSN_EPOLL, true);
-        fb_lock(&ep->ctl);
+        pl_ctl_lock(ep);
         if (!m->dead) {
             if (dup && ep->kfd >= 0)
                 leave_behind(m, ep->kfd);

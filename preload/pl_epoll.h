@@ -14,7 +14,8 @@
  *             threads could leave the kernel with the older of two registrations.
  *   (the engine's: tx or rx, then a stream's watcher list)
  *   lock      one per instance, a leaf: ready, hot and dirty lists, the hash, and the fields of a
- *             member that are marked with it. No fb_* function is called under it but fb_plain.
+ *             member that are marked with it. No fb_* function is called under it but fb_plain, fb_kernel_events
+ *             and fb_sight, which only tries a lock.
  *   links     64 of them by descriptor: pl_file.members. A leaf.
  *   pool      free members. A leaf.
  *   nest      pl_epoll.parents. A leaf.
@@ -126,6 +127,15 @@ static inline uint64_t pl_cookie_data(const struct pl_epoll *ep, uint32_t cookie
     return (uint64_t)atomic_load_explicit(&ep->tag, memory_order_relaxed) << 32 | cookie;
 }
 
+/* Passing `lock` as well: who has it, and has seen that nobody holds ctl, may do what takes both (on_stub in pl_epoll.c),
+ * and is either over by now, or sees us. */
+static inline void pl_ctl_lock(struct pl_epoll *ep)
+{
+    fb_lock(&ep->ctl);
+    fb_lock(&ep->lock);
+    fb_unlock(&ep->lock);
+}
+
 /* No member is hot, nothing is waiting: the kernel alone answers. */
 static inline bool pl_epoll_quiet(const struct pl_epoll *ep)
 {
@@ -182,7 +192,7 @@ int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max,
                             bool lazy);
 /* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
-/* Is there something on the ready list to be tested? As fb_glance. */
+/* Is there something on the ready list to be tested? May say no while another thread is at work on it. */
 bool pl_ready_glance(struct pl_epoll *);
 /* Is there nothing new in these events of a member that waits for edges? An edge comes again when a stream changes track:
  * the kernel gives one for each new registration, a frame that arrives is one, and an end is heard of from ring and

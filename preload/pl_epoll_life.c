@@ -280,7 +280,7 @@ void pl_epoll_free(struct pl_epoll *ep)
 {
     if (atomic_fetch_sub_explicit(&ep->refs, 1, memory_order_acq_rel) != 1)
         return;
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     pl_member_each(ep, detach_one, NULL);
     fb_unlock(&ep->ctl);
     /* Rails are left there, whose streams may be waited for elsewhere when nobody finds this instance any more. */
@@ -308,7 +308,7 @@ static void pin_member(struct pl_member *m, void *arg)
 
 void pl_epoll_pin(struct pl_epoll *ep, int reason)
 {
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     atomic_store(&ep->pinned, true);
     pl_member_each(ep, pin_member, &reason);
     fb_unlock(&ep->ctl);
@@ -322,7 +322,7 @@ static void cross(struct pl_epoll *ep, void *arg)
         return;
     pl_epoll_pin(ep, RSN_EPOLL);
     pl_ready_settle(ep);
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     if (ep->kfd >= 0) {
         /* A one-shot that fires right now is armed once too often by this: one more event. */
         pl_reg_update_all(ep, ep->kfd);

@@ -97,7 +97,7 @@ static bool readable(struct pl_epoll *ep)
 {
     struct epoll_event ev[16] = {0};
 
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     pl_reg_all_cookies(ep);
     fb_unlock(&ep->ctl);
     pl_ready_drain_all(ep);

@@ -74,6 +74,14 @@ int pl_ready_drain_all(struct pl_epoll *ep)
 
 /* ---- the lists */
 
+/* A length; lock held. The unlock, which is a read-modify-write, puts it before a look at `asleep`. */
+static void count(_Atomic uint32_t *length, int more)
+{
+    uint32_t now = atomic_load_explicit(length, memory_order_relaxed) + (uint32_t)more;
+
+    atomic_store_explicit(length, now, memory_order_relaxed);
+}
+
 void pl_ready_add(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
@@ -81,7 +89,7 @@ void pl_ready_add(struct pl_member *m)
     if (m->dead || m->parked || m->ready.next)
         return;
     pl_link_add(&ep->ready, &m->ready);
-    atomic_fetch_add(&ep->nready, 1);
+    count(&ep->nready, 1);
 }
 
 void pl_ready_del(struct pl_member *m)
@@ -89,7 +97,7 @@ void pl_ready_del(struct pl_member *m)
     if (!m->ready.next)
         return;
     pl_link_del(&m->ready);
-    atomic_fetch_sub(&m->ep->nready, 1);
+    count(&m->ep->nready, -1);
 }
 
 void pl_dirty_add(struct pl_member *m)
@@ -99,7 +107,7 @@ void pl_dirty_add(struct pl_member *m)
     if (m->dirty.next)
         return;
     pl_link_add(&ep->dirty, &m->dirty);
-    atomic_fetch_add(&ep->ndirty, 1);
+    count(&ep->ndirty, 1);
 }
 
 void pl_dirty_del(struct pl_member *m)
@@ -107,7 +115,7 @@ void pl_dirty_del(struct pl_member *m)
     if (!m->dirty.next)
         return;
     pl_link_del(&m->dirty);
-    atomic_fetch_sub(&m->ep->ndirty, 1);
+    count(&m->ep->ndirty, -1);
 }
 
 static struct pl_member *of_ready(struct pl_link *l)
@@ -125,7 +133,8 @@ void pl_ready_absorb(struct pl_epoll *ep)
     struct pl_member *m, *next, *in_order = NULL;
 
     /* Before the inbox is taken: whoever still sees it set has pushed before. */
-    atomic_store(&ep->kicked, 0);
+    if (atomic_load(&ep->kicked))
+        atomic_store(&ep->kicked, 0);
     if (!atomic_load(&ep->inbox))
         return;
     for (m = atomic_exchange(&ep->inbox, NULL); m; m = next) {
@@ -149,18 +158,10 @@ void pl_ready_absorb(struct pl_epoll *ep)
     }
 }
 
-void pl_ready_settle(struct pl_epoll *ep)
+/* Brings the registrations up to date of those whose streams changed track. */
+static __attribute__((noinline)) void update_dirty(struct pl_epoll *ep)
 {
-    bool dirty;
-
-    fb_lock(&ep->lock);
-    pl_ready_absorb(ep);
-    /* Wait for another one at work: what it makes hot must be hot before we look at events. */
-    dirty = ep->dirty.next != &ep->dirty || ep->updating;
-    fb_unlock(&ep->lock);
-    if (!dirty)
-        return;
-    fb_lock(&ep->ctl);
+    pl_ctl_lock(ep);
     for (;;) {
         struct pl_member *m;
 
@@ -176,6 +177,25 @@ void pl_ready_settle(struct pl_epoll *ep)
         pl_reg_update(m, ep->kfd);
     }
     fb_unlock(&ep->ctl);
+}
+
+/* Locks it, settled. */
+static void lock_settled(struct pl_epoll *ep)
+{
+    fb_lock(&ep->lock);
+    pl_ready_absorb(ep);
+    /* Wait for another one at work: what it makes hot must be hot before we look at events. */
+    if (__builtin_expect(ep->dirty.next == &ep->dirty && !ep->updating, 1))
+        return;
+    fb_unlock(&ep->lock);
+    update_dirty(ep);
+    fb_lock(&ep->lock);
+}
+
+void pl_ready_settle(struct pl_epoll *ep)
+{
+    lock_settled(ep);
+    fb_unlock(&ep->lock);
 }
 
 /* ---- testing */
@@ -233,32 +253,47 @@ static uint32_t arm(struct pl_member *m, uint32_t events)
     return (uint16_t)fb_arm(m->stream, m->fd, (short)events);
 }
 
+/* One from the list. */
 struct probe {
+    struct pl_member *m; /* reference */
     uint32_t flags, events, stash;
-    uint64_t flip;
-    bool hot, off; /* off: a one-shot that has been reported */
+    uint32_t found; /* what holds of events */
+    bool hot, edge;
+    bool unarmed; /* nothing was found, and it is on the list for who looks at its ring */
+    struct fb_tally tally;
 };
 
-/* Takes the first off the list, with a reference. */
-static struct pl_member *next_ready(struct pl_epoll *ep, struct probe *p)
-{
-    struct pl_member *m = NULL;
+/* More would not be seen by another thread that comes meanwhile. */
+enum { TOGETHER = 16 };
 
-    fb_lock(&ep->lock);
-    if (ep->ready.next != &ep->ready) {
-        m = of_ready(ep->ready.next);
+/* Takes up to `most` off the list, and to the tail who became hot after `since`; *todo: so many are looked at. lock held. */
+static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint64_t since,
+                     uint32_t *todo)
+{
+    unsigned n = 0;
+
+    for (; n < most && *todo && ep->ready.next != &ep->ready; --*todo) {
+        struct pl_member *m = of_ready(ep->ready.next);
+        uint32_t stash = m->stash;
+
         pl_ready_del(m);
-        pl_member_get(m);
-        p->flags = m->events;
-        p->events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
-        p->stash = m->stash;
-        p->hot = m->hot;
-        p->flip = m->flip;
-        p->off = m->events & EPOLLONESHOT && !atomic_load(&m->armed);
+        if (m->hot && m->flip > since) {
+            pl_ready_add(m);
+            continue;
+        }
         m->stash = 0;
+        /* A one-shot that has been reported; or plain again, and nothing fetched for it: the kernel reports it. */
+        if ((m->events & EPOLLONESHOT && !atomic_load(&m->armed)) || (!m->hot && !stash))
+            continue;
+        pl_member_get(m);
+        p[n++] = (struct probe){.m = m,
+                                .flags = m->events,
+                                .events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP,
+                                .stash = stash,
+                                .hot = m->hot,
+                                .edge = m->hot && m->events & EPOLLET};
     }
-    fb_unlock(&ep->lock);
-    return m;
+    return n;
 }
 
 static bool claim(struct pl_member *m)
@@ -268,86 +303,80 @@ static bool claim(struct pl_member *m)
     return !(m->events & EPOLLONESHOT) || atomic_compare_exchange_strong(&m->armed, &armed, 0);
 }
 
-/* Reports what was found; true if it went into *out. */
-static bool report(struct pl_member *m, const struct probe *p, uint32_t found,
-                   struct fb_tally tally, struct epoll_event *out)
+/* Reports what was found, if anything; true if it went into *out, or would have. lock held. */
+static bool report(const struct probe *p, struct epoll_event *out)
 {
-    bool done = false;
+    struct pl_member *m = p->m;
+    uint32_t found = p->found;
 
-    fb_lock(&m->ep->lock);
-    found &= (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP; /* MOD may have come between */
-    if (m->dead || m->parked || !found || pl_told(m, found, tally)) {
-        /* nothing */
-    } else if (!out) {
+    if (p->unarmed) {
         m->stash |= p->stash;
         pl_ready_add(m);
-        done = true;
-    } else if (claim(m)) {
-        out->events = found;
-        out->data.u64 = m->data;
-        done = true;
-        pl_tell(m, found, tally);
-        if (!(p->flags & (EPOLLET | EPOLLONESHOT)) && m->hot)
-            pl_ready_add(m);
+        return false;
     }
-    fb_unlock(&m->ep->lock);
-    return done;
+    found &= (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP; /* MOD may have come between */
+    if (!p->found || m->dead || m->parked || !found || pl_told(m, found, p->tally))
+        return false;
+    if (!out) {
+        m->stash |= p->stash;
+        pl_ready_add(m);
+        return true;
+    }
+    if (!claim(m))
+        return false;
+    out->events = found;
+    out->data.u64 = m->data;
+    pl_tell(m, found, p->tally);
+    if (!(p->flags & (EPOLLET | EPOLLONESHOT)) && m->hot)
+        pl_ready_add(m);
+    return true;
 }
 
-static void put_back(struct pl_member *m, const struct probe *p)
-{
-    fb_lock(&m->ep->lock);
-    m->stash |= p->stash;
-    pl_ready_add(m);
-    fb_unlock(&m->ep->lock);
-}
-
-/* Nothing was found, and it is on the list for who looks at its ring, unless it has been so for long. */
-static bool stays_unarmed(struct pl_member *m, uint32_t events)
+/* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
+static bool stays_unarmed(struct pl_member *m)
 {
     uint8_t idle = atomic_load_explicit(&m->idle, memory_order_relaxed);
 
-    if (!m->stream || idle >= PL_LAZY_TIMES || !fb_glances(m->stream, (short)events))
+    if (idle >= PL_LAZY_TIMES)
         return false;
     atomic_store_explicit(&m->idle, (uint8_t)(idle + 1), memory_order_relaxed);
     return true;
 }
 
-/* One member from the list. True if it was put into *out (or would have been). */
-static bool examine(struct pl_member *m, const struct probe *p, struct epoll_event *out, bool lazy)
+/* Finds out what holds, and arms it where nothing does, or an edge. No lock held. */
+static void examine(struct probe *p, bool lazy)
 {
-    bool done, edge = p->hot && p->flags & EPOLLET;
-    uint32_t found, more;
-    struct fb_tally tally = {0};
+    struct pl_member *m = p->m;
+    enum fb_sight see = p->hot && m->stream ? fb_sight(m->stream, (short)p->events) : FB_CLOSER;
 
-    /* Plain again, and nothing fetched for it: the kernel reports it. */
-    if (p->off || (!p->hot && !p->stash))
-        return false;
-    found = test(m, p->events, p->hot ? 0 : p->stash);
-    if (!found && p->hot && lazy && !edge && stays_unarmed(m, p->events)) {
-        put_back(m, p);
-        return false;
+    if (see == FB_NONE && lazy && !p->edge && stays_unarmed(m)) {
+        p->unarmed = true;
+        return;
     }
-    if (found)
+    p->found = see == FB_SOME ? p->events & (EPOLLIN | EPOLLRDNORM)
+                              : test(m, p->events, p->hot ? 0 : p->stash);
+    if (p->found)
         atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
-    if (!found && p->hot)
-        found = arm(m, p->events) & p->events;
+    if (!p->found && p->hot)
+        p->found = arm(m, p->events) & p->events;
     /* Armed before it is counted: what comes after the count is news, and nothing else is. */
-    if (found && edge && m->stream) {
-        found |= arm(m, p->events) & p->events;
-        tally = fb_tally(m->stream, m->fd);
+    if (p->found && p->edge && m->stream) {
+        p->found |= arm(m, p->events) & p->events;
+        p->tally = fb_tally(m->stream, m->fd);
     }
-    done = found && report(m, p, found, tally, out);
-    if (!found || !out || !edge || m->stream)
-        return done;
-    /* From here on news is a new edge; something that came between the test and this, too. */
-    more = arm(m, p->events) & p->events & ~found;
-    if (more && !(p->flags & EPOLLONESHOT)) {
-        fb_lock(&m->ep->lock);
-        pl_ready_add(m);
-        fb_unlock(&m->ep->lock);
-    }
-    return done;
+}
+
+/* Of a nested instance news is a new edge from here on; something that came between the test and this, too. */
+static __attribute__((noinline)) void edge_of_inner(const struct probe *p)
+{
+    struct pl_member *m = p->m;
+    uint32_t more = arm(m, p->events) & p->events & ~p->found;
+
+    if (!more || p->flags & EPOLLONESHOT)
+        return;
+    fb_lock(&m->ep->lock);
+    pl_ready_add(m);
+    fb_unlock(&m->ep->lock);
 }
 
 int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
@@ -378,22 +407,35 @@ bool pl_ready_glance(struct pl_epoll *ep)
 int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
                             bool lazy)
 {
+    struct probe p[TOGETHER];
     uint32_t todo;
     int n = 0;
 
-    pl_ready_settle(ep);
+    lock_settled(ep);
     /* Each at most once: those that stay ready go to the tail. */
-    for (todo = atomic_load(&ep->nready); todo > 0 && n < max; todo--) {
-        struct probe p = {0};
-        struct pl_member *m = next_ready(ep, &p);
+    todo = atomic_load(&ep->nready);
+    for (;;) {
+        unsigned most = max - n < TOGETHER ? (unsigned)(max - n) : TOGETHER, some;
 
-        if (!m)
+        some = take(ep, p, most, since, &todo);
+        fb_unlock(&ep->lock);
+        if (!some)
             break;
-        if (p.hot && p.flip > since)
-            put_back(m, &p);
-        else if (examine(m, &p, out ? &out[n] : NULL, lazy))
-            n++;
-        pl_member_put(m);
+        for (unsigned i = 0; i < some; i++)
+            examine(&p[i], lazy);
+        fb_lock(&ep->lock);
+        for (unsigned i = 0; i < some; i++)
+            if (report(&p[i], out ? &out[n] : NULL))
+                n++;
+        fb_unlock(&ep->lock);
+        for (unsigned i = 0; i < some; i++) {
+            if (__builtin_expect(p[i].edge && !p[i].m->stream && p[i].found && out, 0))
+                edge_of_inner(&p[i]);
+            pl_member_put(p[i].m);
+        }
+        if (!todo || n == max)
+            break;
+        fb_lock(&ep->lock);
     }
     /* Who sleeps has counted himself before his last look, which does not see what was off the list then. */
     if (lazy && atomic_load(&ep->asleep) && atomic_load(&ep->nready))

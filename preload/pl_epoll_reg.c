@@ -64,6 +64,24 @@ struct pl_reg pl_reg_wanted(struct pl_member *m)
     };
 }
 
+/* Does its news come by another shard? Those who wait there are told then. No lock held. */
+static bool news_elsewhere(struct pl_member *m)
+{
+    bool yes = m->stream && fb_news_elsewhere(m->stream, m->ep->shard);
+
+    if (yes)
+        pl_epoll_waited_elsewhere(m->stream);
+    return yes;
+}
+
+/* lock held */
+static void set_elsewhere(struct pl_member *m, bool elsewhere)
+{
+    if (elsewhere != m->elsewhere)
+        atomic_fetch_add(&m->ep->elsewhere, elsewhere ? 1 : (uint32_t)-1);
+    m->elsewhere = elsewhere;
+}
+
 void pl_reg_before(struct pl_member *m, struct pl_reg reg)
 {
     struct pl_epoll *ep = m->ep;
@@ -79,13 +97,9 @@ void pl_reg_before(struct pl_member *m, struct pl_reg reg)
         return;
     }
     m->counts = true;
-    elsewhere = m->stream && fb_news_elsewhere(m->stream, ep->shard);
-    if (elsewhere)
-        pl_epoll_waited_elsewhere(m->stream);
+    elsewhere = news_elsewhere(m);
     fb_lock(&ep->lock);
-    if (elsewhere != m->elsewhere)
-        atomic_fetch_add(&ep->elsewhere, elsewhere ? 1 : (uint32_t)-1);
-    m->elsewhere = elsewhere;
+    set_elsewhere(m, elsewhere);
     if (m->hot) {
         fb_unlock(&ep->lock);
         return;
@@ -103,9 +117,7 @@ static void cool(struct pl_member *m)
         return;
     m->hot = false;
     m->cooled = atomic_fetch_add(&m->ep->flips, 1) + 1;
-    if (m->elsewhere)
-        atomic_fetch_sub(&m->ep->elsewhere, 1);
-    m->elsewhere = false;
+    set_elsewhere(m, false);
     pl_link_del(&m->hot_link);
     atomic_fetch_sub(&m->ep->hot, 1);
 }
@@ -139,16 +151,21 @@ static int kernel_mod(struct pl_member *m, int epfd, uint32_t events, uint64_t d
 void pl_reg_update(struct pl_member *m, int epfd)
 {
     struct pl_reg reg;
-    bool cools;
+    bool cools, elsewhere;
 
     if (m->dead)
         return;
-    if (m->parked) {
+    if (m->parked && !is_served(m)) {
         /* On its way back to TCP the stub has nothing more to stand in for. */
-        if (!is_served(m)) {
-            sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
-            pl_reg_detach(m);
-        }
+        sys_epoll_ctl(epfd, EPOLL_CTL_DEL, m->fd, NULL);
+        pl_reg_detach(m);
+        return;
+    }
+    if (m->parked) { /* on another rail, maybe, when it is added again */
+        elsewhere = news_elsewhere(m);
+        fb_lock(&m->ep->lock);
+        set_elsewhere(m, elsewhere);
+        fb_unlock(&m->ep->lock);
         return;
     }
     reg = pl_reg_wanted(m);

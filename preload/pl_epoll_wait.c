@@ -25,9 +25,11 @@ enum { KERNEL_CALLS = 16 };
 
 static bool kernels_turn(struct pl_epoll *ep)
 {
-    uint32_t calls = atomic_fetch_add_explicit(&ep->calls, 1, memory_order_relaxed);
+    uint32_t calls = atomic_load_explicit(&ep->calls, memory_order_relaxed);
     uint32_t ahead = atomic_load_explicit(&ep->ahead, memory_order_relaxed);
 
+    /* Two threads that count at once may count one call. */
+    atomic_store_explicit(&ep->calls, calls + 1, memory_order_relaxed);
     if (calls % KERNEL_CALLS && (!atomic_load_explicit(&ep->both, memory_order_relaxed) ||
                                  ahead < atomic_load(&ep->nready)))
         return false;
@@ -191,7 +193,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
 
 struct sleep {
     struct pl_block block; /* first: a handler may longjmp out of the sleep */
-    struct pl_epoll *ep;   /* reference */
+    struct pl_epoll *ep;   /* reference; NULL: it has not slept */
     bool counted, armed;
     bool leans; /* on the common shard, by which members get their news */
 };
@@ -211,6 +213,8 @@ static void undo(struct pl_block *b)
 {
     struct sleep *s = (struct sleep *)b;
 
+    if (!s->ep)
+        return;
     end_sleep(s);
     pl_epoll_free(s->ep);
 }
@@ -237,13 +241,16 @@ static void pass_baton(struct pl_epoll *ep)
 }
 
 /* Sleeps in the kernel. Count, 0 when it is time to look again, or -errno. */
-static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32_t signals)
+static int rest(struct sleep *s, struct pl_epoll *ep, const struct call *c, uint64_t deadline,
+                uint32_t signals)
 {
-    struct pl_epoll *ep = s->ep;
     uint64_t since;
     bool ours = false;
     int n;
 
+    if (!s->ep)
+        pl_epoll_get(ep);
+    s->ep = ep;
     atomic_fetch_add(&ep->asleep, 1); /* before the last look: see pl_epoll_ready.c */
     s->counted = true;
     s->armed = atomic_load(&ep->woven);
@@ -283,8 +290,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
 
     if (!s)
         return -ENOMEM;
-    pl_epoll_get(ep);
-    s->ep = ep;
+    s->ep = NULL;
     s->counted = s->armed = s->leans = false;
     s->block.undo = undo;
     for (;;) {
@@ -322,7 +328,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
             if (n != 0)
                 break;
         }
-        n = rest(s, c, deadline, signals);
+        n = rest(s, ep, c, deadline, signals);
         if (n != 0)
             break;
     }

@@ -67,6 +67,17 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
     return pl_get(fd);
 }
 
+/* What this process has tracked under the number, without a reference: to be compared with what has one. */
+static inline const struct pl_file *pl_at(int fd)
+{
+    unsigned n = (unsigned)fd;
+    pl_slot *at = NULL;
+
+    if (n < (unsigned)PL_ROOT * PL_CHUNK)
+        at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
+    return at ? atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire) : NULL;
+}
+
 /* As pl_get, and enters a section if there is a file. The section begins first: a handler that does
  * not return shall not take a reference with it. frame: of the intercepting function. */
 static inline __attribute__((always_inline)) struct pl_file *pl_hold_from(int fd, const void *frame)

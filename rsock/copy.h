@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -25,14 +26,44 @@ void rsk_copy_much(void *to, const void *from, size_t n, enum rsk_way);
 
 static inline bool rsk_is_few(size_t n)
 {
-    return n - RSK_COPY_HALF <= 3 * RSK_COPY_HALF;
+    return n - 1 < 4 * RSK_COPY_HALF;
 }
 
-/* 16 to 64 bytes, which most messages are: two or four moves of 16 bytes, from both ends, that may overlap. */
+/* 1 to 15 bytes. */
+static inline void rsk_copy_least(char *to, const char *from, size_t n)
+{
+    if (n >= sizeof(uint64_t)) {
+        uint64_t first, last;
+
+        memcpy(&first, from, sizeof first);
+        memcpy(&last, from + n - sizeof last, sizeof last);
+        memcpy(to, &first, sizeof first);
+        memcpy(to + n - sizeof last, &last, sizeof last);
+    } else if (n >= sizeof(uint32_t)) {
+        uint32_t first, last;
+
+        memcpy(&first, from, sizeof first);
+        memcpy(&last, from + n - sizeof last, sizeof last);
+        memcpy(to, &first, sizeof first);
+        memcpy(to + n - sizeof last, &last, sizeof last);
+    } else {
+        char first = from[0], middle = from[n / 2], last = from[n - 1];
+
+        to[0] = first;
+        to[n / 2] = middle;
+        to[n - 1] = last;
+    }
+}
+
+/* 1 to 64 bytes, which most messages are: from 16 on two or four moves of 16 bytes, from both ends, that may overlap. */
 static inline void rsk_copy_few(char *to, const char *from, size_t n)
 {
     char first[RSK_COPY_HALF], last[RSK_COPY_HALF];
 
+    if (n < RSK_COPY_HALF) {
+        rsk_copy_least(to, from, n);
+        return;
+    }
     memcpy(first, from, sizeof first);
     memcpy(last, from + n - sizeof last, sizeof last);
     if (n > sizeof first + sizeof last) {

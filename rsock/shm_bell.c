@@ -101,9 +101,13 @@ static struct page *page_map(int fd, struct rsk_own_map *map)
 
 static void mark(struct page *p, uint32_t slot)
 {
-    /* Release: whoever takes the bit sees the cursor that it tells of. */
-    atomic_fetch_or_explicit(&p->dirty[slot / 64], 1ull << (slot % 64), memory_order_release);
-    atomic_fetch_or_explicit(&p->summary, 1ull << (slot / 64), memory_order_release);
+    uint64_t word = 1ull << (slot / 64);
+
+    /* Release: whoever takes the bit sees the cursor that it tells of. In one order with the look at the summary and
+     * with the reader's two: who clears the summary after it was seen set looks at the bit after that. */
+    atomic_fetch_or(&p->dirty[slot / 64], 1ull << (slot % 64));
+    if (!(atomic_load(&p->summary) & word))
+        atomic_fetch_or_explicit(&p->summary, word, memory_order_release);
 }
 
 static void fire(int event)
@@ -135,7 +139,7 @@ static int drain_word(struct shm_bell *b, uint32_t w)
     uint64_t bits;
     int n = 0;
 
-    if (!atomic_load_explicit(&b->page->dirty[w], memory_order_relaxed))
+    if (!atomic_load(&b->page->dirty[w]))
         return 0;
     bits = atomic_exchange_explicit(&b->page->dirty[w], 0, memory_order_acq_rel);
     for (; bits && rails; bits &= bits - 1) {
@@ -173,7 +177,7 @@ static int bell_drain(struct rsk_shard_part *p)
 
     if (!atomic_load_explicit(&b->page->summary, memory_order_relaxed))
         return 0;
-    words = atomic_exchange_explicit(&b->page->summary, 0, memory_order_acq_rel);
+    words = atomic_exchange(&b->page->summary, 0);
     for (; words; words &= words - 1)
         n += drain_word(b, (uint32_t)__builtin_ctzll(words));
     if (b->far >= 0)

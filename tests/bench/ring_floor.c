@@ -108,6 +108,8 @@ EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
     unsigned slot;
     int got;
 
+    if (of(fd)) /* hiredis asks so whether it is connected */
+        return 0;
     if (!name || addr->sa_family != AF_INET || !(fcntl(fd, F_GETFL) & O_NONBLOCK))
         return NEXT(connect)(fd, addr, len);
     if (!mapped(true) || bind(fd, (struct sockaddr *)&at, at_len) < 0 ||
@@ -198,13 +200,14 @@ static bool any(const struct end *e)
 
 static ssize_t take(struct end *e, void *p, size_t n)
 {
-    uint64_t there =
-        atomic_load_explicit(&e->in->tail[e->slot], memory_order_acquire) - e->received;
+    uint64_t there;
 
-    if (!there) {
-        errno = EAGAIN;
-        return -1;
-    }
+    while (
+        !(there = atomic_load_explicit(&e->in->tail[e->slot], memory_order_acquire) - e->received))
+        if (fcntl(e->fd, F_GETFL) & O_NONBLOCK) {
+            errno = EAGAIN;
+            return -1;
+        }
     if (n > there)
         n = there;
     floor_take(p, e->in->bytes[e->slot], e->received, n);

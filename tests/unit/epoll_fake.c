@@ -180,13 +180,18 @@ short fb_peek_ready(struct fb_stream *s, short events)
 
 void (*fake_glances)(struct fake *);
 
-bool fb_glances(struct fb_stream *s, short events)
+enum fb_sight fb_sight(struct fb_stream *s, short events)
 {
     struct fake *f = (struct fake *)s;
 
+    if (!atomic_load(&f->s.rx_gate) || f->unsure || f->alone || !(events & IN_BITS) ||
+        (events & OUT_BITS) || atomic_load(&f->hup))
+        return FB_CLOSER;
+    if (rail_ready(f, events & IN_BITS))
+        return FB_SOME;
     if (fake_glances)
         fake_glances(f);
-    return !fb_plain(s) && !f->unsure && (events & (IN_BITS | OUT_BITS)) && !atomic_load(&f->hup);
+    return FB_NONE;
 }
 
 bool fb_glance(struct fb_stream *s, short events)

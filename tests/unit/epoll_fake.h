@@ -80,7 +80,7 @@ extern _Atomic int fake_sleepers;
 extern _Atomic bool fake_slow_wire;
 /* Called at the end of each drain that told of n streams, by who still keeps others from draining. */
 extern void (*fake_drained)(int n);
-/* Called by who asks whether it can see a stream at a glance. */
+/* Called by who sees at a glance that a stream has nothing. */
 extern void (*fake_glances)(struct fake *);
 /* How many threads wait for their turn to drain. */
 extern _Atomic int fake_drains_due;

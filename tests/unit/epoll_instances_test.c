@@ -113,6 +113,32 @@ TEST_CASE(epoll, level_holds_before_its_news)
     close_ep(b);
 }
 
+/* While it is not registered, its stream goes over to a rail whose news another shard has. */
+TEST_CASE(epoll, added_again_on_another_rail)
+{
+    int a = epoll_create1(0), b = epoll_create1(0);
+    struct fake *f = fake_new(), *other = fake_new();
+
+    add(a, f->fd, EPOLLIN, 1);
+    add(b, other->fd, EPOLLIN, 2);
+    fake_board(f);
+    fake_arrive(f, 1);
+    EXPECT_EQ_U64(one(a, 100), EVENT(1, EPOLLIN));
+    EXPECT_EQ_INT(epoll_ctl(a, EPOLL_CTL_DEL, f->fd, NULL), 0);
+    EXPECT_EQ_INT(fake_read(f, 1), 1);
+    atomic_store(&f->shard, atomic_load(&other->shard));
+    fake_board(f);
+    EXPECT_EQ_U64(one(a, 0), 0);
+    add(a, f->fd, EPOLLIN, 3);
+    EXPECT_EQ_U64(one(a, 0), 0);
+    fake_arrive_unheard(f, 1);
+    EXPECT_EQ_U64(one(a, 0), EVENT(3, EPOLLIN));
+    fake_close(f);
+    fake_close(other);
+    close_ep(a);
+    close_ep(b);
+}
+
 TEST_CASE(epoll, polled)
 {
     int ep = epoll_create1(0), plain = eventfd(0, EFD_NONBLOCK);

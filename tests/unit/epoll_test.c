@@ -317,6 +317,43 @@ TEST_CASE(epoll, large_array_gets_everything_once)
     close_ep(ep);
 }
 
+/* More than are taken off the list together. */
+TEST_CASE(epoll, crowds_are_reported_in_turn)
+{
+    enum { CROWD = 40, HALF = CROWD / 2 };
+    int ep = epoll_create1(0);
+    struct fake *f[CROWD];
+    struct epoll_event ev[CROWD + 1];
+    uint64_t before = 0;
+
+    for (int i = 0; i < CROWD; i++) {
+        f[i] = fake_new();
+        add(ep, f[i]->fd, EPOLLIN, (uint64_t)i);
+        fake_board(f[i]);
+        fake_arrive(f[i], 1);
+    }
+    for (int round = 0; round < 40; round++) {
+        int max = round < 4 ? CROWD + 1 : HALF, n = epoll_wait(ep, ev, max, 100);
+        uint64_t seen = 0;
+
+        ASSERT_EQ_INT(n, round < 4 ? CROWD : HALF);
+        for (int i = 0; i < n; i++) {
+            EXPECT(!(seen & 1ull << ev[i].data.u64));
+            seen |= 1ull << ev[i].data.u64;
+        }
+        if (round > 4) /* who has just had a turn has the next but one */
+            EXPECT_EQ_U64(seen & before, 0);
+        before = seen;
+    }
+    /* Those that hold nothing any more are not reported, wherever they are on the list. */
+    for (int i = 0; i < CROWD; i += 3)
+        EXPECT_EQ_INT(fake_read(f[i], 1), 1);
+    ASSERT_EQ_INT(epoll_wait(ep, ev, CROWD, 100), CROWD - (CROWD + 2) / 3);
+    for (int i = 0; i < CROWD; i++)
+        fake_close(f[i]);
+    close_ep(ep);
+}
+
 TEST_CASE(epoll, time_is_kept)
 {
     int ep = epoll_create1(0);
