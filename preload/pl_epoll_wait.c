@@ -152,10 +152,12 @@ static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *mis
     return n + k;
 }
 
-/* Spins as long as it may pay. 0: it did not; else a count or -errno. */
-static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
+/* Spins as long as it may pay, from `now` on; the value of *at is the time of its last look. 0: it did not; else a count or
+ * -errno. */
+static int spin(struct pl_epoll *ep, const struct call *c, uint64_t now, uint64_t until,
+                uint64_t *at)
 {
-    uint64_t now = sys_now(), kernel_at = pl_spin_kernel_at(now, now);
+    uint64_t kernel_at = pl_spin_kernel_at(now, now);
     struct rsk_shard *common = rsk_shard_common();
 
     while (now < until) {
@@ -179,6 +181,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
                 n = pl_ready_collect(ep, c->out, c->max);
             kernel_at = pl_spin_kernel_at(now, sys_now());
         }
+        *at = now;
         if (n)
             return n;
         if (rsk_sig.pending)
@@ -193,7 +196,7 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t until)
 
 struct sleep {
     struct pl_block block; /* first: a handler may longjmp out of the sleep */
-    struct pl_epoll *ep;   /* reference; NULL: it has not slept */
+    struct pl_epoll *ep;   /* reference */
     bool counted, armed;
     bool leans; /* on the common shard, by which members get their news */
 };
@@ -213,8 +216,6 @@ static void undo(struct pl_block *b)
 {
     struct sleep *s = (struct sleep *)b;
 
-    if (!s->ep)
-        return;
     end_sleep(s);
     pl_epoll_free(s->ep);
 }
@@ -223,6 +224,20 @@ static void put_sleep(struct sleep **s)
 {
     if (*s)
         pl_block_put(&(*s)->block);
+}
+
+/* Most waits do without. frame: of the function that has it put. NULL: no memory. */
+static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
+{
+    struct sleep *s = (struct sleep *)pl_block_get(sizeof *s, frame, NULL);
+
+    if (!s)
+        return NULL;
+    pl_epoll_get(ep);
+    s->ep = ep;
+    s->counted = s->armed = s->leans = false;
+    s->block.undo = undo;
+    return s;
 }
 
 /* Others sleep, and we return to our caller with the shard's news used up: arm it for them, and if
@@ -241,16 +256,13 @@ static void pass_baton(struct pl_epoll *ep)
 }
 
 /* Sleeps in the kernel. Count, 0 when it is time to look again, or -errno. */
-static int rest(struct sleep *s, struct pl_epoll *ep, const struct call *c, uint64_t deadline,
-                uint32_t signals)
+static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32_t signals)
 {
+    struct pl_epoll *ep = s->ep;
     uint64_t since;
     bool ours = false;
     int n;
 
-    if (!s->ep)
-        pl_epoll_get(ep);
-    s->ep = ep;
     atomic_fetch_add(&ep->asleep, 1); /* before the last look: see pl_epoll_ready.c */
     s->counted = true;
     s->armed = atomic_load(&ep->woven);
@@ -282,17 +294,11 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
                                            uint64_t deadline, uint32_t signals)
 {
     pthread_testcancel(); /* though nothing may have to be waited for */
-    struct sleep *s __attribute__((cleanup(put_sleep))) =
-        (struct sleep *)pl_block_get(sizeof *s, __builtin_frame_address(0), NULL);
+    struct sleep *s __attribute__((cleanup(put_sleep))) = NULL;
     bool brief = !at_once(c) && atomic_load(&ep->hot);
-    uint64_t began = 0;
+    uint64_t began = 0, ended = 0;
     int n, saved = errno;
 
-    if (!s)
-        return -ENOMEM;
-    s->ep = NULL;
-    s->counted = s->armed = s->leans = false;
-    s->block.undo = undo;
     for (;;) {
         uint64_t now, flips = atomic_load(&ep->flips);
         bool missed, was_brief = brief;
@@ -322,22 +328,26 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
             break;
         }
         if (!began) {
+            uint64_t until = now + pl_spin_budget(atomic_load(&ep->hot));
+
             began = now;
-            now += pl_spin_budget(atomic_load(&ep->hot));
-            n = spin(ep, c, now < deadline ? now : deadline);
+            n = spin(ep, c, now, until < deadline ? until : deadline, &ended);
             if (n != 0)
                 break;
+            ended = 0;
         }
-        n = rest(s, ep, c, deadline, signals);
+        if (!s)
+            s = new_sleep(ep, __builtin_frame_address(0));
+        n = s ? rest(s, c, deadline, signals) : -ENOMEM;
         if (n != 0)
             break;
     }
     if (n > 0 && atomic_load(&ep->hot)) {
         pl_spin_ready((unsigned)n);
         if (began)
-            pl_spin_result(began);
+            pl_spin_result(began, ended);
     }
-    if (!pl_block_lost(&s->block))
+    if (!s || !pl_block_lost(&s->block))
         pass_baton(ep);
     errno = saved;
     return n;

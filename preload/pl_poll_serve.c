@@ -378,7 +378,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
     if (count > 0)
         pl_spin_ready((unsigned)count);
     if (began && count > 0)
-        pl_spin_result(began);
+        pl_spin_result(began, 0);
     errno = saved;
     return count;
 }

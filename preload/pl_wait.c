@@ -165,13 +165,14 @@ uint64_t pl_spin_budget(unsigned streams)
     return pl_spins() ? spun : 0;
 }
 
-void pl_spin_result(uint64_t began)
+void pl_spin_result(uint64_t began, uint64_t now)
 {
-    uint64_t now, ns;
+    uint64_t ns;
 
     if (!spun && !crowd.trying)
         return;
-    now = sys_now();
+    if (!now)
+        now = sys_now();
     ns = now - began;
     if (!spun)
         ;

@@ -59,7 +59,7 @@ uint64_t pl_spin_budget(unsigned streams);
 /* The one before did. */
 bool pl_spins(void);
 /* What came of it: there is news now, and the wait, spun and slept together, began then. */
-void pl_spin_result(uint64_t began);
+void pl_spin_result(uint64_t began, uint64_t now);
 /* So many descriptors are ready, whether or not that was waited for. */
 void pl_spin_ready(unsigned n);
 
