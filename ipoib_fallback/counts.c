@@ -111,24 +111,39 @@ static uint64_t sent(struct fb_conn *c)
     return alone && atomic_load(&c->s.tx_in) == 0 ? n + 1 : 0;
 }
 
+/* Bytes that another process takes are not counted here. */
+static bool countable(struct fb_conn *c)
+{
+    return fb_may_change(&c->s) && !conn_flag(c, CF_SHARED | CF_LENT) &&
+           !(atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN);
+}
+
+struct fb_tally conn_tally(struct fb_conn *c, int fd, bool ended)
+{
+    struct fb_tally t = {0};
+
+    if (!countable(c))
+        return t;
+    t.in = come(c, fd, ended);
+    if (t.in)
+        t.in += ((uint64_t)(atomic_load(&c->x->no_data) + c->x->rx.no_data) << 44) +
+                ((uint64_t)ended << 63);
+    t.out = sent(c);
+    return t;
+}
+
 struct fb_tally fb_tally(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);
     struct fb_tally t = {0};
     bool ended;
 
-    /* Bytes that another process takes are not counted here. */
-    if (!fb_may_change(s) || conn_flag(c, CF_SHARED | CF_LENT) ||
-        atomic_load(&s->pub->lent) & FB_LENT_FOREIGN)
+    if (!countable(c))
         return t;
     ended = fb_ready(s, fd, POLLRDHUP) & (POLLRDHUP | POLLHUP);
     fb_lock(&c->x->rx.lock);
-    t.in = come(c, fd, ended);
-    if (t.in)
-        t.in += ((uint64_t)(atomic_load(&c->x->no_data) + c->x->rx.no_data) << 44) +
-                ((uint64_t)ended << 63);
+    t = conn_tally(c, fd, ended);
     rx_unlock(c);
-    t.out = sent(c);
     return t;
 }
 

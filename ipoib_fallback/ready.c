@@ -203,10 +203,12 @@ static bool in_sight(const struct fb_conn *c)
            !atomic_load(&c->x->swallowed);
 }
 
-enum fb_sight fb_sight(struct fb_stream *s, short events)
+static inline __attribute__((always_inline)) enum fb_sight sight(struct fb_conn *c, int fd,
+                                                                 short events, bool arm,
+                                                                 struct fb_tally *tally)
 {
-    struct fb_conn *c = conn_of(s);
     enum fb_sight got = FB_CLOSER;
+    struct rsk_rail *rail;
     unsigned bits;
 
     if (!(events & IN_BITS) || events & OUT_BITS)
@@ -214,8 +216,12 @@ enum fb_sight fb_sight(struct fb_stream *s, short events)
     if (!fb_trylock(&c->x->rx.lock))
         return FB_BUSY;
     if (in_sight(c)) {
-        bits = c->x->rail->wire->poll(c->x->rail, RSK_RX);
+        rail = c->x->rail;
+        bits = arm ? rail->wire->arm(rail, RSK_RX, RSK_BY_SHARD) : rail->wire->poll(rail, RSK_RX);
         got = bits == 0 ? FB_NONE : bits == RSK_RX ? FB_SOME : FB_CLOSER;
+        /* Armed before it is counted. in_sight: no end has come. */
+        if (tally && got == FB_SOME)
+            *tally = conn_tally(c, fd, false);
     }
     fb_unlock(&c->x->rx.lock);
     if (!atomic_load(&c->x->rx_todo) && !atomic_load(&c->x->tx_todo))
@@ -223,6 +229,16 @@ enum fb_sight fb_sight(struct fb_stream *s, short events)
     /* What somebody has left to be done meanwhile takes locks. */
     link_serve(c);
     return FB_CLOSER;
+}
+
+enum fb_sight fb_sight(struct fb_stream *s, short events)
+{
+    return sight(conn_of(s), -1, events, false, NULL);
+}
+
+enum fb_sight fb_sight_arm(struct fb_stream *s, int fd, short events, struct fb_tally *tally)
+{
+    return sight(conn_of(s), fd, events, true, tally);
 }
 
 bool fb_glance(struct fb_stream *s, short events)

@@ -146,6 +146,8 @@ void rx_serve(struct fb_conn *);
 void rx_anchor(struct fb_conn *, int fd);
 /* 1: a read would not block. 0: it would. */
 int rx_readable(struct fb_conn *, int fd);
+/* counts.c: fb_tally's; rx lock held. ended: the peer's end has come. */
+struct fb_tally conn_tally(struct fb_conn *, int fd, bool ended);
 /* The bytes that a plain receive brought while the guard went up. */
 ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 /* fb_rx_enter_for_good's call has ended: see fb_rx_leave. */

@@ -343,27 +343,43 @@ static bool stays_unarmed(struct pl_member *m)
     return true;
 }
 
+/* examine's answer, if a look at the ring gives it. */
+static bool is_seen(struct probe *p, bool lazy)
+{
+    struct pl_member *m = p->m;
+    enum fb_sight see;
+
+    if (!p->hot || !m->stream)
+        return false;
+    see = p->edge ? fb_sight_arm(m->stream, m->fd, (short)p->events, &p->tally)
+                  : fb_sight(m->stream, (short)p->events);
+    if (see == FB_NONE && !p->edge) {
+        p->unarmed = lazy && stays_unarmed(m);
+        if (!p->unarmed)
+            see = fb_sight_arm(m->stream, m->fd, (short)p->events, NULL);
+    }
+    if (see == FB_SOME)
+        p->found = p->events & (EPOLLIN | EPOLLRDNORM);
+    return see == FB_SOME || see == FB_NONE;
+}
+
 /* Finds out what holds, and arms it where nothing does, or an edge. No lock held. */
 static void examine(struct probe *p, bool lazy)
 {
     struct pl_member *m = p->m;
-    enum fb_sight see = p->hot && m->stream ? fb_sight(m->stream, (short)p->events) : FB_CLOSER;
 
-    if (see == FB_NONE && lazy && !p->edge && stays_unarmed(m)) {
-        p->unarmed = true;
-        return;
+    if (!is_seen(p, lazy)) {
+        p->found = test(m, p->events, p->hot ? 0 : p->stash);
+        if (!p->found && p->hot)
+            p->found = arm(m, p->events) & p->events;
+        /* Armed before it is counted: what comes after the count is news, and nothing else is. */
+        if (p->found && p->edge && m->stream) {
+            p->found |= arm(m, p->events) & p->events;
+            p->tally = fb_tally(m->stream, m->fd);
+        }
     }
-    p->found = see == FB_SOME ? p->events & (EPOLLIN | EPOLLRDNORM)
-                              : test(m, p->events, p->hot ? 0 : p->stash);
     if (p->found)
         atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
-    if (!p->found && p->hot)
-        p->found = arm(m, p->events) & p->events;
-    /* Armed before it is counted: what comes after the count is news, and nothing else is. */
-    if (p->found && p->edge && m->stream) {
-        p->found |= arm(m, p->events) & p->events;
-        p->tally = fb_tally(m->stream, m->fd);
-    }
 }
 
 /* Of a nested instance news is a new edge from here on; something that came between the test and this, too. */

@@ -194,6 +194,18 @@ enum fb_sight fb_sight(struct fb_stream *s, short events)
     return FB_NONE;
 }
 
+enum fb_sight fb_sight_arm(struct fb_stream *s, int fd, short events, struct fb_tally *tally)
+{
+    enum fb_sight see = fb_sight(s, events);
+
+    if (see != FB_CLOSER) {
+        see = fb_arm(s, fd, events) & IN_BITS ? FB_SOME : FB_NONE;
+        if (tally)
+            *tally = fb_tally(s, fd);
+    }
+    return see;
+}
+
 bool fb_glance(struct fb_stream *s, short events)
 {
     struct fake *f = (struct fake *)s;

@@ -45,7 +45,7 @@ static uint64_t wait_for(unsigned streams)
     uint64_t budget = pl_spin_budget(streams);
 
     pl_spin_ready(1);
-    pl_spin_result(sys_now());
+    pl_spin_result(sys_now(), 0);
     return budget;
 }
 
