@@ -194,13 +194,15 @@ static unsigned wanted(const struct fb_conn *c, short events)
     return want;
 }
 
-/* Bytes on a rail, and nothing else that could be news. rx lock held, under which a rail does not go. */
-static bool in_sight(const struct fb_conn *c)
+/* Bytes on a rail, and nothing else that could be news: where rx_readable goes by the ring alone. rx lock held, under which
+ * a rail does not go. */
+static bool in_sight(struct fb_conn *c)
 {
     const struct rsk_rail *rail = c->x->rail;
 
-    return rail && rail->wire->read_in_place && silent_anchor(c) && !atomic_load(&c->x->rx.late) &&
-           !atomic_load(&c->x->swallowed);
+    return rail && rail->wire->read_in_place && !rail->wire->news_by_drain && silent_anchor(c) &&
+           !c->x->rx.frozen && !c->x->rx.by_call && !rx_front_left(c) &&
+           !atomic_load(&c->x->rx.late) && !atomic_load(&c->x->swallowed);
 }
 
 static inline __attribute__((always_inline)) enum fb_sight sight(struct fb_conn *c, int fd,

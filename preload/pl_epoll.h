@@ -15,7 +15,7 @@
  *   (the engine's: tx or rx, then a stream's watcher list)
  *   lock      one per instance, a leaf: ready, hot and dirty lists, the hash, and the fields of a
  *             member that are marked with it. No fb_* function is called under it but fb_plain, fb_kernel_events
- *             and fb_sight, which only tries a lock.
+ *             and fb_glance, which only tries a lock.
  *   links     64 of them by descriptor: pl_file.members. A leaf.
  *   pool      free members. A leaf.
  *   nest      pl_epoll.parents. A leaf.
@@ -65,6 +65,7 @@ struct pl_member {
     bool dead;              /* lock */
     bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
     _Atomic uint8_t idle;   /* so often nothing was found, and it was not armed */
+    uint32_t pass;          /* lock: ep->pass of who reported it last */
     bool parked;            /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent;  /* nest: on inner->parents */
     _Atomic unsigned inner_armed;
@@ -109,6 +110,7 @@ struct pl_epoll {
     int shard_fd[PL_SHARD_FDS];      /* lock */
     int nshard_fd;
     struct pl_link ready, hot_list, dirty; /* lock */
+    uint32_t pass;                         /* lock: counts who collects from ready */
     struct pl_member **bucket;             /* lock */
     uint32_t buckets;
     _Atomic uint32_t nmembers; /* written under lock */

@@ -264,11 +264,12 @@ struct probe {
 };
 
 /* More would not be seen by another thread that comes meanwhile. */
-enum { TOGETHER = 16 };
+enum { TOGETHER = 8 };
 
-/* Takes up to `most` off the list, and to the tail who became hot after `since`; *todo: so many are looked at. lock held. */
+/* Takes up to `most` off the list, and to the tail who became hot after `since`; *todo: so many are looked at. Ends at one that
+ * has been reported in this pass, with which its own round begins. lock held. */
 static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint64_t since,
-                     uint32_t *todo)
+                     uint32_t pass, uint32_t *todo)
 {
     unsigned n = 0;
 
@@ -276,6 +277,8 @@ static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint6
         struct pl_member *m = of_ready(ep->ready.next);
         uint32_t stash = m->stash;
 
+        if (m->pass == pass)
+            break;
         pl_ready_del(m);
         if (m->hot && m->flip > since) {
             pl_ready_add(m);
@@ -304,7 +307,7 @@ static bool claim(struct pl_member *m)
 }
 
 /* Reports what was found, if anything; true if it went into *out, or would have. lock held. */
-static bool report(const struct probe *p, struct epoll_event *out)
+static bool report(const struct probe *p, struct epoll_event *out, uint32_t pass)
 {
     struct pl_member *m = p->m;
     uint32_t found = p->found;
@@ -326,6 +329,7 @@ static bool report(const struct probe *p, struct epoll_event *out)
         return false;
     out->events = found;
     out->data.u64 = m->data;
+    m->pass = pass;
     pl_tell(m, found, p->tally);
     if (!(p->flags & (EPOLLET | EPOLLONESHOT)) && m->hot)
         pl_ready_add(m);
@@ -424,16 +428,17 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
                             bool lazy)
 {
     struct probe p[TOGETHER];
-    uint32_t todo;
+    uint32_t todo, pass;
     int n = 0;
 
     lock_settled(ep);
     /* Each at most once: those that stay ready go to the tail. */
     todo = atomic_load(&ep->nready);
+    pass = ++ep->pass ? ep->pass : ++ep->pass; /* 0: of who was never reported */
     for (;;) {
         unsigned most = max - n < TOGETHER ? (unsigned)(max - n) : TOGETHER, some;
 
-        some = take(ep, p, most, since, &todo);
+        some = take(ep, p, most, since, pass, &todo);
         fb_unlock(&ep->lock);
         if (!some)
             break;
@@ -441,7 +446,7 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
             examine(&p[i], lazy);
         fb_lock(&ep->lock);
         for (unsigned i = 0; i < some; i++)
-            if (report(&p[i], out ? &out[n] : NULL))
+            if (report(&p[i], out ? &out[n] : NULL, pass))
                 n++;
         fb_unlock(&ep->lock);
         for (unsigned i = 0; i < some; i++) {
@@ -452,6 +457,11 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
         if (!todo || n == max)
             break;
         fb_lock(&ep->lock);
+        /* Another has taken of the list since: who was reported here may come again, and not be known by his pass. */
+        if (n && ep->pass != pass) {
+            fb_unlock(&ep->lock);
+            break;
+        }
     }
     /* Who sleeps has counted himself before his last look, which does not see what was off the list then. */
     if (lazy && atomic_load(&ep->asleep) && atomic_load(&ep->nready))

@@ -226,7 +226,7 @@ static void put_sleep(struct sleep **s)
         pl_block_put(&(*s)->block);
 }
 
-/* Most waits do without. frame: of the function that has it put. NULL: no memory. */
+/* Who finds something at once does without. frame: of the function that has it put. NULL: no memory. */
 static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
 {
     struct sleep *s = (struct sleep *)pl_block_get(sizeof *s, frame, NULL);
@@ -320,7 +320,16 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
                 n = pl_ready_collect(ep, c->out, c->max);
             break;
         }
+        /* A handler may leave the wait, or fork and return in the child, where the instance is the parent's. */
+        if (!s && !(s = new_sleep(ep, __builtin_frame_address(0)))) {
+            n = -ENOMEM;
+            break;
+        }
         rsk_section_pause();
+        if (pl_block_lost(&s->block)) {
+            n = -EINTR;
+            break;
+        }
         if (rsk_sig.seen != signals) {
             if (was_brief) /* what the kernel has comes first */
                 continue;
@@ -336,9 +345,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
                 break;
             ended = 0;
         }
-        if (!s)
-            s = new_sleep(ep, __builtin_frame_address(0));
-        n = s ? rest(s, c, deadline, signals) : -ENOMEM;
+        n = rest(s, c, deadline, signals);
         if (n != 0)
             break;
     }

@@ -354,6 +354,52 @@ TEST_CASE(epoll, crowds_are_reported_in_turn)
     close_ep(ep);
 }
 
+static struct {
+    int ep;
+    _Atomic int twice;
+} both;
+
+static void *collects(void *unused)
+{
+    struct epoll_event ev[64];
+
+    for (int round = 0; round < 4000; round++) {
+        int n = epoll_wait(both.ep, ev, 64, 0);
+        uint64_t seen = 0;
+
+        for (int i = 0; i < n; i++) {
+            if (seen & 1ull << ev[i].data.u64)
+                atomic_fetch_add(&both.twice, 1);
+            seen |= 1ull << ev[i].data.u64;
+        }
+    }
+    return unused;
+}
+
+/* While one has some of them in hand, the other takes the rest; the first is not to go round again. */
+TEST_CASE(epoll, an_array_names_nobody_twice)
+{
+    enum { CROWD = 20 };
+    struct fake *f[CROWD];
+    pthread_t other;
+
+    both.ep = epoll_create1(0);
+    both.twice = 0;
+    for (int i = 0; i < CROWD; i++) {
+        f[i] = fake_new();
+        add(both.ep, f[i]->fd, EPOLLIN, (uint64_t)i);
+        fake_board(f[i]);
+        fake_arrive(f[i], 1);
+    }
+    ASSERT_EQ_INT(pthread_create(&other, NULL, collects, NULL), 0);
+    collects(NULL);
+    pthread_join(other, NULL);
+    EXPECT_EQ_INT(both.twice, 0);
+    for (int i = 0; i < CROWD; i++)
+        fake_close(f[i]);
+    close_ep(both.ep);
+}
+
 TEST_CASE(epoll, time_is_kept)
 {
     int ep = epoll_create1(0);

@@ -119,12 +119,13 @@ static void much_after_words(struct end *to, struct end *from)
 
 TEST_CASE(stream_plain, much_after_a_few_words)
 {
-    static struct cfg_stream set[2];
+    static struct cfg_stream
+        set[2][2]; /* which the progress thread may still go by when the stream has gone */
 
     for (int i = 0; i < 2; i++) {
         struct end a, b;
 
-        pair_after(&a, &b, set, 8);
+        pair_after(&a, &b, set[i], 8);
         much_after_words(i ? &a : &b, i ? &b : &a);
         done(&a);
         done(&b);

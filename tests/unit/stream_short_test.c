@@ -219,6 +219,43 @@ TEST_CASE(stream_short, without_a_reference)
     done(&a);
 }
 
+/* What a look at the ring says is what the whole of readiness says; where the ring alone does not decide it says nothing. */
+TEST_CASE(stream_short, seen_at_a_glance)
+{
+    struct end a, b;
+    struct fb_more *x;
+    struct fb_tally t = {0};
+
+    ASSERT(aboard(&a, &b));
+    x = more_of(&b);
+    UNTIL(fb_sight(b.s, POLLIN) == FB_NONE);
+    EXPECT_EQ_INT(fb_ready(b.s, b.fd, POLLIN), 0);
+    EXPECT_EQ_INT(fb_sight_arm(b.s, b.fd, POLLIN, &t), FB_NONE);
+    EXPECT_EQ_U64(t.in, 0);
+    ASSERT_EQ_INT(put(&a, out, 16), 16);
+    UNTIL(fb_sight(b.s, POLLIN) == FB_SOME);
+    EXPECT_EQ_INT(fb_ready(b.s, b.fd, POLLIN), POLLIN);
+    UNTIL(fb_sight_arm(b.s, b.fd, POLLIN, &t) == FB_SOME);
+    EXPECT_EQ_U64(t.in, fb_tally(b.s, b.fd).in);
+    EXPECT_EQ_U64(t.out, fb_tally(b.s, b.fd).out);
+    EXPECT_EQ_INT(fb_sight(b.s, POLLIN | POLLOUT), FB_CLOSER);
+    EXPECT_EQ_INT(fb_sight(b.s, POLLOUT), FB_CLOSER);
+    fb_lock(&x->rx.lock);
+    EXPECT_EQ_INT(fb_sight(b.s, POLLIN), FB_BUSY);
+    x->rx.frozen = true; /* as where the ring's rest comes by TCP once more */
+    fb_unlock(&x->rx.lock);
+    EXPECT_EQ_INT(fb_ready(b.s, b.fd, POLLIN), 0);
+    EXPECT_EQ_INT(fb_sight(b.s, POLLIN), FB_CLOSER);
+    fb_lock(&x->rx.lock);
+    x->rx.frozen = false;
+    fb_unlock(&x->rx.lock);
+    atomic_store(&x->anchor_news, 1);
+    EXPECT_EQ_INT(fb_sight(b.s, POLLIN), FB_CLOSER);
+    ASSERT_EQ_INT(get(&b, in, 16), 16);
+    done(&a);
+    done(&b);
+}
+
 /* A checkpoint of the digests within the buffer, but behind the bytes, is nothing to them; one among them is taken. */
 TEST_CASE(stream_short, past_checkpoints)
 {
