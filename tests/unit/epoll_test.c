@@ -356,14 +356,17 @@ TEST_CASE(epoll, crowds_are_reported_in_turn)
 
 static struct {
     int ep;
-    _Atomic int twice;
+    _Atomic int there, twice;
 } both;
 
 static void *collects(void *unused)
 {
     struct epoll_event ev[64];
 
-    for (int round = 0; round < 4000; round++) {
+    atomic_fetch_add(&both.there, 1);
+    while (atomic_load(&both.there) < 2)
+        sys_yield();
+    for (int round = 0; round < 20000; round++) {
         int n = epoll_wait(both.ep, ev, 64, 0);
         uint64_t seen = 0;
 
@@ -384,7 +387,7 @@ TEST_CASE(epoll, an_array_names_nobody_twice)
     pthread_t other;
 
     both.ep = epoll_create1(0);
-    both.twice = 0;
+    both.there = both.twice = 0;
     for (int i = 0; i < CROWD; i++) {
         f[i] = fake_new();
         add(both.ep, f[i]->fd, EPOLLIN, (uint64_t)i);
