@@ -39,13 +39,14 @@ def thousands(text):
 # ---- unmodified programs
 
 
-def redis(clients, requests, slow_requests, extra=()):
+def redis(clients, requests, slow_requests, extra=(), floor=False):
     def program(slow, _folder):
         many = [requests, slow_requests, slow_requests // 5][min(slow, 2)]
         port = free_port()
-        return Run(["redis-server", "--bind", IP, "--port", str(port), "--protected-mode", "no",
+        on = bare_rings(port, 10000) if floor else []
+        return Run([*on, "redis-server", "--bind", IP, "--port", str(port), "--protected-mode", "no",
                     "--save", "", "--appendonly", "no", "--loglevel", "warning"], port,
-                   ["redis-benchmark", "-h", IP, "-p", str(port), "-c", str(clients),
+                   [*on, "redis-benchmark", "-h", IP, "-p", str(port), "-c", str(clients),
                     "-n", str(many), "-t", "get", "--csv", *extra],
                    thousands)
     return program
@@ -242,13 +243,16 @@ def rstream(size, messages, rounds, figure):
     return program
 
 
+def redis_figure(words, *load):
+    return Figure("redis-benchmark GET, " + words, "k/s", True, redis(*load), {
+        "shm": {"on bare rings": redis(*load, floor=True)}})
+
+
 FIGURES = {
-    "redis-1": Figure("redis-benchmark GET, 1 client", "k/s", True, redis(1, 100000, 20000)),
-    "redis-16": Figure("redis-benchmark GET, 1 client, pipeline of 16", "k/s", True,
-                       redis(1, 1000000, 30000, ["-P", "16"])),
-    "redis-20": Figure("redis-benchmark GET, 20 clients", "k/s", True,
-                       redis(20, 200000, 60000)),
-    "redis-50": Figure("redis-benchmark GET, 50 clients", "k/s", True, redis(50, 200000, 20000)),
+    "redis-1": redis_figure("1 client", 1, 100000, 20000),
+    "redis-16": redis_figure("1 client, pipeline of 16", 1, 1000000, 30000, ["-P", "16"]),
+    "redis-20": redis_figure("20 clients", 20, 200000, 60000),
+    "redis-50": redis_figure("50 clients", 50, 200000, 20000),
     "nginx": Figure("nginx, wrk, 16 connections, 1 KiB", "k/s", True, nginx(), {
         "shm": {"nginx and wrk on bare rings": nginx(floor=True), "nginx, carried by nothing": nginx_alone}}),
     "pgbench": Figure("pgbench -S, 4 clients", "k/s", True, pgbench(), {

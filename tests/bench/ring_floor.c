@@ -1,12 +1,12 @@
 /*
  * ring_floor.c - the least that a server of many connections and its client can cost over memory that both share: a library
- * to preload into nginx and wrk, or into postgres and pgbench. The bytes of a connection go into a ring and its cursor is
+ * to preload into nginx and wrk, redis and its benchmark, or postgres and pgbench. The bytes of a connection go into a ring and its cursor is
  * stored; a wait for events looks at the cursors. Who finds nothing looks on for RING_FLOOR_LOOKS times and then sleeps on
  * a futex, which a writer wakes.
  *
  * No more than that: nothing is proved, no ring is ever full (an answer is shorter, and the next request waits for it), no end of a
  * stream, no signals but what interrupts a sleep, no way back to TCP, and only the calls that these programs make for their
- * connections, all of which must be non-blocking. tools/measure has the programs run on it beside the rail.
+ * connections, all of which must be non-blocking when they connect. tools/measure has the programs run on it beside the rail.
  *
  * RING_FLOOR is the name of the memory, as shm_open(3) wants it; whoever accepts first removes it.
  */
