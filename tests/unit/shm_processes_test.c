@@ -138,12 +138,14 @@ TEST_CASE(shm_rdv_processes, one_that_hangs_costs_the_deadline)
     struct child ch;
     struct tcp c;
     uint64_t t0;
+    int stopped;
 
     rsk_loop_stop();
     ASSERT(tcp_new(&c, AF_INET));
     ch = child_new(&c, 0, 0);
     ASSERT(child_ready(&ch));
     kill(ch.pid, SIGSTOP);
+    ASSERT(waitpid(ch.pid, &stopped, WUNTRACED) == ch.pid && WIFSTOPPED(stopped));
     begin();
     t0 = sys_now();
     EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_RDV_TIMEOUT);
