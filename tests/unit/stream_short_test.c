@@ -322,6 +322,7 @@ TEST_CASE(stream_short, waits_a_little)
     while (n == 0 && sys_now() < limit) {
         /* Which a spin that has served makes 0, and nothing else in here. */
         more_of(&b)->spin_rx.deaf = 7;
+        more_of(&b)->spin_rx.ns = 50000; /* whatever those in vain have taught it */
         EXPECT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT) <= 0);
         answers_ask(&who);
         n = fb_recv_quick(b.s, b.fd, in, 64, 0);
