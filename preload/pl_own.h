@@ -40,19 +40,25 @@ enum {
 typedef _Atomic(struct pl_file *) pl_slot;
 extern _Atomic(pl_slot *) pl_root[PL_ROOT];
 
+/* NULL: nothing of ours is near that number. */
+static inline __attribute__((always_inline)) pl_slot *pl_slot_at(int fd)
+{
+    unsigned n = (unsigned)fd;
+    pl_slot *at = NULL;
+
+    if (__builtin_expect(n < (unsigned)PL_ROOT * PL_CHUNK, 1))
+        at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
+    return at ? &at[n % PL_CHUNK] : NULL;
+}
+
 /* pl_get where nothing is unusual, and the NULL of a number that neither this process has tracked nor its
  * parent. See hold() in pl_table.c for the order of the steps. */
 static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
 {
-    unsigned n = (unsigned)fd;
-    struct pl_file *f = NULL;
-    pl_slot *at = NULL;
+    pl_slot *at = pl_slot_at(fd);
+    struct pl_file *f = at ? atomic_load_explicit(at, memory_order_acquire) : NULL;
     uint32_t refs;
 
-    if (__builtin_expect(n < (unsigned)PL_ROOT * PL_CHUNK, 1))
-        at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
-    if (at)
-        f = atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire);
     if (!f)
         return __builtin_expect(atomic_load_explicit(&pl_heirs, memory_order_relaxed), 0)
                    ? pl_get(fd)
@@ -61,7 +67,7 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
     if (__builtin_expect(!refs || !atomic_load_explicit(pl_alive, memory_order_relaxed), 0) ||
         __builtin_expect(!atomic_compare_exchange_strong(&f->refs, &refs, refs + 1), 0))
         return pl_get(fd);
-    if (__builtin_expect(atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire) == f, 1))
+    if (__builtin_expect(atomic_load_explicit(at, memory_order_acquire) == f, 1))
         return f;
     pl_put(f);
     return pl_get(fd);
@@ -70,12 +76,9 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
 /* What this process has tracked under the number, without a reference: to be compared with what has one. */
 static inline const struct pl_file *pl_at(int fd)
 {
-    unsigned n = (unsigned)fd;
-    pl_slot *at = NULL;
+    pl_slot *at = pl_slot_at(fd);
 
-    if (n < (unsigned)PL_ROOT * PL_CHUNK)
-        at = atomic_load_explicit(&pl_root[n / PL_CHUNK], memory_order_acquire);
-    return at ? atomic_load_explicit(&at[n % PL_CHUNK], memory_order_acquire) : NULL;
+    return at ? atomic_load_explicit(at, memory_order_acquire) : NULL;
 }
 
 /* As pl_get, and enters a section if there is a file. The section begins first: a handler that does

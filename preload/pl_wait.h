@@ -58,7 +58,8 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 uint64_t pl_spin_budget(unsigned streams);
 /* The one before did. */
 bool pl_spins(void);
-/* What came of it: there is news now, and the wait, spun and slept together, began then. */
+/* What came of it: there is news now, and the wait, spun and slept together, began then. now: the time of that, or 0 for who has
+ * not asked the clock. */
 void pl_spin_result(uint64_t began, uint64_t now);
 /* So many descriptors are ready, whether or not that was waited for. */
 void pl_spin_ready(unsigned n);
