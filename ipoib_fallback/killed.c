@@ -25,6 +25,22 @@ static bool by_rail(struct fb_conn *c)
     return c->x->tx.state == TX_R || (c->x->tx.state == TX_L1 && c->x->tx.owed);
 }
 
+/* Am I the first? Both halves may find it at once, and whoever sees `killed` relies on the error being there, or told. */
+static bool found(struct fb_conn *c)
+{
+    bool first;
+
+    fb_lock(&c->x->ctl_lock);
+    first = !atomic_load(&c->x->killed);
+    if (first) {
+        conn_todo_tx(c, TODO_PEER);
+        conn_untold(c, -ECONNRESET);
+        atomic_store(&c->x->killed, true);
+    }
+    fb_unlock(&c->x->ctl_lock);
+    return first;
+}
+
 /* With rx alone the sender may be at work meanwhile. What it adds is unread, too: in TCP it would have come to a
  * socket that is gone, or is about to. The rail stays as long as either lock is held. */
 bool conn_killed(struct fb_conn *c)
@@ -45,11 +61,9 @@ bool conn_killed(struct fb_conn *c)
         conn_set(c, CF_PEER_CLOSED);
     if (fate != RSK_DIED_UNREAD)
         return false;
-    if (atomic_exchange(&c->x->killed, true))
+    if (!found(c))
         return true;
     log_info("stream %u: the peer was killed, and has not read everything", c->s.slot);
-    conn_untold(c, -ECONNRESET);
-    conn_todo_tx(c, TODO_PEER);
     link_serve(c);
     conn_wake(c, RSK_RX | RSK_TX | FB_EV_STATE);
     return true;

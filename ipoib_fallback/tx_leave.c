@@ -104,6 +104,14 @@ static void refresh_F(struct fb_conn *c)
     }
 }
 
+/* To calls on it the socket of who was killed is as after RST, but for the error, which is swallowed's. Before the half
+ * is plain: then a send asks nobody else, and one more byte would be accepted. */
+static void as_after_reset(struct fb_conn *c)
+{
+    if (atomic_load(&c->x->killed))
+        fb_io.shutdown(c->fd, SHUT_WR);
+}
+
 /* After an error of the anchor nothing more can be delivered: the half is plain, and the kernel
  * tells the application. */
 static void anchor_dead(struct fb_conn *c)
@@ -113,6 +121,7 @@ static void anchor_dead(struct fb_conn *c)
     log_info("stream %u: the TCP connection ended while it was leaving (%d)", c->s.slot, tx->err);
     if (tx->err == -EPIPE)
         tx->err = 0; /* the kernel says it again each time */
+    as_after_reset(c);
     if (tx->state == TX_L1 || tx->state == TX_L2)
         tx_to(c, TE_WHOLE);
     if (tx->state == TX_W2) {
@@ -142,9 +151,6 @@ static void now_plain(struct fb_conn *c)
         if (c->x->rx.state != RX_t && !hold_for_good())
             fb_io.acknowledge(c->fd);
         tx_want(c, false); /* and the gate goes down */
-    } else if (atomic_load(&c->x->killed)) {
-        /* To calls on it the socket is from now on as after RST, but for the error, which is swallowed's. */
-        fb_io.shutdown(c->fd, SHUT_WR);
     }
     conn_wake(c, RSK_TX | FB_EV_STATE);
     link_release(c);
@@ -235,6 +241,7 @@ bool tx_push(struct fb_conn *c)
             /* Behind a frame that is not acknowledged yet Nagle would hold them back. */
             if (tx->E > tx->F)
                 fb_io.push(c->fd);
+            as_after_reset(c);
             tx_to(c, TE_DRAINED);
         } else if (tx->err)
             anchor_dead(c);

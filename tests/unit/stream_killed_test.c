@@ -97,6 +97,47 @@ TEST_CASE(killed, with_unread_bytes_of_both)
     done(&b);
 }
 
+static struct fb_conn *_Atomic shuts;
+static _Atomic int state_then;
+static int (*real_shutdown)(int, int);
+
+static int shutdown_seen(int fd, int how)
+{
+    struct fb_conn *c = atomic_load(&shuts);
+
+    if (c && fd == c->fd)
+        atomic_store(&state_then, c->x->tx.state);
+    return real_shutdown(fd, how);
+}
+
+/* Before there is a thread that could be calling it. */
+__attribute__((constructor)) static void shutdown_by_ours(void)
+{
+    real_shutdown = fb_io.shutdown;
+    fb_io.shutdown = shutdown_seen;
+}
+
+/* As long as the socket is not shut down no send may go to the kernel, which would take it. */
+TEST_CASE(killed, and_shut_down_before_it_is_plain)
+{
+    unsigned char buf[100] = {0};
+    struct end a, b;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board_there(&a, &b));
+    atomic_store(&state_then, -1);
+    atomic_store(&shuts, conn_of(a.s));
+    EXPECT_EQ_INT(put(&a, buf, sizeof(buf)), sizeof(buf));
+    fin_without_a_word(&a, &b);
+    UNTIL(atomic_load(&state_then) >= 0);
+    EXPECT(atomic_load(&state_then) != TX_T);
+    atomic_store(&shuts, NULL);
+    told_once(&a, true);
+    done(&a);
+    done(&b);
+}
+
 /* Poll says of it what it says of a reset. */
 TEST_CASE(killed, is_seen_by_poll)
 {
