@@ -1,7 +1,7 @@
 /*
  * past.h - whether a stream's large sends are copied past the caches (RSK_PAST). Where sender and receiver have no cache in
  * common each line of the ring goes from the one's to the other's twice, by way of memory controllers, and writing it to
- * memory at once is two to three times faster; where they have one it is half as fast (tests/bench/README.md). Which it is changes
+ * memory at once is two to three times faster; where they have one it is half as fast (tests/bench/LOG.md). Which it is changes
  * when a thread moves to another processor, and no counter says it. So a stream that goes slowly enough tries
  * both, some turns each, and keeps for a while what was faster from end to end. One that is as fast as only a common cache is
  * never tries; for one that waits for its application, or its reader's, there is no difference, and it goes back.

@@ -202,7 +202,7 @@ static inline bool fb_trial_turn(struct fb_trial *t, uint64_t now, const struct 
 /*
  * Whether a thread that waits for several streams shall spin at all. Where it and the peers that it asks are more than
  * the processors, what it waits for comes from who wants its processor, and the scheduler takes that away from it: a spin finds
- * what it waited for, and all have lost (pgbench: tests/bench/README.md). The waits look as if they were served; only the
+ * what it waited for, and all have lost (pgbench: tests/bench/LOG.md). The waits look as if they were served; only the
  * kernel knows how often the thread was thrown off. So that is looked at now and then, and where it was often for a
  * while, no spin at all is tried by turns.
  */

@@ -2,7 +2,7 @@
  * copy.h - bytes into a ring or out of one, which another processor reads or has written. Any thread.
  *
  * The ring's lines come from that processor's cache, and a copy is as slow as that. What copy.c does about it for more
- * than 2 KiB was measured (tests/bench/README.md).
+ * than 2 KiB was measured (tests/bench/LOG.md).
  */
 #ifndef RSK_COPY_H
 #define RSK_COPY_H

@@ -127,7 +127,7 @@ bool rsk_window_close(struct rsk_pass *);
 /*
  * The same as far as it is usual, for calls in which what is around the kernel's is all that the library costs: no
  * section, no window, and the thread's end is arranged. Inlined, and few bytes: after the
- * kernel's call each 64 bytes of code took 1.7 ns (tests/bench/README.md).
+ * kernel's call each 64 bytes of code took 1.7 ns (tests/bench/LOG.md).
  *
  *     if (rsk_sig.busy == 0 && rsk_sig.keyed) {
  *         rsk_section_enter();             and what is raised, and not in between given back
