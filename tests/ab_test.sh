@@ -65,11 +65,12 @@ parent = os.pidfd_open(os.getppid())
 print(os.environ["RAILSOCK_KEEP"], flush=True)
 select.select([parent], [], [])
 PY
-mkfifo "$dir/folder"
 for next in stat 'run --tcp --report -- true'; do
-    "$railsock" run --tcp --report=always -- "$python" "$dir/stays.py" >"$dir/folder" 2>/dev/null &
+    says=$dir/folder.${next%% *} # one each: the program that went before may still have its own open
+    mkfifo "$says"
+    "$railsock" run --tcp --report=always -- "$python" "$dir/stays.py" >"$says" 2>/dev/null &
     pid=$!
-    read -r folder <"$dir/folder"
+    read -r folder <"$says"
     # shellcheck disable=SC2086 # words
     "$railsock" $next >/dev/null 2>&1
     [ -d "$folder" ]
@@ -78,7 +79,7 @@ for next in stat 'run --tcp --report -- true'; do
     wait $pid 2>/dev/null
     # shellcheck disable=SC2086 # words
     [ -d "$folder" ] && "$railsock" $next >/dev/null 2>&1
-    [ ! -d "$folder" ]
+    [ -n "$folder" ] && [ ! -d "$folder" ]
     verdict "report_of_nobody_goes[${next%% *}]" "$folder"
 done
 mkfifo "$dir/ready"
