@@ -10,8 +10,8 @@ import select
 import socket
 import sys
 import termios
-import time
 
+from echo_client import come
 from lab_pair import listener, logged, pair, talk
 
 MESSAGES = 400
@@ -61,11 +61,7 @@ def boarded(ask):
     if ask is epolls:
         instance.register(ends[1], select.EPOLLIN)
     before = logged("sending on rxe")
-    end = time.monotonic() + 60
-    while logged("sending on rxe") < before + 2:
-        assert time.monotonic() < end, "no rail"
-        talk(ends, 1)
-        time.sleep(0.01)
+    come(lambda now: now >= before + 2, lambda: logged("sending on rxe"), lambda: talk(ends, 1), 60)
     return ends
 
 

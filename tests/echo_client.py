@@ -24,9 +24,9 @@ def exchange(s, count=20):
         assert got == message, (got, message)
 
 
-def come(holds, look, step=lambda: None):
+def come(holds, look, step=lambda: None, seconds=30):
     """Looks until it holds of what there is, with a step between two looks."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + seconds
     while not holds(now := look()):
         assert time.monotonic() < end, f"still {now}"
         step()

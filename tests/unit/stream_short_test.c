@@ -302,7 +302,6 @@ TEST_CASE(stream_short, locks_outlive_their_stream)
 /* ---- a receive that may wait */
 
 static struct rsk_wire hooked;
-static const struct rsk_wire *real_wire;
 static _Thread_local struct {
     void (*what)(void *);
     void *arg;
@@ -313,7 +312,14 @@ static unsigned poll_hooked(struct rsk_rail *rail, unsigned events)
 {
     if (meanwhile.what && ++meanwhile.looks == 3)
         meanwhile.what(meanwhile.arg);
-    return real_wire->poll(rail, events);
+    return rsk_shm_wire.poll(rail, events);
+}
+
+/* Before there is a thread that could be calling it. */
+__attribute__((constructor)) static void hooked_wire(void)
+{
+    hooked = rsk_shm_wire;
+    hooked.poll = poll_hooked;
 }
 
 /* The locks under which others use a rail. */
@@ -324,9 +330,6 @@ static void hook_polls(struct end *e)
     fb_lock(&x->tx.lock);
     fb_lock(&x->rx.lock);
     fb_lock(&x->ctl_lock);
-    real_wire = x->rail->wire;
-    hooked = *real_wire;
-    hooked.poll = poll_hooked;
     x->rail->wire = &hooked;
     fb_unlock(&x->ctl_lock);
     rx_unlock(conn_of(e->s));
