@@ -66,6 +66,7 @@ FB_SRC := \
 	ipoib_fallback/call.c \
 	ipoib_fallback/quick.c \
 	ipoib_fallback/counts.c \
+	ipoib_fallback/worth.c \
 	ipoib_fallback/end.c \
 	ipoib_fallback/pin.c \
 	ipoib_fallback/find.c \

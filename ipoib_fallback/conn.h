@@ -31,6 +31,7 @@ struct fb_tx {
     uint8_t c;                          /* announced first byte of SWITCH */
     uint8_t frame_at;                   /* bytes of frame that TCP has taken */
     uint8_t frame_flags;                /* for RESUME */
+    uint32_t calls;                     /* that put bytes on a rail */
     _Atomic bool want;                  /* the peer is proved: the next send may try to board */
     bool echoed;                        /* ECHO has come: the rail is open */
     _Atomic bool owed;   /* L1 with F == E: written only with bytes, FIN, or on request */
@@ -59,6 +60,7 @@ struct fb_rx {
     _Alignas(16) _Atomic uint8_t state; /* enum fb_rx_state; changed by rx_to() only */
     uint8_t c;
     uint8_t frame_at;
+    uint32_t calls; /* that took bytes from a ring */
     bool frozen; /* a hand-over: V is R, and the ring is not read, until the sender has gone */
     bool more;   /* frozen: the ring had bytes beyond it, which come again by TCP */
     bool handed; /* sk after a hand-over: plain as soon as the overlap is gone */

@@ -10,6 +10,7 @@
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
 #include "ipoib_fallback/tx.h"
+#include "ipoib_fallback/worth.h"
 
 #include "config/log.h"
 
@@ -87,6 +88,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
     }
     conn_set(c, CF_CLOSED);
     if (!fb_may_linger(s)) {
+        worth_ended(c);
         heir_let_go(c);
         if (tap_on(c) && !heir_held(c))
             tap_mark(c, TAP_FIN, 0);
@@ -97,6 +99,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         pass_frame(c, fd);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
+    worth_ended(c);
     link_drop(c, fd);
     c->x->closed_shared = shared;
     if (how == IS_OVER || (conn_plain(c) && !c->x->rail)) {

@@ -51,8 +51,8 @@ struct fb_stream {
     _Atomic uint32_t fds;   /* descriptors of this process that refer to it (dup) */
     struct fb_pub *pub;     /* counters; never NULL */
     _Atomic uint32_t calls; /* so far, for the boarding policy */
-    /* Before that many it has nothing to look at, as long as no digest has begun. */
-    uint32_t look_at;
+    /* Before that many it has nothing to look at, as long as no digest has begun and few bytes have passed. */
+    _Atomic uint32_t look_at;
     _Atomic uint32_t flags; /* conn.h's; below are those that plain calls look at */
     uint32_t slot;
     /* How far plain calls had come when the last of them returned. For a forked child: this memory is its own, and
@@ -223,7 +223,8 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
     unusual = flags & (FB_LINKED | FB_BY_CALL);
     /* Both digests are to begin later: so few bytes have passed that none of the policy's bounds is near. */
     unusual |= ~flags & FB_ASKED &
-               ((atomic_load_explicit(&s->calls, memory_order_relaxed) + 1 >= s->look_at) |
+               ((atomic_load_explicit(&s->calls, memory_order_relaxed) + 1 >=
+                 atomic_load_explicit(&s->look_at, memory_order_relaxed)) |
                 (atomic_load_explicit(&s->rx_mark, memory_order_relaxed) != FB_DIGEST_LATER) |
                 (atomic_load_explicit(&s->tx_mark, memory_order_relaxed) != FB_DIGEST_LATER));
     unusual |= atomic_load_explicit(rx ? &s->rx_in : &s->tx_in, memory_order_acquire) ^ 1;

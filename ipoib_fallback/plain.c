@@ -9,8 +9,10 @@
 #include "config/rules.h"
 #include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/killed.h"
+#include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tap.h"
+#include "ipoib_fallback/worth.h"
 
 #include "rsock/sys.h"
 
@@ -32,20 +34,24 @@ void conn_afresh(struct fb_conn *c)
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_ASKED);
 }
 
-static bool worth_it(struct fb_conn *c, uint32_t calls)
+/* shift: worth.h. */
+static bool worth_it(struct fb_conn *c, uint32_t calls, unsigned shift)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return calls - c->x->old_calls >= set->board_calls ||
-           c->s.pub->rx + c->s.pub->tx - c->x->old_bytes >= set->board_bytes;
+    return (calls - c->x->old_calls) >> shift >= set->board_calls ||
+           (c->s.pub->rx + c->s.pub->tx - c->x->old_bytes) >> shift >= set->board_bytes;
 }
 
-/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. */
+/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. By calls also only when it is
+ * to be looked at again. */
 static inline bool half_way(struct fb_conn *c, uint32_t calls)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return calls >= set->board_calls / 2 || c->s.pub->rx + c->s.pub->tx >= set->board_bytes / 2;
+    return (calls >= set->board_calls / 2 &&
+            calls >= atomic_load_explicit(&c->s.look_at, memory_order_relaxed)) ||
+           c->s.pub->rx + c->s.pub->tx >= set->board_bytes / 2;
 }
 
 /* The digests with which it will be proved: most connections end before half way, and never touch the memory for
@@ -54,10 +60,30 @@ static void begin_digests(struct fb_conn *c)
 {
     uint8_t later = FB_DIGEST_LATER;
 
+    if (atomic_load_explicit(&c->s.tx_mark, memory_order_relaxed) != later &&
+        atomic_load_explicit(&c->s.rx_mark, memory_order_relaxed) != later)
+        return;
     /* Unless a call of another thread has just begun it. */
     atomic_compare_exchange_strong(&c->s.tx_mark, &later, FB_DIGEST_NOW);
     later = FB_DIGEST_LATER;
     atomic_compare_exchange_strong(&c->s.rx_mark, &later, FB_DIGEST_NOW);
+}
+
+/* Before a checkpoint has passed nothing could be proved. */
+static bool provable(struct fb_conn *c)
+{
+    return (conn_seen(c)->tx.valid | conn_seen(c)->rx.valid) != 0;
+}
+
+bool conn_worth(struct fb_conn *c)
+{
+    return worth_it(c, atomic_load(&c->s.calls), 0) && provable(c);
+}
+
+/* It is looked at again when it has had so many calls, or with each of the large ones. */
+static void look_again(struct fb_conn *c, uint32_t calls)
+{
+    atomic_store_explicit(&c->s.look_at, calls, memory_order_relaxed);
 }
 
 /* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that. Only
@@ -65,20 +91,33 @@ static void begin_digests(struct fb_conn *c)
 static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls)
 {
     bool ruled = cfg_rules_may_decide();
+    unsigned shift;
 
     if (ruled && calls == 1)
         conn_addresses(c);
     if (conn_flag(c, CF_ASKED) || !half_way(c, calls))
         return;
     begin_digests(c);
-    if (!ruled && !worth_it(c, calls))
+    if (!ruled && !worth_it(c, calls, 0))
         return;
     /* Without them its rule is not known; and another thread's first call may still be looking. */
     if (!conn_addresses(c))
         return;
-    /* Before a checkpoint has passed nothing could be proved. */
-    if (worth_it(c, calls) && (conn_seen(c)->tx.valid | conn_seen(c)->rx.valid))
+    if (!worth_it(c, calls, 0))
+        return;
+    shift = worth_shift(c);
+    if (!worth_it(c, calls, shift)) {
+        look_again(c, c->x->old_calls + (conn_config(c)->board_calls << shift));
+    } else if (!provable(c)) {
+        return;
+    } else if (c->s.role == FB_ACCEPTED && reach_known(c)) {
+        /* Who asks finds it, and most end before anybody does (rdv_accept.c). */
+        if (c->s.pub->reason == RSN_NEW)
+            conn_reason(c, RSN_WAIT_PEER);
+        look_again(c, calls < UINT32_MAX / 2 ? 2 * calls : UINT32_MAX);
+    } else {
         conn_consider(c);
+    }
 }
 
 static inline void count_call(struct fb_conn *c)

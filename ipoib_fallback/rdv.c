@@ -359,8 +359,7 @@ void rdv_now(struct fb_conn *c)
     attempt(c, true);
 }
 
-/* There is room for what is shown of a rail. Without it there is none. */
-static bool shown(struct fb_conn *c)
+bool rdv_shown(struct fb_conn *c)
 {
     if (!c->x->show)
         c->x->show = fb_pub_rail(c->s.slot);
@@ -391,7 +390,7 @@ static void begin_job(void *arg)
             conn_reason(c, RSN_SELF_CONNECT);
         } else if (netns_another(c)) {
             elsewhere(c);
-        } else if (!shown(c)) {
+        } else if (!rdv_shown(c)) {
             conn_set(c, CF_PINNED);
             conn_reason(c, RSN_NO_MEMORY);
         } else {

@@ -8,7 +8,21 @@
 #include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
+#include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/reach.h"
+
+/* It has not asked to be found, since its port could be reached (plain.c). Here it does, if it is worth a rail by now. */
+static void ask_late(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_ASKED | CF_PINNED | CF_CLOSED) || !conn_addresses(c) || hold_on() ||
+        netns_another(c) || !conn_worth(c) || !conn_set(c, CF_ASKED))
+        return;
+    c->x->tuple = conn_tuple(c);
+    if (!rdv_shown(c))
+        return;
+    conn_settings(c);
+    reach_late(c);
+}
 
 /* other: asked by this wire, a stream does not want it if its rule names that one. The reason for
  * shared memory is the one that makes the peer ask by RDMA. */
@@ -20,7 +34,11 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
 
     if (!c)
         return RSN_NOT_MINE;
-    if (conn_flag(c, CF_PINNED))
+    ask_late(c);
+    /* Who closed it before it was asked for knows of no rail, and does not wait for one to end. */
+    if (conn_flag(c, CF_CLOSED))
+        reason = RSN_ENDING;
+    else if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
     else if (rdv_half_closed(c))
         reason = RSN_ENDING;

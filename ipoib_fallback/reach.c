@@ -1,7 +1,7 @@
 /*
  * reach.c - the ports at which this process answers requests for rails, and for how long: as long as it
  * has an accepted stream that wants one, and a little longer, because the next one often follows.
- * Progress thread, except reach_drop.
+ * Progress thread, except reach_drop and reach_known.
  */
 #include "ipoib_fallback/reach.h"
 
@@ -24,9 +24,52 @@ struct port {
 
 static struct port *ports;
 
+/* For reach_known, which takes no lock: a port and its family in the upper half, and in the lower until when. 0: none.
+ * Where two have the same place the last one has it. */
+#define KNOWN 16u
+static _Atomic uint64_t known[KNOWN];
+
+#define KNOWN_UNIT 4096u /* ns; the lower half wraps after five hours */
+
+static uint32_t name_of(const struct rsk_tuple *t)
+{
+    return (uint32_t)t->family << 16 | t->dst_port;
+}
+
+static uint32_t now_units(void)
+{
+    return (uint32_t)(fb_io.now() / KNOWN_UNIT);
+}
+
+static void make_known(struct fb_conn *c)
+{
+    uint32_t name = name_of(&c->x->tuple);
+
+    atomic_store(&known[name % KNOWN],
+                 (uint64_t)name << 32 | (now_units() + LINGER_NS / KNOWN_UNIT));
+}
+
+static void make_unknown(uint16_t number)
+{
+    for (unsigned i = 0; i < KNOWN; i++)
+        if ((uint16_t)(atomic_load(&known[i]) >> 32) == number)
+            atomic_store(&known[i], 0);
+}
+
+bool reach_known(struct fb_conn *c)
+{
+    struct rsk_tuple t = conn_tuple(c);
+    uint32_t name = name_of(&t);
+    uint64_t at = atomic_load_explicit(&known[name % KNOWN], memory_order_relaxed);
+
+    return at >> 32 == name && (int32_t)((uint32_t)at - now_units()) > 0;
+}
+
 void reach_forget(void)
 {
     ports = NULL;
+    for (unsigned i = 0; i < KNOWN; i++)
+        atomic_store(&known[i], 0);
 }
 
 static struct port *port_of(uint16_t number)
@@ -55,6 +98,7 @@ static void end(void *number)
     p->ending = false;
     if (p->users > 0)
         return;
+    make_unknown(p->number);
     if (p->v4)
         unlisten(p, AF_INET);
     if (p->v6)
@@ -138,5 +182,12 @@ bool reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
     }
     if (conn_config(c)->wire != CFG_WIRE_SHM)
         v = listen_verbs(family, port, verbs);
+    if (conn_config(c)->wire == CFG_WIRE_AUTO && r == 0 && !may_pass(v))
+        make_known(c);
     return r == 0 || v == 0 || !(may_pass(r) || may_pass(v));
+}
+
+void reach_late(struct fb_conn *c)
+{
+    count(c);
 }

@@ -56,6 +56,7 @@ static inline void rx_counted(struct fb_conn *c, size_t n)
     struct fb_pub *pub = c->s.pub;
     struct fb_pub_rail *show = c->x->show;
 
+    c->x->rx.calls++;
     atomic_store_explicit(&pub->rx, pub->rx + n, memory_order_relaxed);
     atomic_store_explicit(&show->rail_rx, show->rail_rx + n, memory_order_relaxed);
 }

@@ -22,6 +22,7 @@ static inline void tx_counted(struct fb_conn *c, size_t n)
     struct fb_pub *pub = c->s.pub;
     struct fb_pub_rail *show = c->x->show;
 
+    c->x->tx.calls++;
     atomic_store_explicit(&pub->tx, pub->tx + n, memory_order_relaxed);
     atomic_store_explicit(&show->rail_tx, show->rail_tx + n, memory_order_relaxed);
 }

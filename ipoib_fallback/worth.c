@@ -1,0 +1,114 @@
+/*
+ * worth.c - see worth.h.
+ */
+#include "ipoib_fallback/worth.h"
+
+#include <string.h>
+
+/* What one stream says, at most: one that has lived for hours shall not outweigh hundreds. */
+#define MOST 1024
+/* The share of what was known that each stream makes it forget: 1/16. */
+#define FORGETS 16
+
+#define PEERS 256u
+/* Where another address has the same place the last one has it. */
+static struct peer {
+    _Atomic uint32_t id;                  /* of the address and the port; 0: nobody's */
+    _Atomic int32_t gained[WORTH_BOUNDS]; /* calls, the last streams' together */
+} peers[PEERS];
+
+static uint32_t id_of(struct fb_conn *c)
+{
+    const struct fb_pub_addr *to = &c->s.pub->peer;
+    uint64_t word[2], h = (uint64_t)to->family << 16 | to->port;
+
+    memcpy(word, to->addr, sizeof(word));
+    for (unsigned i = 0; i < 2; i++) {
+        h = (h ^ word[i]) * 0x9e3779b97f4a7c15ull;
+        h ^= h >> 32;
+    }
+    return (uint32_t)h | 1;
+}
+
+static struct peer *place_of(uint32_t id)
+{
+    return &peers[id >> 1 & (PEERS - 1)];
+}
+
+/* The defaults: any other value was somebody's wish. */
+static bool learns(struct fb_conn *c)
+{
+    const struct cfg_stream *set = conn_config(c);
+
+    return c->s.role == FB_CONNECTED && conn_flag(c, CF_ADDRESSES) &&
+           set->board_calls == cfg_stream_defaults.board_calls &&
+           set->board_bytes == cfg_stream_defaults.board_bytes;
+}
+
+unsigned worth_shift(struct fb_conn *c)
+{
+    const struct peer *p;
+    unsigned best = 0;
+    int32_t most = 0;
+    uint32_t id;
+
+    if (!learns(c))
+        return 0;
+    id = id_of(c);
+    p = place_of(id);
+    if (atomic_load_explicit(&p->id, memory_order_relaxed) != id)
+        return 0;
+    for (unsigned i = 0; i < WORTH_BOUNDS; i++) {
+        int32_t gained = atomic_load_explicit(&p->gained[i], memory_order_relaxed);
+
+        if (i == 0 || gained > most) {
+            best = i;
+            most = gained;
+        }
+    }
+    return best;
+}
+
+/* In calls: the settings say how many bytes are worth as much. */
+static uint64_t length_of(const struct fb_conn *c, const struct cfg_stream *set)
+{
+    uint64_t calls = (uint64_t)c->s.calls + c->x->rx.calls + c->x->tx.calls;
+    uint64_t bytes = (c->s.pub->rx + c->s.pub->tx) * set->board_calls / set->board_bytes;
+
+    return calls > bytes ? calls : bytes;
+}
+
+void worth_ended(struct fb_conn *c)
+{
+    const struct cfg_stream *set = conn_config(c);
+    uint32_t id, bound = set->board_calls;
+    uint64_t length;
+    struct peer *p;
+
+    if (!learns(c))
+        return;
+    length = length_of(c, set);
+    if (length < bound) /* no bound would have boarded it */
+        return;
+    id = id_of(c);
+    p = place_of(id);
+    if (atomic_load_explicit(&p->id, memory_order_relaxed) != id) {
+        for (unsigned i = 0; i < WORTH_BOUNDS; i++)
+            atomic_store_explicit(&p->gained[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&p->id, id, memory_order_relaxed);
+    }
+    for (unsigned i = 0; i < WORTH_BOUNDS; i++, bound *= 2) {
+        int32_t gained = atomic_load_explicit(&p->gained[i], memory_order_relaxed);
+
+        gained -= gained / FORGETS;
+        if (length >= bound)
+            gained += (int32_t)(length - bound > MOST ? MOST : length - bound) - WORTH_COST;
+        atomic_store_explicit(&p->gained[i], gained, memory_order_relaxed);
+    }
+}
+
+void worth_forget(void)
+{
+    for (unsigned i = 0; i < PEERS; i++)
+        atomic_store_explicit(&peers[i].id, 0, memory_order_relaxed);
+}
