@@ -264,6 +264,7 @@ UNIT_TESTS := \
 	stream_killed_test \
 	stream_grow_test \
 	stream_plain_test \
+	stream_worth_test \
 	stream_short_test \
 	stream_leave_test \
 	stream_ahead_test \
@@ -371,6 +372,7 @@ stream_close_test_SRC := tests/unit/stream_close_test.c $(ENGINE_SRC)
 stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
 stream_grow_test_SRC := tests/unit/stream_grow_test.c $(ENGINE_SRC)
 stream_plain_test_SRC := tests/unit/stream_plain_test.c $(ENGINE_SRC)
+stream_worth_test_SRC := tests/unit/stream_worth_test.c $(ENGINE_SRC)
 stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c

@@ -9,6 +9,8 @@
 #define MOST 1024
 /* The share of what was known that each stream makes it forget: 1/16. */
 #define FORGETS 16
+/* A later bound has to have gained so much more: what is long over fades away, and is never quite forgotten. */
+#define MARGIN (WORTH_COST / 2)
 
 #define PEERS 256u
 /* Where another address has the same place the last one has it. */
@@ -48,8 +50,8 @@ static bool learns(struct fb_conn *c)
 unsigned worth_shift(struct fb_conn *c)
 {
     const struct peer *p;
+    int32_t most;
     unsigned best = 0;
-    int32_t most = 0;
     uint32_t id;
 
     if (!learns(c))
@@ -58,10 +60,11 @@ unsigned worth_shift(struct fb_conn *c)
     p = place_of(id);
     if (atomic_load_explicit(&p->id, memory_order_relaxed) != id)
         return 0;
-    for (unsigned i = 0; i < WORTH_BOUNDS; i++) {
+    most = atomic_load_explicit(&p->gained[0], memory_order_relaxed);
+    for (unsigned i = 1; i < WORTH_BOUNDS; i++) {
         int32_t gained = atomic_load_explicit(&p->gained[i], memory_order_relaxed);
 
-        if (i == 0 || gained > most) {
+        if (gained > most + MARGIN) {
             best = i;
             most = gained;
         }

@@ -1,0 +1,220 @@
+/*
+ * stream_worth_test.c - from how many calls on a stream boards: what those before it at the same address have lived for, and that an
+ * accepted one asks for nothing where it can be asked for already.
+ */
+#include "ipoib_fallback/reach.h"
+#include "ipoib_fallback/worth.h"
+#include "tests/unit/stream_waits.h"
+
+#include <string.h>
+
+static struct cfg_stream defaults; /* eager() has changed the process's */
+
+/* Streams without sockets: what is known of them is put where the library keeps it. */
+static void lives(uint16_t port, enum fb_role role, uint32_t calls, uint64_t bytes,
+                  const struct cfg_stream *set, bool ends, unsigned *shift)
+{
+    struct fb_stream *s = fb_track(1 << 20, role, 0);
+    struct fb_conn *c = conn_of(s);
+
+    s->pub->peer = (struct fb_pub_addr){.family = AF_INET, .port = port, .addr = {10, 0, 0, 1}};
+    c->set = set;
+    conn_set(c, CF_ADDRESSES);
+    s->calls = calls / 2;
+    c->x->rx.calls = calls / 4; /* those on a rail count as well */
+    c->x->tx.calls = calls - calls / 2 - calls / 4;
+    s->pub->tx = bytes;
+    if (ends)
+        worth_ended(c);
+    if (shift)
+        *shift = worth_shift(c);
+    s->pub->tx = 0;
+    fb_put(s);
+}
+
+static void live(unsigned times, uint32_t calls, uint64_t bytes)
+{
+    while (times--)
+        lives(80, FB_CONNECTED, calls, bytes, &defaults, true, NULL);
+}
+
+/* From 8 << it calls on. */
+static unsigned shift(uint16_t port)
+{
+    unsigned n;
+
+    lives(port, FB_CONNECTED, 0, 0, &defaults, false, &n);
+    return n;
+}
+
+static void begin(void)
+{
+    eager();
+    defaults = cfg_stream_defaults;
+    worth_forget();
+}
+
+TEST_CASE(stream_worth, short_ones_do_not_board)
+{
+    begin();
+    EXPECT_EQ_INT(shift(80), 0);
+    live(5, 7, 0); /* none of them would have boarded */
+    EXPECT_EQ_INT(shift(80), 0);
+    live(1, 20, 0);
+    EXPECT_EQ_INT(shift(80), 2); /* 32 calls */
+    EXPECT_EQ_INT(shift(81), 0); /* another address */
+    live(20, 150, 0);
+    EXPECT_EQ_INT(shift(80), 5); /* 256 */
+    live(40, 20, 0);
+    EXPECT(shift(80) >= 2);
+}
+
+TEST_CASE(stream_worth, long_ones_do)
+{
+    begin();
+    live(3, 20, 0);
+    EXPECT_EQ_INT(shift(80), 2);
+    live(1, 1000000, 0);
+    live(30, 5000, 0);
+    EXPECT_EQ_INT(shift(80), 0);
+    /* Or those that move much with few calls. */
+    live(40, 20, 0);
+    EXPECT_EQ_INT(shift(80), 2);
+    live(80, 20, 16 << 20);
+    EXPECT_EQ_INT(shift(80), 0);
+}
+
+/* A few long ones among many short ones: the bound is where the short ones have ended. */
+TEST_CASE(stream_worth, some_of_both)
+{
+    begin();
+    for (int i = 0; i < 50; i++) {
+        live(9, 20, 0);
+        live(1, 3000, 0);
+        EXPECT_EQ_INT(shift(80), 2);
+    }
+}
+
+/* What somebody has said counts as it is, and the end that is asked keeps to its own bound. */
+TEST_CASE(stream_worth, only_the_default_learns)
+{
+    struct cfg_stream said;
+    unsigned n;
+
+    begin();
+    said = defaults;
+    ASSERT(cfg_key_parse(CFG_BOARD, "after=8", &said));
+    for (int i = 0; i < 20; i++) {
+        lives(80, FB_CONNECTED, 20, 0, &said, true, NULL);
+        lives(80, FB_ACCEPTED, 20, 0, &defaults, true, NULL);
+    }
+    EXPECT_EQ_INT(shift(80), 0);
+    live(5, 20, 0);
+    EXPECT_EQ_INT(shift(80), 2);
+    lives(80, FB_CONNECTED, 0, 0, &said, false, &n);
+    EXPECT_EQ_INT(n, 0);
+    lives(80, FB_ACCEPTED, 0, 0, &defaults, false, &n);
+    EXPECT_EQ_INT(n, 0);
+}
+
+/* ---- with sockets */
+
+static void by_default(struct end *e)
+{
+    struct fb_conn *c = conn_of(e->s);
+
+    conn_addresses(c); /* which finds its rule */
+    c->set = &defaults;
+    e->s->tx_mark = e->s->rx_mark = FB_DIGEST_LATER;
+    e->s->look_at = defaults.board_calls / 2;
+}
+
+static void pair_default(int l, struct end *a, struct end *b)
+{
+    pair_at(l, a, b);
+    by_default(a);
+    by_default(b);
+}
+
+/* Two calls of each end. */
+static void exchange(struct end *a, struct end *b, unsigned times)
+{
+    unsigned char bytes[32] = {0};
+
+    while (times--) {
+        ASSERT_EQ_INT(put(a, bytes, 32), 32);
+        ASSERT_EQ_INT(get(b, bytes, 32), 32);
+        ASSERT_EQ_INT(put(b, bytes, 32), 32);
+        ASSERT_EQ_INT(get(a, bytes, 32), 32);
+    }
+}
+
+/* Ten short streams; the eleventh asks when it has lived longer than they have, and not before. */
+TEST_CASE(stream_worth, who_lives_longer_boards)
+{
+    int l = pair_listener();
+    struct end a, b;
+
+    begin();
+    for (int i = 0; i < 10; i++) {
+        pair_default(l, &a, &b);
+        exchange(&a, &b, 10);
+        EXPECT_EQ_INT(conn_flag(conn_of(a.s), CF_ASKED), i == 0);
+        done(&a);
+        done(&b);
+    }
+    pair_default(l, &a, &b);
+    exchange(&a, &b, 15);
+    EXPECT(!conn_flag(conn_of(a.s), CF_ASKED));
+    exchange(&a, &b, 1); /* 32 calls */
+    EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
+    EXPECT(board(&a, &b));
+    done(&a);
+    done(&b);
+    close(l);
+}
+
+/* A port is known to be reachable for a second, which may be over before all of this is done. */
+TEST_CASE(stream_worth, who_is_found_need_not_ask)
+{
+    uint64_t until = sys_now() + PATIENCE;
+    struct end a, b, first_a, first_b;
+    int l = pair_listener();
+    unsigned char bytes[256] = {0};
+    bool late = false;
+
+    begin();
+    pair_default(l, &first_a, &first_b);
+    exchange(&first_a, &first_b, 4);
+    EXPECT(conn_flag(conn_of(first_b.s), CF_ASKED)); /* nobody could be asked for at this port */
+    ASSERT(board(&first_a, &first_b));
+    while (!late && sys_now() < until) {
+        struct fb_conn *c;
+
+        pair_default(l, &a, &b);
+        c = conn_of(b.s);
+        exchange(&a, &b, 3); /* neither end asks yet */
+        EXPECT(!conn_flag(c, CF_ASKED));
+        if (reach_known(c)) {
+            /* The one end alone goes on: nobody asks for it. */
+            for (int i = 0; i < 8; i++) {
+                EXPECT_EQ_INT(put(&b, bytes, 32), 32);
+                let_go_on(1);
+            }
+            late = !conn_flag(c, CF_ASKED) && reach_known(c);
+            EXPECT(!late || b.s->pub->reason == RSN_WAIT_PEER);
+        }
+        if (late) {
+            for (size_t have = 0; have < 256;)
+                have += (size_t)get(&a, bytes, 256 - have);
+            EXPECT(board(&a, &b));
+            EXPECT(conn_flag(c, CF_ASKED | CF_REACHABLE));
+        }
+        done(&a);
+        done(&b);
+    }
+    EXPECT(late);
+    done(&first_a);
+    done(&first_b);
+    close(l);
+}
