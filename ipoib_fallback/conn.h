@@ -61,9 +61,9 @@ struct fb_rx {
     uint8_t c;
     uint8_t frame_at;
     uint32_t calls; /* that took bytes from a ring */
-    bool frozen; /* a hand-over: V is R, and the ring is not read, until the sender has gone */
-    bool more;   /* frozen: the ring had bytes beyond it, which come again by TCP */
-    bool handed; /* sk after a hand-over: plain as soon as the overlap is gone */
+    bool frozen;    /* a hand-over: V is R, and the ring is not read, until the sender has gone */
+    bool more;      /* frozen: the ring had bytes beyond it, which come again by TCP */
+    bool handed;    /* sk after a hand-over: plain as soon as the overlap is gone */
     _Atomic bool shut; /* shutdown(SHUT_RD) was called */
     _Atomic bool late; /* and the kernel has not heard of it: rx_shut */
     bool on_rail;      /* this rail's receiver half was started */
@@ -267,6 +267,7 @@ enum {
     CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
     CF_HELLO_JOB = 67108864,
     CF_GROW = 268435456, /* as CF_SERVE */
+    CF_LOOKS = FB_LOOKS, /* not asked, and look_at says when that is looked at again: plain.c */
     CF_FIN = 134217728,  /* the application has shut it down for sending */
     CF_PROVED = 131072   /* the rail's other end is proved: it may announce */
 };

@@ -51,7 +51,7 @@ struct fb_stream {
     _Atomic uint32_t fds;   /* descriptors of this process that refer to it (dup) */
     struct fb_pub *pub;     /* counters; never NULL */
     _Atomic uint32_t calls; /* so far, for the boarding policy */
-    /* Before that many it has nothing to look at, as long as no digest has begun and few bytes have passed. */
+    /* Before that many it has nothing to look at, as long as no digest has begun; or in any case (CF_LOOKS). */
     _Atomic uint32_t look_at;
     _Atomic uint32_t flags; /* conn.h's; below are those that plain calls look at */
     uint32_t slot;
@@ -60,7 +60,12 @@ struct fb_stream {
     _Atomic uint64_t past_tx, past_rx;
     /* the rest is ipoib_fallback's own: conn.h */
 };
-enum { FB_ASKED = 1, /* bit 0: see fb_usual */ FB_LINKED = 8, FB_BY_CALL = 16777216 };
+enum {
+    FB_ASKED = 1, /* bit 0: see fb_usual */
+    FB_LINKED = 8,
+    FB_BY_CALL = 16777216,
+    FB_LOOKS = 536870912
+};
 _Static_assert(sizeof(struct fb_stream) == 64, "all that a plain call looks at, in one cache line");
 
 /* ---- life ---- */
@@ -221,12 +226,14 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
     *end = atomic_load_explicit(rx ? &pub->rx : &pub->tx, memory_order_relaxed) + (uint64_t)n;
     /* One branch, and few bytes: rsock/section.h. */
     unusual = flags & (FB_LINKED | FB_BY_CALL);
-    /* Both digests are to begin later: so few bytes have passed that none of the policy's bounds is near. */
+    /* Both digests are to begin later: so few bytes have passed that none of the policy's bounds is near. Or it has
+     * said from when on it looks again. */
     unusual |= ~flags & FB_ASKED &
                ((atomic_load_explicit(&s->calls, memory_order_relaxed) + 1 >=
                  atomic_load_explicit(&s->look_at, memory_order_relaxed)) |
-                (atomic_load_explicit(&s->rx_mark, memory_order_relaxed) != FB_DIGEST_LATER) |
-                (atomic_load_explicit(&s->tx_mark, memory_order_relaxed) != FB_DIGEST_LATER));
+                (((flags & FB_LOOKS) == 0) &
+                 ((atomic_load_explicit(&s->rx_mark, memory_order_relaxed) != FB_DIGEST_LATER) |
+                  (atomic_load_explicit(&s->tx_mark, memory_order_relaxed) != FB_DIGEST_LATER))));
     unusual |= atomic_load_explicit(rx ? &s->rx_in : &s->tx_in, memory_order_acquire) ^ 1;
     unusual |= atomic_load_explicit(&pub->tap, memory_order_relaxed);
     unusual |= fb_digest_wants(

@@ -122,7 +122,7 @@ static void give_back(struct fb_conn *c, void *arg)
     log_info("stream %u: the child that had it is gone", c->s.slot);
     if (c->s.pub->reason == RSN_SHARED)
         conn_reason(c, RSN_NEW);
-    atomic_fetch_and(&c->s.flags, ~(uint32_t)(CF_PINNED | CF_LENT | CF_ASKED));
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)(CF_PINNED | CF_LENT | CF_ASKED | CF_LOOKS));
 }
 
 static void unlink_link(struct heir_link *gone)

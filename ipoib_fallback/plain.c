@@ -31,7 +31,7 @@ void conn_afresh(struct fb_conn *c)
 {
     c->x->old_calls = atomic_load(&c->s.calls);
     c->x->old_bytes = c->s.pub->rx + c->s.pub->tx;
-    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_ASKED);
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)(CF_ASKED | CF_LOOKS));
 }
 
 /* shift: worth.h. */
@@ -43,15 +43,14 @@ static bool worth_it(struct fb_conn *c, uint32_t calls, unsigned shift)
            (c->s.pub->rx + c->s.pub->tx - c->x->old_bytes) >> shift >= set->board_bytes;
 }
 
-/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. By calls also only when it is
- * to be looked at again. */
+/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. After look_again: so far. */
 static inline bool half_way(struct fb_conn *c, uint32_t calls)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return (calls >= set->board_calls / 2 &&
-            calls >= atomic_load_explicit(&c->s.look_at, memory_order_relaxed)) ||
-           c->s.pub->rx + c->s.pub->tx >= set->board_bytes / 2;
+    if (__builtin_expect(conn_flag(c, CF_LOOKS), 0))
+        return calls >= atomic_load_explicit(&c->s.look_at, memory_order_relaxed);
+    return calls >= set->board_calls / 2 || c->s.pub->rx + c->s.pub->tx >= set->board_bytes / 2;
 }
 
 /* The digests with which it will be proved: most connections end before half way, and never touch the memory for
@@ -80,10 +79,23 @@ bool conn_worth(struct fb_conn *c)
     return worth_it(c, atomic_load(&c->s.calls), 0) && provable(c);
 }
 
-/* It is looked at again when it has had so many calls, or with each of the large ones. */
+/* Its next calls are not looked at, until it has had so many. */
 static void look_again(struct fb_conn *c, uint32_t calls)
 {
     atomic_store_explicit(&c->s.look_at, calls, memory_order_relaxed);
+    conn_set(c, CF_LOOKS);
+}
+
+/* When will it be worth it with that shift, if it goes on as it has so far? */
+static uint32_t worth_at(struct fb_conn *c, uint32_t calls, unsigned shift)
+{
+    const struct cfg_stream *set = conn_config(c);
+    uint64_t had = calls - c->x->old_calls;
+    uint64_t bytes = c->s.pub->rx + c->s.pub->tx - c->x->old_bytes;
+    uint64_t by_calls = (uint64_t)set->board_calls << shift;
+    uint64_t by_bytes = had * (set->board_bytes << shift) / (bytes | 1) + 1;
+
+    return c->x->old_calls + (uint32_t)(by_calls < by_bytes ? by_calls : by_bytes);
 }
 
 /* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that. Only
@@ -107,7 +119,7 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls
         return;
     shift = worth_shift(c);
     if (!worth_it(c, calls, shift)) {
-        look_again(c, c->x->old_calls + (conn_config(c)->board_calls << shift));
+        look_again(c, worth_at(c, calls, shift));
     } else if (!provable(c)) {
         return;
     } else if (c->s.role == FB_ACCEPTED && reach_known(c)) {

@@ -84,19 +84,20 @@ http {{
     access_log off;
     sendfile on;
     tcp_nopush on;
-    keepalive_requests 100000000;
+    keepalive_requests {requests};
     client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;
     server {{ listen {ip}:{port}; root www; }}
 }}
 """
 
 
-def nginx_command(folder, port):
+def nginx_command(folder, port, requests=100000000):
     """One worker, as wrk has one thread: the two processors are theirs. Settings as in Debian's file, but
     for the log and the number of requests after which a connection is closed."""
     os.mkdir(os.path.join(folder, "www"))
     for name, text in (("www/small", "x" * 1023 + "\n"),
-                       ("nginx.conf", NGINX.format(ip=IP, port=port, user="" if os.getuid() else "user root;"))):
+                       ("nginx.conf", NGINX.format(ip=IP, port=port, requests=requests,
+                                                      user="" if os.getuid() else "user root;"))):
         with open(os.path.join(folder, name), "w", encoding="ascii") as f:
             f.write(text)
     return ["nginx", "-g", "daemon off;", "-e", "stderr", "-p", folder, "-c", "nginx.conf"]

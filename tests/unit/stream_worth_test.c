@@ -136,17 +136,30 @@ static void pair_default(int l, struct end *a, struct end *b)
     by_default(b);
 }
 
-/* Two calls of each end. */
+static unsigned char bytes[32768];
+
+/* Two calls of each end, and one more for each piece in which n bytes come. */
+static void exchange_of(struct end *a, struct end *b, size_t n)
+{
+    ASSERT_EQ_INT(put(a, bytes, n), (int)n);
+    for (size_t have = 0; have < n;)
+        have += (size_t)get(b, bytes, n - have);
+    ASSERT_EQ_INT(put(b, bytes, n), (int)n);
+    for (size_t have = 0; have < n;)
+        have += (size_t)get(a, bytes, n - have);
+}
+
 static void exchange(struct end *a, struct end *b, unsigned times)
 {
-    unsigned char bytes[32] = {0};
+    while (times--)
+        exchange_of(a, b, 32);
+}
 
-    while (times--) {
-        ASSERT_EQ_INT(put(a, bytes, 32), 32);
-        ASSERT_EQ_INT(get(b, bytes, 32), 32);
-        ASSERT_EQ_INT(put(b, bytes, 32), 32);
-        ASSERT_EQ_INT(get(a, bytes, 32), 32);
-    }
+static void waits_until(struct end *e, uint32_t calls)
+{
+    EXPECT(conn_flag(conn_of(e->s), CF_LOOKS));
+    EXPECT(!conn_flag(conn_of(e->s), CF_ASKED));
+    EXPECT_EQ_U64(e->s->look_at, calls);
 }
 
 /* Ten short streams; the eleventh asks when it has lived longer than they have, and not before. */
@@ -154,6 +167,7 @@ TEST_CASE(stream_worth, who_lives_longer_boards)
 {
     int l = pair_listener();
     struct end a, b;
+    uint64_t end;
 
     begin();
     for (int i = 0; i < 10; i++) {
@@ -164,11 +178,29 @@ TEST_CASE(stream_worth, who_lives_longer_boards)
         done(&b);
     }
     pair_default(l, &a, &b);
-    exchange(&a, &b, 15);
-    EXPECT(!conn_flag(conn_of(a.s), CF_ASKED));
-    exchange(&a, &b, 1); /* 32 calls */
+    exchange(&a, &b, 4);
+    waits_until(&a, 32);
+    exchange(&a, &b, 11);
+    waits_until(&a, 32);
+    exchange(&a, &b, 1);
     EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
     EXPECT(board(&a, &b));
+    done(&a);
+    done(&b);
+    /* Large ones have the same bound in bytes, 256 KiB. */
+    pair_default(l, &a, &b);
+    while (!conn_flag(conn_of(a.s), CF_LOOKS))
+        exchange_of(&a, &b, sizeof(bytes));
+    EXPECT(a.s->look_at < 32);
+    waits_until(&a, a.s->look_at);
+    /* Its calls until then are counted, and nothing else. */
+    ASSERT(fb_rx_enter(a.s));
+    EXPECT(fb_usual(a.s, -EAGAIN, true, &end));
+    fb_count(a.s, -EAGAIN, true, end);
+    while (!conn_flag(conn_of(a.s), CF_ASKED) && a.s->calls < 64)
+        exchange_of(&a, &b, sizeof(bytes));
+    EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
+    EXPECT(a.s->calls < 32);
     done(&a);
     done(&b);
     close(l);
@@ -180,7 +212,6 @@ TEST_CASE(stream_worth, who_is_found_need_not_ask)
     uint64_t until = sys_now() + PATIENCE;
     struct end a, b, first_a, first_b;
     int l = pair_listener();
-    unsigned char bytes[256] = {0};
     bool late = false;
 
     begin();
