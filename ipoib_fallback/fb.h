@@ -118,6 +118,8 @@ bool fb_untouched(const struct fb_stream *);
 /* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
  * both halves are plain. */
 bool fb_may_linger(const struct fb_stream *);
+/* The same in a moment, although no call of the application's comes between: its peer may ask for it. */
+bool fb_may_be_found(const struct fb_stream *);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
 

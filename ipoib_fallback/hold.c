@@ -17,6 +17,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
 
@@ -85,6 +86,7 @@ static void end_one(struct fb_conn *c, void *unused)
 static void end_job(void *seq)
 {
     conn_each(end_one, NULL);
+    reach_unknown();
     if (rsk_shm_wire.shut)
         rsk_shm_wire.shut(atomic_load(&why));
     if (rsk_verbs_wire.shut)

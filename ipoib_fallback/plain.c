@@ -20,6 +20,9 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+/* Calls, at most, after which who waits to be asked for looks whether he still can be. */
+#define LOOKS_EACH 64
+
 void conn_consider(struct fb_conn *c)
 {
     if (conn_flag(c, CF_PINNED | CF_ASKED | CF_CLOSED) || !conn_set(c, CF_ASKED))
@@ -74,11 +77,6 @@ static bool provable(struct fb_conn *c)
     return (conn_seen(c)->tx.valid | conn_seen(c)->rx.valid) != 0;
 }
 
-bool conn_worth(struct fb_conn *c)
-{
-    return worth_it(c, atomic_load(&c->s.calls), 0) && provable(c);
-}
-
 /* Its next calls are not looked at, until it has had so many. */
 static void look_again(struct fb_conn *c, uint32_t calls)
 {
@@ -124,9 +122,10 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls
         return;
     } else if (c->s.role == FB_ACCEPTED && reach_known(c)) {
         /* Who asks finds it, and most end before anybody does (rdv_accept.c). */
-        if (c->s.pub->reason == RSN_NEW)
-            conn_reason(c, RSN_WAIT_PEER);
-        look_again(c, calls < UINT32_MAX / 2 ? 2 * calls : UINT32_MAX);
+        uint16_t reason = RSN_NEW;
+
+        atomic_compare_exchange_strong(&c->s.pub->reason, &reason, RSN_WAIT_PEER);
+        look_again(c, calls + (calls < LOOKS_EACH ? calls : LOOKS_EACH));
     } else {
         conn_consider(c);
     }

@@ -359,7 +359,8 @@ void rdv_now(struct fb_conn *c)
     attempt(c, true);
 }
 
-bool rdv_shown(struct fb_conn *c)
+/* There is room for what is shown of a rail. Without it there is none. */
+static bool shown(struct fb_conn *c)
 {
     if (!c->x->show)
         c->x->show = fb_pub_rail(c->s.slot);
@@ -371,6 +372,27 @@ static bool self_connected(const struct rsk_tuple *t)
     return t->src_port == t->dst_port && memcmp(t->src, t->dst, 16) == 0;
 }
 
+void rdv_begin(struct fb_conn *c)
+{
+    if (!conn_addresses(c)) {
+        conn_reason(c, RSN_NOT_ESTABLISHED);
+    } else if (c->x->tuple = conn_tuple(c), self_connected(&c->x->tuple)) {
+        conn_set(c, CF_PINNED);
+        conn_reason(c, RSN_SELF_CONNECT);
+    } else if (netns_another(c)) {
+        elsewhere(c);
+    } else if (!shown(c)) {
+        conn_set(c, CF_PINNED);
+        conn_reason(c, RSN_NO_MEMORY);
+    } else {
+        conn_settings(c);
+        if (c->s.role == FB_ACCEPTED)
+            rdv_be_reachable(c);
+        else
+            attempt(c, false);
+    }
+}
+
 static void begin_job(void *arg)
 {
     struct fb_conn *c = arg;
@@ -380,27 +402,10 @@ static void begin_job(void *arg)
     harass();
     if (rsk_verbs_wire.on_route)
         rsk_verbs_wire.on_route(rule_route);
-    if (hold_on()) {
+    if (hold_on())
         conn_afresh(c); /* its traffic asks again */
-    } else if (!conn_flag(c, CF_PINNED | CF_CLOSED)) {
-        if (!conn_addresses(c)) {
-            conn_reason(c, RSN_NOT_ESTABLISHED);
-        } else if (c->x->tuple = conn_tuple(c), self_connected(&c->x->tuple)) {
-            conn_set(c, CF_PINNED);
-            conn_reason(c, RSN_SELF_CONNECT);
-        } else if (netns_another(c)) {
-            elsewhere(c);
-        } else if (!rdv_shown(c)) {
-            conn_set(c, CF_PINNED);
-            conn_reason(c, RSN_NO_MEMORY);
-        } else {
-            conn_settings(c);
-            if (c->s.role == FB_ACCEPTED)
-                rdv_be_reachable(c);
-            else
-                attempt(c, false);
-        }
-    }
+    else if (!conn_flag(c, CF_PINNED | CF_CLOSED))
+        rdv_begin(c);
     fb_put(&c->s);
 }
 

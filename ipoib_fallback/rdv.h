@@ -18,8 +18,8 @@ struct rsk_shard *rdv_shard_for(struct fb_conn *);
 size_t rdv_ring_for(struct fb_conn *);
 /* Somebody else in this process may take what is the application's, or it is no TCP: it stays where it is. */
 bool rdv_pin_foreign(struct fb_conn *);
-/* There is room for what is shown of a rail. Without it there is none. */
-bool rdv_shown(struct fb_conn *);
+/* It has just asked: from now on it is asked for, or asks its peer. */
+void rdv_begin(struct fb_conn *);
 /* It is asked for from now on: rdv_accept.c. */
 void rdv_be_reachable(struct fb_conn *);
 

@@ -8,20 +8,14 @@
 #include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
-#include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/reach.h"
 
-/* It has not asked to be found, since its port could be reached (plain.c). Here it does, if it is worth a rail by now. */
+/* It is worth a rail, and has not asked for one, since its port could be reached (plain.c). */
 static void ask_late(struct fb_conn *c)
 {
-    if (conn_flag(c, CF_ASKED | CF_PINNED | CF_CLOSED) || !conn_addresses(c) || hold_on() ||
-        netns_another(c) || !conn_worth(c) || !conn_set(c, CF_ASKED))
-        return;
-    c->x->tuple = conn_tuple(c);
-    if (!rdv_shown(c))
-        return;
-    conn_settings(c);
-    reach_late(c);
+    if (conn_flag(c, CF_LOOKS) && !conn_flag(c, CF_PINNED | CF_CLOSED) && !hold_on() &&
+        conn_set(c, CF_ASKED))
+        rdv_begin(c);
 }
 
 /* other: asked by this wire, a stream does not want it if its rule names that one. The reason for

@@ -29,7 +29,7 @@ static struct port *ports;
 #define KNOWN 16u
 static _Atomic uint64_t known[KNOWN];
 
-#define KNOWN_UNIT 4096u /* ns; the lower half wraps after five hours */
+#define KNOWN_UNIT 4096u /* ns */
 
 static uint32_t name_of(const struct rsk_tuple *t)
 {
@@ -62,14 +62,20 @@ bool reach_known(struct fb_conn *c)
     uint32_t name = name_of(&t);
     uint64_t at = atomic_load_explicit(&known[name % KNOWN], memory_order_relaxed);
 
-    return at >> 32 == name && (int32_t)((uint32_t)at - now_units()) > 0;
+    /* What has been over for long is no time to come. */
+    return at >> 32 == name && (uint32_t)at - now_units() - 1 < LINGER_NS / KNOWN_UNIT;
+}
+
+void reach_unknown(void)
+{
+    for (unsigned i = 0; i < KNOWN; i++)
+        atomic_store(&known[i], 0);
 }
 
 void reach_forget(void)
 {
     ports = NULL;
-    for (unsigned i = 0; i < KNOWN; i++)
-        atomic_store(&known[i], 0);
+    reach_unknown();
 }
 
 static struct port *port_of(uint16_t number)
@@ -185,9 +191,4 @@ bool reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
     if (conn_config(c)->wire == CFG_WIRE_AUTO && r == 0 && !may_pass(v))
         make_known(c);
     return r == 0 || v == 0 || !(may_pass(r) || may_pass(v));
-}
-
-void reach_late(struct fb_conn *c)
-{
-    count(c);
 }

@@ -10,13 +10,13 @@
  * there may be later. Progress thread. */
 bool reach_add(struct fb_conn *, const struct rsk_accept_ops *shm,
                const struct rsk_accept_ops *verbs);
-/* The same for one that was not asked to be, because reach_known said so, and is asked for now. Progress thread. */
-void reach_late(struct fb_conn *);
 /* Are requests for this accepted stream's port answered already, so that nothing need be done for it to be asked for? For a
  * second: then somebody is to call reach_add, by whom what failed is tried again. Its addresses are known. Any thread. */
 bool reach_known(struct fb_conn *);
 /* The stream is gone. Any thread. */
 void reach_drop(struct fb_conn *);
+/* Nobody is asked for by any wire any more: reach_known is false until somebody calls reach_add. Any thread. */
+void reach_unknown(void);
 void reach_forget(void); /* forked child */
 
 #endif

@@ -362,6 +362,11 @@ bool fb_may_linger(const struct fb_stream *s)
     return flags & CF_LINKED || (flags & (CF_ASKED | CF_PINNED)) == CF_ASKED;
 }
 
+bool fb_may_be_found(const struct fb_stream *s)
+{
+    return s->role == FB_ACCEPTED && (atomic_load(&s->flags) & (CF_LOOKS | CF_PINNED)) == CF_LOOKS;
+}
+
 bool fb_ever_tracked(void)
 {
     return used_slots != 0;

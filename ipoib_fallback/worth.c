@@ -3,6 +3,8 @@
  */
 #include "ipoib_fallback/worth.h"
 
+#include "ipoib_fallback/heir.h"
+
 #include <string.h>
 
 /* What one stream says, at most: one that has lived for hours shall not outweigh hundreds. */
@@ -88,7 +90,7 @@ void worth_ended(struct fb_conn *c)
     uint64_t length;
     struct peer *p;
 
-    if (!learns(c))
+    if (!learns(c) || heir_held(c)) /* another process may go on with it */
         return;
     length = length_of(c, set);
     if (length < bound) /* no bound would have boarded it */

@@ -443,7 +443,8 @@ void pl_epoll_forget_members(struct pl_file *f)
             if (dup && ep->kfd >= 0)
                 leave_behind(m, ep->kfd);
             /* It may live on under a number of ours until its end has been said (linger.c). */
-            else if (m->stream && fb_may_linger(m->stream) && ep->kfd >= 0)
+            else if (m->stream && (fb_may_linger(m->stream) || fb_may_be_found(m->stream)) &&
+                     ep->kfd >= 0)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
             pl_reg_detach(m);
         }

@@ -10,6 +10,19 @@
 
 static struct cfg_stream defaults; /* eager() has changed the process's */
 
+/* ns that have passed for the stream's policies beside those that have. */
+static _Atomic uint64_t later;
+
+static uint64_t now_later(void)
+{
+    return sys_now() + later;
+}
+
+__attribute__((constructor)) static void clock_of_ours(void)
+{
+    fb_io.now = now_later;
+}
+
 /* Streams without sockets: what is known of them is put where the library keeps it. */
 static void lives(uint16_t port, enum fb_role role, uint32_t calls, uint64_t bytes,
                   const struct cfg_stream *set, bool ends, unsigned *shift)
@@ -247,5 +260,33 @@ TEST_CASE(stream_worth, who_is_found_need_not_ask)
     EXPECT(late);
     done(&first_a);
     done(&first_b);
+    close(l);
+}
+
+/* A port that is reachable is looked at again: after a second, and when a hold has ended that. */
+TEST_CASE(stream_worth, what_is_reachable_may_change)
+{
+    int l = pair_listener();
+    struct end a, b, c, d;
+
+    begin();
+    pair_default(l, &a, &b);
+    exchange(&a, &b, 4);
+    UNTIL(reach_known(conn_of(b.s)));
+    /* What is over does not come again, whatever is counted in. */
+    for (uint64_t ns = 1000000000; ns < 200000000000000; ns += ns / 8) {
+        later = ns;
+        EXPECT(!reach_known(conn_of(b.s)));
+    }
+    later = 0;
+    reach_unknown();
+    pair_default(l, &c, &d);
+    exchange(&c, &d, 4);
+    EXPECT(conn_flag(conn_of(d.s), CF_ASKED));
+    EXPECT(!conn_flag(conn_of(d.s), CF_LOOKS));
+    done(&a);
+    done(&b);
+    done(&c);
+    done(&d);
     close(l);
 }
