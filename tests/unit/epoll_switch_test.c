@@ -163,22 +163,25 @@ TEST_CASE(epoll, edge_is_told_once)
     close_ep(ep);
 }
 
-/* Plain again, and closed, while its last bytes are on their way under a number of the library's. */
-TEST_CASE(epoll, closed_and_lingering)
+/* Closed, while a number of the library's keeps its socket. */
+static void closed(bool boards, bool lingers)
 {
     int ep = epoll_create1(0), kept, peer;
     struct fake *f = fake_new();
     struct waiter w;
 
     add(ep, f->fd, EPOLLIN | EPOLLOUT, 7);
-    fake_board(f);
-    start(&w, ep, 0);
-    pthread_join(w.thread, NULL);
-    fake_leave(f);
+    if (boards) {
+        fake_board(f);
+        start(&w, ep, 0);
+        pthread_join(w.thread, NULL);
+        fake_leave(f);
+    }
     start(&w, ep, 0);
     pthread_join(w.thread, NULL);
     EXPECT_EQ_INT(w.n, 1);
-    f->lingers = true;
+    f->lingers = lingers;
+    f->found = !lingers;
     kept = dup(f->fd);
     peer = dup(f->peer);
     fake_close(f);
@@ -188,6 +191,18 @@ TEST_CASE(epoll, closed_and_lingering)
     close(kept);
     close(peer);
     close_ep(ep);
+}
+
+/* Plain again, and its last bytes are on their way. */
+TEST_CASE(epoll, closed_and_lingering)
+{
+    closed(true, true);
+}
+
+/* Its peer asks for it just then: it gets a rail, and with it such a number. */
+TEST_CASE(epoll, closed_and_found)
+{
+    closed(false, false);
 }
 
 /* One whose drain has found nothing, and who is held up before it lets others drain. */
