@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-static struct cfg_stream defaults; /* eager() has changed the process's */
+static const struct cfg_stream defaults =
+    CFG_STREAM_DEFAULTS; /* eager() has changed the process's */
 
 /* ns that have passed for the stream's policies beside those that have. */
 static _Atomic uint64_t later;
@@ -63,7 +64,6 @@ static unsigned shift(uint16_t port)
 static void begin(void)
 {
     eager();
-    defaults = cfg_stream_defaults;
     worth_forget();
 }
 
