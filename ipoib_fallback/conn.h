@@ -266,10 +266,11 @@ enum {
     CF_BY_CALL = FB_BY_CALL, /* rx.by_call, where plain receives look */
     CF_BEGIN_JOB = 33554432, /* as CF_SERVE */
     CF_HELLO_JOB = 67108864,
-    CF_GROW = 268435456, /* as CF_SERVE */
-    CF_LOOKS = FB_LOOKS, /* not asked, and look_at says when that is looked at again: plain.c */
-    CF_FIN = 134217728,  /* the application has shut it down for sending */
-    CF_PROVED = 131072   /* the rail's other end is proved: it may announce */
+    CF_GROW = 268435456,     /* as CF_SERVE */
+    CF_COUNTED = 1073741824, /* worth.c counts it */
+    CF_LOOKS = FB_LOOKS,     /* not asked, and look_at says when that is looked at again: plain.c */
+    CF_FIN = 134217728,      /* the application has shut it down for sending */
+    CF_PROVED = 131072       /* the rail's other end is proved: it may announce */
 };
 
 static inline struct fb_conn *conn_of(struct fb_stream *s)

@@ -16,6 +16,7 @@
 #include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tap.h"
+#include "ipoib_fallback/worth.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -445,6 +446,7 @@ void conn_settings(struct fb_conn *c)
 void fb_registry_forget(void)
 {
     reach_forget();
+    worth_forked();
     rule_forget();
     find_forget();
     memset(&registry, 0, sizeof(registry));

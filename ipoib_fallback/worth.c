@@ -12,14 +12,16 @@
 /* The share of what was known that each stream makes it forget: 1/16. */
 #define FORGETS 16
 /* A later bound has to have gained so much more: what is long over fades away, and is never quite forgotten. */
-#define MARGIN (WORTH_COST / 2)
+#define MARGIN (WORTH_COST_ALONE / 2)
 
 #define PEERS 256u
 /* Where another address has the same place the last one has it. */
 static struct peer {
     _Atomic uint32_t id;                  /* of the address and the port; 0: nobody's */
+    _Atomic uint32_t open;                /* streams of CF_COUNTED */
     _Atomic int32_t gained[WORTH_BOUNDS]; /* calls, the last streams' together */
 } peers[PEERS];
+static _Atomic bool used; /* they have pages */
 
 static uint32_t id_of(struct fb_conn *c)
 {
@@ -34,9 +36,19 @@ static uint32_t id_of(struct fb_conn *c)
     return (uint32_t)h | 1;
 }
 
-static struct peer *place_of(uint32_t id)
+static struct peer *peer_of(struct fb_conn *c)
 {
-    return &peers[id >> 1 & (PEERS - 1)];
+    uint32_t id = id_of(c);
+    struct peer *p = &peers[id >> 1 & (PEERS - 1)];
+
+    if (atomic_load_explicit(&p->id, memory_order_relaxed) == id)
+        return p;
+    atomic_store_explicit(&used, true, memory_order_relaxed);
+    atomic_store_explicit(&p->open, 0, memory_order_relaxed);
+    for (unsigned i = 0; i < WORTH_BOUNDS; i++)
+        atomic_store_explicit(&p->gained[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&p->id, id, memory_order_relaxed);
+    return p;
 }
 
 /* The defaults: any other value was somebody's wish. */
@@ -51,17 +63,15 @@ static bool learns(struct fb_conn *c)
 
 unsigned worth_shift(struct fb_conn *c)
 {
-    const struct peer *p;
-    int32_t most;
     unsigned best = 0;
-    uint32_t id;
+    struct peer *p;
+    int32_t most;
 
     if (!learns(c))
         return 0;
-    id = id_of(c);
-    p = place_of(id);
-    if (atomic_load_explicit(&p->id, memory_order_relaxed) != id)
-        return 0;
+    p = peer_of(c);
+    if (conn_set(c, CF_COUNTED))
+        atomic_fetch_add_explicit(&p->open, 1, memory_order_relaxed);
     most = atomic_load_explicit(&p->gained[0], memory_order_relaxed);
     for (unsigned i = 1; i < WORTH_BOUNDS; i++) {
         int32_t gained = atomic_load_explicit(&p->gained[i], memory_order_relaxed);
@@ -72,6 +82,20 @@ unsigned worth_shift(struct fb_conn *c)
         }
     }
     return best;
+}
+
+/* It is open no more. Is another one? */
+static bool last_one(struct fb_conn *c, struct peer *p)
+{
+    uint32_t open = atomic_load_explicit(&p->open, memory_order_relaxed);
+
+    if (!conn_flag(c, CF_COUNTED) || open == 0) /* another address, or process, has counted since */
+        return open == 0;
+    while (!atomic_compare_exchange_weak_explicit(&p->open, &open, open - 1, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        if (open == 0)
+            return true;
+    return open == 1;
 }
 
 /* In calls: the settings say how many bytes are worth as much. */
@@ -86,30 +110,34 @@ static uint64_t length_of(const struct fb_conn *c, const struct cfg_stream *set)
 void worth_ended(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
-    uint32_t id, bound = set->board_calls;
+    uint32_t bound = set->board_calls;
     uint64_t length;
     struct peer *p;
+    int32_t cost;
 
-    if (!learns(c) || heir_held(c)) /* another process may go on with it */
+    if (!learns(c))
         return;
     length = length_of(c, set);
-    if (length < bound) /* no bound would have boarded it */
+    if (length < bound && !conn_flag(c, CF_COUNTED)) /* no bound would have boarded it */
         return;
-    id = id_of(c);
-    p = place_of(id);
-    if (atomic_load_explicit(&p->id, memory_order_relaxed) != id) {
-        for (unsigned i = 0; i < WORTH_BOUNDS; i++)
-            atomic_store_explicit(&p->gained[i], 0, memory_order_relaxed);
-        atomic_store_explicit(&p->id, id, memory_order_relaxed);
-    }
+    p = peer_of(c);
+    cost = last_one(c, p) ? WORTH_COST_ALONE : WORTH_COST;
+    if (length < bound || heir_held(c)) /* another process may go on with it */
+        return;
     for (unsigned i = 0; i < WORTH_BOUNDS; i++, bound *= 2) {
         int32_t gained = atomic_load_explicit(&p->gained[i], memory_order_relaxed);
 
         gained -= gained / FORGETS;
         if (length >= bound)
-            gained += (int32_t)(length - bound > MOST ? MOST : length - bound) - WORTH_COST;
+            gained += (int32_t)(length - bound > MOST ? MOST : length - bound) - cost;
         atomic_store_explicit(&p->gained[i], gained, memory_order_relaxed);
     }
+}
+
+void worth_forked(void)
+{
+    for (unsigned i = 0; i < PEERS && atomic_load_explicit(&used, memory_order_relaxed); i++)
+        atomic_store_explicit(&peers[i].open, 0, memory_order_relaxed);
 }
 
 void worth_forget(void)

@@ -42,7 +42,10 @@ static void lives(uint16_t port, enum fb_role role, uint32_t calls, uint64_t byt
         worth_ended(c);
     if (shift)
         *shift = worth_shift(c);
+    s->calls = c->x->rx.calls = c->x->tx.calls = 0;
     s->pub->tx = 0;
+    if (!ends)
+        worth_ended(c);
     fb_put(s);
 }
 
@@ -67,6 +70,25 @@ static void begin(void)
     worth_forget();
 }
 
+/* A stream to that address that stays open. */
+static struct fb_stream *another(void)
+{
+    struct fb_stream *s = fb_track(1 << 20, FB_CONNECTED, 0);
+    struct fb_conn *c = conn_of(s);
+
+    s->pub->peer = (struct fb_pub_addr){.family = AF_INET, .port = 80, .addr = {10, 0, 0, 1}};
+    c->set = &defaults;
+    conn_set(c, CF_ADDRESSES);
+    (void)worth_shift(c); /* counts it */
+    return s;
+}
+
+static void no_other(struct fb_stream *s)
+{
+    worth_ended(conn_of(s));
+    fb_put(s);
+}
+
 TEST_CASE(stream_worth, short_ones_do_not_board)
 {
     begin();
@@ -76,8 +98,8 @@ TEST_CASE(stream_worth, short_ones_do_not_board)
     live(1, 20, 0);
     EXPECT_EQ_INT(shift(80), 2); /* 32 calls */
     EXPECT_EQ_INT(shift(81), 0); /* another address */
-    live(20, 150, 0);
-    EXPECT_EQ_INT(shift(80), 5); /* 256 */
+    live(30, 80, 0);
+    EXPECT_EQ_INT(shift(80), 4); /* 128 */
     live(40, 20, 0);
     EXPECT(shift(80) >= 2);
 }
@@ -95,6 +117,32 @@ TEST_CASE(stream_worth, long_ones_do)
     EXPECT_EQ_INT(shift(80), 2);
     live(80, 20, 16 << 20);
     EXPECT_EQ_INT(shift(80), 0);
+}
+
+/* A boarding keeps the others waiting as well: what pays for one alone does not pay then. */
+TEST_CASE(stream_worth, several_at_once)
+{
+    struct fb_stream *s;
+
+    begin();
+    live(20, 200, 0);
+    EXPECT_EQ_INT(shift(80), 0);
+    s = another();
+    live(20, 200, 0);
+    EXPECT_EQ_INT(shift(80), 5); /* 256 */
+    live(60, 600, 0);
+    EXPECT_EQ_INT(shift(80), 0);
+    live(20, 200, 0);
+    EXPECT(shift(80) >= 5);
+    no_other(s);
+    live(80, 200, 0);
+    EXPECT_EQ_INT(shift(80), 0);
+    /* A child has none of its parent's. */
+    s = another();
+    worth_forked();
+    live(40, 200, 0);
+    EXPECT_EQ_INT(shift(80), 0);
+    fb_put(s);
 }
 
 /* A few long ones among many short ones: the bound is where the short ones have ended. */
