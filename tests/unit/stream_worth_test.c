@@ -267,6 +267,48 @@ TEST_CASE(stream_worth, who_lives_longer_boards)
     close(l);
 }
 
+/* One after the other: each is alone, also where those before it have never asked. */
+TEST_CASE(stream_worth, one_at_a_time)
+{
+    int l = pair_listener();
+    struct end a, b;
+
+    begin();
+    for (int i = 0; i < 34; i++) {
+        pair_default(l, &a, &b);
+        exchange(&a, &b, i < 10 ? 10 : 100);
+        done(&a);
+        done(&b);
+    }
+    pair_default(l, &a, &b);
+    exchange(&a, &b, 4);
+    EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
+    done(&a);
+    done(&b);
+    close(l);
+}
+
+/* It has said when it is to be looked at; until its traffic has to be worth it anew. */
+TEST_CASE(stream_worth, not_before_it_is_looked_at)
+{
+    int l = pair_listener();
+    struct end a, b;
+
+    begin();
+    pair_default(l, &a, &b);
+    exchange(&a, &b, 3);
+    a.s->look_at = 1000;
+    conn_set(conn_of(a.s), CF_LOOKS);
+    exchange(&a, &b, 40);
+    EXPECT(!conn_flag(conn_of(a.s), CF_ASKED));
+    conn_afresh(conn_of(a.s));
+    exchange(&a, &b, 30);
+    EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
+    done(&a);
+    done(&b);
+    close(l);
+}
+
 /* A port is known to be reachable for a second, which may be over before all of this is done. */
 TEST_CASE(stream_worth, who_is_found_need_not_ask)
 {
@@ -299,8 +341,11 @@ TEST_CASE(stream_worth, who_is_found_need_not_ask)
         if (late) {
             for (size_t have = 0; have < 256;)
                 have += (size_t)get(&a, bytes, 256 - have);
+            while (!conn_flag(conn_of(a.s), CF_ASKED))
+                ASSERT_EQ_INT(put(&a, bytes, 32), 32);
+            UNTIL(conn_flag(c, CF_ASKED)); /* without a call of its own */
+            EXPECT(conn_flag(c, CF_REACHABLE));
             EXPECT(board(&a, &b));
-            EXPECT(conn_flag(c, CF_ASKED | CF_REACHABLE));
         }
         done(&a);
         done(&b);
