@@ -4,10 +4,13 @@
 #ifndef TESTS_ASLEEP_H
 #define TESTS_ASLEEP_H
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,6 +39,24 @@ static inline void until_it_sleeps(_Atomic int *tid)
 
     while (!*tid || (state = state_of(*tid)) == 'R' || state == 'D')
         sched_yield();
+}
+
+/* Is one of the process's other threads at work, or waits for a processor? */
+static inline bool others_run(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *of;
+    bool run = false;
+
+    while (tasks && !run && (of = readdir(tasks))) {
+        int tid = atoi(of->d_name);
+        char state = tid > 0 && tid != gettid() ? state_of(tid) : 'S';
+
+        run = state == 'R' || state == 'D';
+    }
+    if (tasks)
+        closedir(tasks);
+    return run;
 }
 
 #endif

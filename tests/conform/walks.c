@@ -5,9 +5,10 @@
  *
  * A step is only made where all of TCP's answers are known to be equal: what README lists under Limits is left out,
  * with its reason, and so is what two plain runs differ in. What a call does at the other end is there before the
- * next: loopback is quick, and CONFORM_SETTLE (microseconds) are given to a rail's threads. More than a socket surely
- * takes is never unread, so no call waits that need not.
+ * next: loopback is quick, and CONFORM_SETTLE (microseconds) are given to a rail's threads, and as long as one of them
+ * runs. More than a socket surely takes is never unread, so no call waits that need not.
  */
+#include "tests/asleep.h"
 #include "tests/conform/forms_ready.h"
 #include "tests/conform/forms_recv.h"
 #include "tests/conform/forms_send.h"
@@ -15,7 +16,7 @@
 
 #include <sys/epoll.h>
 
-enum { WALKS = 6, STEPS = 20, SETTLE = 2000 };
+enum { WALKS = 6, STEPS = 20, SETTLE = 2000, MOST_LOOKS = 2000 };
 
 unsigned below(struct walk *w, unsigned n)
 {
@@ -278,6 +279,9 @@ void settle(void)
     const char *us = getenv("CONFORM_SETTLE");
 
     usleep(us ? (unsigned)atoi(us) : SETTLE);
+    /* Whoever has been woken, and has had no processor since. */
+    for (int i = 0; i < MOST_LOOKS && others_run(); i++)
+        usleep(SETTLE);
 }
 
 static volatile sig_atomic_t told_pipe, told_urgent;
