@@ -42,7 +42,7 @@ static inline void until_it_sleeps(_Atomic int *tid)
 }
 
 /* Is one of the process's other threads at work, or waits for a processor? */
-static inline bool others_run(void)
+static inline bool others_at_work(void)
 {
     DIR *tasks = opendir("/proc/self/task");
     const struct dirent *of;

@@ -280,7 +280,7 @@ void settle(void)
 
     usleep(us ? (unsigned)atoi(us) : SETTLE);
     /* Whoever has been woken, and has had no processor since. */
-    for (int i = 0; i < MOST_LOOKS && others_run(); i++)
+    for (int i = 0; i < MOST_LOOKS && others_at_work(); i++)
         usleep(SETTLE);
 }
 
