@@ -29,12 +29,10 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
     if (!c)
         return RSN_NOT_MINE;
     ask_late(c);
-    /* Who closed it before it was asked for knows of no rail, and does not wait for one to end. */
-    if (conn_flag(c, CF_CLOSED))
-        reason = RSN_ENDING;
-    else if (conn_flag(c, CF_PINNED))
+    if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    else if (rdv_half_closed(c))
+    /* Who closed it before it was asked for knows of no rail, and does not wait for one to end. */
+    else if (conn_flag(c, CF_CLOSED) || rdv_half_closed(c))
         reason = RSN_ENDING;
     else if (conn_config(c)->wire == other)
         reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
