@@ -25,7 +25,7 @@ static uint32_t size, used;
 /* A name for both addresses, short enough to be kept for each stream. Whoever makes connections to us may choose
  * them so that many have one name, and then looking takes as long as there are such; their number is
  * bounded by his ports. */
-static uint32_t id_of(const struct rsk_tuple *t)
+uint32_t find_name(const struct rsk_tuple *t)
 {
     uint64_t word[sizeof(*t) / 8], h = 0;
 
@@ -36,7 +36,7 @@ static uint32_t id_of(const struct rsk_tuple *t)
     }
     return (uint32_t)h;
 }
-_Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "id_of");
+_Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "find_name");
 
 /*
  * A slot is on the list once. Whoever finds it there need not put it there again: take_in() clears the mark
@@ -58,7 +58,7 @@ void conn_known(struct fb_conn *c)
 {
     struct rsk_tuple t = conn_tuple(c);
 
-    c->id = id_of(&t);
+    c->id = find_name(&t);
     conn_set(c, CF_ADDRESSES);
     if (c->s.role == FB_ACCEPTED)
         conn_findable(c);
@@ -138,7 +138,7 @@ static void take_in(void)
 
 struct fb_conn *conn_find(const struct rsk_tuple *t)
 {
-    uint32_t id = id_of(t);
+    uint32_t id = find_name(t);
 
     take_in();
     for (uint32_t i = id & (size - 1); size && table[i].slot; i = (i + 1) & (size - 1)) {

@@ -6,6 +6,8 @@
 
 #include "ipoib_fallback/stream.h"
 
+/* A short name for addresses, of which others may have the same. */
+uint32_t find_name(const struct rsk_tuple *);
 /* An accepted stream begins: from now on it can be found. Any thread. */
 void conn_findable(struct fb_conn *);
 /* Its addresses are in pub, and its rule is found: sets CF_ADDRESSES. Any thread. */

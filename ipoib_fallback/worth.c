@@ -3,6 +3,7 @@
  */
 #include "ipoib_fallback/worth.h"
 
+#include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 
 #include <string.h>
@@ -25,15 +26,11 @@ static _Atomic bool used; /* they have pages */
 
 static uint32_t id_of(struct fb_conn *c)
 {
-    const struct fb_pub_addr *to = &c->s.pub->peer;
-    uint64_t word[2], h = (uint64_t)to->family << 16 | to->port;
+    struct rsk_tuple t = conn_tuple(c);
 
-    memcpy(word, to->addr, sizeof(word));
-    for (unsigned i = 0; i < 2; i++) {
-        h = (h ^ word[i]) * 0x9e3779b97f4a7c15ull;
-        h ^= h >> 32;
-    }
-    return (uint32_t)h | 1;
+    memset(t.src, 0, sizeof(t.src));
+    t.src_port = 0;
+    return find_name(&t) | 1;
 }
 
 static struct peer *peer_of(struct fb_conn *c)

@@ -32,12 +32,15 @@ static inline char state_of(int tid)
     return end ? end[2] : '?';
 }
 
+static inline bool at_work(char state)
+{
+    return state == 'R' || state == 'D';
+}
+
 /* Or has ended. The thread writes its number there before the call. */
 static inline void until_it_sleeps(_Atomic int *tid)
 {
-    char state = 'R';
-
-    while (!*tid || (state = state_of(*tid)) == 'R' || state == 'D')
+    while (!*tid || at_work(state_of(*tid)))
         sched_yield();
 }
 
@@ -50,9 +53,8 @@ static inline bool others_at_work(void)
 
     while (tasks && !run && (of = readdir(tasks))) {
         int tid = atoi(of->d_name);
-        char state = tid > 0 && tid != gettid() ? state_of(tid) : 'S';
 
-        run = state == 'R' || state == 'D';
+        run = tid > 0 && tid != gettid() && at_work(state_of(tid));
     }
     if (tasks)
         closedir(tasks);

@@ -16,7 +16,7 @@
 
 #include <sys/epoll.h>
 
-enum { WALKS = 6, STEPS = 20, SETTLE = 2000, MOST_LOOKS = 2000 };
+enum { WALKS = 6, STEPS = 20, SETTLE = 2000, MOST_LOOKS = 100000 };
 
 unsigned below(struct walk *w, unsigned n)
 {
@@ -281,7 +281,7 @@ void settle(void)
     usleep(us ? (unsigned)atoi(us) : SETTLE);
     /* Whoever has been woken, and has had no processor since. */
     for (int i = 0; i < MOST_LOOKS && others_at_work(); i++)
-        usleep(SETTLE);
+        sched_yield();
 }
 
 static volatile sig_atomic_t told_pipe, told_urgent;
