@@ -40,5 +40,5 @@ void rsk_unix_names(const char *prefix, void (*fn)(void *arg, const char *line, 
             have = 0; /* a line as long as that is no name of ours */
         memmove(buf, line, have);
     }
-    sys_close(fd);
+    rsk_own_close(fd);
 }

@@ -8,12 +8,14 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <sys/mman.h>
 
 #include "config/reason.h"
+#include "rsock/own.h"
 #include "rsock/shard.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_wire.h"
@@ -222,6 +224,20 @@ TEST_CASE(shm_rdv, refusals_have_their_reasons)
     find_reason = 250; /* a later version's */
     EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_PEER_REFUSED);
     EXPECT_EQ_INT(asked.reason, -1);
+    tcp_free(&c);
+}
+
+/* An application with many descriptors would get a number that is closed, and taken for ours, next, and could not close it. */
+TEST_CASE(shm_rdv, what_is_noted_is_open)
+{
+    struct tcp c;
+
+    begin();
+    ASSERT(tcp_new(&c, AF_INET));
+    EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_NO_PEER_LIB);
+    settle();
+    for (int fd = rsk_own_next(0); fd >= 0; fd = rsk_own_next(fd + 1))
+        EXPECT(fcntl(fd, F_GETFD) >= 0);
     tcp_free(&c);
 }
 
