@@ -25,7 +25,7 @@
 #include "rsock/shard.h"
 #include "rsock/sys.h"
 
-enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8 };
+enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8, ROUNDS = 8 };
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -42,6 +42,7 @@ static _Thread_local bool is_self;
 static int wake_fd = -1;
 static struct rsk_watch *wake_watch, *anchor_watch;
 static struct rsk_job *_Atomic jobs;
+static atomic_bool asleep; /* or about to be */
 
 static void (*fork_hooks[FORK_HOOKS])(void);
 static int n_fork_hooks;
@@ -55,11 +56,12 @@ static void push(struct rsk_job *j)
 
     do
         j->next = top;
-    while (!atomic_compare_exchange_weak_explicit(&jobs, &top, j, memory_order_release,
-                                                  memory_order_relaxed));
+    while (!atomic_compare_exchange_weak(&jobs, &top, j));
     /* Whoever finds the stack empty wakes; the eventfd stays readable until the thread reads
-     * it, and the thread takes the stack after that, so no job is left behind. */
-    if (!top)
+     * it, and the thread takes the stack after that, so no job is left behind. The thread says that it
+     * sleeps, then looks at the stack: who does not see it asleep is seen, and the thread itself takes the
+     * stack before it sleeps. */
+    if (!top && !is_self && atomic_load(&asleep))
         sys_write(wake_fd, &one, sizeof one);
 }
 
@@ -99,7 +101,7 @@ static void let_go(struct rsk_job *j)
         atomic_store(&j->posted, false);
 }
 
-static void run_jobs(void)
+static void run_posted(void)
 {
     struct rsk_job *j = atomic_exchange_explicit(&jobs, NULL, memory_order_acquire), *first = NULL;
 
@@ -119,6 +121,13 @@ static void run_jobs(void)
         fn(arg);
         first = next;
     }
+}
+
+/* Also what those post, without a look at the kernel in between; but descriptors and timers have their turn. */
+static void run_jobs(void)
+{
+    for (int i = 0; i < ROUNDS && atomic_load_explicit(&jobs, memory_order_relaxed); i++)
+        run_posted();
 }
 
 static void on_wake(void *arg, uint32_t events)
@@ -148,7 +157,8 @@ static void wait_for_news(struct rsk_shard *shard)
     uint64_t ns = timers_next();
     bool armed = false;
 
-    if (atomic_load_explicit(&jobs, memory_order_relaxed))
+    atomic_store(&asleep, true);
+    if (atomic_load(&jobs))
         ns = 0;
     if (ns) {
         armed = true;
@@ -156,6 +166,7 @@ static void wait_for_news(struct rsk_shard *shard)
             ns = 0;
     }
     loop_backend->wait(ns);
+    atomic_store_explicit(&asleep, false, memory_order_relaxed);
     if (armed)
         rsk_shard_disarm(shard);
     loop_watch_bury();

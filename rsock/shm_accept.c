@@ -289,6 +289,7 @@ void shm_unlisten(int family, uint16_t port)
 void shm_shut(int reason)
 {
     (void)reason;
+    shm_diag_shut();
     while (listeners)
         remove_first(&listeners);
 }

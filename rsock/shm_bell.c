@@ -426,11 +426,10 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
     struct stat st = {0};
     bool socket;
 
-    if (!shm_sealed_good(page, PAGE) || !is_good(event, uid, pid, &socket) ||
-        SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
+    if (SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
         goto out;
     b = known(&st, uid, pid);
-    if (b)
+    if (b || !shm_sealed_good(page, PAGE) || !is_good(event, uid, pid, &socket))
         goto out;
     b = calloc(1, sizeof *b);
     if (!b)

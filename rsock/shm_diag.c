@@ -13,6 +13,7 @@
 
 #include "config/log.h"
 #include "config/reason.h"
+#include "rsock/loop.h"
 #include "rsock/own.h"
 #include "rsock/sys.h"
 
@@ -23,24 +24,80 @@ struct question {
     struct inet_diag_req_v2 r;
 };
 
-static int ask(const struct question *q, struct inet_diag_msg *out)
+/* The progress thread's socket, which it keeps. It is of the network namespace that the thread is in; the next thread may be
+ * in another, and makes its own. */
+static int kept = -1;
+static _Thread_local bool is_mine;
+
+static int get_socket(void)
 {
+    int fd;
+
+    if (is_mine && kept >= 0)
+        return kept;
+    /* Even for a moment it must not have the number that the application's next descriptor would get. */
+    fd = rsk_own_fd(
+        sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
+    if (fd >= 0 && rsk_loop_is_self()) {
+        rsk_own_close(kept);
+        kept = fd;
+        is_mine = true;
+    }
+    return fd;
+}
+
+static void put_socket(int fd, bool failed)
+{
+    if (fd == kept && !failed)
+        return;
+    if (fd == kept)
+        kept = -1;
+    rsk_own_close(fd);
+}
+
+void shm_diag_shut(void)
+{
+    rsk_own_close(kept);
+    kept = -1;
+}
+
+void shm_diag_after_fork_child(void)
+{
+    kept = -1;
+}
+
+/* What an earlier question has left behind unread is not this one's. */
+static ssize_t receive(int fd, void *to, size_t size, uint32_t seq)
+{
+    struct nlmsghdr h;
+    ssize_t n;
+
+    do {
+        n = sys_recv(fd, to, size, 0);
+        if (n >= (ssize_t)sizeof h)
+            memcpy(&h, to, sizeof h);
+    } while (n >= (ssize_t)sizeof h && h.nlmsg_seq != seq);
+    return n;
+}
+
+static int ask(struct question *q, struct inet_diag_msg *out)
+{
+    static uint32_t seq;
     union {
         struct nlmsghdr h;
         char room[2048];
     } a = {0};
     const struct nlmsgerr *e;
-    /* Even for a moment it must not have the number that the application's next descriptor would get. */
-    int fd = rsk_own_fd(
-        sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
+    int fd = get_socket();
     ssize_t n;
 
     if (fd < 0)
         return fd;
+    q->h.nlmsg_seq = ++seq;
     n = sys_send(fd, q, sizeof *q, MSG_NOSIGNAL);
     if (n >= 0)
-        n = sys_recv(fd, &a, sizeof a, 0);
-    rsk_own_close(fd);
+        n = receive(fd, &a, sizeof a, q->h.nlmsg_seq);
+    put_socket(fd, n < 0);
     if (n < 0)
         return (int)n;
     if (!NLMSG_OK(&a.h, (size_t)n))

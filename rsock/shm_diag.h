@@ -13,8 +13,12 @@
 enum shm_end { SHM_END_SRC, SHM_END_DST };
 
 /* The user that owns the socket at this end of t. 0 or a reason: OTHER_HOST (no such socket
- * here), NOT_YET (not accepted by anybody yet), NOT_ESTABLISHED. A local system call; any thread. */
+ * here), NOT_YET (not accepted by anybody yet), NOT_ESTABLISHED. A local system call; the progress thread, which keeps a
+ * socket for it, or any where there is none. */
 int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid);
+/* Closes that socket. Progress thread. */
+void shm_diag_shut(void);
+void shm_diag_after_fork_child(void);
 /* Can it be asked at all? */
 bool shm_diag_usable(void);
 

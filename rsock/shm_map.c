@@ -101,11 +101,10 @@ struct shm_rail *shm_rail_new(int memfd, uint32_t ring, bool initiator)
     p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         goto no_memory;
-    if (!map_at(p, memfd, 0, SHM_HEADER))
+    if (!map_at(p, memfd, 0, SHM_HEADER + (size_t)ring) ||
+        !map_at(p + SHM_HEADER + ring, memfd, SHM_HEADER, 2 * (size_t)ring) ||
+        !map_at(p + SHM_HEADER + 3 * (size_t)ring, memfd, SHM_HEADER + (size_t)ring, ring))
         goto no_map;
-    for (size_t i = 0; i < 4; i++)
-        if (!map_at(p + SHM_HEADER + i * ring, memfd, SHM_HEADER + i / 2 * ring, ring))
-            goto no_map;
     rsk_own_map(&r->map, p, len);
     h = (struct shm_header *)(void *)p;
     r->out = &h->dir[initiator ? 0 : 1];

@@ -23,7 +23,7 @@
 #include "rsock/sys.h"
 #include "rsock/unix_names.h"
 
-enum { CANDIDATES = 256 };
+enum { CANDIDATES = 256, LISTS = 8, LIST_NS = 1000000000 };
 
 struct asking {
     struct rsk_tuple tuple;
@@ -36,6 +36,7 @@ struct asking {
     uint32_t uid; /* of the other end's owner */
     uint32_t pids[CANDIDATES];
     int n_pids, at;
+    bool old;   /* they were on a list that was there already */
     int reason; /* why the candidates so far were not it */
 
     struct shm_rail *rail;
@@ -46,23 +47,82 @@ struct asking {
 
 /* ---- candidates */
 
+/*
+ * The kernel's list has a line for each unix socket of the host. So what was read for a port is used again for a second, and if
+ * nobody on it is the one, those are asked who have come since.
+ */
+static struct list {
+    uint32_t uid;
+    uint16_t port;
+    int n;
+    uint64_t read_at; /* 0: never */
+    uint32_t pids[CANDIDATES];
+} lists[LISTS];
+
 /* Sockets that were accepted bear the same name; 00010000 marks the one that listens. */
 static void candidate(void *arg, const char *line, const char *rest)
 {
-    struct asking *a = arg;
+    struct list *l = arg;
     char *end;
     unsigned long pid = strtoul(rest, &end, 10);
 
-    if (pid && !*end && strstr(line, " 00010000 ") && a->n_pids < CANDIDATES)
-        a->pids[a->n_pids++] = (uint32_t)pid;
+    if (pid && !*end && strstr(line, " 00010000 ") && l->n < CANDIDATES)
+        l->pids[l->n++] = (uint32_t)pid;
 }
 
-static void find_candidates(struct asking *a)
+static void read_list(struct list *l, const struct asking *a)
 {
     char prefix[64];
 
-    snprintf(prefix, sizeof prefix, "railsock.%u.%u.", a->uid, a->tuple.dst_port);
-    rsk_unix_names(prefix, candidate, a);
+    l->uid = a->uid;
+    l->port = a->tuple.dst_port;
+    l->n = 0;
+    snprintf(prefix, sizeof prefix, "railsock.%u.%u.", l->uid, l->port);
+    rsk_unix_names(prefix, candidate, l);
+    l->read_at = l->n ? sys_now() : 0;
+}
+
+/* The port's, or the one that has not been read for longest. */
+static struct list *list_for(const struct asking *a)
+{
+    struct list *oldest = lists;
+
+    for (struct list *l = lists; l < lists + LISTS; l++) {
+        if (l->read_at && l->uid == a->uid && l->port == a->tuple.dst_port)
+            return l;
+        if (l->read_at < oldest->read_at)
+            oldest = l;
+    }
+    oldest->read_at = 0;
+    return oldest;
+}
+
+static void add_candidate(struct asking *a, uint32_t pid)
+{
+    for (int i = 0; i < a->n_pids; i++)
+        if (a->pids[i] == pid)
+            return;
+    if (a->n_pids < CANDIDATES)
+        a->pids[a->n_pids++] = pid;
+}
+
+static void find_candidates(struct asking *a, bool again)
+{
+    struct list *l = list_for(a);
+
+    a->old = !again && l->read_at && sys_now() - l->read_at < LIST_NS;
+    if (!a->old)
+        read_list(l, a);
+    for (int i = 0; i < l->n; i++)
+        add_candidate(a, l->pids[i]);
+}
+
+/* False: nobody is left to ask. */
+static bool any_left(struct asking *a)
+{
+    if (a->at == a->n_pids && a->old)
+        find_candidates(a, true);
+    return a->at < a->n_pids;
 }
 
 /* ---- asking one */
@@ -130,7 +190,7 @@ static void on_reply(void *arg, uint32_t events);
 
 static void ask_next(struct asking *a)
 {
-    while (a->at < a->n_pids) {
+    while (any_left(a)) {
         int reason = dial(a, a->pids[a->at++]);
 
         if (!reason)
@@ -209,7 +269,7 @@ static int prepare(struct asking *a)
     if (reason)
         return reason;
     a->reason = RSN_NO_PEER_LIB;
-    find_candidates(a);
+    find_candidates(a, false);
     if (!a->n_pids)
         return RSN_NO_PEER_LIB;
     a->memfd = rsk_own_fd(shm_memfd_new(a->ring));

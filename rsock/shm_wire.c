@@ -166,6 +166,7 @@ static int shm_usable(void)
 static void after_fork_child(void)
 {
     shm_bell_after_fork_child();
+    shm_diag_after_fork_child();
     shm_accept_after_fork_child();
 }
 

@@ -124,14 +124,14 @@ static inline uint64_t sys_now(void)
 }
 
 /*
- * Moves a descriptor of ours out of the application's way: to the lowest free number from 512 on. Closes
- * fd; returns the new number with close-on-exec set, or -errno: a limit that does not allow for such
- * numbers leaves them all to the application.
+ * Moves a descriptor of ours out of the application's way: to the lowest free number from 512 on, if it is not
+ * there. It has close-on-exec set. Closes fd; returns the new number with close-on-exec set, or -errno: a limit that does
+ * not allow for such numbers leaves them all to the application.
  */
 static inline int sys_hide_fd(int fd)
 {
     int high;
-    if (fd < 0)
+    if (fd < 0 || fd >= 512)
         return fd;
     high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
     sys_close(fd);
