@@ -69,6 +69,48 @@ BOTH_BACKENDS(posts_of_several_threads_all_run)
     EXPECT_EQ_INT(counted, 6000);
 }
 
+static void tell(void *sem)
+{
+    sem_post(sem);
+}
+
+/* Nobody wakes the thread for what it posts itself. */
+static void tell_later(void *sem)
+{
+    EXPECT_EQ_INT(rsk_loop_post(tell, sem), 0);
+}
+
+static void *post_and_wait(void *arg)
+{
+    struct timespec until;
+    sem_t *told = malloc(sizeof *told);
+
+    sem_init(told, 0, 0);
+    for (int i = 0; i < 20000; i++) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 20;
+        EXPECT_EQ_INT(rsk_loop_post(i % 2 ? tell : tell_later, told), 0);
+        if (!EXPECT_EQ_INT(sem_timedwait(told, &until), 0))
+            return NULL; /* with told: the job may come yet */
+    }
+    free(told);
+    return arg;
+}
+
+/* It says that it sleeps and looks once more; who has posted looks whether it sleeps. */
+BOTH_BACKENDS(no_post_is_slept_over)
+{
+    pthread_t t[2];
+    void *said;
+
+    for (int i = 0; i < 2; i++)
+        ASSERT_EQ_INT(pthread_create(&t[i], NULL, post_and_wait, t), 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], &said);
+        ASSERT(said == t);
+    }
+}
+
 /* ---- timers */
 
 static int order[3], n_order;

@@ -25,10 +25,11 @@ struct child {
 };
 
 /* A child that answers requests for this connection: with a reason, or with a rail that sends
- * back what it receives. */
-static struct child child_new(const struct tcp *c, int reason, uid_t uid)
+ * back what it receives. It listens once it has read a byte from gate, if that is not -1. */
+static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int gate)
 {
     struct child ch;
+    char x;
     int p[2];
 
     ASSERT_EQ_INT(pipe2(p, O_CLOEXEC), 0);
@@ -46,6 +47,8 @@ static struct child child_new(const struct tcp *c, int reason, uid_t uid)
         if (uid && accept4(c->listener, NULL, NULL, SOCK_CLOEXEC) < 0)
             _exit(5);
         find_reason = reason;
+        if (gate >= 0 && read(gate, &x, 1) != 1)
+            _exit(6);
         on_thread(do_listen, &j);
         if (write(p[1], "x", 1) != 1 || !soon(&asked.heard) || !asked.rail)
             _exit(3);
@@ -56,6 +59,11 @@ static struct child child_new(const struct tcp *c, int reason, uid_t uid)
     }
     close(p[1]);
     return ch;
+}
+
+static struct child child_new(const struct tcp *c, int reason, uid_t uid)
+{
+    return gated_child(c, reason, uid, -1);
 }
 
 static bool child_ready(struct child *c)
@@ -116,6 +124,33 @@ TEST_CASE(shm_rdv_processes, the_right_one_of_several)
 TEST_CASE(shm_rdv_processes, nobody_owns_it)
 {
     with_children(2, (int[]){RSN_NOT_MINE, RSN_NOT_MINE}, RSN_NOT_MINE);
+}
+
+/* Who answers for a port is remembered for a second, in which another process may come. */
+TEST_CASE(shm_rdv_processes, one_that_has_come_since)
+{
+    struct child other, right;
+    struct tcp c;
+    int gate[2];
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    ASSERT_EQ_INT(pipe2(gate, O_CLOEXEC), 0);
+    other = child_new(&c, RSN_NOT_MINE, 0);
+    right = gated_child(&c, 0, 0, gate[0]);
+    ASSERT(child_ready(&other));
+    begin();
+    EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_NOT_MINE);
+    ASSERT(write(gate[1], "x", 1) == 1);
+    ASSERT(child_ready(&right));
+    if (EXPECT_EQ_INT(try_connect(&c.t, NULL), 0))
+        EXPECT_EQ_INT(asker.rail->peer_pid, right.pid);
+    destroy(&asker);
+    child_end(&right);
+    child_end(&other);
+    close(gate[0]);
+    close(gate[1]);
+    tcp_free(&c);
 }
 
 TEST_CASE(shm_rdv_processes, one_that_died_is_nobody)
