@@ -17,7 +17,7 @@
 #define WORTH_BOUNDS 8
 /* Calls at one end after which a boarding has paid for itself: one of several streams to the address, whose threads it keeps
  * waiting as well; and the only one. tests/bench/lives.py. */
-#define WORTH_COST       400
+#define WORTH_COST       320
 #define WORTH_COST_ALONE 100
 
 /* By how many bits the bounds of its settings are to be shifted: 0 to 7. Its addresses are known. Any thread. */
