@@ -245,6 +245,15 @@ static void ask_verbs(struct fb_conn *c)
     }
 }
 
+/* The kernel cannot be asked whether it is, so by the addresses alone. */
+static bool here(const struct rsk_tuple *t)
+{
+    static const uint8_t loopback6[16] = {[15] = 1};
+
+    return memcmp(t->src, t->dst, 16) == 0 ||
+           (t->family == AF_INET ? t->dst[0] == 127 : memcmp(t->dst, loopback6, 16) == 0);
+}
+
 static void shm_done(void *owner, struct rsk_rail *rail, int reason)
 {
     struct fb_conn *c = owner;
@@ -258,7 +267,8 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     log_info("stream %u: shm rendezvous: %s", c->s.slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
-    else if (reason == RSN_OTHER_HOST && conn_config(c)->wire != CFG_WIRE_SHM)
+    else if (conn_config(c)->wire != CFG_WIRE_SHM &&
+             (reason == RSN_OTHER_HOST || (reason == RSN_NO_NETLINK && !here(&c->x->tuple))))
         ask_verbs(c);
     else
         rdv_again(c, reason);

@@ -83,6 +83,18 @@ static void refused(void *owner, int reason)
     fb_put(&c->s);
 }
 
+/* Whoever has asked: it says no more than what is so here. */
+static void none(const struct rsk_tuple *t, int reason)
+{
+    struct fb_conn *c = conn_find(t);
+
+    if (!c)
+        return;
+    if (!c->x->rail && !conn_flag(c, CF_PINNED))
+        conn_reason(c, reason);
+    fb_put(&c->s);
+}
+
 static int find_shm(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner)
 {
     return find(t, CFG_WIRE_VERBS, shard, ring, owner);
@@ -94,8 +106,8 @@ static int find_verbs(const struct rsk_tuple *t, struct rsk_shard **shard, size_
     return find(t, CFG_WIRE_SHM, shard, ring, owner);
 }
 
-static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused};
-static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused};
+static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused, none};
+static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused, NULL};
 
 void rdv_be_reachable(struct fb_conn *c)
 {

@@ -121,6 +121,8 @@ static void on_request(struct asked *a)
         return;
     }
     reason = check(a, &q, n, &fds);
+    if (reason == RSN_NO_NETLINK && a->ops->none)
+        a->ops->none(&q.tuple, reason);
     if (!reason)
         reason = a->ops->find(&q.tuple, &shard, &ring, &a->owner);
     if (!reason) {

@@ -29,6 +29,12 @@ struct question {
 static int kept = -1;
 static _Thread_local bool is_mine;
 
+static bool passing(int err)
+{
+    return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS;
+}
+
+/* -EACCES: there are none for this process. */
 static int get_socket(void)
 {
     int fd;
@@ -38,6 +44,17 @@ static int get_socket(void)
     /* Even for a moment it must not have the number that the application's next descriptor would get. */
     fd = rsk_own_fd(
         sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
+    if (fd < 0 && !passing(fd)) {
+        static bool said;
+
+        if (!said)
+            log_warn(
+                "netlink sockets are refused (error %d), so the kernel cannot be asked who owns a connection: no rails within "
+                "the host. A unit of systemd needs RestrictAddressFamilies=AF_NETLINK",
+                -fd);
+        said = true;
+        return -EACCES;
+    }
     if (fd >= 0 && rsk_loop_is_self()) {
         rsk_own_close(kept);
         kept = fd;
@@ -148,8 +165,10 @@ int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid)
 
     /* A dual-stack socket is found by its IPv4 addresses on the kernels that were read; by the
      * mapped ones everywhere else. */
-    if (err && t->family == AF_INET)
+    if (err && err != -EACCES && t->family == AF_INET)
         err = look_up(t, end, true, &m);
+    if (err == -EACCES)
+        return RSN_NO_NETLINK;
     if (err) {
         if (err != -ENOENT)
             log_debug("inet_diag: error %d", -err);

@@ -274,7 +274,7 @@ static int prepare(struct asking *a)
         return RSN_NO_PEER_LIB;
     a->memfd = rsk_own_fd(shm_memfd_new(a->ring));
     if (a->memfd < 0)
-        return RSN_LIMIT_FD;
+        return a->memfd == -EMFILE || a->memfd == -ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
     a->rail = shm_rail_new(a->memfd, a->ring, true);
     if (!a->rail)
         return RSN_NO_MEMORY;

@@ -153,7 +153,7 @@ static int shm_usable(void)
     int fd;
 
     if (!shm_diag_usable())
-        return RSN_OTHER_HOST;
+        return RSN_NO_NETLINK;
     /* Where there is no /proc (a bare chroot) nobody can be found. */
     rsk_own_enter();
     fd = sys_open("/proc/net/unix", O_RDONLY | O_CLOEXEC, 0);

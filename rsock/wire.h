@@ -110,6 +110,8 @@ struct rsk_accept_ops {
     int (*find)(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner);
     void (*accepted)(void *owner, struct rsk_rail *rail);
     void (*refused)(void *owner, int reason);
+    /* No connection of this process can have a rail of this wire, and somebody has asked for one for this. May be NULL. */
+    void (*none)(const struct rsk_tuple *t, int reason);
 };
 
 /* How a rail's packets go. Filled with the connection's own addresses before it is asked for. */

@@ -182,8 +182,12 @@ void doc_HOST_OF(struct doctor *d, struct doc_result *r)
             nap();
         reason = shm_diag_owner(&d->tuple, SHM_END_DST, &d->uid);
     }
-    d->same_host = reason != RSN_OTHER_HOST;
-    if (reason == 0) {
+    d->same_host = reason != RSN_OTHER_HOST && reason != RSN_NO_NETLINK;
+    if (reason == RSN_NO_NETLINK) {
+        doc_say(r, DOC_FAIL, "not known: %s", cfg_reason_sentence(reason));
+        r->advice = cfg_reason_advice(reason);
+        d->stop = d->wire == CFG_WIRE_SHM;
+    } else if (reason == 0) {
         doc_say(r, DOC_OK, "yes: user %u has accepted the connection", d->uid);
     } else if (reason == RSN_OTHER_HOST && d->wire == CFG_WIRE_SHM) {
         doc_say(r, DOC_FAIL, "no, and the wire shm needs it");
