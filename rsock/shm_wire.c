@@ -15,6 +15,7 @@
 #include "rsock/shm_diag.h"
 #include "rsock/own.h"
 #include "rsock/sys.h"
+#include "rsock/unix_names.h"
 
 bool shm_peer_cred(int sock, struct shm_cred *cred)
 {
@@ -156,7 +157,7 @@ static int shm_usable(void)
         return RSN_NO_NETLINK;
     /* Where there is no /proc (a bare chroot) nobody can be found. */
     rsk_own_enter();
-    fd = sys_open("/proc/net/unix", O_RDONLY | O_CLOEXEC, 0);
+    fd = sys_open(RSK_UNIX_LIST, O_RDONLY | O_CLOEXEC, 0);
     if (fd >= 0)
         sys_close(fd);
     rsk_own_leave();

@@ -15,7 +15,7 @@ void rsk_unix_names(const char *prefix, void (*fn)(void *arg, const char *line, 
     char want[80], buf[8192];
     size_t have = 0;
     ssize_t n;
-    int fd = rsk_own_fd(sys_open("/proc/net/unix", O_RDONLY | O_CLOEXEC, 0));
+    int fd = rsk_own_fd(sys_open(RSK_UNIX_LIST, O_RDONLY | O_CLOEXEC, 0));
 
     if (fd < 0)
         return;

@@ -6,8 +6,12 @@
 #ifndef RSK_UNIX_NAMES_H
 #define RSK_UNIX_NAMES_H
 
+/* The kernel's list, of the calling thread's network namespace. /proc/net is the main thread's, and is not there where /proc is
+ * mounted with subset=pid (ProcSubset= of a systemd unit). */
+#define RSK_UNIX_LIST "/proc/thread-self/net/unix"
+
 /* Calls fn for each bound name that begins with prefix (without the leading NUL): line is its whole
- * line of /proc/net/unix, rest what follows the prefix. Anybody may bind any name: what is found
+ * line of that list, rest what follows the prefix. Anybody may bind any name: what is found
  * is a hint. Blocks for a read of /proc; progress thread. */
 void rsk_unix_names(const char *prefix, void (*fn)(void *arg, const char *line, const char *rest),
                     void *arg);

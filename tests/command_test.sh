@@ -42,6 +42,9 @@ verdict preload_keeps_others "$out"
 out=$("$railsock" run -- "$railsock" run -- sh -c 'echo "$LD_PRELOAD"')
 [ "$out" = "$dir/one.so" ]
 verdict preload_once "$out"
+out=$(LD_PRELOAD="$dir/x.so:/other/one.so $dir/y.so" "$railsock" run -- sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)
+[ "$out" = "$dir/one.so:$dir/x.so:$dir/y.so" ]
+verdict preload_no_other_of_ours "$out"
 
 out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --log "info:$dir/log" \
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')

@@ -5,6 +5,7 @@
 
 #include "ipoib_fallback/pub.h"
 #include "rsock/shm_diag.h"
+#include "rsock/unix_names.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -206,8 +207,8 @@ void doc_NAMES(struct doctor *d, struct doc_result *r)
     char line[128];
 
     (void)d;
-    if (doc_line("/proc/net/unix", line, sizeof(line)))
-        doc_say(r, DOC_OK, "/proc/net/unix can be read");
+    if (doc_line(RSK_UNIX_LIST, line, sizeof(line)))
+        doc_say(r, DOC_OK, RSK_UNIX_LIST " can be read");
     else
-        doc_say(r, DOC_FAIL, "/proc/net/unix: %s", strerror(errno));
+        doc_say(r, DOC_FAIL, RSK_UNIX_LIST ": %s", strerror(errno));
 }

@@ -149,6 +149,28 @@ static bool parse_options(int argc, char **argv)
     return right && profile_apply();
 }
 
+/* Of another installation, or build: two of them in one process would each take the other's io_uring for the program's. */
+static void drop_other(const char *library, char *list)
+{
+    const char *name = strrchr(library, '/') + 1;
+    char *to = list;
+
+    for (char *p = list; *p;) {
+        size_t n = strcspn(p, ": "), whole = n + (p[n] != '\0');
+        const char *slash = memrchr(p, '/', n);
+        const char *base = slash ? slash + 1 : p;
+        size_t len = (size_t)(p + n - base);
+
+        if (len != strlen(name) || memcmp(base, name, len) != 0 ||
+            (n == strlen(library) && memcmp(p, library, n) == 0)) {
+            memmove(to, p, whole);
+            to += whole;
+        }
+        p += whole;
+    }
+    *to = '\0';
+}
+
 /* Puts a library first and keeps what is there; `anywhere`: unless it is there already. False after saying why. */
 static bool preload(const char *library, bool anywhere)
 {
@@ -175,6 +197,23 @@ static bool preload(const char *library, bool anywhere)
     return ok;
 }
 
+/* The library itself, which is there once. */
+static bool preload_ours(const char *library)
+{
+    const char *old = getenv("LD_PRELOAD");
+    char *list = strdup(old ? old : "");
+    bool ok = list != NULL;
+
+    if (ok) {
+        drop_other(library, list);
+        ok = !old || setenv("LD_PRELOAD", list, 1) == 0;
+    }
+    if (!ok)
+        perror("railsock run");
+    free(list);
+    return ok && preload(library, true);
+}
+
 int cmd_run(int argc, char **argv)
 {
     char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX], sanitizer[NAME_MAX + 1];
@@ -196,7 +235,7 @@ int cmd_run(int argc, char **argv)
         fprintf(stderr, "railsock run: %s\n", said);
         return EXIT_FAILED;
     }
-    if (!preload(library, true))
+    if (!preload_ours(library))
         return EXIT_FAILED;
     /* Its run-time library ends a program that has another one before it. */
     if (elf_needs(*command, "libasan.so", sanitizer) && !preload(sanitizer, false))

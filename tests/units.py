@@ -1,5 +1,5 @@
-"""netlink.py RAILSOCK HERE THERE COMMAND...: a client of the echo server that COMMAND starts on the port that is put in
-place of {port}. Exchanges messages until the connection's reasons are these two, and both ends on TCP."""
+"""units.py RAILSOCK HERE THERE COMMAND...: a client of the echo server that COMMAND starts on the port that is put in
+place of {port}. Exchanges messages until `railsock stat` shows of the two ends these PATH:REASON (-: whatever it is)."""
 
 import socket
 import subprocess
@@ -15,15 +15,18 @@ def free_port():
         return s.getsockname()[1]
 
 
-def reasons():
-    """Of the end here and of the one there."""
+def ends():
     seen = {}
     for process in echo_client.processes(railsock):
         for c in process["connections"]:
             for is_server, address in (True, c["local"]), (False, c["peer"]):
                 if address == f"127.0.0.1:{port}":
-                    seen[is_server] = (c["path"], c["reason"])
-    return seen.get(False), seen.get(True)
+                    seen[is_server] = f"{c['path']}:{c['reason']}"
+    return seen
+
+
+def as_wanted(seen):
+    return all(want in ("-", seen.get(is_server)) for is_server, want in ((False, here), (True, there)))
 
 
 port = free_port()
@@ -31,6 +34,6 @@ with subprocess.Popen([arg.replace("{port}", str(port)) for arg in command], std
     try:
         assert server.stdout.readline() == "listening\n"
         end = echo_client.connect("127.0.0.1", port)
-        echo_client.until(lambda now: now == (("tcp", here), ("tcp", there)), reasons, [end])
+        echo_client.until(as_wanted, ends, [end])
     finally:
         server.kill()

@@ -1,0 +1,46 @@
+#!/bin/bash
+# tests/units_test.sh - processes that a unit of systemd has taken something from. Without netlink sockets
+# (RestrictAddressFamilies=, as Debian's redis-server and memcached have it) nobody can be asked who owns a connection: it
+# stays on TCP, and both ends say why. A /proc that has nothing but processes (ProcSubset=pid), or not those of others
+# (ProtectProc=), and users without names (PrivateUsers=) are no obstacle.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+railsock=$PWD/${RAILSOCK_TEST_BUILD:-build}/railsock
+python=/usr/bin/python3
+[ -x "$railsock" ] || { echo 'not ok units: nothing is built'; exit 1; }
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+unset LD_PRELOAD
+dir=$(mktemp -d "${TMPDIR:-/tmp}/units_test.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+# ends NAME HERE THERE CLIENT-PREFIX SERVER-PREFIX [FOLDER-OF-THE-SERVER'S]
+ends() {
+    local run=("$railsock" run --wire shm --) folder=${6-}
+    local serve=("${folder:-${railsock%/*}}/railsock" run --wire shm -- "$python" "${folder:-$PWD/tests}/echo.py" server '{port}')
+
+    # shellcheck disable=SC2086 # several words
+    if out=$(timeout 60 $4 "${run[@]}" "$python" tests/units.py "$railsock" "$2" "$3" \
+        $5 "${serve[@]}" 2>&1); then
+        echo "ok units.$1"
+    else
+        echo "not ok units.$1: $(tail -n 1 <<<"$out")"
+    fi
+}
+refusing="$python tests/refusing.py netlink --"
+
+ends no_netlink_there tcp:no-netlink tcp:no-netlink '' "$refusing"
+ends no_netlink_here tcp:no-netlink tcp:wait-peer "$refusing" ''
+if unshare -m true 2>/dev/null; then
+    # shellcheck disable=SC2016 # the inner shell's
+    printf '#!/bin/sh\nmount -t proc -o subset=pid proc /proc && exec "$@"\n' >"$dir/subset"
+    chmod +x "$dir/subset"
+    ends subset_of_proc shm:none shm:none "unshare -m $dir/subset" ''
+    # Another user may not enter our folders.
+    chmod 755 "$dir"
+    cp "$railsock" "${railsock%/*}/librailsock.so" tests/echo.py "$dir"
+    ends private_users shm:none - '' "$python tests/private_users.py daemon" "$dir"
+else
+    echo 'skip units.subset_of_proc: needs root'
+    echo 'skip units.private_users: needs root'
+fi
