@@ -210,6 +210,7 @@ struct fb_more {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
+    _Atomic bool rcv_past, snd_past;           /* set to less than none, which getsockopt shows as none */
     bool closed_shared;                        /* closed, and another process may go on with it */
     _Atomic bool tells_inq;                    /* TCP_INQ */
     _Atomic bool stamps;                       /* SO_TIMESTAMP, SO_TIMESTAMPNS */

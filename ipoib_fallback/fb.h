@@ -390,7 +390,7 @@ void fb_sleeper_left(struct fb_sleeper *, uintptr_t sleep);
 /* ---- settings of the socket that matter here; called by the wrappers after the kernel's success ---- */
 
 void fb_set_nonblock(struct fb_stream *, bool on);
-/* setsockopt succeeded with this value (RCVLOWAT; else 0): remembers what concerns a rail, pins for options
+/* setsockopt succeeded with this value (RCVLOWAT, NODELAY; -1 for a time-out of less than none; else 0): remembers what concerns a rail, pins for options
  * that it cannot honour. */
 void fb_sockopt(struct fb_stream *, int level, int name, int value);
 /* TCP_CORK of a sending half that is on a rail, which holds nothing back: noted, and set when the half leaves. False:

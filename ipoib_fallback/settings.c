@@ -93,8 +93,16 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
             fb_pin(s, RSN_OPTION, true);
     if (level == SOL_SOCKET) {
         switch (name) {
-        case SO_RCVTIMEO:
-        case SO_SNDTIMEO:
+        case SO_RCVTIMEO_OLD:
+        case SO_RCVTIMEO_NEW:
+            c->x->rcv_past = value < 0;
+            changed(c);
+            break;
+        case SO_SNDTIMEO_OLD:
+        case SO_SNDTIMEO_NEW:
+            c->x->snd_past = value < 0;
+            changed(c);
+            break;
         case SO_TIMESTAMP_OLD:
         case SO_TIMESTAMP_NEW:
         case SO_TIMESTAMPNS_OLD:

@@ -399,11 +399,14 @@ void conn_boarded(struct fb_conn *c)
     conn_reason(c, RSN_NONE);
 }
 
-static uint64_t timeout_of(int fd, int name)
+/* past: calls find their time over. */
+static uint64_t timeout_of(int fd, int name, bool past)
 {
     struct timeval tv = {0, 0};
     socklen_t len = sizeof(tv);
 
+    if (past)
+        return 1;
     sys_getsockopt(fd, SOL_SOCKET, name, &tv, &len);
     return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
@@ -432,8 +435,8 @@ void conn_settings(struct fb_conn *c)
         if (again == flags)
             break;
     }
-    c->x->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO);
-    c->x->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO);
+    c->x->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO, c->x->rcv_past);
+    c->x->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO, c->x->snd_past);
     if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)
         conn_set(c, CF_RCVLOWAT);
     c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;

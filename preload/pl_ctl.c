@@ -192,6 +192,23 @@ static bool corked(struct pl_file *f, int level, int name, const void *value, so
            len <= INT_MAX && fb_cork(f->stream, value);
 }
 
+/* To wait for less than no time is taken, ends calls at once, and is shown as no limit. */
+static bool is_past(int level, int name, const void *value, socklen_t len)
+{
+    int64_t seconds = 0;
+
+    if (level != SOL_SOCKET || !value || len < sizeof(seconds))
+        return false;
+    switch (name) {
+    case SO_RCVTIMEO_OLD:
+    case SO_RCVTIMEO_NEW:
+    case SO_SNDTIMEO_OLD:
+    case SO_SNDTIMEO_NEW:
+        memcpy(&seconds, value, sizeof(seconds));
+    }
+    return seconds < 0;
+}
+
 PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int ret;
@@ -209,7 +226,11 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
             ((level == SOL_SOCKET && name == SO_RCVLOWAT) ||
              (level == IPPROTO_TCP && name == TCP_NODELAY)))
             memcpy(&number, value, sizeof number);
+        if (is_past(level, name, value, len))
+            number = -1;
         fb_sockopt(f->stream, level, name, number);
+    } else if (ret == 0 && is_past(level, name, value, len)) {
+        pl_made_away(fd); /* what it becomes stays with the kernel, which alone knows */
     }
     return ret;
 }

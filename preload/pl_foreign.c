@@ -55,30 +55,10 @@ static void note(int fd)
         instances[n_instances - 1] = fd;
 }
 
-/* For how many numbers the kernel's table has room: none that is open is as high. */
-static int numbers(void)
-{
-    char buf[4096];
-    ssize_t n = 0;
-    const char *line;
-    int file;
-
-    rsk_own_enter();
-    file = sys_open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
-    if (file >= 0) {
-        n = sys_read(file, buf, sizeof(buf) - 1);
-        sys_close(file);
-    }
-    rsk_own_leave();
-    buf[n > 0 ? n : 0] = '\0';
-    line = strstr(buf, "\nFDSize:");
-    return line ? atoi(line + 8) : 0;
-}
-
 static void walk(void)
 {
     uint64_t began = sys_now();
-    int n = numbers();
+    int n = pl_numbers();
 
     ring = false;
     n_instances = 0;

@@ -9,13 +9,35 @@
 #include "preload/pl_own.h"
 
 #include "rsock/own.h"
+#include "rsock/sys.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
+
+int pl_numbers(void)
+{
+    char buf[4096];
+    ssize_t n = 0;
+    const char *line;
+    int file;
+
+    rsk_own_enter();
+    file = sys_open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC, 0);
+    if (file >= 0) {
+        n = sys_read(file, buf, sizeof(buf) - 1);
+        sys_close(file);
+    }
+    rsk_own_leave();
+    buf[n > 0 ? n : 0] = '\0';
+    line = strstr(buf, "\nFDSize:");
+    return line ? atoi(line + 8) : 0;
+}
 
 static void not_taking(void *a, void *b)
 {

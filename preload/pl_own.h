@@ -73,6 +73,10 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
     return pl_get(fd);
 }
 
+/* One more than the highest number below n that the table has, or 0. What a fork has handed on and nobody has looked at yet
+ * (pl_heirs) is not in it. */
+int pl_highest(int n);
+
 /* What this process has tracked under the number, without a reference: to be compared with what has one. */
 static inline const struct pl_file *pl_at(int fd)
 {
@@ -141,6 +145,8 @@ static inline void pl_section_end(struct pl_section *s)
 
 /* ---- pl_number.c ---- */
 
+/* For how many numbers the kernel's table has room: none that is open is as high. 0: /proc does not say. Some 30 us. */
+int pl_numbers(void);
 struct pl_numbered {
     struct rsk_pass pass;
     bool on; /* not in a process that is libc's alone */

@@ -7,7 +7,10 @@
  */
 #include "preload/pl_poll.h"
 
+#include "rsock/sys.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/select.h>
 #include <sys/time.h>
@@ -22,9 +25,9 @@ enum { SETS = 3, READ = 0, WRITE = 1, EXCEPT = 2 };
 static const short asks[SETS] = {POLLIN, POLLOUT, POLLPRI};
 static const short answers[SETS] = {IN_SET, OUT_SET, EX_SET};
 
-/* The call as the application made it: select has a timeval, which it writes back. */
+/* The call as the application made it, but for nfds: select has a timeval, which it writes back. */
 struct call {
-    int nfds;
+    int nfds; /* what the kernel makes of it */
     unsigned long *set[SETS];
     struct timeval *tv;
     const struct timespec *ts;
@@ -62,6 +65,36 @@ static unsigned long wanted(const struct call *c, size_t i)
     return any & below(c->nfds, i);
 }
 
+static bool is_programs(int fd)
+{
+    return sys_fcntl(fd, F_GETFD, 0) >= 0 && !rsk_own_has(fd);
+}
+
+/*
+ * The kernel looks no further in the sets than its table of descriptors goes, and programs rely on it: select(getdtablesize(), ..)
+ * with fd_sets of 1,024 bits, whatever the limit. What lies behind those is not theirs, so it is neither read nor written. A table that
+ * numbers of ours alone have made larger would be smaller without us.
+ */
+static int most_numbers(int nfds)
+{
+    int size = pl_numbers(), fd;
+
+    if (size > FD_SETSIZE || size == 0) {
+        for (fd = (size && size < nfds ? size : nfds) - 1; fd >= FD_SETSIZE && !is_programs(fd);)
+            fd--;
+        if (fd < FD_SETSIZE || !size)
+            size = fd + 1;
+    }
+    return size < nfds ? size : nfds;
+}
+
+int pl_select_sees(int nfds)
+{
+    if (nfds <= FD_SETSIZE)
+        return nfds;
+    return atomic_load(&pl_heirs) ? most_numbers(nfds) : pl_highest(nfds);
+}
+
 static enum pl_need need_of_sets(const struct call *c)
 {
     enum pl_need most = PL_KERNEL;
@@ -76,6 +109,15 @@ static enum pl_need need_of_sets(const struct call *c)
                 most = need;
         }
     return most;
+}
+
+/* Before it is known how far the kernel looks. */
+static enum pl_need need_of_program(const struct call *c)
+{
+    struct call seen = *c;
+
+    seen.nfds = pl_select_sees(c->nfds);
+    return need_of_sets(&seen);
 }
 
 static int real_call(const struct call *c)
@@ -294,7 +336,9 @@ __attribute__((noinline)) static int do_select(struct call *c)
     bool served = false;
     int count, saved = errno;
 
-    need = c->nfds <= 0 ? PL_KERNEL : need_of_sets(c);
+    need = c->nfds <= 0 ? PL_KERNEL : need_of_program(c);
+    if (c->nfds > FD_SETSIZE && (need != PL_KERNEL || rsk_own_next(FD_SETSIZE) >= 0))
+        c->nfds = most_numbers(c->nfds);
     if (need == PL_KERNEL || !deadline_of(c, &deadline)) {
         PL_SECTION_OVER;
         return real_call(c);

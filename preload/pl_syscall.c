@@ -8,6 +8,7 @@
  * returns twice on it. Any thread.
  */
 #include "preload/pl_own.h"
+#include "preload/pl_poll.h"
 
 #include "config/env.h"
 #include "config/reason.h"
@@ -183,6 +184,7 @@ static void leave_polled(const struct pollfd *p, unsigned long n)
 
 static void leave_selected(int n, const fd_set *const set[3])
 {
+    n = pl_select_sees(n);
     for (int fd = 0; fd < n; fd++)
         for (int i = 0; i < 3; i++)
             if (set[i] && ((const unsigned long *)set[i])[fd / 64] >> (fd % 64) & 1) {

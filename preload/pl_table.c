@@ -265,6 +265,20 @@ void pl_each(void (*fn)(struct pl_file *, void *), void *arg)
     }
 }
 
+int pl_highest(int n)
+{
+    uint32_t top = atomic_load(&chunks), c = n > 0 ? (uint32_t)(n - 1) / PL_CHUNK + 1 : 0;
+
+    for (c = c < top ? c : top; c-- > 0;) {
+        pl_slot *chunk = atomic_load_explicit(&pl_root[c], memory_order_acquire);
+
+        for (int i = PL_CHUNK - 1; chunk && i >= 0; i--)
+            if ((int)c * PL_CHUNK + i < n && atomic_load_explicit(&chunk[i], memory_order_relaxed))
+                return (int)c * PL_CHUNK + i + 1;
+    }
+    return 0;
+}
+
 /* The memory of before stays mapped, untouched and shared with the parent: frames below us may
  * still hold files, and clearing would copy pages. */
 void pl_table_reset(struct fb_heritage *heritage)

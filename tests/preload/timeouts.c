@@ -1,0 +1,80 @@
+/*
+ * timeouts.c - SO_RCVTIMEO and SO_SNDTIMEO: less than none, which the kernel takes, shows as none, and ends calls at once; some;
+ * none; set before the connection is made, and after.
+ */
+#include "say.h"
+
+#include <asm/socket.h>
+#include <sys/time.h>
+
+static void set(int fd, int name, long seconds, long us)
+{
+    struct timeval tv = {seconds, us};
+    socklen_t len = sizeof(tv);
+
+    SHOW(setsockopt(fd, SOL_SOCKET, name, &tv, sizeof(tv)));
+    SHOW(getsockopt(fd, SOL_SOCKET, name, &tv, &len));
+    printf("%ld %d\n", (long)tv.tv_sec, tv.tv_usec > 0);
+}
+
+static void fill(int fd)
+{
+    static char bytes[65536];
+    ssize_t n;
+
+    do
+        n = send(fd, bytes, sizeof(bytes), 0);
+    while (n > 0);
+    printf("full: %s\n", strerrorname_np(errno));
+}
+
+static void receive(int p[2])
+{
+    char byte;
+
+    for (int i = 0; i < 2; i++) {
+        int name = i ? SO_RCVTIMEO_NEW : SO_RCVTIMEO_OLD;
+
+        set(p[0], name, -1, 0);
+        SHOW(recv(p[0], &byte, 1, 0));
+        SHOW(read(p[0], &byte, 1));
+        deliver(p[1], p[0], "here");
+        hear(p[0], "less than none");
+        set(p[0], name, 0, 20000);
+        SHOW(recv(p[0], &byte, 1, 0));
+        set(p[0], name, -5, 999999);
+        SHOW(recv(p[0], &byte, 1, MSG_PEEK));
+        set(p[0], name, 0, 0);
+        deliver(p[1], p[0], "there");
+        hear(p[0], "none");
+    }
+    SHOW(setsockopt(p[0], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){-1, -1},
+                    sizeof(struct timeval)));
+}
+
+int main(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), p[2];
+    char byte;
+
+    tcp_pair(p);
+    receive(p);
+    set(p[0], SO_SNDTIMEO, -1, 0);
+    fill(p[0]);
+    close(p[0]);
+    close(p[1]);
+
+    puts("-- before");
+    p[0] = socket(AF_INET, SOCK_STREAM, 0);
+    set(p[0], SO_RCVTIMEO, -1, 0);
+    must(connect(p[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    p[1] = accept(l, NULL, NULL);
+    for (int i = 0; i < 200; i++) {
+        must(write(p[0], "x", 1) == 1 && read(p[1], &byte, 1) == 1, "there");
+        deliver(p[1], p[0], "y");
+        must(read(p[0], &byte, 1) == 1, "back");
+    }
+    SHOW(recv(p[0], &byte, 1, 0));
+    return 0;
+}
