@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "config/env.h"
 #include "preload/pl_epoll.h"
@@ -84,7 +85,7 @@ static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const v
     atomic_store_explicit(&w->woken, PL_WAKE_FD, memory_order_relaxed);
     w->efd = pl_thread_fd();
     w->unsure = 0;
-    w->leans = false;
+    w->leans = w->crowded = false;
     w->sleeper = NULL;
     w->kernel = (struct pollfd *)((char *)w + entries);
     w->n = 0;
@@ -222,26 +223,49 @@ static int spin(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t until
     return 0;
 }
 
+/* Below this limit none of our descriptors is hidden, and there are no rails. */
+static bool never_rails(void)
+{
+    struct rlimit limit = {0, 0};
+
+    return SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit, 0, 0) == 0 && limit.rlim_cur <= 512;
+}
+
+/* Nobody can wake it. */
+static uint64_t alone(const struct pl_poll_wait *w)
+{
+    for (nfds_t i = 0; i < w->n; i++)
+        if (w->entry[i].hot)
+            return UNSURE_NS;
+    return never_rails() ? PL_FOREVER : UNSURE_NS;
+}
+
 /* The kernel's part of the set for a sleep. Returns how long it may last at most. */
 static uint64_t kernel_set(struct pl_poll_wait *w, const struct pollfd *fds)
 {
-    uint64_t longest = w->efd < 0 || w->unsure > 3 ? UNSURE_NS : PL_FOREVER;
+    uint64_t longest = w->efd < 0 || w->crowded ? alone(w) : PL_FOREVER;
 
+    if (w->unsure > 3)
+        longest = UNSURE_NS;
+
+    w->place = w->n;
     for (nfds_t i = 0; i < w->n; i++) {
         struct pl_entry *e = &w->entry[i];
         struct pollfd *k = &w->kernel[i];
 
         *k = (struct pollfd){.fd = fds[i].fd, .events = fds[i].events};
-        if (!e->hot || e->file->kind != PL_STREAM)
-            continue;
-        k->events = fb_kernel_events(e->file->stream, fds[i].events);
-        if (e->muted) {
-            k->fd = -1;
-            if (longest > MUTED_NS)
-                longest = MUTED_NS;
+        if (e->hot && e->file->kind == PL_STREAM) {
+            k->events = fb_kernel_events(e->file->stream, fds[i].events);
+            if (e->muted) {
+                k->fd = -1;
+                if (longest > MUTED_NS)
+                    longest = MUTED_NS;
+            }
         }
+        if (k->fd < 0)
+            w->place = i;
     }
-    w->kernel[w->n] = (struct pollfd){.fd = w->efd, .events = POLLIN};
+    w->kernel[w->place] = (struct pollfd){.fd = w->crowded ? -1 : w->efd, .events = POLLIN};
     return longest;
 }
 
@@ -263,8 +287,8 @@ __attribute__((noinline)) static int cancellable(struct pl_poll_wait *w, struct 
     int n, old;
 
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
-    n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_ppoll, w->kernel, w->n + (w->efd >= 0), limit,
-                       mask, 8, 0);
+    n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_ppoll, w->kernel,
+                       w->n + (w->place == w->n && w->efd >= 0 && !w->crowded), limit, mask, 8, 0);
     pthread_setcanceltype(old, NULL);
     return n;
 }
@@ -307,10 +331,15 @@ static int rest(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t deadl
         deadline = deadline < limit ? deadline : limit;
     }
     n = sleep_in_kernel(w, pl_remaining(deadline, &ts), mask, signals);
+    if (n == -EINVAL && w->place == w->n && w->efd >= 0 && !w->crowded) {
+        w->crowded = true; /* as many as RLIMIT_NOFILE: ours is one too many */
+        return 0;
+    }
     if (n < 0)
         return n;
-    if (w->efd >= 0 && w->kernel[w->n].revents)
+    if (w->efd >= 0 && w->kernel[w->place].revents)
         sys_read(w->efd, &box, sizeof box);
+    w->kernel[w->place].fd = -1;
     for (nfds_t i = 0; i < w->n; i++) {
         struct pl_entry *e = &w->entry[i];
 

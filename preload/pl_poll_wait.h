@@ -31,7 +31,9 @@ struct pl_poll_wait {
     nfds_t n;
     bool leans; /* on the common shard */
     unsigned unsure;
-    struct pollfd *kernel;      /* n + 1; the last is efd */
+    struct pollfd *kernel;      /* n + 1 */
+    nfds_t place;               /* of efd in there: the last, or one that is free */
+    bool crowded;               /* no more than n are allowed, and none is free */
     struct fb_sleeper *sleeper; /* of the last sleep, and which that was */
     uintptr_t sleep;
     struct pl_words words;

@@ -1,0 +1,60 @@
+/*
+ * crowded_sets.c - poll with as many descriptors as the process may have, which is as many as the kernel takes: with
+ * places that are free, and with none.
+ */
+#include "say.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+enum { MOST = 600 };
+
+static int p[2];
+
+static void *later(void *byte)
+{
+    usleep(50000); /* poll should sleep by then; if not, it finds the byte there */
+    must(write(p[1], byte, 1) == 1, "write");
+    return NULL;
+}
+
+static void sleep_on(const char *what, struct pollfd *set, int timeout)
+{
+    pthread_t t;
+    char byte = 'x';
+
+    if (timeout < 0)
+        must(pthread_create(&t, NULL, later, &byte) == 0, "thread");
+    printf("%s: ", what);
+    SHOW(poll(set, MOST, timeout));
+    if (timeout < 0) {
+        pthread_join(t, NULL);
+        printf("%#x\n", (unsigned)set[MOST - 1].revents);
+        hear(p[0], "it");
+    }
+}
+
+int main(void)
+{
+    struct rlimit limit = {MOST, MOST};
+    struct pollfd set[MOST + 1];
+    int quiet[2], epoll;
+
+    tcp_pair(p);
+    must(pipe(quiet) == 0, "pipe");
+    epoll = epoll_create1(0);
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+    for (int full = 0; full < 2; full++) {
+        for (int i = 0; i < MOST; i++)
+            set[i] = (struct pollfd){.fd = full ? quiet[0] : -1, .events = POLLIN};
+        set[MOST - 2].fd = epoll;
+        sleep_on(full ? "all are" : "most are none", set, 20);
+        set[MOST - 1].fd = p[0];
+        sleep_on("with a connection", set, 20);
+        sleep_on("which gets a byte", set, -1);
+    }
+    SHOW(poll(set, MOST + 1, 0));
+    return 0;
+}
