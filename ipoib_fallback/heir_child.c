@@ -59,6 +59,17 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
     return h;
 }
 
+/* A child may have set its limit so low that it has to ask from among its own numbers. */
+static int out_of_the_way(int fd)
+{
+    int high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+
+    if (high < 0)
+        return fd;
+    sys_close(fd);
+    return high;
+}
+
 /* Puts a question, with a socket for the answer; returns ours, or -errno. */
 static int post(struct fb_heritage *h, const struct heir_note *n)
 {
@@ -75,15 +86,10 @@ static int post(struct fb_heritage *h, const struct heir_note *n)
     rsk_own_enter();
     r = SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0);
     for (int i = 0; r >= 0 && i < 2; i++)
-        pair[i] = sys_hide_fd(pair[i]);
+        pair[i] = out_of_the_way(pair[i]);
     rsk_own_leave();
     if (r < 0)
         return (int)r;
-    if (pair[0] < 0 || pair[1] < 0) {
-        sys_close(pair[0]);
-        sys_close(pair[1]);
-        return -EMFILE;
-    }
     control.head.cmsg_level = SOL_SOCKET;
     control.head.cmsg_type = SCM_RIGHTS;
     control.head.cmsg_len = CMSG_LEN(sizeof(int));
