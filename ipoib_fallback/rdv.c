@@ -68,6 +68,7 @@ static bool passing(int reason)
     case RSN_NOT_ESTABLISHED:
     case RSN_PEER_REFUSED:
     case RSN_LIMIT_FD:
+    case RSN_UID: /* somebody else has a name that could be the peer's; the peer may come */
     case RSN_STALLED:
     case RSN_CREDENTIALS:
     case RSN_NAMESPACE:
@@ -267,6 +268,8 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     log_info("stream %u: shm rendezvous: %s", c->s.slot, cfg_reason_name(reason));
     if (rail)
         got_rail(c, rail);
+    else if (hold_on()) /* what is asked for over RDMA now, a hold that is under way has not seen */
+        rdv_again(c, RSN_NOT_YET);
     else if (conn_config(c)->wire != CFG_WIRE_SHM &&
              (reason == RSN_OTHER_HOST || (reason == RSN_NO_NETLINK && !here(&c->x->tuple))))
         ask_verbs(c);

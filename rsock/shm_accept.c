@@ -18,13 +18,14 @@
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
 
-enum { BACKLOG = 128, MAX_ASKED = 64 };
+enum { BACKLOG = 128, MAX_ASKED = 64, PAUSE_NS = 100000000 };
 
 struct listener {
     uint16_t port;
     uint32_t uid; /* ours when it was bound: a name of another user's is not found */
     int fd;
     struct rsk_watch *watch;
+    struct rsk_timer *pause; /* no descriptor was left for who asks: it is not watched until then */
     const struct rsk_accept_ops *ops;
     struct listener *next;
 };
@@ -180,13 +181,46 @@ static void on_asked(void *arg, uint32_t events)
 
 /* ---- listening */
 
+static void on_listener(void *arg, uint32_t events);
+
+static void unwatch(struct listener *l)
+{
+    rsk_unwatch(l->watch);
+    rsk_timer_cancel(l->pause);
+    l->watch = NULL;
+    l->pause = NULL;
+}
+
+static void on_pause(void *arg)
+{
+    struct listener *l = arg;
+
+    l->pause = NULL;
+    l->watch = rsk_watch_fd(l->fd, POLLIN, false, on_listener, l);
+    if (!l->watch)
+        l->pause = rsk_timer_add(PAUSE_NS, on_pause, l);
+}
+
+/* Who waits to be accepted keeps the socket readable: the thread would look again and again. */
+static bool pause_on(struct listener *l, int err)
+{
+    if (err != -EMFILE && err != -ENFILE && err != -ENOMEM && err != -ENOBUFS)
+        return false;
+    l->pause = rsk_timer_add(PAUSE_NS, on_pause, l);
+    if (l->pause) {
+        rsk_unwatch(l->watch);
+        l->watch = NULL;
+    }
+    return true;
+}
+
 static bool take(struct listener *l)
 {
     int fd = rsk_own_fd(sys_accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     struct asked *a;
 
     if (fd < 0)
-        return fd == -ECONNABORTED || fd == -EINTR;
+        return !pause_on(l, fd) && (fd == -ECONNABORTED || fd == -EINTR);
     a = n_asked < MAX_ASKED ? calloc(1, sizeof *a) : NULL;
     if (!a) {
         rsk_own_close(fd);
@@ -255,8 +289,7 @@ int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
         listeners = l;
     }
     /* The process has another user by now: those who look for it do so under that one. */
-    rsk_unwatch(l->watch);
-    l->watch = NULL;
+    unwatch(l);
     rsk_own_close(l->fd);
     l->fd = -1;
     l->uid = uid;
@@ -272,7 +305,7 @@ static void remove_first(struct listener **at)
     struct listener *l = *at;
 
     *at = l->next;
-    rsk_unwatch(l->watch);
+    unwatch(l);
     rsk_own_close(l->fd);
     free(l);
 }

@@ -426,7 +426,9 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
     struct stat st = {0};
     bool socket;
 
-    if (SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
+    /* The seals first, which no file system of the peer's making is asked for. */
+    if (sys_fcntl(page, F_GET_SEALS, 0) < 0 ||
+        SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
         goto out;
     b = known(&st, uid, pid);
     if (b || !shm_sealed_good(page, PAGE) || !is_good(event, uid, pid, &socket))

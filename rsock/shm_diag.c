@@ -9,6 +9,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "config/log.h"
@@ -27,11 +28,38 @@ struct question {
 /* The progress thread's socket, which it keeps. It is of the network namespace that the thread is in; the next thread may be
  * in another, and makes its own. */
 static int kept = -1;
-static _Thread_local bool is_mine;
+static _Thread_local bool is_mine, keeps_none;
 
+/* For one call another number, or less memory in use, may do. */
 static bool passing(int err)
 {
     return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS;
+}
+
+/* Not the process's own number, which the kernel gives to the first that asks: a program that speaks the protocol itself may count on
+ * it. Without one of these the kernel gives any. */
+static void bind_elsewhere(int fd)
+{
+    struct sockaddr_nl at = {.nl_family = AF_NETLINK};
+
+    for (int i = 0; i < 4; i++) {
+        if (sys_getrandom(&at.nl_pid, sizeof at.nl_pid) != (int)sizeof at.nl_pid)
+            return;
+        at.nl_pid |= 1u << 31;
+        if (sys_bind(fd, &at, sizeof at) != -EADDRINUSE)
+            return;
+    }
+}
+
+static void refused(int err)
+{
+    static atomic_bool said;
+
+    if (!atomic_exchange(&said, true))
+        log_warn(
+            "netlink sockets are refused (error %d), so the kernel cannot be asked who owns a connection: no rails "
+            "within the host. A unit of systemd needs RestrictAddressFamilies=AF_NETLINK",
+            -err);
 }
 
 /* -EACCES: there are none for this process. */
@@ -45,17 +73,11 @@ static int get_socket(void)
     fd = rsk_own_fd(
         sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
     if (fd < 0 && !passing(fd)) {
-        static bool said;
-
-        if (!said)
-            log_warn(
-                "netlink sockets are refused (error %d), so the kernel cannot be asked who owns a connection: no rails within "
-                "the host. A unit of systemd needs RestrictAddressFamilies=AF_NETLINK",
-                -fd);
-        said = true;
+        refused(fd);
         return -EACCES;
     }
-    if (fd >= 0 && rsk_loop_is_self()) {
+    if (fd >= 0 && rsk_loop_is_self() && !keeps_none) {
+        bind_elsewhere(fd);
         rsk_own_close(kept);
         kept = fd;
         is_mine = true;
@@ -76,6 +98,7 @@ void shm_diag_shut(void)
 {
     rsk_own_close(kept);
     kept = -1;
+    keeps_none = true; /* this thread: it is about to end */
 }
 
 void shm_diag_after_fork_child(void)
@@ -83,38 +106,53 @@ void shm_diag_after_fork_child(void)
     kept = -1;
 }
 
-/* What an earlier question has left behind unread is not this one's. */
+/* From the kernel, and no answer to an earlier question that was left behind unread. */
 static ssize_t receive(int fd, void *to, size_t size, uint32_t seq)
 {
-    struct nlmsghdr h;
+    struct nlmsghdr h = {0};
     ssize_t n;
 
-    do {
-        n = sys_recv(fd, to, size, 0);
-        if (n >= (ssize_t)sizeof h)
-            memcpy(&h, to, sizeof h);
-    } while (n >= (ssize_t)sizeof h && h.nlmsg_seq != seq);
-    return n;
+    for (;;) {
+        struct sockaddr_nl from = {0};
+        socklen_t len = sizeof from;
+
+        n = SYS6(SYS_recvfrom, fd, to, size, 0, &from, &len);
+        if (n < (ssize_t)sizeof h)
+            return n < 0 ? n : -EPROTO;
+        memcpy(&h, to, sizeof h);
+        if (from.nl_pid == 0 && h.nlmsg_seq == seq)
+            return n;
+    }
+}
+
+static ssize_t exchange(int fd, struct question *q, void *to, size_t size)
+{
+    static _Atomic uint32_t seq;
+    ssize_t n;
+
+    q->h.nlmsg_seq = atomic_fetch_add(&seq, 1) + 1;
+    n = sys_send(fd, q, sizeof *q, MSG_NOSIGNAL);
+    return n < 0 ? n : receive(fd, to, size, q->h.nlmsg_seq);
 }
 
 static int ask(struct question *q, struct inet_diag_msg *out)
 {
-    static uint32_t seq;
     union {
         struct nlmsghdr h;
         char room[2048];
     } a = {0};
     const struct nlmsgerr *e;
-    int fd = get_socket();
-    ssize_t n;
+    ssize_t n = -1;
 
-    if (fd < 0)
-        return fd;
-    q->h.nlmsg_seq = ++seq;
-    n = sys_send(fd, q, sizeof *q, MSG_NOSIGNAL);
-    if (n >= 0)
-        n = receive(fd, &a, sizeof a, q->h.nlmsg_seq);
-    put_socket(fd, n < 0);
+    /* What is wrong with a socket that was kept need not be wrong with a new one. */
+    for (int tries = is_mine && kept >= 0 ? 2 : 1; n < 0 && tries > 0; tries--) {
+        int fd = get_socket();
+
+        if (fd < 0)
+            return fd;
+        n = exchange(fd, q, &a, sizeof a);
+        put_socket(fd, n < 0);
+    }
     if (n < 0)
         return (int)n;
     if (!NLMSG_OK(&a.h, (size_t)n))
@@ -165,10 +203,12 @@ int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid)
 
     /* A dual-stack socket is found by its IPv4 addresses on the kernels that were read; by the
      * mapped ones everywhere else. */
-    if (err && err != -EACCES && t->family == AF_INET)
+    if (err && err != -EACCES && !passing(err) && t->family == AF_INET)
         err = look_up(t, end, true, &m);
     if (err == -EACCES)
         return RSN_NO_NETLINK;
+    if (passing(err))
+        return err == -EMFILE || err == -ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
     if (err) {
         if (err != -ENOENT)
             log_debug("inet_diag: error %d", -err);

@@ -13,7 +13,8 @@
 enum shm_end { SHM_END_SRC, SHM_END_DST };
 
 /* The user that owns the socket at this end of t. 0 or a reason: OTHER_HOST (no such socket
- * here), NOT_YET (not accepted by anybody yet), NOT_ESTABLISHED, NO_NETLINK (it cannot be asked). A local system call; the progress thread, which keeps a
+ * here), NOT_YET (not accepted by anybody yet), NOT_ESTABLISHED, NO_NETLINK (it cannot be asked),
+ * LIMIT_FD, NO_MEMORY (not now). A local system call; the progress thread, which keeps a
  * socket for it, or any where there is none. */
 int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid);
 /* Closes that socket. Progress thread. */

@@ -74,6 +74,7 @@ static void read_list(struct list *l, const struct asking *a)
 {
     char prefix[64];
 
+    l->read_at = 0; /* a forked child may have it as it is now */
     l->uid = a->uid;
     l->port = a->tuple.dst_port;
     l->n = 0;
@@ -97,24 +98,30 @@ static struct list *list_for(const struct asking *a)
     return oldest;
 }
 
-static void add_candidate(struct asking *a, uint32_t pid)
+static bool asked(const struct asking *a, uint32_t pid)
 {
-    for (int i = 0; i < a->n_pids; i++)
+    for (int i = 0; i < a->at; i++)
         if (a->pids[i] == pid)
-            return;
-    if (a->n_pids < CANDIDATES)
-        a->pids[a->n_pids++] = pid;
+            return true;
+    return false;
 }
 
+/* again: all that were known have been asked. */
 static void find_candidates(struct asking *a, bool again)
 {
     struct list *l = list_for(a);
+    uint32_t pids[CANDIDATES];
+    int n = 0;
 
     a->old = !again && l->read_at && sys_now() - l->read_at < LIST_NS;
     if (!a->old)
         read_list(l, a);
     for (int i = 0; i < l->n; i++)
-        add_candidate(a, l->pids[i]);
+        if (!asked(a, l->pids[i]))
+            pids[n++] = l->pids[i];
+    memcpy(a->pids, pids, (size_t)n * sizeof pids[0]);
+    a->n_pids = n;
+    a->at = 0;
 }
 
 /* False: nobody is left to ask. */
