@@ -17,6 +17,7 @@
 #include "config/log.h"
 #include "rsock/loop.h"
 #include "rsock/own.h"
+#include "rsock/section.h"
 #include "rsock/shard.h"
 
 #include <errno.h>
@@ -424,8 +425,14 @@ static void begin_job(void *arg)
 
 void rdv_ask(struct fb_conn *c)
 {
-    int r = rsk_loop_start(cfg.uring);
+    int r;
 
+    /* A thread, and the memory for it, are not to be had in the middle of a malloc: a later call asks. */
+    if (!rsk_loop_running() && rsk_in_handler()) {
+        conn_afresh(c);
+        return;
+    }
+    r = rsk_loop_start(cfg.uring);
     if (r == -EAGAIN) {
         conn_afresh(c);
         return;

@@ -178,6 +178,7 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
 {
     struct handler *h = &handlers[sig][which];
     const volatile uint32_t *stop = rsk_sig.stop;
+    const void *outer = rsk_sig.handler;
     uint32_t depth = rsk_sig.depth;
     ucontext_t *uc = ctx;
     unsigned int flags = (unsigned int)atomic_load_explicit(&h->flags, memory_order_acquire);
@@ -199,9 +200,11 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
      * next ones be put off for ever would be worse. */
     rsk_sig.depth = 0;
     rsk_sig.stop = NULL;
+    rsk_sig.handler = __builtin_frame_address(0);
     rsk_handler_begins(&over, __builtin_frame_address(0));
     atomic_load_explicit(&h->fn, memory_order_acquire)(sig, info, ctx);
     rsk_handler_ends(&over);
+    rsk_sig.handler = outer;
     rsk_sig.stop = stop;
     rsk_sig.depth = depth;
 }

@@ -257,7 +257,7 @@ static int spawn(bool again)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (err)
-        return -err;
+        return err == EAGAIN ? -ENOMEM : -err; /* there may be no thread more: that is no pause */
     while (sem_wait(&begun))
         ;
     if (opened)
@@ -312,7 +312,7 @@ static int start_locked(bool use_uring)
 
 int rsk_loop_start(bool use_uring)
 {
-    int err;
+    int err, saved = errno; /* dlopen's concerns nobody */
 
     if (rsk_loop_running())
         return 0;
@@ -320,6 +320,7 @@ int rsk_loop_start(bool use_uring)
     pthread_mutex_lock(&life);
     err = start_locked(use_uring);
     pthread_mutex_unlock(&life);
+    errno = saved;
     return err;
 }
 

@@ -65,6 +65,18 @@ void rsk_windows_reclaim(const void *frame)
     }
 }
 
+enum { HANDLERS_STACK = 256 * 1024 };
+
+bool rsk_in_handler(void)
+{
+    uintptr_t at = (uintptr_t)__builtin_frame_address(0), begin = (uintptr_t)rsk_sig.handler;
+
+    if (begin && at < begin && begin - at < HANDLERS_STACK)
+        return true;
+    rsk_sig.handler = NULL;
+    return false;
+}
+
 void rsk_handler_begins(struct rsk_over *o, const void *frame)
 {
     uint32_t n = rsk_sig.windows;

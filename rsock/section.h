@@ -51,6 +51,8 @@ struct rsk_sig {
     uint64_t mask; /* pending: the application's signal mask */
     struct rsk_window window[RSK_WINDOWS];
     volatile uint32_t stop_was;
+    const void *
+        handler; /* the frame below which a handler of the application's runs; NULL: none, see rsk_in_handler */
     uint64_t
         forked; /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
 };
@@ -203,6 +205,10 @@ struct rsk_over {
 void rsk_handler_begins(struct rsk_over *, const void *frame);
 /* It has returned. */
 void rsk_handler_ends(const struct rsk_over *);
+
+/* Is this thread in a handler of the application's, which may have interrupted anything? One that has jumped out is taken for one
+ * that still runs until a call is made from further out than it was. */
+bool rsk_in_handler(void);
 
 /* Was it a parent's? A handler has forked in the window, and returned in the child, to which nothing belongs that the
  * call was about. rsk_window_close has been false then. */
