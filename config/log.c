@@ -60,17 +60,30 @@ static bool put_syslog(int level, const char *line, size_t n)
     return sent;
 }
 
+/* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it
+ * among the program's own bytes. journald's is a unix socket. */
+static void put_stderr(const char *line, size_t n)
+{
+    struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
+    socklen_t len = sizeof(own);
+
+    if (cfg_raw4(SYS_getsockname, STDERR_FILENO, (long)&own, (long)&len, 0) == 0 &&
+        (own.ss_family == AF_INET || own.ss_family == AF_INET6))
+        return;
+    cfg_raw_write(STDERR_FILENO, line, n);
+}
+
 /*
  * The file is opened for each line and not kept: a descriptor of ours that stays open would
  * be in the way of programs that close or count theirs. It may be a fifo, hence NONBLOCK.
  */
 static void put_to(const char *file, int level, const char *line, size_t n)
 {
-    int fd = STDERR_FILENO;
+    int fd = -1;
 
     if (file == CFG_LOG_SYSLOG) {
         if (!put_syslog(level, line, n))
-            cfg_raw_write(STDERR_FILENO, line, n);
+            put_stderr(line, n);
         return;
     }
     if (file[0])
@@ -78,12 +91,11 @@ static void put_to(const char *file, int level, const char *line, size_t n)
             file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
             0600);
     if (fd < 0) {
-        cfg_raw_write(STDERR_FILENO, line, n);
+        put_stderr(line, n);
         return;
     }
     cfg_raw_write(fd, line, n);
-    if (fd != STDERR_FILENO)
-        cfg_raw_close(fd);
+    cfg_raw_close(fd);
 }
 
 static void put(int level, const char *line, size_t n)

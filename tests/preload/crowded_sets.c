@@ -36,12 +36,35 @@ static void sleep_on(const char *what, struct pollfd *set, int timeout)
     }
 }
 
+/* Below 512 the library has no number with which it could be woken: there are no rails then, and it sleeps all the same. */
+static void with_few_numbers(void)
+{
+    struct rlimit limit = {400, 400};
+    struct rusage before, after;
+    struct pollfd set = {.events = POLLIN};
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+        set.fd = epoll_create1(0);
+        getrusage(RUSAGE_THREAD, &before);
+        must(poll(&set, 1, 300) == 0, "poll");
+        getrusage(RUSAGE_THREAD, &after);
+        printf("%s\n",
+               after.ru_nvcsw - before.ru_nvcsw < 30 ? "it sleeps" : "it wakes again and again");
+        fflush(stdout);
+        _exit(0);
+    }
+    ended(pid);
+}
+
 int main(void)
 {
     struct rlimit limit = {MOST, MOST};
     struct pollfd set[MOST + 1];
     int quiet[2], epoll;
 
+    with_few_numbers();
     tcp_pair(p);
     must(pipe(quiet) == 0, "pipe");
     epoll = epoll_create1(0);

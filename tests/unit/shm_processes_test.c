@@ -9,7 +9,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "config/reason.h"
@@ -54,6 +56,37 @@ static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int 
             _exit(3);
         receive_all(asked.rail, "hello");
         send_all(asked.rail, "HELLO");
+        pause();
+        _exit(4);
+    }
+    close(p[1]);
+    return ch;
+}
+
+/* One that listens, and has no descriptor left for who asks until 0.3 s have passed. */
+static struct child poor_child(const struct tcp *c)
+{
+    struct rlimit limit;
+    struct child ch;
+    int p[2];
+
+    ASSERT_EQ_INT(pipe2(p, O_CLOEXEC), 0);
+    ch.ready = p[0];
+    ch.pid = own_fork();
+    ASSERT(ch.pid >= 0);
+    if (ch.pid == 0) {
+        struct job j = {.t = &c->t};
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        begin();
+        on_thread(do_listen, &j);
+        getrlimit(RLIMIT_NOFILE, &limit);
+        if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) ||
+            write(p[1], "x", 1) != 1)
+            _exit(3);
+        poll(NULL, 0, 300);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        soon(&asked.heard);
         pause();
         _exit(4);
     }
@@ -150,6 +183,22 @@ TEST_CASE(shm_rdv_processes, one_that_has_come_since)
     child_end(&other);
     close(gate[0]);
     close(gate[1]);
+    tcp_free(&c);
+}
+
+TEST_CASE(shm_rdv_processes, one_without_descriptors_answers_when_it_has_some)
+{
+    struct child ch;
+    struct tcp c;
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    ch = poor_child(&c);
+    ASSERT(child_ready(&ch));
+    begin();
+    EXPECT_EQ_INT(try_connect(&c.t, NULL), 0);
+    destroy(&asker);
+    child_end(&ch);
     tcp_free(&c);
 }
 
