@@ -69,8 +69,9 @@ static void on_deadline(void *arg)
 
 /* ---- the request */
 
-static int check(const struct asked *a, const struct shm_request *q, ssize_t n,
-                 const struct shm_fds *fds)
+/* Is it his connection that he asks for? Before his descriptors are taken: to close one may wait for ever, if it is of a file system that
+ * he makes himself (FUSE), and what is not taken is not closed by us. */
+static int check(const struct asked *a, const struct shm_request *q, ssize_t n)
 {
     uint32_t uid;
     int reason;
@@ -79,11 +80,9 @@ static int check(const struct asked *a, const struct shm_request *q, ssize_t n,
         return RSN_PEER_PROTOCOL;
     if (q->head.version != SHM_VERSION)
         return RSN_VERSION;
-    if (n != sizeof *q || q->head.len != sizeof *q || fds->n < 3)
+    if (n != sizeof *q || q->head.len != sizeof *q)
         return RSN_PEER_PROTOCOL;
     if ((q->tuple.family != AF_INET && q->tuple.family != AF_INET6) || q->tuple.dst_port != a->port)
-        return RSN_PEER_PROTOCOL;
-    if (!shm_memfd_good(fds->fd[0], q->ring))
         return RSN_PEER_PROTOCOL;
     reason = shm_diag_owner(&q->tuple, SHM_END_SRC, &uid);
     if (reason)
@@ -110,8 +109,8 @@ static void on_request(struct asked *a)
     struct shm_reply p = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof p}};
     struct rsk_shard *shard = NULL;
     struct shm_request q = {0};
-    struct shm_fds fds, mine = {.n = 0};
-    ssize_t n = shm_msg_recv(a->sock, &q, sizeof q, &fds);
+    struct shm_fds fds = {.n = 0}, mine = {.n = 0};
+    ssize_t n = sys_recv(a->sock, &q, sizeof q, MSG_PEEK | MSG_DONTWAIT);
     size_t ring; /* their wish only: the memfd is there already (README, "shm wire") */
     int reason;
 
@@ -121,7 +120,16 @@ static void on_request(struct asked *a)
         end(a, RSN_NO_PEER_LIB);
         return;
     }
-    reason = check(a, &q, n, &fds);
+    reason = check(a, &q, n);
+    if (reason) {
+        sys_recv(a->sock, &q, sizeof q, MSG_DONTWAIT); /* or he would see a reset, and no answer */
+    } else {
+        n = shm_msg_recv(a->sock, &q, sizeof q, &fds);
+        if (n == -EPROTO)
+            reason = RSN_LIMIT_FD; /* they did not all get a number */
+        else if (n != sizeof q || fds.n < 3 || !shm_memfd_good(fds.fd[0], q.ring))
+            reason = RSN_PEER_PROTOCOL;
+    }
     if (reason == RSN_NO_NETLINK && a->ops->none)
         a->ops->none(&q.tuple, reason);
     if (!reason)

@@ -6,7 +6,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-railsock=$PWD/${RAILSOCK_TEST_BUILD:-build}/railsock
+railsock=$(readlink -f "${RAILSOCK_TEST_BUILD:-build}/railsock")
 python=/usr/bin/python3
 [ -x "$railsock" ] || { echo 'not ok units: nothing is built'; exit 1; }
 while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
