@@ -8,8 +8,12 @@
  */
 #include "preload/pl_poll.h"
 
+#include "rsock/sys.h"
+
 #include <errno.h>
 #include <limits.h>
+#include <sys/resource.h>
+#include <sys/select.h>
 
 static void lower(void *sleeper, void *sleep)
 {
@@ -99,6 +103,21 @@ static int sleep_published(const struct call *c, bool *served)
     return real_call(c);
 }
 
+unsigned long pl_most_descriptors(void)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+
+    SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit, 0, 0);
+    return limit.rlim_cur;
+}
+
+/* Then it does not look at the set. */
+static bool kernel_refuses(const struct call *c)
+{
+    return !c->fds || c->n > INT_MAX || (c->n > FD_SETSIZE && c->n > pl_most_descriptors()) ||
+           (c->is_ppoll && c->ts && !pl_ts_valid(c->ts));
+}
+
 __attribute__((noinline)) static int do_poll(const struct call *c)
 {
     PL_SECTION;
@@ -109,7 +128,7 @@ __attribute__((noinline)) static int do_poll(const struct call *c)
     int count = 0;
 
     /* A set that the kernel refuses, it shall refuse: never walk it. */
-    if (!c->fds || c->n > INT_MAX || (c->is_ppoll && c->ts && !pl_ts_valid(c->ts))) {
+    if (kernel_refuses(c)) {
         PL_SECTION_OVER;
         return real_call(c);
     }

@@ -49,6 +49,11 @@ int pl_poll_ask(struct pollfd *set, nfds_t size);
  * since? Then who would wait anyway need not ask. */
 bool pl_poll_asked_lately(const struct pollfd *set, nfds_t size);
 
+/* ---- pl_poll.c ---- */
+
+/* RLIMIT_NOFILE. */
+unsigned long pl_most_descriptors(void);
+
 /* ---- pl_select.c ---- */
 
 /* How many bits of select's sets have to be read to find what is ours: no more than the kernel would read. */

@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "config/env.h"
 #include "preload/pl_epoll.h"
@@ -223,21 +222,13 @@ static int spin(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t until
     return 0;
 }
 
-/* Below this limit none of our descriptors is hidden, and there are no rails. */
-static bool never_rails(void)
-{
-    struct rlimit limit = {0, 0};
-
-    return SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit, 0, 0) == 0 && limit.rlim_cur <= 512;
-}
-
-/* Nobody can wake it. */
+/* Nobody can wake it. Up to 512 descriptors none of ours is hidden, and there are no rails. */
 static uint64_t alone(const struct pl_poll_wait *w)
 {
     for (nfds_t i = 0; i < w->n; i++)
         if (w->entry[i].hot)
             return UNSURE_NS;
-    return never_rails() ? PL_FOREVER : UNSURE_NS;
+    return pl_most_descriptors() <= 512 ? PL_FOREVER : UNSURE_NS;
 }
 
 /* The kernel's part of the set for a sleep. Returns how long it may last at most. */
