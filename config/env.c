@@ -250,12 +250,16 @@ static void join(char *out, size_t size, const char *a, const char *b)
 static void note_rules(void)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    const char *executed =
+        (const char *)getauxval(AT_EXECFN); /* the interpreter's argv has its own name */
 
     if (config && *config == '/')
         join(cfg.user_file, sizeof(cfg.user_file), config, "/railsock.conf");
     else if (home && *home == '/')
         join(cfg.user_file, sizeof(cfg.user_file), home, "/.config/railsock.conf");
     join(cfg.program, sizeof(cfg.program), program_invocation_short_name, "");
+    if (executed)
+        join(cfg.script, sizeof(cfg.script), executed, "");
     /* The environment says that nothing boards: there is nothing to be decided. */
     cfg.rules = cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
 }

@@ -32,6 +32,7 @@ struct cfg {
     char key_file[1024];   /* RAILSOCK_KEY, absolute: env.key_file */
     char user_file[512];   /* empty: there is none */
     char program[128];     /* the last part of argv[0] */
+    char script[256];      /* what was executed, if that is another file: one that begins with #! */
 };
 
 /* Valid after cfg_init, never changes. */

@@ -207,13 +207,17 @@ void cfg_rules_settle(struct cfg_rules *r)
 
 /* ---- looking up */
 
+static bool path_is(const char *pattern, const char *path)
+{
+    const char *last = strrchr(path, '/');
+
+    return cfg_glob(pattern, strchr(pattern, '/') || !last ? path : last + 1);
+}
+
 static bool program_is(const char *pattern, const struct cfg_who *who)
 {
-    const char *last = strrchr(who->exe, '/');
-
-    if (strchr(pattern, '/'))
-        return cfg_glob(pattern, who->exe);
-    return cfg_glob(pattern, who->name) || (last && cfg_glob(pattern, last + 1));
+    return (!strchr(pattern, '/') && cfg_glob(pattern, who->name)) || path_is(pattern, who->exe) ||
+           (who->script && path_is(pattern, who->script));
 }
 
 const struct cfg_node *cfg_rules_find(const struct cfg_rules *r, unsigned role,
@@ -348,7 +352,8 @@ const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const u
     const struct cfg_node *n = NULL;
 
     if (cfg_rules_loaded() && own.nodes) {
-        struct cfg_who who = {cfg.program, own.exe, (uint32_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0)};
+        struct cfg_who who = {cfg.program, own.exe, (uint32_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0),
+                              cfg.script};
 
         n = cfg_rules_find(&own, role, &who, family, addr, port);
     }

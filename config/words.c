@@ -4,9 +4,12 @@
 #include "config/parse.h"
 
 #include "config/log.h"
+#include "config/raw.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,20 +229,14 @@ bool cfg_glob(const char *p, const char *text)
 
 /* ---- users */
 
-/* Not getpwnam(3): it may ask a server over a connection that the library would track. */
-uint32_t cfg_word_uid(struct cfg_rules *r, const char *name)
+/* The user's number in lines of passwd(5), or CFG_NO_UID. */
+static uint32_t uid_in(const char *text, const char *name)
 {
-    long number = decimal(name, name + strlen(name), UINT32_MAX - 1l);
-    struct cfg_file file = {.path = "/etc/passwd"};
-    size_t used = r->arena.used, n = strlen(name);
-    uint32_t uid = CFG_NO_UID;
+    size_t n = strlen(name);
 
-    if (number >= 0)
-        return (uint32_t)number;
-    if (strchr(name, ':') || cfg_read_file(r, &file, CFG_MAX_TEXT) < 0)
-        return uid;
-    for (const char *line = file.text; line; line = strchr(line, '\n')) {
+    for (const char *line = text; line; line = strchr(line, '\n')) {
         const char *colon, *end;
+        long number;
 
         line += *line == '\n';
         if (strncmp(line, name, n) != 0 || line[n] != ':')
@@ -247,9 +244,64 @@ uint32_t cfg_word_uid(struct cfg_rules *r, const char *name)
         colon = strchr(line + n + 1, ':');
         end = colon ? strchr(colon + 1, ':') : NULL;
         number = end ? decimal(colon + 1, end, UINT32_MAX - 1l) : -1;
-        if (number >= 0)
-            uid = (uint32_t)number;
-        break;
+        return number >= 0 ? (uint32_t)number : CFG_NO_UID;
+    }
+    return CFG_NO_UID;
+}
+
+enum { PIECE = 65536 };
+
+/* It may be as long as it likes. Lines longer than a piece are nobody's. */
+static uint32_t uid_in_file(int fd, char *piece, const char *name)
+{
+    uint32_t uid = CFG_NO_UID;
+    size_t have = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && uid == CFG_NO_UID) {
+        char *last;
+        size_t whole;
+
+        n = cfg_raw4(SYS_read, fd, (long)(piece + have), (long)(PIECE - 1 - have), 0);
+        have += n > 0 ? (size_t)n : 0;
+        last = n > 0 ? memrchr(piece, '\n', have) : piece + have;
+        if (!last && have < PIECE - 1)
+            continue;
+        whole = last ? (size_t)(last - piece) : have;
+        piece[whole] = '\0';
+        if (last)
+            uid = uid_in(piece, name);
+        whole += last && n > 0; /* the end of line */
+        have -= whole < have ? whole : have;
+        memmove(piece, piece + whole, have);
+    }
+    return uid;
+}
+
+/* Not getpwnam(3): it may ask a server over a connection that the library would track. */
+uint32_t cfg_word_uid(struct cfg_rules *r, const char *name)
+{
+    long number = decimal(name, name + strlen(name), UINT32_MAX - 1l);
+    struct cfg_file file = {.path = "/etc/passwd"};
+    size_t used = r->arena.used;
+    uint32_t uid = CFG_NO_UID;
+    int fd;
+
+    if (number >= 0)
+        return (uint32_t)number;
+    if (strchr(name, ':') || r->arena.size - used <= PIECE)
+        return uid;
+    if (r->read) {
+        if (cfg_read_file(r, &file, CFG_MAX_TEXT) == 0)
+            uid = uid_in(file.text, name);
+    } else {
+        fd = cfg_raw_open(file.path, O_RDONLY | O_CLOEXEC, 0);
+        r->no_fd |= fd == -EMFILE || fd == -ENFILE;
+        if (fd < 0)
+            return uid;
+        uid = uid_in_file(fd, r->arena.base + used, name);
+        cfg_raw_close(fd);
+        memset(r->arena.base + used, 0, PIECE);
     }
     memset(r->arena.base + used, 0, r->arena.used - used);
     r->arena.used = used; /* the text is not needed any more */

@@ -45,6 +45,13 @@ verdict preload_once "$out"
 out=$(LD_PRELOAD="$dir/x.so:/other/one.so $dir/y.so" "$railsock" run -- sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)
 [ "$out" = "$dir/one.so:$dir/x.so:$dir/y.so" ]
 verdict preload_no_other_of_ours "$out"
+# Each signal once, whether it is sent to it alone or to its group.
+if python=/usr/bin/python3 && [ -x "$python" ]; then
+    want=$("$python" tests/signalled.py "$python" tests/signalled.py)
+    out=$(timeout 60 "$python" tests/signalled.py "$railsock" run --tcp --report -- "$python" tests/signalled.py 2>/dev/null)
+    [ -n "$want" ] && [ "$out" = "$want" ]
+    verdict report_passes_signals_on "$out"
+fi
 
 out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --log "info:$dir/log" \
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')

@@ -7,6 +7,7 @@
 #include "config/parse.h"
 #include "config/print.h"
 #include "config/reason.h"
+#include "tools/elf_look.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -45,7 +46,7 @@ static int answer(struct cfg_rules *r, const struct question *q)
     const struct cfg_node *n;
     const char *slash = strrchr(q->program, '/');
     struct cfg_stream values;
-    char path[PATH_MAX];
+    char path[PATH_MAX], script[PATH_MAX], runs[PATH_MAX];
 
     if (cfg_word_endpoint(q->to, &to, &port, &last) || port != last || !to.family ||
         to.bits != (to.family == AF_INET ? 32 : 128)) {
@@ -61,7 +62,17 @@ static int answer(struct cfg_rules *r, const struct question *q)
         }
     }
     who.name = slash ? slash + 1 : q->program;
-    who.exe = slash && realpath(q->program, path) ? path : q->program;
+    who.exe = q->program;
+    if (elf_search(q->program, script) && realpath(script, path)) {
+        who.exe = path;
+        /* What the kernel makes of a script: its interpreter runs, and has the name. */
+        if (elf_check(script, runs) != ELF_UNKNOWN && strcmp(script, runs) != 0) {
+            who.script = script;
+            who.exe = realpath(runs, path) ? path : runs;
+            slash = strrchr(runs, '/');
+            who.name = slash ? slash + 1 : runs;
+        }
+    }
     n = cfg_rules_find(r, q->role, &who, to.family, to.addr, port);
     if (n) {
         printf("%s:%u: ", n->at.file->path, n->at.line);

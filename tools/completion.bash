@@ -6,9 +6,28 @@
 _railsock_valued_run=' --wire --board --spin --ring --log --profile '
 _railsock_valued_lab=' --hosts --device --timeout --memory --scratch '
 
-# Words that begin with $cur.
+# Words that begin with $cur. Not by compgen -W, which runs what it finds in them.
 _railsock_words() {
-    mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+    local words word
+
+    read -r -d '' -a words <<<"$1"
+    COMPREPLY=()
+    for word in "${words[@]}"; do
+        if [[ $word == "$cur"* ]]; then COMPREPLY+=("$word"); fi
+    done
+}
+
+# Lines that begin with $cur, of which each is one word on the command line: anybody may have chosen them.
+_railsock_lines() {
+    local lines line word
+
+    mapfile -t lines <<<"$1"
+    COMPREPLY=()
+    for line in "${lines[@]}"; do
+        [[ $line && $line == "$cur"* ]] || continue
+        printf -v word %q "$line"
+        COMPREPLY+=("$word")
+    done
 }
 
 _railsock_files() {
@@ -89,11 +108,13 @@ _railsock_value() {
         ;;
     run--profile)
         before=${cur%"${cur##*,}"} # several, with commas
-        mapfile -t COMPREPLY < <(
-            for word in latency throughput frugal; do compgen -W "$before$word" -- "$cur"; done)
+        COMPREPLY=()
+        for word in latency throughput frugal; do
+            if [[ $before$word == "$cur"* ]]; then COMPREPLY+=("$before$word"); fi
+        done
         ;;
     stat--pid | tap--pid) _railsock_words "$(_railsock_pids)" ;;
-    stat--program | tap--program) _railsock_words "$(_railsock_pids | sed 's|.*|/proc/&/comm|' | xargs -r cat 2>/dev/null | sort -u)" ;;
+    stat--program | tap--program) _railsock_lines "$(_railsock_pids | sed 's|.*|/proc/&/comm|' | xargs -r cat 2>/dev/null | sort -u)" ;;
     stat--path | tap--path) _railsock_words 'tcp shm verbs' ;;
     check--user) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
     ab--order) _railsock_words 'abba random' ;;

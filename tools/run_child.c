@@ -1,23 +1,129 @@
 /*
  * run_child.c - see run_child.h. Signals that a process sends to us are the program's. Those of the terminal
- * reach it by themselves, because it is in our process group.
+ * reach it by themselves, because it is in our process group, and so do those that a process sends to the whole group, or to
+ * all of a control group: the program must not get them twice. So there is a third process, the witness, which does
+ * nothing but tell us which signals it gets: what it has got as well was not meant for us alone.
  */
 #include "tools/run_child.h"
 
 #include "tools/report.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM};
+/* How long the kernel may take from one process of a group to the next. */
+enum { WITNESS_MS = 20 };
+
+/* All that a program can be sent, and that is not our own fault. */
+static void forwarded(sigset_t *set)
+{
+    static const int ours[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGSEGV, SIGBUS,
+                               SIGFPE,  SIGILL,  SIGTRAP, SIGSYS,  SIGPIPE};
+
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+        sigdelset(set, ours[i]);
+}
+
+struct witness {
+    pid_t pid; /* 0: there is none, and nobody but us has got anything */
+    int fd;    /* a byte for each signal */
+    unsigned got[_NSIG];
+};
+
+static void witness_begin(struct witness *w, const sigset_t *signals)
+{
+    pid_t parent = getpid();
+    int p[2];
+
+    if (pipe2(p, O_CLOEXEC) != 0)
+        return;
+    w->pid = fork();
+    if (w->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_NAME, "railsock-report");
+        sigprocmask(SIG_SETMASK, signals, NULL);
+        close(p[0]);
+        while (getppid() == parent) {
+            unsigned char number = (unsigned char)sigwaitinfo(signals, NULL);
+
+            if (write(p[1], &number, 1) < 0)
+                break;
+        }
+        _exit(0);
+    }
+    close(p[1]);
+    w->fd = p[0];
+    if (w->pid < 0) {
+        close(p[0]);
+        w->pid = 0;
+    }
+}
+
+static void witness_end(struct witness *w)
+{
+    if (!w->pid)
+        return;
+    kill(w->pid, SIGKILL);
+    waitpid(w->pid, NULL, 0);
+    close(w->fd);
+}
+
+/* Has it got that signal, too? */
+static bool witnessed(struct witness *w, int signal)
+{
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    unsigned char number;
+
+    while (w->pid && !w->got[signal] && poll(&p, 1, WITNESS_MS) > 0 && read(w->fd, &number, 1) == 1)
+        if (number < _NSIG)
+            w->got[number]++;
+    if (!w->pid || !w->got[signal])
+        return false;
+    w->got[signal]--;
+    return true;
+}
+
+/* The kernel's, but for what a timer of before has for the program, come from the terminal and go to its group. */
+static bool of_terminal(const siginfo_t *info)
+{
+    return info->si_code == SI_KERNEL && info->si_signo != SIGALRM && info->si_signo != SIGVTALRM &&
+           info->si_signo != SIGPROF;
+}
+
+/* As the shell has it that has started us. */
+static void stop_with_it(const siginfo_t *info, bool terminal)
+{
+    if (info->si_signo == SIGTSTP ||
+        (terminal && (info->si_signo == SIGTTIN || info->si_signo == SIGTTOU)))
+        raise(SIGSTOP);
+}
+
+static void pass_on(pid_t pid, const siginfo_t *info, struct witness *w)
+{
+    bool terminal = of_terminal(info);
+
+    /* One that has a group of its own since gets nothing by ours. */
+    if (!terminal && (!witnessed(w, info->si_signo) || getpgid(pid) != getpgrp())) {
+        if (info->si_code == SI_QUEUE)
+            sigqueue(pid, info->si_signo, info->si_value);
+        else
+            kill(pid, info->si_signo);
+    }
+    stop_with_it(info, terminal);
+}
 
 static int64_t now_ns(void)
 {
@@ -28,8 +134,8 @@ static int64_t now_ns(void)
 }
 
 /* Waits for the program's end, its signals meanwhile. */
-static int attend(pid_t pid, const sigset_t *watched, const char *folder, struct report *r,
-                  struct rusage *usage)
+static int attend(pid_t pid, const sigset_t *watched, struct witness *w, const char *folder,
+                  struct report *r, struct rusage *usage)
 {
     /* Once a second is often enough that the files of ended children do not heap up. */
     const struct timespec second = {.tv_sec = 1};
@@ -46,8 +152,8 @@ static int attend(pid_t pid, const sigset_t *watched, const char *folder, struct
         /* SIGCHLD is blocked: one that came since wait4 ends this at once. */
         if (sigtimedwait(watched, &info, &second) < 0)
             report_collect(folder, false, r);
-        else if (info.si_signo != SIGCHLD && info.si_code != SI_KERNEL)
-            kill(pid, info.si_signo);
+        else if (info.si_signo != SIGCHLD)
+            pass_on(pid, &info, w);
     }
 }
 
@@ -84,6 +190,7 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     char folder[REPORT_FOLDER_SIZE];
     struct report r = {0};
     struct rusage usage = {0};
+    struct witness w = {0};
     sigset_t watched, before;
     void (*chld)(int);
     int64_t begun;
@@ -96,11 +203,11 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
         return 125;
     }
     setenv("RAILSOCK_KEEP", folder, 1);
-    sigemptyset(&watched);
-    sigaddset(&watched, SIGCHLD);
-    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
-        sigaddset(&watched, forwarded[i]);
+    forwarded(&watched);
     sigprocmask(SIG_BLOCK, &watched, &before);
+    witness_begin(&w, &watched);
+    sigaddset(&watched, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched, NULL);
     chld = signal(SIGCHLD, SIG_DFL); /* ignored, there would be nothing to wait for */
     begun = now_ns();
     pid = fork();
@@ -114,10 +221,12 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     }
     if (pid < 0) {
         perror("railsock run");
+        witness_end(&w);
         report_end(folder);
         return 125;
     }
-    status = attend(pid, &watched, folder, &r, &usage);
+    status = attend(pid, &watched, &w, folder, &r, &usage);
+    witness_end(&w);
     begun = now_ns() - begun;
     report_collect(folder, true, &r);
     report_end(folder);
