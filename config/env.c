@@ -157,7 +157,7 @@ static void report(const char *name, const char *value, const char *expected, co
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    cfg_raw_write(STDERR_FILENO, line, n);
+    cfg_log_quietly(STDERR_FILENO, line, n);
 }
 
 static const char *const variables[CFG_KEYS] = {

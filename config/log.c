@@ -10,6 +10,7 @@
 #include "config/raw.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -60,6 +61,27 @@ static bool put_syslog(int level, const char *line, size_t n)
     return sent;
 }
 
+static long write_once(int fd, const void *p, size_t n, uint64_t signals)
+{
+    const struct timespec now = {0, 0};
+    uint64_t pending = 0, before;
+    long r;
+
+    cfg_raw4(SYS_rt_sigpending, (long)&pending, sizeof(pending), 0, 0);
+    cfg_raw4(SYS_rt_sigprocmask, SIG_BLOCK, (long)&signals, (long)&before, sizeof(signals));
+    r = cfg_raw4(SYS_write, fd, (long)p, (long)n, 0);
+    signals &= ~pending; /* those are not ours */
+    if ((r == -EPIPE || r == -EFBIG) && signals)
+        cfg_raw4(SYS_rt_sigtimedwait, (long)&signals, 0, (long)&now, sizeof(signals));
+    cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before));
+    return r;
+}
+
+void cfg_log_quietly(int fd, const void *p, size_t n)
+{
+    write_once(fd, p, n, 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1));
+}
+
 /* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it
  * among the program's own bytes. journald's is a unix socket. */
 static void put_stderr(const char *line, size_t n)
@@ -70,7 +92,7 @@ static void put_stderr(const char *line, size_t n)
     if (cfg_raw4(SYS_getsockname, STDERR_FILENO, (long)&own, (long)&len, 0) == 0 &&
         (own.ss_family == AF_INET || own.ss_family == AF_INET6))
         return;
-    cfg_raw_write(STDERR_FILENO, line, n);
+    cfg_log_quietly(STDERR_FILENO, line, n);
 }
 
 /*
@@ -94,7 +116,7 @@ static void put_to(const char *file, int level, const char *line, size_t n)
         put_stderr(line, n);
         return;
     }
-    cfg_raw_write(fd, line, n);
+    cfg_log_quietly(fd, line, n);
     cfg_raw_close(fd);
 }
 

@@ -286,8 +286,10 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
         wait_limit(&w, c->x->snd_timeout);
     }
     for (;;) {
-        struct iovec part[FB_PIECES];
-        int n = window(&u, part), r;
+        struct iovec rest[FB_PIECES];
+        /* All that fits goes in one piece, as in the kernel: another thread's call does not come in between. */
+        const struct iovec *part = done ? rest : v;
+        int n = done ? window(&u, rest) : cnt, r;
         ssize_t got;
         bool plain;
 

@@ -227,8 +227,19 @@ void io_forget(void)
     atomic_store(&nothing, -1);
 }
 
+/* The application has closed it, and nobody waits for what is left: least of all the progress thread. */
+static void no_waiting(int fd)
+{
+    struct linger l = {0, 0}, none = {0, 0};
+    socklen_t len = sizeof(l);
+
+    if (sys_getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff && l.l_linger > 0)
+        sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
 static void anchor_close(int fd)
 {
+    no_waiting(fd);
     if (rsk_own_has(fd))
         rsk_own_close(fd);
     else

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define WHOLE (FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail))
@@ -145,8 +146,13 @@ static int open_file(void)
  * no handler shows, and takes back what it had: so in smaller pieces then. */
 static bool allocate(size_t at, size_t len)
 {
+    struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
     size_t piece = len;
 
+    /* The kernel would answer with SIGXFSZ, which ends programs. */
+    SYS6(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &most, 0, 0);
+    if (at + len > most.rlim_cur)
+        return false;
     while (len > 0) {
         size_t n = piece < len ? piece : len;
         long r = SYS6(SYS_fallocate, file_fd, 0, at, n, 0, 0);
@@ -203,7 +209,8 @@ static bool make(size_t need)
     void *p = MAP_FAILED;
 
     file_fd = open_file();
-    if (file_fd >= 0 && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
+    /* It grows with what is allocated: a process that locks all of its memory would have every page of it. */
+    if (file_fd >= 0)
         p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
     if (p != MAP_FAILED && !allocate(0, need)) {
         munmap(p, WHOLE);

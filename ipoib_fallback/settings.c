@@ -11,6 +11,7 @@
 #include "ipoib_fallback/tx.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -74,9 +75,17 @@ static bool filtered(const struct fb_conn *c)
     return r == 0 ? len > 0 : r == -EACCES; /* eBPF's has none that could be shown */
 }
 
+/* A signal tells of each arrival. Set while it was not connected yet nobody has seen it. */
+static bool signals(const struct fb_conn *c)
+{
+    int flags = sys_fcntl(c->fd, F_GETFL, 0);
+
+    return flags >= 0 && (flags & O_ASYNC);
+}
+
 bool conn_option(const struct fb_conn *c)
 {
-    return has_any(c, pins, PINS) || filtered(c);
+    return has_any(c, pins, PINS) || filtered(c) || signals(c);
 }
 
 bool conn_stamps(const struct fb_conn *c)

@@ -73,17 +73,32 @@ static void lower(void *stream, void *unused)
     fb_tx_leave_file(stream, -EINTR, -1, -1);
 }
 
+static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
+                         unsigned int flags);
+
+/* Since Linux 5.12 a socket can be sent to a pipe. -ENOTSUP: it is none of ours, or the kernel's. */
+static ssize_t from_stream(int out, int in, const off64_t *off, size_t n)
+{
+    if (!pl_at(in) && !atomic_load_explicit(&pl_heirs, memory_order_relaxed))
+        return -ENOTSUP;
+    return splice_in(in, off, out, NULL, n, 0);
+}
+
 PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 {
-    pl_ready();
-    PL_HELD f = pl_get_stream(out);
-    struct rsk_pass pass;
     ssize_t sent;
 
-    if (!f)
+    pl_ready();
+    sent = from_stream(out, in, off, n);
+    if (sent != -ENOTSUP)
+        return pl_ret(sent);
+    PL_HELD f = pl_get_stream(out);
+    struct rsk_pass pass;
+
+    if (!f || n == 0)
         return pl_real.sendfile64(out, in, off, n);
     if (!fb_tx_enter(f->stream)) {
-        sent = n > 0 ? rail(f, in, off, n) : -ENOTSUP;
+        sent = rail(f, in, off, n);
         if (sent != -ENOTSUP)
             return pl_ret(sent);
         fb_pin(f->stream, RSN_CALL, true);
