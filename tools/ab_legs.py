@@ -174,7 +174,7 @@ class RemoteServer:
 
     def __init__(self, ssh, host, railsock, mode, options, command, port=None, limit=30):
         self.host = host
-        argv = [railsock, "ab", "--serve", mode, "--run", shlex.join(options),
+        argv = [railsock, "ab", "--serve", mode, f"--run={shlex.join(options)}",
                 *(["--port", str(port)] if port else []), "--", *command]
         self.process = subprocess.Popen([*ssh, host, shlex.join(argv)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -53,6 +53,12 @@ void doc_SETTINGS(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_FAIL, "RAILSOCK_MODE=tcp: every connection stays on TCP");
     else if (cfg.stream.board_never)
         doc_say(r, DOC_FAIL, "RAILSOCK_BOARD=never: every connection stays on TCP");
+    else if (cfg.stream.board_bytes == UINT64_MAX)
+        doc_say(r, DOC_OK, "wire %s, boards after %u calls, where no rule says otherwise",
+                wires[d->wire], cfg.stream.board_calls);
+    else if (cfg.stream.board_calls == UINT32_MAX)
+        doc_say(r, DOC_OK, "wire %s, boards after %llu bytes, where no rule says otherwise",
+                wires[d->wire], (unsigned long long)cfg.stream.board_bytes);
     else
         doc_say(r, DOC_OK,
                 "wire %s, boards after %u calls or %llu bytes, where no rule says otherwise",

@@ -62,6 +62,28 @@ static uint64_t start_time(uint32_t pid)
     return state == 'Z' || state == 'X' ? 0 : value;
 }
 
+/* Does it run, or was it started, as this user? What root has written is believed: a daemon may have become another user since. */
+static bool is_users(uint32_t pid, uid_t uid)
+{
+    unsigned ids[4] = {0};
+    char path[32], line[256];
+    bool found = false;
+    FILE *f;
+
+    if (uid == 0)
+        return true;
+    snprintf(path, sizeof(path), "/proc/%u/status", pid);
+    f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof(line), f))
+        found = sscanf(line, "Uid: %u %u %u %u", &ids[0], &ids[1], &ids[2], &ids[3]) == 4;
+    if (f)
+        fclose(f);
+    for (int i = 0; found && i < 4; i++)
+        if (ids[i] == uid)
+            return true;
+    return !found;
+}
+
 /* ---- one file */
 
 static enum fb_path path_of(uint8_t value)
@@ -174,6 +196,8 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
     start = start_time(pid);
     if (!kept && (!start || start != f.start_time))
         return ""; /* a file of an earlier process with this pid */
+    if (!kept && !is_users(pid, uid))
+        return "names a process that is not this user's";
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
     p->uid = uid;

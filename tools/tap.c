@@ -56,8 +56,13 @@ static FILE *open_output(const char *name)
     int fd = strcmp(name, "-") == 0
                  ? dup(1)
                  : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    FILE *f = NULL;
+    struct stat st;
 
+    /* What was there already may be others' to read. A device or a pipe is the user's own affair. */
+    if (fd >= 0 && (strcmp(name, "-") == 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+                    fchmod(fd, 0600) == 0))
+        f = fdopen(fd, "w");
     if (!f)
         fprintf(stderr, "railsock tap: %s: %s\n", name, strerror(errno));
     else
@@ -146,7 +151,7 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
     const char *why = NULL;
     uint64_t lost = 0;
     char who[128];
-    bool good;
+    bool good, failed;
     FILE *f;
 
     snprintf(who, sizeof(who), "%s, process %u", it->p->program, it->p->pid);
@@ -174,9 +179,10 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
                 (unsigned long long)lost, (unsigned long long)l.lost_bytes, why ? "; " : "",
                 why ? why : "");
     }
-    /* Who closes the pipe has seen enough. */
-    if (fclose(f) != 0 && errno != EPIPE) {
-        fprintf(stderr, "railsock tap: %s: %s\n", w->output, strerror(errno));
+    /* What could not be written once is gone, whatever comes after. Who closes the pipe has seen enough. */
+    failed = ferror(f) != 0;
+    if ((fclose(f) != 0 || failed) && errno != EPIPE) {
+        fprintf(stderr, "railsock tap: %s: %s\n", w->output, failed ? "not everything could be written" : strerror(errno));
         good = false;
     }
     tap_close(&l);
