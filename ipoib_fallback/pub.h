@@ -16,7 +16,8 @@
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
 #define FB_PUB_VERSION 6u
-#define FB_PUB_DIR     "/dev/shm/railsock-%u" /* effective uid */
+/* With the effective uid; and .NAMESPACE where its pid is another namespace's in there already. */
+#define FB_PUB_DIR "/dev/shm/railsock-%u"
 
 #define FB_MAX_STREAMS (256u * 1024)
 

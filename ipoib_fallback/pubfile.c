@@ -21,7 +21,7 @@
 
 static struct fb_pub_file *file;
 static int file_fd = -1;
-static char file_path[64];
+static char file_path[96];
 static uint64_t pid_namespace;
 static bool named;        /* the file is there, under its name */
 static uint32_t reserved; /* slots that have their blocks, when the descriptor is closed */
@@ -112,32 +112,66 @@ static void remove_some_dead(int dirfd)
         remove_dead(dirfd, chosen[i]);
 }
 
-/* The directory must be ours alone: another user may have made one of that name before. */
-static int open_file(void)
+/* A file of that name is another namespace's, where a process has the same number: containers that share /dev/shm. */
+static bool is_others(int dirfd, const char *name)
 {
-    char dir[48];
+    struct fb_pub_file f = {0};
+    int fd =
+        (int)SYS6(SYS_openat, dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
+    bool others;
+
+    if (fd < 0)
+        return false;
+    others = SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0) == (long)sizeof(f) &&
+             f.magic == FB_PUB_MAGIC && f.version == FB_PUB_VERSION && f.pid_namespace &&
+             pid_namespace && f.pid_namespace != pid_namespace;
+    sys_close(fd);
+    return others;
+}
+
+/* In that folder, which must be ours alone: another user may have made one of that name before. Its descriptor, or < 0; *taken:
+ * the name is another namespace's. */
+static int open_in(const char *dir, bool *taken)
+{
     unsigned uid = sys_geteuid();
-    int dirfd, fd;
+    int dirfd, fd = -1;
     struct stat st;
 
-    snprintf(dir, sizeof(dir), FB_PUB_DIR, uid);
     snprintf(file_path, sizeof(file_path), "%s/%d", dir, sys_getpid());
     SYS6(SYS_mkdirat, AT_FDCWD, dir, 0700, 0, 0, 0);
     dirfd = sys_open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
     if (dirfd < 0)
         return dirfd;
-    fd = -1;
     if (fstat(dirfd, &st) == 0 && st.st_uid == uid && (st.st_mode & 0777) == 0700) {
         const char *name = strrchr(file_path, '/') + 1;
 
-        pid_namespace = fb_pub_own_namespace();
         remove_some_dead(dirfd);
-        SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
-        fd = (int)SYS6(SYS_openat, dirfd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                       0600, 0, 0);
+        *taken = is_others(dirfd, name);
+        if (!*taken) {
+            SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
+            fd = (int)SYS6(SYS_openat, dirfd, name,
+                           O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
+        }
     }
     sys_close(dirfd);
     return fd;
+}
+
+static int open_file(void)
+{
+    bool taken = false;
+    char dir[72];
+    int fd;
+
+    pid_namespace = fb_pub_own_namespace();
+    snprintf(dir, sizeof(dir), FB_PUB_DIR, sys_geteuid());
+    fd = open_in(dir, &taken);
+    if (!taken)
+        return fd;
+    snprintf(dir, sizeof(dir), FB_PUB_DIR ".%llu", sys_geteuid(),
+             (unsigned long long)pid_namespace);
+    taken = false;
+    return open_in(dir, &taken);
 }
 
 #define PAGE 4096u
@@ -294,6 +328,17 @@ void fb_pub_remove(void)
 {
     if (named)
         sys_unlink(file_path);
+}
+
+void fb_pub_show(bool on)
+{
+    static uint64_t start;
+
+    if (!file || file->pid != (uint32_t)sys_getpid())
+        return;
+    if (file->start_time)
+        start = file->start_time;
+    file->start_time = on ? start : 0;
 }
 
 struct fb_pub_file *fb_pub_head(void)

@@ -19,6 +19,8 @@ struct fb_pub_rail *fb_pub_rail(uint32_t slot);
 void fb_pub_closed(const struct fb_pub *, const struct fb_pub_rail *);
 /* Removes the file: the process ends. */
 void fb_pub_remove(void);
+/* It is about to execute another program, which has none of what is shown: off. That has failed: on. Nothing in a vfork child. */
+void fb_pub_show(bool on);
 /* The file's head; NULL before the first connection. */
 struct fb_pub_file *fb_pub_head(void);
 /* Forked child: the parent's file stays mapped, for heir.c; NULL if there is none that is shared. As

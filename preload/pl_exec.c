@@ -8,14 +8,21 @@
  */
 #include "preload/pl_own.h"
 
+#include "ipoib_fallback/pubfile.h"
+
 #include <limits.h>
 #include <unistd.h>
 
 PL_EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
+    int r;
+
     pl_ready();
     pl_before_exec();
-    return pl_real.execve(path, argv, envp);
+    fb_pub_show(false);
+    r = pl_real.execve(path, argv, envp);
+    fb_pub_show(true);
+    return r;
 }
 
 PL_EXPORT int execv(const char *path, char *const argv[])
@@ -25,9 +32,14 @@ PL_EXPORT int execv(const char *path, char *const argv[])
 
 PL_EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
+    int r;
+
     pl_ready();
     pl_before_exec();
-    return pl_real.execvpe(file, argv, envp);
+    fb_pub_show(false);
+    r = pl_real.execvpe(file, argv, envp);
+    fb_pub_show(true);
+    return r;
 }
 
 PL_EXPORT int execvp(const char *file, char *const argv[])
@@ -37,17 +49,27 @@ PL_EXPORT int execvp(const char *file, char *const argv[])
 
 PL_EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
+    int r;
+
     pl_ready();
     pl_before_exec();
-    return pl_real.fexecve(fd, argv, envp);
+    fb_pub_show(false);
+    r = pl_real.fexecve(fd, argv, envp);
+    fb_pub_show(true);
+    return r;
 }
 
 PL_EXPORT int execveat(int dirfd, const char *path, char *const argv[], char *const envp[],
                        int flags)
 {
+    int r;
+
     pl_ready();
     pl_before_exec();
-    return pl_real.execveat(dirfd, path, argv, envp, flags);
+    fb_pub_show(false);
+    r = pl_real.execveat(dirfd, path, argv, envp, flags);
+    fb_pub_show(true);
+    return r;
 }
 
 /* ---- the list forms: an array is made of the list, on the stack because a vfork child must not

@@ -342,6 +342,22 @@ static int by_pid(const void *a, const void *b)
     return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
+/* railsock-UID, and railsock-UID.NAMESPACE if that is ours: numbers of another namespace's say nothing here. */
+static bool is_folder(const char *name, uint32_t *uid)
+{
+    const char *after = name + strlen(DIR_PREFIX), *dot;
+    char digits[16];
+
+    if (strncmp(name, DIR_PREFIX, strlen(DIR_PREFIX)) != 0)
+        return false;
+    dot = strchrnul(after, '.');
+    if (dot - after >= (ptrdiff_t)sizeof(digits))
+        return false;
+    memcpy(digits, after, (size_t)(dot - after));
+    digits[dot - after] = '\0';
+    return number(digits, uid) && (!*dot || strtoull(dot + 1, NULL, 10) == fb_pub_own_namespace());
+}
+
 int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, const char *),
               struct stat_list *list)
 {
@@ -356,8 +372,7 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, con
     if (!d)
         return -errno;
     while (!err && (e = readdir(d))) {
-        if (strncmp(e->d_name, DIR_PREFIX, strlen(DIR_PREFIX)) != 0 ||
-            !number(e->d_name + strlen(DIR_PREFIX), &uid))
+        if (!is_folder(e->d_name, &uid))
             continue;
         if (snprintf(folder, sizeof(folder), "%s/%s", base, e->d_name) < (int)sizeof(folder))
             err = add_folder(folder, uid, pid, complain, list);

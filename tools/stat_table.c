@@ -97,7 +97,8 @@ static void put_head(struct row *r, const struct stat_process *p)
     snprintf(r->cell[PROGRAM], CELL, "%s", p->program);
     /* It was chosen by the process: no escape sequences into the reader's terminal. */
     for (char *c = r->cell[PROGRAM]; *c; c++)
-        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f) /* U+0080 to U+009F are controls, too */
+        if ((unsigned char)*c < ' ' ||
+            (unsigned char)*c >= 0x7f) /* U+0080 to U+009F are controls, too */
             *c = '?';
 }
 

@@ -182,7 +182,8 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
     /* What could not be written once is gone, whatever comes after. Who closes the pipe has seen enough. */
     failed = ferror(f) != 0;
     if ((fclose(f) != 0 || failed) && errno != EPIPE) {
-        fprintf(stderr, "railsock tap: %s: %s\n", w->output, failed ? "not everything could be written" : strerror(errno));
+        fprintf(stderr, "railsock tap: %s: %s\n", w->output,
+                failed ? "not everything could be written" : strerror(errno));
         good = false;
     }
     tap_close(&l);

@@ -34,20 +34,31 @@ static off_t place_of(const struct tap_link *l, size_t field)
     return (off_t)(sizeof(struct fb_pub_file) + l->slot * sizeof(struct fb_pub) + field);
 }
 
+/* Where it mostly is, or where it is if another namespace's process of that number was there first. */
 static bool open_file(struct tap_link *l)
 {
     static struct fb_pub_file head;
-    char path[64];
+    char path[96];
     struct stat st;
 
-    snprintf(path, sizeof(path), FB_PUB_DIR "/%u", (unsigned)l->uid, (unsigned)l->pid);
-    l->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (l->file < 0)
-        return complain(path);
-    if (fstat(l->file, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == l->uid &&
-        pread(l->file, &head, sizeof(head), 0) == sizeof(head) && head.magic == FB_PUB_MAGIC &&
-        head.version == FB_PUB_VERSION && head.pid == l->pid && head.start_time == l->start_time)
-        return true;
+    for (int i = 0; i < 2; i++) {
+        if (i)
+            snprintf(path, sizeof(path), FB_PUB_DIR ".%llu/%u", (unsigned)l->uid,
+                     (unsigned long long)fb_pub_own_namespace(), (unsigned)l->pid);
+        else
+            snprintf(path, sizeof(path), FB_PUB_DIR "/%u", (unsigned)l->uid, (unsigned)l->pid);
+        l->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        if (l->file < 0 && (i || errno != ENOENT))
+            return complain(path);
+        if (l->file >= 0 && fstat(l->file, &st) == 0 && S_ISREG(st.st_mode) &&
+            st.st_uid == l->uid && pread(l->file, &head, sizeof(head), 0) == sizeof(head) &&
+            head.magic == FB_PUB_MAGIC && head.version == FB_PUB_VERSION && head.pid == l->pid &&
+            head.start_time == l->start_time)
+            return true;
+        if (l->file >= 0)
+            close(l->file);
+        l->file = -1;
+    }
     fprintf(stderr, "railsock tap: %s is not the process's file any more\n", path);
     return false;
 }
