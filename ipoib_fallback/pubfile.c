@@ -112,21 +112,25 @@ static void remove_some_dead(int dirfd)
         remove_dead(dirfd, chosen[i]);
 }
 
-/* A file of that name is another namespace's, where a process has the same number: containers that share /dev/shm. */
-static bool is_others(int dirfd, const char *name)
+enum whose { NOBODYS, OURS, OTHERS };
+
+/* Whose is the file of that name? Another namespace's may have a process of the same number: containers that share /dev/shm. What there is
+ * of ours is from before an exec, or an earlier process's. */
+static enum whose whose_is(int dirfd, const char *name)
 {
     struct fb_pub_file f = {0};
     int fd =
         (int)SYS6(SYS_openat, dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
-    bool others;
+    bool whole, others;
 
     if (fd < 0)
-        return false;
-    others = SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0) == (long)sizeof(f) &&
-             f.magic == FB_PUB_MAGIC && f.version == FB_PUB_VERSION && f.pid_namespace &&
-             pid_namespace && f.pid_namespace != pid_namespace;
+        return fd == -ENOENT ? NOBODYS : OURS;
+    whole = SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0) == (long)sizeof(f) && f.magic;
+    others = f.magic == FB_PUB_MAGIC && f.version == FB_PUB_VERSION && f.pid_namespace &&
+             f.pid_namespace != pid_namespace;
     sys_close(fd);
-    return others;
+    /* One that is just being made does not say yet. */
+    return pid_namespace && (!whole || others) ? OTHERS : OURS;
 }
 
 /* In that folder, which must be ours alone: another user may have made one of that name before. Its descriptor, or < 0; *taken:
@@ -135,6 +139,7 @@ static int open_in(const char *dir, bool *taken)
 {
     unsigned uid = sys_geteuid();
     int dirfd, fd = -1;
+    enum whose whose;
     struct stat st;
 
     snprintf(file_path, sizeof(file_path), "%s/%d", dir, sys_getpid());
@@ -146,12 +151,13 @@ static int open_in(const char *dir, bool *taken)
         const char *name = strrchr(file_path, '/') + 1;
 
         remove_some_dead(dirfd);
-        *taken = is_others(dirfd, name);
-        if (!*taken) {
+        whose = whose_is(dirfd, name);
+        if (whose == OURS)
             SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);
+        if (whose != OTHERS)
             fd = (int)SYS6(SYS_openat, dirfd, name,
                            O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
-        }
+        *taken = whose == OTHERS || fd == -EEXIST; /* in this moment */
     }
     sys_close(dirfd);
     return fd;
@@ -180,13 +186,8 @@ static int open_file(void)
  * no handler shows, and takes back what it had: so in smaller pieces then. */
 static bool allocate(size_t at, size_t len)
 {
-    struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
     size_t piece = len;
 
-    /* The kernel would answer with SIGXFSZ, which ends programs. */
-    SYS6(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &most, 0, 0);
-    if (at + len > most.rlim_cur)
-        return false;
     while (len > 0) {
         size_t n = piece < len ? piece : len;
         long r = SYS6(SYS_fallocate, file_fd, 0, at, n, 0, 0);
@@ -238,13 +239,21 @@ static void hide_or_close(void)
     file_fd = hidden < 0 ? -1 : hidden;
 }
 
+/* The kernel would answer with SIGXFSZ, which ends programs. */
+static bool may_be_long(void)
+{
+    struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
+
+    SYS6(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &most, 0, 0);
+    return most.rlim_cur >= WHOLE;
+}
+
 static bool make(size_t need)
 {
     void *p = MAP_FAILED;
 
     file_fd = open_file();
-    /* It grows with what is allocated: a process that locks all of its memory would have every page of it. */
-    if (file_fd >= 0)
+    if (file_fd >= 0 && may_be_long() && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
         p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
     if (p != MAP_FAILED && !allocate(0, need)) {
         munmap(p, WHOLE);
@@ -326,8 +335,15 @@ void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
 
 void fb_pub_remove(void)
 {
-    if (named)
-        sys_unlink(file_path);
+    char *last = strrchr(file_path, '/');
+
+    if (!named)
+        return;
+    sys_unlink(file_path);
+    *last = '\0';
+    if (strrchr(file_path, '.')) /* a namespace's, which ends with its last process */
+        SYS6(SYS_unlinkat, AT_FDCWD, file_path, AT_REMOVEDIR, 0, 0, 0);
+    *last = '/';
 }
 
 void fb_pub_show(bool on)

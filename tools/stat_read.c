@@ -196,6 +196,8 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
     start = start_time(pid);
     if (!kept && (!start || start != f.start_time))
         return ""; /* a file of an earlier process with this pid */
+    if (!kept && f.pid_namespace && f.pid_namespace != fb_pub_own_namespace())
+        return ""; /* of another namespace's, where the number is another's, begun in the same moment */
     if (!kept && !is_users(pid, uid))
         return "names a process that is not this user's";
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
