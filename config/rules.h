@@ -123,7 +123,8 @@ __attribute__((format(printf, 3, 4))) void cfg_complain(struct cfg_rules *, stru
 struct cfg_who {
     const char *name, *exe; /* last part of argv[0]; path */
     uint32_t uid;
-    const char *script; /* path of what was executed: of a script, where exe is its interpreter's; or NULL */
+    const char *
+        script; /* path of what was executed: of a script, where exe is its interpreter's; or NULL */
 };
 
 /* The first rule for that role, program, user, address and port. NULL: none. */

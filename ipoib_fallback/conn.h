@@ -210,10 +210,10 @@ struct fb_more {
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
-    _Atomic bool rcv_past, snd_past;           /* set to less than none, which getsockopt shows as none */
-    bool closed_shared;                        /* closed, and another process may go on with it */
-    _Atomic bool tells_inq;                    /* TCP_INQ */
-    _Atomic bool stamps;                       /* SO_TIMESTAMP, SO_TIMESTAMPNS */
+    _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
+    bool closed_shared;              /* closed, and another process may go on with it */
+    _Atomic bool tells_inq;          /* TCP_INQ */
+    _Atomic bool stamps;             /* SO_TIMESTAMP, SO_TIMESTAMPNS */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
     struct rsk_job job[JOBS];

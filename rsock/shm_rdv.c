@@ -110,7 +110,7 @@ static bool asked(const struct asking *a, uint32_t pid)
 static void find_candidates(struct asking *a, bool again)
 {
     struct list *l = list_for(a);
-    uint32_t pids[CANDIDATES];
+    uint32_t pids[CANDIDATES] = {0};
     int n = 0;
 
     a->old = !again && l->read_at && sys_now() - l->read_at < LIST_NS;
