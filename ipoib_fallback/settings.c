@@ -149,6 +149,9 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         break;
     case TCP_ULP:
     case TCP_REPAIR:
+    case TCP_MD5SIG: /* each segment is signed, and what goes over a rail is not */
+    case TCP_MD5SIG_EXT:
+    case 38: /* TCP_AO_ADD_KEY */
         fb_pin(s, RSN_OPTION, true);
         break;
     default:

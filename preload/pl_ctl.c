@@ -209,6 +209,13 @@ static bool is_past(int level, int name, const void *value, socklen_t len)
     return seconds < 0;
 }
 
+/* Both ends of such a connection have keys, so it is enough that the one that connects stays with the kernel. */
+static bool is_signed(int level, int name)
+{
+    return level == IPPROTO_TCP &&
+           (name == TCP_MD5SIG || name == TCP_MD5SIG_EXT || name == 38 /* TCP_AO_ADD_KEY */);
+}
+
 PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int ret;
@@ -229,7 +236,7 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
         if (is_past(level, name, value, len))
             number = -1;
         fb_sockopt(f->stream, level, name, number);
-    } else if (ret == 0 && is_past(level, name, value, len)) {
+    } else if (ret == 0 && (is_past(level, name, value, len) || is_signed(level, name))) {
         pl_made_away(fd); /* what it becomes stays with the kernel, which alone knows */
     }
     return ret;
