@@ -27,9 +27,13 @@ struct child {
 };
 
 /* A child that answers requests for this connection: with a reason, or with a rail that sends
- * back what it receives. It listens once it has read a byte from gate, if that is not -1. */
+ * back what it receives. It listens once it has read a byte from gate, if that is not -1; a
+ * poor one has no descriptor left for who asks, until 0.3 s have passed. */
+static bool poor;
+
 static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int gate)
 {
+    struct rlimit limit;
     struct child ch;
     char x;
     int p[2];
@@ -52,41 +56,18 @@ static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int 
         if (gate >= 0 && read(gate, &x, 1) != 1)
             _exit(6);
         on_thread(do_listen, &j);
-        if (write(p[1], "x", 1) != 1 || !soon(&asked.heard) || !asked.rail)
+        getrlimit(RLIMIT_NOFILE, &limit);
+        if (poor && setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}))
+            _exit(7);
+        if (write(p[1], "x", 1) != 1)
+            _exit(3);
+        if (poor)
+            poll(NULL, 0, 300);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        if (!soon(&asked.heard) || !asked.rail)
             _exit(3);
         receive_all(asked.rail, "hello");
         send_all(asked.rail, "HELLO");
-        pause();
-        _exit(4);
-    }
-    close(p[1]);
-    return ch;
-}
-
-/* One that listens, and has no descriptor left for who asks until 0.3 s have passed. */
-static struct child poor_child(const struct tcp *c)
-{
-    struct rlimit limit;
-    struct child ch;
-    int p[2];
-
-    ASSERT_EQ_INT(pipe2(p, O_CLOEXEC), 0);
-    ch.ready = p[0];
-    ch.pid = own_fork();
-    ASSERT(ch.pid >= 0);
-    if (ch.pid == 0) {
-        struct job j = {.t = &c->t};
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        begin();
-        on_thread(do_listen, &j);
-        getrlimit(RLIMIT_NOFILE, &limit);
-        if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, limit.rlim_max}) ||
-            write(p[1], "x", 1) != 1)
-            _exit(3);
-        poll(NULL, 0, 300);
-        setrlimit(RLIMIT_NOFILE, &limit);
-        soon(&asked.heard);
         pause();
         _exit(4);
     }
@@ -193,7 +174,9 @@ TEST_CASE(shm_rdv_processes, one_without_descriptors_answers_when_it_has_some)
 
     rsk_loop_stop();
     ASSERT(tcp_new(&c, AF_INET));
-    ch = poor_child(&c);
+    poor = true;
+    ch = child_new(&c, 0, 0);
+    poor = false;
     ASSERT(child_ready(&ch));
     begin();
     EXPECT_EQ_INT(try_connect(&c.t, NULL), 0);
