@@ -54,7 +54,8 @@ void doc_say(struct doc_result *r, enum doc_verdict verdict, const char *format,
     vsnprintf(r->says, sizeof(r->says), format, args);
     va_end(args);
     for (char *c = r->says; *c; c++) /* names of others' choice are in it */
-        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f) /* also what terminals take for controls in UTF-8 */
+        if ((unsigned char)*c < ' ' ||
+            (unsigned char)*c >= 0x7f) /* also what terminals take for controls in UTF-8 */
             *c = '?';
 }
 
