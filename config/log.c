@@ -61,10 +61,10 @@ static bool put_syslog(int level, const char *line, size_t n)
     return sent;
 }
 
-static long write_once(int fd, const void *p, size_t n, uint64_t signals)
+void cfg_log_quietly(int fd, const void *p, size_t n)
 {
     const struct timespec now = {0, 0};
-    uint64_t pending = 0, before;
+    uint64_t signals = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1), pending = 0, before;
     long r;
 
     cfg_raw4(SYS_rt_sigpending, (long)&pending, sizeof(pending), 0, 0);
@@ -74,12 +74,6 @@ static long write_once(int fd, const void *p, size_t n, uint64_t signals)
     if ((r == -EPIPE || r == -EFBIG) && signals)
         cfg_raw4(SYS_rt_sigtimedwait, (long)&signals, 0, (long)&now, sizeof(signals));
     cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before));
-    return r;
-}
-
-void cfg_log_quietly(int fd, const void *p, size_t n)
-{
-    write_once(fd, p, n, 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1));
 }
 
 /* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it

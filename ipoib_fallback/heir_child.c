@@ -59,17 +59,6 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
     return h;
 }
 
-/* A child may have set its limit so low that it has to ask from among its own numbers. */
-static int out_of_the_way(int fd)
-{
-    int high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
-
-    if (high < 0)
-        return fd;
-    sys_close(fd);
-    return high;
-}
-
 /* Puts a question, with a socket for the answer; returns ours, or -errno. */
 static int post(struct fb_heritage *h, const struct heir_note *n)
 {
@@ -85,8 +74,9 @@ static int post(struct fb_heritage *h, const struct heir_note *n)
 
     rsk_own_enter();
     r = SYS6(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair, 0, 0);
+    /* A child may have set its limit so low that it has to ask from among its own numbers. */
     for (int i = 0; r >= 0 && i < 2; i++)
-        pair[i] = out_of_the_way(pair[i]);
+        pair[i] = sys_hide_if_possible(pair[i]);
     rsk_own_leave();
     if (r < 0)
         return (int)r;

@@ -138,6 +138,17 @@ static inline int sys_hide_fd(int fd)
     return high == -EINVAL ? -EMFILE : high;
 }
 
+/* The same, but where there is no such number it stays where it is. */
+static inline int sys_hide_if_possible(int fd)
+{
+    int high = fd < 0 || fd >= 512 ? fd : sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
+
+    if (high < 0 || high == fd)
+        return fd;
+    sys_close(fd);
+    return high;
+}
+
 /* Does the calling thread have this capability now? */
 static inline bool sys_capable(int cap)
 {

@@ -151,21 +151,11 @@ static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
     dev->users++;
 }
 
-static void hide(int *fd)
-{
-    int high = *fd >= 0 && *fd < 512 ? sys_fcntl(*fd, F_DUPFD_CLOEXEC, 512) : -1;
-
-    if (high < 0)
-        return;
-    sys_close(*fd);
-    *fd = high;
-}
-
 /* Not noted: libibverbs may close them, as long as no vb_dev has them. */
 void vb_dev_hide(struct ibv_context *ctx)
 {
-    hide(&ctx->cmd_fd);
-    hide(&ctx->async_fd);
+    ctx->cmd_fd = sys_hide_if_possible(ctx->cmd_fd);
+    ctx->async_fd = sys_hide_if_possible(ctx->async_fd);
 }
 
 struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
@@ -204,7 +194,7 @@ static int null_fd(void)
 
     rsk_own_enter();
     fd = sys_open("/dev/null", O_RDWR | O_CLOEXEC, 0);
-    hide(&fd);
+    fd = sys_hide_if_possible(fd);
     rsk_own_leave();
     return fd;
 }

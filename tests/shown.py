@@ -1,13 +1,12 @@
-"""shown.py RAILSOCK SECONDS [PROGRAM...]: a process with a connection to itself says how many rows `railsock stat` has for it, at once and
-after a PROGRAM that is not there could not be executed, and executes PROGRAM; or ends after so many seconds."""
+"""shown.py RAILSOCK [PROGRAM...]: a process with a connection to itself says how many rows `railsock stat` has for it, at once and
+after a program that is not there could not be executed, and executes PROGRAM; or once more when its input has ended."""
 
 import os
 import socket
 import subprocess
 import sys
-import time
 
-railsock, seconds, *program = sys.argv[1:]
+railsock, *program = sys.argv[1:]
 listener = socket.create_server(("127.0.0.1", 0))
 near = socket.create_connection(listener.getsockname())
 far = listener.accept()[0]
@@ -30,5 +29,5 @@ if program:
     except FileNotFoundError:
         print(rows(), flush=True)
     os.execvp(program[0], program)
-time.sleep(float(seconds))
+sys.stdin.read()
 print(rows(), flush=True)

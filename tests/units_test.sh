@@ -48,14 +48,18 @@ fi
 # ---- what railsock stat shows
 
 run=("$railsock" run --tcp -- "$python" tests/shown.py "$railsock")
-out=$("${run[@]}" 0 sh -c "env -u LD_PRELOAD '$railsock' stat --pid \$\$ 2>/dev/null | grep -c :" 2>&1)
+out=$("${run[@]}" sh -c "env -u LD_PRELOAD '$railsock' stat --pid \$\$ 2>/dev/null | grep -c :" 2>&1)
 if [ "$out" = $'2\n2\n0' ]; then echo 'ok units.executed'; else echo "not ok units.executed: ${out//$'\n'/ }"; fi
 # Two containers with one /dev/shm, whose only process is number 1 in each.
 if unshare -pf --mount-proc true 2>/dev/null; then
-    unshare -pf --mount-proc "${run[@]}" 2 >"$dir/one" 2>&1 &
-    unshare -pf --mount-proc "${run[@]}" 2 >"$dir/two" 2>&1
-    wait
-    out=$(cat "$dir/one" "$dir/two")
+    mkfifo "$dir/gate"
+    exec {gate}<>"$dir/gate"
+    exec {one}< <(exec unshare -pf --mount-proc "${run[@]}" <"$dir/gate" 2>&1 {gate}>&-)
+    exec {two}< <(exec unshare -pf --mount-proc "${run[@]}" <"$dir/gate" 2>&1 {gate}>&- {one}<&-)
+    read -r -u "$one" first
+    read -r -u "$two" second
+    exec {gate}>&- # both have said something: they go on
+    out=$(echo "$first" && cat <&"$one" && echo "$second" && cat <&"$two")
     if [ "$out" = $'2\n2\n2\n2' ]; then echo 'ok units.same_number'; else echo "not ok units.same_number: ${out//$'\n'/ }"; fi
 else
     echo 'skip units.same_number: needs root'

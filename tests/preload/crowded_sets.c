@@ -4,6 +4,8 @@
  */
 #include "say.h"
 
+#include "tests/asleep.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -12,12 +14,13 @@
 enum { MOST = 600 };
 
 static int p[2];
+static _Atomic int poller;
 /* Not known to be poll: the compiler would look at the size of what is given. */
 static int (*volatile asks)(struct pollfd *, nfds_t, int) = poll;
 
 static void *later(void *byte)
 {
-    usleep(50000); /* poll should sleep by then; if not, it finds the byte there */
+    until_it_sleeps(&poller); /* or nearly: then it finds the byte there */
     must(write(p[1], byte, 1) == 1, "write");
     return NULL;
 }
@@ -66,6 +69,7 @@ int main(void)
     struct pollfd set[MOST + 1];
     int quiet[2], epoll;
 
+    poller = gettid();
     with_few_numbers();
     tcp_pair(p);
     must(pipe(quiet) == 0, "pipe");

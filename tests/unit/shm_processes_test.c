@@ -9,7 +9,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -21,6 +20,13 @@
 
 /* ---- other processes */
 
+/* What the progress thread had before it has been done: jobs come before timers. */
+static void two_rounds(void)
+{
+    for (int i = 0; i < 2; i++)
+        on_thread(do_destroy, &(struct job){.rail = NULL});
+}
+
 struct child {
     pid_t pid;
     int ready; /* readable when it listens */
@@ -28,7 +34,7 @@ struct child {
 
 /* A child that answers requests for this connection: with a reason, or with a rail that sends
  * back what it receives. It listens once it has read a byte from gate, if that is not -1; a
- * poor one has no descriptor left for who asks, until 0.3 s have passed. */
+ * poor one listens at once, and has no descriptor left for who asks until it has read that. */
 static bool poor;
 
 static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int gate)
@@ -53,7 +59,7 @@ static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int 
         if (uid && accept4(c->listener, NULL, NULL, SOCK_CLOEXEC) < 0)
             _exit(5);
         find_reason = reason;
-        if (gate >= 0 && read(gate, &x, 1) != 1)
+        if (gate >= 0 && !poor && read(gate, &x, 1) != 1)
             _exit(6);
         on_thread(do_listen, &j);
         getrlimit(RLIMIT_NOFILE, &limit);
@@ -61,8 +67,11 @@ static struct child gated_child(const struct tcp *c, int reason, uid_t uid, int 
             _exit(7);
         if (write(p[1], "x", 1) != 1)
             _exit(3);
-        if (poor)
-            poll(NULL, 0, 300);
+        if (poor) { /* until it has been asked, and could not accept */
+            if (read(gate, &x, 1) != 1)
+                _exit(8);
+            two_rounds();
+        }
         setrlimit(RLIMIT_NOFILE, &limit);
         if (!soon(&asked.heard) || !asked.rail)
             _exit(3);
@@ -171,17 +180,27 @@ TEST_CASE(shm_rdv_processes, one_without_descriptors_answers_when_it_has_some)
 {
     struct child ch;
     struct tcp c;
+    struct job j;
+    int gate[2];
 
     rsk_loop_stop();
     ASSERT(tcp_new(&c, AF_INET));
+    ASSERT_EQ_INT(pipe2(gate, O_CLOEXEC), 0);
     poor = true;
-    ch = child_new(&c, 0, 0);
+    ch = gated_child(&c, 0, 0, gate[0]);
     poor = false;
     ASSERT(child_ready(&ch));
     begin();
-    EXPECT_EQ_INT(try_connect(&c.t, NULL), 0);
+    j = (struct job){.t = &c.t};
+    ASSERT_EQ_INT(on_thread(do_connect, &j), 0);
+    two_rounds();
+    ASSERT(write(gate[1], "x", 1) == 1);
+    ASSERT(soon(&asker.heard));
+    EXPECT_EQ_INT(asker.reason, 0);
     destroy(&asker);
     child_end(&ch);
+    close(gate[0]);
+    close(gate[1]);
     tcp_free(&c);
 }
 
