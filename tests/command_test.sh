@@ -45,6 +45,25 @@ verdict preload_once "$out"
 out=$(LD_PRELOAD="$dir/x.so:/other/one.so $dir/y.so" "$railsock" run -- sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)
 [ "$out" = "$dir/one.so:$dir/x.so:$dir/y.so" ]
 verdict preload_no_other_of_ours "$out"
+# A script has its own name in rules, and its interpreter's; and a user, however long the list of them is.
+printf '#!/bin/sh\n' >"$dir/daemon"
+chmod +x "$dir/daemon"
+for pattern in daemon "$dir/daemon" "$(basename "$(readlink -f /bin/sh)")"; do
+    printf 'client program %s mode tcp\n' "$pattern" >"$dir/rules"
+    out=$("$railsock" check "$dir/rules" --match client "$dir/daemon" 127.0.0.1:80) && [[ $out == *'stays on TCP: rule' ]]
+    verdict "check_script[${pattern#"$dir"}]" "$out"
+done
+if unshare -m true 2>/dev/null; then
+    { seq 100000 180000 | sed 's/.*/user&:x:&:1::\/:\/bin\/sh/' && printf 'last:x:777:1::/:/bin/sh'; } >"$dir/passwd"
+    for user in user100000 user140000 last; do
+        printf 'client user %s mode tcp\n' "$user" >"$dir/rules"
+        out=$(unshare -m sh -c 'mount --bind "$1" /etc/passwd && exec "$2" check "$3" --match client /bin/true 127.0.0.1:80 --user "$4"' \
+            sh "$dir/passwd" "$railsock" "$dir/rules" "$user" 2>&1) && [[ $out == *'stays on TCP: rule' ]]
+        verdict "check_long_passwd[$user]" "$out"
+    done
+else
+    echo 'skip command.check_long_passwd: needs root'
+fi
 # Each signal once, whether it is sent to it alone or to its group.
 if python=/usr/bin/python3 && [ -x "$python" ]; then
     want=$("$python" tests/signalled.py "$python" tests/signalled.py)

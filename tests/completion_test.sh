@@ -143,6 +143,21 @@ if [ -w /dev/shm ]; then
     *" $(cat /proc/$$/comm) "*) echo 'ok completion.programs' ;;
     *) echo 'not ok completion.programs: not ours' ;;
     esac
+    # Another user's process may have any name.
+    # shellcheck disable=SC2016 # so it is to stay
+    name='$(touch x)'
+    ln -sf "$(command -v sleep)" "$dir/$name"
+    (cd "$dir" && exec "./$name" infinity) &
+    named=$!
+    until [ "$(cat "/proc/$named/comm")" = "$name" ]; do :; done
+    touch "$folder/$named"
+    out=$(cd "$dir" && offers 'railsock stat --program ')
+    if [[ $out == *touch* && ! -e $dir/x ]]; then
+        echo 'ok completion.names_are_not_run'
+    else
+        echo "not ok completion.names_are_not_run: $out"
+    fi
+    kill "$named"
     rm -rf "$folder"
 else
     echo 'skip completion.pids: no /dev/shm'

@@ -11,6 +11,8 @@ verdict() { # NAME GOT WANTED
     if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: $2, not $3"; fi
 }
 
+client=("$python" tests/rules.py)
+
 # rules NAME CASE CLIENT SERVER [VARIABLE=VALUE...]: rules from stdin, PORT in them is replaced; the states
 # of the two ends that must come about; the settings are for both.
 rules() {
@@ -24,8 +26,8 @@ rules() {
         tests/apps/echo_server.py threads 0.0.0.0 $port >"$work/server" 2>&1 &
     pid=$!
     serves $port $pid
-    if env RAILSOCK_CONFIG="$work/conf" "$@" timeout -k 1 60 "$build/railsock" run -- "$python" \
-        tests/rules.py "$build/railsock" $port "$case" "$here" "$there" >"$work/client" 2>&1; then
+    if env RAILSOCK_CONFIG="$work/conf" "$@" timeout -k 1 60 "$build/railsock" run -- \
+        "${client[@]}" "$build/railsock" $port "$case" "$here" "$there" >"$work/client" 2>&1; then
         echo "ok $name"
     else
         echo "not ok $name: $(tail -n 1 "$work/client")"
@@ -38,6 +40,14 @@ rules rules.client one tcp/rule tcp/wait-peer <<<'client to 127.0.0.0/8:PORT mod
 rules rules.first-ones many tcp/rule tcp/wait-peer <<<'client mode tcp'
 rules rules.server one tcp/no-peer-library tcp/rule <<<'use tcp server python3* 127.0.0.1:PORT'
 rules rules.board one tcp/rule tcp/wait-peer <<<'client program python3* board never'
+# What runs is the interpreter, by its own name.
+printf '#!%s\nimport runpy, sys\nsys.path.insert(0, "tests")\nrunpy.run_path("tests/rules.py")\n' "$python" >"$work/script"
+chmod +x "$work/script"
+client=("$work/script")
+rules rules.script one tcp/rule tcp/wait-peer <<<'client program script mode tcp'
+rules rules.script-path one tcp/rule tcp/wait-peer <<<"client program $work/script mode tcp"
+rules rules.interpreter one tcp/rule tcp/wait-peer <<<'client program python3* mode tcp'
+client=("$python" tests/rules.py)
 rules rules.others one shm/none shm/none <<'END'
 use tcp client * *:1
 use tcp server no-such-program *:*
