@@ -4,7 +4,7 @@
  */
 #include "say.h"
 
-#include "tests/asleep.h"
+#include "../asleep.h"
 
 #include <poll.h>
 #include <pthread.h>
