@@ -177,10 +177,14 @@ def parent_waits(ending):
     assert not select.select([parent], [], [], 0.3)[0]
 
 
-def program():
+def program(begins=None):
+    """It reads from the connection once it is told to: until then the parent alone does."""
     adopted(lambda: answer("executes"))
     os.dup2(s.fileno(), 0)
     os.dup2(s.fileno(), 1)
+    if begins is not None:
+        os.set_inheritable(begins, True)
+        os.execvp("sh", ["sh", "-c", f"read -r go <&{begins}; exec sed -u '/^[.]$/q'"])
     os.execvp("sed", ["sed", "-u", "/^[.]$/q"])
 
 
@@ -208,7 +212,7 @@ def ahead(fifo, reader):
         "late": lambda: reads_late(total),
         "parent": lambda: answer("written"),
         "program": program,
-        "later": program,
+        "later": lambda: program(ending),
         "reset": adopted,
         "killed": lambda: then_other(lambda: os.kill(os.getppid(), signal.SIGKILL), total, other),
         "exits": lambda: then_other(lambda: parent_waits(ending), total, other),
@@ -229,6 +233,7 @@ def ahead(fifo, reader):
         while not taken_out():
             assert time.monotonic() < late
         answer(take(total, s.recv))
+        os.write(tell_ending, b"\n")
         os.wait()
     elif reader == "part":
         answer(take(total, s.recv, 10))
