@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <linux/socket.h>
 #include <linux/tcp.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -169,6 +170,30 @@ static uint64_t anchor_room(int fd)
     return sys_getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, &len) == 0 && n > 0 ? (uint64_t)n / 8 : 0;
 }
 
+/* What TCP would hold of bytes that nobody reads: here as much as SO_SNDBUF says, there the peer's window, which is what is
+ * usual there at least, since it may be full at this moment. Only where that was set (an accepted socket has it
+ * of its listener): the kernel's own choice grows with what is sent. Unknown before Linux 5.14, and there as if it was not set. */
+static uint32_t anchor_bound(int fd)
+{
+    enum { WINDOW = 65536 };
+    struct tcp_info ti = {0};
+    unsigned locked = 0;
+    uint64_t window;
+    int n = 0;
+    socklen_t len = sizeof(locked);
+
+    if (sys_getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &locked, &len) < 0 ||
+        !(locked & SOCK_SNDBUF_LOCK))
+        return 0;
+    len = sizeof(n);
+    if (sys_getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &n, &len) < 0 || n <= 0)
+        return 0;
+    len = sizeof(ti);
+    sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len);
+    window = ti.tcpi_snd_wnd > WINDOW ? ti.tcpi_snd_wnd : WINDOW;
+    return window + (unsigned)n < UINT32_MAX ? (uint32_t)window + (unsigned)n : UINT32_MAX;
+}
+
 static int anchor_shutdown(int fd, int how)
 {
     return sys_shutdown(fd, how);
@@ -284,6 +309,7 @@ struct fb_io fb_io = {
     .at_mark = anchor_at_mark,
     .received = anchor_received,
     .room = anchor_room,
+    .bound = anchor_bound,
     .push = anchor_push,
     .acknowledge = anchor_acknowledge,
     .shutdown = anchor_shutdown,

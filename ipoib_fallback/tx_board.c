@@ -273,6 +273,7 @@ static void start(struct fb_conn *c)
     c->x->tx.F = c->x->tx.S;
     c->x->tx.frame_at = 0;
     if (rail) {
+        rail->tx_limit = fb_io.bound(c->fd);
         rail->wire->tx_start(rail, c->x->tx.S);
         atomic_store(&c->s.pub->path_tx, rail->wire->path);
         log_info("stream %u: sending on %s from byte %llu", c->s.slot, rail->where,

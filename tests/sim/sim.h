@@ -58,6 +58,7 @@ struct sim_rail {
     unsigned armed, news;
     uint8_t staging[SIM_RING], ring[SIM_RING];
     uint64_t S, tx, posted, freed; /* sender */
+    uint32_t most;                 /* it keeps no more than that */
     bool tx_started, open, stopped, echoed;
     uint64_t arrived, rx, told; /* receiver */
     bool rx_started, frozen;
@@ -143,6 +144,7 @@ enum sim_step {
 
 struct sim {
     uint64_t seed, rng, now;
+    uint32_t bound; /* SO_SNDBUF, or 0 */
     struct sim_end end[2];
     struct sim_tcp tcp[2];
     struct sim_rail rail[2 * SIM_RAILS];

@@ -362,6 +362,12 @@ static bool io_at_mark(int fd)
     return false;
 }
 
+static uint32_t io_bound(int fd)
+{
+    (void)fd;
+    return sim.bound;
+}
+
 const struct fb_io sim_io = {
     .recv = io_recv,
     .send = io_send,
@@ -372,6 +378,7 @@ const struct fb_io sim_io = {
     .at_mark = io_at_mark,
     .received = io_received,
     .room = io_room,
+    .bound = io_bound,
     .push = io_push,
     .acknowledge = io_push,
     .shutdown = io_shutdown,

@@ -38,6 +38,7 @@ static void w_tx_start(struct rsk_rail *rail, uint64_t S)
     if (r->tx_started)
         sim_fail("end %d: tx_start twice on one rail", r->end);
     r->tx_started = true;
+    r->most = rail->tx_limit && rail->tx_limit < rail->tx_size ? rail->tx_limit : rail->tx_size;
     sim.boarded++;
     r->S = r->tx = r->posted = r->freed = r->credit = r->credit_sent = S;
 }
@@ -65,9 +66,12 @@ static uint64_t w_tx_freed(struct rsk_rail *rail)
 
 static size_t space(struct sim_rail *r)
 {
+    size_t kept;
+
     if (!r->tx_started || r->stopped || r->base.failed)
         return 0;
-    return r->base.tx_size - (size_t)(r->tx - w_tx_freed(&r->base));
+    kept = (size_t)(r->tx - w_tx_freed(&r->base));
+    return kept < r->most ? r->most - kept : 0;
 }
 
 static size_t w_tx_space(struct rsk_rail *rail, struct iovec v[2])
@@ -189,7 +193,7 @@ static void w_rx_consume(struct rsk_rail *rail, size_t n)
     if (n > r->arrived - r->rx)
         sim_fail("end %d: more consumed than has arrived", r->end);
     r->rx += n;
-    if (sim.outlives || r->rx - r->told >= r->base.rx_size / 4 || chance(50)) {
+    if (sim.outlives || r->rx - r->told >= r->peer->most / 4 || chance(50)) {
         r->told = r->rx;
         if (r->base.failed || r->cut || r->peer->destroyed)
             return;

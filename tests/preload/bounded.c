@@ -1,0 +1,38 @@
+/*
+ * bounded.c - how much can be sent that nobody reads, where the application has said how much (SO_SNDBUF): before
+ * connect, and by the listener for what it accepts. No more than TCP would hold, no less than it surely does.
+ */
+#include "pair.h"
+
+static void fills(int from, int to, const char *who)
+{
+    static char bytes[4096];
+    size_t most = 32768 + 65536, sent = 0, back = 0;
+    ssize_t n;
+
+    while ((n = send(from, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        sent += (size_t)n;
+    printf("%s: %s, too much: %d, too little: %d\n", who, strerrorname_np(errno), sent > most,
+           sent < 32768);
+    for (; back < sent; back += (size_t)n)
+        must((n = recv(to, bytes, sizeof(bytes), 0)) > 0, "recv");
+}
+
+int main(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), room = 16384, p[2];
+
+    SHOW(setsockopt(l, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+    p[0] = socket(AF_INET, SOCK_STREAM, 0);
+    SHOW(setsockopt(p[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+    must(connect(p[0], (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
+    p[1] = accept(l, NULL, NULL);
+    must(p[1] >= 0, "accept");
+    on_rail(p);
+    for (int i = 0; i < 50; i++) {
+        fills(p[0], p[1], "who has connected");
+        fills(p[1], p[0], "who was accepted");
+    }
+    return 0;
+}
