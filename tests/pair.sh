@@ -28,7 +28,7 @@ pair() {
         echo "ok $name"
     else
         echo "not ok $name: $(tail -n 1 "$work/client")"
-        tail -n 4 "$work/server" "$work/client" | sed 's/^/    /'
+        tail -n 8 "$work/server" "$work/client" | sed 's/^/    /'
     fi
     { kill $pid; wait $pid; } 2>/dev/null
 }

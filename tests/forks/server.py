@@ -184,7 +184,7 @@ def program(begins=None):
     os.dup2(s.fileno(), 1)
     if begins is not None:
         os.set_inheritable(begins, True)
-        os.execvp("sh", ["sh", "-c", f"read -r go <&{begins}; exec sed -u '/^[.]$/q'"])
+        os.execvp("bash", ["bash", "-c", f"read -r go <&{begins}; exec sed -u '/^[.]$/q'"])
     os.execvp("sed", ["sed", "-u", "/^[.]$/q"])
 
 
