@@ -213,6 +213,29 @@ void budget_refused(struct fb_conn *c)
     press();
 }
 
+/* What is counted for it already is its own. */
+static bool fits(const struct cfg_use *use, const struct cfg_stream *most, uint64_t has,
+                 uint64_t bytes)
+{
+    uint64_t others = use->memory - has;
+
+    return others < most->max_memory && bytes <= most->max_memory - others;
+}
+
+bool budget_fits(void *conn, size_t bytes)
+{
+    struct fb_conn *c = conn;
+    const struct cfg_stream *set = conn_config(c);
+
+    if (!c->x->budgeted || bytes <= c->x->budgeted)
+        return true;
+    if (!fits(&all, cfg_rules_base(), c->x->budgeted, bytes) ||
+        (set->use && !fits(set->use, set, c->x->budgeted, bytes)))
+        return false;
+    count(c, 0, (int64_t)bytes - c->x->budgeted);
+    return true;
+}
+
 void budget_up(struct fb_conn *c, const struct rsk_rail *rail)
 {
     if (!c->x->budgeted)

@@ -219,6 +219,24 @@ size_t rdv_ring_for(struct fb_conn *c)
     return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? FB_BULK_RING : 0;
 }
 
+/* Why a wire could not even ask: what connect() has returned. 0: it asks. */
+static int not_asked(int err)
+{
+    switch (err) {
+    case -EMFILE:
+    case -ENFILE:
+        return RSN_LIMIT_FD;
+    case -ENODEV:
+    case -ENOENT:
+    case -EACCES:
+        return RSN_NO_VERBS;
+    case -ENOSPC:
+        return RSN_BUDGET;
+    default:
+        return err < 0 ? RSN_NO_MEMORY : 0;
+    }
+}
+
 static void ask_verbs(struct fb_conn *c)
 {
     int reason = rsk_verbs_wire.usable();
@@ -238,11 +256,12 @@ static void ask_verbs(struct fb_conn *c)
     }
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    if (rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done) <
-        0) {
+    reason = not_asked(
+        rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done));
+    if (reason) {
         c->x->rdv = RDV_NONE;
-        silent_answer(&c->x->tuple, RSN_NO_MEMORY); /* as good as an answer: the next one may ask */
-        rdv_again(c, RSN_NO_MEMORY);
+        silent_answer(&c->x->tuple, reason); /* as good as an answer: the next one may ask */
+        rdv_again(c, reason);
         fb_put(&c->s);
     }
 }
@@ -281,13 +300,17 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
 
 static void ask_shm(struct fb_conn *c)
 {
+    int reason;
+
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
     asking++;
-    if (rsk_shm_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, shm_done) < 0) {
+    reason = not_asked(
+        rsk_shm_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, shm_done));
+    if (reason) {
         asking--;
         c->x->rdv = RDV_NONE;
-        rdv_again(c, RSN_NO_MEMORY);
+        rdv_again(c, reason);
         fb_put(&c->s);
     }
 }
@@ -416,6 +439,10 @@ static void begin_job(void *arg)
     harass();
     if (rsk_verbs_wire.on_route)
         rsk_verbs_wire.on_route(rule_route);
+    if (rsk_verbs_wire.on_room)
+        rsk_verbs_wire.on_room(budget_fits);
+    if (rsk_shm_wire.on_room)
+        rsk_shm_wire.on_room(budget_fits);
     if (hold_on())
         conn_afresh(c); /* its traffic asks again */
     else if (!conn_flag(c, CF_PINNED | CF_CLOSED))

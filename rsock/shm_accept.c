@@ -90,11 +90,20 @@ static int check(const struct asked *a, const struct shm_request *q, ssize_t n)
     return uid == a->cred.uid ? 0 : RSN_UID;
 }
 
+static bool (*room)(void *owner, size_t bytes);
+
+void shm_on_room(bool (*fn)(void *owner, size_t bytes))
+{
+    room = fn;
+}
+
 static int build(struct asked *a, const struct shm_request *q, struct shm_fds *fds,
                  struct rsk_shard *shard)
 {
     int reason;
 
+    if (room && !room(a->owner, 2 * (size_t)q->ring))
+        return RSN_BUDGET;
     a->rail = shm_rail_new(fds->fd[0], q->ring, false);
     if (!a->rail)
         return RSN_NO_MEMORY;

@@ -186,6 +186,7 @@ const struct rsk_wire rsk_shm_wire = {
     .unlisten = shm_unlisten,
     .shut = shm_shut,
     .connect = shm_connect,
+    .on_room = shm_on_room,
     .destroy = shm_destroy,
     .tx_start = shm_tx_start,
     .tx_space = shm_tx_space,

@@ -33,6 +33,7 @@ void shm_destroy(struct rsk_rail *);
 int shm_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                 void (*done)(void *owner, struct rsk_rail *rail, int reason));
 int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+void shm_on_room(bool (*fn)(void *owner, size_t bytes));
 void shm_unlisten(int family, uint16_t port);
 void shm_shut(int reason);
 void shm_accept_after_fork_child(void);

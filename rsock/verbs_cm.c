@@ -49,8 +49,13 @@ int vb_cm_open(void)
     if (channel)
         channel->fd = rsk_own_fd(channel->fd);
     rsk_own_leave();
-    if (!channel)
-        return -ENODEV;
+    if (!channel) {
+        err = errno;
+        log_info(
+            "verbs: librdmacm has no event channel: %s (is rdma_ucm loaded, and /dev/infiniband/rdma_cm here?)",
+            strerror(err));
+        return err == EMFILE || err == ENFILE ? -EMFILE : err == ENOMEM ? -ENOMEM : -ENODEV;
+    }
     if (channel->fd >= 0) {
         sys_fcntl(channel->fd, F_SETFL, sys_fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
         channel_watch = rsk_watch_fd(channel->fd, EPOLLIN, true, on_channel, NULL);
@@ -203,6 +208,7 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     if (reason)
         return reason;
     vb_tune_qp(r);
+    vb_rail_known(r);
     vb_rail_describe(r, &d);
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }
@@ -332,14 +338,16 @@ static void on_channel(void *arg, uint32_t events)
         struct vb_cm_owner *owner;
         enum rdma_cm_event_type type;
         size_t len;
-        int status;
+        int status, err;
 
         vb_dev_resync();
         if (!channel)
             return;
         /* With the first event that needs it librdmacm opens the device. */
         rsk_own_enter();
+        errno = 0;
         status = vdl.get_cm_event(channel, &ev);
+        err = errno;
         if (status == 0 && ev->id->verbs)
             vb_dev_hide(ev->id->verbs);
         rsk_own_leave();
@@ -349,6 +357,9 @@ static void on_channel(void *arg, uint32_t events)
         owner = id->context;
         type = ev->event;
         status = ev->status;
+        /* Of what librdmacm itself could not do, such as to open the device; or EPERM, of the kernel. */
+        if (status == -1 && err)
+            status = -err;
         len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
         if (len)
             memcpy(data, ev->param.conn.private_data, len);
@@ -356,6 +367,8 @@ static void on_channel(void *arg, uint32_t events)
                   type == RDMA_CM_EVENT_CONNECT_REQUEST ? "request" : "cm event",
                   status ? status : (int)type);
         vdl.ack_cm_event(ev);
+        if (type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_ADDR_RESOLVED)
+            vb_dev_seen(id);
         switch (owner->kind) {
         case VB_OF_RAIL:
             on_rail_event(owner->it, type, status, data, len);
@@ -402,7 +415,7 @@ int vb_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, 
     vb_dev_resync();
     r = vb_rail_new(shard, ring);
     if (!r)
-        return -ENOMEM;
+        return -errno;
     r->tuple = *t;
     r->initiator = true;
     r->caller = owner;

@@ -79,15 +79,23 @@ static void on_async(void *arg, uint32_t events)
     struct ibv_async_event ev;
     enum ibv_event_type type;
     const struct ibv_qp *qp;
+    const struct ibv_cq *cq;
+    int port;
 
     (void)events;
     while (!dev->gone && vdl.get_async_event(dev->ctx, &ev) == 0) {
         type = ev.event_type;
         qp = NULL;
+        cq = NULL;
+        port = 0;
         switch (type) {
         case IBV_EVENT_PORT_ERR:
         case IBV_EVENT_PORT_ACTIVE:
-            on_port(dev, ev.element.port_num, type == IBV_EVENT_PORT_ACTIVE);
+            port = ev.element.port_num;
+            on_port(dev, port, type == IBV_EVENT_PORT_ACTIVE);
+            break;
+        case IBV_EVENT_CQ_ERR: /* nothing completes there any more */
+            cq = ev.element.cq;
             break;
         case IBV_EVENT_QP_FATAL:
         case IBV_EVENT_QP_REQ_ERR:
@@ -111,7 +119,8 @@ static void on_async(void *arg, uint32_t events)
             /* IB spec 12.9.8.2: a message before the RTU stands for it; rdma_notify(3). */
             if (type == IBV_EVENT_COMM_EST && qp && r->qp == qp && r->id)
                 vdl.notify(r->id, IBV_EVENT_COMM_EST);
-            else if (type == IBV_EVENT_PORT_ERR ||
+            else if ((type == IBV_EVENT_PORT_ERR && r->id && r->id->port_num == port) ||
+                     (cq && r->cq && r->cq->cq == cq) ||
                      (type != IBV_EVENT_COMM_EST && qp && r->qp == qp))
                 vb_rail_fail(r, RSN_RAIL_FAILED);
         }
@@ -158,21 +167,16 @@ void vb_dev_hide(struct ibv_context *ctx)
     ctx->async_fd = sys_hide_if_possible(ctx->async_fd);
 }
 
-struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
+static struct vb_dev *new_dev(struct ibv_context *ctx)
 {
     struct ibv_device_attr attr;
-    struct vb_dev *dev = vb_dev_find(id->verbs);
+    struct vb_dev *dev = calloc(1, sizeof *dev);
 
-    if (dev) {
-        dev->users++;
-        return dev;
-    }
-    dev = calloc(1, sizeof *dev);
-    if (!dev || vdl.query_device(id->verbs, &attr)) {
+    if (!dev || vdl.query_device(ctx, &attr)) {
         free(dev);
         return NULL;
     }
-    dev->ctx = id->verbs;
+    dev->ctx = ctx;
     dev->cm_owner = (struct vb_cm_owner){VB_OF_DEV, dev};
     dev->key = ++next_key;
     dev->max_cqe = attr.max_cqe;
@@ -181,11 +185,44 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
     dev->ctx->async_fd = rsk_own_fd(dev->ctx->async_fd);
     sys_fcntl(dev->ctx->async_fd, F_SETFL, sys_fcntl(dev->ctx->async_fd, F_GETFL, 0) | O_NONBLOCK);
     dev->async = rsk_watch_fd(dev->ctx->async_fd, EPOLLIN, true, on_async, dev);
-    dev->users = 1;
     dev->next = devs;
     devs = dev;
-    add_sentinel(dev, id);
     return dev;
+}
+
+struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
+{
+    struct vb_dev *dev = vb_dev_find(id->verbs);
+
+    if (!dev)
+        dev = new_dev(id->verbs);
+    if (!dev)
+        return NULL;
+    dev->users++;
+    if (!dev->sentinel)
+        add_sentinel(dev, id);
+    return dev;
+}
+
+/* Also what nobody has a rail on is told of its removal, and forgotten by a child. */
+static void note(struct ibv_context *ctx)
+{
+    struct vb_dev *dev = devs;
+
+    while (dev && dev->ctx != ctx)
+        dev = dev->next;
+    if (!dev)
+        (void)new_dev(ctx);
+}
+
+void vb_dev_seen(struct rdma_cm_id *id)
+{
+    struct vb_dev *dev;
+
+    note(id->verbs);
+    dev = vb_dev_find(id->verbs);
+    if (dev && !dev->sentinel)
+        add_sentinel(dev, id);
 }
 
 static int null_fd(void)
@@ -269,6 +306,12 @@ void vb_dev_resync(void)
     if (!list)
         return;
     stale = false;
+    for (int i = 0; list[i]; i++) {
+        note(list[i]);
+        if (!vb_dev_find(list[i]))
+            stale =
+                true; /* the dead context still: the driver goes on with the device, or has not come to its end yet */
+    }
     vdl.free_devices(list);
 }
 

@@ -218,6 +218,8 @@ struct vb_rail {
     unsigned redirects;
     uint16_t began; /* the RDMA port that was asked first */
     bool initiator, established;
+    _Atomic bool
+        knows; /* the peer's descriptors, and has memory to send from: before it nothing is posted but the hello's receive */
     _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
     _Atomic bool down;     /* the progress thread shall move the QP to ERR */
     void *caller;          /* owner of connect() or find() */
@@ -253,6 +255,9 @@ struct vb_rail *vb_rail_new(struct rsk_shard *, size_t ring);
 /* PD, receiving memory, QP and its receive work requests, on r->id's device. 0 or a reason. */
 int vb_rail_open(struct vb_rail *);
 /* Sending memory, once the peer's ring size is known. 0 or a reason. */
+void vb_on_room(bool (*fn)(void *owner, size_t bytes));
+/* The peer's descriptors are noted (vb_rail_peer) and vb_rail_open_out has been called: posts may begin. */
+void vb_rail_known(struct vb_rail *);
 int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);
 /* The peer's descriptors. 0, or RSN_PEER_PROTOCOL. */
 int vb_rail_peer(struct vb_rail *, const struct vb_desc *);
@@ -353,6 +358,8 @@ void vb_probe_forget(void);
 /* ---- verbs_dev.c */
 
 /* The device of a CM id, counted; NULL when out of memory. */
+/* An id of librdmacm's has come with an opened device. */
+void vb_dev_seen(struct rdma_cm_id *id);
 struct vb_dev *vb_dev_get(struct rdma_cm_id *);
 /* Moves a device's descriptors out of the application's way, in a step that has opened it. */
 void vb_dev_hide(struct ibv_context *);

@@ -24,7 +24,7 @@
 #include "rsock/verbs.h"
 #include "rsock/verbs_int.h"
 
-enum { BACKLOG = 128 };
+enum { BACKLOG = 128, NAMES_NS = 100000000 };
 
 struct vb_listener {
     struct vb_cm_owner cm_owner;
@@ -54,36 +54,56 @@ static void bear_name(struct vb_listener *l)
                  l->port);
 }
 
-struct following {
-    uint16_t after, next, lowest;
-};
+/* All of this host, as they were a moment ago: who asks need not have a connection, and to read the list, a line for each unix
+ * socket, is not to be had for each question. */
+static struct name {
+    int family;
+    uint16_t port, rdma_port;
+} names[1024];
+static unsigned n_names;
+static uint64_t names_at;
 
-static void consider(void *arg, const char *line, const char *rest)
+static void note(void *arg, const char *line, const char *rest)
 {
-    struct following *f = arg;
-    unsigned long port = strtoul(rest, NULL, 10);
+    unsigned family, port, rdma_port;
 
-    (void)line;
-    if (port == 0 || port > 65535)
+    (void)arg, (void)line;
+    if (n_names < sizeof names / sizeof *names &&
+        sscanf(rest, "%u.%u.%u.", &family, &port, &rdma_port) == 3 && port <= 65535 && rdma_port &&
+        rdma_port <= 65535)
+        names[n_names++] = (struct name){(int)family, (uint16_t)port, (uint16_t)rdma_port};
+}
+
+static void read_names(void)
+{
+    uint64_t now = sys_now();
+
+    if (names_at && now - names_at < NAMES_NS)
         return;
-    if (port > f->after && (!f->next || port < f->next))
-        f->next = (uint16_t)port;
-    if (!f->lowest || port < f->lowest)
-        f->lowest = (uint16_t)port;
+    names_at = now;
+    n_names = 0;
+    rsk_unix_names("railsock-rdma.", note, NULL);
 }
 
 /* Whom to ask instead of l for a connection to that port; 0: there is nobody else. It is another one than l's where l's
  * server has the port that stands for it. */
 static uint16_t next_of(const struct vb_listener *l, uint16_t port)
 {
-    struct following f = {.after = port == l->port ? l->rdma_port : 0};
-    char prefix[64];
+    uint16_t after = port == l->port ? l->rdma_port : 0, next = 0, lowest = 0, at;
 
-    snprintf(prefix, sizeof prefix, "railsock-rdma.%d.%u.", l->family, port);
-    rsk_unix_names(prefix, consider, &f);
-    if (f.next)
-        return f.next;
-    return f.lowest == l->rdma_port ? 0 : f.lowest;
+    read_names();
+    for (unsigned i = 0; i < n_names; i++) {
+        if (names[i].family != l->family || names[i].port != port)
+            continue;
+        at = names[i].rdma_port;
+        if (at > after && (!next || at < next))
+            next = at;
+        if (!lowest || at < lowest)
+            lowest = at;
+    }
+    if (next)
+        return next;
+    return lowest == l->rdma_port ? 0 : lowest;
 }
 
 static struct vb_listener *find(int family, uint16_t port)
@@ -105,6 +125,7 @@ int rsk_verbs_local_port(int family, uint16_t port)
 void vb_listen_forget(void)
 {
     listeners = NULL;
+    names_at = 0;
 }
 
 static void remove_first(struct vb_listener **at)

@@ -44,7 +44,8 @@ uint64_t vb_known(struct vb_rail *r)
 
 static bool can_post(struct vb_rail *r)
 {
-    return r->qp && !atomic_load_explicit(&r->base.failed, memory_order_relaxed);
+    return r->qp && atomic_load_explicit(&r->knows, memory_order_acquire) &&
+           !atomic_load_explicit(&r->base.failed, memory_order_relaxed);
 }
 
 /* Takes over the peer's message and control credit. False: it claims what was never sent. */
@@ -253,6 +254,10 @@ void vb_due(struct vb_rail *r, unsigned due)
     if (due)
         atomic_fetch_or(&r->due, due);
     else if (!(atomic_load_explicit(&r->due, memory_order_relaxed) & ~(unsigned)VB_DUE_SOON))
+        return;
+    /* A peer can make something due before he is known, with nothing but a receive of ours. It stays due: we set it, then
+     * look; vb_rail_known sets that, then comes by here. */
+    if (!atomic_load(&r->knows))
         return;
     do {
         if (!vb_trylock(&r->lock)) {

@@ -40,6 +40,7 @@ struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
 
     while (i < VB_MAX_RAILS && atomic_load_explicit(&vb_rails[i], memory_order_relaxed))
         i++;
+    errno = ENOSPC;
     if (i == VB_MAX_RAILS || !(r = calloc(1, sizeof *r)))
         return NULL;
     r->base.wire = &rsk_verbs_wire;
@@ -133,11 +134,20 @@ int vb_rail_open(struct vb_rail *r)
     return 0;
 }
 
+static bool (*room)(void *owner, size_t bytes);
+
+void vb_on_room(bool (*fn)(void *owner, size_t bytes))
+{
+    room = fn;
+}
+
 int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
 {
     size_t size = (size_t)1 << ring_log2, ctl = VB_CTL_SLOTS * sizeof(struct rsk_msg);
     size_t len = size + ctl + 4096;
 
+    if (room && !room(r->caller, size + r->base.rx_size))
+        return RSN_BUDGET;
     r->base.tx_size = (uint32_t)size;
     r->staging = map(&r->map_out, len);
     r->mr_out = r->staging ? vb_pin(r->pd, r->staging, len, IBV_ACCESS_LOCAL_WRITE) : NULL;
@@ -185,6 +195,12 @@ int vb_rail_peer(struct vb_rail *r, const struct vb_desc *d)
     r->r_credit = d->credit;
     r->r_rkey = d->rkey;
     return 0;
+}
+
+void vb_rail_known(struct vb_rail *r)
+{
+    atomic_store(&r->knows, true);
+    vb_due(r, 0);
 }
 
 /* ---- the end */

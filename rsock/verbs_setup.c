@@ -12,6 +12,14 @@
 
 static const uint64_t DEADLINE_NS = UINT64_C(3000000000);
 
+static bool never_slow; /* RAILSOCK_TEST_RNR0 */
+
+/* Now, since the program may set its environment anew at any time. */
+__attribute__((constructor)) static void at_load(void)
+{
+    never_slow = getenv("RAILSOCK_TEST_RNR0");
+}
+
 /* ---- what both sides set */
 
 void vb_conn_param(struct rdma_conn_param *p, const void *private_data, size_t len)
@@ -26,7 +34,7 @@ void vb_conn_param(struct rdma_conn_param *p, const void *private_data, size_t l
         .retry_count = 6,
         /* The field says what the *peer* of the message does, so both sides set it. 0 in tests:
          * a message without a posted receive then fails the rail instead of slowing it. */
-        .rnr_retry_count = getenv("RAILSOCK_TEST_RNR0") ? 0 : 7,
+        .rnr_retry_count = never_slow ? 0 : 7,
     };
 }
 
@@ -111,14 +119,21 @@ void vb_setup_step(struct vb_rail *r)
         vb_setup_failed(r, (int)failed);
         return;
     }
-    if (r->state != VB_ACCEPTED || !r->established || !atomic_load(&r->hello_in))
+    if (r->state != VB_ACCEPTED || !atomic_load(&r->hello_in))
         return;
+    if (!r->established) {
+        /* Its hello has overtaken the RTU, for which it stands (IB spec 12.9.8.2): that may be lost. */
+        vdl.notify(r->id, IBV_EVENT_COMM_EST);
+        return;
+    }
     memcpy(&d, r->ring + r->off_hello, sizeof d);
     reason = vb_rail_peer(r, &d);
     if (!reason && 1u << d.h.ring_log2 != r->base.tx_size)
         reason = RSN_PEER_PROTOCOL;
-    if (reason)
+    if (reason) {
         vb_setup_failed(r, reason);
-    else
-        vb_setup_done(r);
+        return;
+    }
+    vb_rail_known(r);
+    vb_setup_done(r);
 }

@@ -184,6 +184,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .unlisten = vb_unlisten,
     .connect = vb_connect,
     .on_route = vb_on_route,
+    .on_room = vb_on_room,
     .shut = shut,
     .destroy = destroy,
     .tx_start = vb_tx_start,

@@ -155,6 +155,9 @@ struct rsk_wire {
     /* fn says how the rail of a connection goes, if not as the connection itself: owner is whose rail is asked
      * for, NULL if it is the peer that asks. NULL: the wire has no packets. */
     void (*on_route)(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
+    /* fn: may the owner of a rail that is being set up have rings of so many bytes, both together? The peer has a say in
+     * that. Else there is no rail (RSN_BUDGET). Progress thread; may be NULL. */
+    void (*on_room)(bool (*fn)(void *owner, size_t bytes));
     /* Ends the rail and frees it. No thread is inside another call on it, or will be: the
      * caller has refs == 0 and has taken both locks since nobody can find the rail any more. */
     void (*destroy)(struct rsk_rail *);
