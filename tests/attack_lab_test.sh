@@ -32,7 +32,7 @@ host1() {
     pids+=" $!"
     # A server without the library, and a stranger that offers rails for its port; another one that has
     # guessed how the stream begins.
-    for port in 7001 7002; do
+    for port in 7001 7002 7003; do
         $python tests/apps/echo_server.py threads $ip $port &
         pids+=" $!"
     done
@@ -40,8 +40,11 @@ host1() {
     pids+=" $!"
     "$attack" listen 7002 "$guess" >"$LAB_SCRATCH/rogue.7002" &
     pids+=" $!"
-    listens 7000 && listens 7001 && listens 7002
-    says "$LAB_SCRATCH/rogue.7001" listening && says "$LAB_SCRATCH/rogue.7002" listening
+    "$attack" early 7003 >"$LAB_SCRATCH/rogue.7003" &
+    pids+=" $!"
+    listens 7000 && listens 7001 && listens 7002 && listens 7003
+    says "$LAB_SCRATCH/rogue.7001" listening && says "$LAB_SCRATCH/rogue.7002" listening &&
+        says "$LAB_SCRATCH/rogue.7003" listening
     lab-barrier up
     lab-barrier over
     # shellcheck disable=SC2086 # process ids
@@ -79,6 +82,7 @@ host2() {
         verdict "rogue-listener.$port" "$(sed 1d "$LAB_SCRATCH/rogue.$port" | sort -u | tr '\n' ' ')" \
             '(refused (not-yet|proof-failed) )+'
     done
+    verdict rogue-listener.early "$(timeout 30 "${run[@]}" $python tests/attack/polls.py $ip 7003 2>&1 | tail -n 1)" fine
     mkfifo /tmp/attack.in # the scratch folder is not a file system for that
     exec 8<>/tmp/attack.in
     $python tests/attack/talker.py $ip 7000 held </tmp/attack.in >"$LAB_SCRATCH/held" 8>&- &

@@ -67,6 +67,8 @@ extern const struct lie shm_lies[], frame_lies[], verbs_lies[];
 /* ---- attack_rogue.c: without the TCP stream */
 
 int rogue_listen(const char *port, const char *known);
+/* Over verbs: from now on each rail that is accepted is asked for something at once (attack_verbs.c). */
+void ask_early(void);
 int rogue_ask(char **tuple, const char *known);
 int squat(const char *uid, const char *port, const char *pid);
 int bad_fds(const char *port, const char *kind);

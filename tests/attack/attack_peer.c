@@ -259,11 +259,15 @@ int main(int argc, char **argv)
         return echo(argv[2]);
     if (argc >= 3 && strcmp(argv[1], "listen") == 0)
         return rogue_listen(argv[2], argv[3]);
+    if (argc == 3 && strcmp(argv[1], "early") == 0) {
+        ask_early();
+        return rogue_listen(argv[2], NULL);
+    }
     if (argc >= 6 && strcmp(argv[1], "ask") == 0)
         return rogue_ask(argv + 2, argv[6]);
     if (argc == 5 && strcmp(argv[1], "squat") == 0)
         return squat(argv[2], argv[3], argv[4]);
     if (argc == 4 && strcmp(argv[1], "fds") == 0)
         return bad_fds(argv[2], argv[3]);
-    DIE("usage: attack peer|echo|listen|ask|squat|fds ...");
+    DIE("usage: attack peer|echo|listen|early|ask|squat|fds ...");
 }

@@ -3,6 +3,7 @@
  * else's connection. They use the product's own wires and lie where the proof is due.
  *
  *   attack listen PORT [KNOWN]              accepts a rail for whatever connection to PORT
+ *   attack early PORT                       the same over verbs, with a large ring, and asks for an answer before it is known
  *   attack ask SRC SPORT DST DPORT [KNOWN]  asks for a rail for that connection
  *   attack squat UID PORT PID               bears the name of that user's rendezvous
  *   attack fds PORT KIND                    a request for a connection of its own with bad memory

@@ -221,3 +221,37 @@ const struct lie verbs_lies[] = {
     {.name = "other-ring", .once = other_ring},
     {0},
 };
+
+/* ---- before the victim knows us */
+
+static int (*honestly)(struct rdma_cm_id *, struct rdma_conn_param *);
+
+/* A message without bytes needs no key of the victim's, and his queue pair takes it before his library has our answer; which
+ * then has it pin a large ring, all that while. */
+static int accept_and_ask(struct rdma_cm_id *id, struct rdma_conn_param *param)
+{
+    enum { LARGE_LOG2 = 24 };
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                             .imm_data = htonl(VB_IMM(VB_WAIT, VB_NEED_MESSAGES, 0))},
+                       *bad;
+    struct vb_desc d;
+    int r;
+
+    memcpy(&d, param->private_data, sizeof d);
+    d.h.ring_log2 = LARGE_LOG2;
+    param->private_data = &d;
+    r = honestly(id, param);
+    if (r == 0 && ibv_post_send(id->qp, &wr, &bad))
+        DIE("the question cannot be posted");
+    return r;
+}
+
+void ask_early(void)
+{
+    if (!rsk_verbs_wire.usable() && !vb_dl_open()) {
+        honestly = vdl.accept;
+        vdl.accept = accept_and_ask;
+    }
+    if (!honestly)
+        DIE("no verbs here");
+}
