@@ -38,6 +38,20 @@ uint32_t shm_ring_size(size_t wish)
     return size;
 }
 
+/* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages are counted when they are
+ * touched first, and what is too much then is SIGBUS, where malloc would have said no. */
+static bool strict(void)
+{
+    char mode = '0';
+    int fd = sys_hide_fd(sys_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0));
+
+    if (fd >= 0) {
+        sys_read(fd, &mode, 1);
+        sys_close(fd);
+    }
+    return mode == '2';
+}
+
 int shm_sealed_memfd(const char *name, size_t len)
 {
     int fd = sys_hide_fd(sys_memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)), err;
@@ -45,6 +59,8 @@ int shm_sealed_memfd(const char *name, size_t len)
     if (fd < 0)
         return fd;
     err = sys_ftruncate(fd, (off_t)len);
+    if (!err && strict())
+        err = (int)SYS6(SYS_fallocate, fd, 0, 0, len, 0, 0);
     if (!err)
         err = sys_fcntl(fd, F_ADD_SEALS, SEALS);
     if (err < 0) {
