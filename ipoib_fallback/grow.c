@@ -48,7 +48,8 @@ void tx_short(struct fb_conn *c)
 
     if (!rail || rail->tx_size >= FB_BULK_RING || conn_config(c)->ring ||
         c->x->grown >= GROW_MOST || conn_flag(c, CF_GROW) ||
-        (rail->tx_limit && rail->tx_limit <= rail->tx_size)) /* it is the application that wants no more */
+        (rail->tx_limit &&
+         rail->tx_limit <= rail->tx_size)) /* it is the application that wants no more */
         return;
     /* Who looks again and again while it is full has found that once. */
     if (tx - c->x->full_at < rail->tx_size / 2)

@@ -142,6 +142,15 @@ static bool ours(struct fb_conn *c, int fd)
            (fd == c->fd || fd == conn_alt(c, 0) || fd == conn_alt(c, 1) || fd == conn_alt(c, 2));
 }
 
+/* The application's set may be wider than an fd_set: as many bits as it has said. */
+static bool has(const fd_set *set, int fd)
+{
+    enum { BITS = 8 * sizeof(unsigned long) };
+    const unsigned long *word = (const void *)set;
+
+    return set && word[fd / BITS] >> (fd % BITS) & 1;
+}
+
 /* 0: does not sleep on it; 1: POLLIN will wake it; -1: it sleeps on it without POLLIN */
 static int sleeps_on(struct fb_sleeper *s, struct fb_conn *c)
 {
@@ -150,12 +159,12 @@ static int sleeps_on(struct fb_sleeper *s, struct fb_conn *c)
     for (nfds_t i = 0; i < s->n; i++)
         if (ours(c, s->pfd[i].fd))
             r = s->pfd[i].events & (POLLIN | POLLRDNORM) ? 1 : -1;
-    for (int fd = 0; fd < s->nfds && fd < FD_SETSIZE; fd++) {
+    for (int fd = 0; fd < s->nfds; fd++) {
         if (!ours(c, fd))
             continue;
-        if (s->reads && FD_ISSET(fd, s->reads))
+        if (has(s->reads, fd))
             r = 1;
-        else if (s->writes && FD_ISSET(fd, s->writes) && r == 0)
+        else if (has(s->writes, fd) && r == 0)
             r = -1;
     }
     return r;

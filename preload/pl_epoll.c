@@ -162,13 +162,6 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         }
         old = NULL;
     }
-    if (old) {
-        /* Either there still, and the kernel says so; or it went without our seeing it. */
-        r = kernel_add(epfd, fd, &kernel, target);
-        if (r < 0)
-            goto out;
-        pl_reg_detach(old);
-    }
     m = new_member(ep, fd, ev);
     if (m) {
         if (target && target->kind == PL_STREAM)
@@ -181,21 +174,18 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
             atomic_store(&ep->touched, true);
             reg = (struct pl_reg){.events = EPOLLET, .data = pl_cookie_data(ep, m->cookie)};
         }
-        if (!old) {
-            kernel.events = reg.events;
-            kernel.data.u64 = reg.data;
-        }
-        m->kevents = kernel.events;
-        m->kdata = kernel.data.u64;
+        m->kevents = kernel.events = reg.events;
+        m->kdata = kernel.data.u64 = reg.data;
     }
-    if (!old) {
-        r = kernel_add(epfd, fd, &kernel, target);
-        if (r < 0) {
-            if (m)
-                pl_reg_detach(m);
-            goto out;
-        }
+    r = kernel_add(epfd, fd, &kernel, target);
+    if (r < 0) {
+        if (m)
+            pl_reg_detach(m);
+        goto out;
     }
+    /* Not there any more, or the kernel would have said so: it went without our seeing it. */
+    if (old)
+        pl_reg_detach(old);
     r = 0;
     if (!m) {
         if (target && target->kind == PL_STREAM)

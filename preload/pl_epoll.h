@@ -66,8 +66,10 @@ struct pl_member {
     bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
     _Atomic uint8_t idle;   /* so often nothing was found, and it was not armed */
     uint32_t pass;          /* lock: ep->pass of who reported it last */
-    bool parked;            /* lock and ctl to write: the application has removed it, see park() */
-    struct pl_link parent;  /* nest: on inner->parents */
+    _Atomic bool
+        again; /* EPOLLONESHOT: the kernel has used its registration up, and nothing was reported: it is to be registered anew */
+    bool parked;           /* lock and ctl to write: the application has removed it, see park() */
+    struct pl_link parent; /* nest: on inner->parents */
     _Atomic unsigned inner_armed;
     /* From here on kept when the member is used again: others may look at any time. */
     uint32_t cookie;       /* low half of the data in the kernel: index and generation */
@@ -90,8 +92,12 @@ struct pl_epoll {
     _Atomic uint32_t elsewhere; /* those of them whose news the progress thread brings */
     struct pl_member *_Atomic inbox;
     _Atomic uint32_t nready; /* length of ready; written under lock */
+    _Atomic uint32_t
+        in_hand; /* so many are off it to be looked at, and may be ready; written under lock */
     _Atomic uint32_t ndirty; /* length of dirty; the same */
     _Atomic uint32_t asleep; /* threads in the kernel, or about to be: wake() must write efd */
+    _Atomic uint32_t
+        resting; /* of these, those that have armed the shard: the others began to sleep when no member was hot */
     _Atomic uint32_t joined; /* of those, who polls the instance, or has it nested */
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
     _Atomic uint64_t flips;  /* how many times a member became hot, or plain again */
@@ -192,6 +198,8 @@ int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
  * may be among them, and stays on the list for the next call. An array never names a registration twice. */
 int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,
                             bool lazy);
+/* Who has found nothing: another thread looks at some just now, or did, of which one may be ready. Gives it the processor. */
+bool pl_ready_in_hand(struct pl_epoll *ep);
 /* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
 /* Is there something on the ready list to be tested? May say no while another thread is at work on it. */

@@ -61,11 +61,16 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since,
     /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may have given its
      * one-shot for this event, so it is registered anew, and looked at then. */
     if (m->hot || (m->stream && !fb_plain(m->stream))) {
-        if (!m->hot)
+        if (!m->hot) {
+            atomic_store(&m->again, m->events & EPOLLONESHOT);
             pl_dirty_add(m);
+        }
         pl_ready_add(m);
         return false;
     }
+    ev->events &= m->events | EPOLLERR | EPOLLHUP; /* MOD may have come between */
+    if (!ev->events)
+        return false;
     if (m->cooled > since && m->stream && !holds(m, ev, more))
         return false;
     if (pl_told(m, ev->events, tally))

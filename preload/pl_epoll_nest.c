@@ -12,6 +12,8 @@
 
 #include "rsock/sys.h"
 
+enum { OTHERS = 64 /* looks, at most, because of what others look at */ };
+
 static struct fb_lock nest;
 
 /* Its own shard; the common one, leant on; who arms now takes it back himself. */
@@ -96,6 +98,7 @@ static bool fetched(struct pl_epoll *ep, const struct epoll_event *ev)
 static bool readable(struct pl_epoll *ep)
 {
     struct epoll_event ev[16] = {0};
+    int others = 0;
 
     pl_ctl_lock(ep);
     pl_reg_all_cookies(ep);
@@ -111,8 +114,12 @@ static bool readable(struct pl_epoll *ep)
         n = sys_epoll_wait(ep->kfd, ev, 16, 0);
         if (n == 0 && atomic_load(&ep->flips) != flips)
             continue; /* who changed track between our list and the kernel's was on neither */
+        if (n <= 0 && pl_ready_elsewhere(ep) && pl_ready_collect(ep, NULL, 1) > 0)
+            return true;
+        if (n == 0 && others++ < OTHERS && pl_ready_in_hand(ep))
+            continue;
         if (n <= 0)
-            return pl_ready_elsewhere(ep) && pl_ready_collect(ep, NULL, 1) > 0;
+            return false;
         for (int i = 0; i < n; i++)
             holds |= fetched(ep, &ev[i]);
         if (holds)

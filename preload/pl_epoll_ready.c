@@ -317,6 +317,13 @@ static bool report(const struct probe *p, struct epoll_event *out, uint32_t pass
         pl_ready_add(m);
         return false;
     }
+    /* Fetched by who only asks, and gone since: to the kernel it has been reported. */
+    if (!p->found && p->stash && !p->hot && m->events & EPOLLONESHOT && !m->dead &&
+        atomic_load(&m->armed)) {
+        atomic_store(&m->again, true);
+        pl_dirty_add(m);
+        return false;
+    }
     found &= (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP; /* MOD may have come between */
     if (!p->found || m->dead || m->parked || !found || pl_told(m, found, p->tally))
         return false;
@@ -404,6 +411,15 @@ int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
     return pl_ready_collect_behind(ep, out, max, UINT64_MAX, false);
 }
 
+bool pl_ready_in_hand(struct pl_epoll *ep)
+{
+    if (atomic_load(&ep->in_hand)) {
+        sys_yield();
+        return true;
+    }
+    return atomic_load(&ep->nready) != 0; /* back on the list, since we have looked */
+}
+
 bool pl_ready_lazy(struct pl_epoll *ep)
 {
     return atomic_load(&ep->nready) <= PL_LAZY_MOST && !atomic_load(&ep->asleep);
@@ -439,6 +455,7 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
         unsigned most = max - n < TOGETHER ? (unsigned)(max - n) : TOGETHER, some;
 
         some = take(ep, p, most, since, pass, &todo);
+        count(&ep->in_hand, (int)some);
         fb_unlock(&ep->lock);
         if (!some)
             break;
@@ -448,6 +465,7 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
         for (unsigned i = 0; i < some; i++)
             if (report(&p[i], out ? &out[n] : NULL, pass))
                 n++;
+        count(&ep->in_hand, -(int)some);
         fb_unlock(&ep->lock);
         for (unsigned i = 0; i < some; i++) {
             if (__builtin_expect(p[i].edge && !p[i].m->stream && p[i].found && out, 0))
@@ -466,6 +484,8 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
     /* Who sleeps has counted himself before his last look, which does not see what was off the list then. */
     if (lazy && atomic_load(&ep->asleep) && atomic_load(&ep->nready))
         pl_ready_kick(ep);
+    if (__builtin_expect(atomic_load_explicit(&ep->ndirty, memory_order_relaxed) != 0, 0))
+        pl_ready_settle(ep); /* what is to be registered anew is so before the caller sleeps */
     return n;
 }
 

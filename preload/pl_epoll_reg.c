@@ -3,7 +3,8 @@
  *
  *   plain      what the application asked, under the application's data; under a cookie if it is a
  *              one-shot (delivery is claimed here, so the armed state lives with us), if its edges are
- *              counted (pl_told), or if the instance is nested or polled ("exact")
+ *              counted (pl_told), if the instance is nested or polled ("exact"), or might be once it is too late to
+ *              modify it (edges of an EPOLLEXCLUSIVE one)
  *   hot        EPOLLET with what the kernel can still tell, under a cookie: hints that put the
  *              member on the ready list
  *   fired      a one-shot that was reported while plain: untouched, MOD would arm it again
@@ -45,8 +46,10 @@ struct pl_reg pl_reg_wanted(struct pl_member *m)
     struct pl_epoll *ep = m->ep;
     bool one_shot = m->events & EPOLLONESHOT;
     bool counts = m->events & EPOLLET && m->counts;
-    bool cookie = (one_shot || counts || ep->exact) && !(m->events & EPOLLEXCLUSIVE) &&
-                  !atomic_load_explicit(&ep->pinned, memory_order_relaxed);
+    bool cookie = m->events & EPOLLEXCLUSIVE
+                      ? m->events & EPOLLET
+                      : (one_shot || counts || ep->exact) &&
+                            !atomic_load_explicit(&ep->pinned, memory_order_relaxed);
 
     if (is_served(m))
         return (struct pl_reg){
@@ -151,7 +154,7 @@ static int kernel_mod(struct pl_member *m, int epfd, uint32_t events, uint64_t d
 void pl_reg_update(struct pl_member *m, int epfd)
 {
     struct pl_reg reg;
-    bool cools, elsewhere;
+    bool cools, elsewhere, again;
 
     if (m->dead)
         return;
@@ -170,10 +173,11 @@ void pl_reg_update(struct pl_member *m, int epfd)
     }
     reg = pl_reg_wanted(m);
     cools = m->hot && !reg.hot;
+    again = atomic_exchange(&m->again, false) && atomic_load(&m->armed);
     pl_reg_before(m, reg);
     /* Who cools is told anew in any case: a hint of it may have been taken from the kernel, and not looked at.
      * An error: closed behind our back, the number is no member any more. Nothing to repair. */
-    if (cools || reg.events != m->kevents || reg.data != m->kdata)
+    if (cools || again || reg.events != m->kevents || reg.data != m->kdata)
         (void)kernel_mod(m, epfd, reg.events, reg.data);
     pl_reg_after(m, reg);
 }
@@ -279,9 +283,17 @@ void pl_reg_all_cookies(struct pl_epoll *ep)
 static void retag_one(struct pl_member *m, void *arg)
 {
     uint32_t old = *(uint32_t *)arg;
+    struct epoll_event ev = {.events = m->kevents, .data.u64 = pl_cookie_data(m->ep, m->cookie)};
 
     if (m->kdata >> 32 != old || (uint32_t)m->kdata != m->cookie)
         return;
+    if (m->events &
+        EPOLLEXCLUSIVE) { /* cannot be modified: an edge that it has told may come once more */
+        m->kdata = ev.data.u64;
+        sys_epoll_ctl(m->ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
+        sys_epoll_ctl(m->ep->kfd, EPOLL_CTL_ADD, m->fd, &ev);
+        return;
+    }
     /* A one-shot that has fired is silent until MOD, and MOD gives it the new tag. */
     if (!(m->events & EPOLLONESHOT) || m->hot || atomic_load(&m->armed))
         (void)kernel_mod(m, m->ep->kfd, m->kevents, pl_cookie_data(m->ep, m->cookie));

@@ -21,7 +21,7 @@
 /* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every
  * so many calls and nanoseconds; and the other way round every 16th call they come first. Where both can fill the
  * array, the kernel has its turn whenever all of the list have had theirs. */
-enum { KERNEL_CALLS = 16 };
+enum { KERNEL_CALLS = 16, OTHERS = 64 /* looks, at most, because of what others look at */ };
 
 static bool kernels_turn(struct pl_epoll *ep)
 {
@@ -207,9 +207,20 @@ static void end_sleep(struct sleep *s)
         rsk_shard_disarm(s->ep->shard);
     if (s->leans)
         rsk_shard_disarm(rsk_shard_common());
-    if (s->counted)
+    if (s->counted) {
+        atomic_fetch_sub(&s->ep->resting, 1);
         atomic_fetch_sub(&s->ep->asleep, 1);
+    }
     s->armed = s->leans = s->counted = false;
+}
+
+/* A sleeper is left by a jump or a cancel, and may have been woken: the wake-up is for the others. */
+static void wake_another(struct pl_epoll *ep)
+{
+    if (!atomic_load(&ep->asleep))
+        return;
+    atomic_store(&ep->kicked, 0); /* the one that would have come for it does not */
+    pl_ready_kick(ep);
 }
 
 static void undo(struct pl_block *b)
@@ -217,6 +228,7 @@ static void undo(struct pl_block *b)
     struct sleep *s = (struct sleep *)b;
 
     end_sleep(s);
+    wake_another(s->ep);
     pl_epoll_free(s->ep);
 }
 
@@ -241,7 +253,8 @@ static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
 }
 
 /* Others sleep, and we return to our caller with the shard's news used up: arm it for them, and if
- * anything is ready, wake one, who will do the same. */
+ * anything is ready, wake one, who will do the same. So, too, if none of them keeps it armed, because all have slept since
+ * before there was a rail: whoever wakes does. */
 static void pass_baton(struct pl_epoll *ep)
 {
     if (!atomic_load(&ep->asleep))
@@ -251,7 +264,8 @@ static void pass_baton(struct pl_epoll *ep)
             pl_ready_drain_all(ep);
         rsk_shard_disarm(ep->shard);
     }
-    if (atomic_load(&ep->inbox) || atomic_load(&ep->nready) || atomic_load(&ep->ndirty))
+    if (atomic_load(&ep->inbox) || atomic_load(&ep->nready) || atomic_load(&ep->ndirty) ||
+        (atomic_load(&ep->hot) && !atomic_load(&ep->resting) && !atomic_load(&ep->joined)))
         pl_ready_kick(ep);
 }
 
@@ -264,6 +278,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
     int n;
 
     atomic_fetch_add(&ep->asleep, 1); /* before the last look: see pl_epoll_ready.c */
+    atomic_fetch_add(&ep->resting, 1);
     s->counted = true;
     s->armed = atomic_load(&ep->woven);
     if (s->armed && rsk_shard_arm(ep->shard))
@@ -297,7 +312,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     struct sleep *s __attribute__((cleanup(put_sleep))) = NULL;
     bool brief = !at_once(c) && atomic_load(&ep->hot);
     uint64_t began = 0, ended = 0;
-    int n, saved = errno;
+    int n, saved = errno, others = 0;
 
     for (;;) {
         uint64_t now, flips = atomic_load(&ep->flips);
@@ -318,6 +333,8 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
                 pl_ready_drain_all(ep);
             if (pl_ready_elsewhere(ep) || missed)
                 n = pl_ready_collect(ep, c->out, c->max);
+            if (n == 0 && others++ < OTHERS && pl_ready_in_hand(ep))
+                continue;
             break;
         }
         /* A handler may leave the wait, or fork and return in the child, where the instance is the parent's. */
@@ -374,6 +391,12 @@ static void lower(void *ep, void *sleeps)
         atomic_fetch_sub(&((struct pl_epoll *)ep)->asleep, 1);
 }
 
+static void abandon(void *ep, void *sleeps)
+{
+    lower(ep, sleeps);
+    wake_another(ep);
+}
+
 static void uncount(struct counted *c)
 {
     if (!c->pass.open || rsk_window_close(&c->pass))
@@ -393,7 +416,7 @@ static int plain_wait(struct pl_epoll *ep, const struct call *c, bool *served)
         *served = true;
         return 0;
     }
-    rsk_window_open(&counted.pass, __builtin_frame_address(0), lower, ep,
+    rsk_window_open(&counted.pass, __builtin_frame_address(0), abandon, ep,
                     counted.sleeps ? ep : NULL);
     n = real_call(c);
     /* A handler that forked came with events: they are about registrations of the parent's. */
