@@ -263,7 +263,7 @@ static void make_room(struct fb_conn *c, int fd)
 /* Has a send that moved bytes ended with an error that is the next call's? */
 static bool ends_after_bytes(ssize_t done, ssize_t got)
 {
-    return done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EPIPE;
+    return done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EPIPE && got != -EFAULT;
 }
 
 __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, const struct iovec *v,

@@ -408,6 +408,8 @@ static uint64_t timeout_of(int fd, int name, bool past)
     if (past)
         return 1;
     sys_getsockopt(fd, SOL_SOCKET, name, &tv, &len);
+    if (tv.tv_sec > INT32_MAX) /* for ever, and not in 64 bits of nanoseconds */
+        return 0;
     return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
 

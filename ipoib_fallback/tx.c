@@ -25,6 +25,9 @@ static void tx_gate_set(struct fb_conn *c)
               atomic_load(&c->x->swallowed);
 
     atomic_store(&c->s.tx_gate, up);
+    /* conn_untold takes no lock of ours: it stores the error, then raises the gate; we have lowered that, now look. */
+    if (!up && atomic_load(&c->x->swallowed))
+        atomic_store(&c->s.tx_gate, 1);
 }
 
 void tx_want(struct fb_conn *c, bool want)

@@ -181,11 +181,12 @@ struct pl_file *pl_get(int fd)
     return hold(at);
 }
 
+/* Its number has been closed where we did not see it, and is another file's: nothing of the stream's goes there. */
 static void lost(struct pl_file *f)
 {
     pl_epoll_forget_fd(f);
     if (f->kind == PL_STREAM)
-        atomic_fetch_sub(&f->stream->fds, 1);
+        fb_disconnected(f->stream, f->fd);
     pl_put(f);
 }
 

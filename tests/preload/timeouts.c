@@ -5,7 +5,10 @@
 #include "say.h"
 
 #include <asm/socket.h>
+#include <pthread.h>
 #include <sys/time.h>
+
+#include "../asleep.h"
 
 static void set(int fd, int name, long seconds, long us)
 {
@@ -28,6 +31,27 @@ static void fill(int fd)
     printf("full: %s\n", strerrorname_np(errno));
 }
 
+static _Atomic int reader;
+
+static void *write_late(void *fd)
+{
+    until_it_sleeps(&reader);
+    must(write(*(int *)fd, "late", 4) == 4, "write");
+    return NULL;
+}
+
+/* As long as the kernel can say: longer than 64 bits of nanoseconds. */
+static void ages(int p[2], int name)
+{
+    pthread_t t;
+
+    set(p[0], name, 9223372036854, 775807);
+    reader = gettid();
+    must(pthread_create(&t, NULL, write_late, &p[1]) == 0, "pthread_create");
+    hear(p[0], "ages");
+    pthread_join(t, NULL);
+}
+
 static void receive(int p[2])
 {
     char byte;
@@ -44,6 +68,7 @@ static void receive(int p[2])
         SHOW(recv(p[0], &byte, 1, 0));
         set(p[0], name, -5, 999999);
         SHOW(recv(p[0], &byte, 1, MSG_PEEK));
+        ages(p, name);
         set(p[0], name, 0, 0);
         deliver(p[1], p[0], "there");
         hear(p[0], "none");
