@@ -258,10 +258,32 @@ bool fb_shut_late(const struct fb_stream *s)
     return atomic_load(&conn_of((struct fb_stream *)s)->x->rx.late);
 }
 
+/* Somebody may have its locks who does not give them back: this very thread, in a handler of a fault in a buffer, that ends the
+ * process. Then it ends as if it had been killed. */
+static bool in_reach(struct fb_conn *c, uint64_t until)
+{
+    for (;;) {
+        if (fb_trylock(&c->x->tx.lock)) {
+            bool both = fb_trylock(&c->x->rx.lock);
+
+            if (both)
+                rx_unlock(c);
+            tx_unlock(c);
+            if (both)
+                return true;
+        }
+        if (fb_io.now() >= until)
+            return false;
+        fb_io.wait(-1, 0, 200000);
+    }
+}
+
 static void end_first(struct fb_conn *c, void *arg)
 {
-    (void)arg;
     conn_set(c, CF_PINNED);
+    c->x->out_of_reach = conn_flag(c, CF_LINKED) && !in_reach(c, *(uint64_t *)arg);
+    if (c->x->out_of_reach)
+        return;
     if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED))
         return;
     if (conn_shared(c)) { /* no end: another process may go on with it */
@@ -290,7 +312,7 @@ static void end_wait(struct fb_conn *c, void *arg)
 {
     uint64_t until = *(uint64_t *)arg;
 
-    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET))
+    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET) || c->x->out_of_reach)
         return;
     if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
         bool settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
@@ -329,9 +351,9 @@ static void end_wait(struct fb_conn *c, void *arg)
 
 void fb_exit(void)
 {
-    uint64_t until = fb_io.now() + EXIT_NS;
+    uint64_t until = fb_io.now() + EXIT_NS, locks = until - EXIT_NS * 3 / 4;
 
-    conn_each(end_first, NULL);
+    conn_each(end_first, &locks);
     conn_each(end_wait, &until);
     fb_pub_remove();
 }

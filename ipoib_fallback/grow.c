@@ -13,7 +13,8 @@
 
 enum { GROW_FULL = 32, GROW_MOST = 2 };
 
-void grow_now(struct fb_conn *c)
+/* tx lock held. */
+static void leave(struct fb_conn *c)
 {
     struct rsk_msg m = {.type = FM_LARGER, .epoch = c->x->epoch, .a = c->s.pub->rx};
     struct rsk_rail *rail = c->x->rail;
@@ -26,8 +27,13 @@ void grow_now(struct fb_conn *c)
     atomic_store(&c->x->larger, true);
     /* This half, in the ordinary way; the other end's leaves when it hears of it. leave_why is not touched: a hand-over
      * may just have said there why the receiving half is to be frozen. */
-    fb_lock(&c->x->tx.lock);
     tx_leave(c, RSN_LARGER, true);
+}
+
+void grow_now(struct fb_conn *c)
+{
+    fb_lock(&c->x->tx.lock);
+    leave(c);
     tx_unlock(c);
 }
 
@@ -35,7 +41,10 @@ static void grow(void *arg)
 {
     struct fb_conn *c = arg;
 
-    grow_now(c);
+    if (!link_lock(c, &c->x->tx.lock, grow))
+        return;
+    leave(c);
+    tx_unlock(c);
     /* Last: until then nothing is counted (tx_short). */
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_GROW);
     fb_put(&c->s);

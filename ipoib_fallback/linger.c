@@ -107,9 +107,28 @@ static void linger_timer(void *arg)
     fb_put(&c->s);
 }
 
+/* See link_lock. */
+static bool busy(struct fb_conn *c)
+{
+    bool yes = !fb_trylock(&c->x->tx.lock);
+
+    if (yes)
+        return true;
+    yes = !fb_trylock(&c->x->rx.lock);
+    if (!yes)
+        rx_unlock(c);
+    tx_unlock(c);
+    return yes;
+}
+
 static void linger_step(struct fb_conn *c)
 {
     bool ended = false, drained, over, late;
+
+    if (busy(c)) {
+        link_linger_timer(c, PAUSE_FIRST, linger_timer);
+        return;
+    }
 
     if (!conn_flag(c, CF_LINGER) || c->fd < 0) {
         /* Reset or plain at close: nothing to wait for. */

@@ -181,16 +181,31 @@ void link_drop(struct fb_conn *c, int fd)
     }
 }
 
-static void watch_job(void *arg)
+bool link_lock(struct fb_conn *c, struct fb_lock *l, void (*again)(void *))
+{
+    enum { TRIES = 200, BUSY_NS = 200000 };
+
+    for (int i = 0; i < TRIES; i++) {
+        if (fb_trylock(l))
+            return true;
+        sys_pause_cpu();
+    }
+    if (rsk_timer_add(BUSY_NS, again, c))
+        return false;
+    fb_lock(l);
+    return true;
+}
+
+static void watch(void *arg)
 {
     struct fb_conn *c = arg;
     uint32_t needed;
     bool slept_on;
     int fd;
 
-    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_WATCH);
     /* Under the lock that the number changes under: what is watched is what it names. */
-    fb_lock(&c->x->rx.lock);
+    if (!link_lock(c, &c->x->rx.lock, watch))
+        return;
     needed = anchor_needed(c);
     fd = c->fd;
     if (c->x->watch && (c->x->watch_events != needed || c->x->watch_fd != fd))
@@ -210,6 +225,12 @@ static void watch_job(void *arg)
     if (slept_on && c->x->rdv == RDV_PROVED)
         link_timer(c, 1000000, look_again);
     fb_put(&c->s);
+}
+
+static void watch_job(void *arg)
+{
+    atomic_fetch_and(&((struct fb_conn *)arg)->s.flags, ~(uint32_t)CF_WATCH);
+    watch(arg);
 }
 
 void link_watch(struct fb_conn *c)
@@ -282,16 +303,19 @@ static bool never_boards(const struct fb_conn *c)
     return c->x->rdv == RDV_PROVED && conn_plain(c) && !c->x->tx.want;
 }
 
-static void release_job(void *arg)
+static void release(void *arg)
 {
     struct fb_conn *c = arg;
     struct rsk_rail *rail;
     bool end = false, failed = false, was_on, larger;
 
-    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_RELEASE);
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
-    fb_lock(&c->x->tx.lock);
-    fb_lock(&c->x->rx.lock);
+    if (!link_lock(c, &c->x->tx.lock, release))
+        return;
+    if (!link_lock(c, &c->x->rx.lock, release)) {
+        tx_unlock(c);
+        return;
+    }
     rail = c->x->rail;
     was_on = c->x->tx.on_rail || c->x->rx.on_rail;
     if (rail) {
@@ -336,6 +360,12 @@ static void release_job(void *arg)
         c->x->end_reason = 0;
     }
     fb_put(&c->s);
+}
+
+static void release_job(void *arg)
+{
+    atomic_fetch_and(&((struct fb_conn *)arg)->s.flags, ~(uint32_t)CF_RELEASE);
+    release(arg);
 }
 
 void link_release(struct fb_conn *c)

@@ -14,8 +14,9 @@ static void due(void *arg)
 {
     struct fb_conn *c = arg;
 
+    if (!link_lock(c, &c->x->tx.lock, due))
+        return;
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_OWES);
-    fb_lock(&c->x->tx.lock);
     if (c->x->tx.state == TX_L1 && c->x->tx.owed && c->fd >= 0 && c->x->rx.end == 0 &&
         !conn_flag(c, CF_PEER_CLOSED) && !(fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)))
         tx_leave(c, c->x->tx.why, true);

@@ -23,7 +23,8 @@ static void check(void *arg)
     struct fb_conn *c = arg;
     uint64_t freed;
 
-    fb_lock(&c->x->tx.lock);
+    if (!link_lock(c, &c->x->tx.lock, check))
+        return;
     if (is_full(c)) {
         freed = c->x->rail->wire->tx_freed(c->x->rail);
         if (freed == c->x->stalled_at) {

@@ -219,6 +219,9 @@ void link_no_linger_timer(struct fb_conn *);
 /* Runs fn(c) on the progress thread with a reference that fn drops, unless it is posted already: fn clears the flag
  * first of all. Any thread, also in a signal handler. */
 void link_post_once(struct fb_conn *, uint32_t flag, enum fb_job, void (*fn)(void *));
+/* For the progress thread, which is not to wait for who has this lock: it may copy to or from memory that is paged in from who
+ * knows where, and everybody's streams would wait with him. False: again(c) is called in a moment, with the caller's reference. */
+bool link_lock(struct fb_conn *, struct fb_lock *, void (*again)(void *));
 /* True while a closed stream still has something to say or to wait for. */
 bool conn_lingers(struct fb_conn *);
 void rdv_again(struct fb_conn *, int reason); /* progress thread: a rail or an attempt ended */

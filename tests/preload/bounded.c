@@ -13,8 +13,8 @@ static void fills(int from, int to, const char *who)
 
     while ((n = send(from, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
         sent += (size_t)n;
-    printf("%s: %s, too much: %d, too little: %d\n", who, strerrorname_np(errno), mode_rail() && sent > most,
-           sent < 32768);
+    printf("%s: %s, too much: %d, too little: %d\n", who, strerrorname_np(errno),
+           mode_rail() && sent > most, sent < 32768);
     for (; back < sent; back += (size_t)n)
         must((n = recv(to, bytes, sizeof(bytes), 0)) > 0, "recv");
 }
