@@ -90,8 +90,13 @@ says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$rai
 says descriptors 1 '^FAIL descriptors .* 512;' sh -c "ulimit -n 512; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 513;' sh -c "ulimit -n 513; exec '$railsock' doctor --wire shm"
 says seccomp 0 '^note seccomp ' "$python" tests/refusing.py -- "$railsock" doctor --wire shm
-says io_uring 0 '^note io_uring refused' "$python" tests/refusing.py io_uring_setup -- "$railsock" doctor --wire shm
-says no_memfd 1 '^FAIL memfd ' "$python" tests/refusing.py memfd_create -- "$railsock" doctor --wire shm
+for io_uring in io_uring_setup kill:io_uring_setup; do
+    says "io_uring[$io_uring]" 0 '^note io_uring not used under a seccomp filter' \
+        "$python" tests/refusing.py $io_uring -- "$railsock" doctor --wire shm
+done
+says no_memfd 1 '^FAIL memfd no sealed memory' "$python" tests/refusing.py memfd_create -- "$railsock" doctor --wire shm
+says deadly_memfd 1 '^FAIL memfd memfd_create kills who calls it' \
+    "$python" tests/refusing.py kill:memfd_create -- "$railsock" doctor --wire shm
 says no_netlink 1 '^FAIL sock_diag the kernel cannot be asked' "$python" tests/refusing.py netlink -- "$railsock" doctor --wire shm
 if unshare -nm true 2>/dev/null; then
     says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm

@@ -1,5 +1,6 @@
 """refusing.py REFUSED... -- COMMAND...: runs COMMAND under a seccomp filter that refuses these system calls with EPERM
-and allows the others; `netlink` is socket(AF_NETLINK), with EAFNOSUPPORT, as a unit of systemd without it in its
+and allows the others; `kill:CALL`: it kills who makes it, as the SystemCallFilter of a unit of systemd without
+SystemCallErrorNumber does; `netlink` is socket(AF_NETLINK), with EAFNOSUPPORT, as a unit without it in its
 RestrictAddressFamilies has it."""
 
 import ctypes
@@ -14,7 +15,7 @@ NUMBERS = {
     "x86_64": {"memfd_create": 319, "io_uring_setup": 425, "socket": 41},
     "aarch64": {"memfd_create": 279, "io_uring_setup": 425, "socket": 198},
 }[platform.machine()]
-LD, JEQ, RET, ALLOW, REFUSE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000
+LD, JEQ, RET, ALLOW, REFUSE, KILL = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000, 0x80000000
 NR, FIRST_ARGUMENT = 0, 16
 
 
@@ -22,7 +23,8 @@ def lines_of(name):
     if name == "netlink":
         return [(LD, 0, 0, NR), (JEQ, 0, 3, NUMBERS["socket"]), (LD, 0, 0, FIRST_ARGUMENT),
                 (JEQ, 0, 1, int(socket.AF_NETLINK)), (RET, 0, 0, REFUSE | errno.EAFNOSUPPORT)]
-    return [(LD, 0, 0, NR), (JEQ, 0, 1, NUMBERS[name]), (RET, 0, 0, REFUSE | errno.EPERM)]
+    how, _, call = name.rpartition(":")
+    return [(LD, 0, 0, NR), (JEQ, 0, 1, NUMBERS[call]), (RET, 0, 0, KILL if how == "kill" else REFUSE | errno.EPERM)]
 
 
 at = sys.argv.index("--")

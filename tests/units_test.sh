@@ -1,8 +1,9 @@
 #!/bin/bash
 # tests/units_test.sh - processes that a unit of systemd has taken something from. Without netlink sockets
 # (RestrictAddressFamilies=, as Debian's redis-server and memcached have it) nobody can be asked who owns a connection: it
-# stays on TCP, and both ends say why. A /proc that has nothing but processes (ProcSubset=pid), or not those of others
-# (ProtectProc=), and users without names (PrivateUsers=) are no obstacle.
+# stays on TCP, and both ends say why. A filter that kills who calls io_uring_setup (SystemCallFilter=), a /proc that has
+# nothing but processes (ProcSubset=pid), or not those of others (ProtectProc=), and users without names (PrivateUsers=) are
+# no obstacle.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -29,7 +30,9 @@ ends() {
     fi
 }
 refusing="$python tests/refusing.py netlink --"
+killing="$python tests/refusing.py kill:io_uring_setup --"
 
+ends deadly_io_uring shm:none shm:none "$killing" "$killing"
 ends no_netlink_there tcp:no-netlink tcp:no-netlink '' "$refusing"
 ends no_netlink_here tcp:no-netlink tcp:wait-peer "$refusing" ''
 if unshare -m true 2>/dev/null; then

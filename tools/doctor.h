@@ -60,6 +60,8 @@ void doc_route_end(struct doctor *);
 /* Asks the peer for a rail by this wire, as the library does; one that comes about is given back. 0 or a reason;
  * -errno if it cannot even be asked. */
 int doc_ask(const struct rsk_wire *wire, const struct rsk_tuple *tuple);
+/* Whether memory for rings can be had; says what is the matter if not. */
+bool doc_memfd(struct doc_result *);
 /* What an answer, also 0, means. */
 void doc_answer(struct doc_result *, int reason);
 

@@ -17,11 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 void doc_KERNEL(struct doctor *d, struct doc_result *r)
@@ -88,6 +90,12 @@ void doc_PROGRESS(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_OK, "RAILSOCK_PROGRESS=epoll: not used");
         return;
     }
+    if (prctl(PR_GET_SECCOMP) != 0) {
+        doc_say(r, DOC_NOTE,
+                "not used under a seccomp filter, which may kill who tries: the progress thread "
+                "uses epoll instead");
+        return;
+    }
     fd = (int)syscall(SYS_io_uring_setup, 4, &p);
     if (fd < 0)
         doc_say(r, DOC_NOTE, "refused (%s): the progress thread uses epoll instead",
@@ -149,18 +157,58 @@ void doc_SHM(struct doctor *d, struct doc_result *r)
     }
 }
 
-void doc_MEMFD(struct doctor *d, struct doc_result *r)
+static int make_memfd(void)
 {
     int fd = memfd_create("railsock-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    (void)d;
-    if (fd < 0 || ftruncate(fd, 4096) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        doc_say(r, DOC_FAIL, "no sealed memory for rings: %s", strerror(errno));
-    else
+    return fd < 0 || ftruncate(fd, 4096) < 0 ||
+                   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0
+               ? errno
+               : 0;
+}
+
+/* In a child, as a seccomp filter may kill who tries. 0 or an errno; negative: the signal that ended it. */
+static int try_memfd(void)
+{
+    pid_t child = fork();
+    int status = 0;
+
+    if (child < 0)
+        return errno;
+    if (child == 0) {
+        prctl(PR_SET_DUMPABLE, 0);
+        _exit(make_memfd());
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return errno;
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool doc_memfd(struct doc_result *r)
+{
+    int err = try_memfd();
+
+    if (err < 0) {
+        doc_say(r, DOC_FAIL,
+                "memfd_create kills who calls it (%s), so it would kill a program that is to "
+                "board within the host",
+                strsignal(-err));
+        r->advice = "systemd: SystemCallFilter=memfd_create beside the unit's own, or "
+                    "SystemCallErrorNumber=EPERM, and its connections stay on TCP. Until then "
+                    "RAILSOCK_WIRE=verbs, or RAILSOCK_MODE=tcp";
+    } else if (err) {
+        doc_say(r, DOC_FAIL, "no sealed memory for rings: %s", strerror(err));
+    } else {
         doc_say(r, DOC_OK, "sealed memory for rings");
-    if (fd >= 0)
-        close(fd);
+    }
+    return !err;
+}
+
+void doc_MEMFD(struct doctor *d, struct doc_result *r)
+{
+    (void)d;
+    doc_memfd(r);
 }
 
 /* A TCP connection of our own, over the loopback interface. False: that cannot even be made. */

@@ -271,6 +271,8 @@ void doc_SHM_RENDEZVOUS(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_SKIP, "on another host");
         return;
     }
+    if (!doc_memfd(r))
+        return;
     reason = doc_ask(&rsk_shm_wire, &d->tuple);
     doc_answer(r, reason);
     if (reason == RSN_NO_PEER_LIB && d->served)
