@@ -179,7 +179,9 @@ void cfg_rules_read(struct cfg_rules *r, const char *path, bool optional, bool g
     f->guarded = guarded;
     err = cfg_read_file(r, f, CFG_MAX_TEXT - r->text);
     if (err) {
-        if (!optional || (err != -ENOENT && err != -ENOTDIR && !(guarded && err == -EACCES)))
+        if (optional && guarded && err == -EACCES)
+            r->left_out = copy;
+        else if (!optional || (err != -ENOENT && err != -ENOTDIR))
             cfg_complain(r, (struct cfg_place){.file = f}, "%s", cfg_why(err));
         return;
     }

@@ -92,6 +92,7 @@ struct cfg_rules {
     bool full;              /* no memory: the rest was not read */
     struct cfg_stream env;  /* the environment's, with its site key */
     struct cfg_stream base; /* resolved: where no rule says otherwise */
+    const char *left_out;   /* the user's own file, if he may not read it; else NULL */
     const char *log_file;   /* as cfg_log_to takes it; NULL: nothing was said */
     int log_level;          /* 0: nothing was said */
     const char *exe;        /* this program's path; "" if not known */

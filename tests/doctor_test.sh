@@ -70,6 +70,19 @@ says rules_not_there 1 "^FAIL rules $dir/none: it is not there \(1 error\)" env 
 says rules_not_read 1 '^skip rules not read' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 [ -e /etc/railsock.conf ] || says rules_none 0 "^ok rules none, .* nor $dir/.config/railsock.conf$" \
     env -u XDG_CONFIG_HOME HOME="$dir" "$railsock" doctor --wire shm
+# As a user has it who is not root.
+barred=(setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search
+    env -u XDG_CONFIG_HOME HOME="$dir")
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    mkdir -m 0 "$dir/.config"
+    says rules_left_out 0 "^note rules [0-9]+.*; left out, as this user may not read it: $dir/.config/railsock.conf$" \
+        "${barred[@]}" "$railsock" doctor --wire shm
+    says rules_left_out_of_check 0 "^$dir/.config/railsock.conf: warning: this user may not read it: it is left out$" \
+        "${barred[@]}" "$railsock" check
+    rmdir "$dir/.config"
+else
+    echo 'skip doctor.rules_left_out: needs root'
+fi
 (umask 077 && printf '%032x\n' 7 >"$dir/key")
 rules key_not_there 1 "^FAIL rules $dir/rules:1:14: expected a file with a key: $dir/no.key: it is not there \(1 error\)" \
     'defaults key no.key\n'

@@ -122,6 +122,12 @@ static void warn_keys(const struct cfg_rules *r)
                 n->at.file->path, n->at.line, n->v.key_file);
 }
 
+static void warn_left_out(const struct cfg_rules *r)
+{
+    if (r->left_out)
+        fprintf(stderr, "%s: warning: this user may not read it: it is left out\n", r->left_out);
+}
+
 /* False: not understood. */
 static bool parse(int argc, char **argv, const char **file, struct question *q)
 {
@@ -177,6 +183,7 @@ int cmd_check(int argc, char **argv)
         cfg_print_errors(stderr, &r);
         status = 1;
     } else {
+        warn_left_out(&r);
         warn_users(&r);
         warn_keys(&r);
         if (q.role)

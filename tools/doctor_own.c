@@ -114,6 +114,9 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
                 "this user may not read the site key %.200s: connections stay on TCP, but for "
                 "those that a rule gives another",
                 rules.base.key_file);
+    else if (rules.left_out)
+        doc_say(r, DOC_NOTE, "%u%s%.200s; left out, as this user may not read it: %.120s", n,
+                *files ? " in " : "", files, rules.left_out);
     else if (!*files && rules.base.site_key)
         doc_say(r, DOC_OK, "none; a connection boards where the peer has the site key %.200s",
                 rules.base.key_file);
