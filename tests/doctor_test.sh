@@ -130,8 +130,12 @@ else
     says not_looked_at 1 '^skip rdma_cm no RDMA device' "$railsock" doctor --wire verbs
 fi
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
-    says memlock 1 '^FAIL memlock 64 KiB: room for 0 rails' \
-        setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c "ulimit -l 64; exec '$railsock' doctor --wire verbs"
+    memlock() { # NAME KIB LINE
+        says "$1" 1 "$3" setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock \
+            sh -c "ulimit -l $2; exec '$railsock' doctor --wire verbs"
+    }
+    memlock memlock 64 '^FAIL memlock 64 KiB: room for 0 rails'
+    memlock memlock_of_bulk 8192 '^ok memlock 8192 KiB: room for 40 rails over RDMA in a process, or 2 of bulk streams'
 else
     echo 'skip doctor.memlock: needs root'
 fi

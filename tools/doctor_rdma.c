@@ -18,8 +18,9 @@
 #define SYS_DEVICES "/sys/class/infiniband/*"
 #define SYS_PORTS   SYS_DEVICES "/ports/*"
 
-/* As verbs_rail.c has it for rings of the usual size: README.md, "Limits". */
-enum { RAIL_BYTES = 150 * 1024 };
+/* What an end of a connection locks, as verbs_rail.c has it: a ring and as much to send from, twice 4 KiB each; and
+ * something for the queues of a real adapter. With rings of the usual size, and of FB_BULK_RING: README.md, "Limits". */
+enum { RAIL_BYTES = 150 * 1024, BULK_BYTES = 2070 * 1024 };
 
 /* ---- what /sys says */
 
@@ -245,7 +246,7 @@ static bool may_lock_all(void)
 
 void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
 {
-    unsigned long long rails;
+    unsigned long long room, rails;
     struct rlimit l;
 
     (void)d;
@@ -256,10 +257,11 @@ void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
     } else if (may_lock_all()) {
         doc_say(r, DOC_OK, "unlimited (CAP_IPC_LOCK)");
     } else {
-        rails = (unsigned long long)l.rlim_cur / 4 * 3 / RAIL_BYTES;
+        room = (unsigned long long)l.rlim_cur / 4 * 3;
+        rails = room / RAIL_BYTES;
         doc_say(r, rails ? rails < 16 ? DOC_NOTE : DOC_OK : DOC_FAIL,
-                "%llu KiB: room for %llu rails over RDMA in a process",
-                (unsigned long long)l.rlim_cur / 1024, rails);
+                "%llu KiB: room for %llu rails over RDMA in a process, or %llu of bulk streams",
+                (unsigned long long)l.rlim_cur / 1024, rails, room / BULK_BYTES);
     }
 }
 
