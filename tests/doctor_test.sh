@@ -100,8 +100,8 @@ else
     echo 'skip doctor.key_not_readable: needs root'
 fi
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
-says descriptors 1 '^FAIL descriptors .* 512;' sh -c "ulimit -n 512; exec '$railsock' doctor --wire shm"
-says enough_descriptors 0 '^ok descriptors .* 513;' sh -c "ulimit -n 513; exec '$railsock' doctor --wire shm"
+says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
+says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
 says seccomp 0 '^note seccomp ' "$python" tests/refusing.py -- "$railsock" doctor --wire shm
 for io_uring in io_uring_setup kill:io_uring_setup; do
     says "io_uring[$io_uring]" 0 '^note io_uring not used under a seccomp filter' \
