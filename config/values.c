@@ -111,7 +111,9 @@ static bool parse_board(const char *text, struct cfg_stream *s)
 {
     uint64_t value, unit;
 
-    if (strcmp(text, "never") == 0) {
+    if (strcmp(text, "auto") == 0) {
+        set_board(s, cfg_stream_defaults.board_calls, cfg_stream_defaults.board_bytes);
+    } else if (strcmp(text, "never") == 0) {
         set_board(s, cfg_stream_defaults.board_calls, cfg_stream_defaults.board_bytes);
         s->board_never = true;
     } else if (strcmp(text, "eager") == 0) {
@@ -206,13 +208,15 @@ static const struct {
 } keys[CFG_KEYS] = {
     [CFG_MODE] = {"mode", parse_mode, "auto, tcp or rail"},
     [CFG_WIRE] = {"wire", parse_wire, "auto, shm or verbs"},
-    [CFG_BOARD] = {"board", parse_board, "eager, after=CALLS, after=BYTESk, after=BYTESm or never"},
+    [CFG_BOARD] =
+        {"board", parse_board,
+         "auto, eager, after=CALLS, after=BYTESk or after=BYTESm (from 1, below 4 GiB), or never"},
     [CFG_SPIN] = {"spin", parse_spin, "microseconds, 0 to 1000000, or auto"},
     [CFG_RING] = {"ring", parse_ring, "bytes, 4k to 64m, or 0 for the wire's own"},
     [CFG_RAILS] = {"rails", parse_rails, "rails at once, 0 to 100000"},
     [CFG_MEMORY] = {"memory", parse_memory, "bytes of rings, or with k or m"},
     [CFG_IDLE] = {"idle", parse_idle, "seconds, 0 to 86400, 0 = never"},
-    [CFG_STALL] = {"stall", parse_stall, "milliseconds, 0 to 60000, 0 = never"},
+    [CFG_STALL] = {"stall", parse_stall, "milliseconds, 0 to 60000, 0 = for ever"},
     [CFG_TOS] = {"tos", parse_tos, "a service type, 0 to 255"},
     [CFG_SITE_KEY] = {"key", parse_site_key, "a file with 32 hexadecimal digits, or none"},
 };
@@ -241,12 +245,15 @@ static void print_board(const struct cfg_stream *s, char *text, size_t size)
 
     if (s->board_never) {
         snprintf(text, size, "never");
+    } else if (s->board_calls == cfg_stream_defaults.board_calls &&
+               s->board_bytes == cfg_stream_defaults.board_bytes) {
+        snprintf(text, size, "auto");
     } else if (s->board_calls == UINT32_MAX) {
         put_size(s->board_bytes, bytes, sizeof(bytes));
         snprintf(text, size, "after=%s", bytes);
     } else if (s->board_calls == 1 && s->board_bytes != UINT64_MAX) {
         snprintf(text, size, "eager");
-    } else { /* also the default, which bounds bytes as well and cannot be written */
+    } else {
         snprintf(text, size, "after=%" PRIu32, s->board_calls);
     }
 }

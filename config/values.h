@@ -17,7 +17,7 @@ enum cfg_wire { CFG_WIRE_AUTO, CFG_WIRE_SHM, CFG_WIRE_VERBS };
 enum cfg_key {
     CFG_MODE,   /* auto|tcp|rail; rail boards eagerly unless a board says otherwise */
     CFG_WIRE,   /* auto|shm|verbs */
-    CFG_BOARD,  /* eager|after=N|after=Nk|after=Nm|never */
+    CFG_BOARD,  /* auto|eager|after=N|after=Nk|after=Nm|never */
     CFG_SPIN,   /* microseconds (0..1000000), or auto */
     CFG_RING,   /* bytes, k, m: 4 KiB to 64 MiB, rounded up to a power of two; 0: the wire's own */
     CFG_RAILS,  /* rails at once, 0..100000 */

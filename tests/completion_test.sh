@@ -94,7 +94,7 @@ expect wire 'railsock run --wire ' 'auto shm verbs'
 expect wire_begun 'railsock run --tcp --wire v' verbs
 expect wire_joined 'railsock run --wire=' 'auto shm verbs'
 expect wire_joined_begun 'railsock run --wire=s' shm
-expect board 'railsock run --board ' 'after= eager never'
+expect board 'railsock run --board ' 'after= auto eager never'
 expect profile_second 'railsock run --profile latency,f' latency,frugal
 expect report 'railsock run --report=' 'always json:'
 expect path 'railsock stat --path ' 'shm tcp verbs'

@@ -151,9 +151,9 @@ for asked in 'server /usr/sbin/sshd 10.1.2.3:22' 'client /usr/bin/curl [::ffff:1
         *) echo 'no rule: the defaults' ;;
         esac
         case $asked in
-        *:22) echo 'then: mode tcp wire auto board after=8 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
+        *:22) echo 'then: mode tcp wire auto board auto spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
         client*) echo 'then: mode rail wire auto board after=3 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
-        *) echo 'then: mode auto wire auto board after=8 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
+        *) echo 'then: mode auto wire auto board auto spin auto ring 0 rails 1024 memory 512m idle 60 stall 50' ;;
         esac
         [[ $asked != *:22 ]] || echo 'so it stays on TCP: rule'
         echo 0
@@ -177,7 +177,7 @@ echo 'any key "key"' >"$work/conf"
 check key "any key $work/key
 0" "$work/conf"
 check match.key "$work/conf:1: any key $work/key
-then: mode auto wire auto board after=8 spin auto ring 0 rails 1024 memory 512m idle 60 stall 50 key $work/key
+then: mode auto wire auto board auto spin auto ring 0 rails 1024 memory 512m idle 60 stall 50 key $work/key
 0" "$work/conf" --match client curl 10.0.0.1:80
 chmod 644 "$work/key"
 check key-for-all "$work/conf:1:9: expected a file with a key: $work/key: others may read or change it

@@ -97,7 +97,7 @@ _railsock_value() {
     case $1$prev in
     run--wire | doctor--wire) _railsock_words 'auto shm verbs' ;;
     run--board)
-        _railsock_words 'eager after= never'
+        _railsock_words 'auto eager after= never'
         [ "${COMPREPLY[*]}" != after= ] || compopt -o nospace 2>/dev/null
         ;;
     run--spin) _railsock_words auto ;;

@@ -34,7 +34,7 @@ static void usage(FILE *f)
         "  --tcp               load the library but stay on TCP, for comparison\n"
         "  --rail              board at the first call; refuse COMMAND if the library cannot reach it\n"
         "  --wire NAME         auto, shm (same host) or verbs (RDMA)\n"
-        "  --board POLICY      eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
+        "  --board POLICY      auto, eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
         "  --spin US           spin at most this long before a wait sleeps, or auto (auto)\n"
         "  --ring BYTES        size of each ring: 4k to 64m, or 0 for the wire's own\n"
         "  --log LEVEL[:FILE]  error, warn, info or debug\n"

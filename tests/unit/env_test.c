@@ -107,6 +107,10 @@ TEST_CASE(env, each_value)
     EXPECT(cfg.stream.board_never);
     load("RAILSOCK_BOARD", "eager");
     EXPECT_EQ_INT(cfg.stream.board_calls, 1);
+    load("RAILSOCK_BOARD", "auto");
+    EXPECT_EQ_INT(cfg.stream.board_calls, 8);
+    EXPECT_EQ_U64(cfg.stream.board_bytes, 65536);
+    EXPECT_EQ_INT(cfg.env.given, 1 << CFG_BOARD);
     load("RAILSOCK_BOARD", "after=20");
     EXPECT_EQ_INT(cfg.stream.board_calls, 20);
     EXPECT_EQ_U64(cfg.stream.board_bytes, UINT64_MAX);
@@ -188,6 +192,12 @@ TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
     EXPECT_STREQ(said, "railsock: RAILSOCK_SPIN=abc: expected microseconds, 0 to 1000000, or auto; "
                        "using auto\n");
     EXPECT_EQ_INT(cfg.stream.spin_ns, 20000);
+}
+
+TEST_CASE(env, the_default_of_board_can_be_written)
+{
+    load("RAILSOCK_BOARD", "soon");
+    EXPECT(strstr(said, "; using auto\n"));
 }
 
 TEST_CASE(env, broken_values)
