@@ -72,6 +72,18 @@ if python=/usr/bin/python3 && [ -x "$python" ]; then
     verdict report_passes_signals_on "$out"
 fi
 
+# Where there can be no report the program runs all the same, as itself.
+if unshare -m true 2>/dev/null; then
+    for report in --report --report=always --report="json:$dir/json"; do
+        out=$(unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh \
+            "$railsock" run "$report" -- sh -c 'echo here; exit 41' 2>&1)
+        [ $? -eq 41 ] && [[ $out == 'railsock run: warning: /dev/shm/'*'Read-only file system: there will be no report'*here ]]
+        verdict "no_report[${report%":$dir"*}]" "$out"
+    done
+else
+    echo 'skip command.no_report: needs root'
+fi
+
 out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --log "info:$dir/log" \
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
 [ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]

@@ -118,6 +118,10 @@ if unshare -nm true 2>/dev/null; then
         "mount -t ramfs none /dev/shm; exec '$railsock' doctor --wire shm"
     says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB' unshare -m sh -c \
         "mount -t tmpfs -o size=4k none /dev/shm; exec '$railsock' doctor --wire shm"
+    says read_only 1 '^FAIL /dev/shm Read-only file system' unshare -m sh -c \
+        "mount -t tmpfs -o ro none /dev/shm; exec '$railsock' doctor --wire shm"
+    grep -q '^ -> mount -o remount,rw /dev/shm;' "$dir/lines"
+    verdict read_only_advice "$(cat "$dir/lines")"
     says folder_of_another 1 '^FAIL /dev/shm .*is not a folder of mode 700' unshare -m sh -c \
         "mount -t tmpfs none /dev/shm; mkdir -m 755 /dev/shm/railsock-\$(id -u); exec '$railsock' doctor --wire shm"
 else

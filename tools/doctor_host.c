@@ -150,8 +150,11 @@ void doc_SHM(struct doctor *d, struct doc_result *r)
                 dir);
         r->advice = "remove it, or have its owner remove it";
     } else if (faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) < 0) {
+        r->advice = errno == EROFS
+                        ? "mount -o remount,rw /dev/shm; containers: --tmpfs /dev/shm, or "
+                          "an emptyDir of medium Memory"
+                        : "chmod 1777 /dev/shm";
         doc_say(r, DOC_FAIL, "%s", strerror(errno));
-        r->advice = "chmod 1777 /dev/shm";
     } else if (fs.f_type != TMPFS_MAGIC) {
         doc_say(r, DOC_FAIL, "is not a tmpfs: counters that stat shows would be written to a disk");
     } else {

@@ -219,7 +219,7 @@ int cmd_run(int argc, char **argv)
     char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX], sanitizer[NAME_MAX + 1];
     const char *why;
     char **command;
-    int err;
+    int status, err;
 
     if (!parse_options(argc, argv)) {
         fputs("Try `railsock run --help`.\n", stderr);
@@ -254,8 +254,9 @@ int cmd_run(int argc, char **argv)
      * program for a script and writes to whatever its bytes name. */
     err = ENOENT;
     if (elf_search(*command, path)) {
-        if (report_when)
-            return run_child(path, command, report_when, report_file);
+        status = report_when ? run_child(path, command, report_when, report_file) : -1;
+        if (status >= 0)
+            return status;
         execv(path, command);
         err = errno;
     }

@@ -199,8 +199,9 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
 
     err = report_begin(folder);
     if (err < 0) {
-        fprintf(stderr, "railsock run: --report: %s: %s\n", folder, strerror(-err));
-        return 125;
+        fprintf(stderr, "railsock run: warning: %s: %s: there will be no report\n", folder,
+                strerror(-err));
+        return -1;
     }
     setenv("RAILSOCK_KEEP", folder, 1);
     forwarded(&watched);
