@@ -28,10 +28,31 @@ verdict help "railsock --help: $out"
 verdict version "wrong form"
 out=$("$railsock" nonsense 2>&1); [ $? -eq 2 ] && [[ $out == *'no command nonsense'* ]]
 verdict unknown_command "$out"
-for c in run stat check ab doctor lab; do
-    out=$("$railsock" $c --help 2>/dev/null) && [[ $out == "usage: railsock $c"* ]]
-    verdict "help_$c" "$out"
+for c in run stat tap check ab doctor lab 'lab run'; do
+    for help in --help -h; do
+        # shellcheck disable=SC2086 # words
+        out=$("$railsock" $c $help 2>/dev/null) && [[ $out == "usage: railsock ${c% *}"* ]]
+        verdict "help_$c[$help]" "$out"
+    done
+    # shellcheck disable=SC2086
+    out=$("$railsock" $c --unknown 2>&1); [ $? -eq 2 ] && [[ $out == *"railsock $c: "*--unknown* ]]
+    verdict "unknown_option_$c" "$out"
 done
+# says_wrong WORDS COMMAND...: wrong usage, and what is wrong with it.
+says_wrong() {
+    local words=$1
+    shift
+    out=$("$railsock" "$@" 2>&1); [ $? -eq 2 ] && [[ $out == "railsock $words"* ]]
+    verdict "says_wrong[$*]" "$out"
+}
+says_wrong 'stat: --port 70000: expected a number from 1 to 65535' stat --port 70000
+says_wrong 'stat: unexpected argument: x' stat x
+says_wrong 'check: unexpected argument: b' check a b
+says_wrong 'doctor: unexpected argument: b' doctor a b
+says_wrong 'doctor: host:0: expected a port from 1 to 65535' doctor host:0
+says_wrong 'doctor: host:99999: expected a port from 1 to 65535' doctor host:99999
+says_wrong 'lab: --hosts 9: expected a number from 1 to 4' lab run --hosts 9 -- true
+says_wrong 'lab: --device wlan: expected rxe, siw or none' lab run --device wlan -- true
 
 out=$("$railsock" run -- sh -c 'echo "$LD_PRELOAD|${RAILSOCK_MODE-unset}"')
 [ "$out" = "$dir/one.so|unset" ]

@@ -146,6 +146,7 @@ static bool parse(int argc, char **argv, const char **file, struct question *q)
         } else if (strcmp(argv[i], "--user") == 0 && i + 1 < argc) {
             q->user = argv[++i];
         } else if (argv[i][0] == '-' || *file) {
+            fprintf(stderr, "railsock check: unexpected argument: %s\n", argv[i]);
             return false;
         } else {
             *file = argv[i];

@@ -11,6 +11,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -187,6 +188,19 @@ static bool parse_wire(const char *text, enum cfg_wire *wire)
     return false;
 }
 
+/* NAME:DIGITS, where the digits are no port. */
+static bool has_no_port(const char *target)
+{
+    const char *colon = strrchr(target, ':');
+    unsigned long port;
+    char *end;
+
+    if (!colon || colon == target || colon[1] < '0' || colon[1] > '9' || strchr(target, '/'))
+        return false;
+    port = strtoul(colon + 1, &end, 10);
+    return !*end && (!port || port > UINT16_MAX);
+}
+
 int cmd_doctor(int argc, char **argv)
 {
     static const struct option table[] = {
@@ -202,7 +216,7 @@ int cmd_doctor(int argc, char **argv)
     cfg_init();
     d.wire = cfg.stream.wire;
     optind = 0;
-    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "h", table, NULL)) != -1) {
         if (c == 'h') {
             usage(stdout);
             return 0;
@@ -213,8 +227,11 @@ int cmd_doctor(int argc, char **argv)
             goto wrong;
     }
     d.target = argv[optind];
-    if (d.target && (argv[optind + 1] || !*d.target))
+    if (d.target && (argv[optind + 1] || !*d.target)) {
+        fprintf(stderr, "railsock doctor: unexpected argument: %s\n",
+                argv[optind + 1] ? argv[optind + 1] : "");
         goto wrong;
+    }
     signal(SIGPIPE, SIG_IGN);
     if (!d.target)
         return examine(&d, HOST, json);
@@ -222,6 +239,10 @@ int cmd_doctor(int argc, char **argv)
         status = examine(&d, PEER, json);
         doc_peer_end(&d);
         return status;
+    }
+    if (access(d.target, F_OK) != 0 && has_no_port(d.target)) {
+        fprintf(stderr, "railsock doctor: %s: expected a port from 1 to 65535\n", d.target);
+        return 2;
     }
     return examine(&d, PROGRAM, json);
 

@@ -48,16 +48,20 @@ static void usage(FILE *f)
           f);
 }
 
-/* Returns false when text is no number of that range. */
-static bool parse_number(const char *text, unsigned min, unsigned max, unsigned *value)
+/* Returns false, after saying so, when text is no number of that range. */
+static bool parse_number(const char *option, const char *text, unsigned min, unsigned max,
+                         unsigned *value)
 {
     char *end;
     unsigned long v;
 
     errno = 0;
     v = strtoul(text, &end, 10);
-    if (errno || *text < '0' || *text > '9' || *end || v < min || v > max)
+    if (errno || *text < '0' || *text > '9' || *end || v < min || v > max) {
+        fprintf(stderr, "railsock lab: %s %s: expected a number from %u to %u\n", option, text, min,
+                max);
         return false;
+    }
     *value = (unsigned)v;
     return true;
 }
@@ -67,10 +71,11 @@ static const struct lab_device *parse_device(const char *name)
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
         if (strcmp(devices[i].name, name) == 0)
             return &devices[i];
+    fprintf(stderr, "railsock lab: --device %s: expected rxe, siw or none\n", name);
     return NULL;
 }
 
-/* Returns whether the options are right; says what is wrong. argv[0] is run or shell. */
+/* Returns whether the options are right; says what is wrong. */
 static bool parse_options(int argc, char **argv, struct lab_options *o)
 {
     static const struct option table[] = {
@@ -83,20 +88,20 @@ static bool parse_options(int argc, char **argv, struct lab_options *o)
     int c;
 
     optind = 0;
-    while (right && (c = getopt_long(argc, argv, "+", table, NULL)) != -1) {
+    while (right && (c = getopt_long(argc, argv, "+h", table, NULL)) != -1) {
         switch (c) {
         case 'n':
-            right = parse_number(optarg, 1, LAB_MAX_HOSTS, &o->hosts);
+            right = parse_number("--hosts", optarg, 1, LAB_MAX_HOSTS, &o->hosts);
             break;
         case 'd':
             o->device = parse_device(optarg);
             right = o->device != NULL;
             break;
         case 't':
-            right = parse_number(optarg, 0, 1000000, &o->timeout_s);
+            right = parse_number("--timeout", optarg, 0, 1000000, &o->timeout_s);
             break;
         case 'm':
-            right = parse_number(optarg, 256, 65536, &o->memory_mb);
+            right = parse_number("--memory", optarg, 256, 65536, &o->memory_mb);
             break;
         case 's':
             o->scratch = optarg;
@@ -110,8 +115,6 @@ static bool parse_options(int argc, char **argv, struct lab_options *o)
         default:
             return false;
         }
-        if (!right)
-            fprintf(stderr, "railsock lab: wrong value: %s\n", optarg);
     }
     if (!right)
         return false;
@@ -175,6 +178,7 @@ static int run(int argc, char **argv)
     int signo = 0;
 
     o.shell = strcmp(argv[0], "shell") == 0;
+    argv[0] = (char *)(o.shell ? "railsock lab shell" : "railsock lab run");
     o.timeout_s = o.shell ? 0 : 300;
     if (!parse_options(argc, argv, &o)) {
         usage(stderr);
@@ -234,6 +238,10 @@ int cmd_lab(int argc, char **argv)
         usage(stdout);
         return 0;
     }
+    if (strcmp(action, "image") == 0)
+        fprintf(stderr, "railsock lab: image takes no argument\n");
+    else if (*action)
+        fprintf(stderr, "railsock lab: expected run, shell or image, not %s\n", action);
     usage(stderr);
     return LAB_EXIT_USAGE;
 }

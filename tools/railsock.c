@@ -33,10 +33,14 @@ static void usage(FILE *f)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    char full[32];
 
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (strcmp(name, commands[i].name) == 0)
+        if (strcmp(name, commands[i].name) == 0) {
+            snprintf(full, sizeof(full), "railsock %s", name);
+            argv[1] = full; /* what getopt's messages begin with */
             return commands[i].run(argc - 1, argv + 1);
+        }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         usage(stdout);
         return 0;

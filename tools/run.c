@@ -103,7 +103,7 @@ static bool parse_options(int argc, char **argv)
     int c;
 
     optind = 0;
-    while (right && (c = getopt_long(argc, argv, "+", table, NULL)) != -1) {
+    while (right && (c = getopt_long(argc, argv, "+h", table, NULL)) != -1) {
         switch (c) {
         case 'T':
             tcp = true;

@@ -47,8 +47,7 @@ static void complain(const char *path, const char *why)
         fprintf(stderr, "railsock stat: %s: %s; ignored\n", path, why);
 }
 
-static bool parse_number(const char *option, const char *text, const char *what, uint32_t most,
-                         uint32_t *number)
+static bool parse_number(const char *option, const char *text, uint32_t most, uint32_t *number)
 {
     unsigned long value;
     char *end;
@@ -56,7 +55,8 @@ static bool parse_number(const char *option, const char *text, const char *what,
     errno = 0;
     value = strtoul(text, &end, 10);
     if (errno || !isdigit((unsigned char)*text) || *end || !value || value > most) {
-        fprintf(stderr, "railsock stat: %s %s: expected a %s number\n", option, text, what);
+        fprintf(stderr, "railsock stat: %s %s: expected a number from 1 to %u\n", option, text,
+                most);
         return false;
     }
     *number = (uint32_t)value;
@@ -125,7 +125,7 @@ static bool parse(int argc, char **argv, struct wish *w)
     int c;
 
     optind = 0;
-    while (right && (c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while (right && (c = getopt_long(argc, argv, "h", table, NULL)) != -1) {
         switch (c) {
         case 'j':
             json = true;
@@ -134,13 +134,13 @@ static bool parse(int argc, char **argv, struct wish *w)
             prometheus = true;
             break;
         case 'p':
-            right = parse_number("--pid", optarg, "process", INT32_MAX, &w->filter.pid);
+            right = parse_number("--pid", optarg, INT32_MAX, &w->filter.pid);
             break;
         case 'n':
             w->filter.program = optarg;
             break;
         case 'P':
-            right = parse_number("--port", optarg, "port", UINT16_MAX, &w->filter.port);
+            right = parse_number("--port", optarg, UINT16_MAX, &w->filter.port);
             break;
         case 'a':
             w->filter.path = optarg;
@@ -166,6 +166,7 @@ static bool parse(int argc, char **argv, struct wish *w)
         }
     }
     if (right && argv[optind]) {
+        fprintf(stderr, "railsock stat: unexpected argument: %s\n", argv[optind]);
         usage(stderr);
         return false;
     }

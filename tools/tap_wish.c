@@ -192,7 +192,7 @@ bool tap_parse(int argc, char **argv, struct tap_wish *w)
 
     *w = (struct tap_wish){.ring = RING};
     optind = 0;
-    while (right && (c = getopt_long(argc, argv, "o:", table, NULL)) != -1) {
+    while (right && (c = getopt_long(argc, argv, "o:h", table, NULL)) != -1) {
         switch (c) {
         case 'o':
             w->output = optarg;
