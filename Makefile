@@ -765,6 +765,14 @@ model:
 
 # MODE|SOURCE|PLACE of all that is installed; @LIBRARY@ in a source is where the library then is.
 LIBRARY := $(LIBDIR)/railsock/librailsock.so
+
+# The command looks there last: LIBDIR need not be below PREFIX.
+$(B)/tools/library.o: CPPFLAGS_ALL += -DLIBRARY_INSTALLED='"$(LIBRARY)"'
+$(B)/tools/library.o: $(B)/library_place
+$(B)/library_place: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LIBRARY)' | cmp -s - $@ || echo '$(LIBRARY)' >$@
+
 SHARE := $(PREFIX)/share
 man_place = $(SHARE)/man/man$(patsubst .%,%,$(suffix $(1)))/$(notdir $(1))
 INSTALLED = \

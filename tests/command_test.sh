@@ -172,9 +172,13 @@ verdict no_library "$out"
 multiarch=lib/$(uname -m)-linux-gnu/railsock
 mkdir -p "$dir/bin" "$dir/lib/railsock" "$dir/lib64/railsock" "$dir/$multiarch" "$dir/a b"
 cp "$railsock" "$dir/bin/"
-out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run true 2>&1)
-[ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
-verdict no_library_anywhere "$out"
+if [ -e "$(cat build/plain/library_place)" ]; then
+    echo 'skip command.no_library_anywhere: one is installed'
+else
+    out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run true 2>&1)
+    [ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
+    verdict no_library_anywhere "$out"
+fi
 for place in lib lib64/railsock "$multiarch" lib/railsock bin; do
     cp "$dir/one.so" "$dir/$place/librailsock.so"
     # The places are tried from the last here to the first.

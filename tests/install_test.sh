@@ -57,6 +57,31 @@ rm "$root/share/railsock/mine"
 makes uninstall PREFIX="$root"
 gone "$root" "$root/share/railsock" "$root/lib/railsock"
 
+# A library that is not below the prefix: what is told apart from the rest is the one file, built here with that place.
+root=$dir/elsewhere
+object=$build/plain/tools/library.o
+out=$(make -n -W tools/library.c BUILD="$build" LIBDIR="$root" V=1 "$object" 2>&1)
+grep -qF -- "-DLIBRARY_INSTALLED='\"$root/railsock/librailsock.so\"'" <<<"$out"
+verdict libdir_is_compiled_in "$(tail -n 1 <<<"$out")"
+cat >"$dir/find.c" <<'END'
+#include "tools/library.h"
+#include <stdio.h>
+int main(void)
+{
+    char path[PATH_MAX], why[PATH_MAX];
+    return puts(library_find(path, why, sizeof(why)) ? path : why) < 0;
+}
+END
+cc -I. -D_GNU_SOURCE= -DLIBRARY_INSTALLED="\"$root/railsock/librailsock.so\"" -o "$dir/find" "$dir/find.c" tools/library.c
+out=$("$dir/find")
+[[ $out == *"nor is it $root/railsock/librailsock.so; build it"* ]]
+verdict libdir_not_there "$out"
+mkdir -p "$root/railsock"
+cp "$build/librailsock.so" "$root/railsock/"
+out=$("$dir/find")
+[ "$out" = "$(readlink -f "$root/railsock/librailsock.so")" ]
+verdict libdir "$out"
+
 # What the library is linked to: everything else is opened when it is wanted.
 out=$(readelf -d "$build/librailsock.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort | xargs)
 [ "$out" = 'ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1' ] || [ "$out" = 'libc.so.6 libgcc_s.so.1' ] ||

@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #define LIBRARY "librailsock.so"
+#ifndef LIBRARY_INSTALLED /* the Makefile's */
+#define LIBRARY_INSTALLED "/usr/local/lib/railsock/librailsock.so"
+#endif
 /* Debian's folder for what is of one machine. */
 #ifdef __x86_64__
 #define MULTIARCH "../lib/x86_64-linux-gnu/railsock/"
@@ -47,10 +50,12 @@ static bool find_own(char path[PATH_MAX], char *why, size_t size)
         if (found(file, path))
             return true;
     }
+    if (found(LIBRARY_INSTALLED, path))
+        return true;
     snprintf(why, size,
-             "%s is not in %s, nor in its ../lib/railsock; build it, or name it in "
+             "%s is not in %s, nor in its ../lib/railsock, nor is it %s; build it, or name it in "
              "RAILSOCK_LIBRARY",
-             LIBRARY, self);
+             LIBRARY, self, LIBRARY_INSTALLED);
     return false;
 }
 
