@@ -216,6 +216,10 @@ void cfg_parse_file(struct cfg_parse *p)
     p->line = 1;
     p->key = CFG_KEYS;
     p->end = &p->first;
+    if (strncmp(p->file->text, "\xef\xbb\xbf", 3) == 0) {
+        cfg_complain(p->rules, here(p), "expected UTF-8 without the byte order mark");
+        p->pos = p->line_start = 3;
+    }
     /* What it could not read it has noted; 2 is a stack that is never that deep. */
     if (cfg_yyparse(p) == 2)
         p->rules->full = true;

@@ -272,13 +272,18 @@ static void tell_broken(const struct cfg_rules *r)
 
     broken = cfg_stream_defaults;
     broken.mode = CFG_TCP;
-    broken.reason = RSN_CONFIG;
+    broken.reason = e ? RSN_CONFIG : RSN_NO_MEMORY;
     base = &broken;
-    if (e && e->at.file)
+    if (!e) {
+        log_error("there is no memory to read the rules; this program stays on TCP");
+        return;
+    }
+    if (e->at.file && e->at.line)
         snprintf(where, sizeof(where), "%s:%u:%u: ", e->at.file->path, e->at.line, e->at.column);
-    log_error("%s%s; %u %s; this program stays on TCP; railsock check shows more", where,
-              e ? e->text : "the rules: no memory", r->n_errors,
-              r->n_errors == 1 ? "error" : "errors");
+    else if (e->at.file)
+        snprintf(where, sizeof(where), "%s: ", e->at.file->path);
+    log_error("%s%s; %u %s; this program stays on TCP; railsock check shows more", where, e->text,
+              r->n_errors, r->n_errors == 1 ? "error" : "errors");
 }
 
 static void tell_log(const struct cfg_rules *r)

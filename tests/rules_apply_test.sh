@@ -172,6 +172,15 @@ echo 'any user no-such-user' >"$work/conf"
 check unknown-user "$work/conf:1: warning: no user no-such-user in /etc/passwd: the rule decides for nobody; a number stands for users that are elsewhere
 any user no-such-user
 0" "$work/conf"
+printf 'client\nany to *:80\nclient to *:81\nserver to *:*\nany mode tcp\n' >"$work/conf"
+check hidden-rules "$work/conf:3: warning: this rule never decides: $work/conf:1 is for all
+$work/conf:5: warning: this rule never decides: $work/conf:1 is for all
+client
+any to *:80
+client to *:81
+server
+any mode tcp
+0" "$work/conf"
 (umask 077 && printf '%032x\n' 7 >"$work/key")
 echo 'any key "key"' >"$work/conf"
 check key "any key $work/key

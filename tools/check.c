@@ -122,6 +122,38 @@ static void warn_keys(const struct cfg_rules *r)
                 n->at.file->path, n->at.line, n->v.key_file);
 }
 
+static bool is_for_all(const struct cfg_node *n)
+{
+    return !n->program && !n->user && !n->to.family && !n->port_from && n->port_to == UINT16_MAX;
+}
+
+/* Rules that stand after others without conditions. */
+static void warn_hidden(const struct cfg_rules *r)
+{
+    const struct cfg_node *all[CFG_CLIENT + 1] = {0};
+
+    for (const struct cfg_node *n = r->nodes; n; n = n->next) {
+        const struct cfg_node *by = NULL;
+        bool reached = false;
+
+        if (n->kind != CFG_RULE)
+            continue;
+        for (unsigned role = CFG_SERVER; role <= CFG_CLIENT; role++) {
+            if (!(n->roles & role))
+                continue;
+            if (all[role])
+                by = all[role];
+            else
+                reached = true;
+            if (!all[role] && is_for_all(n))
+                all[role] = n;
+        }
+        if (!reached)
+            fprintf(stderr, "%s:%u: warning: this rule never decides: %s:%u is for all\n",
+                    n->at.file->path, n->at.line, by->at.file->path, by->at.line);
+    }
+}
+
 static void warn_left_out(const struct cfg_rules *r)
 {
     if (r->left_out)
@@ -185,6 +217,7 @@ int cmd_check(int argc, char **argv)
         status = 1;
     } else {
         warn_left_out(&r);
+        warn_hidden(&r);
         warn_users(&r);
         warn_keys(&r);
         if (q.role)

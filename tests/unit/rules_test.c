@@ -93,6 +93,7 @@ TEST_CASE(rules, errors_of_what_is_no_text)
 {
     golden_errors("binary");
     golden_errors("escaped");
+    golden_errors("mark");
 }
 
 /* The line of the rule in match.conf that decides; 0: none. */
