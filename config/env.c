@@ -169,6 +169,17 @@ static const char *const variables[CFG_KEYS] = {
     [CFG_SITE_KEY] = "RAILSOCK_KEY",
 };
 
+bool cfg_is_setting(const char *name)
+{
+    for (unsigned key = 0; key < CFG_KEYS; key++)
+        if (strcmp(name, variables[key]) == 0)
+            return true;
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        if (strcmp(name, settings[i].name) == 0)
+            return true;
+    return false;
+}
+
 const char *cfg_expected(const char *name, const char *value)
 {
     struct cfg_stream stream = cfg_stream_defaults;
@@ -208,6 +219,11 @@ static void read_keys(void)
                 note_key_file(value);
             continue;
         }
+        /* What was meant to keep a program off the rails must not let it board for a misprint. */
+        if (key == CFG_MODE) {
+            cfg.env.mode = CFG_TCP;
+            cfg.env.given |= 1u << CFG_MODE;
+        }
         cfg_resolve(&cfg.stream, env_level, 1);
         if (key == CFG_TOS)
             snprintf(used, sizeof(used), "the kernel's");
@@ -233,30 +249,35 @@ static void read_settings(void)
     }
 }
 
-/* a and b as one string; empty if they do not fit. Not snprintf, which would be the first use of much of libc's
+/* a and b as one string; empty, and false, if they do not fit. Not snprintf, which would be the first use of much of libc's
  * memory in a program that has hardly begun. */
-static void join(char *out, size_t size, const char *a, const char *b)
+static bool join(char *out, size_t size, const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b);
 
     out[0] = '\0';
     if (na + nb >= size)
-        return;
+        return false;
     memcpy(out, a, na);
     memcpy(out + na, b, nb + 1);
+    return true;
 }
 
 /* Where rules may be, and what they may say of this program. */
 static void note_rules(void)
 {
+    static const char too_long[] = "a path below 490 bytes", left_out[] = "no rules of the user's";
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     const char *executed =
         (const char *)getauxval(AT_EXECFN); /* the interpreter's argv has its own name */
 
-    if (config && *config == '/')
-        join(cfg.user_file, sizeof(cfg.user_file), config, "/railsock.conf");
-    else if (home && *home == '/')
-        join(cfg.user_file, sizeof(cfg.user_file), home, "/.config/railsock.conf");
+    if (config && *config == '/') {
+        if (!join(cfg.user_file, sizeof(cfg.user_file), config, "/railsock.conf"))
+            report("XDG_CONFIG_HOME", config, too_long, left_out);
+    } else if (home && *home == '/') {
+        if (!join(cfg.user_file, sizeof(cfg.user_file), home, "/.config/railsock.conf"))
+            report("HOME", home, too_long, left_out);
+    }
     join(cfg.program, sizeof(cfg.program), program_invocation_short_name, "");
     if (executed)
         join(cfg.script, sizeof(cfg.script), executed, "");

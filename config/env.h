@@ -42,6 +42,8 @@ extern struct cfg cfg;
  * environment set; idempotent only in that it starts from the defaults each time. */
 void cfg_init(void);
 
+/* Whether the library reads a variable of that name. */
+bool cfg_is_setting(const char *name);
 /* What the variable expects, in words, if value is not that; else NULL. For commands that pass
  * values on. An unknown name expects nothing. */
 const char *cfg_expected(const char *name, const char *value);

@@ -99,6 +99,10 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 else
     echo 'skip doctor.key_not_readable: needs root'
 fi
+says wrong_setting 1 '^FAIL settings RAILSOCK_SPIN=abc: expected microseconds' env RAILSOCK_SPIN=abc "$railsock" doctor --wire shm
+says wrong_mode 1 '^FAIL settings RAILSOCK_MODE=TCP: expected auto, tcp or rail' env RAILSOCK_MODE=TCP "$railsock" doctor --wire shm
+says unknown_setting 0 '^note settings wire shm, .*; nobody reads RAILSOCK_MEM$' env RAILSOCK_MEM=1m RAILSOCK_SPIN='' RAILSOCK_SHARE= \
+    "$railsock" doctor --wire shm
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"

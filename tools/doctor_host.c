@@ -50,24 +50,73 @@ void doc_KERNEL(struct doctor *d, struct doc_result *r)
         close(fd);
 }
 
+/* What other parts than the library read. */
+static bool is_the_commands(const char *name)
+{
+    static const char *const names[] = {"RAILSOCK_LIBRARY", "RAILSOCK_SHARE", "RAILSOCK_COMMAND",
+                                        "RAILSOCK_LAB_CACHE"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, "RAILSOCK_TEST_", 14) == 0;
+}
+
+/* The first variable whose value is wrong, or, if there is none, one that nobody reads. Empty: all are in order. */
+static bool wrong_variable(char name[64], const char **expected, const char **value)
+{
+    bool unknown = false;
+
+    name[0] = '\0';
+    *expected = NULL;
+    for (char **e = environ; *e && !*expected; e++) {
+        size_t n = strcspn(*e, "=");
+        char own[64];
+
+        if (strncmp(*e, "RAILSOCK_", 9) != 0 || n >= sizeof(own) || !(*e)[n] || !(*e)[n + 1])
+            continue;
+        memcpy(own, *e, n);
+        own[n] = '\0';
+        *value = *e + n + 1;
+        unknown = !cfg_is_setting(own);
+        if (unknown ? is_the_commands(own) : !cfg_expected(own, *value))
+            continue;
+        strcpy(name, own);
+        *expected = unknown ? NULL : cfg_expected(own, *value);
+    }
+    return *expected;
+}
+
+static void say_board(const struct cfg_stream *s, char *text, size_t size)
+{
+    if (s->board_bytes == UINT64_MAX)
+        snprintf(text, size, "%u calls", s->board_calls);
+    else if (s->board_calls == UINT32_MAX)
+        snprintf(text, size, "%llu bytes", (unsigned long long)s->board_bytes);
+    else
+        snprintf(text, size, "%u calls or %llu bytes", s->board_calls,
+                 (unsigned long long)s->board_bytes);
+}
+
 void doc_SETTINGS(struct doctor *d, struct doc_result *r)
 {
     static const char *const wires[] = {"auto", "shm", "verbs"};
+    const char *expected, *value;
+    char name[64], board[80];
 
-    if (cfg.stream.mode == CFG_TCP)
+    if (wrong_variable(name, &expected, &value)) {
+        doc_say(r, DOC_FAIL, "%s=%.80s: expected %s", name, value, expected);
+        r->advice = "set it to that, or unset it";
+    } else if (cfg.stream.mode == CFG_TCP) {
         doc_say(r, DOC_FAIL, "RAILSOCK_MODE=tcp: every connection stays on TCP");
-    else if (cfg.stream.board_never)
+    } else if (cfg.stream.board_never) {
         doc_say(r, DOC_FAIL, "RAILSOCK_BOARD=never: every connection stays on TCP");
-    else if (cfg.stream.board_bytes == UINT64_MAX)
-        doc_say(r, DOC_OK, "wire %s, boards after %u calls, where no rule says otherwise",
-                wires[d->wire], cfg.stream.board_calls);
-    else if (cfg.stream.board_calls == UINT32_MAX)
-        doc_say(r, DOC_OK, "wire %s, boards after %llu bytes, where no rule says otherwise",
-                wires[d->wire], (unsigned long long)cfg.stream.board_bytes);
-    else
-        doc_say(r, DOC_OK,
-                "wire %s, boards after %u calls or %llu bytes, where no rule says otherwise",
-                wires[d->wire], cfg.stream.board_calls, (unsigned long long)cfg.stream.board_bytes);
+    } else {
+        say_board(&cfg.stream, board, sizeof(board));
+        doc_say(r, *name ? DOC_NOTE : DOC_OK,
+                "wire %s, boards after %s, where no rule says otherwise%s%s", wires[d->wire], board,
+                *name ? "; nobody reads " : "", name);
+    }
 }
 
 void doc_DESCRIPTORS(struct doctor *d, struct doc_result *r)

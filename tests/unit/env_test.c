@@ -203,8 +203,6 @@ TEST_CASE(env, the_default_of_board_can_be_written)
 TEST_CASE(env, broken_values)
 {
     static const char *const broken[][2] = {
-        {"RAILSOCK_MODE", "fast"},
-        {"RAILSOCK_MODE", "tcp "},
         {"RAILSOCK_WIRE", "rdma"},
         {"RAILSOCK_BOARD", "after"},
         {"RAILSOCK_BOARD", "after="},
@@ -245,7 +243,47 @@ TEST_CASE(env, broken_values)
     }
 }
 
+/* Who wanted to keep a program on TCP and mistyped it. */
+TEST_CASE(env, a_broken_mode_is_tcp)
+{
+    static const char *const broken[] = {"TCP", "tcpp", "tcp ", "fast"};
+
+    for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++) {
+        load("RAILSOCK_MODE", broken[i]);
+        EXPECT(strstr(said, ": expected auto, tcp or rail; using tcp\n"));
+        EXPECT_EQ_INT(cfg.stream.mode, CFG_TCP);
+        EXPECT_EQ_INT(cfg.env.given, 1 << CFG_MODE);
+        EXPECT(!cfg.rules);
+    }
+    load("RAILSOCK_MODE", "");
+    EXPECT_STREQ(said, "");
+    EXPECT_EQ_INT(cfg.stream.mode, CFG_AUTO);
+}
+
+TEST_CASE(env, a_users_file_with_a_long_name)
+{
+    char path[600] = "/", *home = strdup(getenv("HOME") ? getenv("HOME") : "/");
+
+    memset(path + 1, 'x', sizeof(path) - 2);
+    setenv("XDG_CONFIG_HOME", path, 1);
+    load(NULL, NULL);
+    EXPECT(strstr(said, ": expected a path below 490 bytes; using no rules of the user's\n"));
+    EXPECT(!cfg.user_file[0]);
+    unsetenv("XDG_CONFIG_HOME");
+    setenv("HOME", path, 1);
+    load(NULL, NULL);
+    EXPECT(strncmp(said, "railsock: HOME=/xxx", 19) == 0);
+    setenv("HOME", home, 1);
+    free(home);
+}
+
 TEST_CASE(env, commands_can_ask_first)
+{
+    EXPECT(cfg_is_setting("RAILSOCK_BOARD") && cfg_is_setting("RAILSOCK_LOG"));
+    EXPECT(!cfg_is_setting("RAILSOCK_NONE"));
+}
+
+TEST_CASE(env, commands_can_ask_what_is_expected)
 {
     struct cfg before = cfg;
 
