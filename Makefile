@@ -780,6 +780,7 @@ INSTALLED = \
 	644|$(B)/librailsock.so|$(LIBRARY) \
 	$(foreach f,$(TOOL_SHARE),$(if $(filter %.py,$(f)),644,755)|$(f)|$(SHARE)/railsock/$(notdir $(f))) \
 	$(foreach f,$(MAN_PAGES),644|$(f)|$(call man_place,$(f))) \
+	644|README.md|$(SHARE)/doc/railsock/README.md \
 	644|tools/completion.bash|$(SHARE)/bash-completion/completions/railsock \
 	$(foreach f,$(EXAMPLES),644|$(f)|$(SHARE)/doc/railsock/examples/$(notdir $(f)))
 # Ours alone, so they go when they are empty.

@@ -48,6 +48,10 @@ makes install PREFIX="$root"
 works "$root" "$root/bin" "$root/lib/railsock/librailsock.so" "$root/share" | grep -v 'service\|^ok.*man\['
 [ "$(grep -c "^Environment=LD_PRELOAD=$root/lib/railsock/librailsock.so$" "$root/share/doc/railsock/examples/service.conf")" = 1 ]
 verdict $case.service 'not the library'
+grep -q "^#ExecPaths=$root/lib/railsock/librailsock.so$" "$root/share/doc/railsock/examples/service.conf"
+verdict $case.exec_paths 'not the library'
+cmp -s README.md "$root/share/doc/railsock/README.md"
+verdict $case.readme 'not there'
 # What is not ours stays, and the folder that holds it.
 echo mine >"$root/share/railsock/mine"
 makes uninstall PREFIX="$root"
@@ -88,7 +92,8 @@ out=$(readelf -d "$build/librailsock.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p
     [ "$out" = 'ld-linux-aarch64.so.1 libc.so.6 libgcc_s.so.1' ]
 verdict linked "$out"
 if command -v systemd-analyze >/dev/null; then
-    { printf '[Service]\nExecStart=/bin/true\n'; cat tools/examples/service.conf; } >"$dir/x.service"
+    { printf '[Service]\nExecStart=/bin/true\n'; sed 's|@LIBRARY@|/usr/lib/railsock/librailsock.so|' tools/examples/service.conf; } \
+        >"$dir/x.service"
     out=$(systemd-analyze verify --man=no "$dir/x.service" 2>&1 | grep -F x.service)
     [ -z "$out" ]
     verdict unit "$out"
@@ -96,6 +101,8 @@ if command -v systemd-analyze >/dev/null; then
     out=$(systemd-analyze verify --man=no "$dir/x.service" 2>&1 | grep -F x.service)
     [ -z "$out" ]
     verdict unit_offered "$out"
+    [ "$(grep -v '^#' tools/examples/service.conf | xargs)" = '[Service] Environment=LD_PRELOAD=@LIBRARY@' ]
+    verdict unit_sets_nothing_else 'it sets what some units have better'
 else
     echo 'skip install.unit: no systemd'
 fi
