@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/absent_test.sh - a process without a TCP connection, as if the library were not there (DESIGN I1): the
+# tests/absent_test.sh - a process without a TCP connection, as if the library were not there: the
 # same system calls after start-up, and nothing started, mapped or opened. What it costs in time is
 # `make bench`. Some 10 seconds.
 set -u

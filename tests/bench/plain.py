@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""plain.py [--pairs N]: what the library costs a program that gets no rail (DESIGN I1): nanoseconds per call on
+"""plain.py [--pairs N]: what the library costs a program that gets no rail: nanoseconds per call on
 a pipe, a file and a TCP connection to a process without the library (plain_calls.c), and that connection's
 throughput. Medians of what each run found in a quiet moment; the legs of a pair take turns in one run. Each leg also counts what the connection did on a
 rail, which must be nothing."""
