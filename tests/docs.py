@@ -142,6 +142,19 @@ def check_rules():
           and f'"{row[1]}"' not in values] + ([] if len(words) > 20 else ["none found"]))
 
 
+def check_stat():
+    page = section(rendered("railsock-stat.1"), "OUTPUT")
+    words = set(re.findall(r"\w+", page))
+    source = {f: open(f"tools/{f}", encoding="utf-8").read() for f in ("stat_json.c", "stat_prometheus.c")}
+    keys = set(re.findall(r'\\"(\w+)\\":', source["stat_json.c"]))
+    keys |= set(re.findall(r'put_(?:key_string|number_or_null)\(f, "(\w+)"', source["stat_json.c"]))
+    metrics = set(re.findall(r'"(railsock_\w+)"', source["stat_prometheus.c"]))
+    readme = open("tools/README.md", encoding="utf-8").read()
+    show("stat_output", [f"not in railsock-stat(1): {w}" for w in sorted((keys | metrics) - words)] +
+         [f"not in tools/README.md: {w}" for w in sorted(keys | metrics) if w not in readme] +
+         ([] if len(keys) > 35 and len(metrics) > 5 else ["none found"]))
+
+
 def check_lab():
     found = re.search(r"packages_lab='([^']*)'", open("tools/deps", encoding="utf-8").read()).group(1).split()
     text = flat(rendered("railsock-lab.1"))
@@ -159,6 +172,7 @@ def main():
     check_settings(build)
     check_reasons()
     check_rules()
+    check_stat()
     check_lab()
 
 
