@@ -32,7 +32,7 @@ for c in run stat tap check ab doctor lab 'lab run'; do
     for help in --help -h; do
         # shellcheck disable=SC2086 # words
         out=$("$railsock" $c $help 2>/dev/null) && [[ $out == "usage: railsock ${c% *}"* ]]
-        verdict "help_$c[$help]" "$out"
+        verdict "help_${c}[$help]" "$out"
     done
     # shellcheck disable=SC2086
     out=$("$railsock" $c --unknown 2>&1); [ $? -eq 2 ] && [[ $out == *"railsock $c: "*--unknown* ]]

@@ -71,7 +71,7 @@ says rules_not_read 1 '^skip rules not read' env RAILSOCK_MODE=tcp "$railsock" d
 [ -e /etc/railsock.conf ] || says rules_none 0 "^ok rules none, .* nor $dir/.config/railsock.conf$" \
     env -u XDG_CONFIG_HOME HOME="$dir" "$railsock" doctor --wire shm
 # As a user has it who is not root.
-barred=(setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search
+barred=(setpriv --bounding-set='-dac_override,-dac_read_search' --inh-caps='-dac_override,-dac_read_search'
     env -u XDG_CONFIG_HOME HOME="$dir")
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     mkdir -m 0 "$dir/.config"

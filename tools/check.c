@@ -148,7 +148,7 @@ static void warn_hidden(const struct cfg_rules *r)
             if (!all[role] && is_for_all(n))
                 all[role] = n;
         }
-        if (!reached)
+        if (!reached && by)
             fprintf(stderr, "%s:%u: warning: this rule never decides: %s:%u is for all\n",
                     n->at.file->path, n->at.line, by->at.file->path, by->at.line);
     }

@@ -262,7 +262,8 @@ TEST_CASE(env, a_broken_mode_is_tcp)
 
 TEST_CASE(env, a_users_file_with_a_long_name)
 {
-    char path[600] = "/", *home = strdup(getenv("HOME") ? getenv("HOME") : "/");
+    const char *set = getenv("HOME");
+    char path[600] = "/", *home = set ? strdup(set) : NULL;
 
     memset(path + 1, 'x', sizeof(path) - 2);
     setenv("XDG_CONFIG_HOME", path, 1);
@@ -273,7 +274,10 @@ TEST_CASE(env, a_users_file_with_a_long_name)
     setenv("HOME", path, 1);
     load(NULL, NULL);
     EXPECT(strncmp(said, "railsock: HOME=/xxx", 19) == 0);
-    setenv("HOME", home, 1);
+    if (home)
+        setenv("HOME", home, 1);
+    else
+        unsetenv("HOME");
     free(home);
 }
 
