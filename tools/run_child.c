@@ -54,6 +54,7 @@ static void witness_begin(struct witness *w, const sigset_t *signals)
     if (w->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_NAME, "railsock-report");
+        report_let_go();
         sigprocmask(SIG_SETMASK, signals, NULL);
         close(p[0]);
         while (getppid() == parent) {
