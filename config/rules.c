@@ -253,7 +253,8 @@ static const char *own_path(struct cfg_rules *r)
 {
     static const char gone[] = " (deleted)";
     char path[1024];
-    long n = cfg_raw4(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)path, sizeof(path));
+    long n =
+        cfg_raw4(SYS_readlinkat, AT_FDCWD, (long)"/proc/thread-self/exe", (long)path, sizeof(path));
     const char *copy;
 
     if (n <= 0 || n == sizeof(path))

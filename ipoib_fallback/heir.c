@@ -35,6 +35,8 @@
 enum { MAX_LINKS = 1024, PRUNE_AT = 16 };
 
 _Atomic uint32_t heir_forks;
+static _Atomic bool
+    unlinked; /* it has forked, and has no link to that child, before it had a stream of its own */
 static struct fb_lock links_lock;
 static struct heir_link *links;
 static unsigned n_links;
@@ -323,8 +325,10 @@ bool fb_fork_begin(struct fb_fork *f)
 
     *f = (struct fb_fork){.theirs = -1};
     /* Where there is never a rail the child may use what it likes. */
-    if (!fb_ever_tracked() || cfg.stream.mode == CFG_TCP || cfg.stream.board_never)
+    if (!fb_ever_tracked() || cfg.stream.mode == CFG_TCP || cfg.stream.board_never) {
+        atomic_store(&unlinked, true);
         return true;
+    }
     signals = links_take();
     l = link_up_child(&f->theirs);
     if (l) {
@@ -357,8 +361,14 @@ struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq)
     return links == own ? own->next : links;
 }
 
+bool heir_has_forked(void)
+{
+    return atomic_load(&unlinked);
+}
+
 void heir_forget(void)
 {
+    atomic_store(&unlinked, false);
     links = NULL;
     n_links = 0;
     spare = NULL; /* the siblings' are still read */

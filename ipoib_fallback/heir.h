@@ -67,6 +67,8 @@ bool heir_epoll_asked(uintptr_t id);
 /* In the child, whose memory is the parent's: the links to children before it. */
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);
 /* Does nobody but this process have the stream any more? Progress thread. */
+/* A child may have what this process has inherited, and not used yet. */
+bool heir_has_forked(void);
 bool heir_alone(struct fb_heritage *, const struct fb_conn *);
 
 #endif

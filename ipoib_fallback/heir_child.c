@@ -24,6 +24,7 @@ struct gone {
 
 struct fb_heritage {
     int link;
+    int32_t pid; /* of the child of that fork; others have it from him */
     uint32_t seq;
     struct fb_pub_file *file;
     struct heir_link *siblings; /* as they were at the fork */
@@ -49,6 +50,7 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
         h = NULL;
     if (h) {
         h->link = f->theirs;
+        h->pid = sys_getpid();
         h->siblings = heir_siblings(f->link, &h->seq);
         h->file = fb_pub_hand_on();
         rsk_own_keep(h->link);
@@ -301,8 +303,9 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     c->s.past_rx = mine->pub->rx;
     conn_reason(c, RSN_INHERITED);
     /* Who else has it cannot be known: pinned. */
-    if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) ||
-        conn_flag(old, CF_PINNED | CF_SHARED) || (conn_flag(old, CF_LINKED) && !known))
+    if (atomic_load(&s->fds) != 1 || atomic_load(&heir_forks) || heir_has_forked() ||
+        h->pid != sys_getpid() || conn_flag(old, CF_PINNED | CF_SHARED) ||
+        (conn_flag(old, CF_LINKED) && !known))
         conn_set(c, CF_PINNED | CF_ASKED);
     if (front >= 0) {
         if (!take_front(c, front))

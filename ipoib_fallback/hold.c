@@ -126,6 +126,16 @@ static bool run_there(void (*fn)(void *))
     return rsk_loop_running();
 }
 
+static void through_job(void *seq)
+{
+    atomic_store(&done, (uint32_t)(uintptr_t)seq);
+}
+
+void fb_through(void)
+{
+    (void)run_there(through_job);
+}
+
 void fb_hold(int reason, enum fb_hold_what what)
 {
     atomic_store(&why, reason);

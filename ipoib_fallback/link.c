@@ -181,6 +181,8 @@ void link_drop(struct fb_conn *c, int fd)
     }
 }
 
+enum { UNWATCHED_NS = 20000000 };
+
 bool link_lock(struct fb_conn *c, struct fb_lock *l, void (*again)(void *))
 {
     enum { TRIES = 200, BUSY_NS = 200000 };
@@ -194,6 +196,17 @@ bool link_lock(struct fb_conn *c, struct fb_lock *l, void (*again)(void *))
         return false;
     fb_lock(l);
     return true;
+}
+
+static void look_by_clock(void *arg)
+{
+    const short all = POLLIN | POLLOUT | POLLRDHUP;
+    struct fb_conn *c = arg;
+
+    if (c->fd >= 0)
+        anchor_event(c, (uint16_t)fb_io.poll(c->fd, all));
+    link_watch(c);
+    fb_put(&c->s);
 }
 
 static void watch(void *arg)
@@ -216,7 +229,9 @@ static void watch(void *arg)
         c->x->watch_fd = fd;
         c->x->watch_events = needed;
         c->x->watch = rsk_watch_fd(fd, needed, true, anchor_event, c);
-        if (!c->x->watch)
+        /* No memory, or as many watches as the user may have (fs.epoll.max_user_watches): then it is looked at by the clock,
+         * with the watch's reference. */
+        if (!c->x->watch && !rsk_timer_add(UNWATCHED_NS, look_by_clock, c))
             fb_put(&c->s);
     }
     slept_on = c->x->rx.state == RX_gS && c->x->rx.must_see_n > 0;

@@ -171,7 +171,7 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 }
 
 /* wait: for which halves, RSK_RX and RSK_TX. tx: as leave_by's. */
-static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
+static void pin_until(struct fb_conn *c, int reason, unsigned wait, unsigned tx, uint64_t until)
 {
     conn_set(c, CF_PINNED);
     if (reason == RSN_SHARED)
@@ -184,11 +184,26 @@ static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
     }
     leave_by(c, reason, tx);
     if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
-        !end_settle(c, reason, wait, fb_io.now() + WAIT_NS) && !unread(c))
+        !end_settle(c, reason, wait, until) && !unread(c))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);
     link_release(c);
+}
+
+static void pin(struct fb_conn *c, int reason, unsigned wait, unsigned tx)
+{
+    pin_until(c, reason, wait, tx, fb_io.now() + WAIT_NS);
+}
+
+uint64_t fb_pin_time(void)
+{
+    return fb_io.now() + WAIT_NS;
+}
+
+void fb_pin_by(struct fb_stream *s, int reason, uint64_t until)
+{
+    pin_until(conn_of(s), reason, RSK_RX | RSK_TX, TODO_LEAVE, until);
 }
 
 void fb_pin(struct fb_stream *s, int reason, bool wait)

@@ -170,7 +170,7 @@ static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *
     if (reason && reason != RSN_NO_MEMORY)
         return -ENODEV; /* which is as it may be */
     if (!reason)
-        r = rsk_verbs_wire.listen(family, port, ops);
+        r = rsk_verbs_wire.listen(family, port, 0, ops);
     complain(port, "RDMA", r);
     return r;
 }
@@ -183,7 +183,7 @@ bool reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
 
     count(c);
     if (conn_config(c)->wire != CFG_WIRE_VERBS) {
-        r = rsk_shm_wire.listen(family, port, shm);
+        r = rsk_shm_wire.listen(family, port, c->x->tuple.src_port, shm);
         complain(port, "shared-memory", r);
     }
     if (conn_config(c)->wire != CFG_WIRE_SHM)

@@ -150,7 +150,7 @@ static uint64_t to_skip(struct fb_conn *c, int fd)
 void rx_skip(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
-    char scratch[4096] = {0};
+    char scratch[1024]; /* the stack may be a small one */
 
     while (rx->skip > 0) {
         struct iovec v = {scratch, sizeof(scratch)};

@@ -286,6 +286,7 @@ void pl_epoll_part(struct pl_epoll *, _Atomic unsigned *armed);
 /* m stands for a nested instance from now on; and no more. m's instance's ctl held. */
 void pl_nest(struct pl_member *m, struct pl_epoll *inner);
 void pl_unnest(struct pl_member *m);
+void pl_nest_after_fork_child(void);
 /* The inner instance has got descriptors of ours: those that it is nested in must serve it. */
 void pl_nest_woven(struct pl_epoll *inner);
 /* A poll, or another instance, waits for this stream, whose rail may be on the shard of an instance where nobody

@@ -376,5 +376,6 @@ void pl_epoll_after_fork_child(void)
     registry_lock = (struct fb_lock){0};
     registry.next = registry.prev = &registry;
     pl_pool_after_fork_child();
+    pl_nest_after_fork_child();
     pl_wait_after_fork_child();
 }

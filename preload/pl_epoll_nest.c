@@ -16,6 +16,11 @@ enum { OTHERS = 64 /* looks, at most, because of what others look at */ };
 
 static struct fb_lock nest;
 
+void pl_nest_after_fork_child(void)
+{
+    nest = (struct fb_lock){0};
+}
+
 /* Its own shard; the common one, leant on; who arms now takes it back himself. */
 enum { ARMED_OWN = 1, ARMED_COMMON = 2, PARTED = 4 };
 

@@ -196,8 +196,10 @@ PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
         return pl_real.close_range(first, last, flags);
     /* The application has only one descriptor table as long as the progress thread keeps none of
      * what it closes. */
-    if ((how & CLOSE_RANGE_UNSHARE) && pl_alone())
+    if ((how & CLOSE_RANGE_UNSHARE) && pl_alone() && !pl_shares_table())
         how &= ~CLOSE_RANGE_UNSHARE;
+    else if ((how & CLOSE_RANGE_UNSHARE) && pl_is_owner())
+        pl_plain_for_good(RSN_SHARED); /* as in unshare() */
     if (!(how & CLOSE_RANGE_CLOEXEC))
         range_closing(first, last, how & CLOSE_RANGE_UNSHARE);
     return close_around(first, last, (int)how);

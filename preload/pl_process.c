@@ -35,8 +35,18 @@ static _Atomic int owner;
 static _Thread_local bool has_vforked;
 RSK_HOT static _Atomic bool strangers = true;
 
+/* With a child that has been cloned so, or by it: it is set before. */
+static _Atomic bool shares_table;
+
+bool pl_shares_table(void)
+{
+    return atomic_load_explicit(&shares_table, memory_order_relaxed);
+}
+
 void pl_cloning(uint64_t flags)
 {
+    if (flags & CLONE_FILES && !(flags & CLONE_THREAD))
+        atomic_store_explicit(&shares_table, true, memory_order_relaxed);
     if (!(flags & CLONE_VM) || (flags & CLONE_THREAD))
         return;
     has_vforked = true;
@@ -240,14 +250,21 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
 
 /* ---- spawn ---- */
 
-/* A program that will hold the socket may use it at any time. */
-static void pin_inherited(struct pl_file *f, void *unused)
+/* A program that will hold the socket may use it at any time. First all begin to leave, then they are waited for, by one clock:
+ * one peer that does not answer is waited for no longer than many. */
+static void leave_inherited(struct pl_file *f, void *unused)
 {
     (void)unused;
     if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0) {
         fb_maybe_shared(f->stream);
-        fb_pin(f->stream, RSN_SHARED, true);
+        fb_pin(f->stream, RSN_SHARED, false);
     }
+}
+
+static void pin_inherited(struct pl_file *f, void *until)
+{
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        fb_pin_by(f->stream, RSN_SHARED, *(uint64_t *)until);
     if (f->kind == PL_EPOLL && sys_fcntl(f->fd, F_GETFD, 0) == 0)
         pl_epoll_cross(f);
 }
@@ -261,11 +278,15 @@ static void give_inherited(struct pl_file *f, void *unused)
 
 void pl_before_spawn(void)
 {
+    uint64_t until;
+
     if (!pl_is_owner())
         return;
     if (atomic_load(&pl_heirs))
         pl_heir_exec();
-    pl_each(pin_inherited, NULL);
+    pl_each(leave_inherited, NULL);
+    until = fb_pin_time();
+    pl_each(pin_inherited, &until);
     pl_made_inherited();
 }
 
@@ -276,6 +297,7 @@ void pl_before_exec(void)
     /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but the new program has
      * it then. */
     fb_leave_all(RSN_FORKED, false);
+    fb_through(); /* the kernel ends our thread, which says last that children need not ask */
     pl_each(give_inherited, NULL);
     pl_before_spawn();
 }

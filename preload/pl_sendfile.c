@@ -7,6 +7,7 @@
  * Called by the application on any thread.
  */
 #include "preload/pl_own.h"
+#include "preload/pl_wait.h"
 
 #include "config/reason.h"
 #include "rsock/sys.h"
@@ -18,16 +19,19 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
-enum { PIECE = 16384 }; /* on the stack */
+enum {
+    PIECE = 16384,
+    FEW = 1024 /* on the stack, which may be a small one */
+};
 
 /*
  * Returns the bytes sent, or -errno with none sent. -ENOTSUP: the kernel has to judge these
  * arguments. An input that cannot be read at an offset, which is no file nor a device like one, is told by
  * lseek or pread.
  */
-__attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t *off, size_t n)
+static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char *piece,
+                         size_t most)
 {
-    char piece[PIECE];
     off64_t pos;
     size_t sent = 0;
     ssize_t got, put = 0;
@@ -39,7 +43,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
     if (pos < 0)
         return -ENOTSUP;
     while (sent < n) {
-        struct iovec v = {piece, n - sent < PIECE ? n - sent : PIECE};
+        struct iovec v = {piece, n - sent < most ? n - sent : most};
 
         got = SYS6(SYS_pread64, in, piece, v.iov_len, pos, 0, 0);
         if (got < 0 && sent == 0)
@@ -65,6 +69,28 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
     if (put == -EPIPE)
         SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
     return put;
+}
+
+struct piece {
+    struct pl_block block; /* first: a handler may longjmp out of a wait */
+    char bytes[PIECE];
+};
+
+static void put_piece(struct piece **p)
+{
+    if (*p)
+        pl_block_put(&(*p)->block);
+}
+
+__attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t *off, size_t n)
+{
+    struct piece *large __attribute__((cleanup(put_piece))) = NULL;
+    char few[FEW];
+
+    if (n > sizeof(few))
+        large = (struct piece *)pl_block_get(sizeof *large, __builtin_frame_address(0), NULL);
+    return large ? by_pieces(f, in, off, n, large->bytes, sizeof large->bytes)
+                 : by_pieces(f, in, off, n, few, sizeof few);
 }
 
 static void lower(void *stream, void *unused)

@@ -12,17 +12,23 @@
 #include <stdlib.h>
 #include <threads.h>
 
-#define LOOK_NS 20000000u
+#define LOOK_NS   20000000u
+#define LOOK_MOST 1000000000u
 
 static _Atomic bool main_ended;
 
-/* Progress thread. The main thread stays a zombie until the process ends, and is counted. */
+/* Progress thread. The main thread stays a zombie until the process ends, and is counted. Where the others go on for long nobody
+ * waits for the end by the millisecond. */
 static void look(void *unused)
 {
+    static uint32_t pause = LOOK_NS;
+
     (void)unused;
     if (pl_alone())
         exit(0);
-    rsk_timer_add(LOOK_NS, look, NULL);
+    rsk_timer_add(pause, look, NULL);
+    if (pause < LOOK_MOST)
+        pause += pause / 8;
 }
 
 /* The progress thread begins: a rail is wanted. The flag goes up before the question whether the thread runs, and the thread begins to run before it

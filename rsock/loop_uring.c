@@ -51,25 +51,27 @@ int loop_uring_load(void)
         {"io_uring_submit_and_wait_timeout", &lu.wait},
     };
 
+    void *lib;
+
     if (lu.lib)
         return 0;
     if (!rsk_loop_may_load() || under_valgrind())
         return -ENOENT;
     rsk_own_enter(); /* for the number of the file */
-    lu.lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);
+    lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);
     rsk_own_leave();
-    if (!lu.lib)
+    if (!lib)
         return -ENOENT;
     for (size_t i = 0; i < sizeof syms / sizeof *syms; i++) {
-        void *sym = dlsym(lu.lib, syms[i].name);
+        void *sym = dlsym(lib, syms[i].name);
 
         if (!sym) {
-            dlclose(lu.lib);
-            lu.lib = NULL;
+            dlclose(lib);
             return -ENOENT;
         }
         memcpy(syms[i].to, &sym, sizeof sym);
     }
+    lu.lib = lib; /* last: a child that is forked meanwhile has the half of it */
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "rsock/sys.h"
 
@@ -292,6 +293,22 @@ bool rsk_own_has(int fd)
     return c &&
            (atomic_load_explicit(&c->word[fd % CHUNK_FDS / 64], memory_order_relaxed) >> (fd % 64) &
             1);
+}
+
+bool rsk_own_crowded(void)
+{
+    struct rlimit most = {RLIM_INFINITY, 0};
+    unsigned n = 0;
+
+    for (int i = 0; i < CHUNKS; i++) {
+        struct chunk *c = atomic_load_explicit(&chunks[i], memory_order_acquire);
+
+        for (int w = 0; c && w < CHUNK_WORDS; w++)
+            n += (unsigned)__builtin_popcountll(
+                atomic_load_explicit(&c->word[w], memory_order_relaxed));
+    }
+    SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &most, 0, 0);
+    return most.rlim_cur > 512 && n > (most.rlim_cur - 512) / 2;
 }
 
 int rsk_own_next(int fd)

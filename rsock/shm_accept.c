@@ -139,6 +139,8 @@ static void on_request(struct asked *a)
         else if (n != sizeof q || fds.n < 3 || !shm_memfd_good(fds.fd[0], q.ring))
             reason = RSN_PEER_PROTOCOL;
     }
+    if (!reason && rsk_own_crowded())
+        reason = RSN_LIMIT_FD;
     if (reason == RSN_NO_NETLINK && a->ops->none)
         a->ops->none(&q.tuple, reason);
     if (!reason)
@@ -261,10 +263,10 @@ static void on_listener(void *arg, uint32_t events)
         ;
 }
 
-static int bind_name(struct listener *l)
+static int bind_name(struct listener *l, uint16_t peer)
 {
     struct sockaddr_storage ss;
-    socklen_t len = shm_rdv_name(&ss, l->uid, l->port, (uint32_t)sys_getpid());
+    socklen_t len = shm_rdv_name(&ss, l->uid, l->port, (uint32_t)sys_getpid(), peer);
     int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int err;
 
@@ -282,7 +284,7 @@ static int bind_name(struct listener *l)
     return 0;
 }
 
-int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
+int shm_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops)
 {
     const uint32_t uid = sys_geteuid();
     struct listener *l;
@@ -311,7 +313,7 @@ int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
     l->fd = -1;
     l->uid = uid;
     l->ops = ops;
-    err = bind_name(l);
+    err = bind_name(l, peer);
     if (err)
         log_debug("no shm rendezvous on port %u: error %d", port, -err);
     return err;

@@ -394,7 +394,7 @@ void shm_bell_ring(struct shm_bell *b, uint32_t slot)
  * could hurt us anyway a non-blocking eventfd. */
 static bool is_good(int fd, uint32_t uid, uint32_t pid, bool *socket)
 {
-    char path[40], link[40];
+    char path[48], link[40];
     struct shm_cred maker;
     long n;
 
@@ -403,7 +403,8 @@ static bool is_good(int fd, uint32_t uid, uint32_t pid, bool *socket)
         /* Of a process in another namespace we see no number: then the user has to do. */
         return option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
                maker.pid == pid && (pid || maker.uid == uid);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    /* Not self: that has no descriptors any more once the main thread has ended. */
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
     n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
     link[n > 0 ? n : 0] = 0;
     return strcmp(link, "anon_inode:[eventfd]") == 0 && (uid == sys_geteuid() || uid == 0) &&

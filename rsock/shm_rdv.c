@@ -24,6 +24,16 @@
 #include "rsock/unix_names.h"
 
 enum { CANDIDATES = 256, LISTS = 8, LIST_NS = 1000000000 };
+/* One that is stopped does not answer, and is asked again, and waited for, when all others have been. */
+enum { TURN_NS = 200000000 };
+/* As many more than that are worth a look at who has come since, if none of them says that it has this connection. */
+enum { MANY = 16 };
+
+/* peer: the port of the connection by which it became reachable, which is the only one where each has a process of its own. */
+struct candidate {
+    uint32_t pid;
+    uint16_t peer;
+};
 
 struct asking {
     struct rsk_tuple tuple;
@@ -34,10 +44,12 @@ struct asking {
 
     struct rsk_timer *timer;
     uint32_t uid; /* of the other end's owner */
-    uint32_t pids[CANDIDATES];
-    int n_pids, at;
-    bool old;   /* they were on a list that was there already */
-    int reason; /* why the candidates so far were not it */
+    struct candidate who[CANDIDATES], slow[CANDIDATES];
+    int n, at, n_slow;
+    bool old;     /* they were on a list that was there already */
+    bool patient; /* with the slow ones now */
+    int reason;   /* why the candidates so far were not it */
+    struct rsk_timer *turn;
 
     struct shm_rail *rail;
     int memfd, sock;
@@ -53,10 +65,11 @@ struct asking {
  */
 static struct list {
     uint32_t uid;
-    uint16_t port;
+    uint16_t port, peer; /* peer: of who has read it */
     int n;
     uint64_t read_at; /* 0: never */
-    uint32_t pids[CANDIDATES];
+    uint64_t until;   /* it is good for so long */
+    struct candidate who[CANDIDATES];
 } lists[LISTS];
 
 /* Sockets that were accepted bear the same name; 00010000 marks the one that listens. */
@@ -64,23 +77,36 @@ static void candidate(void *arg, const char *line, const char *rest)
 {
     struct list *l = arg;
     char *end;
-    unsigned long pid = strtoul(rest, &end, 10);
+    unsigned long pid = strtoul(rest, &end, 10),
+                  peer = *end == '.' ? strtoul(end + 1, &end, 10) : 0;
+    int at = l->n;
 
-    if (pid && !*end && strstr(line, " 00010000 ") && l->n < CANDIDATES)
-        l->pids[l->n++] = (uint32_t)pid;
+    if (!pid || *end || peer > UINT16_MAX || !strstr(line, " 00010000 "))
+        return;
+    /* Where there are too many, not without the one that says so. */
+    if (at == CANDIDATES && peer == l->peer)
+        at = 0;
+    if (at == CANDIDATES)
+        return;
+    l->n += at == l->n;
+    l->who[at] = (struct candidate){(uint32_t)pid, (uint16_t)peer};
 }
 
 static void read_list(struct list *l, const struct asking *a)
 {
     char prefix[64];
+    uint64_t began = sys_now();
 
     l->read_at = 0; /* a forked child may have it as it is now */
     l->uid = a->uid;
     l->port = a->tuple.dst_port;
+    l->peer = a->tuple.src_port;
     l->n = 0;
     snprintf(prefix, sizeof prefix, "railsock.%u.%u.", l->uid, l->port);
     rsk_unix_names(prefix, candidate, l);
-    l->read_at = l->n ? sys_now() : 0;
+    l->read_at = sys_now();
+    /* Nobody yet, in a moment perhaps somebody: but not more than a twentieth of the time goes into reading that. */
+    l->until = l->read_at + (l->n ? LIST_NS : 20 * (l->read_at - began));
 }
 
 /* The port's, or the one that has not been read for longest. */
@@ -101,35 +127,56 @@ static struct list *list_for(const struct asking *a)
 static bool asked(const struct asking *a, uint32_t pid)
 {
     for (int i = 0; i < a->at; i++)
-        if (a->pids[i] == pid)
+        if (a->who[i].pid == pid)
             return true;
     return false;
+}
+
+/* The place of who says that it has the connection; n: nobody does. */
+static int who_says_so(const struct list *l, uint16_t peer)
+{
+    int i = 0;
+
+    while (i < l->n && l->who[i].peer != peer)
+        i++;
+    return i;
 }
 
 /* again: all that were known have been asked. */
 static void find_candidates(struct asking *a, bool again)
 {
     struct list *l = list_for(a);
-    uint32_t pids[CANDIDATES] = {0};
-    int n = 0;
+    struct candidate who[CANDIDATES] = {0};
+    int n = 0, first;
 
-    a->old = !again && l->read_at && sys_now() - l->read_at < LIST_NS;
+    a->old = !again && l->read_at && sys_now() < l->until;
+    if (a->old && l->n > MANY && who_says_so(l, a->tuple.src_port) == l->n)
+        a->old = false;
     if (!a->old)
         read_list(l, a);
+    first = who_says_so(l, a->tuple.src_port);
+    if (first < l->n && !asked(a, l->who[first].pid))
+        who[n++] = l->who[first];
     for (int i = 0; i < l->n; i++)
-        if (!asked(a, l->pids[i]))
-            pids[n++] = l->pids[i];
-    memcpy(a->pids, pids, (size_t)n * sizeof pids[0]);
-    a->n_pids = n;
+        if (i != first && !asked(a, l->who[i].pid))
+            who[n++] = l->who[i];
+    memcpy(a->who, who, (size_t)n * sizeof who[0]);
+    a->n = n;
     a->at = 0;
 }
 
 /* False: nobody is left to ask. */
 static bool any_left(struct asking *a)
 {
-    if (a->at == a->n_pids && a->old)
+    if (a->at == a->n && a->old)
         find_candidates(a, true);
-    return a->at < a->n_pids;
+    if (a->at == a->n && a->n_slow && !a->patient) {
+        a->patient = true;
+        memcpy(a->who, a->slow, (size_t)a->n_slow * sizeof a->slow[0]);
+        a->n = a->n_slow;
+        a->at = 0;
+    }
+    return a->at < a->n;
 }
 
 /* ---- asking one */
@@ -140,6 +187,9 @@ static void hang_up(struct asking *a)
     a->watch = NULL;
     rsk_own_close(a->sock);
     a->sock = -1;
+    if (a->turn)
+        rsk_timer_cancel(a->turn);
+    a->turn = NULL;
 }
 
 static void give(void *arg, struct rsk_rail *rail)
@@ -165,10 +215,10 @@ static void finish(struct asking *a, int reason)
     free(a);
 }
 
-static int dial(struct asking *a, uint32_t pid)
+static int dial(struct asking *a, struct candidate c)
 {
     struct sockaddr_storage ss;
-    socklen_t len = shm_rdv_name(&ss, a->uid, a->tuple.dst_port, pid);
+    socklen_t len = shm_rdv_name(&ss, a->uid, a->tuple.dst_port, c.pid, c.peer);
     int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
     if (fd < 0)
@@ -195,15 +245,30 @@ static int ask(struct asking *a)
 
 static void on_reply(void *arg, uint32_t events);
 
+static void ask_next(struct asking *a);
+
+static void on_turn(void *arg)
+{
+    struct asking *a = arg;
+
+    a->turn = NULL;
+    a->slow[a->n_slow++] = a->who[a->at - 1];
+    hang_up(a);
+    a->reason = RSN_RDV_TIMEOUT;
+    ask_next(a);
+}
+
 static void ask_next(struct asking *a)
 {
     while (any_left(a)) {
-        int reason = dial(a, a->pids[a->at++]);
+        int reason = dial(a, a->who[a->at++]);
 
         if (!reason)
             reason = ask(a);
         if (!reason) {
             a->watch = rsk_watch_fd(a->sock, POLLIN, false, on_reply, a);
+            if (a->watch && !a->patient && a->n_slow < CANDIDATES)
+                a->turn = rsk_timer_add(TURN_NS, on_turn, a);
             if (a->watch)
                 return;
             reason = RSN_NO_MEMORY;
@@ -277,8 +342,10 @@ static int prepare(struct asking *a)
         return reason;
     a->reason = RSN_NO_PEER_LIB;
     find_candidates(a, false);
-    if (!a->n_pids)
+    if (!a->n)
         return RSN_NO_PEER_LIB;
+    if (rsk_own_crowded())
+        return RSN_LIMIT_FD;
     a->memfd = rsk_own_fd(shm_memfd_new(a->ring));
     if (a->memfd < 0)
         return a->memfd == -EMFILE || a->memfd == -ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;

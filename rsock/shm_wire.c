@@ -29,14 +29,16 @@ bool shm_peer_cred(int sock, struct shm_cred *cred)
     return true;
 }
 
-socklen_t shm_rdv_name(struct sockaddr_storage *ss, uint32_t uid, uint16_t port, uint32_t pid)
+socklen_t shm_rdv_name(struct sockaddr_storage *ss, uint32_t uid, uint16_t port, uint32_t pid,
+                       uint16_t peer)
 {
     struct sockaddr_un *un = (struct sockaddr_un *)ss;
     int n;
 
     un->sun_family = AF_UNIX;
     un->sun_path[0] = 0;
-    n = snprintf(un->sun_path + 1, sizeof un->sun_path - 1, "railsock.%u.%u.%u", uid, port, pid);
+    n = snprintf(un->sun_path + 1, sizeof un->sun_path - 1, "railsock.%u.%u.%u.%u", uid, port, pid,
+                 peer);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

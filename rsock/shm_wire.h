@@ -14,7 +14,8 @@ struct shm_cred {
 bool shm_peer_cred(int sock, struct shm_cred *);
 
 /* Abstract name of a rendezvous: "\0railsock.<uid>.<port>.<pid>". Returns the address length. */
-socklen_t shm_rdv_name(struct sockaddr_storage *, uint32_t uid, uint16_t port, uint32_t pid);
+socklen_t shm_rdv_name(struct sockaddr_storage *, uint32_t uid, uint16_t port, uint32_t pid,
+                       uint16_t peer);
 
 /* The parts of a rail that have to do with bells: ours in these shards for peers of uid (both
  * shards are referenced); 0 or a reason. */
@@ -32,7 +33,7 @@ void shm_destroy(struct rsk_rail *);
 /* shm_rdv.c: the asking side; shm_accept.c: the asked one. See wire.h. */
 int shm_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                 void (*done)(void *owner, struct rsk_rail *rail, int reason));
-int shm_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+int shm_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops);
 void shm_on_room(bool (*fn)(void *owner, size_t bytes));
 void shm_unlisten(int family, uint16_t port);
 void shm_shut(int reason);

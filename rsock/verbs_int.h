@@ -422,7 +422,7 @@ void vb_pin_forget(void);       /* forked child */
 
 /* ---- verbs_listen.c */
 
-int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+int vb_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops);
 void vb_unlisten(int family, uint16_t port);
 struct vb_listener;
 /* private_data is a copy; id is ours from now on. */

@@ -177,11 +177,12 @@ static int bind_id(struct vb_listener *l, uint16_t port)
     return 0;
 }
 
-int vb_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
+int vb_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops)
 {
     struct vb_listener *l = find(family, port);
     int err;
 
+    (void)peer; /* who is asked sends on to the next one */
     if (l) {
         l->ops = ops;
         return 0;

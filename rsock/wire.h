@@ -140,8 +140,9 @@ struct rsk_wire {
 
     /* Is this wire usable in this process at all? 0 or a reason number. Opens nothing big. */
     int (*usable)(void);
-    /* Makes port (host order) reachable for rail requests. Idempotent. 0 or -errno. */
-    int (*listen)(int family, uint16_t port, const struct rsk_accept_ops *ops);
+    /* Makes port (host order) reachable for rail requests. peer: the other port of a connection that there is to it, which where
+     * each has a process of its own says which one; 0: none is known. Idempotent. 0 or -errno. */
+    int (*listen)(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops);
     /* The opposite. What is being answered goes on. */
     void (*unlisten)(int family, uint16_t port);
     /* Asks for a rail for t. done() is called exactly once, later, on the progress thread:

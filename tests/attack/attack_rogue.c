@@ -20,6 +20,7 @@
 #include "rsock/shm_bell.h"
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
+#include "rsock/unix_names.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -196,7 +197,7 @@ static const struct rsk_accept_ops ops = {find, accepted, refused};
 
 static void do_listen(void *port)
 {
-    int r = wire()->listen(AF_INET, (uint16_t)atoi(port), &ops);
+    int r = wire()->listen(AF_INET, (uint16_t)atoi(port), 0, &ops);
 
     printf("listening %d\n", r);
 }
@@ -248,7 +249,7 @@ int squat(const char *uid, const char *port, const char *pid)
 {
     struct sockaddr_storage ss;
     socklen_t len =
-        shm_rdv_name(&ss, (uint32_t)atoi(uid), (uint16_t)atoi(port), (uint32_t)atoi(pid));
+        shm_rdv_name(&ss, (uint32_t)atoi(uid), (uint16_t)atoi(port), (uint32_t)atoi(pid), 0);
     int l = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     if (bind(l, (struct sockaddr *)&ss, len) || listen(l, 8))
@@ -311,6 +312,13 @@ static int memory(const char *kind, uint32_t ring)
     return fd;
 }
 
+/* The last part of the victim's name. */
+static void note_peer(void *peer, const char *line, const char *rest)
+{
+    (void)line;
+    *(uint16_t *)peer = (uint16_t)atoi(rest);
+}
+
 int bad_fds(const char *port, const char *kind)
 {
     struct shm_request q = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof q},
@@ -320,6 +328,8 @@ int bad_fds(const char *port, const char *kind)
     struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))},
                        here;
     struct sockaddr_storage ss;
+    uint16_t peer = 0;
+    char prefix[64];
     struct shm_reply p = {0};
     socklen_t len = sizeof here;
     int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -342,7 +352,10 @@ int bad_fds(const char *port, const char *kind)
         .family = AF_INET, .src_port = ntohs(here.sin_port), .dst_port = ntohs(there.sin_port)};
     memcpy(q.tuple.src, &here.sin_addr, 4);
     memcpy(q.tuple.dst, &there.sin_addr, 4);
-    len = shm_rdv_name(&ss, geteuid(), q.tuple.dst_port, (uint32_t)atoi(getenv("VICTIM")));
+    snprintf(prefix, sizeof prefix, "railsock.%u.%u.%s.", geteuid(), q.tuple.dst_port,
+             getenv("VICTIM"));
+    rsk_unix_names(prefix, note_peer, &peer);
+    len = shm_rdv_name(&ss, geteuid(), q.tuple.dst_port, (uint32_t)atoi(getenv("VICTIM")), peer);
     if (connect(sock, (struct sockaddr *)&ss, len) || shm_msg_send(sock, &q, sizeof q, &fds))
         DIE("rendezvous: %s", strerror(errno));
     if (recv(sock, &p, sizeof p, 0) < (ssize_t)sizeof p.head)

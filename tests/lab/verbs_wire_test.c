@@ -72,7 +72,7 @@ static void listen_job(void *arg)
 {
     struct ask *a = arg;
 
-    a->err = wire->listen(AF_INET, a->port, &ops);
+    a->err = wire->listen(AF_INET, a->port, 0, &ops);
     sem_post(&a->over);
 }
 

@@ -210,7 +210,7 @@ bool sim_wire_busy(void); /* messages are under way */
 /* ---- sim_rdv.c ---- */
 void sim_rdv_new(void);
 int sim_rdv_usable(void);
-int sim_rdv_listen(int family, uint16_t port, const struct rsk_accept_ops *ops);
+int sim_rdv_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops);
 int sim_rdv_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                     void (*done)(void *, struct rsk_rail *, int));
 /* The next step of a rendezvous. False: none is under way. */

@@ -29,8 +29,9 @@ int sim_rdv_usable(void)
     return 0;
 }
 
-int sim_rdv_listen(int family, uint16_t port, const struct rsk_accept_ops *ops)
+int sim_rdv_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops)
 {
+    (void)peer;
     (void)family, (void)port;
     rdv.ops = ops;
     return 0;

@@ -176,6 +176,55 @@ TEST_CASE(shm_rdv_processes, one_that_has_come_since)
     tcp_free(&c);
 }
 
+/* As a process of its own for each connection does. Both would take it. */
+TEST_CASE(shm_rdv_processes, the_one_that_says_so_is_asked_first)
+{
+    struct child others[2], right;
+    struct tcp c;
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    others[0] = child_new(&c, 0, 0);
+    known_by = c.t.src_port;
+    right = child_new(&c, 0, 0);
+    known_by = 0;
+    others[1] = child_new(&c, 0, 0);
+    ASSERT(child_ready(&others[0]) && child_ready(&right) && child_ready(&others[1]));
+    begin();
+    if (EXPECT_EQ_INT(try_connect(&c.t, NULL), 0))
+        EXPECT_EQ_INT(asker.rail->peer_pid, right.pid);
+    destroy(&asker);
+    child_end(&right);
+    child_end(&others[0]);
+    child_end(&others[1]);
+    tcp_free(&c);
+}
+
+/* It is asked first, as it says that it has the connection. */
+TEST_CASE(shm_rdv_processes, one_that_is_stopped_is_passed_over)
+{
+    struct child other, right;
+    struct tcp c;
+    int stopped;
+
+    rsk_loop_stop();
+    ASSERT(tcp_new(&c, AF_INET));
+    known_by = c.t.src_port;
+    other = child_new(&c, 0, 0);
+    known_by = 0;
+    right = child_new(&c, 0, 0);
+    ASSERT(child_ready(&other) && child_ready(&right));
+    kill(other.pid, SIGSTOP);
+    ASSERT(waitpid(other.pid, &stopped, WUNTRACED) == other.pid && WIFSTOPPED(stopped));
+    begin();
+    if (EXPECT_EQ_INT(try_connect(&c.t, NULL), 0))
+        EXPECT_EQ_INT(asker.rail->peer_pid, right.pid);
+    destroy(&asker);
+    child_end(&right);
+    child_end(&other);
+    tcp_free(&c);
+}
+
 TEST_CASE(shm_rdv_processes, one_without_descriptors_answers_when_it_has_some)
 {
     struct child ch;

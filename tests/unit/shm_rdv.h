@@ -154,11 +154,13 @@ struct job {
     sem_t done;
 };
 
+static uint16_t known_by; /* the peer's port that is in the name */
+
 static inline void do_listen(void *arg)
 {
     struct job *j = arg;
 
-    j->result = w->listen(AF_INET, j->t->dst_port, &ops);
+    j->result = w->listen(AF_INET, j->t->dst_port, known_by, &ops);
     sem_post(&j->done);
 }
 
