@@ -150,9 +150,9 @@ static uint64_t to_skip(struct fb_conn *c, int fd)
 void rx_skip(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
-    char scratch[1024]; /* the stack may be a small one */
 
     while (rx->skip > 0) {
+        char scratch[1024] = {0}; /* the stack may be a small one */
         struct iovec v = {scratch, sizeof(scratch)};
         uint64_t most = c->s.pub->rx < rx->V ? to_skip(c, fd) : rx->skip;
         ssize_t n;

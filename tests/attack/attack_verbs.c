@@ -234,13 +234,14 @@ static int accept_and_ask(struct rdma_cm_id *id, struct rdma_conn_param *param)
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                              .imm_data = htonl(VB_IMM(VB_WAIT, VB_NEED_MESSAGES, 0))},
                        *bad;
+    struct rdma_conn_param mine = *param;
     struct vb_desc d;
     int r;
 
     memcpy(&d, param->private_data, sizeof d);
     d.h.ring_log2 = LARGE_LOG2;
-    param->private_data = &d;
-    r = honestly(id, param);
+    mine.private_data = &d;
+    r = honestly(id, &mine);
     if (r == 0 && ibv_post_send(id->qp, &wr, &bad))
         DIE("the question cannot be posted");
     return r;
