@@ -39,16 +39,24 @@ uint32_t shm_ring_size(size_t wish)
 }
 
 /* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages are counted when they are
- * touched first, and what is too much then is SIGBUS, where malloc would have said no. */
+ * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. */
 static bool strict(void)
 {
+    static _Atomic uint64_t asked_at;
+    static _Atomic bool was;
+    uint64_t now = sys_now();
     char mode = '0';
-    int fd = sys_hide_fd(sys_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0));
+    int fd;
 
+    if (atomic_load(&asked_at) && now - atomic_load(&asked_at) < 1000000000u)
+        return atomic_load(&was);
+    fd = sys_hide_fd(sys_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0));
     if (fd >= 0) {
         sys_read(fd, &mode, 1);
         sys_close(fd);
     }
+    atomic_store(&was, mode == '2');
+    atomic_store(&asked_at, now);
     return mode == '2';
 }
 
