@@ -73,6 +73,18 @@ TEST_CASE(rules_own, a_broken_file_is_told_once)
     EXPECT(strstr(said, ": /no/such/file: it is not there; 1 error;"));
 }
 
+/* No more of it from here on; returns the limit that there was. */
+static struct rlimit without(__rlimit_resource_t resource)
+{
+    struct rlimit least, enough;
+
+    EXPECT(getrlimit(resource, &enough) == 0);
+    least = enough;
+    least.rlim_cur = 0;
+    EXPECT(setrlimit(resource, &least) == 0);
+    return enough;
+}
+
 TEST_CASE(rules_own, without_memory_they_are_not_wrong)
 {
     pid_t pid;
@@ -82,12 +94,8 @@ TEST_CASE(rules_own, without_memory_they_are_not_wrong)
     pid = fork();
     ASSERT(pid >= 0);
     if (pid == 0) {
-        struct rlimit least, enough;
+        struct rlimit enough = without(RLIMIT_AS);
 
-        EXPECT(getrlimit(RLIMIT_AS, &enough) == 0);
-        least = enough;
-        least.rlim_cur = 0; /* no mapping more */
-        EXPECT(setrlimit(RLIMIT_AS, &least) == 0);
         cfg_rules_load();
         EXPECT(setrlimit(RLIMIT_AS, &enough) == 0);
         EXPECT_EQ_INT(cfg_rules_base()->mode, CFG_TCP);
@@ -145,14 +153,11 @@ TEST_CASE(rules_own, without_a_descriptor_they_are_read_later)
     pid = fork();
     ASSERT(pid >= 0);
     if (pid == 0) {
-        struct rlimit least, enough;
+        struct rlimit enough;
 
         setenv("RAILSOCK_CONFIG", FOLDER "match.conf", 1);
         cfg_init();
-        EXPECT(getrlimit(RLIMIT_NOFILE, &enough) == 0);
-        least = enough;
-        least.rlim_cur = 0;
-        EXPECT(setrlimit(RLIMIT_NOFILE, &least) == 0);
+        enough = without(RLIMIT_NOFILE);
         EXPECT(!cfg_rules_load());
         EXPECT(!cfg_rules_loaded());
         EXPECT(setrlimit(RLIMIT_NOFILE, &enough) == 0);
