@@ -82,9 +82,9 @@ bool fb_tryget(struct fb_stream *);
 void fb_dup(struct fb_stream *, int newfd);
 /* As fb_pin, which waits, for several in one time: until when, and one of them. */
 uint64_t fb_pin_time(void);
+void fb_pin_by(struct fb_stream *, int reason, uint64_t until);
 /* Waits until the progress thread has done what it has been given so far. */
 void fb_through(void);
-void fb_pin_by(struct fb_stream *, int reason, uint64_t until);
 /* One descriptor is about to be closed by the caller. When it is the last one, does what TCP's close
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
  * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */

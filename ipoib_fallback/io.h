@@ -24,8 +24,8 @@ struct fb_io {
     /* Bytes that have arrived, ever, and one for FIN; 0: not known. */
     uint64_t (*received)(int fd);
     uint64_t (*room)(int fd); /* so much can lie unread, and more still comes */
-    uint32_t (*bound)(
-        int fd); /* so much can be sent and unread (SO_SNDBUF); 0: the application has not said */
+    /* so much can be sent and unread (SO_SNDBUF); 0: the application has not said */
+    uint32_t (*bound)(int fd);
     void (*push)(int fd);        /* what is held back goes now */
     void (*acknowledge)(int fd); /* what has been received, now */
     int (*shutdown)(int fd, int how);

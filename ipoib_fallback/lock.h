@@ -1,7 +1,9 @@
 /*
  * lock.h - the library's mutex: one word, futex only when contended. Not recursive.
  * Held for short stretches and never across a call that may block. The longest that waits for anything is of 2 us, a receive with
- * an empty ring (quick.c), and ends when somebody sleeps on the lock.
+ * an empty ring (quick.c), and ends when somebody sleeps on the lock. But tx and rx are held while bytes are copied to and from the
+ * application's memory, and that may have to be paged in: so the progress thread does not wait for them (link_lock), and neither
+ * does who ends the process (end.c) for long.
  *
  * All locks, in the order in which they may be taken, and what each protects:
  *   links      heir.c: the links to forked children. In a child, `told` of heir_child.c: what it has heard
