@@ -181,6 +181,7 @@ struct fb_more {
 
     struct rsk_watch *watch; /* progress thread, rx lock held */
     uint32_t watch_events;   /* those of anchor_needed() */
+    bool by_clock;           /* there is none, and a timer runs in its place */
     int watch_fd;            /* with a watch, rx lock held; -1: the kernel has forgotten it */
 
     /* Progress thread only. */

@@ -203,10 +203,21 @@ static void look_by_clock(void *arg)
     const short all = POLLIN | POLLOUT | POLLRDHUP;
     struct fb_conn *c = arg;
 
+    c->x->by_clock = false;
     if (c->fd >= 0)
         anchor_event(c, (uint16_t)fb_io.poll(c->fd, all));
     link_watch(c);
     fb_put(&c->s);
+}
+
+/* No memory, or as many watches as the user may have (fs.epoll.max_user_watches): then it is looked at by the clock, with the
+ * watch's reference. By one: each look tries the watch again. */
+static void unwatched(struct fb_conn *c)
+{
+    if (!c->x->by_clock && rsk_timer_add(UNWATCHED_NS, look_by_clock, c))
+        c->x->by_clock = true;
+    else
+        fb_put(&c->s);
 }
 
 static void watch(void *arg)
@@ -229,10 +240,8 @@ static void watch(void *arg)
         c->x->watch_fd = fd;
         c->x->watch_events = needed;
         c->x->watch = rsk_watch_fd(fd, needed, true, anchor_event, c);
-        /* No memory, or as many watches as the user may have (fs.epoll.max_user_watches): then it is looked at by the clock,
-         * with the watch's reference. */
-        if (!c->x->watch && !rsk_timer_add(UNWATCHED_NS, look_by_clock, c))
-            fb_put(&c->s);
+        if (!c->x->watch)
+            unwatched(c);
     }
     slept_on = c->x->rx.state == RX_gS && c->x->rx.must_see_n > 0;
     rx_unlock(c);

@@ -144,7 +144,8 @@ enum sim_step {
 
 struct sim {
     uint64_t seed, rng, now;
-    uint32_t bound; /* SO_SNDBUF, or 0 */
+    uint32_t bound;    /* SO_SNDBUF, or 0 */
+    unsigned no_watch; /* how often in 1000 the kernel has no watch for who asks */
     struct sim_end end[2];
     struct sim_tcp tcp[2];
     struct sim_rail rail[2 * SIM_RAILS];

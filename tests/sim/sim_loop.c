@@ -305,6 +305,8 @@ struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(
     if (w->used)
         sim_fail("end %d: the anchor is watched twice", end);
     (void)anchor;
+    if (sim.no_watch && chance(sim.no_watch))
+        return NULL;
     *w = (struct rsk_watch){end, true, true, false, events, fn, arg};
     sim.end[end].sock.watch = w;
     return w;

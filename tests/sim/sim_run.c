@@ -321,6 +321,7 @@ static void set_up(uint64_t seed)
     /* rdv.c remembers peers that do not answer: nobody may be known from another schedule. */
     memcpy(at[1].addr, &seed, sizeof(seed));
     sim.seed = sim.rng = seed;
+    sim.no_watch = seed % 7 == 3 ? 1000 : 0;
     sim.bound = seed % 5 == 0 ? 1 + (uint32_t)(seed / 5 % 300) : 0;
     sim.now = 1000000000;
     sim.inside = -1;
