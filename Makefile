@@ -53,6 +53,7 @@ RSOCK_SRC := \
 	rsock/verbs_dl.c \
 	rsock/verbs_listen.c \
 	rsock/verbs_mind.c \
+	rsock/verbs_part.c \
 	rsock/verbs_pin.c \
 	rsock/verbs_post.c \
 	rsock/verbs_probe.c \
@@ -126,6 +127,7 @@ PRELOAD_SRC := \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
 	preload/pl_epoll_filter.c \
+	preload/pl_epoll_list.c \
 	preload/pl_epoll_nest.c \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
@@ -298,6 +300,7 @@ READINESS_SRC := \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
 	preload/pl_epoll_filter.c \
+	preload/pl_epoll_list.c \
 	preload/pl_epoll_nest.c \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \

@@ -35,8 +35,8 @@
 enum { MAX_LINKS = 1024, PRUNE_AT = 16 };
 
 _Atomic uint32_t heir_forks;
-static _Atomic bool
-    unlinked; /* it has forked, and has no link to that child, before it had a stream of its own */
+/* It has forked, and has no link to that child, before it had a stream of its own. */
+static _Atomic bool unlinked;
 static struct fb_lock links_lock;
 static struct heir_link *links;
 static unsigned n_links;

@@ -66,8 +66,8 @@ struct pl_member {
     bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
     _Atomic uint8_t idle;   /* so often nothing was found, and it was not armed */
     uint32_t pass;          /* lock: ep->pass of who reported it last */
-    _Atomic bool
-        again; /* EPOLLONESHOT: the kernel has used its registration up, and nothing was reported: it is to be registered anew */
+    /* EPOLLONESHOT: the kernel has used its registration up, and nothing was reported: it is to be registered anew */
+    _Atomic bool again;
     bool parked;           /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent; /* nest: on inner->parents */
     _Atomic unsigned inner_armed;
@@ -91,13 +91,12 @@ struct pl_epoll {
     _Atomic uint32_t hot;       /* hot members */
     _Atomic uint32_t elsewhere; /* those of them whose news the progress thread brings */
     struct pl_member *_Atomic inbox;
-    _Atomic uint32_t nready; /* length of ready; written under lock */
-    _Atomic uint32_t
-        in_hand; /* so many are off it to be looked at, and may be ready; written under lock */
-    _Atomic uint32_t ndirty; /* length of dirty; the same */
-    _Atomic uint32_t asleep; /* threads in the kernel, or about to be: wake() must write efd */
-    _Atomic uint32_t
-        resting; /* of these, those that have armed the shard: the others began to sleep when no member was hot */
+    _Atomic uint32_t nready;  /* length of ready; written under lock */
+    _Atomic uint32_t in_hand; /* so many are off it, being looked at; written under lock */
+    _Atomic uint32_t ndirty;  /* length of dirty; the same */
+    _Atomic uint32_t asleep;  /* threads in the kernel, or about to be: wake() must write efd */
+    /* Of those asleep, who have armed the shard: the others began to sleep when no member was hot. */
+    _Atomic uint32_t resting;
     _Atomic uint32_t joined; /* of those, who polls the instance, or has it nested */
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
     _Atomic uint64_t flips;  /* how many times a member became hot, or plain again */
@@ -181,6 +180,12 @@ void pl_link_del(struct pl_link *);
 /* ---- pl_epoll_ready.c ---- */
 
 void pl_member_wake(struct fb_watcher *, unsigned events);
+
+static inline struct pl_member *pl_of_ready(struct pl_link *l)
+{
+    return (struct pl_member *)((char *)l - offsetof(struct pl_member, ready));
+}
+
 /* Puts it on the ready list to be tested; lock held. */
 void pl_ready_add(struct pl_member *);
 void pl_ready_del(struct pl_member *);
@@ -200,6 +205,7 @@ int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max,
                             bool lazy);
 /* Who has found nothing: another thread looks at some just now, or did, of which one may be ready. Gives it the processor. */
 bool pl_ready_in_hand(struct pl_epoll *ep);
+enum { PL_OTHERS = 64 /* looks, at most, because of that */ };
 /* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
 /* Is there something on the ready list to be tested? May say no while another thread is at work on it. */

@@ -12,8 +12,6 @@
 
 #include "rsock/sys.h"
 
-enum { OTHERS = 64 /* looks, at most, because of what others look at */ };
-
 static struct fb_lock nest;
 
 void pl_nest_after_fork_child(void)
@@ -121,7 +119,7 @@ static bool readable(struct pl_epoll *ep)
             continue; /* who changed track between our list and the kernel's was on neither */
         if (n <= 0 && pl_ready_elsewhere(ep) && pl_ready_collect(ep, NULL, 1) > 0)
             return true;
-        if (n == 0 && others++ < OTHERS && pl_ready_in_hand(ep))
+        if (n == 0 && others++ < PL_OTHERS && pl_ready_in_hand(ep))
             continue;
         if (n <= 0)
             return false;

@@ -118,11 +118,6 @@ void pl_dirty_del(struct pl_member *m)
     count(&m->ep->ndirty, -1);
 }
 
-static struct pl_member *of_ready(struct pl_link *l)
-{
-    return (struct pl_member *)((char *)l - offsetof(struct pl_member, ready));
-}
-
 static struct pl_member *of_dirty(struct pl_link *l)
 {
     return (struct pl_member *)((char *)l - offsetof(struct pl_member, dirty));
@@ -274,7 +269,7 @@ static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint6
     unsigned n = 0;
 
     for (; n < most && *todo && ep->ready.next != &ep->ready; --*todo) {
-        struct pl_member *m = of_ready(ep->ready.next);
+        struct pl_member *m = pl_of_ready(ep->ready.next);
         uint32_t stash = m->stash;
 
         if (m->pass == pass)
@@ -411,35 +406,6 @@ int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
     return pl_ready_collect_behind(ep, out, max, UINT64_MAX, false);
 }
 
-bool pl_ready_in_hand(struct pl_epoll *ep)
-{
-    if (atomic_load(&ep->in_hand)) {
-        sys_yield();
-        return true;
-    }
-    return atomic_load(&ep->nready) != 0; /* back on the list, since we have looked */
-}
-
-bool pl_ready_lazy(struct pl_epoll *ep)
-{
-    return atomic_load(&ep->nready) <= PL_LAZY_MOST && !atomic_load(&ep->asleep);
-}
-
-bool pl_ready_glance(struct pl_epoll *ep)
-{
-    bool yes = false;
-
-    fb_lock(&ep->lock);
-    for (struct pl_link *l = ep->ready.next; l != &ep->ready && !yes; l = l->next) {
-        const struct pl_member *m = of_ready(l);
-
-        yes = m->stash || !m->hot || !m->stream ||
-              fb_glance(m->stream, (short)(m->events & PL_EV_BITS));
-    }
-    fb_unlock(&ep->lock);
-    return yes;
-}
-
 int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
                             bool lazy)
 {
@@ -487,25 +453,4 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
     if (__builtin_expect(atomic_load_explicit(&ep->ndirty, memory_order_relaxed) != 0, 0))
         pl_ready_settle(ep); /* what is to be registered anew is so before the caller sleeps */
     return n;
-}
-
-bool pl_ready_elsewhere(struct pl_epoll *ep)
-{
-    struct rsk_shard *common = rsk_shard_common();
-
-    if (!atomic_load(&ep->elsewhere))
-        return false;
-    /* For edges, whose news has to come. */
-    if (common)
-        rsk_shard_drain_all(common);
-    fb_lock(&ep->lock);
-    for (struct pl_link *l = ep->hot_list.next; l != &ep->hot_list; l = l->next) {
-        struct pl_member *m =
-            (struct pl_member *)((char *)l - offsetof(struct pl_member, hot_link));
-
-        if (m->elsewhere && !(m->events & EPOLLET))
-            pl_ready_add(m);
-    }
-    fb_unlock(&ep->lock);
-    return true;
 }

@@ -21,7 +21,7 @@
 /* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every
  * so many calls and nanoseconds; and the other way round every 16th call they come first. Where both can fill the
  * array, the kernel has its turn whenever all of the list have had theirs. */
-enum { KERNEL_CALLS = 16, OTHERS = 64 /* looks, at most, because of what others look at */ };
+enum { KERNEL_CALLS = 16 };
 
 static bool kernels_turn(struct pl_epoll *ep)
 {
@@ -333,7 +333,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
                 pl_ready_drain_all(ep);
             if (pl_ready_elsewhere(ep) || missed)
                 n = pl_ready_collect(ep, c->out, c->max);
-            if (n == 0 && others++ < OTHERS && pl_ready_in_hand(ep))
+            if (n == 0 && others++ < PL_OTHERS && pl_ready_in_hand(ep))
                 continue;
             break;
         }

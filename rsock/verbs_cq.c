@@ -22,8 +22,6 @@
 enum { BATCH = 16, ROUNDS = 16, TURNS = 16, REPOST = VB_MESSAGES / 8 };
 _Static_assert(sizeof((struct vb_cq *)0)->stash / sizeof(struct ibv_wc) == BATCH, "stash");
 
-struct vb_part *vb_parts;
-
 /* ---- news */
 
 static void wake(_Atomic uint32_t *word)
@@ -248,7 +246,7 @@ static int empty(struct vb_part *p, bool self)
     return rails;
 }
 
-static int part_drain(struct rsk_shard_part *base)
+int vb_shard_drain(struct rsk_shard_part *base)
 {
     struct vb_part *p = (struct vb_part *)base;
     bool self = rsk_loop_is_self();
@@ -308,7 +306,7 @@ bool vb_part_arm(struct vb_part *p)
     return vb_part_peek(p);
 }
 
-static bool part_arm(struct rsk_shard_part *base)
+bool vb_shard_arm(struct rsk_shard_part *base)
 {
     struct vb_part *p = (struct vb_part *)base;
 
@@ -318,181 +316,12 @@ static bool part_arm(struct rsk_shard_part *base)
     return vb_part_arm(p);
 }
 
-static void part_disarm(struct rsk_shard_part *base)
+void vb_shard_disarm(struct rsk_shard_part *base)
 {
     (void)base; /* a CQ cannot be; it fires once more at most */
 }
 
-/* ---- making and ending */
-
-static void free_part(void *arg)
-{
-    struct vb_part *p = arg, **at = &vb_parts;
-
-    vb_part_close(p);
-    while (*at && *at != p)
-        at = &(*at)->next;
-    if (*at)
-        *at = p->next;
-    rsk_own_close(p->base.fd);
-    free(p);
-}
-
-static void part_free(struct rsk_shard_part *base)
-{
-    struct vb_part *p = (struct vb_part *)base;
-    bool self = rsk_loop_is_self();
-
-    if (!self)
-        vb_lock(&p->life);
-    p->shard = NULL;
-    if (!self)
-        vb_unlock(&p->life);
-    if (self || rsk_loop_post(free_part, p) < 0)
-        free_part(p);
-}
-
-/* A number that is closed by the libraries must not stay noted as ours. */
-static int disown(int fd)
-{
-    int other = sys_fcntl(fd, F_DUPFD_CLOEXEC, 512);
-
-    if (other < 0)
-        other = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    rsk_own_close(fd);
-    return other;
-}
-
-static void close_channel(struct ibv_comp_channel *channel)
-{
-    if (channel->fd >= 0)
-        channel->fd = disown(channel->fd);
-    vdl.destroy_comp_channel(channel);
-}
-
-void vb_part_close(struct vb_part *p)
-{
-    struct rsk_shard *shard;
-    unsigned n;
-
-    vb_mind_end(p);
-    vb_lock(&p->life);
-    shard = p->shard;
-    if (shard)
-        rsk_shard_lock(shard);
-    n = atomic_exchange(&p->n_cq, 0);
-    while (atomic_load(&p->armers))
-        sys_yield();
-    vb_lock(&p->lock); /* a peek that saw the old number has left */
-    vb_unlock(&p->lock);
-    for (unsigned i = 0; i < n; i++) {
-        vdl.destroy_cq(p->cq[i]->cq);
-        free(p->cq[i]);
-        p->cq[i] = NULL;
-    }
-    if (p->channel)
-        close_channel(p->channel);
-    p->channel = NULL;
-    if (shard)
-        rsk_shard_unlock(shard);
-    vb_unlock(&p->life);
-    if (p->dev)
-        vb_dev_put(p->dev);
-    p->dev = NULL;
-}
-
-/* Watched by the part's descriptor; NULL: no descriptor is left. */
-static struct ibv_comp_channel *open_channel(const struct vb_part *p, struct vb_dev *dev)
-{
-    struct epoll_event ev = {.events = EPOLLIN};
-    struct ibv_comp_channel *channel;
-
-    rsk_own_enter();
-    channel = vdl.create_comp_channel(dev->ctx);
-    if (channel)
-        channel->fd = rsk_own_fd(channel->fd);
-    rsk_own_leave();
-    if (!channel)
-        return NULL;
-    if (channel->fd >= 0 && p->base.fd >= 0 &&
-        sys_fcntl(channel->fd, F_SETFL, sys_fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK) >= 0 &&
-        sys_epoll_ctl(p->base.fd, EPOLL_CTL_ADD, channel->fd, &ev) >= 0)
-        return channel;
-    close_channel(channel);
-    return NULL;
-}
-
-/* One whose device has gone: its descriptor is woven into epoll instances, and it is walked by each drain, so no shard
- * is to have more of them than devices at a time. */
-static struct vb_part *without_device(const struct rsk_shard *shard)
-{
-    struct vb_part *p = vb_parts;
-    bool its = false;
-
-    for (; p; p = p->next) {
-        vb_lock(&p->life);
-        its = p->shard == shard && !p->dev;
-        vb_unlock(&p->life);
-        if (its)
-            return p;
-    }
-    return NULL;
-}
-
-static void has_device(struct vb_part *p, struct vb_dev *dev)
-{
-    p->base.key = dev->key;
-    p->dev = dev;
-    dev->users++;
-}
-
-struct vb_part *vb_part_get(struct rsk_shard *shard, struct vb_dev *dev, int *reason)
-{
-    struct rsk_shard_part *found = rsk_shard_find(shard, &rsk_verbs_wire, dev->key);
-    struct ibv_comp_channel *channel;
-    struct vb_part *p;
-
-    if (found)
-        return (struct vb_part *)found;
-    *reason = RSN_LIMIT_FD;
-    p = without_device(shard);
-    if (p) {
-        channel = open_channel(p, dev);
-        if (!channel)
-            return NULL;
-        rsk_shard_lock(shard);
-        p->channel = channel;
-        rsk_shard_unlock(shard);
-        has_device(p, dev);
-        vb_mind_watch(p);
-        vb_mind_start(p);
-        return p;
-    }
-    p = calloc(1, sizeof *p);
-    if (!p)
-        return NULL;
-    p->base = (struct rsk_shard_part){.wire = &rsk_verbs_wire,
-                                      .drain = part_drain,
-                                      .arm = part_arm,
-                                      .disarm = part_disarm,
-                                      .free = part_free};
-    p->shard = shard;
-    p->common = shard == rsk_shard_common();
-    p->base.fd = rsk_own_fd(sys_epoll_create1(EPOLL_CLOEXEC));
-    p->channel = open_channel(p, dev);
-    if (!p->channel) {
-        rsk_own_close(p->base.fd);
-        free(p);
-        return NULL;
-    }
-    has_device(p, dev);
-    p->next = vb_parts;
-    vb_parts = p;
-    rsk_shard_add(shard, &p->base);
-    vb_mind_watch(p);
-    vb_mind_start(p);
-    return p;
-}
+/* ---- room for a rail */
 
 struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
 {

@@ -8,7 +8,7 @@
  *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
  *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
- *   verbs_setup what both sides of a rendezvous do
+ *   verbs_setup what both sides of a rendezvous do  verbs_part  parts, made and ended
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
@@ -236,6 +236,14 @@ static inline struct vb_rail *vb_of(struct rsk_rail *r)
     return (struct vb_rail *)r;
 }
 
+/* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A software device may copy
+ * byte by byte, the lowest first: then a word that grows past a carry is seen lower than it was, never higher than
+ * it will be. So what is lower than before is no news, and no offence. */
+static inline uint64_t vb_word(const uint64_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
 /* wr_id: kind, generation and index of the rail, and for sends the queue position after it. */
 enum { VB_WR_SEND = 1, VB_WR_RECV, VB_WR_HELLO };
 
@@ -310,10 +318,16 @@ int vb_post_receives(struct vb_rail *, unsigned n);
 /* One message has arrived: the drain. Returns 0 or a reason to fail the rail. */
 int vb_receive(struct vb_rail *, uint32_t imm);
 
-/* ---- verbs_cq.c */
+/* ---- verbs_part.c */
 
 /* The shard's part for this device, made if need be. NULL with a reason. */
 struct vb_part *vb_part_get(struct rsk_shard *, struct vb_dev *, int *reason);
+/* Ends channel and CQs; the part stays in its shard, without news. */
+void vb_part_close(struct vb_part *);
+extern struct vb_part *vb_parts;
+
+/* ---- verbs_cq.c */
+
 /* Room for one more rail. NULL with a reason. Progress thread. */
 struct vb_cq *vb_cq_reserve(struct vb_part *, int *reason);
 /* After the QP has gone: takes its last completions out and gives the room back. */
@@ -322,9 +336,10 @@ void vb_arm_cq(struct vb_part *, struct vb_cq *);
 bool vb_part_arm(struct vb_part *);
 /* Looks into the CQs; what is found is kept for the next drain. */
 bool vb_part_peek(struct vb_part *);
-/* Ends channel and CQs; the part stays in its shard, without news. */
-void vb_part_close(struct vb_part *);
-extern struct vb_part *vb_parts;
+/* rsk_shard_part's drain, arm and disarm. */
+int vb_shard_drain(struct rsk_shard_part *);
+bool vb_shard_arm(struct rsk_shard_part *);
+void vb_shard_disarm(struct rsk_shard_part *);
 /* Wakes and tells the layer above; the drain, or whoever failed the rail. */
 void vb_tell(struct vb_rail *, unsigned news);
 

@@ -22,18 +22,10 @@
 
 enum { LEAVE_DATA = 8, LEAVE_CTRL = 6, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
 
-static uint64_t load_word(const uint64_t *p)
-{
-    /* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A software device may copy
-     * byte by byte, the lowest first: then a word that grows past a carry is seen lower than it was, never higher than
-     * it will be. So what is lower than before is no news, and no offence. */
-    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
 uint64_t vb_known(struct vb_rail *r)
 {
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
-    uint64_t word = load_word(&r->credit_in->consumed);
+    uint64_t word = vb_word(&r->credit_in->consumed);
 
     /* Not judged here: vb_tx_freed does that, under the tx lock. */
     return word > freed && word <= atomic_load_explicit(&r->tx, memory_order_relaxed) ? word
@@ -51,8 +43,8 @@ static bool can_post(struct vb_rail *r)
 /* Takes over the peer's message and control credit. False: it claims what was never sent. */
 static bool refresh(struct vb_rail *r)
 {
-    uint64_t messages = load_word(&r->credit_in->messages);
-    uint64_t control = load_word(&r->credit_in->control);
+    uint64_t messages = vb_word(&r->credit_in->messages);
+    uint64_t control = vb_word(&r->credit_in->control);
 
     if (messages > r->sent || control > r->ctl_sent)
         return false;
@@ -357,7 +349,7 @@ void vb_wait_for_room(struct vb_rail *r)
 uint64_t vb_tx_freed(struct rsk_rail *rail)
 {
     struct vb_rail *r = vb_of(rail);
-    uint64_t word = load_word(&r->credit_in->consumed);
+    uint64_t word = vb_word(&r->credit_in->consumed);
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
 
     if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed))

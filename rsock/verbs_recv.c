@@ -132,7 +132,7 @@ static int on_wait(struct vb_rail *r, uint32_t needs, uint32_t worth)
     if (needs & VB_NEED_BYTES) {
         /* What the sender knew when it asked, not what we last published: that may have
          * crossed the WAIT, and the sender sleeps without having looked. */
-        uint64_t seen = __atomic_load_n(&r->credit_in->seen, __ATOMIC_ACQUIRE), rx;
+        uint64_t seen = vb_word(&r->credit_in->seen), rx;
 
         if (worth == 0 || worth > quarter(r))
             worth = (uint32_t)quarter(r);

@@ -47,12 +47,6 @@ void fb_put(struct fb_stream *s)
     atomic_fetch_sub(&s->refs, 1);
 }
 
-void fb_disconnected(struct fb_stream *s, int fd)
-{
-    (void)fd;
-    atomic_fetch_sub(&s->fds, 1);
-}
-
 void fb_pin(struct fb_stream *s, int reason, bool wait)
 {
     struct fake *f = (struct fake *)s;

@@ -1,5 +1,6 @@
 /*
- * heir_fake.c - for tests of one process: nothing was inherited, nothing is lent.
+ * heir_fake.c - for tests of one process: nothing was inherited, nothing is lent. And a number that is lost, which is
+ * all that a stream of theirs knows of its end.
  */
 #include "preload/pl_own.h"
 
@@ -26,4 +27,10 @@ bool fb_epoll_elsewhere(uintptr_t id)
 {
     (void)id;
     return false;
+}
+
+void fb_disconnected(struct fb_stream *s, int fd)
+{
+    (void)fd;
+    atomic_fetch_sub(&s->fds, 1);
 }

@@ -85,7 +85,8 @@ static struct rlimit without(__rlimit_resource_t resource)
     return enough;
 }
 
-TEST_CASE(rules_own, without_memory_they_are_not_wrong)
+/* Whose limits are its own. */
+static void in_child(void (*fn)(void))
 {
     pid_t pid;
     int status;
@@ -94,16 +95,26 @@ TEST_CASE(rules_own, without_memory_they_are_not_wrong)
     pid = fork();
     ASSERT(pid >= 0);
     if (pid == 0) {
-        struct rlimit enough = without(RLIMIT_AS);
-
-        cfg_rules_load();
-        EXPECT(setrlimit(RLIMIT_AS, &enough) == 0);
-        EXPECT_EQ_INT(cfg_rules_base()->mode, CFG_TCP);
-        EXPECT_EQ_INT(cfg_rules_base()->reason, RSN_NO_MEMORY);
+        fn();
         _exit(0);
     }
     ASSERT(waitpid(pid, &status, 0) == pid);
     EXPECT_EQ_INT(status, 0);
+}
+
+static void without_memory(void)
+{
+    struct rlimit enough = without(RLIMIT_AS);
+
+    cfg_rules_load();
+    EXPECT(setrlimit(RLIMIT_AS, &enough) == 0);
+    EXPECT_EQ_INT(cfg_rules_base()->mode, CFG_TCP);
+    EXPECT_EQ_INT(cfg_rules_base()->reason, RSN_NO_MEMORY);
+}
+
+TEST_CASE(rules_own, without_memory_they_are_not_wrong)
+{
+    in_child(without_memory);
 }
 
 static void settings_of_this(void)
@@ -144,29 +155,23 @@ static void log_something(void)
     log_debug("to the rules' file");
 }
 
+static void without_a_descriptor(void)
+{
+    struct rlimit enough;
+
+    setenv("RAILSOCK_CONFIG", FOLDER "match.conf", 1);
+    cfg_init();
+    enough = without(RLIMIT_NOFILE);
+    EXPECT(!cfg_rules_load());
+    EXPECT(!cfg_rules_loaded());
+    EXPECT(setrlimit(RLIMIT_NOFILE, &enough) == 0);
+    EXPECT(cfg_rules_load());
+    settings_of_this();
+}
+
 TEST_CASE(rules_own, without_a_descriptor_they_are_read_later)
 {
-    pid_t pid;
-    int status;
-
-    clear();
-    pid = fork();
-    ASSERT(pid >= 0);
-    if (pid == 0) {
-        struct rlimit enough;
-
-        setenv("RAILSOCK_CONFIG", FOLDER "match.conf", 1);
-        cfg_init();
-        enough = without(RLIMIT_NOFILE);
-        EXPECT(!cfg_rules_load());
-        EXPECT(!cfg_rules_loaded());
-        EXPECT(setrlimit(RLIMIT_NOFILE, &enough) == 0);
-        EXPECT(cfg_rules_load());
-        settings_of_this();
-        _exit(0);
-    }
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    EXPECT_EQ_INT(status, 0);
+    in_child(without_a_descriptor);
 }
 
 TEST_CASE(rules_own, log)

@@ -17,12 +17,6 @@ void fb_put(struct fb_stream *s)
     atomic_fetch_sub(&s->refs, 1);
 }
 
-void fb_disconnected(struct fb_stream *s, int fd)
-{
-    (void)fd;
-    atomic_fetch_sub(&s->fds, 1);
-}
-
 void pl_epoll_forget_members(struct pl_file *f)
 {
     f->members = NULL;
