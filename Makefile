@@ -29,6 +29,7 @@ RSOCK_SRC := \
 	rsock/copy.c \
 	rsock/own.c \
 	rsock/section.c \
+	rsock/waitv.c \
 	rsock/loop.c \
 	rsock/loop_common.c \
 	rsock/loop_epoll.c \
@@ -42,6 +43,7 @@ RSOCK_SRC := \
 	rsock/shm_diag.c \
 	rsock/shm_map.c \
 	rsock/shm_msg.c \
+	rsock/shm_peer.c \
 	rsock/shm_rdv.c \
 	rsock/shm_ring.c \
 	rsock/shm_wire.c \
@@ -318,6 +320,7 @@ READINESS_SRC := \
 	ipoib_fallback/lock.c \
 	rsock/own.c \
 	rsock/section.c \
+	rsock/waitv.c \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
@@ -360,6 +363,7 @@ sim_test_SRC := \
 	tests/sim/sim_wire.c \
 	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
+	rsock/waitv.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \
 
@@ -389,6 +393,7 @@ table_test_SRC := \
 	preload/pl_table.c \
 	rsock/own.c \
 	rsock/section.c \
+	rsock/waitv.c \
 
 section_test_SRC := tests/unit/section_test.c rsock/section.c
 

@@ -222,11 +222,25 @@ static bool fits(const struct cfg_use *use, const struct cfg_stream *most, uint6
     return others < most->max_memory && bytes <= most->max_memory - others;
 }
 
-bool budget_fits(void *conn, size_t bytes)
+/* What one peer may choose, or he would have what is for all: two of our own largest rings, or a 64th of the memory. */
+static uint64_t most_for_one(struct fb_conn *c)
+{
+    uint64_t own = conn_config(c)->ring, share = cfg_rules_base()->max_memory / 64;
+
+    own = 2 * (own > FB_BULK_RING ? own : FB_BULK_RING);
+    return own > share ? own : share;
+}
+
+bool budget_fits(void *conn, size_t bytes, bool stranger)
 {
     struct fb_conn *c = conn;
     const struct cfg_stream *set = conn_config(c);
 
+    if (stranger && bytes > most_for_one(c)) {
+        log_info("stream %u: its peer wants rings of %zu bytes, which is too much", c->s.slot,
+                 bytes);
+        return false;
+    }
     if (!c->x->budgeted || bytes <= c->x->budgeted)
         return true;
     if (!fits(&all, cfg_rules_base(), c->x->budgeted, bytes) ||

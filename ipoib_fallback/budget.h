@@ -15,7 +15,7 @@ void budget_refused(struct fb_conn *);
 void budget_free(struct fb_conn *);
 /* It has got this rail. */
 /* The size of the rings of what is taken is known, before they are. False: there is no room for as many bytes. */
-bool budget_fits(void *conn, size_t bytes);
+bool budget_fits(void *conn, size_t bytes, bool stranger);
 void budget_up(struct fb_conn *, const struct rsk_rail *);
 void budget_forget(void); /* forked child */
 

@@ -177,8 +177,9 @@ static void victim(struct fb_conn *c, void *unused)
 
     (void)unused;
 
-    if (!conn_flag(c, CF_LINKED) || !c->x->rail || c->x->gave_up || c->x->tx.state != TX_R ||
-        c->x->rx.state != RX_r || conn_flag(c, CF_PINNED | CF_CLOSED) || c->x->heat_beat != beat)
+    /* Also one of which a direction has not boarded, or will not: it has the memory. */
+    if (!conn_flag(c, CF_LINKED) || !c->x->rail || c->x->gave_up ||
+        conn_flag(c, CF_PINNED | CF_CLOSED) || c->x->heat_beat != beat)
         return;
     if (!counts(c))
         return;

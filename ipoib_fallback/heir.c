@@ -32,7 +32,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MAX_LINKS = 1024, PRUNE_AT = 16 };
+enum { MAX_LINKS = 1024, PRUNE_AT = 16, NOTES_MOST = 16 };
 
 _Atomic uint32_t heir_forks;
 /* It has forked, and has no link to that child, before it had a stream of its own. */
@@ -179,7 +179,8 @@ static void on_link(void *arg, uint32_t events)
     struct heir_link *l = arg;
 
     (void)events;
-    for (;;) {
+    /* The thread has other work as well: the link stays readable. */
+    for (int i = 0; i < NOTES_MOST; i++) {
         struct heir_note n = {0};
         struct shm_fds fds;
         ssize_t got = shm_msg_recv(l->fd, &n, sizeof n, &fds);
@@ -194,7 +195,7 @@ static void on_link(void *arg, uint32_t events)
             return;
         }
         if (fds.n == 1 && got == sizeof n && n.what >= HEIR_ASK_STREAM && n.what <= HEIR_ASK_EPOLL)
-            heir_asked(&n, shm_fds_take(&fds, 0));
+            heir_asked(&n, shm_fds_take(&fds, 0), l->seq);
         else
             shm_fds_close(&fds);
     }
@@ -368,6 +369,7 @@ bool heir_has_forked(void)
 
 void heir_forget(void)
 {
+    heir_asks_forget();
     atomic_store(&unlinked, false);
     links = NULL;
     n_links = 0;

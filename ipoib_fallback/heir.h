@@ -59,8 +59,10 @@ struct heir_link {
     struct rsk_watch *watch;
 };
 
-/* A question has come over a link; reply is the socket for the answer, given back then. Progress thread. */
-void heir_asked(const struct heir_note *, int reply);
+/* A question has come over the link that was made with this fork; reply is the socket for the answer, given back then. Progress
+ * thread. */
+void heir_asked(const struct heir_note *, int reply, uint32_t seq);
+void heir_asks_forget(void); /* forked child */
 /* Is that instance the kernel's alone? Else it will be in a moment, as far as it can. Progress thread. */
 bool heir_epoll_asked(uintptr_t id);
 

@@ -21,6 +21,10 @@
 #define FRONT_LOOK_NS 50000000ull
 #define FRONT_RARE_NS 4000000000ull
 
+/* Each has a descriptor of ours. */
+enum { MAX_ASKS = 256 };
+static unsigned n_asks;
+
 static bool (*epoll_asked)(uintptr_t id);
 
 void fb_on_epoll_asked(bool (*fn)(uintptr_t id))
@@ -31,6 +35,11 @@ void fb_on_epoll_asked(bool (*fn)(uintptr_t id))
 bool heir_epoll_asked(uintptr_t id)
 {
     return !epoll_asked || epoll_asked(id);
+}
+
+void heir_asks_forget(void)
+{
+    n_asks = 0;
 }
 
 struct ask {
@@ -151,23 +160,28 @@ static void ask_step(void *arg)
     tell(a, done && (!a->c || front || end_in_order(a->c)));
     if (a->c)
         fb_put(&a->c->s);
+    n_asks--;
     free(a);
 }
 
-void heir_asked(const struct heir_note *n, int reply)
+void heir_asked(const struct heir_note *n, int reply, uint32_t seq)
 {
-    struct ask *a = calloc(1, sizeof *a);
+    struct ask *a = n_asks < MAX_ASKS ? calloc(1, sizeof *a) : NULL;
     uint8_t answer = 1;
 
     if (!a) {
-        rsk_own_close(reply); /* its end tells the child */
-        free(a);
+        rsk_own_close(reply); /* its end tells the child, which asks again */
         return;
     }
     a->reply = reply;
     a->until = fb_io.now() + HEIR_ASK_NS;
     a->epoll = n->what == HEIR_ASK_EPOLL ? (uintptr_t)n->id : 0;
     a->c = a->epoll ? NULL : conn_of_slot(n->slot, n->gen);
+    /* Made after the fork: it cannot have that, and has no business with it. */
+    if (a->c && a->c->born >= seq) {
+        fb_put(&a->c->s);
+        a->c = NULL;
+    }
     if (!a->epoll && !a->c) { /* closed long since */
         sys_send(reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         rsk_own_close(reply);
@@ -185,5 +199,6 @@ void heir_asked(const struct heir_note *n, int reply)
             conn_set(a->c, CF_LENT);
         fb_pin(&a->c->s, RSN_SHARED, false);
     }
+    n_asks++;
     ask_step(a);
 }

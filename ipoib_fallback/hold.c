@@ -24,7 +24,8 @@
 #include "config/log.h"
 #include "rsock/loop.h"
 
-#define STEP_NS 100000u
+#define STEP_NS    100000u
+#define THROUGH_NS 5000000000u /* somebody else may keep the thread waiting (README, FUSE) */
 
 static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
 static _Atomic int why;                   /* of the newest hold */
@@ -114,16 +115,16 @@ static void again_job(void *unused)
 
 /* ---- on the application's */
 
-/* Posts and waits; false if there is no progress thread (any more). */
-static bool run_there(void (*fn)(void *))
+/* Posts and waits, until then at most (monotonic ns); false if there is no progress thread (any more), or it has not come to it. */
+static bool run_there(void (*fn)(void *), uint64_t until)
 {
     uint32_t seq = atomic_fetch_add(&asked, 1) + 1;
 
     if (!rsk_loop_running() || rsk_loop_post(fn, (void *)(uintptr_t)seq) < 0)
         return false;
-    while (rsk_loop_running() && (int32_t)(atomic_load(&done) - seq) < 0)
+    while (rsk_loop_running() && (int32_t)(atomic_load(&done) - seq) < 0 && fb_io.now() < until)
         fb_io.wait(-1, 0, STEP_NS);
-    return rsk_loop_running();
+    return rsk_loop_running() && (int32_t)(atomic_load(&done) - seq) >= 0;
 }
 
 static void through_job(void *seq)
@@ -133,7 +134,7 @@ static void through_job(void *seq)
 
 void fb_through(void)
 {
-    (void)run_there(through_job);
+    (void)run_there(through_job, fb_io.now() + THROUGH_NS);
 }
 
 void fb_hold(int reason, enum fb_hold_what what)
@@ -141,10 +142,10 @@ void fb_hold(int reason, enum fb_hold_what what)
     atomic_store(&why, reason);
     atomic_fetch_add(&all_holds, what == FB_HOLD_THREAD);
     atomic_fetch_add(&holds, 1);
-    if (run_there(mark_job)) {
+    if (run_there(mark_job, UINT64_MAX)) {
         if (atomic_load(&found_rails))
             fb_leave_all(reason, false);
-        run_there(end_job);
+        run_there(end_job, UINT64_MAX);
     }
     /* Also for credentials: threads that change them one by one share none afterwards, and the kernel lets
      * rxe post only by who shares those that opened the device. The next thread shares the caller's. */

@@ -8,6 +8,7 @@
 #include "ipoib_fallback/sleep.h"
 
 #include "ipoib_fallback/stream.h"
+#include "rsock/waitv.h"
 
 #include <pthread.h>
 
@@ -61,6 +62,25 @@ __attribute__((noinline)) int sleep_futex(_Atomic uint32_t *word, uint32_t val,
     r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_futex, word, FUTEX_WAIT, val, limit, 0, 0);
     pthread_setcanceltype(old, NULL);
     return r;
+}
+
+int sleep_futexes(_Atomic uint32_t *word, uint32_t val, _Atomic uint32_t *own, uint32_t own_val,
+                  const struct timespec *limit, uint32_t seen)
+{
+    /* Both as conn_wake_word() wakes them. */
+    struct futex_waitv v[2] = {
+        {.uaddr = (uintptr_t)word, .val = val, .flags = FUTEX_32},
+        {.uaddr = (uintptr_t)own, .val = own_val, .flags = FUTEX_32},
+    };
+    struct timespec at, *until = NULL;
+
+    if (limit) {
+        uint64_t ns = sys_now() + (uint64_t)limit->tv_sec * 1000000000u + (uint64_t)limit->tv_nsec;
+
+        at = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+        until = &at;
+    }
+    return rsk_waitv(v, 2, until, seen);
 }
 
 /* ---- what is raised ---- */

@@ -34,6 +34,9 @@ ssize_t sleep_peek(int fd, uint32_t seen);
 /* In poll, until `deadline` (monotonic ns; 0: for ever): -EAGAIN when it has passed, else what poll says. */
 int sleep_poll(int fd, short events, uint64_t deadline, uint32_t seen);
 int sleep_futex(_Atomic uint32_t *word, uint32_t val, const struct timespec *limit, uint32_t seen);
+/* On either of two, where rsk_waitv_usable(). */
+int sleep_futexes(_Atomic uint32_t *word, uint32_t val, _Atomic uint32_t *own, uint32_t own_val,
+                  const struct timespec *limit, uint32_t seen);
 
 /* What is raised for the time of a sleep: a count, a reference to a rail. */
 struct fb_raised {

@@ -51,5 +51,7 @@ bool tx_may_board(struct fb_conn *, int fd, int flags);
 /* Tries to board before the first byte of v. 0: look at the state again. > 0: that many bytes went
  * plainly instead. < 0: -errno. */
 ssize_t tx_board(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
+/* What has been waited in vain for answers; for the simulation, whose time begins anew. */
+void tx_board_forget(void);
 
 #endif

@@ -19,6 +19,31 @@
 #define WAIT_MOST   16000000u
 #define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
 #define PAUSE_MOST  1000000000u
+/* What is waited in vain may be a fiftieth of the process's time, and a fifth of a second of it at once: a peer whose library holds
+ * its answers back would keep a server's only thread from its other connections. */
+#define VAIN_SHARE   50u
+#define VAIN_AT_ONCE (200000000ull * VAIN_SHARE)
+
+/* Monotonic ns: then what has been waited in vain is made up for. */
+static _Atomic uint64_t vain_until;
+
+void tx_board_forget(void)
+{
+    atomic_store(&vain_until, 0);
+}
+
+static bool may_wait(void)
+{
+    return cfg.test_switch || atomic_load(&vain_until) < fb_io.now() + VAIN_AT_ONCE;
+}
+
+/* Two threads at once may count for one. */
+static void waited_in_vain(uint64_t began)
+{
+    uint64_t now = fb_io.now(), from = atomic_load(&vain_until);
+
+    atomic_store(&vain_until, (from > now ? from : now) + (now - began) * VAIN_SHARE);
+}
 
 bool tx_may_board(struct fb_conn *c, int fd, int flags)
 {
@@ -127,8 +152,10 @@ static enum answer await(struct fb_conn *c, uint16_t *reason)
         if (a != ANSWER_NONE || rail->failed)
             return a;
         try_rx(c);
-        if (now - begin >= budget)
+        if (now - begin >= budget) {
+            waited_in_vain(begin);
             return ANSWER_NONE;
+        }
         if (now - begin > 20000)
             sys_yield(); /* the peer's progress thread may need this very CPU */
         else
@@ -182,7 +209,7 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
         return r == 0 ? -EAGAIN : 0;
     }
     if (c->x->tx.state == TX_T) {
-        if (!alive || announce(c, first) < 0) {
+        if (!alive || !may_wait() || announce(c, first) < 0) {
             put_off(c, RSN_NO_ACK); /* nothing was announced: it is simply not the time */
             return 0;
         }

@@ -15,10 +15,12 @@
 
 #include "config/env.h"
 #include "rsock/loop.h"
+#include "rsock/waitv.h"
 
 #include <errno.h>
 
-#define ALONE_NS 10000000u /* without a progress thread */
+#define ALONE_NS 10000000u     /* without a progress thread */
+#define GUARD_NS 5000000000ull /* on a guarded word alone */
 
 static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
 {
@@ -58,11 +60,16 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
 static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up, uint64_t most)
 {
     struct timespec ts, *limit = NULL;
-    bool alone = !rsk_loop_running();
+    bool alone = !rsk_loop_running(), guarded = w->rail && w->rail->guarded;
     int r;
 
     if (alone && !most)
         most = ALONE_NS;
+    if (guarded && !rsk_waitv_usable()) {
+        guarded = false;
+        if (!most)
+            most = GUARD_NS;
+    }
     if (w->deadline || most) {
         uint64_t now = sys_now(), left = most;
 
@@ -75,7 +82,8 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
         limit = &ts;
     }
     sleep_open(up, __builtin_frame_address(0));
-    r = sleep_futex(w->word, w->val, limit, w->signals.seen);
+    r = guarded ? sleep_futexes(w->word, w->val, w->own, w->own_val, limit, w->signals.seen)
+                : sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
         /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
         sleep_close(up, &w->signals);
@@ -129,7 +137,8 @@ static void rx_word(struct fb_conn *c, struct wait *w)
     struct rsk_rail *rail = c->x->rail;
 
     w->rail = NULL;
-    w->word = &c->x->rx_futex;
+    w->word = w->own = &c->x->rx_futex;
+    w->own_val = atomic_load(w->own);
     if (rx_on_rail(c) && rail && !rail->failed && !c->x->rx.frozen) {
         w->word = rail->rx_word;
         w->rail = rail;
@@ -263,7 +272,8 @@ static void tx_prepare(struct fb_conn *c, struct wait *w)
     w->changes = atomic_load(&c->x->changes);
     w->event = RSK_TX;
     w->where = ON_WORD;
-    w->word = &c->x->tx_futex;
+    w->word = w->own = &c->x->tx_futex;
+    w->own_val = atomic_load(w->own);
     if (c->x->tx.state == TX_R && rail && !rail->failed) {
         w->word = rail->tx_word;
         w->rail = rail;

@@ -15,6 +15,9 @@ struct wait {
     enum where where;
     _Atomic uint32_t *word;
     uint32_t val;
+    /* Beside a rail's word that is guarded: one of ours, which conn_wake changes, too. */
+    _Atomic uint32_t *own;
+    uint32_t own_val;
     struct rsk_rail *rail; /* referenced */
     unsigned event;
     uint32_t changes; /* conn_wake has run since: look again */

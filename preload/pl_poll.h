@@ -61,14 +61,12 @@ int pl_select_sees(int nfds);
 
 /* ---- pl_poll_words.c ---- */
 
-/* Words that a thread sleeps on, all at once. */
+/* Words that a thread sleeps on, all at once, where rsk_waitv_usable(). */
 struct pl_words {
     unsigned n;
     struct futex_waitv v[FUTEX_WAITV_MAX];
 };
 
-/* Can this process do that? */
-bool pl_words_usable(void);
 /* The first word is the thread's own: whoever else wants to wake it changes that from value, and wakes it. */
 void pl_words_begin(struct pl_words *, _Atomic uint32_t *own, uint32_t value);
 /* False: there is no room for them. */

@@ -19,6 +19,7 @@
 #include "preload/pl_epoll.h"
 #include "rsock/shard.h"
 #include "rsock/sys.h"
+#include "rsock/waitv.h"
 
 /* Nobody tells us when an anchor's error goes away: look again after this. */
 #define MUTED_NS 10000000u
@@ -302,7 +303,7 @@ static int sleep_in_kernel(struct pl_poll_wait *w, struct timespec *limit, const
 static int rest(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t deadline,
                 const sigset_t *mask, uint32_t signals)
 {
-    bool words = !mask && w->unsure < 3 && pl_words_usable() && pl_poll_by_words(w, fds);
+    bool words = !mask && w->unsure < 3 && rsk_waitv_usable() && pl_poll_by_words(w, fds);
     struct timespec ts;
     uint64_t longest, box;
     int n;

@@ -7,26 +7,9 @@
 #include "preload/pl_poll.h"
 
 #include <errno.h>
-#include <pthread.h>
 
-#include "config/env.h"
-#include "rsock/sys.h"
-
-enum { UNKNOWN, YES, NO };
-
-static _Atomic int usable;
-
-/* Since Linux 5.16. */
-bool pl_words_usable(void)
-{
-    int known = atomic_load_explicit(&usable, memory_order_relaxed);
-
-    if (known == UNKNOWN) {
-        known = pl_filtered() ? NO : YES;
-        atomic_store_explicit(&usable, known, memory_order_relaxed);
-    }
-    return known == YES;
-}
+#include "rsock/section.h"
+#include "rsock/waitv.h"
 
 static void add(struct pl_words *w, _Atomic uint32_t *word, uint32_t value, uint32_t flags)
 {
@@ -49,33 +32,13 @@ bool pl_words_add(struct pl_words *w, const struct fb_words *words)
     return true;
 }
 
-/* A cancellation point: see sleep.c. */
-__attribute__((noinline)) static int cancellable(struct pl_words *w, const struct timespec *until,
-                                                 uint32_t signals)
-{
-    int n, old;
-
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
-    n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_futex_waitv, w->v, w->n, 0, until,
-                       CLOCK_MONOTONIC, 0);
-    pthread_setcanceltype(old, NULL);
-    return n;
-}
-
 int pl_words_sleep(struct pl_words *w, uint64_t deadline, uint32_t signals)
 {
     struct timespec at, *until = NULL;
-    int n;
 
     if (deadline != PL_FOREVER) {
         at = (struct timespec){(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
         until = &at;
     }
-    n = RSK_OPENED(cancellable(w, until, signals));
-    if (n >= 0 || n == -EAGAIN || n == -ETIMEDOUT)
-        return 0;
-    if (n == -EINTR || n == -EFAULT) /* restarted by a handler's forked child, which has no rails */
-        return -EINTR;
-    atomic_store_explicit(&usable, NO, memory_order_relaxed);
-    return 0;
+    return RSK_OPENED(rsk_waitv(w->v, w->n, until, signals)) == -EINTR ? -EINTR : 0;
 }

@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include "config/env.h"
@@ -127,7 +126,7 @@ bool pl_filtered(void)
     uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
 
     if (!k) {
-        k = cfg.seccomp_rail || SYS6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != 0 ? 2 : 1;
+        k = cfg.seccomp_rail || sys_filtered() ? 2 : 1;
         atomic_store_explicit(&known, k, memory_order_relaxed);
     }
     return k == 2 || atomic_load_explicit(&pl_passive, memory_order_relaxed);

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 
 #include "config/log.h"
 #include "rsock/loop_backend.h"
@@ -234,12 +233,6 @@ static void *run(void *again)
     }
 }
 
-/* A seccomp filter may kill the process for a call that it does not know. */
-static bool filtered(void)
-{
-    return SYS6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != 0;
-}
-
 /* With a backend, when this returns 0. */
 static int spawn(bool again)
 {
@@ -251,7 +244,8 @@ static int spawn(bool again)
     if (err)
         return -err;
     /* Not there: dlopen would wait for a starter that is inside dlopen. */
-    loop_backend = with_uring && !filtered() && loop_uring_load() == 0 ? &loop_uring : &loop_epoll;
+    loop_backend =
+        with_uring && !sys_filtered() && loop_uring_load() == 0 ? &loop_uring : &loop_epoll;
     sem_init(&begun, 0, 0);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -6,6 +6,7 @@
 #include "rsock/own.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -295,9 +296,17 @@ bool rsk_own_has(int fd)
             1);
 }
 
-bool rsk_own_crowded(void)
+unsigned rsk_own_most(void)
 {
     struct rlimit most = {RLIM_INFINITY, 0};
+
+    SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &most, 0, 0);
+    return most.rlim_cur > 512 && most.rlim_cur / 2 < UINT_MAX ? (unsigned)(most.rlim_cur - 512) / 2
+                                                               : UINT_MAX;
+}
+
+bool rsk_own_crowded(void)
+{
     unsigned n = 0;
 
     for (int i = 0; i < CHUNKS; i++) {
@@ -307,8 +316,7 @@ bool rsk_own_crowded(void)
             n += (unsigned)__builtin_popcountll(
                 atomic_load_explicit(&c->word[w], memory_order_relaxed));
     }
-    SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &most, 0, 0);
-    return most.rlim_cur > 512 && n > (most.rlim_cur - 512) / 2;
+    return n > rsk_own_most();
 }
 
 int rsk_own_next(int fd)

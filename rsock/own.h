@@ -46,8 +46,9 @@ int rsk_own_opened(int fd);
 int rsk_own_keep(int fd);
 /* Is this number one of ours? Two loads. */
 bool rsk_own_has(int fd);
-/* They are so many that the program, whose limit they count in, would miss them: more than half of what its limit has above
- * 512. Any thread. */
+/* As many as the program, whose limit they count in, can do without: half of what its limit has above 512. Any thread. */
+unsigned rsk_own_most(void);
+/* They are more than that. Any thread. */
 bool rsk_own_crowded(void);
 /* The lowest noted number that is not below fd, or -1. */
 int rsk_own_next(int fd);

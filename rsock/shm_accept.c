@@ -18,7 +18,7 @@
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
 
-enum { BACKLOG = 128, MAX_ASKED = 64, PAUSE_NS = 100000000 };
+enum { BACKLOG = 128, MAX_ASKED = 64, TAKE_MOST = 16, PAUSE_NS = 100000000 };
 
 struct listener {
     uint16_t port;
@@ -90,9 +90,9 @@ static int check(const struct asked *a, const struct shm_request *q, ssize_t n)
     return uid == a->cred.uid ? 0 : RSN_UID;
 }
 
-static bool (*room)(void *owner, size_t bytes);
+static bool (*room)(void *owner, size_t bytes, bool stranger);
 
-void shm_on_room(bool (*fn)(void *owner, size_t bytes))
+void shm_on_room(bool (*fn)(void *owner, size_t bytes, bool stranger))
 {
     room = fn;
 }
@@ -102,12 +102,13 @@ static int build(struct asked *a, const struct shm_request *q, struct shm_fds *f
 {
     int reason;
 
-    if (room && !room(a->owner, 2 * (size_t)q->ring))
+    shm_peer_judge(&a->cred);
+    if (room && !room(a->owner, 2 * (size_t)q->ring, !a->cred.trusted))
         return RSN_BUDGET;
     a->rail = shm_rail_new(fds->fd[0], q->ring, false);
     if (!a->rail)
         return RSN_NO_MEMORY;
-    reason = shm_rail_my_bells(a->rail, shard, a->cred.uid);
+    reason = shm_rail_my_bells(a->rail, shard, &a->cred);
     if (!reason)
         reason = shm_rail_peer_bells(a->rail, fds, 1, q->data_slot, q->ctl_slot, a->cred);
     return reason;
@@ -259,7 +260,8 @@ static bool take(struct listener *l)
 static void on_listener(void *arg, uint32_t events)
 {
     (void)events;
-    while (take(arg))
+    /* The thread has other work as well, however many knock: the socket stays readable. */
+    for (int i = 0; i < TAKE_MOST && take(arg); i++)
         ;
 }
 

@@ -33,7 +33,7 @@
 /*
  * The descriptor. Whether a write to an eventfd blocks is a property of the open file, which both processes
  * share: a peer can fill its own and clear O_NONBLOCK, and whoever writes to it then sleeps for ever.
- * Processes of one user may do worse to each other, and root to everybody. From others we take a socket alone, one
+ * Whom we trust (shm_peer.h) may do worse to us. From others we take a socket alone, one
  * end of a pair that the peer itself has made: whether a send blocks is said with each. (A timerfd, rung by setting it
  * to a moment that has passed, needs the processor's timer: several times as long as a send.)
  *
@@ -49,6 +49,10 @@
  */
 
 enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536, BATCH_MOST = 64 };
+
+/* A part's key is a user's number, and: */
+#define OWN_PART    (1ull << 32) /* no bell, but the eventfd beside one */
+#define OTHERS_PART (1ull << 33)
 
 struct page {
     _Atomic uint32_t armed __attribute__((aligned(64)));
@@ -69,6 +73,7 @@ struct shm_bell {
     uint32_t batch;    /* bytes that it may hold */
     uint32_t received; /* of page->sent */
     int own_fd;        /* an eventfd for what we tell ourselves: part.fd, or the other part's */
+    bool other;        /* for who may not trust us */
     uint64_t used[WORDS];
     _Atomic(rail_ptr *) rails[WORDS]; /* 64 each, made on need, kept */
 };
@@ -78,6 +83,7 @@ struct shm_peer_bell {
     struct rsk_own_map map;
     int event;
     bool socket;
+    bool trusted; /* its maker, when it came */
     /* Who and which: a page handed on by a third process must not displace its owner's. */
     uint32_t uid, pid;
     dev_t dev;
@@ -87,6 +93,9 @@ struct shm_peer_bell {
 };
 
 static struct shm_peer_bell *peer_bells;
+/* Bells for other users: whoever has many users' numbers can make us have as many. */
+static _Atomic unsigned others;
+enum { OTHER_FDS = 4 }; /* what one costs */
 
 /* The length is that of the largest pages, of which the first 4 KiB are used. */
 static struct page *page_map(int fd, struct rsk_own_map *map)
@@ -218,6 +227,8 @@ static void bell_free(struct rsk_shard_part *p)
     rsk_own_close(b->far);
     for (uint32_t w = 0; w < WORDS; w++)
         free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
+    if (b->other)
+        atomic_fetch_sub(&others, 1);
     free(b);
 }
 
@@ -247,14 +258,14 @@ static void own_free(struct rsk_shard_part *p)
 }
 
 /* Its descriptor, or < 0. */
-static int own_part(struct rsk_shard *shard, uint32_t uid)
+static int own_part(struct rsk_shard *shard, uint64_t key)
 {
     struct rsk_shard_part *p = calloc(1, sizeof *p);
 
     if (!p)
         return -ENOMEM;
     *p = (struct rsk_shard_part){.wire = &rsk_shm_wire,
-                                 .key = uid | 1ull << 32, /* no bell's */
+                                 .key = key | OWN_PART,
                                  .drain = own_drain,
                                  .arm = own_arm,
                                  .disarm = own_disarm,
@@ -269,14 +280,6 @@ static int own_part(struct rsk_shard *shard, uint32_t uid)
 }
 
 /* ---- ours */
-
-static int option(int fd, int name)
-{
-    socklen_t size = sizeof(int);
-    int value = -1;
-
-    return sys_getsockopt(fd, SOL_SOCKET, name, &value, &size) ? -1 : value;
-}
 
 /* A pair for peers of another user: our end, and theirs as b->far. Or -errno. */
 static int socket_pair(struct shm_bell *b)
@@ -294,29 +297,34 @@ static int socket_pair(struct shm_bell *b)
         rsk_own_close(ours);
         return b->far;
     }
-    room = option(b->far, SO_SNDBUF) / (2 * BYTE);
+    room = shm_socket_option(b->far, SO_SNDBUF) / (2 * BYTE);
     b->batch = room < 2 ? 2 : room > BATCH_MOST ? BATCH_MOST : (uint32_t)room;
     return ours;
 }
 
-struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
+struct shm_bell *shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred)
 {
-    struct rsk_shard_part *p = rsk_shard_find(shard, &rsk_shm_wire, uid);
-    const bool other = uid != sys_geteuid();
+    const bool other = !cred->alike;
+    const uint64_t key = cred->uid | (other ? OTHERS_PART : 0);
+    struct rsk_shard_part *p = rsk_shard_find(shard, &rsk_shm_wire, key);
     struct shm_bell *b;
 
     if (p)
         return bell_of(p);
+    if (other && OTHER_FDS * atomic_load(&others) >= rsk_own_most() / 2)
+        return NULL;
     b = calloc(1, sizeof *b);
     if (!b)
         return NULL;
+    b->other = other;
+    atomic_fetch_add(&others, other);
     b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
     b->far = -1;
     b->part.fd = other ? socket_pair(b) : rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     b->page = b->page_fd >= 0 ? page_map(b->page_fd, &b->map) : NULL;
     b->shard = shard;
     b->part.wire = &rsk_shm_wire;
-    b->part.key = uid;
+    b->part.key = key;
     b->part.drain = bell_drain;
     b->part.arm = bell_arm;
     b->part.disarm = bell_disarm;
@@ -327,8 +335,8 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, uint32_t uid)
         return NULL;
     }
     /* One that is left over from an attempt which failed after it will do. */
-    p = other ? rsk_shard_find(shard, &rsk_shm_wire, uid | 1ull << 32) : &b->part;
-    b->own_fd = p ? p->fd : own_part(shard, uid);
+    p = other ? rsk_shard_find(shard, &rsk_shm_wire, key | OWN_PART) : &b->part;
+    b->own_fd = p ? p->fd : own_part(shard, key);
     if (b->own_fd < 0) {
         bell_free(&b->part);
         return NULL;
@@ -389,39 +397,18 @@ void shm_bell_ring(struct shm_bell *b, uint32_t slot)
 
 /* ---- the peer's */
 
-/* Writing to a descriptor that a stranger chose may block for ever, write into a file of ours, or tell
- * a third process something in our name: only a socket will do whose other end is his, or from who
- * could hurt us anyway a non-blocking eventfd. */
-static bool is_good(int fd, uint32_t uid, uint32_t pid, bool *socket)
-{
-    char path[48], link[40];
-    struct shm_cred maker;
-    long n;
-
-    *socket = option(fd, SO_DOMAIN) == AF_UNIX;
-    if (*socket)
-        /* Of a process in another namespace we see no number: then the user has to do. */
-        return option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
-               maker.pid == pid && (pid || maker.uid == uid);
-    /* Not self: that has no descriptors any more once the main thread has ended. */
-    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
-    n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
-    link[n > 0 ? n : 0] = 0;
-    return strcmp(link, "anon_inode:[eventfd]") == 0 && (uid == sys_geteuid() || uid == 0) &&
-           (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
-}
-
-static struct shm_peer_bell *known(const struct stat *st, uint32_t uid, uint32_t pid)
+static struct shm_peer_bell *known(const struct stat *st, const struct shm_cred *cred)
 {
     struct shm_peer_bell *b;
 
     for (b = peer_bells; b; b = b->next)
-        if (b->ino == st->st_ino && b->dev == st->st_dev && b->uid == uid && b->pid == pid)
+        if (b->ino == st->st_ino && b->dev == st->st_dev && b->uid == cred->uid &&
+            b->pid == cred->pid && b->trusted == cred->trusted)
             return shm_peer_bell_again(b);
     return NULL;
 }
 
-struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint32_t pid)
+struct shm_peer_bell *shm_peer_bell_get(int page, int event, const struct shm_cred *cred)
 {
     struct shm_peer_bell *b = NULL;
     struct stat st = {0};
@@ -431,8 +418,8 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
     if (sys_fcntl(page, F_GET_SEALS, 0) < 0 ||
         SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
         goto out;
-    b = known(&st, uid, pid);
-    if (b || !shm_sealed_good(page, PAGE) || !is_good(event, uid, pid, &socket))
+    b = known(&st, cred);
+    if (b || !shm_sealed_good(page, PAGE) || !shm_peer_event_good(event, cred, &socket))
         goto out;
     b = calloc(1, sizeof *b);
     if (!b)
@@ -446,8 +433,9 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint3
     b->event = event;
     event = -1;
     b->socket = socket;
-    b->uid = uid;
-    b->pid = pid;
+    b->trusted = cred->trusted;
+    b->uid = cred->uid;
+    b->pid = cred->pid;
     b->dev = st.st_dev;
     b->ino = st.st_ino;
     b->refs = 1;
@@ -495,4 +483,5 @@ void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
 void shm_bell_after_fork_child(void)
 {
     peer_bells = NULL;
+    atomic_store(&others, 0);
 }

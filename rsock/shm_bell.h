@@ -1,6 +1,6 @@
 /*
  * shm_bell.h - how one process tells another which of its rails have news: a page of dirty
- * bits and an eventfd, or for another user a socket. A bell is a part of a shard, for the peers of one uid: a peer may
+ * bits and an eventfd, or a socket for who may not trust us. A bell is a part of a shard, for the peers of one uid: a peer may
  * fill an eventfd and so block an honest writer, hence it is shared with nobody else.
  */
 #ifndef RSK_SHM_BELL_H
@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "rsock/shm_peer.h"
 
 struct rsk_rail;
 struct rsk_shard;
@@ -19,9 +21,10 @@ enum { SHM_BELL_SLOTS = 4096 };
 
 /* ---- ours */
 
-/* The shard's bell for peers of uid, made when there is none. NULL: out of memory or
- * descriptors. The shard owns it. Progress thread. */
-struct shm_bell *shm_bell_of(struct rsk_shard *, uint32_t uid);
+/* The shard's bell for peers of that user, alike or not, made when there is none. NULL: out of memory or
+ * descriptors, of which those for other users may have half of what the library may. The shard owns it. Progress
+ * thread. */
+struct shm_bell *shm_bell_of(struct rsk_shard *, const struct shm_cred *);
 /* What to pass to the peer; both stay ours. */
 void shm_bell_fds(const struct shm_bell *, int *page, int *event);
 /* Reserves a slot: its number, or -ENOSPC. Progress thread, as the next two. */
@@ -37,7 +40,7 @@ void shm_bell_ring(struct shm_bell *, uint32_t slot);
 
 /* Takes both descriptors, good or bad. NULL when they are not what they should be, or out of
  * memory. One object for each of the peer's bells, counted. Progress thread. */
-struct shm_peer_bell *shm_peer_bell_get(int page, int event, uint32_t uid, uint32_t pid);
+struct shm_peer_bell *shm_peer_bell_get(int page, int event, const struct shm_cred *);
 struct shm_peer_bell *shm_peer_bell_again(struct shm_peer_bell *);
 void shm_peer_bell_put(struct shm_peer_bell *);
 /* Any thread; NULL is ignored. slot < SHM_BELL_SLOTS is the caller's to see to. */
@@ -48,6 +51,8 @@ void shm_bell_after_fork_child(void);
 
 /* ---- sealed memory (shm_map.c), which the pages are made of too */
 
+/* Does the kernel promise no more memory than there is? Then what of such a file is touched first may be SIGBUS. */
+bool shm_strict(void);
 /* The descriptor or -errno; not noted in own.h. */
 int shm_sealed_memfd(const char *name, size_t len);
 /* Is fd a memfd of exactly this length whose size is sealed? */

@@ -40,7 +40,7 @@ uint32_t shm_ring_size(size_t wish)
 
 /* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages are counted when they are
  * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. */
-static bool strict(void)
+bool shm_strict(void)
 {
     static _Atomic uint64_t asked_at;
     static _Atomic bool was;
@@ -67,7 +67,7 @@ int shm_sealed_memfd(const char *name, size_t len)
     if (fd < 0)
         return fd;
     err = sys_ftruncate(fd, (off_t)len);
-    if (!err && strict())
+    if (!err && shm_strict())
         err = (int)SYS6(SYS_fallocate, fd, 0, 0, len, 0, 0);
     if (!err)
         err = sys_fcntl(fd, F_ADD_SEALS, SEALS);

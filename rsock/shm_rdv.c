@@ -228,7 +228,8 @@ static int dial(struct asking *a, struct candidate c)
         return RSN_NO_PEER_LIB;
     if (!shm_peer_cred(fd, &a->cred) || a->cred.uid != a->uid)
         return RSN_UID;
-    return 0;
+    shm_peer_judge(&a->cred);
+    return shm_rail_my_bells(a->rail, a->shard, &a->cred);
 }
 
 static int ask(struct asking *a)
@@ -350,9 +351,7 @@ static int prepare(struct asking *a)
     if (a->memfd < 0)
         return a->memfd == -EMFILE || a->memfd == -ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
     a->rail = shm_rail_new(a->memfd, a->ring, true);
-    if (!a->rail)
-        return RSN_NO_MEMORY;
-    return shm_rail_my_bells(a->rail, a->shard, a->uid);
+    return a->rail ? 0 : RSN_NO_MEMORY;
 }
 
 static void begin(void *arg)

@@ -17,18 +17,6 @@
 #include "rsock/sys.h"
 #include "rsock/unix_names.h"
 
-bool shm_peer_cred(int sock, struct shm_cred *cred)
-{
-    struct ucred uc = {0};
-    socklen_t len = sizeof uc;
-
-    if (sys_getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &uc, &len) || len != sizeof uc)
-        return false;
-    cred->uid = uc.uid;
-    cred->pid = (uint32_t)uc.pid;
-    return true;
-}
-
 socklen_t shm_rdv_name(struct sockaddr_storage *ss, uint32_t uid, uint16_t port, uint32_t pid,
                        uint16_t peer)
 {
@@ -42,9 +30,9 @@ socklen_t shm_rdv_name(struct sockaddr_storage *ss, uint32_t uid, uint16_t port,
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-static int take_slot(struct rsk_shard *shard, uint32_t uid, struct shm_slot *slot)
+static int take_slot(struct rsk_shard *shard, const struct shm_cred *cred, struct shm_slot *slot)
 {
-    struct shm_bell *b = shm_bell_of(shard, uid);
+    struct shm_bell *b = shm_bell_of(shard, cred);
     int i = b ? shm_bell_reserve(b) : -ENOMEM;
 
     if (i < 0)
@@ -54,20 +42,34 @@ static int take_slot(struct rsk_shard *shard, uint32_t uid, struct shm_slot *slo
     return 0;
 }
 
-int shm_rail_my_bells(struct shm_rail *r, struct rsk_shard *data, uint32_t uid)
+static void drop_bells(struct shm_rail *r)
+{
+    if (r->my_data.bell)
+        shm_bell_release(r->my_data.bell, r->my_data.index);
+    if (r->my_ctl.bell && r->my_ctl.bell != r->my_data.bell)
+        shm_bell_release(r->my_ctl.bell, r->my_ctl.index);
+    r->my_data.bell = r->my_ctl.bell = NULL;
+    rsk_shard_put(r->base.shard);
+    rsk_shard_put(r->ctl_shard);
+    r->base.shard = r->ctl_shard = NULL;
+}
+
+int shm_rail_my_bells(struct shm_rail *r, struct rsk_shard *data, const struct shm_cred *cred)
 {
     struct rsk_shard *common = rsk_shard_common();
     int reason;
 
-    if (!common)
+    /* Whoever has a file that was not filled, or makes holes in it, decides when we ask for the memory. */
+    if (!common || (!cred->trusted && shm_strict()))
         return RSN_NO_MEMORY;
+    drop_bells(r);
     r->base.shard = rsk_shard_get(data ? data : common);
     r->ctl_shard = rsk_shard_get(common);
-    reason = take_slot(r->base.shard, uid, &r->my_data);
+    reason = take_slot(r->base.shard, cred, &r->my_data);
     if (reason)
         return reason;
     if (r->base.shard != common)
-        return take_slot(common, uid, &r->my_ctl);
+        return take_slot(common, cred, &r->my_ctl);
     r->my_ctl = r->my_data;
     return 0;
 }
@@ -92,20 +94,20 @@ int shm_rail_peer_bells(struct shm_rail *r, struct shm_fds *fds, int first, uint
 
     if ((n != 2 && n != 4) || data >= SHM_BELL_SLOTS || ctl >= SHM_BELL_SLOTS)
         return RSN_PEER_PROTOCOL;
-    b = shm_peer_bell_get(shm_fds_take(fds, first), shm_fds_take(fds, first + 1), cred.uid,
-                          cred.pid);
+    b = shm_peer_bell_get(shm_fds_take(fds, first), shm_fds_take(fds, first + 1), &cred);
     if (!b)
         return RSN_PEER_PROTOCOL;
     r->peer_data.bell = b;
     r->peer_data.index = data;
-    b = n == 2 ? shm_peer_bell_again(b)
-               : shm_peer_bell_get(shm_fds_take(fds, first + 2), shm_fds_take(fds, first + 3),
-                                   cred.uid, cred.pid);
+    b = n == 2
+            ? shm_peer_bell_again(b)
+            : shm_peer_bell_get(shm_fds_take(fds, first + 2), shm_fds_take(fds, first + 3), &cred);
     if (!b)
         return RSN_PEER_PROTOCOL;
     r->peer_ctl.bell = b;
     r->peer_ctl.index = ctl;
     r->base.peer_pid = cred.pid;
+    r->base.guarded = !cred.trusted;
     return 0;
 }
 
@@ -140,14 +142,9 @@ void shm_destroy(struct rsk_rail *rail)
         r->doomed = true;
         return;
     }
-    if (r->my_data.bell)
-        shm_bell_release(r->my_data.bell, r->my_data.index);
-    if (r->my_ctl.bell && r->my_ctl.bell != r->my_data.bell)
-        shm_bell_release(r->my_ctl.bell, r->my_ctl.index);
+    drop_bells(r);
     shm_peer_bell_put(r->peer_data.bell);
     shm_peer_bell_put(r->peer_ctl.bell);
-    rsk_shard_put(r->base.shard);
-    rsk_shard_put(r->ctl_shard);
     shm_rail_free(r);
 }
 

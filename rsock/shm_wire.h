@@ -5,21 +5,16 @@
 #define RSK_SHM_WIRE_H
 
 #include "rsock/shm_msg.h"
+#include "rsock/shm_peer.h"
 #include "rsock/shm_ring.h"
-
-/* Who is at the other end of a rendezvous connection, as the kernel has it. */
-struct shm_cred {
-    uint32_t uid, pid;
-};
-bool shm_peer_cred(int sock, struct shm_cred *);
 
 /* Abstract name of a rendezvous: "\0railsock.<uid>.<port>.<pid>". Returns the address length. */
 socklen_t shm_rdv_name(struct sockaddr_storage *, uint32_t uid, uint16_t port, uint32_t pid,
                        uint16_t peer);
 
-/* The parts of a rail that have to do with bells: ours in these shards for peers of uid (both
- * shards are referenced); 0 or a reason. */
-int shm_rail_my_bells(struct shm_rail *, struct rsk_shard *data, uint32_t uid);
+/* The parts of a rail that have to do with bells: ours in these shards for such a peer (both shards are referenced),
+ * instead of those for another that it may have; 0 or a reason. */
+int shm_rail_my_bells(struct shm_rail *, struct rsk_shard *data, const struct shm_cred *);
 /* Our bells for the message: appends to fds, gives the slots. */
 void shm_rail_offer(const struct shm_rail *, struct shm_fds *, uint32_t *data, uint32_t *ctl);
 /* The peer's, from a message: takes the descriptors from fds->fd[first] on. 0 or a reason. */
@@ -34,7 +29,7 @@ void shm_destroy(struct rsk_rail *);
 int shm_connect(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                 void (*done)(void *owner, struct rsk_rail *rail, int reason));
 int shm_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops);
-void shm_on_room(bool (*fn)(void *owner, size_t bytes));
+void shm_on_room(bool (*fn)(void *owner, size_t bytes, bool stranger));
 void shm_unlisten(int family, uint16_t port);
 void shm_shut(int reason);
 void shm_accept_after_fork_child(void);

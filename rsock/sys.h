@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/futex.h>
+#include <linux/prctl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -102,6 +103,8 @@ static inline uint64_t sys_block_signals(void) { uint64_t all = UINT64_MAX, befo
 static inline void sys_restore_signals(uint64_t before) { SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before), 0, 0); }
 static inline int sys_getpid(void) { return (int)SYS6(SYS_getpid, 0, 0, 0, 0, 0, 0); }
 static inline unsigned sys_geteuid(void) { return (unsigned)SYS6(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
+/* May there be a seccomp filter, which kills who makes a call that it does not know? */
+static inline int sys_filtered(void) { return SYS6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != 0; }
 static inline int sys_yield(void) { return (int)SYS6(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
 static inline int sys_open(const char *path, int flags, int mode) { return (int)SYS6(SYS_openat, AT_FDCWD, path, flags, mode, 0, 0); }
 static inline int sys_unlink(const char *path) { return (int)SYS6(SYS_unlinkat, AT_FDCWD, path, 0, 0, 0, 0); }

@@ -327,12 +327,15 @@ static void on_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int s
         vb_setup_failed(r, reason);
 }
 
+enum { EVENTS_MOST = 16 };
+
 static void on_channel(void *arg, uint32_t events)
 {
     struct rdma_cm_event *ev;
 
     (void)arg, (void)events;
-    for (;;) {
+    /* The thread has other work as well, however many ask: the channel stays readable. */
+    for (int i = 0; i < EVENTS_MOST; i++) {
         uint8_t data[256];
         struct rdma_cm_id *id;
         struct vb_cm_owner *owner;

@@ -263,7 +263,7 @@ struct vb_rail *vb_rail_new(struct rsk_shard *, size_t ring);
 /* PD, receiving memory, QP and its receive work requests, on r->id's device. 0 or a reason. */
 int vb_rail_open(struct vb_rail *);
 /* Sending memory, once the peer's ring size is known. 0 or a reason. */
-void vb_on_room(bool (*fn)(void *owner, size_t bytes));
+void vb_on_room(bool (*fn)(void *owner, size_t bytes, bool stranger));
 /* The peer's descriptors are noted (vb_rail_peer) and vb_rail_open_out has been called: posts may begin. */
 void vb_rail_known(struct vb_rail *);
 int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);

@@ -134,9 +134,9 @@ int vb_rail_open(struct vb_rail *r)
     return 0;
 }
 
-static bool (*room)(void *owner, size_t bytes);
+static bool (*room)(void *owner, size_t bytes, bool stranger);
 
-void vb_on_room(bool (*fn)(void *owner, size_t bytes))
+void vb_on_room(bool (*fn)(void *owner, size_t bytes, bool stranger))
 {
     room = fn;
 }
@@ -146,7 +146,7 @@ int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
     size_t size = (size_t)1 << ring_log2, ctl = VB_CTL_SLOTS * sizeof(struct rsk_msg);
     size_t len = size + ctl + 4096;
 
-    if (room && !room(r->caller, size + r->base.rx_size))
+    if (room && !room(r->caller, size + r->base.rx_size, true))
         return RSN_BUDGET;
     r->base.tx_size = (uint32_t)size;
     r->staging = map(&r->map_out, len);

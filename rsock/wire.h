@@ -99,7 +99,10 @@ struct rsk_rail {
      * invariant I3), so tx_space() and RSK_TX stay within it. 0: the ring's size. */
     uint32_t tx_limit;
     uint32_t peer_pid; /* shm: from SO_PEERCRED; verbs: 0 */
-    char where[24];    /* for people: "shm", "rxe0/1" */
+    /* The words lie in the memory of somebody who must not be able to keep us asleep: who is queued on one can be moved to another
+     * by whoever maps both (FUTEX_REQUEUE). So nobody sleeps on them alone. */
+    bool guarded;
+    char where[24]; /* for people: "shm", "rxe0/1" */
 };
 
 /* What the layer above gives to a wire that accepts: called on the progress thread. */
@@ -157,8 +160,8 @@ struct rsk_wire {
      * for, NULL if it is the peer that asks. NULL: the wire has no packets. */
     void (*on_route)(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
     /* fn: may the owner of a rail that is being set up have rings of so many bytes, both together? The peer has a say in
-     * that. Else there is no rail (RSN_BUDGET). Progress thread; may be NULL. */
-    void (*on_room)(bool (*fn)(void *owner, size_t bytes));
+     * that; stranger: and could do us no other harm. Else there is no rail (RSN_BUDGET). Progress thread; may be NULL. */
+    void (*on_room)(bool (*fn)(void *owner, size_t bytes, bool stranger));
     /* Ends the rail and frees it. No thread is inside another call on it, or will be: the
      * caller has refs == 0 and has taken both locks since nobody can find the rail any more. */
     void (*destroy)(struct rsk_rail *);

@@ -136,6 +136,18 @@ frame_lies() { # KIND
     lie "$1" weak-proof left 'the rail is refused: not-yet'
 }
 
+# threads_are N: whether the victim comes to have no more than so many.
+threads_are() {
+    local i tasks
+
+    for ((i = 0; i < 3000; i++)); do
+        tasks=(/proc/"$victim"/task/*)
+        [ ${#tasks[@]} -gt "$1" ] || break
+        sleep 0.01
+    done
+    [ ${#tasks[@]} -gt "$1" ] && echo "${#tasks[@]} are left" || echo gone
+}
+
 # A user who is not the victim's, and cannot trace it.
 other_user() {
     [ "$(id -u)" = 0 ] || return 1
@@ -149,7 +161,19 @@ peers() {
     if other_user; then
         lie other-user block-bells stays
         lie other-user all-random "$any" 'rail failed: '
+        lie other-user requeue ended
+        verdict other-user.thread "$(threads_are 2)" gone
+        # It would be a quarter of what all rails may have.
+        : >"$log"
+        RAILSOCK_RING=64m timeout -k 1 90 "$attack" peer 127.0.0.1 $port none >/dev/null 2>&1
+        verdict other-user.large-ring "$(grep -o 'wants rings of [0-9]*' "$log" | sort -u)" 'wants rings of 134217728'
         unset ATTACK_UID
+        # One of the same user who cannot do anything else to it.
+        export ATTACK_PIDNS=1
+        lie other-namespace block-bells stays
+        lie other-namespace requeue ended
+        verdict other-namespace.thread "$(threads_are 2)" gone
+        unset ATTACK_PIDNS
     else
         echo 'skip attack.other-user: only root can be another user'
     fi

@@ -193,7 +193,7 @@ static void refused(void *owner, int reason)
     say("gone", reason);
 }
 
-static const struct rsk_accept_ops ops = {find, accepted, refused};
+static const struct rsk_accept_ops ops = {.find = find, .accepted = accepted, .refused = refused};
 
 static void do_listen(void *port)
 {

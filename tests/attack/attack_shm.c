@@ -12,6 +12,8 @@
 #include <limits.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* The victim's half is `in` where it sends and `out` where it receives. */
 static struct shm_rail *rail(struct victim *v)
@@ -199,6 +201,22 @@ static void holes(struct victim *v)
     wake_victim(r);
 }
 
+/* Who sleeps on one word is made to sleep on another, which nobody will wake; then the connection ends. */
+static void requeue(struct victim *v)
+{
+    struct rsk_rail *r = &rail(v)->base;
+    _Atomic uint32_t *word = &rail(v)->out->words.rx_word;
+    _Atomic uint32_t *other = (_Atomic uint32_t *)(void *)rail(v)->out_data;
+    uint64_t until = sys_now() + PATIENCE_S * 1000000000ull;
+
+    while (SYS6(SYS_futex, word, FUTEX_CMP_REQUEUE, 0, INT_MAX, other, atomic_load(word)) <= 0) {
+        if (r->failed || sys_now() > until)
+            DIE("the victim does not sleep on its word");
+        usleep(1000);
+    }
+    sys_shutdown(v->fd, SHUT_WR); /* has to wake it all the same */
+}
+
 const struct lie shm_lies[] = {
     {.name = "tail-beyond", .scribble = tail_beyond},
     {.name = "tail-back", .scribble = tail_back},
@@ -212,6 +230,7 @@ const struct lie shm_lies[] = {
     {.name = "flood", .scribble = flood},
     {.name = "bells", .scribble = bells},
     {.name = "block-bells", .once = block_bells},
+    {.name = "requeue", .once = requeue},
     {.name = "other-bytes", .careless = true, .scribble = other_bytes},
     {.name = "holes", .careless = true, .scribble = holes},
     {0},

@@ -5,6 +5,7 @@
  * others the applications.
  */
 #include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/tx.h"
 #include "ipoib_fallback/find.h"
 #include "ipoib_fallback/reach.h"
 #include "tests/sim/sim.h"
@@ -333,6 +334,7 @@ static void set_up(uint64_t seed)
     cfg.stream.board_calls = 1 + rnd(6);
     cfg.stream.board_bytes = UINT64_MAX;
     budget_forget();
+    tx_board_forget();
     rdv_forget();
     reach_forget();
     cfg.stream.idle_ns = chance(300) ? 2000ull << rnd(12) : 0;

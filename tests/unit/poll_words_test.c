@@ -21,6 +21,7 @@
 
 #include "preload/pl_poll.h"
 #include "rsock/sys.h"
+#include "rsock/waitv.h"
 
 enum { MOST = 90 };
 
@@ -99,12 +100,12 @@ static void filtered(bool known, uint32_t answer)
         struct sleeper s;
 
         if (known)
-            EXPECT(pl_words_usable());
+            EXPECT(rsk_waitv_usable());
         filter(answer);
         /* Who is held up for that long does not come to sleep. */
-        for (int i = 0; i == 0 || (i < 1000 && pl_words_usable()); i++)
+        for (int i = 0; i == 0 || (i < 1000 && rsk_waitv_usable()); i++)
             EXPECT_EQ_INT(poll(&p, 1, 5), 0);
-        EXPECT(!pl_words_usable());
+        EXPECT(!rsk_waitv_usable());
         start(&s, 20000, &f, 1);
         while (!atomic_load(&fake_sleepers))
             sys_yield();
@@ -133,7 +134,7 @@ TEST_CASE(poll_words, bytes_wake_by_the_word)
 {
     struct fake *f[3] = {words_new(), NULL, words_new()};
 
-    ASSERT(pl_words_usable());
+    ASSERT(rsk_waitv_usable());
     for (int i = 0; i < 60; i++) {
         struct fake *to = f[i & 1 ? 2 : 0];
         struct sleeper s;

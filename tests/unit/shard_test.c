@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,25 +52,59 @@ static void fake_notify(struct rsk_rail *r, unsigned events)
 static const struct rsk_wire fake_wire = {.name = "fake", .poll = fake_poll};
 static struct rsk_rail fake = {.wire = &fake_wire, .notify = fake_notify};
 
+/* The bell for peers of a user: 0 is our own. */
+static struct shm_bell *bell_for(struct rsk_shard *s, uint32_t uid)
+{
+    const struct shm_cred who = {.uid = uid, .pid = 1, .alike = uid == 0};
+
+    return shm_bell_of(s, &who);
+}
+
 TEST_CASE(shard, one_bell_for_each_uid)
 {
+    const uint64_t others = 1ull << 33; /* of the key */
     int none = -1;
     struct rsk_shard *s = rsk_shard_new(fd_added, &none);
     struct shm_bell *a, *b;
 
     ASSERT(s != NULL);
-    a = shm_bell_of(s, 1);
-    b = shm_bell_of(s, 2);
+    a = bell_for(s, 1);
+    b = bell_for(s, 2);
     EXPECT(a && b && a != b);
-    EXPECT(shm_bell_of(s, 1) == a);
-    EXPECT(rsk_shard_find(s, &rsk_shm_wire, 2) == (struct rsk_shard_part *)b);
-    EXPECT(rsk_shard_find(s, &rsk_shm_wire, 3) == NULL);
-    EXPECT(rsk_shard_find(s, &rsk_verbs_wire, 2) == NULL);
+    EXPECT(bell_for(s, 1) == a);
+    EXPECT(rsk_shard_find(s, &rsk_shm_wire, others | 2) == (struct rsk_shard_part *)b);
+    EXPECT(rsk_shard_find(s, &rsk_shm_wire, others | 3) == NULL);
+    EXPECT(rsk_shard_find(s, &rsk_verbs_wire, others | 2) == NULL);
     rsk_shard_orphan(s);
     bell_fd = -1;
-    EXPECT(shm_bell_of(s, 3) != NULL);
+    EXPECT(bell_for(s, 3) != NULL);
     EXPECT_EQ_INT(bell_fd, -1);
     rsk_shard_put(s);
+}
+
+/* Whoever has the numbers of many users does not get all descriptors, and takes no bell from whom we trust. */
+TEST_CASE(shard, bells_for_many_users)
+{
+    int none = -1;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+    struct rlimit was, few = {.rlim_cur = 512 + 2 * 80};
+    uint32_t n = 1;
+
+    ASSERT(s != NULL);
+    getrlimit(RLIMIT_NOFILE, &was);
+    few.rlim_max = was.rlim_max;
+    ASSERT_EQ_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while (n < 100 && bell_for(s, n))
+        n++;
+    EXPECT_EQ_INT(n - 1, 10); /* half of 80, and each has four */
+    EXPECT(bell_for(s, 1) != NULL);
+    EXPECT(bell_for(s, 0) != NULL);
+    rsk_shard_put(s);
+    s = rsk_shard_new(fd_added, &none);
+    ASSERT(s != NULL);
+    EXPECT(bell_for(s, 100) != NULL); /* those have been given back */
+    rsk_shard_put(s);
+    setrlimit(RLIMIT_NOFILE, &was);
 }
 
 const struct rsk_wire rsk_verbs_wire = {.name = "not in this test"};
@@ -78,7 +113,7 @@ TEST_CASE(shard, news_reaches_the_right_slot)
 {
     int none = -1;
     struct rsk_shard *s = rsk_shard_new(fd_added, &none);
-    struct shm_bell *b = shm_bell_of(s, 0);
+    struct shm_bell *b = bell_for(s, 0);
     int slot = -1;
 
     ASSERT(b != NULL);
@@ -114,13 +149,14 @@ static void foreign_bell(struct foreign *f, int *ep)
 {
     f->s = rsk_shard_new(fd_added, ep);
     ASSERT(f->s != NULL);
-    f->b = shm_bell_of(f->s, geteuid() + 1);
+    f->b = bell_for(f->s, geteuid() + 1);
     ASSERT(f->b != NULL);
     f->slot = (uint32_t)shm_bell_reserve(f->b);
     shm_bell_set(f->b, f->slot, &fake);
     shm_bell_fds(f->b, &f->page, &f->event);
-    f->peer = shm_peer_bell_get(sys_hide_fd(dup(f->page)), sys_hide_fd(dup(f->event)),
-                                geteuid() + 1, (uint32_t)getpid());
+    f->peer =
+        shm_peer_bell_get(sys_hide_fd(dup(f->page)), sys_hide_fd(dup(f->event)),
+                          &(struct shm_cred){geteuid() + 1, (uint32_t)getpid(), false, false});
     ASSERT(f->peer != NULL);
 }
 
@@ -236,7 +272,7 @@ TEST_CASE(shard, news_behind_a_drain_is_told_by_drain_all)
 {
     int none = -1;
     struct rsk_shard *s = rsk_shard_new(fd_added, &none);
-    struct shm_bell *b = shm_bell_of(s, 0);
+    struct shm_bell *b = bell_for(s, 0);
     pthread_t t;
 
     /* In different words of the page: the one is looked at before the other. */
@@ -264,7 +300,7 @@ TEST_CASE(shard, the_descriptor_fires_once_and_only_when_armed)
 {
     int ep = sys_epoll_create1(EPOLL_CLOEXEC);
     struct rsk_shard *s = rsk_shard_new(fd_added, &ep);
-    struct shm_bell *b = shm_bell_of(s, 0);
+    struct shm_bell *b = bell_for(s, 0);
     struct epoll_event ev;
     int slot = shm_bell_reserve(b);
 
@@ -285,7 +321,7 @@ TEST_CASE(shard, the_descriptor_fires_once_and_only_when_armed)
     rsk_shard_drain(s);
     /* A part that comes while somebody sleeps is armed. */
     EXPECT(!rsk_shard_arm(s));
-    b = shm_bell_of(s, 77);
+    b = bell_for(s, 77);
     shm_bell_ring(b, 0);
     EXPECT_EQ_INT(sys_epoll_wait(ep, &ev, 1, 0), 1);
     rsk_shard_disarm(s);
@@ -377,7 +413,7 @@ static void stress_own(int sleepers)
     int none = -1;
     struct stress t = {.s = rsk_shard_new(fd_added, &none)};
 
-    t.b = shm_bell_of(t.s, 0);
+    t.b = bell_for(t.s, 0);
     t.slot = (uint32_t)shm_bell_reserve(t.b);
     shm_bell_set(t.b, t.slot, &fake);
     stress(&t, sleepers);
@@ -425,7 +461,7 @@ TEST_CASE(shard, no_notify_after_release)
     struct stress t = {.s = rsk_shard_new(fd_added, &none)};
     pthread_t th[2];
 
-    t.b = shm_bell_of(t.s, 0);
+    t.b = bell_for(t.s, 0);
     t.slot = (uint32_t)shm_bell_reserve(t.b);
     for (int i = 0; i < 2; i++)
         pthread_create(&th[i], NULL, drainer, &t);

@@ -31,6 +31,8 @@ static inline struct shm_pair shm_pair_new(uint32_t ring)
     return p;
 }
 
+static const struct shm_cred shm_pair_cred = {.trusted = true, .alike = true};
+
 /* Both directions start at S and are open. */
 static inline void shm_pair_open(struct shm_pair p, uint64_t S)
 {
@@ -47,7 +49,7 @@ static inline void shm_pair_open(struct shm_pair p, uint64_t S)
 static inline void shm_pair_bell(struct rsk_rail *from, struct rsk_rail *to, struct rsk_shard *s)
 {
     struct shm_rail *r = shm_of(to);
-    struct shm_bell *b = shm_bell_of(s, 0);
+    struct shm_bell *b = shm_bell_of(s, &shm_pair_cred);
     int page, event;
 
     to->shard = s;
@@ -58,7 +60,7 @@ static inline void shm_pair_bell(struct rsk_rail *from, struct rsk_rail *to, str
     page = rsk_own_fd(sys_fcntl(page, F_DUPFD_CLOEXEC, 3));
     event = rsk_own_fd(sys_fcntl(event, F_DUPFD_CLOEXEC, 3));
     r = shm_of(from);
-    r->peer_data.bell = shm_peer_bell_get(page, event, 0, 0);
+    r->peer_data.bell = shm_peer_bell_get(page, event, &shm_pair_cred);
     r->peer_ctl.bell = shm_peer_bell_again(r->peer_data.bell);
     r->peer_data.index = r->peer_ctl.index = shm_of(to)->my_data.index;
 }

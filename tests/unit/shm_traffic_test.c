@@ -141,7 +141,7 @@ static void full_tilt(bool shards, uint32_t limit)
             int page, event;
 
             side[i].ep = sys_epoll_create1(EPOLL_CLOEXEC);
-            shm_bell_fds(shm_bell_of(shard[i % 2], 0), &page, &event);
+            shm_bell_fds(shm_bell_of(shard[i % 2], &shm_pair_cred), &page, &event);
             sys_epoll_ctl(side[i].ep, EPOLL_CTL_ADD, event, &ev);
         }
         ASSERT_EQ_INT(pthread_create(&t[i], NULL, i < 2 ? produce : consume, &side[i]), 0);
