@@ -238,6 +238,7 @@ struct fb_conn {
     uint32_t next_free;
     _Atomic uint32_t id; /* of its two addresses: find.c's, as is the last */
     _Atomic uint32_t fresh;
+    uint32_t accepted_at; /* sleepers_now() then; 0: it is no accepted one */
 };
 _Static_assert(sizeof(struct fb_conn) <= 128, "every tracked connection has one");
 

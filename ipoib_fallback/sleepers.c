@@ -16,7 +16,11 @@ struct fb_sleeper {
     nfds_t n;
     const fd_set *reads, *writes;
     int nfds;
+    uint32_t at; /* when it began */
 };
+
+/* How many connections have been accepted. */
+static _Atomic uint32_t accepted;
 
 #define PER_BLOCK 64
 struct block {
@@ -90,6 +94,7 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     s->reads = r;
     s->writes = w;
     s->nfds = nfds;
+    s->at = atomic_load_explicit(&accepted, memory_order_relaxed);
     atomic_fetch_add(&s->seq,
                      1); /* full fence: before the caller's test for rails (sleepers_collect) */
     fb_unlock(&s->lock);
@@ -142,6 +147,19 @@ static bool ours(struct fb_conn *c, int fd)
            (fd == c->fd || fd == conn_alt(c, 0) || fd == conn_alt(c, 1) || fd == conn_alt(c, 2));
 }
 
+uint32_t sleepers_now(void)
+{
+    uint32_t now = atomic_fetch_add(&accepted, 1) + 1;
+
+    return now ? now : atomic_fetch_add(&accepted, 1) + 1;
+}
+
+/* On another connection, then, that had one of its numbers: the kernel's poll goes on with that, closed or not. */
+static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
+{
+    return c->accepted_at && (int32_t)(s->at - c->accepted_at) < 0;
+}
+
 /* The application's set may be wider than an fd_set: as many bits as it has said. */
 static bool has(const fd_set *set, int fd)
 {
@@ -183,7 +201,7 @@ bool sleepers_collect(struct fb_conn *c)
             if (!atomic_load(&s->used) || !(atomic_load(&s->seq) & 1))
                 continue;
             fb_lock(&s->lock);
-            if (atomic_load(&s->seq) & 1)
+            if ((atomic_load(&s->seq) & 1) && !before(s, c))
                 r = sleeps_on(s, c);
             if (r > 0 && rx->must_see_n < FB_MUST_SEE) {
                 rx->must_see[rx->must_see_n].sleeper = s;

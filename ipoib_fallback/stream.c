@@ -271,6 +271,7 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     atomic_store(&c->s.fds, 1);
     c->born = atomic_load(&heir_forks);
     c->gen = atomic_fetch_add(&pub->gen, 1) + 1;
+    c->accepted_at = role == FB_ACCEPTED ? sleepers_now() : 0;
     atomic_store_explicit(&c->s.refs, 1, memory_order_release);
     if (role == FB_ACCEPTED)
         conn_findable(c);
