@@ -187,6 +187,7 @@ TOOL_SRC := \
 	tools/library.c \
 	tools/run.c \
 	tools/run_child.c \
+	tools/run_witness.c \
 	tools/script.c \
 	tools/stat.c \
 	tools/stat_address.c \

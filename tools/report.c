@@ -120,12 +120,6 @@ void report_collect(const char *folder, bool all, struct report *r)
     collect(open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), all, r);
 }
 
-void report_let_go(void)
-{
-    close(held);
-    held = -1;
-}
-
 void report_end(const char *folder)
 {
     rmdir(folder);

@@ -23,8 +23,6 @@ struct report {
 int report_begin(char folder[REPORT_FOLDER_SIZE]) __attribute__((warn_unused_result));
 /* Adds and removes the files of processes that have ended, or all of them. */
 void report_collect(const char *folder, bool all, struct report *r);
-/* For a child of ours that may live a little longer: the lock ends with us. */
-void report_let_go(void);
 /* Removes the folder, which report_collect has emptied. */
 void report_end(const char *folder);
 /* Removes the folders of this user's, for root everybody's, that a `railsock run` has left which was killed: nobody has

@@ -1,30 +1,25 @@
 /*
- * run_child.c - see run_child.h. Signals that a process sends to us are the program's. Those of the terminal
+ * run_child.c - see run_child.h. Signals that a process sends to us are the program's. Those of the terminal's keys
  * reach it by themselves, because it is in our process group, and so do those that a process sends to the whole group, or to
- * all of a control group: the program must not get them twice. So there is a third process, the witness, which does
- * nothing but tell us which signals it gets: what it has got as well was not meant for us alone.
+ * all of a control group: the program must not get them twice. What run_witness.c has seen as well was not meant for us alone.
  */
 #include "tools/run_child.h"
 
 #include "tools/report.h"
+#include "tools/run_witness.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-/* How long the kernel may take from one process of a group to the next. */
-enum { WITNESS_MS = 20 };
 
 /* All that a program can be sent, and that is not our own fault. */
 static void forwarded(sigset_t *set)
@@ -37,71 +32,20 @@ static void forwarded(sigset_t *set)
         sigdelset(set, ours[i]);
 }
 
-struct witness {
-    pid_t pid; /* 0: there is none, and nobody but us has got anything */
-    int fd;    /* a byte for each signal */
-    unsigned got[_NSIG];
-};
-
-static void witness_begin(struct witness *w, const sigset_t *signals)
-{
-    pid_t parent = getpid();
-    int p[2];
-
-    if (pipe2(p, O_CLOEXEC) != 0)
-        return;
-    w->pid = fork();
-    if (w->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        prctl(PR_SET_NAME, "railsock-report");
-        report_let_go();
-        sigprocmask(SIG_SETMASK, signals, NULL);
-        close(p[0]);
-        while (getppid() == parent) {
-            unsigned char number = (unsigned char)sigwaitinfo(signals, NULL);
-
-            if (write(p[1], &number, 1) < 0)
-                break;
-        }
-        _exit(0);
-    }
-    close(p[1]);
-    w->fd = p[0];
-    if (w->pid < 0) {
-        close(p[0]);
-        w->pid = 0;
-    }
-}
-
-static void witness_end(struct witness *w)
-{
-    if (!w->pid)
-        return;
-    kill(w->pid, SIGKILL);
-    waitpid(w->pid, NULL, 0);
-    close(w->fd);
-}
-
-/* Has it got that signal, too? */
-static bool witnessed(struct witness *w, int signal)
-{
-    struct pollfd p = {.fd = w->fd, .events = POLLIN};
-    unsigned char number;
-
-    while (w->pid && !w->got[signal] && poll(&p, 1, WITNESS_MS) > 0 && read(w->fd, &number, 1) == 1)
-        if (number < _NSIG)
-            w->got[number]++;
-    if (!w->pid || !w->got[signal])
-        return false;
-    w->got[signal]--;
-    return true;
-}
-
-/* The kernel's, but for what a timer of before has for the program, come from the terminal and go to its group. */
+/* The kernel's come from the terminal and go to its group. But what a timer of before has for the program does not, and of a
+ * hangup the kernel tells the session's leader alone, with a SIGCONT. */
 static bool of_terminal(const siginfo_t *info)
 {
-    return info->si_code == SI_KERNEL && info->si_signo != SIGALRM && info->si_signo != SIGVTALRM &&
-           info->si_signo != SIGPROF;
+    switch (info->si_signo) {
+    case SIGALRM:
+    case SIGVTALRM:
+    case SIGPROF:
+    case SIGHUP:
+    case SIGCONT:
+        return false;
+    default:
+        return info->si_code == SI_KERNEL;
+    }
 }
 
 /* As the shell has it that has started us. */
@@ -112,12 +56,12 @@ static void stop_with_it(const siginfo_t *info, bool terminal)
         raise(SIGSTOP);
 }
 
-static void pass_on(pid_t pid, const siginfo_t *info, struct witness *w)
+static void pass_on(pid_t pid, const siginfo_t *info, struct witness *w, const sigset_t *watched)
 {
-    bool terminal = of_terminal(info);
+    bool terminal = of_terminal(info), alone = !witnessed(w, info->si_signo, watched);
 
     /* One that has a group of its own since gets nothing by ours. */
-    if (!terminal && (!witnessed(w, info->si_signo) || getpgid(pid) != getpgrp())) {
+    if (!terminal && (alone || getpgid(pid) != getpgrp())) {
         if (info->si_code == SI_QUEUE)
             sigqueue(pid, info->si_signo, info->si_value);
         else
@@ -151,10 +95,12 @@ static int attend(pid_t pid, const sigset_t *watched, struct witness *w, const c
         if (ended < 0 && errno != EINTR)
             return 0;
         /* SIGCHLD is blocked: one that came since wait4 ends this at once. */
-        if (sigtimedwait(watched, &info, &second) < 0)
+        if (sigtimedwait(watched, &info, &second) < 0) {
             report_collect(folder, false, r);
-        else if (info.si_signo != SIGCHLD)
-            pass_on(pid, &info, w);
+            witness_refresh(w, watched);
+        } else if (info.si_signo != SIGCHLD) {
+            pass_on(pid, &info, w, watched);
+        }
     }
 }
 
