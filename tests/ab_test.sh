@@ -82,6 +82,33 @@ for next in stat 'run --tcp --report -- true'; do
     [ -n "$folder" ] && [ ! -d "$folder" ]
     verdict "report_of_nobody_goes[${next%% *}]" "$folder"
 done
+# So does one with folders in it, and one as they were without an inner one.
+for inside in 'mkdir "$RAILSOCK_KEEP/x"' ': >"${RAILSOCK_KEEP%/*}/1.0"' 'mkfifo "$RAILSOCK_KEEP/1.0"'; do
+    mkfifo "$dir/killed"
+    "$railsock" run --tcp --report=always -- sh -c "$inside"'; echo "$RAILSOCK_KEEP"; kill -KILL $PPID' >"$dir/killed" 2>/dev/null &
+    read -r folder <"$dir/killed"
+    wait $! 2>/dev/null
+    rm "$dir/killed"
+    [ -d "$folder" ] && "$railsock" stat >/dev/null 2>&1
+    [ -n "$folder" ] && [ ! -d "${folder%/*}" ]
+    verdict "report_of_nobody_goes[$inside]" "$folder"
+done
+out=$(talk --tcp --report=always -- sh -c 'mkdir "$RAILSOCK_KEEP/x"' ; kept); [[ $out != */dev/shm/* ]]
+verdict report_removes_a_folder "$out"
+# What root runs may become another user, whom the folder is open to; but only who was told its name finds it.
+other=(setpriv --reuid 65432 --regid 65432 --clear-groups)
+if [ "$(id -u)" -eq 0 ] && "${other[@]}" true 2>/dev/null; then
+    chmod 755 "$dir"
+    cp tests/ab/talk.py "$build/librailsock.so" "$dir"
+    out=$(RAILSOCK_LIBRARY=$dir/librailsock.so talk --tcp --report=always -- "${other[@]}" "$python" "$dir/talk.py" PLAIN)
+    [[ $out == *': 2 connections, '* ]]
+    verdict report_of_another_user "$out"
+    out=$(talk --tcp --report=always -- sh -c "${other[*]} sh -c 'ls /dev/shm/railsock-keep.*; mkdir \${RAILSOCK_KEEP%/*}/x' && echo seen")
+    [[ $out == *'ermission denied'*'ermission denied'* && $out != *seen* ]]
+    verdict report_is_not_found "$out"
+else
+    echo 'skip ab.report_of_another_user: needs root and setpriv'
+fi
 mkfifo "$dir/ready"
 "$railsock" run --tcp --report=always -- "$python" tests/ab/talk.py SLEEP >"$dir/ready" 2>"$dir/said" &
 pid=$!

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@
 
 static int held = -1;
 
-/* Makes a folder and locks it. 0: somebody has removed it in between. */
+/* Makes the outer folder and locks it. 0: somebody has removed it in between. */
 static int make(char folder[REPORT_FOLDER_SIZE])
 {
     struct stat st;
@@ -42,23 +43,36 @@ static int make(char folder[REPORT_FOLDER_SIZE])
     return 0;
 }
 
+/* The inner one. A server of root's may serve as another user, so that anybody may put a file there who knows its name: who may
+ * not read our programs' environment cannot find it. */
+static int make_inner(char folder[REPORT_FOLDER_SIZE])
+{
+    size_t outer = strlen(folder);
+    uint64_t name;
+
+    if (getrandom(&name, sizeof(name), 0) != sizeof(name))
+        return -errno;
+    snprintf(folder + outer, REPORT_FOLDER_SIZE - outer, "/%016" PRIx64, name);
+    if (mkdirat(held, folder + outer + 1, 0700) < 0)
+        return -errno;
+    if (geteuid() == 0 && (chmod(folder, 01733) < 0 || fchmod(held, 0711) < 0))
+        return -errno;
+    return 0;
+}
+
 int report_begin(char folder[REPORT_FOLDER_SIZE])
 {
-    int r = 0;
+    int r = 0, err;
 
     report_sweep();
     for (int tries = 0; tries < 10 && r == 0; tries++)
         r = make(folder);
     if (r <= 0)
         return r < 0 ? r : -EBUSY;
-    /* A server of root's may serve as another user. Who does not know the name cannot read it here. */
-    if (geteuid() == 0 && chmod(folder, 01733) < 0) {
-        int err = -errno;
-
+    err = make_inner(folder);
+    if (err < 0)
         report_end(folder);
-        return err;
-    }
-    return 0;
+    return err;
 }
 
 static void add(struct report *r, const struct stat_process *p)
@@ -89,6 +103,13 @@ static void add(struct report *r, const struct stat_process *p)
     }
 }
 
+/* Of whatever kind; a folder only if it is empty. */
+static void drop(int dir, const char *name)
+{
+    if (unlinkat(dir, name, 0) < 0 && errno == EISDIR)
+        unlinkat(dir, name, AT_REMOVEDIR);
+}
+
 /* Closes fd. */
 static void collect(int fd, bool all, struct report *r)
 {
@@ -109,7 +130,7 @@ static void collect(int fd, bool all, struct report *r)
             add(r, &p);
         else if (!all && errno == EBUSY) /* still runs */
             continue;
-        unlinkat(fd, e->d_name, 0);
+        drop(fd, e->d_name);
         free(p.conns);
     }
     closedir(d);
@@ -122,15 +143,42 @@ void report_collect(const char *folder, bool all, struct report *r)
 
 void report_end(const char *folder)
 {
+    const char *inner = strchr(folder + strlen(STAT_BASE "/"), '/');
+    char outer[REPORT_FOLDER_SIZE] = "";
+
+    if (inner) {
+        rmdir(folder);
+        folder = memcpy(outer, folder, (size_t)(inner - folder));
+    }
     rmdir(folder);
     close(held);
     held = -1;
 }
 
+/* Nothing is read: these are others' folders. Closes fd. */
+static void empty(int fd, bool outer)
+{
+    struct dirent *e;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((e = readdir(d))) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        if (outer)
+            empty(openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), false);
+        drop(fd, e->d_name);
+    }
+    closedir(d);
+}
+
 void report_sweep(void)
 {
     DIR *d = opendir(STAT_BASE);
-    struct report nobodys = {0};
     struct dirent *e;
     struct stat st;
 
@@ -143,7 +191,7 @@ void report_sweep(void)
             continue;
         if (fstat(fd, &st) == 0 && (st.st_uid == geteuid() || geteuid() == 0) &&
             flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            collect(fcntl(fd, F_DUPFD_CLOEXEC, 0), true, &nobodys);
+            empty(fcntl(fd, F_DUPFD_CLOEXEC, 0), true);
             unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
         }
         close(fd);

@@ -17,7 +17,7 @@ struct report {
         failed; /* connections that had boarded and were lost to a failing rail, open at the end */
 };
 
-#define REPORT_FOLDER_SIZE 48
+#define REPORT_FOLDER_SIZE 64 /* as RAILSOCK_KEEP may have */
 
 /* Makes the folder, its path in folder, and holds a lock on it until report_end. 0 or -errno. */
 int report_begin(char folder[REPORT_FOLDER_SIZE]) __attribute__((warn_unused_result));
