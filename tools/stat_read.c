@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@
 #define DIR_PREFIX "railsock-"
 #define MAX_SLOTS  FB_MAX_STREAMS
 #define CHUNK      256u /* slots read at once */
+/* Slots of all files together. Of what is left of it each folder gets half, so that no user's files keep those of others away. */
+#define MOST_SLOTS (8u * FB_MAX_STREAMS)
 
 /* A decimal number without sign or leading zero, as we name our files. */
 static bool number(const char *text, uint32_t *value)
@@ -62,26 +65,33 @@ static uint64_t start_time(uint32_t pid)
     return state == 'Z' || state == 'X' ? 0 : value;
 }
 
-/* Does it run, or was it started, as this user? What root has written is believed: a daemon may have become another user since. */
-static bool is_users(uint32_t pid, uid_t uid)
+/* The real, effective, saved and file system user. */
+static bool users_of(uint32_t pid, unsigned ids[4])
 {
-    unsigned ids[4] = {0};
     char path[32], line[256];
     bool found = false;
     FILE *f;
 
-    if (uid == 0)
-        return true;
     snprintf(path, sizeof(path), "/proc/%u/status", pid);
     f = fopen(path, "re");
     while (f && !found && fgets(line, sizeof(line), f))
         found = sscanf(line, "Uid: %u %u %u %u", &ids[0], &ids[1], &ids[2], &ids[3]) == 4;
     if (f)
         fclose(f);
-    for (int i = 0; found && i < 4; i++)
+    return found;
+}
+
+/* Does it run, or was it started, as this user? What root has written is believed: a daemon may have become another user since. */
+static bool is_users(uint32_t pid, uid_t uid)
+{
+    unsigned ids[4];
+
+    if (uid == 0 || !users_of(pid, ids))
+        return true;
+    for (int i = 0; i < 4; i++)
         if (ids[i] == uid)
             return true;
-    return !found;
+    return false;
 }
 
 /* ---- one file */
@@ -174,9 +184,10 @@ static void take_head(struct stat_process *p, const struct fb_pub_file *f)
         p->closed.by_reason[i] = f->closed_by_reason[i];
 }
 
-/* Reads one open file, of a process that runs unless it is kept. NULL: *p is filled. Else why not, in words;
- * "" needs no words. */
-static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct stat_process *p)
+/* Reads one open file, of a process that runs unless it is kept, if it has no more than *room slots, which become fewer.
+ * NULL: *p is filled. Else why not, in words; "" needs no words. */
+static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_t *room,
+                             struct stat_process *p)
 {
     static struct fb_pub_file f, again;
     struct stat st;
@@ -202,6 +213,9 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, struct 
         return "names a process that is not this user's";
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
+    if (f.nslots > *room)
+        return "there are too many connections";
+    *room -= f.nslots;
     p->uid = uid;
     p->pid = pid;
     /* A connection that closes while we read must not be missing from both, nor be in both: counters that go
@@ -243,12 +257,32 @@ static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
         unlinkat(dir, name, 0);
 }
 
-static int add_file(int dir, const char *name, uint32_t pid, uid_t uid, const char *folder,
-                    void (*complain)(const char *, const char *), struct stat_list *list)
+struct reading {
+    uint32_t only; /* this process; 0: all */
+    uint32_t room; /* slots, of all folders that are still to be read */
+    void (*complain)(const char *path, const char *why);
+    struct stat_list *list;
+};
+
+static void tell(const struct reading *r, const char *folder, const char *name, const char *why)
 {
+    char *path;
+
+    if (!*why || !r->complain || asprintf(&path, "%s/%s", folder, name) < 0)
+        return;
+    for (char *c = path; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f)
+            *c = '?';
+    r->complain(path, why);
+    free(path);
+}
+
+static int add_file(const struct reading *r, int dir, const char *name, uint32_t pid, uid_t uid,
+                    const char *folder, uint32_t *room)
+{
+    struct stat_list *list = r->list;
     struct stat_process *p, *more;
     const char *why;
-    char *path;
     int fd;
 
     fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -267,23 +301,20 @@ static int add_file(int dir, const char *name, uint32_t pid, uid_t uid, const ch
     list->processes = more;
     p = &list->processes[list->n];
     memset(p, 0, sizeof(*p));
-    why = read_file(fd, pid, uid, false, p);
+    why = read_file(fd, pid, uid, false, room, p);
     close(fd);
     if (!why) {
         list->n++;
         return 0;
     }
     free(p->conns);
-    if (*why && complain && asprintf(&path, "%s/%s", folder, name) >= 0) {
-        complain(path, why);
-        free(path);
-    }
+    tell(r, folder, name, why);
     return 0;
 }
 
-static int add_folder(const char *folder, uid_t uid, uint32_t only,
-                      void (*complain)(const char *, const char *), struct stat_list *list)
+static int add_folder(struct reading *r, const char *folder, uid_t uid)
 {
+    uint32_t half = r->room - r->room / 2, room = half;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct dirent *e;
     struct stat st;
@@ -299,8 +330,9 @@ static int add_folder(const char *folder, uid_t uid, uint32_t only,
         return 0;
     }
     while (!err && (e = readdir(d)))
-        if (number(e->d_name, &pid) && pid && (!only || pid == only))
-            err = add_file(fd, e->d_name, pid, uid, folder, complain, list);
+        if (number(e->d_name, &pid) && pid && (!r->only || pid == r->only))
+            err = add_file(r, fd, e->d_name, pid, uid, folder, &room);
+    r->room -= half - room;
     closedir(d);
     return err;
 }
@@ -311,7 +343,7 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     const char *why = "";
     char digits[16] = "";
     struct stat st;
-    uint32_t pid;
+    uint32_t pid, room = MAX_SLOTS;
     int fd;
 
     if (!dot || dot - name >= (ptrdiff_t)sizeof(digits)) {
@@ -331,7 +363,7 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     if (fd < 0)
         return -1;
     if (fstat(fd, &st) == 0)
-        why = read_file(fd, pid, st.st_uid, true, p);
+        why = read_file(fd, pid, st.st_uid, true, &room, p);
     close(fd);
     errno = EINVAL;
     return why ? -1 : 0;
@@ -341,14 +373,38 @@ static int by_pid(const void *a, const void *b)
 {
     const struct stat_process *x = a, *y = b;
 
-    return (x->pid > y->pid) - (x->pid < y->pid);
+    return x->pid != y->pid ? (x->pid > y->pid) - (x->pid < y->pid)
+                            : (x->uid > y->uid) - (x->uid < y->uid);
 }
 
-/* railsock-UID, and railsock-UID.NAMESPACE if that is ours: numbers of another namespace's say nothing here. */
+/* A process has one file. Of several the one counts that is its present user's. */
+static void drop_doubles(struct stat_list *list)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0, next; i < list->n; i = next) {
+        struct stat_process *p = list->processes + i;
+        unsigned ids[4];
+        size_t best = 0;
+
+        for (next = i + 1; next < list->n && list->processes[next].pid == p->pid;)
+            next++;
+        for (size_t j = 1; j < next - i && users_of(p->pid, ids) && p[best].uid != ids[1]; j++)
+            best = j;
+        for (size_t j = 0; j < next - i; j++)
+            if (j != best)
+                free(p[j].conns);
+        list->processes[kept++] = p[best];
+    }
+    list->n = kept;
+}
+
+/* railsock-UID, and railsock-UID.NAMESPACE if that is ours: numbers of another namespace's say nothing here. To the
+ * letter, as anybody may make names there that only look like one. */
 static bool is_folder(const char *name, uint32_t *uid)
 {
     const char *after = name + strlen(DIR_PREFIX), *dot;
-    char digits[16];
+    char digits[16], own[24];
 
     if (strncmp(name, DIR_PREFIX, strlen(DIR_PREFIX)) != 0)
         return false;
@@ -357,12 +413,14 @@ static bool is_folder(const char *name, uint32_t *uid)
         return false;
     memcpy(digits, after, (size_t)(dot - after));
     digits[dot - after] = '\0';
-    return number(digits, uid) && (!*dot || strtoull(dot + 1, NULL, 10) == fb_pub_own_namespace());
+    snprintf(own, sizeof(own), ".%" PRIu64, fb_pub_own_namespace());
+    return number(digits, uid) && (!*dot || (strcmp(own, ".0") != 0 && strcmp(dot, own) == 0));
 }
 
 int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, const char *),
               struct stat_list *list)
 {
+    struct reading r = {.only = pid, .room = MOST_SLOTS, .complain = complain, .list = list};
     struct dirent *e;
     char folder[PATH_MAX];
     uint32_t uid;
@@ -377,11 +435,12 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, con
         if (!is_folder(e->d_name, &uid))
             continue;
         if (snprintf(folder, sizeof(folder), "%s/%s", base, e->d_name) < (int)sizeof(folder))
-            err = add_folder(folder, uid, pid, complain, list);
+            err = add_folder(&r, folder, uid);
     }
     closedir(d);
     if (list->n)
         qsort(list->processes, list->n, sizeof(*list->processes), by_pid);
+    drop_doubles(list);
     return err;
 }
 

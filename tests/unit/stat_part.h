@@ -29,12 +29,15 @@ static inline void complain(const char *path, const char *why)
     complaints++;
 }
 
-static inline uint64_t own_start_time(void)
+static inline uint64_t start_time_of(pid_t pid)
 {
     char text[1024], *p;
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = read(fd, text, sizeof(text) - 1);
+    ssize_t n;
+    int fd;
 
+    snprintf(text, sizeof(text), "/proc/%d/stat", (int)pid);
+    fd = open(text, O_RDONLY | O_CLOEXEC);
+    n = read(fd, text, sizeof(text) - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
     p = strrchr(text, ')');
@@ -69,7 +72,7 @@ static inline void begin(uint32_t nslots)
         .magic = FB_PUB_MAGIC,
         .version = FB_PUB_VERSION,
         .pid = (uint32_t)getpid(),
-        .start_time = own_start_time(),
+        .start_time = start_time_of(getpid()),
         .pid_namespace = fb_pub_own_namespace(),
         .program = "prog",
         .nslots = nslots,

@@ -4,6 +4,7 @@
 #include "tests/unit/stat_part.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 /* Reads the folder and expects that nothing of it is shown. */
@@ -165,6 +166,144 @@ TEST_CASE(stat, a_folder_of_another_user)
     unlink(file);
     nothing("");
     unlink(false_folder);
+    end();
+}
+
+/* Nor may a name that only looks like one of ours be shown, or be read at all. */
+TEST_CASE(stat, names_that_look_like_a_folder)
+{
+    static const struct {
+        const char *before, *after;
+    } strange[] = {{"", "\033[31m"}, {"0", ""}, {"+", ""}, {" ", ""}, {"", "a"}, {"", "."}};
+    char second[96], other[128];
+
+    begin(0);
+    for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+        snprintf(second, sizeof(second), "%s.%s%llu%s", folder, strange[i].before,
+                 (unsigned long long)fb_pub_own_namespace(), strange[i].after);
+        ASSERT(mkdir(second, 0700) == 0);
+        snprintf(other, sizeof(other), "%s/%d", second, (int)getpid());
+        put(other, 40);
+        nothing("");
+        put(other, sizeof(struct fb_pub_file));
+        nothing("");
+        unlink(other);
+        rmdir(second);
+    }
+    end();
+}
+
+/* A process in two folders is one process. */
+TEST_CASE(stat, a_file_with_two_names)
+{
+    char second[96], other[128];
+    struct stat_list list;
+
+    begin(2);
+    use_slot(0, 7);
+    put_whole();
+    snprintf(second, sizeof(second), "%s.%llu", folder, (unsigned long long)fb_pub_own_namespace());
+    snprintf(other, sizeof(other), "%s/%d", second, (int)getpid());
+    ASSERT(mkdir(second, 0700) == 0 && link(file, other) == 0);
+    EXPECT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    EXPECT_EQ_INT(list.n, 1);
+    EXPECT_EQ_INT(list.processes[0].nconns, 1);
+    stat_free(&list);
+    unlink(other);
+    rmdir(second);
+    end();
+}
+
+/* One that has begun as root, and shows itself as another user since. */
+TEST_CASE(stat, files_of_two_users)
+{
+    const uid_t user = 65432;
+    char second[96], other[128];
+    struct stat_list list;
+    pid_t pid = 0;
+    int p[2];
+
+    if (geteuid() != 0)
+        SKIP("needs root");
+    begin(0);
+    ASSERT(pipe2(p, O_CLOEXEC) == 0);
+    for (int i = 0; i < 2; i++) {
+        pid = fork();
+        if (pid == 0) {
+            if ((i == 0 || setresuid((uid_t)-1, user, 0) == 0) && write(p[1], "", 1) == 1)
+                pause();
+            _exit(1);
+        }
+        ASSERT(pid > 0 && read(p[0], other, 1) == 1);
+        head()->pid = (uint32_t)pid;
+        head()->start_time = start_time_of(pid);
+        snprintf(second, sizeof(second), "%s/railsock-%u", base, (unsigned)user);
+        snprintf(other, sizeof(other), "%s/%d", second, (int)pid);
+        ASSERT(mkdir(second, 0700) == 0);
+        put(other, sizeof(struct fb_pub_file));
+        ASSERT(chown(second, user, 0) == 0 && chown(other, user, 0) == 0);
+        snprintf(second, sizeof(second), "%s/%d", folder, (int)pid);
+        put(second, sizeof(struct fb_pub_file));
+        complaints = 0;
+        EXPECT_EQ_INT(stat_read(base, 0, i == 0 ? NULL : complain, &list), 0);
+        EXPECT_EQ_INT(list.n, 1);
+        EXPECT_EQ_INT(list.processes[0].uid, i == 0 ? 0 : user);
+        EXPECT_EQ_INT(complaints, 0);
+        stat_free(&list);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        unlink(other);
+        *strrchr(other, '/') = '\0';
+        rmdir(other);
+        unlink(second);
+    }
+    close(p[0]);
+    close(p[1]);
+    end();
+}
+
+static size_t too_many;
+
+static void complain_of_many(const char *path, const char *why)
+{
+    EXPECT(strncmp(path, folder, strlen(folder)) == 0);
+    EXPECT_STREQ(why, "there are too many connections");
+    too_many++;
+}
+
+/* Each may be as large as there can be, and there may be a process for each. */
+TEST_CASE(stat, more_than_can_be_read)
+{
+    enum { FILES = 6, SHOWN = 4 };
+    struct stat_list list;
+    pid_t pid[FILES];
+    char name[96];
+
+    begin(FB_MAX_STREAMS);
+    for (size_t i = 0; i < FILES; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            pause();
+            _exit(1);
+        }
+        ASSERT(pid[i] > 0);
+        head()->pid = (uint32_t)pid[i];
+        head()->start_time = start_time_of(pid[i]);
+        snprintf(name, sizeof(name), "%s/%d", folder, (int)pid[i]);
+        put(name, sizeof(struct fb_pub_file));
+        ASSERT(truncate(name, (off_t)FB_PUB_RAILS) == 0);
+    }
+    too_many = 0;
+    EXPECT_EQ_INT(stat_read(base, 0, complain_of_many, &list), 0);
+    EXPECT_EQ_INT(list.n, SHOWN);
+    EXPECT_EQ_INT(too_many, FILES - SHOWN);
+    stat_free(&list);
+    for (size_t i = 0; i < FILES; i++) {
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+        snprintf(name, sizeof(name), "%s/%d", folder, (int)pid[i]);
+        unlink(name);
+    }
     end();
 }
 
