@@ -18,6 +18,7 @@ CONFIG_SRC := \
 	config/read.c \
 	config/reason.c \
 	config/rules.c \
+	config/script.c \
 	config/site_key.c \
 	config/values.c \
 	config/words.c \

@@ -285,6 +285,13 @@ static void note_rules(void)
     cfg.rules = cfg.stream.mode != CFG_TCP && !cfg.stream.board_never;
 }
 
+void cfg_note_arguments(char *const argv[])
+{
+    for (int i = 1; argv[0] && argv[i] && !cfg.argument[0]; i++)
+        if (argv[i][0] != '-')
+            join(cfg.argument, sizeof(cfg.argument), argv[i], "");
+}
+
 void cfg_init(void)
 {
     int saved = errno;

@@ -33,6 +33,7 @@ struct cfg {
     char user_file[512];   /* empty: there is none */
     char program[128];     /* the last part of argv[0] */
     char script[256];      /* what was executed, if that is another file: one that begins with #! */
+    char argument[256];    /* the first that is no option: perhaps a script (script.h) */
 };
 
 /* Valid after cfg_init, never changes. */
@@ -41,6 +42,8 @@ extern struct cfg cfg;
 /* Reads the environment. Called by the library's constructor, and by tests with their own
  * environment set; idempotent only in that it starts from the defaults each time. */
 void cfg_init(void);
+/* What only the library's constructor is told. */
+void cfg_note_arguments(char *const argv[]);
 
 /* Whether the library reads a variable of that name. */
 bool cfg_is_setting(const char *name);

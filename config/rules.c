@@ -8,6 +8,7 @@
 #include "config/parse.h"
 #include "config/raw.h"
 #include "config/reason.h"
+#include "config/script.h"
 #include "config/site_key.h"
 
 #include <errno.h>
@@ -217,7 +218,8 @@ static bool path_is(const char *pattern, const char *path)
 static bool program_is(const char *pattern, const struct cfg_who *who)
 {
     return (!strchr(pattern, '/') && cfg_glob(pattern, who->name)) || path_is(pattern, who->exe) ||
-           (who->script && path_is(pattern, who->script));
+           (who->script && path_is(pattern, who->script)) ||
+           (who->env_script && path_is(pattern, who->env_script));
 }
 
 const struct cfg_node *cfg_rules_find(const struct cfg_rules *r, unsigned role,
@@ -237,6 +239,7 @@ const struct cfg_node *cfg_rules_find(const struct cfg_rules *r, unsigned role,
 static struct cfg_rules own;
 static struct cfg_stream broken;
 static const struct cfg_stream *base = &cfg.stream;
+static const char *env_script;
 static _Atomic bool loaded;
 
 bool cfg_rules_loaded(void)
@@ -307,6 +310,19 @@ static void tell_log(const struct cfg_rules *r)
     cfg_log_to(r->log_level ? r->log_level : cfg.log_level, file ? file : cfg.log_file);
 }
 
+/* Its file is opened only if a rule has such a name. */
+static bool is_env_script(struct cfg_rules *r)
+{
+    const struct cfg_node *n = r->nodes;
+    int is;
+
+    while (n && !(cfg.argument[0] && n->program && path_is(n->program, cfg.argument)))
+        n = n->next;
+    is = n ? cfg_script_runs(cfg.argument, cfg.program) : 0;
+    r->no_fd |= is == -EMFILE || is == -ENFILE;
+    return is > 0;
+}
+
 static bool load(void)
 {
     if (!cfg_rules_begin(&own)) {
@@ -315,6 +331,8 @@ static bool load(void)
         cfg_rules_read_all(&own);
         if (!own.no_fd)
             cfg_rules_settle(&own);
+        if (!own.no_fd)
+            env_script = is_env_script(&own) ? cfg.argument : NULL;
         if (own.no_fd) {
             cfg_rules_end(&own);
             return false;
@@ -359,7 +377,7 @@ const struct cfg_stream *cfg_rules_stream(unsigned role, uint8_t family, const u
 
     if (cfg_rules_loaded() && own.nodes) {
         struct cfg_who who = {cfg.program, own.exe, (uint32_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0),
-                              cfg.script};
+                              cfg.script, env_script};
 
         n = cfg_rules_find(&own, role, &who, family, addr, port);
     }

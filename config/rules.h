@@ -126,6 +126,7 @@ struct cfg_who {
     uint32_t uid;
     const char *
         script; /* path of what was executed: of a script, where exe is its interpreter's; or NULL */
+    const char *env_script; /* of a script that env has executed it for (script.h); or NULL */
 };
 
 /* The first rule for that role, program, user, address and port. NULL: none. */

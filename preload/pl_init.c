@@ -35,8 +35,9 @@ bool pl_started(void)
     return true;
 }
 
-__attribute__((constructor)) static void at_load(void)
+__attribute__((constructor)) static void at_load(int argc, char **argv)
 {
     pl_ready();
-    (void)pl_started();
+    if (pl_started() && argc > 1)
+        cfg_note_arguments(argv);
 }

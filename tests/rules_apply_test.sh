@@ -47,6 +47,16 @@ client=("$work/script")
 rules rules.script one tcp/rule tcp/wait-peer <<<'client program script mode tcp'
 rules rules.script-path one tcp/rule tcp/wait-peer <<<"client program $work/script mode tcp"
 rules rules.interpreter one tcp/rule tcp/wait-peer <<<'client program python3* mode tcp'
+# env executes it anew; its script is still known, but for one that is only somebody's first argument.
+sed -i '1s:.*:#!/usr/bin/env python3:' "$work/script"
+client=(env PATH="${python%/*}:$PATH" "$work/script")
+rules rules.env-script one tcp/rule tcp/wait-peer <<<'client program script mode tcp'
+rules rules.env-script-path one tcp/rule tcp/wait-peer <<<"client program $work/script mode tcp"
+sed -i '1s:.*:#!/usr/bin/env -S python3 -u:' "$work/script"
+rules rules.env-options one tcp/rule tcp/wait-peer <<<'client program script mode tcp'
+sed '1s:.*:#!/usr/bin/env ruby:' "$work/script" >"$work/rubys"
+client=("$python" "$work/rubys")
+rules rules.no-env-script one shm/none shm/none <<<'client program rubys mode tcp'
 client=("$python" tests/rules.py)
 rules rules.others one shm/none shm/none <<'END'
 use tcp client * *:1
@@ -159,6 +169,22 @@ for asked in 'server /usr/sbin/sshd 10.1.2.3:22' 'client /usr/bin/curl [::ffff:1
         echo 0
     )" "$work/conf" --match $asked
 done
+# What env makes of a script; and where that is not known.
+interpreter=$(readlink -f "$python")
+printf '#!/usr/bin/env python3\n' >"$work/script"
+printf '#!/usr/bin/env -S python3 -X dev\n' >"$work/strange"
+chmod +x "$work/script" "$work/strange"
+for program in script python3 "$interpreter" "$work/script" env; do
+    echo "client program $program mode tcp" >"$work/conf"
+    out=$(PATH="${python%/*}:$PATH" "$build/railsock" check "$work/conf" --match client "$work/script" 10.0.0.1:80 2>&1 | tail -n 1)
+    [ "$program" = env ] || out=$(grep -c '^so it stays on TCP: rule$' <<<"$out")
+    verdict "check.env-script[${program##*/}]" "${out%% *}" "$([ "$program" = env ] && echo then: || echo 1)"
+done
+echo 'client program strange mode tcp' >"$work/conf"
+check env-unknown "railsock check: warning: $work/strange: env executes the interpreter anew, and rules see only that
+no rule: the defaults
+then: mode auto wire auto board auto spin auto ring 0 rails 1024 memory 512m idle 60 stall 50
+0" "$work/conf" --match client "$work/strange" 10.0.0.1:80
 echo 'any  no' >"$work/conf"
 echo '	any mode x' >>"$work/conf"
 check errors "$work/conf:1:6: expected the end of the line, program, user, to, reach, { or a setting (mode, wire, board, spin, ring, rails, memory, idle, stall, tos or key), not \"no\"

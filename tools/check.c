@@ -7,6 +7,7 @@
 #include "config/parse.h"
 #include "config/print.h"
 #include "config/reason.h"
+#include "config/script.h"
 #include "tools/elf_look.h"
 
 #include <errno.h>
@@ -37,6 +38,60 @@ struct question {
     const char *program, *to, *user;
 };
 
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Where there is room for the paths in struct cfg_who. */
+struct paths {
+    char executed[PATH_MAX], runs[PATH_MAX], exe[PATH_MAX], script[PATH_MAX];
+};
+
+/* What env(1) makes of a script that begins with it. */
+static void by_env(struct cfg_who *who, struct paths *p)
+{
+    char text[CFG_SCRIPT_LINE], name[CFG_SCRIPT_LINE];
+    FILE *f = fopen(p->executed, "re");
+    size_t n = f ? fread(text, 1, sizeof(text), f) : 0;
+    enum cfg_script kind = cfg_script_of(text, n, name);
+
+    if (f)
+        fclose(f);
+    if (kind == CFG_SCRIPT_NONE)
+        return;
+    strcpy(p->script, p->executed);
+    if (kind == CFG_SCRIPT_ENV && elf_search(name, p->executed) &&
+        elf_check(p->executed, p->runs) != ELF_UNKNOWN && strcmp(p->executed, p->runs) == 0) {
+        who->env_script = p->script;
+        return;
+    }
+    fprintf(
+        stderr,
+        "railsock check: warning: %s: env executes the interpreter anew, and rules see only that\n",
+        p->script);
+    who->name = who->exe = "env";
+    p->executed[0] = '\0';
+}
+
+/* What the kernel makes of a command: of a script its interpreter runs, and has the name. */
+static void as_executed(const char *command, struct cfg_who *who, struct paths *p)
+{
+    who->name = last_part(command);
+    who->exe = command;
+    if (!elf_search(command, p->executed))
+        return;
+    by_env(who, p);
+    if (elf_check(p->executed, p->runs) == ELF_UNKNOWN)
+        return;
+    who->script = p->executed;
+    who->exe = realpath(p->runs, p->exe) ? p->exe : p->runs;
+    if (who->env_script || strcmp(p->executed, p->runs) != 0)
+        who->name = last_part(p->runs);
+}
+
 /* Status. */
 static int answer(struct cfg_rules *r, const struct question *q)
 {
@@ -44,9 +99,8 @@ static int answer(struct cfg_rules *r, const struct question *q)
     uint16_t port, last;
     struct cfg_who who = {.uid = (uint32_t)geteuid()};
     const struct cfg_node *n;
-    const char *slash = strrchr(q->program, '/');
     struct cfg_stream values;
-    char path[PATH_MAX], script[PATH_MAX], runs[PATH_MAX];
+    struct paths paths;
 
     if (cfg_word_endpoint(q->to, &to, &port, &last) || port != last || !to.family ||
         to.bits != (to.family == AF_INET ? 32 : 128)) {
@@ -61,18 +115,7 @@ static int answer(struct cfg_rules *r, const struct question *q)
             return 2;
         }
     }
-    who.name = slash ? slash + 1 : q->program;
-    who.exe = q->program;
-    if (elf_search(q->program, script) && realpath(script, path)) {
-        who.exe = path;
-        /* What the kernel makes of a script: its interpreter runs, and has the name. */
-        if (elf_check(script, runs) != ELF_UNKNOWN && strcmp(script, runs) != 0) {
-            who.script = script;
-            who.exe = realpath(runs, path) ? path : runs;
-            slash = strrchr(runs, '/');
-            who.name = slash ? slash + 1 : runs;
-        }
-    }
+    as_executed(q->program, &who, &paths);
     n = cfg_rules_find(r, q->role, &who, to.family, to.addr, port);
     if (n) {
         printf("%s:%u: ", n->at.file->path, n->at.line);

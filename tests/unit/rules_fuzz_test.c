@@ -181,7 +181,7 @@ static char *printed(const struct cfg_rules *r, void (*fn)(FILE *, const struct 
 
 static void look_up(const struct cfg_rules *r)
 {
-    struct cfg_who who = {"ttcp1", "/usr/local/bin/ttcp1", rnd(3), NULL};
+    struct cfg_who who = {"ttcp1", "/usr/local/bin/ttcp1", rnd(3), NULL, NULL};
     uint8_t addr[16] = {10, (uint8_t)rnd(4), 0, 1};
 
     for (unsigned i = 0; i < 4; i++) {

@@ -101,7 +101,7 @@ static unsigned decides(const struct cfg_rules *r, unsigned role, const char *pr
                         const char *addr, uint16_t port)
 {
     const char *slash = strrchr(program, '/');
-    struct cfg_who who = {slash ? slash + 1 : program, program, uid, NULL};
+    struct cfg_who who = {slash ? slash + 1 : program, program, uid, NULL, NULL};
     struct cfg_prefix a;
     const struct cfg_node *n;
 
@@ -196,7 +196,7 @@ TEST_CASE(rules, maps)
 /* match.conf's settings for a client at that port, with one variable set. */
 static struct cfg_stream with(const char *name, const char *value, uint16_t port)
 {
-    struct cfg_who who = {"x", "x", 1, NULL};
+    struct cfg_who who = {"x", "x", 1, NULL, NULL};
     uint8_t addr[4] = {127, 0, 0, 1};
     const struct cfg_node *n;
     struct cfg_stream s;
@@ -257,7 +257,7 @@ TEST_CASE(rules, environment_rule_defaults)
 
 TEST_CASE(rules, the_users_file_comes_first)
 {
-    struct cfg_who who = {"x", "x", 1, NULL};
+    struct cfg_who who = {"x", "x", 1, NULL, NULL};
     uint8_t addr[4] = {127, 0, 0, 1};
     struct cfg_rules r;
 

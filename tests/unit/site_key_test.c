@@ -171,7 +171,7 @@ static void read_conf(const char *text)
 /* Of a client at that port. */
 static const struct cfg_stream *at_port(uint16_t port)
 {
-    static const struct cfg_who who = {"x", "x", 1, NULL};
+    static const struct cfg_who who = {"x", "x", 1, NULL, NULL};
     const struct cfg_node *n =
         cfg_rules_find(&rules, CFG_CLIENT, &who, AF_INET, (uint8_t[4]){0}, port);
 
