@@ -215,6 +215,34 @@ verdict command_fails "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 3 --server 'sh -c "echo no luck; exit 4"' -- true 2>&1)
 [ $? -eq 1 ] && [[ $out == *'the server sh has ended with 4: no luck'* ]]
 verdict server_fails "$out"
+# One that listens before the server does is not the server.
+mkfifo "$dir/listens"
+"$python" -c '
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+s.accept()' >"$dir/listens" &
+pid=$!
+read -r port <"$dir/listens"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --port "$port" --server 'sleep 60' -- true 2>&1)
+[ $? -eq 1 ] && [[ $out == *"warm-up 1, tcp: port $port: another process listens there already"* ]]
+verdict port_is_taken "$out"
+{ kill $pid; wait $pid; } 2>/dev/null
+# A figure that is none costs its leg, and not the others.
+out=$(timeout -k 1 60 "$railsock" ab -n 2 --warm-up 0 -- sh -c '
+    n=$(cat "$1" 2>/dev/null || echo 0)
+    echo $((n + 1)) >"$1"
+    [ "$n" = 2 ] && echo "GET: 1.2.3 requests per second" || echo "GET: 17.00 requests per second"' sh "$dir/turns" 2>&1)
+[ $? -eq 1 ] && [[ $(tr -s ' ' <<<"$out") == *'GET requests 1/s 17.0 17.0'*'pair 2/2, rail: a figure as of redis_text cannot be read'* ]]
+verdict figure_that_is_none "$out"
+# Under nohup.
+out=$(timeout -k 1 60 sh -c 'trap "" HUP; echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh -c "kill -HUP \$(cat \"$1\")"' \
+    sh "$dir/pid" "$railsock" 2>&1) && [[ $out == *'wall time'* ]]
+verdict ignores_what_it_was_started_to "$out"
+out=$(timeout -k 1 60 sh -c 'echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh -c "kill -HUP \$(cat \"$1\"); exec sleep 60"' \
+    sh "$dir/pid" "$railsock" 2>&1)
+[ $? -eq 129 ]
+verdict ends_by_a_signal "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --timeout 0.2 -- sh -c 'sleep 987 & sleep 987' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'sh still ran after 0.2 s'* ]] && ! grep -qsz '^987$' /proc/[0-9]*/cmdline
 verdict time_limit_leaves_nothing "$out"

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -16,6 +17,13 @@ MODES = {"tcp": ["--tcp"], "rail": []}
 
 class Failure(Exception):
     pass
+
+
+def exit_on_signals():
+    """But not on one that this process was started to ignore, as by nohup."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda n, _: sys.exit(128 + n))
 
 
 def sockets():
@@ -140,6 +148,11 @@ class Server:
     """A server on this host, from when it listens. Without a port: from when any socket of it does."""
 
     def __init__(self, railsock, mode, options, command, port=None, limit=30, listens=listening):
+        until = time.monotonic() + 2  # what the leg before has killed
+        while port and listens(port):
+            if time.monotonic() > until:
+                raise Failure(f"port {port}: another process listens there already")
+            time.sleep(0.01)
         self.leg = Leg(railsock, mode, options, command)
         try:
             until = time.monotonic() + limit

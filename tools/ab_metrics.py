@@ -166,7 +166,10 @@ def read(text, patterns=()):
     if patterns:
         return [custom(text, better, pattern) for better, pattern in patterns]
     for reader in READERS:
-        found = reader(text)
+        try:
+            found = reader(text)
+        except (ValueError, LookupError, TypeError, csv.Error) as e:
+            raise Unreadable(f"a figure as of {reader.__name__} cannot be read: {e}") from None
         if found:
             return found
     return []

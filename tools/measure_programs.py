@@ -26,7 +26,10 @@ Figure = collections.namedtuple("Figure", "words unit more_is_better program lim
 
 def first(text):
     """The first figure that the program is known to print."""
-    found = ab_metrics.read(text)
+    try:
+        found = ab_metrics.read(text)
+    except ab_metrics.Unreadable as e:
+        raise Failure(str(e)) from None
     if not found:
         raise Failure(f"no result in: {text[-300:].strip()}")
     return found[0].value
