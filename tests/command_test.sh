@@ -105,6 +105,26 @@ else
     echo 'skip command.no_report: needs root'
 fi
 
+# `railsock lab` with a QEMU that only says something and ends.
+mkdir "$dir/lab"
+printf '#!/bin/sh\nprintf "none\\nnone\\nnone\\n"\n' >"$dir/lab/lab-image"
+cat >"$dir/lab/qemu-system-x86_64" <<'END'
+#!/bin/bash
+kill -HUP $PPID
+[[ $* =~ id=out,fd=([0-9]+) ]] && { echo hello; cat; } >&"${BASH_REMATCH[1]}" <&"${BASH_REMATCH[1]}"
+END
+chmod +x "$dir/lab/lab-image" "$dir/lab/qemu-system-x86_64"
+lab() {
+    RAILSOCK_SHARE=$dir/lab PATH=$dir/lab:$PATH timeout 60 sh -c 'trap "$1" HUP; exec "$2" lab run --hosts 1 -- true >/dev/full' \
+        sh "$1" "$railsock" 2>&1
+}
+out=$(lab -)
+[ $? -eq 129 ]
+verdict lab_hangup "$out"
+out=$(lab '')
+[ $? -eq 125 ] && [[ $out == *'the output cannot be written: No space left on device'* ]]
+verdict lab_under_nohup_to_a_full_disk "$out"
+
 out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --log "info:$dir/log" \
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
 [ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]

@@ -170,6 +170,7 @@ static char *scratch_open(const char *wanted)
 
 static int run(int argc, char **argv)
 {
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
     struct lab_options o = {.hosts = 2, .memory_mb = 1024, .device = &devices[0]};
     struct lab_image image = {0};
     char *scratch = NULL;
@@ -191,9 +192,13 @@ static int run(int argc, char **argv)
     if (!lab_image_have_qemu() || lab_image_get(&image) < 0)
         return LAB_EXIT_FAILED;
     sigemptyset(&caught);
-    sigaddset(&caught, SIGINT);
-    sigaddset(&caught, SIGTERM);
-    sigaddset(&caught, SIGHUP);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction now;
+
+        /* Not one that we were started to ignore, as by nohup. */
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(&caught, ends[i]);
+    }
     if (o.shell)
         sigaddset(&caught, SIGWINCH);
     /* Until the directory is removed: whoever ends us may send a second signal. */

@@ -274,6 +274,8 @@ static void session_loop(struct lab_session *s)
         check_time(s);
         if (s->write_error) {
             s->status = s->write_error == -EPIPE ? 128 + SIGPIPE : LAB_EXIT_FAILED;
+            if (s->write_error != -EPIPE)
+                lab_say(s, 0, "the output cannot be written: %s", strerror(-s->write_error));
             return;
         }
         if (!s->over)
