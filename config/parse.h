@@ -36,6 +36,12 @@ const char *cfg_why(int err);
 /* A name in a file belongs to the folder of that file. NULL: no memory. */
 char *cfg_path_of(struct cfg_rules *, const char *path, const struct cfg_file *from);
 
+/* ---- rules.c */
+
+/* Of a setting in `defaults` or `log`: within a file, and what it includes, a later statement has the say; of two files
+ * the first, which is the user's. `by` is who has said it so far, NULL at first. */
+bool cfg_may_say(const struct cfg_file **by, const struct cfg_node *);
+
 /* ---- words.c: what values mean; nothing is noted */
 
 /* ADDRESS[/BITS] without bits beyond them; "*" only if any is true. */

@@ -4,6 +4,7 @@
 #include "config/print.h"
 
 #include "config/log.h"
+#include "config/parse.h"
 
 #include <arpa/inet.h>
 #include <string.h>
@@ -126,10 +127,46 @@ void cfg_print_node(FILE *f, const struct cfg_node *n)
     fputc('\n', f);
 }
 
+/* Who has said each setting so far. */
+struct said {
+    const struct cfg_file *key[CFG_KEYS], *maps, *path, *level;
+};
+
+/* Read as one file, what another file has the say over would be the last word, so it is left out. True: and nothing is left. */
+static bool leave_out(struct cfg_node *n, struct said *by)
+{
+    bool some = false;
+
+    for (unsigned key = 0; n->kind == CFG_DEFAULTS && key < CFG_KEYS; key++)
+        if (n->v.given & 1u << key && !cfg_may_say(&by->key[key], n)) {
+            n->v.given &= ~(1u << key);
+            some = true;
+        }
+    if (n->kind == CFG_DEFAULTS && n->v.maps && !cfg_may_say(&by->maps, n)) {
+        n->v.maps = NULL;
+        some = true;
+    }
+    if (n->kind == CFG_LOG && n->path && !cfg_may_say(&by->path, n)) {
+        n->path = NULL;
+        some = true;
+    }
+    if (n->kind == CFG_LOG && n->level && !cfg_may_say(&by->level, n)) {
+        n->level = 0;
+        some = true;
+    }
+    return some && !(n->kind == CFG_DEFAULTS ? n->v.given || n->v.maps : n->path || n->level);
+}
+
 void cfg_print(FILE *f, const struct cfg_rules *r)
 {
-    for (const struct cfg_node *n = r->nodes; n; n = n->next)
-        cfg_print_node(f, n);
+    struct said by = {0};
+
+    for (const struct cfg_node *n = r->nodes; n; n = n->next) {
+        struct cfg_node shown = *n;
+
+        if (!leave_out(&shown, &by))
+            cfg_print_node(f, &shown);
+    }
 }
 
 void cfg_print_errors(FILE *f, const struct cfg_rules *r)

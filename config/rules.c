@@ -100,9 +100,7 @@ static const struct cfg_file *top_of(const struct cfg_file *f)
     return f;
 }
 
-/* Within a file, and what it includes, a later statement has the say; of two files the first, which is the
- * user's. `by` is who has said it so far. */
-static bool may_say(const struct cfg_file **by, const struct cfg_node *n)
+bool cfg_may_say(const struct cfg_file **by, const struct cfg_node *n)
 {
     const struct cfg_file *top = top_of(n->at.file);
 
@@ -119,17 +117,17 @@ static void gather(struct cfg_rules *r, struct cfg_stream *defaults)
 
     for (const struct cfg_node *n = r->nodes; n; n = n->next) {
         if (n->kind == CFG_LOG) {
-            if (n->path && may_say(&file_by, n))
+            if (n->path && cfg_may_say(&file_by, n))
                 r->log_file = n->path;
-            if (n->level && may_say(&level_by, n))
+            if (n->level && cfg_may_say(&level_by, n))
                 r->log_level = n->level;
         }
         if (n->kind != CFG_DEFAULTS)
             continue;
         for (unsigned key = 0; key < CFG_KEYS; key++)
-            if (n->v.given & 1u << key && may_say(&key_by[key], n))
+            if (n->v.given & 1u << key && cfg_may_say(&key_by[key], n))
                 cfg_key_take(defaults, &n->v, (enum cfg_key)key);
-        if (n->v.maps && may_say(&map_by, n))
+        if (n->v.maps && cfg_may_say(&map_by, n))
             defaults->maps = n->v.maps;
     }
 }

@@ -67,6 +67,47 @@ TEST_CASE(rules, folders)
     golden("folder");
 }
 
+/* Of two files the first has the say over defaults, in one file the last. */
+TEST_CASE(rules, two_files_read_as_one)
+{
+    static const char wanted[] =
+        "defaults mode tcp reach 10.0.0.0/8 at 11.0.0.0/8\ndefaults mode auto\nlog min-level info\n"
+        "client to *:1 spin 5\ndefaults idle 9\nlog destination stderr\nserver\n";
+    struct cfg_rules both, one;
+    char system[40], *users, *text;
+
+    clear();
+    strcpy(system, temporary());
+    fill(system,
+         "defaults mode rail idle 9 reach 10.0.0.0/8 at 12.0.0.0/8\ndefaults mode rail\n"
+         "log min-level 9 destination stderr\nserver\n",
+         1);
+    users = temporary();
+    fill(users,
+         "defaults mode tcp reach 10.0.0.0/8 at 11.0.0.0/8\ndefaults mode auto\n"
+         "log min-level 7\nclient to *:1 spin 5\n",
+         1);
+    ASSERT(cfg_rules_begin(&both));
+    cfg_rules_read(&both, system, false, false);
+    cfg_rules_read(&both, users, false, false);
+    cfg_rules_settle(&both);
+    text = printed(cfg_print, &both);
+    EXPECT_STREQ(text, wanted);
+    fill(users, text, 1);
+    free(text);
+    read_rules(&one, users);
+    text = printed(cfg_print, &one);
+    EXPECT_STREQ(text, wanted);
+    free(text);
+    EXPECT_EQ_INT(one.base.mode, both.base.mode);
+    EXPECT_EQ_INT(one.base.idle_ns, both.base.idle_ns);
+    EXPECT_EQ_INT(one.log_level, both.log_level);
+    cfg_rules_end(&one);
+    cfg_rules_end(&both);
+    unlink(users);
+    unlink(system);
+}
+
 static void golden_errors(const char *name)
 {
     char path[100], want[100], *text, *kept;
