@@ -93,6 +93,13 @@ out=$(timeout 60 python3 tests/stat_watch.py "$railsock" "$made" "$sleeper" 2>&1
 verdict watch "$out"
 out=$("$railsock" stat --watch 2>&1 </dev/null); [ $? -eq 2 ] && [[ $out == *terminal* ]]
 verdict watch_without_terminal "$out"
+# What is closed for us is closed for the program.
+for closed in 0 1 2; do
+    out=$(eval "exec $closed>&-; '$railsock' run sh -c '[ ! -e /proc/self/fd/$closed ] && echo closed >\"\$1\"' sh '$scratch/closed'" 2>&1)
+    [ "$(cat "$scratch/closed")" = closed ]
+    verdict "closed_for_the_program[$closed]" "$out"
+    rm -f "$scratch/closed"
+done
 # The layout that came before.
 cp "$made" "$made.now"
 printf '\005' | dd of="$made" bs=1 seek=8 conv=notrunc status=none

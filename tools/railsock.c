@@ -3,8 +3,10 @@
  */
 #include "tools/commands.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define VERSION "0.1"
 
@@ -30,11 +32,20 @@ static void usage(FILE *f)
     fputs("\n`railsock COMMAND --help` says more; `railsock --version` tells the version.\n", f);
 }
 
+/* A file that we open must not become standard input, output or error. What was closed still fails, here and in what we execute. */
+static void fill_standard(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     char full[32];
 
+    fill_standard();
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(name, commands[i].name) == 0) {
             snprintf(full, sizeof(full), "railsock %s", name);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +71,16 @@ static FILE *open_output(const char *name)
     return f;
 }
 
-/* Until the process has come for the ring. */
-static bool wait_for_it(struct tap_link *l, const struct stat_conn *c, double until)
+/* Nobody reads the pipe any more. A write would tell, but there may be nothing to write. */
+static bool is_unread(FILE *f)
+{
+    struct pollfd p = {.fd = fileno(f)};
+
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
+}
+
+/* Until the process has come for the ring; or without one if nobody reads what is written. */
+static bool wait_for_it(struct tap_link *l, const struct stat_conn *c, FILE *f, double until)
 {
     double begun = seconds_now();
     bool told = false;
@@ -81,6 +90,8 @@ static bool wait_for_it(struct tap_link *l, const struct stat_conn *c, double un
 
         if (r)
             return r > 0;
+        if (is_unread(f))
+            return true;
         if (!told && (seconds_now() - begun) * 1000 > PATIENCE_MS) {
             told = true;
             fprintf(stderr, "railsock tap: nothing has moved on the connection yet%s; ^C ends\n",
@@ -131,7 +142,7 @@ static void record(struct tap_link *l, struct tap_file *t, const struct tap_wish
             return;
         more = l->head != before;
         before = l->head;
-        if (more && fflush(t->f) != 0)
+        if ((more && fflush(t->f) != 0) || is_unread(t->f))
             return;
         /* The program tells nobody that there is something: that would cost it a system call. */
         ms = more ? SHORT_MS : ms < LONG_MS ? ms * 2 : LONG_MS;
@@ -165,8 +176,8 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
     /* At once: a program that reads it live wants to know what comes. */
     tap_file_begin(&t, f, who, it->c, w->snap);
     good = fflush(f) == 0 && tap_request(&l, it->p, it->c, w->ring, w->snap) &&
-           wait_for_it(&l, it->c, until);
-    if (good) {
+           wait_for_it(&l, it->c, f, until);
+    if (good && l.ring) {
         record(&l, &t, w, until, &why);
         tap_count_lost(&l);
         for (int i = 0; i <= FB_PATH_VERBS; i++)

@@ -317,6 +317,29 @@ def full_pipe():
         wait_for("it does not end", lambda: client.do("move", 3) and tap.poll() is not None)
         tap.communicate()
         assert tap.returncode == 0, tap.returncode
+        # So he may while nothing moves: before anything has, or since.
+        for moves in 0, 3:
+            read, write = os.pipe()
+            tap = subprocess.Popen([RAILSOCK, "tap", "--pid", str(client.pid)], stdout=write, stderr=subprocess.PIPE)
+            os.close(write)
+            wait_for("nothing is written", lambda: (not moves or client.do("move", moves)) and unread(read) > 1000 * moves)
+            os.read(read, 64)
+            os.close(read)
+            wait_for("it does not end", lambda: tap.poll() is not None)
+            assert tap.returncode == 0, tap.communicate()
+            tap.communicate()
+            assert "reset" not in str(client.do("move", 5))
+
+
+def closed_error():
+    """What it opens is not its standard error then."""
+    with programs() as (client, _, _):
+        out = f"{WORK}/closed"
+        tap = subprocess.Popen(["sh", "-c", f"exec '{RAILSOCK}' tap -o '{out}' --count 30 --pid {client.pid} 2>&-"])
+        wait_for("it does not end", lambda: client.do("move", 3) and tap.poll() is not None)
+        assert tap.returncode == 0, tap.returncode
+        assert len(pcapng.File(out).packets) == 30
+        assert "reset" not in str(client.do("move", 5))
 
 
 def several():
@@ -430,7 +453,7 @@ def other_network():
 
 
 for case in (mid_run, ipv6, begins_of_packets, switches, leave, close, end_of_the_other, killed_program, executed,
-             seccomp, killed_tap, slow, full_pipe, several, fork, choice, other_user, own_user,
+             seccomp, killed_tap, slow, full_pipe, closed_error, several, fork, choice, other_user, own_user,
              other_network):
     if len(sys.argv) > 4 and case.__name__ not in sys.argv[4:]:
         continue
