@@ -254,6 +254,16 @@ else
     [ ! -e "$dir/report.html" ] && [[ $out == *'--html needs gnuplot'* ]]
     verdict html_without_gnuplot "$out"
 fi
+# tools/measure stands on the same parts.
+mkdir "$dir/a b"
+cp "$build/librailsock.so" "$railsock" "$dir/a b"
+out=$(TMPDIR="$dir/a b" RAILSOCK_TEST_BUILD="$dir/a b" timeout -k 1 60 tools/measure --pairs 1 --slow --slow --out "$dir/figures" redis-1 2>&1) &&
+    [ "$(grep -c '"errors": \[\]' "$dir/figures")" = 1 ] && ! compgen -G "$dir/a b/measure.*" >/dev/null
+verdict measure_in_a_folder_with_a_blank "$out"
+cp /bin/false "$dir/a b/railsock"
+out=$(RAILSOCK_TEST_BUILD="$dir/a b" timeout -k 1 60 tools/measure --pairs 1 redis-1 2>&1)
+[ $? -eq 1 ] && [ "$out" = 'measure: railsock run ended with 1' ]
+verdict measure_without_railsock "$out"
 out=$(RAILSOCK_MODE=tcp "$railsock" ab -- true 2>&1); [ $? -eq 2 ] && [[ $out == *'RAILSOCK_MODE=tcp is set'* ]]
 verdict refuses_tcp_in_both "$out"
 for wrong in '' '-n 0 -- true' '-n x -- true' '--what -- true' '--metric ( -- true' '--metric no_group -- true' \
