@@ -183,6 +183,12 @@ verdict same_pid "$out is not $pid"
 verdict signal "status $status"
 out=$("$railsock" run -- "$dir/none" 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
 verdict not_found "$out"
+mkdir "$dir/path"
+: >"$dir/path/plain"
+out=$(PATH=$dir/path:$PATH "$railsock" run -- plain 2>&1); [ $? -eq 126 ] && [[ $out == 'railsock run: plain: Permission denied' ]]
+verdict not_executable_in_path "$out"
+out=$("$railsock" run -- no-such-command 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
+verdict not_in_path "$out"
 out=$("$railsock" run -- "$dir" 2>&1); [ $? -eq 126 ] && [[ $out == *'ermission denied'* ]]
 verdict not_executable "$out"
 
@@ -198,6 +204,15 @@ else
     out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run true 2>&1)
     [ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
     verdict no_library_anywhere "$out"
+fi
+place=$(cat build/plain/library_place)
+if unshare -m true 2>/dev/null && [[ $place == /usr/local/* && $railsock != /usr/local/* ]]; then
+    out=$(RAILSOCK_LIBRARY='' unshare -m sh -c 'mount -t tmpfs none /usr/local && mkdir -p "${1%/*}" &&
+        cp "$2" "$1" && umount -l /proc && exec "$3" run sh -c "echo \$LD_PRELOAD"' sh "$place" "$dir/one.so" "$railsock" 2>&1)
+    [ "$out" = "$place" ]
+    verdict library_without_proc "$out"
+else
+    echo 'skip command.library_without_proc: needs root, and a library that belongs below /usr/local'
 fi
 for place in lib lib64/railsock "$multiarch" lib/railsock bin; do
     cp "$dir/one.so" "$dir/$place/librailsock.so"

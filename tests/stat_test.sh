@@ -93,6 +93,29 @@ out=$(timeout 60 python3 tests/stat_watch.py "$railsock" "$made" "$sleeper" 2>&1
 verdict watch "$out"
 out=$("$railsock" stat --watch 2>&1 </dev/null); [ $? -eq 2 ] && [[ $out == *terminal* ]]
 verdict watch_without_terminal "$out"
+# What is wrong is said where it can be read.
+if unshare -m true 2>/dev/null; then
+    # shellcheck disable=SC2016 # the inner shell's
+    out=$(timeout 60 python3 - "$railsock" <<'END' 2>&1
+import os, pty, sys
+
+pid, fd = pty.fork()
+if pid == 0:
+    os.execvp("unshare", ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev && exec "$0" stat --watch', sys.argv[1]])
+said = b""
+try:
+    while more := os.read(fd, 4096):
+        said += more
+except OSError:
+    pass
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1, said
+assert said.endswith(b"railsock stat: /dev/shm: No such file or directory\r\n"), said
+END
+    )
+    verdict watch_of_nothing "$out"
+else
+    echo 'skip stat.watch_of_nothing: needs root'
+fi
 # What is closed for us is closed for the program.
 for closed in 0 1 2; do
     out=$(eval "exec $closed>&-; '$railsock' run sh -c '[ ! -e /proc/self/fd/$closed ] && echo closed >\"\$1\"' sh '$scratch/closed'" 2>&1)

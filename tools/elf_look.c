@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -29,6 +30,7 @@
 bool elf_search(const char *command, char path[PATH_MAX])
 {
     const char *dirs = getenv("PATH");
+    int err = ENOENT;
 
     if (strchr(command, '/'))
         return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX;
@@ -38,9 +40,13 @@ bool elf_search(const char *command, char path[PATH_MAX])
 
         end = strchrnul(p, ':');
         n = snprintf(path, PATH_MAX, "%.*s%s%s", (int)(end - p), p, end > p ? "/" : "", command);
-        if (n < PATH_MAX && access(path, X_OK) == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        if (n >= PATH_MAX || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+            continue;
+        if (access(path, X_OK) == 0)
             return true;
+        err = EACCES;
     }
+    errno = err;
     return false;
 }
 

@@ -35,7 +35,8 @@ const char *elf_look(const char *command);
  * name is put into name. False: none, or the file is not understood. */
 bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1]);
 
-/* execvp's search along PATH: the file that command names. False: there is none. */
+/* execvp's search along PATH: the file that command names. False: there is none, errno is ENOENT; or none that may be
+ * executed, EACCES. */
 bool elf_search(const char *command, char path[PATH_MAX]);
 
 #endif

@@ -41,7 +41,7 @@ static bool find_own(char path[PATH_MAX], char *why, size_t size)
 
     if (n < 0) {
         snprintf(why, size, "/proc/self/exe: %s", strerror(errno));
-        return false;
+        return found(LIBRARY_INSTALLED, path);
     }
     self[n] = '\0';
     *strrchr(self, '/') = '\0';

@@ -252,14 +252,13 @@ int cmd_run(int argc, char **argv)
         fprintf(stderr, "railsock run: warning: %s is %s\n", *command, why);
     /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
      * program for a script and writes to whatever its bytes name. */
-    err = ENOENT;
     if (elf_search(*command, path)) {
         status = report_when ? run_child(path, command, report_when, report_file) : -1;
         if (status >= 0)
             return status;
         execv(path, command);
-        err = errno;
     }
+    err = errno;
     fprintf(stderr, "railsock run: %s: %s\n", *command, strerror(err));
     return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }

@@ -178,7 +178,7 @@ static bool parse(int argc, char **argv, struct wish *w)
     return right;
 }
 
-bool stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *list)
+int stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *list)
 {
     int err;
 
@@ -186,13 +186,27 @@ bool stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *l
     /* All of them, as the other end of a connection may be another process's. */
     err = stat_read(STAT_BASE, 0, quiet ? NULL : complain, list);
     if (err < 0) {
-        fprintf(stderr, "railsock stat: %s: %s\n", STAT_BASE, strerror(-err));
         stat_free(list);
-        return false;
+        return err;
     }
     stat_rings(list); /* before the filter, which may keep one end only */
     stat_filter(list, filter);
-    return true;
+    return 0;
+}
+
+void stat_not_taken(int err)
+{
+    fprintf(stderr, "railsock stat: %s: %s\n", STAT_BASE, strerror(-err));
+}
+
+/* As stat_take, and says why not. */
+static bool take(const struct stat_filter *filter, bool quiet, struct stat_list *list)
+{
+    int err = stat_take(filter, quiet, list);
+
+    if (err < 0)
+        stat_not_taken(err);
+    return err == 0;
 }
 
 static bool take_rates(const struct wish *w, struct stat_list *list)
@@ -201,12 +215,12 @@ static bool take_rates(const struct wish *w, struct stat_list *list)
     struct stat_list before;
 
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    if (!stat_take(&w->filter, true, &before))
+    if (!take(&w->filter, true, &before))
         return false;
     while (nanosleep(&left, &left) < 0 && errno == EINTR)
         ;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    if (!stat_take(&w->filter, false, list)) {
+    if (!take(&w->filter, false, list)) {
         stat_free(&before);
         return false;
     }
@@ -261,7 +275,7 @@ int cmd_stat(int argc, char **argv)
     report_sweep();
     if (w.watch)
         return stat_watch(&w.filter, w.view, w.interval);
-    if (w.view.rates ? !take_rates(&w, &list) : !stat_take(&w.filter, false, &list))
+    if (w.view.rates ? !take_rates(&w, &list) : !take(&w.filter, false, &list))
         return 1;
     print(&w, &list);
     if (!list.n)

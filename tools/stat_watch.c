@@ -146,7 +146,7 @@ int stat_watch(const struct stat_filter *filter, struct stat_view view, struct t
     struct stat_list before = {0}, now;
     uint64_t at = 0, last = 0;
     struct screen s;
-    int why = -1;
+    int why = -1, err = 0;
 
     if (!isatty(STDOUT_FILENO)) {
         fputs("railsock stat: --watch needs a terminal; without one, --rate shows rates once\n",
@@ -159,7 +159,8 @@ int stat_watch(const struct stat_filter *filter, struct stat_view view, struct t
     }
     view.by_rate = view.rates = true;
     while (why < 0 || why == SIGWINCH) {
-        if (!stat_take(filter, true, &now))
+        err = stat_take(filter, true, &now);
+        if (err < 0)
             break;
         last = at;
         at = now_ns();
@@ -172,6 +173,8 @@ int stat_watch(const struct stat_filter *filter, struct stat_view view, struct t
     }
     stat_free(&before);
     finish(&s);
+    if (err < 0) /* not on the screen that is gone now */
+        stat_not_taken(err);
     if (why > 0) { /* as if we had not asked for it */
         signal(why, SIG_DFL);
         raise(why);
