@@ -170,6 +170,31 @@ done
 [ ${#killed[@]} -eq 40 ] && [ -n "${killed[39]}" ] && [ $left -lt 20 ] # a few more with others' processes of this user
 verdict killed_processes "$left of 40 files are still there"
 
+# The kernel's tables are read once, whoever's connections are looked for in them.
+if strace -o /dev/null true 2>/dev/null && unshare -nm true 2>/dev/null; then
+    cat >"$scratch/many.py" <<'END'
+import re, subprocess, sys
+
+railsock, command, trace = sys.argv[1], sys.argv[1:2] + ["run", "--board", "never", "--", sys.executable, sys.argv[2], "stays"], sys.argv[3]
+programs = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
+for p in programs:
+    p.stdout.readline()
+said = subprocess.run(["strace", "-o", trace, "-e", "trace=openat", railsock, "stat"], capture_output=True, text=True, check=True).stdout
+for p in programs:
+    p.communicate()
+with open(trace) as f:
+    tables = re.findall(r"/net/(tcp6?)\"", f.read())
+assert tables.count("tcp") == 1, tables
+assert len(re.findall(r"127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+", said)) == 6, said
+END
+    # shellcheck disable=SC2016 # the inner shell's
+    out=$(timeout 60 unshare -nm sh -c 'ip link set lo up && mount -t tmpfs none /dev/shm && exec "$@"' sh \
+        "$python" "$scratch/many.py" "$railsock" "$scratch/connected.py" "$scratch/trace" 2>&1)
+    verdict tables_once "$out"
+else
+    echo 'skip stat.tables_once: needs root and strace'
+fi
+
 # In a namespace of its own a process has a number that is nobody's here.
 number=31000
 while [ -e /proc/$number ]; do number=$((number + 1)); done

@@ -1,7 +1,7 @@
 /*
  * stat_address.c - addresses of connections whose process has not asked for them, since most do not live until
  * somebody wants to know: by the socket's inode, which /proc shows beside the number, and in the tables of the
- * process's network namespace beside the addresses. What cannot be found out stays unknown.
+ * network namespace, which are read once for all its processes, beside the addresses. What cannot be found out stays unknown.
  */
 #include "tools/stat_read.h"
 
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 uint64_t stat_inode(uint32_t pid, int fd)
@@ -48,57 +49,120 @@ static bool take_address(struct fb_pub_addr *a, const char *hex, unsigned port)
     return true;
 }
 
+/* A connection whose addresses are wanted, and where they can be found. */
+struct unknown {
+    uint64_t space; /* inode of the network namespace; 0: not known */
+    uint32_t pid;   /* one in it */
+    struct stat_conn *conn;
+};
+
 static int by_inode(const void *a, const void *b)
 {
-    const struct stat_conn *x = *(struct stat_conn *const *)a, *y = *(struct stat_conn *const *)b;
+    const struct unknown *x = a, *y = b;
+    uint64_t one = x->conn->inode, two = y->conn->inode;
 
-    return (x->inode > y->inode) - (x->inode < y->inode);
+    return x->space != y->space ? (x->space > y->space) - (x->space < y->space)
+                                : (one > two) - (one < two);
 }
 
-static void take_line(const char *line, struct stat_conn **unknown, size_t n)
+/* unknown: those of one namespace. */
+static void take_line(const char *line, const struct unknown *unknown, size_t n)
 {
     char local[33], peer[33];
     unsigned local_port, peer_port;
     unsigned long long inode;
-    struct stat_conn key, *wanted = &key, **found;
+    struct stat_conn key;
+    struct unknown wanted = {unknown->space, 0, &key}, *found;
 
     if (sscanf(line, " %*u: %32[0-9A-F]:%x %32[0-9A-F]:%x %*x %*s %*s %*s %*u %*u %llu", local,
                &local_port, peer, &peer_port, &inode) != 5)
         return;
     key.inode = inode;
-    found = bsearch(&wanted, unknown, n, sizeof(struct stat_conn *), by_inode);
-    if (found && !(take_address(&(*found)->local, local, local_port) &&
-                   take_address(&(*found)->peer, peer, peer_port)))
-        (*found)->local.family = (*found)->peer.family = 0;
+    found = bsearch(&wanted, unknown, n, sizeof(*unknown), by_inode);
+    /* A socket that several processes have is there several times. */
+    while (found && found > unknown && by_inode(found - 1, &wanted) == 0)
+        found--;
+    for (; found && found < unknown + n && by_inode(found, &wanted) == 0; found++)
+        if (!take_address(&found->conn->local, local, local_port) ||
+            !take_address(&found->conn->peer, peer, peer_port))
+            found->conn->local.family = found->conn->peer.family = 0;
 }
 
-void stat_addresses(struct stat_process *p)
+/* Its own process may have ended since; then another one's of that namespace. */
+static FILE *open_table(const struct unknown *unknown, size_t n, const char *table)
+{
+    char path[48];
+    FILE *f = NULL;
+
+    for (size_t i = 0; i < n && !f; i++) {
+        snprintf(path, sizeof(path), "/proc/%u/net/%s", unknown[i].pid, table);
+        f = fopen(path, "re");
+    }
+    return f;
+}
+
+static void take_tables(const struct unknown *unknown, size_t n)
 {
     static const char *const table[] = {"tcp", "tcp6"};
-    struct stat_conn **unknown;
-    size_t n = 0, size = 0;
-    char path[48], *line = NULL;
+    char *line = NULL;
+    size_t size = 0;
 
-    for (size_t i = 0; i < p->nconns; i++)
-        n += p->conns[i].inode != 0;
-    unknown = n ? calloc(n, sizeof(struct stat_conn *)) : NULL;
-    if (!unknown)
-        return;
-    n = 0;
-    for (size_t i = 0; i < p->nconns; i++)
-        if (p->conns[i].inode)
-            unknown[n++] = &p->conns[i];
-    qsort(unknown, n, sizeof(struct stat_conn *), by_inode);
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        FILE *f;
+        FILE *f = open_table(unknown, n, table[i]);
 
-        snprintf(path, sizeof(path), "/proc/%u/net/%s", p->pid, table[i]);
-        f = fopen(path, "re");
         while (f && getline(&line, &size, f) > 0)
             take_line(line, unknown, n);
         if (f)
             fclose(f);
     }
     free(line);
+}
+
+static uint64_t namespace_of(uint32_t pid)
+{
+    char path[48];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "/proc/%u/ns/net", pid);
+    return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static size_t note(struct unknown *to, struct stat_process *p)
+{
+    uint64_t space = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->nconns; i++) {
+        if (!p->conns[i].inode)
+            continue;
+        /* Only root sees others' namespaces; such a process is taken for one of a namespace of its own. */
+        if (!space)
+            space = namespace_of(p->pid);
+        to[n++] =
+            (struct unknown){space ? space : (uint64_t)1 << 32 | p->pid, p->pid, &p->conns[i]};
+    }
+    return n;
+}
+
+void stat_addresses(struct stat_list *list)
+{
+    struct unknown *unknown;
+    size_t n = 0, end;
+
+    for (size_t i = 0; i < list->n; i++)
+        for (size_t j = 0; j < list->processes[i].nconns; j++)
+            n += list->processes[i].conns[j].inode != 0;
+    unknown = n ? calloc(n, sizeof(*unknown)) : NULL;
+    if (!unknown)
+        return;
+    n = 0;
+    for (size_t i = 0; i < list->n; i++)
+        n += note(unknown + n, &list->processes[i]);
+    qsort(unknown, n, sizeof(*unknown), by_inode);
+    for (size_t at = 0; at < n; at = end) {
+        for (end = at + 1; end < n && unknown[end].space == unknown[at].space;)
+            end++;
+        take_tables(unknown + at, end - at);
+    }
     free(unknown);
 }

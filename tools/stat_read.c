@@ -234,7 +234,6 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
             break;
         f = again;
     }
-    stat_addresses(p);
     return NULL;
 }
 
@@ -441,6 +440,7 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, con
     if (list->n)
         qsort(list->processes, list->n, sizeof(*list->processes), by_pid);
     drop_doubles(list);
+    stat_addresses(list);
     return err;
 }
 

@@ -70,8 +70,8 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     __attribute__((warn_unused_result));
 /* The inode of the socket that is a process's number fd; 0: none, or it cannot be seen. */
 uint64_t stat_inode(uint32_t pid, int fd);
-/* Fills in the addresses of connections that have an inode. */
-void stat_addresses(struct stat_process *p);
+/* Fills in the addresses of connections that have an inode, of all processes in the list. */
+void stat_addresses(struct stat_list *list);
 /* Fills in the rates of `now` from what the same connections had moved `ns` nanoseconds before. */
 void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t ns);
 /* Fills in how full the rings are: what one end has sent and the other, if it is in the list as well, not yet
