@@ -8,6 +8,7 @@
 #include "config/parse.h"
 #include "config/print.h"
 #include "config/reason.h"
+#include "config/script.h"
 
 #include <arpa/inet.h>
 
@@ -106,6 +107,44 @@ TEST_CASE(rules, two_files_read_as_one)
     cfg_rules_end(&both);
     unlink(users);
     unlink(system);
+}
+
+TEST_CASE(rules, scripts_of_env)
+{
+    static const struct {
+        const char *text;
+        enum cfg_script kind;
+        const char *name;
+    } t[] = {
+        {"#!/usr/bin/env python3\nimport os\n", CFG_SCRIPT_ENV, "python3"},
+        {"#! \t/bin/env   /opt/x/ruby \t\n", CFG_SCRIPT_ENV, "ruby"},
+        {"#!/usr/bin/env -S python3 -u -X\n", CFG_SCRIPT_ENV, "python3"},
+        {"#!/usr/bin/env -S python3 -X dev\n", CFG_SCRIPT_STRANGE, ""},
+        {"#!/usr/bin/env -S A=b python3\n", CFG_SCRIPT_STRANGE, ""},
+        {"#!/usr/bin/env -i python3\n", CFG_SCRIPT_STRANGE, ""},
+        {"#!/usr/bin/env -S \"python3\"\n", CFG_SCRIPT_STRANGE, ""},
+        {"#!/usr/bin/env\n", CFG_SCRIPT_STRANGE, ""},
+        {"#!/usr/bin/python3\n", CFG_SCRIPT_NONE, ""},
+        {"#!/usr/bin/environ python3\n", CFG_SCRIPT_NONE, ""},
+        {"#!/usr/bin/env python3", CFG_SCRIPT_NONE, ""}, /* no line */
+        {"/usr/bin/env python3\n", CFG_SCRIPT_NONE, ""},
+        {"#!\n", CFG_SCRIPT_NONE, ""},
+        {"", CFG_SCRIPT_NONE, ""},
+    };
+    char name[CFG_SCRIPT_LINE], most[CFG_SCRIPT_LINE + 8];
+
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        name[0] = '\0';
+        EXPECT_EQ_INT(cfg_script_of(t[i].text, strlen(t[i].text), name), t[i].kind);
+        if (t[i].kind == CFG_SCRIPT_ENV)
+            EXPECT_STREQ(name, t[i].name);
+    }
+    memset(most, 'x', sizeof(most));
+    memcpy(most, "#!env ", 6);
+    EXPECT_EQ_INT(cfg_script_of(most, sizeof(most), name), CFG_SCRIPT_NONE);
+    most[CFG_SCRIPT_LINE - 1] = '\n';
+    EXPECT_EQ_INT(cfg_script_of(most, sizeof(most), name), CFG_SCRIPT_ENV);
+    EXPECT_EQ_INT(strlen(name), CFG_SCRIPT_LINE - 7);
 }
 
 static void golden_errors(const char *name)
