@@ -7,6 +7,7 @@
 #include "ipoib_fallback/stream.h"
 
 #include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <sys/ioctl.h>
 
 int fb_so_error(struct fb_stream *s)
@@ -164,6 +165,21 @@ bool fb_stamps(struct fb_stream *s)
     return conn_of(s)->x->stamps && !hold_for_good();
 }
 
+/* Of so many that nobody has read: what is there is acknowledged, up to the window, which may be less at this moment. */
+static int unacknowledged(int fd, uint64_t unread)
+{
+    enum { WINDOW = 65536 };
+    struct tcp_info ti = {0};
+    socklen_t len = sizeof(ti);
+    uint64_t window;
+
+    if (unread <= WINDOW)
+        return 0;
+    sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len);
+    window = ti.tcpi_snd_wnd > WINDOW ? ti.tcpi_snd_wnd : WINDOW;
+    return unread > window ? (int)(unread - window) : 0;
+}
+
 int fb_outq(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);
@@ -173,10 +189,14 @@ int fb_outq(struct fb_stream *s, int fd)
     sys_ioctl(fd, SIOCOUTQ, &n);
     fb_lock(&c->x->tx.lock);
     rail = c->x->rail;
-    if (c->x->tx.state == TX_R && rail)
-        n += (int)(c->s.pub->tx - rail->wire->tx_freed(rail));
-    else if (c->x->tx.state >= TX_L1)
+    if (c->x->tx.state == TX_R && rail) {
+        uint64_t unread = c->s.pub->tx - rail->wire->tx_freed(rail);
+
+        /* On a wire on which it may still be on its way nothing says what has come before it is read. */
+        n += rail->wire->outlives_sender ? unacknowledged(fd, unread) : (int)unread;
+    } else if (c->x->tx.state >= TX_L1) {
         n += (int)(c->x->tx.E - (c->x->tx.state == TX_L3 ? c->x->tx.cur : c->x->tx.F));
+    }
     tx_unlock(c);
     return n;
 }

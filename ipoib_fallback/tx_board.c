@@ -19,10 +19,10 @@
 #define WAIT_MOST   16000000u
 #define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
 #define PAUSE_MOST  1000000000u
-/* What is waited in vain may be a fiftieth of the process's time, and a fifth of a second of it at once: a peer whose library holds
- * its answers back would keep a server's only thread from its other connections. */
-#define VAIN_SHARE   50u
-#define VAIN_AT_ONCE (200000000ull * VAIN_SHARE)
+/* What is waited in vain may be a tenth of the process's time, and a second of it at once: peers whose libraries hold their
+ * answers back would keep a server's only thread from its other connections. */
+#define VAIN_SHARE   10u
+#define VAIN_AT_ONCE (1000000000ull * VAIN_SHARE)
 
 /* Monotonic ns: then what has been waited in vain is made up for. */
 static _Atomic uint64_t vain_until;
