@@ -22,6 +22,6 @@ head -c 64M /dev/urandom >"$scratch/data"
 head -c 16M "$scratch/data" >"$scratch/data.part"
 # The hosts get LAB_* of our environment.
 export LAB_ALL=${APPS_ALL-} LAB_FILTER=${APPS_FILTER-} LAB_MODES=${APPS_MODES:-verbs one-sided:verbs}
-"$railsock" lab run --hosts 2 --timeout 540 --scratch "$scratch" -- tests/apps_lab_test.sh |
+"$railsock" lab run --hosts 2 --timeout 1300 --scratch "$scratch" -- tests/apps_lab_test.sh |
     sed -u 's/^host[12]| //'
 exit "${PIPESTATUS[0]}"

@@ -15,7 +15,7 @@ if [ -z "${LAB_HOST-}" ]; then
     export LAB_FILTER=${APPS_FILTER-} LAB_ALL=${APPS_ALL-}
     ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/torture" tests/torture/torture.c -lpthread || exit 1
     ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/stream" tests/faults/stream.c -lpthread || exit 1
-    "$railsock" lab run --hosts 2 --timeout 520 --scratch "$scratch" -- tests/faults_lab_test.sh |
+    "$railsock" lab run --hosts 2 --timeout 1300 --scratch "$scratch" -- tests/faults_lab_test.sh |
         sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
 fi

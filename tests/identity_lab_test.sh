@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 if [ -z "${LAB_HOST-}" ]; then
     railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
-    "$railsock" lab run --hosts 1 --timeout 200 -- tests/identity_lab_test.sh | sed -u 's/^host1| //'
+    "$railsock" lab run --hosts 1 --timeout 800 -- tests/identity_lab_test.sh | sed -u 's/^host1| //'
     exit "${PIPESTATUS[0]}"
 fi
 # `railsock doctor`: a host with RDMA, and what can be wrong with it.

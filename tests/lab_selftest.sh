@@ -152,7 +152,7 @@ command -v qemu-system-x86_64 >/dev/null || skip_all 'no qemu-system-x86_64; run
 # ---- three hosts with rxe
 
 cd "$dir" || exit 2
-LAB_SELFTEST="it's \"\$x\" *" run_lab three --hosts 3 --timeout 120 --scratch "$dir/scratch" \
+LAB_SELFTEST="it's \"\$x\" *" run_lab three --hosts 3 --timeout 400 --scratch "$dir/scratch" \
     -- bash "$dir/three.sh"
 bad=$failed
 case_is status-worst "status $status, not 137" is "$status" 137
@@ -197,7 +197,7 @@ bad=$failed
 mkdir "$dir/panic.seen"
 { wait_until 60 grep -qs 'before' "$dir/panic.out" && : >"$dir/panic.seen/it"; } &
 # shellcheck disable=SC2016 # the host's
-run_lab panic --hosts 1 --device none --timeout 90 --scratch "$dir/panic.seen" -- \
+run_lab panic --hosts 1 --device none --timeout 200 --scratch "$dir/panic.seen" -- \
     sh -c 'echo before; until [ -e "$LAB_SCRATCH/it" ]; do sleep 0.05; done; echo c >/proc/sysrq-trigger; sleep 10'
 wait $!
 case_is panic-status "status $status, not 125" is "$status" 125

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 if [ -z "${LAB_HOST-}" ]; then
     railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
     export LAB_RAILSOCK=$railsock
-    "$railsock" lab run --hosts "${RULES_HOSTS:-1}" --timeout 150 -- tests/rules_lab_test.sh | sed -u 's/^host[12]| //'
+    "$railsock" lab run --hosts "${RULES_HOSTS:-1}" --timeout 600 -- tests/rules_lab_test.sh | sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
 fi
 # shellcheck source=tests/wait.sh

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 if [ -z "${LAB_HOST-}" ]; then
     railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
     export LAB_RAILSOCK=$railsock
-    "$railsock" lab run --hosts 1 --device none --timeout 100 -- tests/strict_lab_test.sh | sed -u 's/^host1| //'
+    "$railsock" lab run --hosts 1 --device none --timeout 400 -- tests/strict_lab_test.sh | sed -u 's/^host1| //'
     exit "${PIPESTATUS[0]}"
 fi
 # shellcheck source=tests/wait.sh

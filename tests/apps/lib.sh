@@ -24,9 +24,9 @@ MODE=tcp SERVER=on CLIENT=on BOARD='' REPORTS=''
 scale=1 # by how much there is less of everything on a virtual host; set by driver.sh
 
 if [ -n "${LAB_HOST-}" ]; then
-    ip=$LAB_IP_1 shared=$LAB_SCRATCH limit=90
+    ip=$LAB_IP_1 shared=$LAB_SCRATCH limit=400
 else
-    ip=127.0.0.1 shared='' limit=40
+    ip=127.0.0.1 shared='' limit=300
 fi
 
 # What a client of this case may take, given what its case asks for.
@@ -171,6 +171,16 @@ judge_share() {
     fi
 }
 
+# Whether a rail is to be had in this case.
+wants_rail() { [ "$SERVER$CLIENT" = onon ] && [ "$MODE" != tcp ]; }
+
+some_by_rail() {
+    local share
+
+    read -r share _ < <("$railsock" stat --json | "$python" "$top/tools/share.py" "${servers[@]}") &&
+        [[ $share != 0.0 && $share != no ]]
+}
+
 # run_case NAME SHARE FUNCTION [ARGUMENT...]: SHARE is the least share of the rail that a
 # rail mode must reach when both sides have the library; - where the server has ended before anybody asks.
 run_case() {
@@ -185,7 +195,7 @@ run_case() {
     name=$label.$name
     [[ $name == *"${APPS_FILTER-}"* ]] || return 0
     echo "run $name"
-    [ "$least" = - ] || { [ "$SERVER$CLIENT" = onon ] && [ "$MODE" != tcp ]; } || least=0
+    [ "$least" = - ] || wants_rail || least=0
     # In translated code a boarding takes a good part of a second, and a case a few seconds.
     # How soon a stream boards is a matter of time, which no test judges: it must board at all.
     [ "$scale" -eq 1 ] || [[ $least = any || $least = - || $least = 0 ]] || least=0.1
