@@ -15,12 +15,12 @@ if [ -z "${LAB_HOST-}" ]; then
     export LAB_RAILSOCK=$build/railsock
     ${CC:-cc} -std=gnu11 -O1 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$scratch/attack" tests/attack/*.c \
         "$build"/plain/{rsock,ipoib_fallback,config}/*.o "$build"/plain/gram.o -ldl -lpthread || exit 1
-    "$build/railsock" lab run --hosts 2 --timeout 200 --scratch "$scratch" -- tests/attack_lab_test.sh |
+    "$build/railsock" lab run --hosts 2 --timeout 800 --scratch "$scratch" -- tests/attack_lab_test.sh |
         sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
 fi
 
-export RAILSOCK=$LAB_RAILSOCK RAILSOCK_WIRE=verbs ATTACK_ROUNDS=6
+export RAILSOCK=$LAB_RAILSOCK RAILSOCK_WIRE=verbs ATTACK_ROUNDS=6 ATTACK_BOARD_S=20 TALKER_ROUNDS=20
 attack=$LAB_SCRATCH/attack log=$LAB_SCRATCH/log ip=10.1.0.1 guess=$'GET / HTTP/1.1\r\n'
 run=("$RAILSOCK" run --board eager --)
 
@@ -62,7 +62,7 @@ lie() {
 
     before=$(wc -l <"$log")
     : >"$log.attacker"
-    got=$(RAILSOCK_LOG=info:$log.attacker timeout -k 1 60 "$attack" peer $ip 7000 "$1" 2>&1 | tail -n 1)
+    got=$(RAILSOCK_LOG=info:$log.attacker timeout -k 1 120 "$attack" peer $ip 7000 "$1" 2>&1 | tail -n 1)
     # The other host's words arrive when they do.
     if [ -n "${3-}" ] && ! wait_until 10 noticed $((before + 1)) "$3" "${4-}"; then
         got+=', unnoticed'
@@ -76,13 +76,13 @@ host2() {
 
     lab-barrier up
     for port in 7001 7002; do
-        verdict "rogue-listener.$port.stream" "$(timeout 30 "${run[@]}" $python tests/attack/talker.py $ip $port \
+        verdict "rogue-listener.$port.stream" "$(timeout 120 "${run[@]}" $python tests/attack/talker.py $ip $port \
             2>&1 | tail -n 1)" 'fine tcp (proof-failed|not-yet)'
         says "$LAB_SCRATCH/rogue.$port" refused
         verdict "rogue-listener.$port" "$(sed 1d "$LAB_SCRATCH/rogue.$port" | sort -u | tr '\n' ' ')" \
             '(refused (not-yet|proof-failed) )+'
     done
-    verdict rogue-listener.early "$(timeout 30 "${run[@]}" $python tests/attack/polls.py $ip 7003 2>&1 | tail -n 1)" fine
+    verdict rogue-listener.early "$(timeout 120 "${run[@]}" $python tests/attack/polls.py $ip 7003 2>&1 | tail -n 1)" fine
     mkfifo /tmp/attack.in # the scratch folder is not a file system for that
     exec 8<>/tmp/attack.in
     $python tests/attack/talker.py $ip 7000 held </tmp/attack.in >"$LAB_SCRATCH/held" 8>&- &

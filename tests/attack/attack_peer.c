@@ -152,8 +152,9 @@ static const struct lie *find_lie(const char *name)
 static int peer(const char *address, const char *port, const char *name)
 {
     const struct lie *lie = find_lie(name);
-    const char *most = getenv("ATTACK_ROUNDS");
+    const char *most = getenv("ATTACK_ROUNDS"), *board_s = getenv("ATTACK_BOARD_S");
     int rounds = most ? atoi(most) : 2000;
+    unsigned few = board_s ? (unsigned)atoi(board_s) : 2;
     struct rsk_rail *rail;
     struct victim v = {.fd = -1};
     struct scribbler s = {.lie = lie, .v = &v};
@@ -169,7 +170,7 @@ static int peer(const char *address, const char *port, const char *name)
     victim_address = address;
     victim_port = (uint16_t)atoi(port);
     victim_connect(&v, victim_address, victim_port);
-    if (!board(&v, lie->before && !lie->once ? 2 : PATIENCE_S)) {
+    if (!board(&v, lie->before && !lie->once ? few : PATIENCE_S)) {
         if (!lie->before || lie->once)
             DIE("does not board");
         err = round_trip(&v, 100);

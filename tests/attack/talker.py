@@ -72,7 +72,7 @@ elif kind == "held":
     print("fine")
 else:
     c = {}
-    for _ in range(40):
+    for _ in range(int(os.environ.get("TALKER_ROUNDS", 40))):
         for _ in range(100):
             exchange(rng.randbytes(rng.randrange(1, 3000)))
         c = stat()
