@@ -26,3 +26,4 @@ for _ in range(150):
             if len(c.recv(100, socket.MSG_WAITALL)) < 100:
                 sys.exit("the server has ended it")
             c.sendall(b"y" * 100)
+print("fine")
