@@ -28,7 +28,7 @@ redis_pipeline() { redis_benchmark -c 50 -P 16 -n $((200000 / scale)) -t set,get
 
 # The server forks, again and again, while its clients go on.
 redis_bgsave() {
-    local requests=$((400000 / scale))
+    local requests=$((100000 / scale))
 
     [ "$scale" -lt 10 ] || requests=12000
     redis_server || return
@@ -138,12 +138,31 @@ nginx_wrk() {
     ! grep -E 'Socket errors|Non-2xx' "$out" >&2 || fail "wrk: $(grep -E 'Socket errors|Non-2xx' "$out")"
 }
 
+# ---- what runs for so many seconds
+
+# for_longer FUNCTION WORDS...: FUNCTION SECONDS WORDS..., with more of them where that was too short for a boarding, which a
+# translated machine may need long for.
+for_longer() {
+    local seconds
+
+    [ "$scale" -gt 1 ] || { "$1" 1 "${@:2}"; return; }
+    for seconds in 4 20 100; do
+        "$1" $seconds "${@:2}" || return
+        ! wants_rail || some_by_rail || continue
+        return 0
+    done
+}
+
 # ---- iperf3
 
 # What was sent has arrived, all but what is under way when the time is up.
 iperf3_run() {
     server iperf3 -s -B "$ip" -p "$port" || return
-    client iperf3 -c "$ip" -p "$port" -t $((scale > 1 ? 5 : 1)) -J "$@" || { fail "iperf3: $(grep error "$out")"; return; }
+    for_longer iperf3_client "$@"
+}
+
+iperf3_client() { # SECONDS OPTION...
+    client iperf3 -c "$ip" -p "$port" -t "$1" -J "${@:2}" || { fail "iperf3: $(grep error "$out")"; return; }
     "$python" - "$out" <<'END' || fail 'iperf3: what was received is not what was sent'
 import json, sys
 r = json.load(open(sys.argv[1]))
@@ -159,11 +178,15 @@ END
 
 # By default it has room for 600,000 messages a second only, and gives up when there are more.
 sockperf_pingpong() {
+    server sockperf server --tcp -i "$ip" -p "$port" || return
+    for_longer sockperf_client
+}
+
+sockperf_client() { # SECONDS
     local rate=()
 
     [ "$scale" -gt 1 ] || rate=(--mps=5000000)
-    server sockperf server --tcp -i "$ip" -p "$port" || return
-    client sockperf ping-pong --tcp -i "$ip" -p "$port" -m 64 -t $((1 + (scale > 1))) \
+    client sockperf ping-pong --tcp -i "$ip" -p "$port" -m 64 -t "$1" \
         --data-integrity "${rate[@]}" || { fail "$(grep -i error "$out")"; return; }
     grep -q 'Summary: Latency is' "$out" || fail "no result: $(tail -n 1 "$out")"
     grep -q '# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0' "$out" ||
