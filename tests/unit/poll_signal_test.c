@@ -30,9 +30,10 @@ static void catch (void (*fn)(int))
     sigaction(SIGALRM, &sa, NULL);
 }
 
-static void alarm_in(int ms)
+/* And every so often from then on: the first may come before the call that it is for. 0: no more. */
+static void alarms_every(int ms)
 {
-    struct itimerval it = {.it_value = {.tv_usec = ms * 1000}};
+    struct itimerval it = {{.tv_usec = ms * 1000}, {.tv_usec = ms * 1000}};
 
     setitimer(ITIMER_REAL, &it, NULL);
 }
@@ -112,8 +113,9 @@ TEST_CASE(poll, signals_interrupt)
 
     catch (nothing);
     fake_board(f);
-    alarm_in(10);
+    alarms_every(10);
     EXPECT_EQ_INT(one(f, POLLIN, 5000), -EINTR);
+    alarms_every(0);
     /* Blocked outside, let in by ppoll. */
     sigemptyset(&empty);
     sigemptyset(&block);
@@ -135,10 +137,11 @@ TEST_CASE(poll, handler_jumps_out_of_the_wait)
     fake_board(f);
     for (int i = 0; i < 20; i++) {
         if (sigsetjmp(out, 1) == 0) {
-            alarm_in(3);
+            alarms_every(3);
             one(f, POLLIN, 5000);
             FAILF("was not interrupted");
         }
+        alarms_every(0);
         /* Its watcher is still there, in memory of its own; and the next wait undoes it. */
         fake_arrive(f, 1);
         fake_room(f, true);

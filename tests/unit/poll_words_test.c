@@ -328,28 +328,30 @@ static void counted(int sig, siginfo_t *info, void *context)
 #endif
 }
 
-static void alarm_in(int ms, struct sigaction sa)
+/* And every so often from then on: the first may come before the call that it is for. 0: no more. */
+static void alarms_every(int ms)
 {
-    struct itimerval it = {.it_value = {.tv_usec = ms * 1000}};
+    struct itimerval it = {{.tv_usec = ms * 1000}, {.tv_usec = ms * 1000}};
 
-    sigaction(SIGALRM, &sa, NULL);
     setitimer(ITIMER_REAL, &it, NULL);
 }
 
 /* poll is never restarted, with a time-out or without. */
 TEST_CASE(poll_words, signals_interrupt)
 {
+    struct sigaction sa = {.sa_sigaction = counted, .sa_flags = SA_SIGINFO | SA_RESTART};
     struct fake *f = words_new();
     struct pollfd p = {.fd = f->fd, .events = POLLIN};
 
 #ifdef __SANITIZE_THREAD__
     SKIP("ThreadSanitizer puts handlers off until a call of libc's returns");
 #endif
+    sigaction(SIGALRM, &sa, NULL);
     for (int i = 0; i < 4; i++) {
-        alarm_in(5,
-                 (struct sigaction){.sa_sigaction = counted, .sa_flags = SA_SIGINFO | SA_RESTART});
+        alarms_every(5);
         EXPECT_EQ_INT(poll(&p, 1, i & 1 ? -1 : 20000), -1);
         EXPECT_EQ_INT(errno, EINTR);
+        alarms_every(0);
         EXPECT_EQ_INT(atomic_load(&f->word_refs), 0);
     }
     fake_close(f);
@@ -357,15 +359,18 @@ TEST_CASE(poll_words, signals_interrupt)
 
 TEST_CASE(poll_words, handler_jumps_out_of_the_sleep)
 {
+    struct sigaction sa = {.sa_handler = jump};
     struct fake *f = words_new();
     struct pollfd p = {.fd = f->fd, .events = POLLIN};
 
+    sigaction(SIGALRM, &sa, NULL);
     for (int i = 0; i < 20; i++) {
         if (sigsetjmp(out, 1) == 0) {
-            alarm_in(3, (struct sigaction){.sa_handler = jump});
+            alarms_every(3);
             poll(&p, 1, 20000);
             FAILF("was not interrupted");
         }
+        alarms_every(0);
         /* Its reference is still there, and the next wait gives it back. */
         fake_arrive(f, 1);
         EXPECT_EQ_INT(poll(&p, 1, 20000), 1);
