@@ -268,7 +268,7 @@ TEST_CASE(poll, time_is_kept_and_costs_no_cpu)
     }
     pthread_join(s.thread, NULL);
     EXPECT_EQ_INT(s.n, 0);
-    EXPECT(s.took >= 80000000 && s.took < 300000000);
+    EXPECT(s.took >= 80000000 && s.took < 10000000000u);
     EXPECT(s.cpu < 20000000);
     begin = sys_now();
     EXPECT_EQ_INT(ppoll(&p, 1, &ts, NULL), 0);
