@@ -35,7 +35,7 @@ def until(wanted, s, busy=()):
 
 
 def idle():
-    """RAILSOCK_IDLE=1: an idle rail is given back, a busy one is not; and traffic boards again."""
+    """RAILSOCK_IDLE=4: an idle rail is given back, a busy one is not; and traffic boards again."""
     quiet, loud = connect(), connect()
     until("shm", quiet, [quiet, loud])
     until("shm", loud, [quiet, loud])
@@ -160,8 +160,35 @@ def heat():
         exchange(each)
 
 
+def done_by(pid):
+    """How often its threads have gone to sleep, and for how many seconds they have run."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        ran = sum(map(int, f.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    slept = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii", errors="replace") as f:
+            slept += sum(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt_switches"))
+    return slept, ran
+
+
+def rests():
+    """A rail on which nothing moves wakes nobody, at either end."""
+    s = connect()
+    until("shm", s, [s])
+    there, = {p["pid"] for p in echo_client.processes(railsock) for c in p["connections"]
+              if c["peer"] == "%s:%d" % s.getsockname()}
+    time.sleep(0.5)
+    before = [done_by(pid) for pid in (os.getpid(), there)]
+    time.sleep(3)
+    after = [done_by(pid) for pid in (os.getpid(), there)]
+    for (slept, ran), (has_slept, has_run) in zip(before, after):
+        assert has_slept - slept < 10 and has_run - ran < 1, (before, after)
+    exchange(s)
+    assert state(s)[0] == "shm", state(s)
+
+
 def none():
-    """RAILSOCK_RAILS=0."""
+    """RAILSOCK_RAILS=0, or room for no ring."""
     s = connect()
     until("budget", s, [s])
     exchange(s, 100)

@@ -10,11 +10,13 @@ budget() { # CASE[.WHERE] SETTING...
         "tests/budgets.py $build/railsock PORT ${1%%.*}" "${@:2}"
 }
 
-budget idle RAILSOCK_IDLE=1
+budget idle RAILSOCK_IDLE=4
 budget half RAILSOCK_IDLE=1
 budget halved RAILSOCK_IDLE=0
 budget rails RAILSOCK_RAILS=2 RAILSOCK_IDLE=0
 budget none RAILSOCK_RAILS=0
+budget none.memory RAILSOCK_MEMORY=64k
+budget rests
 budget heat RAILSOCK_RAILS=2 RAILSOCK_IDLE=0
 RAILSOCK_RAILS=2 RAILSOCK_IDLE=0 budget heat.served RAILSOCK_RAILS=1024
 
@@ -33,15 +35,15 @@ crowd() {
     { kill $pid; wait $pid; } 2>/dev/null
 }
 
-# few NAME ON MOST PATTERN: so many boarded, with at most so many such calls.
+# few NAME ON LEAST MOST PATTERN: so many boarded, with so many such calls at least and at most.
 few() {
     local calls
 
-    calls=$(grep -c "$4" "$work/calls")
+    calls=$(grep -c "$5" "$work/calls")
     if ! grep -q "\"on\": $2," "$work/said"; then
         echo "not ok budgets.$1: $(tail -n 1 "$work/said")"
-    elif [ "$calls" -gt "$3" ]; then
-        echo "not ok budgets.$1: $calls times $4"
+    elif [ "$calls" -lt "$3" ] || [ "$calls" -gt "$4" ]; then
+        echo "not ok budgets.$1: $calls times $5"
     else
         echo "ok budgets.$1"
     fi
@@ -54,9 +56,9 @@ elif ! cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -o "$work/crowd" tests/bench/crowd.c 
 else
     # A process with very many sockets does not look each of them up in /proc before one gets a rail.
     crowd 1024 readlink,readlinkat 'open 500\nboard 1000\n'
-    few many 500 0 '"socket:\['
+    few many 500 0 0 '"socket:\['
     # Where the server has no rail, not each of its connections asks it.
     crowd 0 connect 'open 500\nboard 100\n'
-    few refused 0 250 '"railsock\.'
+    few refused 0 1 250 '"railsock\.'
 fi
 exit 0
