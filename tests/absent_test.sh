@@ -39,9 +39,12 @@ calls python "$python" -c 1
 echo 'int main(void) { return 0; }' >"$dir/small.c"
 calls gcc gcc -O1 -o /dev/null "$dir/small.c"
 
-want=$("$python" tests/absent/quiet.py 2>&1)
-got=$(RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$dir/log LD_PRELOAD=$lib "$python" tests/absent/quiet.py 2>&1)
-if [ "$want" = "$got" ]; then
+want=$("$python" tests/absent/quiet.py 2>&1; echo "status $?")
+got=$(RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$dir/log LD_PRELOAD=$lib "$python" tests/absent/quiet.py 2>&1; echo "status $?")
+if [ "${want##*$'\n'}" != 'status 0' ]; then
+    echo 'not ok absent.quiet: it fails without the library:'
+    printf '%s\n' "$want" | sed 's/^/    /'
+elif [ "$want" = "$got" ]; then
     echo 'ok absent.quiet'
 else
     echo 'not ok absent.quiet: the process has something that it has not without the library:'

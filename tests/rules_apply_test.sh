@@ -123,7 +123,7 @@ mkdir -p "$work/home/.config"
 echo 'client mode tcp' >"$work/home/.config/railsock.conf"
 rules rules.user-file one tcp/rule tcp/wait-peer RAILSOCK_CONFIG= HOME="$work/home" </dev/null
 rules rules.log one shm/none shm/none <<<"log destination file $work/log min-level 7"
-verdict rules.log-file "$([ -s "$work/log" ] && cat "$work/server" "$work/client")" ''
+verdict rules.log-file "$([ -s "$work/log" ] || echo 'nothing there'; cat "$work/server" "$work/client")" ''
 
 # ---- the command
 

@@ -25,7 +25,7 @@ verdict() {
     if [ "$?" -eq 0 ]; then echo "ok stat.$1"; else echo "not ok stat.$1: $2"; fi
 }
 
-sleep 60 &
+sleep 1000 &
 sleeper=$!
 made=$folder/$sleeper
 [ -d "$folder" ] || mkdir -m 700 "$folder"

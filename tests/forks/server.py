@@ -61,15 +61,16 @@ def wait_in_child(first):
     waiting.append(pid)
 
 
+PATTERN = bytes(range(251)) * 20  # as long as what is compared, and once more
+
+
 def take(total, one, at=0):
     """How many of them are right, the first `at` included, which somebody else has read. one() gives some."""
     while at < total:
         some = one(min(4000, total - at))
-        for byte in some:
-            if byte != at % 251:
-                return at
-            at += 1
-        if not some:
+        right = len(os.path.commonprefix([some, PATTERN[at % 251:at % 251 + len(some)]]))
+        at += right
+        if right < len(some) or not some:
             break
     return at
 
