@@ -63,7 +63,7 @@ static uint64_t bit(int sig)
     return 1ull << (sig - 1);
 }
 
-/* All but those that at_once is about, and libc's own two. */
+/* All but those that at_once is about, which end the process if they come by a fault and are blocked, and libc's own two. */
 static uint64_t all_signals(void)
 {
     return ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS) |
@@ -123,21 +123,24 @@ static void take_kept(siginfo_t *info)
     *info = next;
 }
 
-/* Several may come at one place, each interrupting the beginning of the one before: the last of
- * these functions to run is the first that was interrupted, whose mask is the thread's. */
+/* Several may come at one place, each interrupting the beginning of the one before: the thread's mask is what all of
+ * them have found. So it is where one of those that all_signals leaves open comes to what another has put off. */
 static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
 {
-    uint64_t all = all_signals();
+    const uint64_t nothing_comes = ~(bit(32) | bit(33));
+    uint64_t mask;
 
-    memcpy(&rsk_sig.mask, &uc->uc_sigmask, sizeof(rsk_sig.mask));
+    memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
     /* First, or with SA_NODEFER it would come at once. */
-    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof(all), 0, 0);
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &nothing_comes, NULL, sizeof(nothing_comes), 0, 0);
+    rsk_sig.mask = rsk_sig.pending ? rsk_sig.mask & mask : mask;
+    rsk_sig.pending = 1;
     if (sig >= REAL_TIME)
         send_mark(sig, info);
     else
         send_again(sig, info);
-    memcpy(&uc->uc_sigmask, &all, sizeof(all));
-    rsk_sig.pending = 1;
+    mask |= all_signals() | bit(sig);
+    memcpy(&uc->uc_sigmask, &mask, sizeof(mask));
 }
 
 /* SA_RESETHAND: the kernel would have done it before the handler began. False: another thread came first
