@@ -53,6 +53,12 @@ static int dup_fcntl(struct pl_file *f, int fd, int cmd, long arg)
     return newfd;
 }
 
+/* Answered by the kernel alone, whoever has the stream. */
+static bool of_number(int cmd)
+{
+    return cmd == F_GETFD || cmd == F_SETFD || cmd == F_GETFL;
+}
+
 PL_EXPORT int fcntl(int fd, int cmd, ...)
 {
     va_list ap;
@@ -63,9 +69,10 @@ PL_EXPORT int fcntl(int fd, int cmd, ...)
     arg = va_arg(ap, long);
     va_end(ap);
     pl_ready();
-    PL_HELD f = pl_hold(fd);
+    PL_HELD f = of_number(cmd) ? pl_hold_number(fd) : pl_hold(fd);
 
-    if (cmd == F_DUPFD || (cmd == F_SETFD && !(arg & FD_CLOEXEC)))
+    /* A duplicate may lose its FD_CLOEXEC under a number that is not known. */
+    if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC || (cmd == F_SETFD && !(arg & FD_CLOEXEC)))
         pl_lend_to_spawned(f, fd);
     if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
         return dup_fcntl(f, fd, cmd, arg);
@@ -132,6 +139,16 @@ static int stream_ioctl(struct pl_file *f, unsigned long request, void *arg)
     return pl_real.ioctl(f->fd, request, arg);
 }
 
+/* Other names of F_SETFD. */
+static int close_on_exec(int fd, unsigned long request)
+{
+    PL_HELD f = pl_hold_number(fd);
+
+    if (request == FIONCLEX)
+        pl_lend_to_spawned(f, fd);
+    return pl_real.ioctl(fd, request, NULL);
+}
+
 PL_EXPORT int ioctl(int fd, unsigned long request, ...)
 {
     va_list ap;
@@ -141,6 +158,8 @@ PL_EXPORT int ioctl(int fd, unsigned long request, ...)
     arg = va_arg(ap, void *);
     va_end(ap);
     pl_ready();
+    if (request == FIOCLEX || request == FIONCLEX)
+        return close_on_exec(fd, request);
     PL_HELD f = pl_get_stream(fd);
 
     return f ? stream_ioctl(f, request, arg) : pl_real.ioctl(fd, request, arg);

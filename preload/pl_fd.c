@@ -271,10 +271,11 @@ PL_EXPORT int dup(int fd)
 /* The slot of `to` is ready for the kernel to replace it. -EBADF: another thread is closing it. */
 static int replacing(int fd, int to)
 {
-    PL_HELD f = pl_hold(to);
+    bool heir = atomic_load_explicit(&pl_heirs, memory_order_relaxed);
+    PL_HELD f = pl_hold_number(to);
 
     /* An fd that is not open is the kernel's error, and `to` stays what it is. */
-    if ((!f && !pl_made(to)) || sys_fcntl(fd, F_GETFD, 0) < 0)
+    if ((!heir && !f && !pl_made(to)) || sys_fcntl(fd, F_GETFD, 0) < 0)
         return 0;
     return pl_closing(to);
 }
@@ -332,7 +333,7 @@ PL_EXPORT int dup2(int fd, int to)
     bool file;
 
     pl_ready();
-    PL_HELD f = pl_hold(fd);
+    PL_HELD f = fd == to ? pl_hold_number(fd) : pl_hold(fd);
 
     if (fd == to)
         return pl_real.dup2(fd, to);
@@ -347,7 +348,7 @@ PL_EXPORT int dup3(int fd, int to, int flags)
     bool file;
 
     pl_ready();
-    PL_HELD f = pl_hold(fd);
+    PL_HELD f = fd == to ? pl_hold_number(fd) : pl_hold(fd);
 
     if (fd == to || (flags & ~O_CLOEXEC))
         return pl_real.dup3(fd, to, flags);

@@ -32,7 +32,8 @@ static int n_instances; /* unknown epoll instances; beyond INSTANCES they are on
 
 static bool known(int fd)
 {
-    PL_HELD f = pl_hold(fd);
+    /* A parent's is not asked for. */
+    PL_HELD f = pl_hold_number(fd);
 
     return f && f->kind == PL_EPOLL;
 }

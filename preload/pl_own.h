@@ -108,6 +108,10 @@ static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
     return pl_hold_from(fd, __builtin_frame_address(0));
 }
 
+/* The same for a call that concerns the number, and not what it stands for: what a forked child has from its parent stays
+ * the parent's, and is NULL here. */
+struct pl_file *pl_hold_number(int fd);
+
 /* What is held, if it is a stream. */
 static inline __attribute__((always_inline)) struct pl_file *pl_stream_of(struct pl_file *f)
 {

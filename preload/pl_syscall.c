@@ -220,8 +220,11 @@ static void leave_mapped(const union bpf_attr *attr, unsigned long size)
         leave((int)*(const uint32_t *)(uintptr_t)attr->value);
 }
 
+/* Of a forked child's numbers its parent may have had any: the wrapper knows whether that matters. */
 static bool ours(int fd)
 {
+    if (atomic_load_explicit(&pl_heirs, memory_order_relaxed))
+        return true;
     PL_HELD f = pl_hold(fd);
 
     return f != NULL || pl_made(fd) || rsk_own_has(fd);

@@ -181,6 +181,17 @@ struct pl_file *pl_get(int fd)
     return hold(at);
 }
 
+struct pl_file *pl_hold_number(int fd)
+{
+    /* Before the table is looked at: it may still be the parent's. */
+    if (!atomic_load_explicit(pl_alive, memory_order_relaxed))
+        pl_child();
+    if (pl_at(fd) || !atomic_load_explicit(&pl_heirs, memory_order_relaxed))
+        return pl_hold_from(fd, __builtin_frame_address(0));
+    rsk_own_look();
+    return NULL;
+}
+
 /* Its number has been closed where we did not see it, and is another file's: nothing of the stream's goes there. */
 static void lost(struct pl_file *f)
 {

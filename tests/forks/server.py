@@ -143,7 +143,7 @@ def taken_out():
 
 def adopted(then=lambda: None):
     """A child asks for the connection, gets what its parent has taken out of TCP, and tells it."""
-    fcntl.fcntl(s, fcntl.F_GETFL)
+    s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     assert taken_out() == 1
     then()
     os.write(tell, b".")
@@ -269,7 +269,7 @@ while True:
     elif command == "unread":
         answer(taken_out() + sum("railsock-unread" in what(n) for n in os.listdir("/proc/self/fd")))
     elif command == "touch":
-        wait_in_child(lambda: fcntl.fcntl(s, fcntl.F_GETFL))
+        wait_in_child(lambda: s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         answer("forked")
     elif command == "over":
         os.write(over, b"." * len(waiting))
