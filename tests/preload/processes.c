@@ -178,6 +178,38 @@ static void vforked(const char *self)
     close(p[1]);
 }
 
+/* What exec would close is kept for the program by vfork's child. */
+static void kept_by_vfork(const char *self, bool by_ioctl)
+{
+    int p[2], kept;
+    char number[16] = "41";
+    pid_t pid;
+
+    printf("-- kept by vfork, %s\n", by_ioctl ? "ioctl" : "duplicate");
+    tcp_pair(p);
+    for (int i = 0; i < 2; i++)
+        must(fcntl(p[i], F_SETFD, FD_CLOEXEC) == 0, "F_SETFD");
+    on_rail(p);
+    if (by_ioctl)
+        snprintf(number, sizeof(number), "%d", p[0]);
+    pid = vfork();
+    // NOLINTBEGIN(clang-analyzer-unix.Vfork)
+    if (pid == 0) {
+        kept = by_ioctl ? ioctl(p[0], FIONCLEX) : fcntl(p[0], F_DUPFD_CLOEXEC, 41);
+        if (!by_ioctl)
+            kept = kept == 41 ? fcntl(kept, F_SETFD, 0) : -1;
+        if (kept == 0)
+            execl(self, self, "child", number, "kept", (char *)NULL);
+        _exit(1);
+    }
+    // NOLINTEND(clang-analyzer-unix.Vfork)
+    ended(pid);
+    hear(p[1], "end");
+    close(p[0]);
+    hear(p[1], "end of stream");
+    close(p[1]);
+}
+
 static void spawned(const char *self)
 {
     char number[16], command[400];
@@ -425,6 +457,8 @@ int main(int argc, char **argv)
     workers();
     per_connection();
     vforked(argv[0]);
+    kept_by_vfork(argv[0], true);
+    kept_by_vfork(argv[0], false);
     spawned(argv[0]);
     replaced(argv[0]);
     given_too_much();
