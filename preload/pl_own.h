@@ -236,6 +236,12 @@ bool pl_kernels_own(struct pl_file *, int flags);
 /* recvmmsg's next message; first: of the call. As recvmsg, with errno. */
 ssize_t pl_recv_one(struct pl_file *, int fd, struct mmsghdr *, int flags, bool first);
 
+/* ---- pl_send.c ---- */
+
+/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. */
+void pl_passes(const struct msghdr *);
+void pl_passes_in(const struct mmsghdr *, unsigned int cnt);
+
 /* ---- pl_fd.c ---- */
 
 /* The kernel gave the number fd to something new: what we still had for it was closed where we

@@ -285,27 +285,60 @@ static ssize_t rail_msg(struct pl_file *f, const struct msghdr *msg, int flags)
     return rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE);
 }
 
-/* Streams whose descriptors go to another process with SCM_RIGHTS leave and stay on TCP. */
-static void pin_passed(const struct msghdr *msg)
+/* The next header of control data at *at, which goes on behind it: 1, or 0 at the end, or -EINVAL: the kernel, which
+ * refuses the message then, finds no such length in what there is. */
+static int next_control(const struct msghdr *msg, size_t *at, struct cmsghdr *head)
 {
-    struct cmsghdr *c;
-    size_t i, n;
-    int fd;
+    size_t left = msg->msg_controllen - *at;
 
-    for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR((struct msghdr *)msg, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len < CMSG_LEN(0))
-            continue;
-        n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(fd);
-        for (i = 0; i < n; i++) {
-            memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-            PL_HELD f = pl_get_stream(fd);
+    if (left < sizeof(*head))
+        return 0;
+    memcpy(head, (const char *)msg->msg_control + *at, sizeof(*head));
+    if (head->cmsg_len < sizeof(*head) || head->cmsg_len > left)
+        return -EINVAL;
+    *at += CMSG_ALIGN(head->cmsg_len) < left ? CMSG_ALIGN(head->cmsg_len) : left;
+    return 1;
+}
 
-            if (f)
-                pl_give_away(f);
-            else
-                pl_made_away(fd);
+static void give(int fd)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        pl_give_away(f);
+    else
+        pl_made_away(fd);
+}
+
+enum { MOST_PASSED = 253 }; /* the kernel's SCM_MAX_FD: more are refused */
+
+void pl_passes(const struct msghdr *msg)
+{
+    int fds[MOST_PASSED], r;
+    size_t at = 0, from = 0, n, cnt = 0;
+    struct cmsghdr head;
+
+    if (!msg || !msg->msg_control || msg->msg_controllen > INT_MAX)
+        return;
+    while ((r = next_control(msg, &at, &head)) > 0) {
+        n = (head.cmsg_len - sizeof(head)) / sizeof(fds[0]);
+        if (head.cmsg_level == SOL_SOCKET && head.cmsg_type == SCM_RIGHTS) {
+            if (n > MOST_PASSED - cnt)
+                return;
+            memcpy(fds + cnt, (const char *)msg->msg_control + from + sizeof(head),
+                   n * sizeof(fds[0]));
+            cnt += n;
         }
+        from = at;
     }
+    for (n = 0; r == 0 && n < cnt; n++)
+        give(fds[n]);
+}
+
+void pl_passes_in(const struct mmsghdr *msgs, unsigned int cnt)
+{
+    for (unsigned int i = 0; msgs && i < cnt && i < IOV_MAX; i++)
+        pl_passes(&msgs[i].msg_hdr);
 }
 
 PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
@@ -317,8 +350,7 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
     if (f && !msg)
         return RSK_OPENED(pl_real.sendmsg(fd, msg, flags));
     if (!f) {
-        if (msg && msg->msg_control && msg->msg_controllen)
-            pin_passed(msg);
+        pl_passes(msg);
         sent = pl_real.sendmsg(fd, msg, flags);
         if (__builtin_expect(flags & MSG_FASTOPEN, 0))
             track_fastopen(fd, sent);
@@ -360,14 +392,10 @@ static int each_message(struct mmsghdr *msgs, unsigned int cnt, int fd, int flag
 
 PL_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags)
 {
-    unsigned int i;
-
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
     if (f && msgs)
         return each_message(msgs, cnt, fd, flags);
-    for (i = 0; msgs && i < cnt; i++)
-        if (msgs[i].msg_hdr.msg_control && msgs[i].msg_hdr.msg_controllen)
-            pin_passed(&msgs[i].msg_hdr);
+    pl_passes_in(msgs, cnt);
     return pl_real.sendmmsg(fd, msgs, cnt, flags);
 }

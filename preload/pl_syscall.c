@@ -305,9 +305,7 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_recvfrom:
     case SYS_sendto:
     case SYS_recvmsg:
-    case SYS_sendmsg:
     case SYS_recvmmsg:
-    case SYS_sendmmsg:
     case SYS_connect:
     case SYS_setsockopt:
     case SYS_ioctl:
@@ -318,6 +316,14 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_epoll_pwait2:
     case SYS_vmsplice:
         leave((int)a);
+        break;
+    case SYS_sendmsg:
+        leave((int)a);
+        pl_passes((const struct msghdr *)b);
+        break;
+    case SYS_sendmmsg:
+        leave((int)a);
+        pl_passes_in((const struct mmsghdr *)b, (unsigned)c);
         break;
     case SYS_getsockopt:
         if (b == IPPROTO_TCP && c == TCP_ZEROCOPY_RECEIVE)
