@@ -57,6 +57,8 @@ void pl_last(struct pl_file *);
  * beyond 16 million) and the object still belongs to the caller. The result is the table's reference:
  * look, but not after a close. */
 struct pl_file *pl_install(int fd, enum pl_kind kind, void *object);
+/* The same for a listener, unless the number stands for something. */
+void pl_install_listener(int fd);
 /* The number is going away (close, dup2 over it): takes it out of the table and returns it with the
  * table's reference, or NULL. Readers see EBADF or plain libc from now on. */
 struct pl_file *pl_take(int fd);

@@ -135,18 +135,26 @@ PL_EXPORT int listen(int fd, int backlog)
     return ret;
 }
 
-/* Whether what this socket accepts is TCP; asks the kernel at the first accept on a socket that
- * somebody else made a listener. */
-static bool accepts_tcp(int listener)
+static bool is_listener(int fd)
 {
-    PL_HELD f = pl_hold(listener);
+    int listens = 0;
+    socklen_t len = sizeof(listens);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) == 0 && listens;
+}
+
+/* Whether fd, which this socket has accepted, is TCP; asks the kernel at the first accept on a socket that somebody else made
+ * a listener. By now the number may be another socket's: closed under a thread that slept in accept. */
+static bool accepts_tcp(int listener, int fd)
+{
+    PL_HELD f = pl_hold_number(listener);
 
     if (f && f->kind == PL_LISTENER)
         return true;
-    if (!pl_is_tcp(listener))
+    if (!pl_is_tcp(fd))
         return false;
-    if (pl_is_owner())
-        pl_install(listener, PL_LISTENER, NULL);
+    if (!f && is_listener(listener) && pl_is_tcp(listener) && pl_is_owner())
+        pl_install_listener(listener);
     return true;
 }
 
@@ -155,7 +163,7 @@ static int accepted(int listener, int fd, int nonblock)
     if (fd < 0)
         return fd;
     pl_drop_stale(fd);
-    if (accepts_tcp(listener))
+    if (accepts_tcp(listener, fd))
         pl_track(fd, FB_ACCEPTED, nonblock);
     return fd;
 }

@@ -201,13 +201,12 @@ static void lost(struct pl_file *f)
     pl_put(f);
 }
 
-struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
+/* A file that is in no slot, or NULL. */
+static struct pl_file *made_for(int fd, enum pl_kind kind, void *object)
 {
-    pl_slot *at =
-        atomic_load_explicit(&pl_passive, memory_order_relaxed) ? NULL : slot_of(fd, true);
-    struct pl_file *f, *old;
+    struct pl_file *f = file_new();
 
-    if (!at || !(f = file_new()))
+    if (!f)
         return NULL;
     f->kind = (uint8_t)kind;
     /* Which is fd: somebody may still be looking for the next free file here, and finds by the head's counter that
@@ -221,11 +220,35 @@ struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
     /* Whoever still has the pointer from the file's earlier life may hold it from here on, and finds
      * that it is not in the slot that he looked at, or that it is and complete. */
     atomic_store_explicit(&f->refs, 1, memory_order_release);
+    return f;
+}
+
+static pl_slot *slot_for(int fd)
+{
+    return atomic_load_explicit(&pl_passive, memory_order_relaxed) ? NULL : slot_of(fd, true);
+}
+
+struct pl_file *pl_install(int fd, enum pl_kind kind, void *object)
+{
+    pl_slot *at = slot_for(fd);
+    struct pl_file *f = at ? made_for(fd, kind, object) : NULL, *old;
+
+    if (!f)
+        return NULL;
     old = atomic_exchange(at, f);
     pl_heir_drop(fd); /* after it: the number is known all the time */
     if (old)
         lost(old);
     return f;
+}
+
+void pl_install_listener(int fd)
+{
+    pl_slot *at = slot_for(fd);
+    struct pl_file *f = at ? made_for(fd, PL_LISTENER, NULL) : NULL, *none = NULL;
+
+    if (f && !atomic_compare_exchange_strong(at, &none, f))
+        pl_put(f);
 }
 
 struct pl_file *pl_take(int fd)
