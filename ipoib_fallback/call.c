@@ -266,6 +266,38 @@ static bool ends_after_bytes(ssize_t done, ssize_t got)
     return done && got < 0 && got != -EAGAIN && got != -EINTR && got != -EPIPE && got != -EFAULT;
 }
 
+int fb_pin_tx(struct fb_stream *s, int fd, int reason, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    struct wait w = {.signals = sleep_signals()};
+    bool nonblock;
+    int r;
+
+    if (conn_flag(c, CF_PINNED) && !fb_gate_is_up(s, false))
+        return 0;
+    fb_pin(s, reason, false);
+    if (!conn_flag(c, CF_LINKED))
+        return 0;
+    conn_settings(c);
+    nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
+    if (!nonblock)
+        wait_limit(&w, c->x->snd_timeout);
+    do {
+        if (!still_open(c, &fd))
+            return -EBADF;
+        fb_lock(&c->x->tx.lock);
+        r = tx_back(c, fd);
+        if (r != -EAGAIN || nonblock || w.cut) {
+            if (r == -EAGAIN)
+                conn_no_room(c);
+            tx_unlock(c);
+            return r == -EAGAIN && w.cut ? -EINTR : r;
+        }
+        r = wait_tx(c, &w);
+    } while (r == 0);
+    return r;
+}
+
 __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, const struct iovec *v,
                                                   int cnt, int flags)
 {
@@ -275,8 +307,12 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
     ssize_t done = 0;
     bool nonblock;
 
-    if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | TX_IGNORED))
-        fb_pin(s, RSN_CALL, true);
+    if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | TX_IGNORED)) {
+        int r = fb_pin_tx(s, fd, RSN_CALL, flags);
+
+        if (r < 0)
+            return r;
+    }
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
     if (u.left == 0) /* the kernel's answer, which is an error on an ended stream */

@@ -102,8 +102,12 @@ bool fb_shut_late(const struct fb_stream *);
  * (a pinned stream never boards). wait: both directions have been handed over, at most 5 s. */
 void fb_pin(struct fb_stream *, int reason, bool wait);
 /* The same for a call that only receives; waits. The other direction leaves, too, but tells the peer with its next bytes
- * only: whoever sends by the kernel needs fb_pin. */
+ * only: whoever sends by the kernel needs fb_pin, or fb_pin_tx. */
 void fb_pin_rx(struct fb_stream *, int reason);
+/* The same for a call that only sends, by the kernel: what was sent before is in the socket when this returns 0. Waits for
+ * that as a send with these flags (MSG_DONTWAIT) waits for room. Or -errno, with which the call ends: -EAGAIN, -EINTR, what
+ * is to be told; -EPIPE is returned without SIGPIPE. */
+int fb_pin_tx(struct fb_stream *, int fd, int reason, int flags);
 /* fb_pin with wait, for who will use the socket without the library, in these directions (RSK_RX, RSK_TX). False: the
  * peer's library has not handed it back by then, or what is unread is followed by something of ours, or is in the
  * ring alone: nobody but the library may use it. RSN_SHARED: somebody may have it from now on, so that a close

@@ -173,13 +173,20 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 /* wait: for which halves, RSK_RX and RSK_TX. tx: as leave_by's. */
 static void pin_until(struct fb_conn *c, int reason, unsigned wait, unsigned tx, uint64_t until)
 {
-    conn_set(c, CF_PINNED);
+    bool pinned_now = conn_set(c, CF_PINNED);
+
     if (reason == RSN_SHARED)
         heir_disown(c);
     if (reason == RSN_BYPASSED)
         missed(c);
     if (!conn_flag(c, CF_LINKED)) {
         conn_reason(c, reason);
+        return;
+    }
+    /* Again: who is pinned does not board. */
+    if (!pinned_now && fb_plain(&c->s) && !atomic_load(&c->x->rx.late)) {
+        conn_reason(c, reason);
+        link_release(c);
         return;
     }
     leave_by(c, reason, tx);

@@ -268,6 +268,51 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
     }
 }
 
+int tx_back(struct fb_conn *c, int fd)
+{
+    struct fb_tx *tx = &c->x->tx;
+
+    for (;;) {
+        struct rsk_rail *rail = c->x->rail;
+        int n;
+
+        if (atomic_load_explicit(&c->x->tx_todo, memory_order_acquire))
+            tx_serve(c);
+        if (tx->err) {
+            tx->err = 0;
+            n = conn_tell(c);
+            return n ? n : -EPIPE;
+        }
+        switch ((enum fb_tx_state)tx->state) {
+        case TX_T:
+            return 0;
+        case TX_R:
+            tx_leave(c, RSN_CALL, true);
+            continue;
+        case TX_FX:
+        case TX_W1:
+            /* What was announced is gone through with; where that cannot be, it takes a byte of the application's. */
+            if (tx->state == TX_FX && (!rail || rail->failed))
+                return -EIO;
+            n = (int)tx_board(c, fd, NULL, 0, 0);
+            if (n == -EAGAIN)
+                link_watch(c);
+            if (n != 0)
+                return n;
+            continue;
+        default:
+            if (tx->fin)
+                return -EPIPE;
+            tx->owed = false;
+            tx_pause(c);
+            if (tx_push(c) || tx->err || tx->state == TX_R)
+                continue;
+            link_watch(c);
+            return -EAGAIN;
+        }
+    }
+}
+
 bool tx_can_send(struct fb_conn *c, int fd)
 {
     struct iovec sp[2];

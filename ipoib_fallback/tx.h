@@ -49,9 +49,12 @@ int tx_write_switch(struct fb_conn *);
 /* Is now a moment at which boarding may be tried with a byte in hand? */
 bool tx_may_board(struct fb_conn *, int fd, int flags);
 /* Tries to board before the first byte of v. 0: look at the state again. > 0: that many bytes went
- * plainly instead. < 0: -errno. */
+ * plainly instead. < 0: -errno. Without bytes it goes on with what was announced, as far as that goes. */
 ssize_t tx_board(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
 /* What has been waited in vain for answers; for the simulation, whose time begins anew. */
 void tx_board_forget(void);
+/* For a call that is the kernel's once the half is plain, of a stream that is pinned. 0: it is; or -errno: -EAGAIN, TCP has no
+ * room for what goes before. */
+int tx_back(struct fb_conn *, int fd);
 
 #endif

@@ -238,6 +238,12 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
         }
     }
     put_off(c, reason);
+    if (cnt == 0) {
+        if (guarded)
+            return -EAGAIN;
+        tx_to(c, TE_GIVEUP); /* after a NAK any byte will do */
+        return 0;
+    }
     if (c->x->tx.c == first && guarded) {
         /* Announced before, the kernel refused a byte after it had said POLLOUT, and the next byte is
          * c. An answer will come while the rail lives; after that nothing would be understood. */

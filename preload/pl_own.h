@@ -238,6 +238,9 @@ ssize_t pl_recv_one(struct pl_file *, int fd, struct mmsghdr *, int flags, bool 
 
 /* ---- pl_send.c ---- */
 
+/* fb_pin_tx. SIGPIPE is raised, unless the flags say MSG_NOSIGNAL. */
+int pl_pin_tx(struct pl_file *, int reason, int flags);
+
 /* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. */
 void pl_passes(const struct msghdr *);
 void pl_passes_in(const struct mmsghdr *, unsigned int cnt);

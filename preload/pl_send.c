@@ -57,6 +57,20 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
+static void told(ssize_t n, int flags)
+{
+    if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
+        SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+}
+
+int pl_pin_tx(struct pl_file *f, int reason, int flags)
+{
+    int r = fb_pin_tx(f->stream, f->fd, reason, flags);
+
+    told(r, flags);
+    return r;
+}
+
 static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
@@ -70,8 +84,7 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     n = fb_sendv(f->stream, f->fd, v, cnt, flags);
     if (n == -EINTR)
         pthread_testcancel();
-    if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
-        SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+    told(n, flags);
     return n;
 }
 
@@ -111,12 +124,12 @@ PL_SHORT_CANCELLED
 #define SEND_SHORT(fd, usual, one_buffer, kernel, on_rail, other) \
     PL_SHORT_CALL(fd, usual, one_buffer, false, lower, kernel, on_rail, other)
 
-/* Sends that a rail cannot carry: the stream leaves and stays on TCP. */
-static void pin_for(struct pl_file *f, int flags, bool control)
+/* Sends that a rail cannot carry: the stream leaves and stays on TCP. 0, or -errno, with which the call ends. */
+static int pin_for(struct pl_file *f, int flags, bool control)
 {
     if (__builtin_expect(!(flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) && !control, 1))
-        return;
-    fb_pin(f->stream, (flags & MSG_OOB) ? RSN_OOB : RSN_CALL, true);
+        return 0;
+    return pl_pin_tx(f, (flags & MSG_OOB) ? RSN_OOB : RSN_CALL, flags);
 }
 
 /* TCP fast open connects and sends in one call: seen, and left on TCP. */
@@ -200,15 +213,18 @@ PL_EXPORT PL_SHORT ssize_t writev(int fd, const struct iovec *v, int cnt)
 /* See preadv2. */
 PL_EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int cnt, off_t off, int flags)
 {
+    int how, err;
+
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
 
+    how = flags & RWF_NOWAIT ? MSG_DONTWAIT : 0;
     if (!f || off != -1)
         return pl_real.pwritev2(fd, v, cnt, off, flags);
-    if (flags)
-        fb_pin(f->stream, RSN_CALL, true);
-    return SEND(f, v, cnt, pl_real.pwritev2(fd, v, cnt, off, flags),
-                flags ? -EOPNOTSUPP : rail(f, v, cnt, 0, -EINVAL));
+    err = flags ? pl_pin_tx(f, RSN_CALL, how) : 0;
+    if (err)
+        return pl_ret(err);
+    return SEND(f, v, cnt, pl_real.pwritev2(fd, v, cnt, off, flags), rail(f, v, cnt, how, -EINVAL));
 }
 
 PL_EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int cnt, off64_t off, int flags)
@@ -224,10 +240,13 @@ __attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size
     pl_ready();
     PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = pl_iov_one(buf, n);
+    int err;
 
     if (!f)
         return pl_real.send(fd, buf, n, flags);
-    pin_for(f, flags, false);
+    err = pin_for(f, flags, false);
+    if (err)
+        return pl_ret(err);
     return SEND_FROM(way, first, f, &v, 1, pl_real.send(fd, buf, n, flags),
                      rail(f, &v, 1, flags, -EMSGSIZE));
 }
@@ -257,6 +276,7 @@ __attribute__((noinline)) static ssize_t sendto_long(int fd, const void *buf, si
     PL_HELD f = pl_short_stream(way, fd);
     struct iovec v = pl_iov_one(buf, n);
     ssize_t sent;
+    int err;
 
     if (!f) {
         sent = pl_real.sendto(fd, buf, n, flags, addr, len);
@@ -264,7 +284,9 @@ __attribute__((noinline)) static ssize_t sendto_long(int fd, const void *buf, si
             track_fastopen(fd, sent);
         return sent;
     }
-    pin_for(f, flags, false);
+    err = pin_for(f, flags, false);
+    if (err)
+        return pl_ret(err);
     return SEND_FROM(way, first, f, &v, 1, pl_real.sendto(fd, buf, n, flags, addr, len),
                      rail_to(f, &v, flags, addr.__sockaddr__, len));
 }
@@ -341,6 +363,17 @@ void pl_passes_in(const struct mmsghdr *msgs, unsigned int cnt)
         pl_passes(&msgs[i].msg_hdr);
 }
 
+/* Of a stream. As sendmsg, with errno. */
+static ssize_t send_message(struct pl_file *f, int fd, const struct msghdr *msg, int flags)
+{
+    int err = pin_for(f, flags, msg->msg_controllen != 0);
+
+    if (err)
+        return pl_ret(err);
+    return SEND(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), pl_real.sendmsg(fd, msg, flags),
+                rail_msg(f, msg, flags));
+}
+
 PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     pl_ready();
@@ -349,21 +382,19 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
     if (f && !msg)
         return RSK_OPENED(pl_real.sendmsg(fd, msg, flags));
-    if (!f) {
-        pl_passes(msg);
-        sent = pl_real.sendmsg(fd, msg, flags);
-        if (__builtin_expect(flags & MSG_FASTOPEN, 0))
-            track_fastopen(fd, sent);
-        return sent;
-    }
-    pin_for(f, flags, msg->msg_controllen != 0);
-    return SEND(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), pl_real.sendmsg(fd, msg, flags),
-                rail_msg(f, msg, flags));
+    if (f)
+        return send_message(f, fd, msg, flags);
+    pl_passes(msg);
+    sent = pl_real.sendmsg(fd, msg, flags);
+    if (__builtin_expect(flags & MSG_FASTOPEN, 0))
+        track_fastopen(fd, sent);
+    return sent;
 }
 
 /* The kernel's loop: stops at an error, which counts only when nothing was sent, and at a message
  * that was sent in part. */
-static int each_message(struct mmsghdr *msgs, unsigned int cnt, int fd, int flags)
+static int each_message(struct pl_file *f, struct mmsghdr *msgs, unsigned int cnt, int fd,
+                        int flags)
 {
     unsigned int i;
     size_t want, j;
@@ -373,7 +404,7 @@ static int each_message(struct mmsghdr *msgs, unsigned int cnt, int fd, int flag
     if (cnt > IOV_MAX)
         cnt = IOV_MAX;
     for (i = 0; i < cnt; i++) {
-        n = sendmsg(fd, &msgs[i].msg_hdr, flags);
+        n = send_message(f, fd, &msgs[i].msg_hdr, flags);
         if (n < 0)
             break;
         msgs[i].msg_len = (unsigned int)n;
@@ -395,7 +426,7 @@ PL_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
     if (f && msgs)
-        return each_message(msgs, cnt, fd, flags);
+        return each_message(f, msgs, cnt, fd, flags);
     pl_passes_in(msgs, cnt);
     return pl_real.sendmmsg(fd, msgs, cnt, flags);
 }

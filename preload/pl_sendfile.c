@@ -110,6 +110,12 @@ static ssize_t from_stream(int out, int in, const off64_t *off, size_t n)
     return splice_in(in, off, out, NULL, n, 0);
 }
 
+/* From what has none the kernel sends nothing to a socket. */
+static bool has_offsets(int in)
+{
+    return SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0) >= 0;
+}
+
 PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 {
     ssize_t sent;
@@ -127,8 +133,8 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
         sent = rail(f, in, off, n);
         if (sent != -ENOTSUP)
             return pl_ret(sent);
-        fb_pin(f->stream, RSN_CALL, true);
-        return RSK_OPENED(pl_real.sendfile64(out, in, off, n));
+        sent = has_offsets(in) ? pl_pin_tx(f, RSN_CALL, 0) : 0;
+        return sent ? pl_ret(sent) : RSK_OPENED(pl_real.sendfile64(out, in, off, n));
     }
     /* Not a cancellation point. */
     rsk_window_open(&pass, __builtin_frame_address(0), lower, f->stream, NULL);
@@ -235,13 +241,16 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
 }
 
 /* *waits: the stream was ours, and the call waits for room. */
-static int splice_out(int out, bool *waits)
+static int splice_out(int out, unsigned int flags, bool *waits)
 {
     PL_HELD f = pl_get_stream(out);
+    int err;
 
     if (!f)
         return 0;
-    fb_pin(f->stream, RSN_CALL, true);
+    err = pl_pin_tx(f, RSN_CALL, flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0);
+    if (err)
+        return err;
     *waits = !atomic_load(&f->stream->nonblock);
     return fb_so_error(f->stream);
 }
@@ -268,7 +277,7 @@ PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_
     r = splice_in(in, inoff, out, outoff, n, flags);
     if (r != -ENOTSUP)
         return pl_ret(r);
-    r = splice_out(out, &waits);
+    r = splice_out(out, flags, &waits);
     if (r)
         return pl_ret(r);
     /* A handler that would have ended the kernel's call has run while the stream was handed back. */

@@ -24,6 +24,14 @@ static void pin(int fd, int reason)
         fb_pin(f->stream, reason, true);
 }
 
+/* The same for what only writes: 0, or -errno, with which the call ends. */
+static int pin_tx(int fd, int reason)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    return f ? pl_pin_tx(f, reason, 0) : 0;
+}
+
 /* ---- stdio ---- */
 
 /*
@@ -186,9 +194,11 @@ PL_ALIAS(_IO_fclose, fclose);
 
 PL_EXPORT int vdprintf(int fd, const char *restrict fmt, va_list ap)
 {
+    int err;
+
     pl_ready();
-    pin(fd, RSN_FDOPEN);
-    return pl_real.vdprintf(fd, fmt, ap);
+    err = pin_tx(fd, RSN_FDOPEN);
+    return err ? (int)pl_ret(err) : pl_real.vdprintf(fd, fmt, ap);
 }
 
 PL_EXPORT int dprintf(int fd, const char *restrict fmt, ...)
@@ -205,9 +215,11 @@ PL_EXPORT int dprintf(int fd, const char *restrict fmt, ...)
 PL_EXPORT int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap);
 PL_EXPORT int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
 {
+    int err;
+
     pl_ready();
-    pin(fd, RSN_FDOPEN);
-    return pl_real.__vdprintf_chk(fd, flag, fmt, ap);
+    err = pin_tx(fd, RSN_FDOPEN);
+    return err ? (int)pl_ret(err) : pl_real.__vdprintf_chk(fd, flag, fmt, ap);
 }
 
 PL_EXPORT int __dprintf_chk(int fd, int flag, const char *fmt, ...);
@@ -227,8 +239,8 @@ PL_EXPORT int __dprintf_chk(int fd, int flag, const char *fmt, ...)
 PL_EXPORT void backtrace_symbols_fd(void *const *array, int size, int fd)
 {
     pl_ready();
-    pin(fd, RSN_CALL);
-    pl_real.backtrace_symbols_fd(array, size, fd);
+    if (pin_tx(fd, RSN_CALL) == 0)
+        pl_real.backtrace_symbols_fd(array, size, fd);
 }
 
 PL_ALIAS(__backtrace_symbols_fd, backtrace_symbols_fd);
@@ -243,12 +255,34 @@ PL_EXPORT int eventfd_read(int fd, eventfd_t *value)
 
 PL_EXPORT int eventfd_write(int fd, eventfd_t value)
 {
+    int err;
+
     pl_ready();
-    pin(fd, RSN_CALL);
-    return pl_real.eventfd_write(fd, value);
+    err = pin_tx(fd, RSN_CALL);
+    return err ? (int)pl_ret(err) : pl_real.eventfd_write(fd, value);
 }
 
 /* ---- aio ---- */
+
+/* What is written by another thread does not wait here for longer than for a hand-over. */
+static int pin_queued(int fd)
+{
+    PL_HELD f = pl_get_stream(fd);
+    int err = f ? fb_pin_tx(f->stream, fd, RSN_CALL, MSG_DONTWAIT) : 0;
+
+    if (err != -EAGAIN)
+        return err;
+    (void)fb_hand_over(f->stream, RSN_CALL, RSK_TX);
+    return fb_pin_tx(f->stream, fd, RSN_CALL, MSG_DONTWAIT);
+}
+
+static int pin_listed(int fd, int opcode)
+{
+    if (opcode == LIO_WRITE)
+        return pin_queued(fd);
+    pin(fd, RSN_CALL);
+    return 0;
+}
 
 PL_EXPORT int aio_read(struct aiocb *cb)
 {
@@ -266,38 +300,42 @@ PL_EXPORT int aio_read64(struct aiocb64 *cb)
 
 PL_EXPORT int aio_write(struct aiocb *cb)
 {
+    int err;
+
     pl_ready();
-    pin(cb->aio_fildes, RSN_CALL);
-    return pl_real.aio_write(cb);
+    err = pin_queued(cb->aio_fildes);
+    return err ? (int)pl_ret(err) : pl_real.aio_write(cb);
 }
 
 PL_EXPORT int aio_write64(struct aiocb64 *cb)
 {
+    int err;
+
     pl_ready();
-    pin(cb->aio_fildes, RSN_CALL);
-    return pl_real.aio_write64(cb);
+    err = pin_queued(cb->aio_fildes);
+    return err ? (int)pl_ret(err) : pl_real.aio_write64(cb);
 }
 
 PL_EXPORT int lio_listio(int mode, struct aiocb *const list[restrict], int n,
                          struct sigevent *restrict sev)
 {
-    int i;
+    int i, err = 0;
 
     pl_ready();
-    for (i = 0; i < n; i++)
+    for (i = 0; i < n && !err; i++)
         if (list[i])
-            pin(list[i]->aio_fildes, RSN_CALL);
-    return pl_real.lio_listio(mode, list, n, sev);
+            err = pin_listed(list[i]->aio_fildes, list[i]->aio_lio_opcode);
+    return err ? (int)pl_ret(err) : pl_real.lio_listio(mode, list, n, sev);
 }
 
 PL_EXPORT int lio_listio64(int mode, struct aiocb64 *const list[restrict], int n,
                            struct sigevent *restrict sev)
 {
-    int i;
+    int i, err = 0;
 
     pl_ready();
-    for (i = 0; i < n; i++)
+    for (i = 0; i < n && !err; i++)
         if (list[i])
-            pin(list[i]->aio_fildes, RSN_CALL);
-    return pl_real.lio_listio64(mode, list, n, sev);
+            err = pin_listed(list[i]->aio_fildes, list[i]->aio_lio_opcode);
+    return err ? (int)pl_ret(err) : pl_real.lio_listio64(mode, list, n, sev);
 }

@@ -176,6 +176,28 @@ static void leave(int fd)
         pl_epoll_cross(f);
 }
 
+static _Thread_local int refused;
+
+/* In place of a call that would write past what was sent before. */
+static long refuse(ARGS)
+{
+    (void)nr, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
+    errno = refused;
+    return -1;
+}
+
+/* For what only sends. Returns where to jump. */
+static void *leave_to_send(int fd, long flags)
+{
+    PL_HELD f = pl_hold(fd);
+    int err = f && f->kind == PL_STREAM ? pl_pin_tx(f, RSN_BYPASSED, (int)flags) : 0;
+
+    if (f && f->kind != PL_STREAM)
+        pl_epoll_cross(f);
+    refused = -err;
+    return err ? (void *)refuse : (void *)pl_real.syscall;
+}
+
 static void leave_polled(const struct pollfd *p, unsigned long n)
 {
     for (unsigned long i = 0; p && i < n; i++)
@@ -296,14 +318,22 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
 #endif
     case SYS_dup3:
         return ours((int)a) || ours((int)b) ? (void *)by_name : (void *)pl_real.syscall;
-    case SYS_read:
     case SYS_write:
-    case SYS_readv:
     case SYS_writev:
+        return leave_to_send((int)a, 0);
+    case SYS_sendto:
+        return leave_to_send((int)a, d);
+    case SYS_sendmsg:
+        pl_passes((const struct msghdr *)b);
+        return leave_to_send((int)a, c);
+    case SYS_sendmmsg:
+        pl_passes_in((const struct mmsghdr *)b, (unsigned)c);
+        return leave_to_send((int)a, d);
+    case SYS_read:
+    case SYS_readv:
     case SYS_preadv2:
     case SYS_pwritev2:
     case SYS_recvfrom:
-    case SYS_sendto:
     case SYS_recvmsg:
     case SYS_recvmmsg:
     case SYS_connect:
@@ -316,14 +346,6 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_epoll_pwait2:
     case SYS_vmsplice:
         leave((int)a);
-        break;
-    case SYS_sendmsg:
-        leave((int)a);
-        pl_passes((const struct msghdr *)b);
-        break;
-    case SYS_sendmmsg:
-        leave((int)a);
-        pl_passes_in((const struct mmsghdr *)b, (unsigned)c);
         break;
     case SYS_getsockopt:
         if (b == IPPROTO_TCP && c == TCP_ZEROCOPY_RECEIVE)
