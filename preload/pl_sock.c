@@ -99,8 +99,8 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     if (!to || len < sizeof(to->sa_family))
         return RSK_OPENED(pl_real.connect(fd, addr, len));
     if (f && f->kind == PL_STREAM && to->sa_family == AF_UNSPEC) {
-        /* Disconnects: what the streams holds ends in a reset, and the socket can connect anew. */
-        fb_pin(f->stream, RSN_ENDING, true);
+        /* Disconnects: what the stream holds ends in a reset, and the socket can connect anew. Nothing is waited for. */
+        fb_pin(f->stream, RSN_ENDING, false);
         ret = pl_real.connect(fd, addr, len);
         if (ret == 0)
             unconnect(f);
