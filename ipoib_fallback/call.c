@@ -315,8 +315,16 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
     }
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
-    if (u.left == 0) /* the kernel's answer, which is an error on an ended stream */
-        return conn_told(c, fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL));
+    if (u.left ==
+        0) { /* the kernel's answer, which is an error on an ended stream, or one that will be */
+        ssize_t n = fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL);
+
+        fb_lock(&c->x->tx.lock);
+        if (n == 0 && c->x->tx.fin)
+            n = -EPIPE;
+        tx_unlock(c);
+        return conn_told(c, n);
+    }
     if (!nonblock) {
         make_room(c, fd);
         wait_limit(&w, c->x->snd_timeout);

@@ -57,6 +57,9 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
+/* rail's too_many: -EINVAL, and nothing at all is no call on the socket, also where it is at its end. */
+enum { BY_WRITEV = 0 };
+
 static void told(ssize_t n, int flags)
 {
     if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
@@ -78,8 +81,8 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     ssize_t n;
 
     pthread_testcancel();
-    n = pl_iov_fit(&v, &cnt, &one, too_many, &total);
-    if (n)
+    n = pl_iov_fit(&v, &cnt, &one, too_many < 0 ? too_many : -EINVAL, &total);
+    if (n || (total == 0 && too_many == BY_WRITEV))
         return n;
     n = fb_sendv(f->stream, f->fd, v, cnt, flags);
     if (n == -EINTR)
@@ -201,13 +204,13 @@ __attribute__((noinline)) static ssize_t writev_long(int fd, const struct iovec 
     if (!f)
         return pl_real.writev(fd, v, cnt);
     return SEND_FROM(way, first, f, v, cnt, pl_real.writev(fd, v, cnt),
-                     rail(f, v, cnt, 0, -EINVAL));
+                     rail(f, v, cnt, 0, BY_WRITEV));
 }
 
 PL_EXPORT PL_SHORT ssize_t writev(int fd, const struct iovec *v, int cnt)
 {
     return SEND_SHORT(fd, true, false, pl_real.writev(fd, v, cnt),
-                      send_rail(&way, v, cnt, 0, -EINVAL), writev_long(fd, v, cnt, &way, got));
+                      send_rail(&way, v, cnt, 0, BY_WRITEV), writev_long(fd, v, cnt, &way, got));
 }
 
 /* See preadv2. */
@@ -224,7 +227,8 @@ PL_EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int cnt, off_t off, in
     err = flags ? pl_pin_tx(f, RSN_CALL, how) : 0;
     if (err)
         return pl_ret(err);
-    return SEND(f, v, cnt, pl_real.pwritev2(fd, v, cnt, off, flags), rail(f, v, cnt, how, -EINVAL));
+    return SEND(f, v, cnt, pl_real.pwritev2(fd, v, cnt, off, flags),
+                rail(f, v, cnt, how, BY_WRITEV));
 }
 
 PL_EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int cnt, off64_t off, int flags)
