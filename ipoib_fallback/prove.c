@@ -265,6 +265,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         !conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN) && !hold_on() && !c->x->tx.fin &&
         heir_take(c)) {
         fb_get(&c->s); /* the rail's, until release */
+        /* Anew: a forked child may have set them, and be gone. */
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
         conn_settings(c);
         conn_set(c, CF_LINKED);
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_PROVED);

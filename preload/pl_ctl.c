@@ -8,6 +8,7 @@
 #include "preload/pl_own.h"
 
 #include "config/reason.h"
+#include "rsock/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,14 @@
 #include <sys/ioctl.h>
 
 /* ---- fcntl ---- */
+
+/* Another thread may have set others since; before there is a rail they are read again. */
+static long now_set(struct pl_file *f, long arg)
+{
+    int flags = fb_may_change(f->stream) ? sys_fcntl(f->fd, F_GETFL, 0) : -1;
+
+    return flags < 0 ? arg : flags;
+}
 
 static int stream_fcntl(struct pl_file *f, int cmd, long arg)
 {
@@ -28,7 +37,7 @@ static int stream_fcntl(struct pl_file *f, int cmd, long arg)
             fb_pin(f->stream, RSN_OPTION, true);
         ret = pl_real.fcntl(f->fd, cmd, arg);
         if (ret == 0)
-            fb_set_nonblock(f->stream, arg & O_NONBLOCK);
+            fb_set_nonblock(f->stream, now_set(f, arg) & O_NONBLOCK);
         return ret;
     case F_SETSIG:
     case F_SETOWN:
