@@ -19,9 +19,11 @@
 #include "rsock/own.h"
 #include "rsock/sys.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <wordexp.h>
 
@@ -330,6 +332,38 @@ PL_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file,
     pl_ready();
     pl_before_spawn();
     return pl_real.posix_spawnp(pid, file, acts, attr, argv, envp);
+}
+
+static int pidfd_spawned(const char *by, int *pidfd, const char *what,
+                         const posix_spawn_file_actions_t *acts, const posix_spawnattr_t *attr,
+                         char *const argv[], char *const envp[])
+{
+    __typeof__(pl_real.pidfd_spawn) real;
+    void *found = pl_newer(by);
+    int err;
+
+    if (!found)
+        return ENOSYS;
+    memcpy(&real, &found, sizeof(real));
+    pl_before_spawn();
+    err = real(pidfd, what, acts, attr, argv, envp);
+    if (err == 0 && pidfd)
+        pl_drop_stale(*pidfd);
+    return err;
+}
+
+PL_EXPORT int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
+                          const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+    pl_ready();
+    return pidfd_spawned("pidfd_spawn", pidfd, path, acts, attr, argv, envp);
+}
+
+PL_EXPORT int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *acts,
+                           const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
+{
+    pl_ready();
+    return pidfd_spawned("pidfd_spawnp", pidfd, file, acts, attr, argv, envp);
 }
 
 /* A shell does not touch what it merely inherits: the stream stays where it is, but its close is no

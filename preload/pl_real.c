@@ -184,6 +184,17 @@ static const struct {
 #undef CALL
 };
 
+/* To ask for what an older libc does not have takes memory, which a program would see: not before it is called. */
+static bool is_newer(const char *name)
+{
+    return strcmp(name, "pidfd_spawn") == 0 || strcmp(name, "pidfd_spawnp") == 0;
+}
+
+void *pl_newer(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
 void pl_resolve(void)
 {
     static _Atomic int publisher;
@@ -197,7 +208,7 @@ void pl_resolve(void)
     resolving = true;
     for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
         char *slot = (char *)&found + symbols[i].at;
-        void *symbol = dlsym(RTLD_NEXT, symbols[i].name);
+        void *symbol = is_newer(symbols[i].name) ? NULL : dlsym(RTLD_NEXT, symbols[i].name);
 
         if (symbol)
             memcpy(slot, &symbol, sizeof(symbol));

@@ -52,12 +52,18 @@ struct pl_real {
 /* glibc has them, and no header of glibc's says so, or only the newest. */
 int capset(cap_user_header_t head, cap_user_data_t data);
 int pidfd_getfd(int pidfd, int target, unsigned int flags);
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
+                const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
+int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *acts,
+                 const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
 int pivot_root(const char *root, const char *old);
 
 extern struct pl_real pl_real;
 extern _Atomic bool pl_resolved;
 
 void pl_resolve(void);
+/* A symbol that older libcs do not have, and which is not in pl_real therefore; NULL: so it is here. */
+void *pl_newer(const char *name);
 
 /* First thing in every wrapper. Afterwards every pointer of pl_real can be called. */
 static inline void pl_ready(void)

@@ -162,6 +162,41 @@ ROW(posix_spawnp, )
     ended(pid);
 }
 
+/* Where spawn.h does not have them yet. */
+int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
+                const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
+int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *acts,
+                 const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
+
+static void ended_by_pidfd(int pidfd)
+{
+    siginfo_t how = {0};
+
+    must(waitid((idtype_t)3 /* P_PIDFD */, (id_t)pidfd, &how, WEXITED) == 0, "waitid");
+    printf("child: exited %d status %d\n", how.si_code == CLD_EXITED, how.si_status);
+    close(pidfd);
+}
+
+ROW(pidfd_spawn, )
+{
+    char *argv[] = ARGUMENTS;
+    int pidfd = -1;
+
+    numbers();
+    must(SYM(pidfd_spawn)(&pidfd, ME, NULL, NULL, argv, environ) == 0, "pidfd_spawn");
+    ended_by_pidfd(pidfd);
+}
+
+ROW(pidfd_spawnp, )
+{
+    char *argv[] = ARGUMENTS;
+    int pidfd = -1;
+
+    numbers();
+    must(SYM(pidfd_spawnp)(&pidfd, ME, NULL, NULL, argv, environ) == 0, "pidfd_spawnp");
+    ended_by_pidfd(pidfd);
+}
+
 /* c and s are not for children, but for the one that gets them as 70 and 71. */
 ROW(posix_spawn_file_actions_adddup2, )
 {
