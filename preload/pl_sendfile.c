@@ -187,7 +187,7 @@ static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags, boo
 
 /* What splice does from a stream that its peer has not handed back yet, or may not (fb_shut_late), or where an announced
  * switch lies behind bytes that are unread: through our hands, as much as is there and the pipe takes. */
-static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
+static ssize_t through(struct pl_file *f, int out, size_t n, size_t shown, bool nonblock)
 {
     struct pollfd p = {out, POLLOUT, 0};
     size_t done = 0;
@@ -197,7 +197,9 @@ static ssize_t through(struct pl_file *f, int out, size_t n, bool nonblock)
     if (got < 0)
         return got;
     do {
-        got = page_through(f, out, n - done, done ? MSG_DONTWAIT : 0, &by_pipe);
+        /* What FIONREAD has shown comes, also where the peer's library has to send it again by TCP. */
+        got = page_through(f, out, n - done, done && (nonblock || done >= shown) ? MSG_DONTWAIT : 0,
+                           &by_pipe);
         if (got < 0 && done && !by_pipe && got != -EAGAIN && got != -EINTR)
             fb_keep_error(f->stream, (int)got);
         if (got <= 0)
@@ -220,10 +222,11 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
                          unsigned int flags)
 {
     PL_HELD f = pl_get_stream(in);
-    int err, how;
+    int err, how, shown;
 
     if (!f)
         return -ENOTSUP;
+    shown = fb_plain_rx(f->stream) ? 0 : fb_inq(f->stream, in);
     if (!fb_shut_late(f->stream))
         fb_pin_rx(f->stream, RSN_CALL);
     err = fb_so_error(f->stream);
@@ -237,7 +240,8 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
-    return through(f, out, n, flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);
+    return through(f, out, n, shown > 0 ? (size_t)shown : 0,
+                   flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);
 }
 
 /* *waits: the stream was ours, and the call waits for room. */
