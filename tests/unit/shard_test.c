@@ -55,9 +55,7 @@ static struct rsk_rail fake = {.wire = &fake_wire, .notify = fake_notify};
 /* The bell for peers of a user: 0 is our own. */
 static struct shm_bell *bell_for(struct rsk_shard *s, uint32_t uid)
 {
-    const struct shm_cred who = {.uid = uid, .pid = 1, .alike = uid == 0};
-
-    return shm_bell_of(s, &who);
+    return shm_bell_of(s, &(struct shm_cred){.uid = uid, .pid = 1, .alike = uid == 0});
 }
 
 TEST_CASE(shard, one_bell_for_each_uid)
@@ -70,8 +68,7 @@ TEST_CASE(shard, one_bell_for_each_uid)
     ASSERT(s != NULL);
     a = bell_for(s, 1);
     b = bell_for(s, 2);
-    EXPECT(a && b && a != b);
-    EXPECT(bell_for(s, 1) == a);
+    EXPECT(a && b && a != b && bell_for(s, 1) == a);
     EXPECT(rsk_shard_find(s, &rsk_shm_wire, others | 2) == (struct rsk_shard_part *)b);
     EXPECT(rsk_shard_find(s, &rsk_shm_wire, others | 3) == NULL);
     EXPECT(rsk_shard_find(s, &rsk_verbs_wire, others | 2) == NULL);
@@ -91,18 +88,16 @@ TEST_CASE(shard, bells_for_many_users)
     uint32_t n = 1;
 
     ASSERT(s != NULL);
-    getrlimit(RLIMIT_NOFILE, &was);
+    prlimit(0, RLIMIT_NOFILE, NULL, &was);
     few.rlim_max = was.rlim_max;
     ASSERT_EQ_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
     while (n < 100 && bell_for(s, n))
         n++;
     EXPECT_EQ_INT(n - 1, 10); /* half of 80, and each has four */
-    EXPECT(bell_for(s, 1) != NULL);
-    EXPECT(bell_for(s, 0) != NULL);
+    EXPECT(bell_for(s, 1) && bell_for(s, 0));
     rsk_shard_put(s);
     s = rsk_shard_new(fd_added, &none);
-    ASSERT(s != NULL);
-    EXPECT(bell_for(s, 100) != NULL); /* those have been given back */
+    EXPECT(s && bell_for(s, 100) != NULL); /* those have been given back */
     rsk_shard_put(s);
     setrlimit(RLIMIT_NOFILE, &was);
 }
