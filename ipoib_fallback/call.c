@@ -273,8 +273,10 @@ int fb_pin_tx(struct fb_stream *s, int fd, int reason, int flags)
     bool nonblock;
     int r;
 
-    if (conn_flag(c, CF_PINNED) && !fb_gate_is_up(s, false))
+    if (conn_flag(c, CF_PINNED) && !fb_gate_is_up(s, false)) {
+        conn_reason(c, reason);
         return 0;
+    }
     fb_pin(s, reason, false);
     if (!conn_flag(c, CF_LINKED))
         return 0;

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 
 #include "config/log.h"
+#include "rsock/own.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_ring.h"
 #include "rsock/sys.h"
@@ -50,10 +51,10 @@ bool shm_strict(void)
 
     if (atomic_load(&asked_at) && now - atomic_load(&asked_at) < 1000000000u)
         return atomic_load(&was);
-    fd = sys_hide_fd(sys_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0));
+    fd = rsk_own_fd(sys_open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0));
     if (fd >= 0) {
         sys_read(fd, &mode, 1);
-        sys_close(fd);
+        rsk_own_close(fd);
     }
     atomic_store(&was, mode == '2');
     atomic_store(&asked_at, now);

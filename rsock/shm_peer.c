@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 bool shm_peer_cred(int sock, struct shm_cred *cred)
@@ -71,11 +72,11 @@ static bool in_our_namespace(uint32_t pid)
     if (!pid)
         return false;
     snprintf(path, sizeof path, "/proc/%u/status", pid);
-    fd = sys_hide_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0));
+    fd = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0));
     if (fd < 0)
         return false;
     yes = has_one_number(fd);
-    sys_close(fd);
+    rsk_own_close(fd);
     return yes;
 }
 

@@ -98,9 +98,12 @@ verdict report_removes_a_folder "$out"
 # What root runs may become another user, whom the folder is open to; but only who was told its name finds it.
 other=(setpriv --reuid 65432 --regid 65432 --clear-groups)
 if [ "$(id -u)" -eq 0 ] && "${other[@]}" true 2>/dev/null; then
-    chmod 755 "$dir"
-    cp tests/ab/talk.py "$build/librailsock.so" "$dir"
-    out=$(RAILSOCK_LIBRARY=$dir/librailsock.so talk --tcp --report=always -- "${other[@]}" "$python" "$dir/talk.py" PLAIN)
+    # tests/run gives this script a folder that nobody else may enter.
+    public=$(mktemp -d /tmp/ab_test.XXXXXX)
+    chmod 755 "$public"
+    cp tests/ab/talk.py "$build/librailsock.so" "$public"
+    out=$(RAILSOCK_LIBRARY=$public/librailsock.so talk --tcp --report=always -- "${other[@]}" "$python" "$public/talk.py" PLAIN)
+    rm -r "$public"
     [[ $out == *': 2 connections, '* ]]
     verdict report_of_another_user "$out"
     out=$(talk --tcp --report=always -- sh -c "${other[*]} sh -c 'ls /dev/shm/railsock-keep.*; mkdir \${RAILSOCK_KEEP%/*}/x' && echo seen")
