@@ -254,7 +254,7 @@ all_cases() {
         and_more && BOARD=eager run_case redis_1_client_eager 10 redis_1
         run_case redis_1_client 10 redis_1
         run_case redis_50_clients "$many" redis_50
-        run_case redis_pipeline_16 "$many" redis_pipeline
+        and_more && run_case redis_pipeline_16 "$many" redis_pipeline
         run_case redis_100_kb "$many" redis_large
         run_case redis_cli 1 redis_cli
         run_case redis_bgsave 50 redis_bgsave
@@ -276,7 +276,7 @@ all_cases() {
     if need sockperf sockperf; then
         run_case sockperf 10 sockperf_pingpong
     fi
-    run_case python_asyncio "$many" python_echo asyncio 4
+    and_more && run_case python_asyncio "$many" python_echo asyncio 4
     and_more && run_case python_threads "$many" python_echo threads 4
     BOARD=eager run_case python_asyncio_eager "$many" python_echo asyncio 8
     if and_more && need curl curl; then
@@ -284,7 +284,7 @@ all_cases() {
     fi
     if need nc nc; then
         # A listening nc without input ends its direction at once: such a stream stays on TCP.
-        run_case nc_one_way 0 nc_files /dev/null
+        and_more && run_case nc_one_way 0 nc_files /dev/null
         run_case nc_both_ways 1 nc_files "$answer"
     fi
 }
@@ -293,7 +293,7 @@ all_cases() {
 one_sided_cases() {
     run_case redis 0 redis_pipeline
     and_more && run_case redis_cli 0 redis_cli
-    run_case python_asyncio 0 python_echo asyncio 4
+    and_more && run_case python_asyncio 0 python_echo asyncio 4
     run_case nc_both_ways 0 nc_files "$data_part"
     and_more || return 0
     run_case memcached 0 memcached_values
