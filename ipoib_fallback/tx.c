@@ -207,6 +207,45 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
     return done ? (ssize_t)done : -EAGAIN;
 }
 
+/* What is to be done before the state is looked at. 0, or what is to be told. */
+static int served(struct fb_conn *c)
+{
+    int n;
+
+    if (atomic_load_explicit(&c->x->tx_todo, memory_order_acquire))
+        tx_serve(c);
+    if (!c->x->tx.err)
+        return 0;
+    c->x->tx.err = 0;
+    n = conn_tell(c);
+    return n ? n : -EPIPE; /* a receive has told it */
+}
+
+/* As tx_board. */
+static ssize_t boarding(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+{
+    ssize_t n = tx_board(c, fd, v, cnt, flags);
+
+    if (n == -EAGAIN)
+        link_watch(c); /* for room */
+    return n;
+}
+
+/* On the way back, with bytes of the application's to follow. 0: look at the state again; or -errno. */
+static int going_back(struct fb_conn *c)
+{
+    struct fb_tx *tx = &c->x->tx;
+
+    if (tx->fin)
+        return -EPIPE;
+    tx->owed = false;
+    tx_pause(c);
+    if (tx_push(c) || tx->err || tx->state == TX_R)
+        return 0;
+    link_watch(c);
+    return -EAGAIN;
+}
+
 ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags, bool *plain)
 {
     struct fb_tx *tx = &c->x->tx;
@@ -214,15 +253,10 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
     *plain = false;
     for (;;) {
         struct rsk_rail *rail = c->x->rail;
-        ssize_t n;
+        ssize_t n = served(c);
 
-        if (atomic_load_explicit(&c->x->tx_todo, memory_order_acquire))
-            tx_serve(c);
-        if (tx->err) {
-            tx->err = 0;
-            n = conn_tell(c);
-            return n ? n : -EPIPE; /* a receive has told it */
-        }
+        if (n)
+            return n;
         switch ((enum fb_tx_state)tx->state) {
         case TX_R:
             if (tx->fin)
@@ -249,22 +283,13 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             /* fall through */
         case TX_FX:
         case TX_W1:
-            n = tx_board(c, fd, v, cnt, flags);
-            if (n == -EAGAIN)
-                link_watch(c); /* for room */
-            if (n != 0)
-                return n;
-            continue;
+            n = boarding(c, fd, v, cnt, flags);
+            break;
         default:
-            if (tx->fin)
-                return -EPIPE;
-            tx->owed = false; /* application bytes follow */
-            tx_pause(c);
-            if (tx_push(c) || tx->err || tx->state == TX_R)
-                continue;
-            link_watch(c);
-            return -EAGAIN;
+            n = going_back(c);
         }
+        if (n)
+            return n;
     }
 }
 
@@ -274,15 +299,10 @@ int tx_back(struct fb_conn *c, int fd)
 
     for (;;) {
         struct rsk_rail *rail = c->x->rail;
-        int n;
+        int n = served(c);
 
-        if (atomic_load_explicit(&c->x->tx_todo, memory_order_acquire))
-            tx_serve(c);
-        if (tx->err) {
-            tx->err = 0;
-            n = conn_tell(c);
-            return n ? n : -EPIPE;
-        }
+        if (n)
+            return n;
         switch ((enum fb_tx_state)tx->state) {
         case TX_T:
             return 0;
@@ -294,22 +314,13 @@ int tx_back(struct fb_conn *c, int fd)
             /* What was announced is gone through with; where that cannot be, it takes a byte of the application's. */
             if (tx->state == TX_FX && (!rail || rail->failed))
                 return -EIO;
-            n = (int)tx_board(c, fd, NULL, 0, 0);
-            if (n == -EAGAIN)
-                link_watch(c);
-            if (n != 0)
-                return n;
-            continue;
+            n = (int)boarding(c, fd, NULL, 0, 0);
+            break;
         default:
-            if (tx->fin)
-                return -EPIPE;
-            tx->owed = false;
-            tx_pause(c);
-            if (tx_push(c) || tx->err || tx->state == TX_R)
-                continue;
-            link_watch(c);
-            return -EAGAIN;
+            n = going_back(c);
         }
+        if (n)
+            return n;
     }
 }
 

@@ -110,18 +110,25 @@ static void drop(int dir, const char *name)
         unlinkat(dir, name, AT_REMOVEDIR);
 }
 
+/* NULL: fd, which may be < 0, is closed. */
+static DIR *folder_of(int fd)
+{
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!d && fd >= 0)
+        close(fd);
+    return d;
+}
+
 /* Closes fd. */
 static void collect(int fd, bool all, struct report *r)
 {
     struct stat_process p;
     struct dirent *e;
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    DIR *d = folder_of(fd);
 
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
+    if (!d)
         return;
-    }
     while ((e = readdir(d))) {
         if (e->d_name[0] == '.')
             continue;
@@ -159,13 +166,10 @@ void report_end(const char *folder)
 static void empty(int fd, bool outer)
 {
     struct dirent *e;
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    DIR *d = folder_of(fd);
 
-    if (!d) {
-        if (fd >= 0)
-            close(fd);
+    if (!d)
         return;
-    }
     while ((e = readdir(d))) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;

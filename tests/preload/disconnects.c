@@ -11,17 +11,6 @@ enum { MANY = 20 };
 static int fds[MANY], l;
 static struct sockaddr_in at;
 
-static void echo(int fd)
-{
-    char text[64];
-
-    do
-        must(recv(fd, text, sizeof(text), MSG_WAITALL) == sizeof(text) &&
-                 write(fd, text, sizeof(text)) == sizeof(text),
-             "echo");
-    while (text[0] != '!');
-}
-
 static void peer(void)
 {
     int accepted[MANY], resets = 0;
@@ -29,41 +18,21 @@ static void peer(void)
 
     for (int i = 0; i < MANY; i++) {
         accepted[i] = accept(l, NULL, NULL);
-        echo(accepted[i]);
+        echo_words(accepted[i]);
     }
     for (int i = 0; i < MANY; i++)
         resets += read(accepted[i], &byte, 1) == -1 && errno == ECONNRESET;
     printf("%d resets\n", resets);
     fflush(stdout);
     for (int i = 0; i < MANY; i++)
-        echo(accept(l, NULL, NULL));
+        echo_words(accept(l, NULL, NULL));
     _exit(0);
-}
-
-static void word(int fd, char first)
-{
-    char text[64] = {first};
-
-    must(write(fd, text, sizeof(text)) == sizeof(text) &&
-             recv(fd, text, sizeof(text), MSG_WAITALL) == sizeof(text) && text[0] == first,
-         "word");
 }
 
 static void connected(int fd)
 {
-    time_t begin = time(NULL);
-    bool tcp = true;
-
     must(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
-    for (int i = 0; i < 20 || (mode_rail() && tcp && others_run(begin)); i++) {
-        unsigned long long to = tcp_sent(fd), from = tcp_received(fd);
-
-        word(fd, '.');
-        tcp = tcp_sent(fd) != to || tcp_received(fd) != from;
-    }
-    word(fd, '!');
-    if (mode_rail() && tcp)
-        puts("it is not on a rail");
+    words_by_rail(fd);
 }
 
 int main(void)

@@ -143,6 +143,44 @@ static inline void on_rail(int p[2])
         boards(p);
 }
 
+/* The other end, in another process: sends back each word, up to one that begins with '!'. */
+static inline void echo_words(int fd)
+{
+    char text[64];
+
+    do
+        must(recv(fd, text, sizeof(text), MSG_WAITALL) == sizeof(text) &&
+                 write(fd, text, sizeof(text)) == sizeof(text),
+             "echo");
+    while (text[0] != '!');
+}
+
+static inline void word(int fd, char first)
+{
+    char text[64] = {first};
+
+    must(write(fd, text, sizeof(text)) == sizeof(text) &&
+             recv(fd, text, sizeof(text), MSG_WAITALL) == sizeof(text) && text[0] == first,
+         "word");
+}
+
+/* Says words until neither end sends by TCP, and the last one. */
+static inline void words_by_rail(int fd)
+{
+    time_t begin = time(NULL);
+    bool tcp = true;
+
+    for (int i = 0; i < 20 || (mode_rail() && tcp && others_run(begin)); i++) {
+        unsigned long long to = tcp_sent(fd), from = tcp_received(fd);
+
+        word(fd, '.');
+        tcp = tcp_sent(fd) != to || tcp_received(fd) != from;
+    }
+    word(fd, '!');
+    if (mode_rail() && tcp)
+        puts("it is not on a rail");
+}
+
 /* Whether new streams of this process board: from some calls on they do not. */
 static bool may_board = true;
 

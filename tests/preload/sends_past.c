@@ -101,39 +101,12 @@ static void peer(void)
     char got[LARGE];
     ssize_t r;
 
-    do
-        must(recv(fd, got, PIECE, MSG_WAITALL) == PIECE && write(fd, got, PIECE) == PIECE, "echo");
-    while (got[0] != '!');
+    echo_words(fd);
     while ((r = read(fd, got, sizeof(got))) > 0)
         for (ssize_t i = 0; i < r; i++)
             must(got[i] == byte_at(n++), "a byte");
     must(r == 0 && read(said[0], &all, sizeof(all)) == sizeof(all) && all == n, "the number");
     _exit(0);
-}
-
-static void word(int fd, char first)
-{
-    char text[PIECE] = {first};
-
-    must(write(fd, text, PIECE) == PIECE, "write");
-    must(recv(fd, text, PIECE, MSG_WAITALL) == PIECE && text[0] == first, "recv");
-}
-
-/* Until neither end sends by TCP. */
-static void warm_up(int fd)
-{
-    time_t begin = time(NULL);
-    bool tcp = true;
-
-    for (int i = 0; i < 20 || (mode_rail() && tcp && others_run(begin)); i++) {
-        unsigned long long to = tcp_sent(fd), from = tcp_received(fd);
-
-        word(fd, '.');
-        tcp = tcp_sent(fd) != to || tcp_received(fd) != from;
-    }
-    word(fd, '!');
-    if (mode_rail() && tcp)
-        puts("it is not on a rail");
 }
 
 static void stopped(pid_t pid)
@@ -195,7 +168,7 @@ static void hit(const struct way *w, bool full)
         peer();
     fd = socket(AF_INET, SOCK_STREAM, 0);
     must(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
-    warm_up(fd);
+    words_by_rail(fd);
     stopped(pid);
     if (full)
         fill(w, fd);
