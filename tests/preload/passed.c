@@ -61,10 +61,11 @@ static void passed_by(int way)
                            .msg_iovlen = 1,
                            .msg_control = control,
                            .msg_controllen = sizeof(control)};
+        struct cmsghdr *head;
         int fd;
 
-        must(recvmsg(unix_pair[1], &m, 0) == 1, "recvmsg");
-        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+        must(recvmsg(unix_pair[1], &m, 0) == 1 && (head = CMSG_FIRSTHDR(&m)), "recvmsg");
+        memcpy(&fd, CMSG_DATA(head), sizeof(fd));
         must(write(fd, "from who got it", 15) == 15, "write");
         _exit(0);
     }
