@@ -13,9 +13,10 @@ bool budget_take(struct fb_conn *);
 void budget_refused(struct fb_conn *);
 /* It has none any more, or did not get one. */
 void budget_free(struct fb_conn *);
-/* It has got this rail. */
-/* The size of the rings of what is taken is known, before they are. False: there is no room for as many bytes. */
+/* The size of the rings of what is taken is known, before they are. False: there is no room for as many bytes, or it is more than
+ * a stranger may choose. */
 bool budget_fits(void *conn, size_t bytes, bool stranger);
+/* It has got this rail. */
 void budget_up(struct fb_conn *, const struct rsk_rail *);
 void budget_forget(void); /* forked child */
 

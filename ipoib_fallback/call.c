@@ -317,8 +317,8 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
     }
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
-    if (u.left ==
-        0) { /* the kernel's answer, which is an error on an ended stream, or one that will be */
+    /* The kernel's answer, which is an error on an ended stream, or one that will be. */
+    if (u.left == 0) {
         ssize_t n = fb_io.send(fd, v, cnt, flags | MSG_NOSIGNAL);
 
         fb_lock(&c->x->tx.lock);

@@ -63,29 +63,35 @@ static bool has_one_number(int fd)
     }
 }
 
-static bool in_our_namespace(uint32_t pid)
+/* Are the real, the effective and the saved one of its users this one? They are among the first lines. */
+static bool is_one_user(int fd, uint32_t uid)
 {
-    char path[40];
-    bool yes;
-    int fd;
+    char text[1024], ids[64];
+    long n = SYS6(SYS_pread64, fd, text, sizeof text - 1, 0, 0, 0);
 
-    if (!pid)
+    if (n < 0)
         return false;
-    snprintf(path, sizeof path, "/proc/%u/status", pid);
-    fd = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0));
-    if (fd < 0)
-        return false;
-    yes = has_one_number(fd);
-    rsk_own_close(fd);
-    return yes;
+    text[n] = 0;
+    snprintf(ids, sizeof ids, "\nUid:\t%u\t%u\t%u\t", uid, uid, uid);
+    return strstr(text, ids) != NULL;
 }
 
 void shm_peer_judge(struct shm_cred *cred)
 {
     bool ours = is_ours(cred->uid);
+    char path[40];
+    int fd;
 
-    cred->trusted = (ours || cred->uid == 0) && in_our_namespace(cred->pid);
-    cred->alike = ours && cred->trusted;
+    cred->trusted = cred->alike = false;
+    if (!cred->pid || !(ours || cred->uid == 0))
+        return;
+    snprintf(path, sizeof path, "/proc/%u/status", cred->pid);
+    fd = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0));
+    if (fd < 0)
+        return;
+    cred->trusted = has_one_number(fd);
+    cred->alike = ours && cred->trusted && is_one_user(fd, cred->uid);
+    rsk_own_close(fd);
 }
 
 int shm_socket_option(int fd, int name)

@@ -13,7 +13,7 @@ struct shm_cred {
     /* He could stop or kill us in any case: root, or our own user in all of our uids, in our own PID namespace. What such alone may
      * give us is an eventfd, or a futex word to sleep on. */
     bool trusted;
-    /* And is our own user: he trusts us, too. */
+    /* And is our own user in all of his uids: he trusts us, too. */
     bool alike;
 };
 

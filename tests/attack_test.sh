@@ -137,16 +137,12 @@ frame_lies() { # KIND
 }
 
 # threads_are N: whether the victim comes to have no more than so many.
-threads_are() {
-    local i tasks
+few_threads() {
+    local tasks=(/proc/"$victim"/task/*)
 
-    for ((i = 0; i < 3000; i++)); do
-        tasks=(/proc/"$victim"/task/*)
-        [ ${#tasks[@]} -gt "$1" ] || break
-        sleep 0.01
-    done
-    [ ${#tasks[@]} -gt "$1" ] && echo "${#tasks[@]} are left" || echo gone
+    [ ${#tasks[@]} -le "$1" ]
 }
+threads_are() { wait_until 30 few_threads "$1" && echo gone || echo 'some are left'; }
 
 # A user who is not the victim's, and cannot trace it.
 other_user() {

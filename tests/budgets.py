@@ -177,8 +177,9 @@ def rests():
     until("shm", s, [s])
     there, = {p["pid"] for p in echo_client.processes(railsock) for c in p["connections"]
               if c["peer"] == "%s:%d" % s.getsockname()}
-    time.sleep(0.5)
-    before = [done_by(pid) for pid in (os.getpid(), there)]
+    before = None
+    while before != (before := [done_by(pid) for pid in (os.getpid(), there)]):
+        pass  # the boarding's last work
     time.sleep(3)
     after = [done_by(pid) for pid in (os.getpid(), there)]
     for (slept, ran), (has_slept, has_run) in zip(before, after):

@@ -13,7 +13,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* The victim's half is `in` where it sends and `out` where it receives. */
 static struct shm_rail *rail(struct victim *v)
@@ -212,7 +211,7 @@ static void requeue(struct victim *v)
     while (SYS6(SYS_futex, word, FUTEX_CMP_REQUEUE, 0, INT_MAX, other, atomic_load(word)) <= 0) {
         if (r->failed || sys_now() > until)
             DIE("the victim does not sleep on its word");
-        usleep(1000);
+        sys_yield();
     }
     sys_shutdown(v->fd, SHUT_WR); /* has to wake it all the same */
 }

@@ -16,14 +16,13 @@ verdict() {
 
 # Asks until the victim can be asked: it becomes reachable when its connection has been worth it.
 asks() { # TUPLE... [KNOWN]
-    local i out
+    wait_until 15 answered "$@"
+    echo "$answer"
+}
 
-    for ((i = 0; i < 50; i++)); do
-        out=$(timeout 20 "$attack" ask "$@")
-        [[ $out == *no-peer-library* ]] || break
-        sleep 0.1
-    done
-    echo "$out"
+answered() { # TUPLE... [KNOWN]
+    answer=$(timeout 20 "$attack" ask "$@")
+    [[ $answer != *no-peer-library* ]]
 }
 
 listens() { # PORT [COUNT]

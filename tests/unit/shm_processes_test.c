@@ -8,7 +8,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -321,6 +323,65 @@ TEST_CASE(shm_rdv_processes, across_users)
     child_end(&ch);
     close(fd);
     tcp_free(&c);
+}
+
+/* What a process with these users thinks of one with those: 1 trusted, 2 alike. */
+static int judged(const uid_t of[3], bool elsewhere, const uid_t by[3])
+{
+    int gate[2], status = -1;
+    struct shm_cred cred;
+    pid_t other, judge;
+    char x;
+
+    if (pipe(gate))
+        return -1;
+    if (elsewhere && unshare(CLONE_NEWPID))
+        return -1;
+    other = fork();
+    if (other == 0) {
+        if (setresuid(of[0], of[1], of[2]) || write(gate[1], "x", 1) != 1)
+            _exit(1);
+        pause();
+    }
+    if (elsewhere)
+        setns(open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC),
+              CLONE_NEWPID); /* for the children to come */
+    if (read(gate[0], &x, 1) != 1)
+        return -1;
+    judge = fork();
+    if (judge == 0) {
+        if (setresuid(by[0], by[1], by[2]))
+            _exit(4);
+        cred = (struct shm_cred){.uid = of[1], .pid = (uint32_t)other};
+        shm_peer_judge(&cred);
+        _exit(cred.trusted + 2 * cred.alike);
+    }
+    waitpid(judge, &status, 0);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    close(gate[0]);
+    close(gate[1]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE(shm_rdv_processes, whom_it_trusts)
+{
+    static const uid_t root[3] = {0}, user[3] = {33, 33, 33}, for_now[3] = {0, 33, 0},
+                       not [3] = {34, 34, 34};
+
+    if (geteuid() != 0)
+        SKIP("only root can be another user");
+    rsk_loop_stop();
+    EXPECT_EQ_INT(judged(user, false, user), 3);
+    EXPECT_EQ_INT(judged(root, false, root), 3);
+    EXPECT_EQ_INT(judged(root, false, user), 1);
+    EXPECT_EQ_INT(judged(user, false, root), 0);
+    EXPECT_EQ_INT(judged(not, false, user), 0);
+    /* It may be root again, and does not trust who is that user alone. */
+    EXPECT_EQ_INT(judged(for_now, false, user), 1);
+    EXPECT_EQ_INT(judged(user, false, for_now), 0);
+    EXPECT_EQ_INT(judged(user, true, user), 0);
+    EXPECT_EQ_INT(judged(root, true, root), 0);
 }
 
 TEST_CASE(shm_rdv_processes, a_forked_child_keeps_nothing)
