@@ -163,7 +163,7 @@ PRELOAD_SRC := \
 	preload/pl_stdio.c \
 	preload/pl_syscall.c \
 	preload/pl_table.c \
-	preload/pl_thread.c \
+	preload/pl_thread.c preload/pl_cancel.c \
 	preload/pl_vfork.c \
 	preload/pl_wait.c \
 

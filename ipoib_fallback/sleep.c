@@ -1,9 +1,7 @@
 /*
  * sleep.c - the sleeps of a blocking receive or send (sleep.h). Application threads, no lock held.
  *
- * They are cancellation points, as recv and send are. glibc's cancellation signal restarts a raw system
- * call, so the thread is asynchronously cancellable while it is in one, where it holds no lock; each sleep
- * is a call of its own, so that the unwinder finds the caller's clean-ups.
+ * They are cancellation points, as recv and send are: each is a function of its own, see rsk_cancel_open.
  */
 #include "ipoib_fallback/sleep.h"
 
@@ -29,12 +27,12 @@ int sleep_ended(struct fb_signals *s, ssize_t r, uint64_t limited)
 __attribute__((noinline)) ssize_t sleep_peek(int fd, uint32_t seen)
 {
     char b;
-    int old;
+    struct rsk_cancel cancel;
     ssize_t n;
 
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     n = RSK_SLEEP(&rsk_sig.seen, seen, SYS_recvfrom, fd, &b, 1, MSG_PEEK, 0, 0);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return n;
 }
 
@@ -43,24 +41,26 @@ __attribute__((noinline)) int sleep_poll(int fd, short events, uint64_t deadline
     struct pollfd p = {.fd = fd, .events = events};
     uint64_t now = sys_now(), left = now < deadline ? deadline - now : 0;
     struct timespec ts = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
-    int r, old;
+    struct rsk_cancel cancel;
+    int r;
 
     if (deadline && !left) /* though it says that there is room: the kernel has no memory for it */
         return -EAGAIN;
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_ppoll, &p, 1, deadline ? &ts : NULL, NULL, 0, 0);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return r == 0 ? -EAGAIN : r > 0 ? p.revents : r;
 }
 
 __attribute__((noinline)) int sleep_futex(_Atomic uint32_t *word, uint32_t val,
                                           const struct timespec *limit, uint32_t seen)
 {
-    int r, old;
+    struct rsk_cancel cancel;
+    int r;
 
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     r = (int)RSK_SLEEP(&rsk_sig.seen, seen, SYS_futex, word, FUTEX_WAIT, val, limit, 0, 0);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return r;
 }
 
@@ -167,12 +167,12 @@ static void plain_end(struct plain *p)
 static __attribute__((noinline)) ssize_t cancellable(bool rx, int fd, const struct iovec *v,
                                                      int cnt, int flags)
 {
+    struct rsk_cancel cancel;
     ssize_t n;
-    int old;
 
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     n = rx ? fb_io.recv(fd, v, cnt, UINT64_MAX, flags) : fb_io.send(fd, v, cnt, flags);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return n;
 }
 

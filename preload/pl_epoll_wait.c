@@ -68,16 +68,17 @@ __attribute__((noinline)) static int cancellable(const struct call *c, uint64_t 
                                                  uint32_t signals)
 {
     struct timespec ts;
-    int n, old;
+    struct rsk_cancel cancel;
+    int n;
 
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     if (c->how == PWAIT2)
         n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_epoll_pwait2, c->epfd, c->out, c->max,
                            pl_remaining(deadline, &ts), c->mask, 8);
     else
         n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_epoll_pwait, c->epfd, c->out, c->max,
                            pl_remaining_ms(deadline), c->mask, 8);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return n;
 }
 

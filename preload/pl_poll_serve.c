@@ -276,12 +276,13 @@ static bool still_plain(const struct pl_poll_wait *w)
 __attribute__((noinline)) static int cancellable(struct pl_poll_wait *w, struct timespec *limit,
                                                  const sigset_t *mask, uint32_t signals)
 {
-    int n, old;
+    struct rsk_cancel cancel;
+    int n;
 
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     n = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_ppoll, w->kernel,
                        w->n + (w->place == w->n && w->efd >= 0 && !w->crowded), limit, mask, 8, 0);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return n;
 }
 

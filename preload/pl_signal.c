@@ -133,8 +133,8 @@ static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
     memcpy(&mask, &uc->uc_sigmask, sizeof(mask));
     /* First, or with SA_NODEFER it would come at once. */
     SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &nothing_comes, NULL, sizeof(nothing_comes), 0, 0);
-    rsk_sig.mask = rsk_sig.pending ? rsk_sig.mask & mask : mask;
-    rsk_sig.pending = 1;
+    rsk_sig.mask = (rsk_sig.pending & RSK_HANDLER) ? rsk_sig.mask & mask : mask;
+    __atomic_fetch_or(&rsk_sig.pending, RSK_HANDLER, __ATOMIC_RELAXED);
     if (sig >= REAL_TIME)
         send_mark(sig, info);
     else

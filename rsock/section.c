@@ -19,16 +19,44 @@ static bool at_end_made;
 /* A frame that is farther away than this is on another stack, and says nothing. */
 enum { FAR = 256 * 1024 };
 
+/* The library's own: see preload/pl_cancel.c. */
+static void set_type(int type)
+{
+    bool sleeps = rsk_sig.sleeps;
+
+    rsk_sig.sleeps = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    pthread_setcanceltype(type, NULL);
+    atomic_signal_fence(memory_order_seq_cst);
+    rsk_sig.sleeps = sleeps;
+}
+
 void rsk_section_flush(void)
 {
     uint64_t mask = rsk_sig.mask;
+    uint32_t what;
     int saved = errno;
 
-    rsk_sig.pending = 0;
+    /* In one instruction: the cancelling handler may come at any. */
+    what = __atomic_exchange_n(&rsk_sig.pending, 0, __ATOMIC_RELAXED);
     atomic_signal_fence(memory_order_seq_cst);
     /* They are pending in the kernel, which delivers them before this returns. */
-    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask), 0, 0);
+    if (what & RSK_HANDLER)
+        SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask), 0, 0);
     errno = saved;
+    if (what & RSK_CANCEL)
+        rsk_cancel_now();
+}
+
+void rsk_cancel_now(void)
+{
+    set_type(PTHREAD_CANCEL_ASYNCHRONOUS);
+}
+
+void rsk_cancel_later(void)
+{
+    set_type(PTHREAD_CANCEL_DEFERRED);
+    __atomic_fetch_or(&rsk_sig.pending, RSK_CANCEL, __ATOMIC_RELAXED);
 }
 
 bool rsk_on_signal_stack(void)
@@ -62,6 +90,11 @@ void rsk_windows_reclaim(const void *frame)
         if ((uintptr_t)frame < of || (uintptr_t)frame - of > FAR || rsk_on_signal_stack())
             return;
         lower_last();
+    }
+    /* A handler has jumped out of a sleep. */
+    if (rsk_sig.sleeps && !rsk_sig.windows) {
+        set_type(rsk_sig.asynchronous ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED);
+        rsk_sig.sleeps = false;
     }
 }
 

@@ -13,6 +13,7 @@
 #ifndef RSK_SECTION_H
 #define RSK_SECTION_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +30,11 @@ struct rsk_window {
     bool over; /* there is such a handler; false in a record that is not in use */
 };
 
+enum rsk_pending {
+    RSK_HANDLER = 1, /* one was put off; all signals are blocked until it has run */
+    RSK_CANCEL = 2   /* the thread is deferred, and the program wants it asynchronous */
+};
+
 struct rsk_sig {
     union {
         struct {
@@ -37,9 +43,12 @@ struct rsk_sig {
         };
         volatile uint64_t busy; /* both: not 0 if there is any */
     };
-    volatile uint32_t pending; /* a handler was put off; all signals are blocked until it has run */
+    volatile uint32_t pending; /* of enum rsk_pending, for the section's end */
     bool keyed;                /* what happens at the thread's end is arranged */
     bool was_cut; /* the call that goes on by other means was interrupted before: see pl_recv.c */
+    volatile bool
+        asynchronous; /* the program wants this thread cancelled at any instruction: see pl_cancel.c */
+    volatile bool sleeps;   /* between rsk_cancel_open and rsk_cancel_close */
     volatile uint32_t seen; /* handlers run so far */
     volatile uint32_t cut;  /* those without SA_RESTART */
     uint64_t ids;           /* windows opened so far */
@@ -260,6 +269,56 @@ long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
 #define RSK_SLEEP(word, was, nr, a, b, c, d, e, f)                                             \
     rsk_sleep6((nr), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f), (word), \
                (was))
+
+/*
+ * Around a sleep by a raw system call in a window, which is a cancellation point then: glibc's cancellation signal restarts
+ * such a call, so the thread is asynchronously cancellable in it. Both, and the sleep, are calls in a function that has nothing to give back,
+ * and that is not inlined, so that the unwinder finds the caller's clean-ups. close gets what open gave.
+ */
+struct rsk_cancel {
+    int type;
+    bool sleeps; /* a handler that came over another sleep */
+};
+static inline struct rsk_cancel rsk_cancel_open(void)
+{
+    struct rsk_cancel was = {.sleeps = rsk_sig.sleeps};
+
+    /* First: from then on an asynchronous thread that is cancelled ends at once. */
+    rsk_sig.sleeps = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &was.type);
+    return was;
+}
+static inline void rsk_cancel_close(struct rsk_cancel was)
+{
+    pthread_setcanceltype(was.type, NULL);
+    atomic_signal_fence(memory_order_seq_cst);
+    rsk_sig.sleeps = was.sleeps;
+}
+
+/* An asynchronous thread was cancelled in a section, or may be: it is a deferred one to the section's end. */
+void rsk_cancel_later(void);
+/* It is asynchronous again, and ends here if it was cancelled. */
+void rsk_cancel_now(void);
+
+/* To the end of the scope the thread cannot be cancelled: around what calls libc's functions, or other libraries', where a
+ * thread that unwinds would leave a lock, or memory that another thread writes to. */
+static inline int rsk_cancel_off(void)
+{
+    int was;
+
+    /* Or it would end where it can be cancelled again. */
+    if (__builtin_expect(rsk_sig.asynchronous && rsk_sig.depth, 0))
+        rsk_cancel_later();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
+    return was;
+}
+static inline void rsk_cancel_back(const int *was)
+{
+    pthread_setcancelstate(*was, NULL);
+}
+#define RSK_UNCANCELLED \
+    __attribute__((cleanup(rsk_cancel_back), unused)) int cancel_ = rsk_cancel_off()
 
 /* For the handler: the interrupted thread's next instruction, or where it shall go on instead. */
 uintptr_t rsk_sleep_rewind(uintptr_t pc);

@@ -171,20 +171,4 @@ static inline void sys_pause_cpu(void)
 #endif
 }
 
-/* To the end of the scope the thread cannot be cancelled: around what calls libc's functions, or other libraries', where a
- * thread that unwinds would leave a lock, or memory that another thread writes to. */
-static inline int rsk_cancel_off(void)
-{
-    int was;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
-    return was;
-}
-static inline void rsk_cancel_back(const int *was)
-{
-    pthread_setcancelstate(*was, NULL);
-}
-#define RSK_UNCANCELLED \
-    __attribute__((cleanup(rsk_cancel_back), unused)) int cancel_ = rsk_cancel_off()
-
 #endif

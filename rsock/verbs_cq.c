@@ -17,6 +17,7 @@
 #include "config/log.h"
 #include "config/reason.h"
 #include "rsock/fence.h"
+#include "rsock/section.h"
 #include "rsock/verbs_int.h"
 
 enum { BATCH = 16, ROUNDS = 16, TURNS = 16, REPOST = VB_MESSAGES / 8 };
@@ -145,6 +146,7 @@ static bool read_events(struct vb_part *p)
     void *context;
     unsigned n = 0;
     int saved = errno; /* a channel without an event is EAGAIN, in a call that succeeds */
+    RSK_UNCANCELLED;   /* the channel is read by read(2) */
 
     atomic_store(&p->event_due, false);
     while (vdl.get_cq_event(p->channel, &cq, &context) == 0) {

@@ -18,6 +18,7 @@
 
 #include "config/reason.h"
 #include "rsock/fence.h"
+#include "rsock/section.h"
 #include "rsock/verbs_int.h"
 
 enum { LEAVE_DATA = 8, LEAVE_CTRL = 6, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };

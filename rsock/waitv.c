@@ -28,11 +28,12 @@ bool rsk_waitv_usable(void)
 __attribute__((noinline)) static int cancellable(struct futex_waitv *v, unsigned n,
                                                  const struct timespec *until, uint32_t signals)
 {
-    int r, old;
+    struct rsk_cancel cancel;
+    int r;
 
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
+    cancel = rsk_cancel_open();
     r = (int)RSK_SLEEP(&rsk_sig.seen, signals, SYS_futex_waitv, v, n, 0, until, CLOCK_MONOTONIC, 0);
-    pthread_setcanceltype(old, NULL);
+    rsk_cancel_close(cancel);
     return r;
 }
 

@@ -26,7 +26,7 @@ SIBLINGS = """libpthread.so.0 librt.so.1 libutil.so.1 libanl.so.1 libdl.so.2 lib
 # What intercepted calls there are whose parameters say nothing of it.
 BY_NAME = set("""open open64 __open __open64 __open_2 __open64_2 creat creat64 fopen fopen64 pipe __pipe pipe2 socketpair
 eventfd timerfd_create inotify_init inotify_init1 memfd_create socket epoll_create epoll_create1 fork __fork _Fork vfork __vfork clone __clone syscall daemon
-system popen _IO_popen wordexp execl execle execlp _exit _Exit quick_exit pthread_exit thrd_exit setuid seteuid
+system popen _IO_popen wordexp execl execle execlp _exit _Exit quick_exit pthread_exit thrd_exit pthread_setcanceltype setuid seteuid
 setreuid setresuid setgid setegid setregid setresgid setgroups initgroups capset execv execve execvp execvpe chroot pivot_root
 unshare setrlimit setrlimit64 prlimit prlimit64 prctl sigaction __sigaction signal bsd_signal ssignal sysv_signal
 __sysv_signal sigset sigignore siginterrupt sigvec""".split())

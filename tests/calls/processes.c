@@ -307,3 +307,14 @@ ROW(thrd_exit, )
 {
     rows_last_words(by_thrd_exit);
 }
+
+ROW(pthread_setcanceltype, )
+{
+    int old;
+
+    SHOW(SYM(pthread_setcanceltype)(PTHREAD_CANCEL_ASYNCHRONOUS, &old));
+    SHOW(old == PTHREAD_CANCEL_DEFERRED);
+    SHOW(SYM(pthread_setcanceltype)(PTHREAD_CANCEL_DEFERRED, &old));
+    SHOW(old == PTHREAD_CANCEL_ASYNCHRONOUS);
+    SHOW(SYM(pthread_setcanceltype)(42, &old));
+}

@@ -11,11 +11,12 @@
 static int p[2];
 static _Atomic unsigned rounds;
 
-static void *round_and_round(void *unused)
+static void *round_and_round(void *asynchronous)
 {
     char bytes[64] = "";
 
-    (void)unused;
+    if (asynchronous)
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     for (;; rounds++) {
         (void)!write(p[0], bytes, sizeof(bytes));
         (void)!recv(p[1], bytes, sizeof(bytes), 0);
@@ -55,7 +56,7 @@ int main(int argc, char **argv)
         pair_at(l, &at, p);
         warm(p);
         rounds = 0;
-        must(pthread_create(&t, NULL, round_and_round, NULL) == 0, "pthread_create");
+        must(pthread_create(&t, NULL, round_and_round, i % 2 ? &i : NULL) == 0, "pthread_create");
         while (rounds < 3 + i)
             sched_yield();
         pthread_cancel(t);

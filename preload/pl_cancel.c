@@ -1,0 +1,246 @@
+/*
+ * pl_cancel.c - threads that may be cancelled at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). iperf3 3.16 to 3.20 has them, and
+ * they send and receive, which POSIX does not allow, and which does no harm where all of a call is the kernel's. In ours such a thread may
+ * hold a lock, or have a count raised. So libc's cancellation signal gets a handler of ours once a
+ * program asks for that: a thread that is where it must not end is made a deferred one, and an asynchronous one again at its
+ * section's end (rsk_cancel_later), where it then ends at once. Deferred cancellation needs nothing of this.
+ *
+ * pthread_setcanceltype: any thread. The handler: in any thread, after which nothing but the thread's own state has changed.
+ */
+#include "preload/pl_own.h"
+
+#include "ipoib_fallback/lock.h"
+#include "rsock/loop.h"
+#include "rsock/section.h"
+#include "rsock/sys.h"
+
+#include <gnu/libc-version.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <ucontext.h>
+
+enum { SIGCANCEL = 32 }; /* glibc's own, which its sigaction refuses */
+
+/* The kernel's, on both architectures. */
+struct kernel_action {
+    void (*fn)(int, siginfo_t *, void *);
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
+/* Where an object's code is. */
+struct range {
+    uintptr_t begin, end;
+};
+
+static struct fb_lock lock;
+static _Atomic bool taken;
+static void (*libcs)(int, siginfo_t *, void *);
+static struct range libc, own;
+static pthread_key_t at_end;
+static bool at_end_made;
+static _Thread_local struct {
+    int id; /* the kernel's */
+    bool made;
+} again;
+
+static bool within(const struct range *r, uintptr_t pc)
+{
+    return pc >= r->begin && pc < r->end;
+}
+
+static uintptr_t pc_of(const ucontext_t *uc)
+{
+#if defined(__x86_64__)
+    return (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
+#else
+    return (uintptr_t)uc->uc_mcontext.pc;
+#endif
+}
+
+/* In a section. Or in a function of ours and not in a call of it: the unwinder would not find what gives back what it has raised, or
+ * find it and jump to it with a frame that is only half there. With a window open that may be the case further up, unless
+ * the thread is in libc's function, or sleeps. */
+static bool must_not_end(const ucontext_t *uc)
+{
+    uintptr_t pc = pc_of(uc);
+
+    if (rsk_sig.depth)
+        return true;
+    return !rsk_sig.sleeps && (within(&own, pc) || (rsk_sig.windows && !within(&libc, pc)));
+}
+
+/* Outside of a section nothing comes to its end. So the signal comes once more, when the thread has gone on a little. */
+static void look_again(void)
+{
+    struct sigevent how = {
+        .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGCANCEL, .sigev_value.sival_ptr = &again};
+    struct itimerspec soon = {.it_value.tv_nsec = 50000};
+
+    how._sigev_un._tid = sys_gettid();
+    if (SYS6(SYS_timer_create, CLOCK_MONOTONIC, &how, &again.id, 0, 0, 0) < 0)
+        return;
+    again.made = true;
+    SYS6(SYS_timer_settime, again.id, 0, &soon, NULL, 0, 0);
+}
+
+static void no_more(void)
+{
+    if (again.made)
+        SYS6(SYS_timer_delete, again.id, 0, 0, 0, 0, 0);
+    again.made = false;
+}
+
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    no_more();
+}
+
+static void cancelled(int sig, siginfo_t *info, void *ctx)
+{
+    bool is_again = info->si_code == SI_TIMER && info->si_ptr == &again;
+
+    if (rsk_sig.asynchronous && must_not_end(ctx)) {
+        rsk_cancel_later();
+        no_more();
+        if (!rsk_sig.depth && !atomic_load_explicit(&pl_passive, memory_order_relaxed))
+            look_again();
+    } else if (is_again && rsk_sig.asynchronous) {
+        no_more();
+        rsk_cancel_now();
+    }
+    /* Notes that the thread was cancelled, and ends it if it is asynchronous. */
+    if (!is_again)
+        libcs(sig, info, ctx);
+}
+
+struct object {
+    const void *of;
+    struct range *code;
+};
+
+static int find(struct dl_phdr_info *info, size_t size, void *object)
+{
+    const struct object *o = object;
+
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        struct range r = {info->dlpi_addr + p->p_vaddr, info->dlpi_addr + p->p_vaddr + p->p_memsz};
+
+        if (p->p_type == PT_LOAD && (p->p_flags & PF_X) && within(&r, (uintptr_t)o->of)) {
+            *o->code = r;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+struct stand_in {
+    _Atomic uint32_t there, done;
+};
+
+static void wait_for(_Atomic uint32_t *word)
+{
+    while (!atomic_load(word))
+        sys_futex(word, FUTEX_WAIT_PRIVATE, 0, NULL);
+}
+
+static void tell(_Atomic uint32_t *word)
+{
+    atomic_store(word, 1);
+    sys_futex(word, FUTEX_WAKE_PRIVATE, 1, NULL);
+}
+
+static void *stand_in(void *p)
+{
+    struct stand_in *s = p;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    tell(&s->there);
+    wait_for(&s->done);
+    return NULL;
+}
+
+/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will come of. */
+static void make_libc_set_its(void)
+{
+    struct stand_in s = {0};
+    uint64_t mask = sys_block_signals();
+    pthread_t t;
+
+    if (pthread_create(&t, NULL, stand_in, &s) == 0) {
+        wait_for(&s.there);
+        pthread_cancel(t);
+        tell(&s.done);
+        pthread_join(t, NULL);
+    }
+    sys_restore_signals(mask);
+}
+
+static bool get_action(struct kernel_action *a)
+{
+    return SYS6(SYS_rt_sigaction, SIGCANCEL, NULL, a, sizeof(a->mask), 0, 0) == 0;
+}
+
+/* lock held. Where there is no memory for a thread the next one that asks tries again. */
+static void take(void)
+{
+    struct kernel_action a;
+
+    if (!get_action(&a))
+        return;
+    if (!a.fn) {
+        make_libc_set_its();
+        if (!get_action(&a) || !a.fn)
+            return;
+    }
+    dl_iterate_phdr(find, &(struct object){(void *)(uintptr_t)gnu_get_libc_version, &libc});
+    dl_iterate_phdr(find, &(struct object){(void *)(uintptr_t)cancelled, &own});
+    at_end_made = pthread_key_create(&at_end, thread_ends) == 0;
+    libcs = a.fn;
+    a.fn = cancelled;
+    if (SYS6(SYS_rt_sigaction, SIGCANCEL, &a, NULL, sizeof(a.mask), 0, 0) == 0)
+        atomic_store(&taken, true);
+}
+
+PL_EXPORT int pthread_setcanceltype(int type, int *old)
+{
+    int r;
+
+    pl_ready();
+    /* For a sleep of ours, or at a section's end. */
+    if (rsk_sig.sleeps || !pl_is_owner())
+        return pl_real.pthread_setcanceltype(type, old);
+    if (type == PTHREAD_CANCEL_ASYNCHRONOUS && !atomic_load(&taken) &&
+        !atomic_load_explicit(&pl_passive, memory_order_relaxed)) {
+        rsk_section_enter();
+        fb_lock(&lock);
+        if (!atomic_load(&taken))
+            take();
+        fb_unlock(&lock);
+        rsk_section_leave();
+    }
+    if (type == PTHREAD_CANCEL_ASYNCHRONOUS && atomic_load(&taken)) {
+        if (at_end_made)
+            pthread_setspecific(at_end, &again);
+        rsk_sig.asynchronous = true;
+    }
+    r = pl_real.pthread_setcanceltype(type, old);
+    if (r == 0 && type == PTHREAD_CANCEL_DEFERRED)
+        rsk_sig.asynchronous = false;
+    return r;
+}
+
+static void in_child(void)
+{
+    lock = (struct fb_lock){0};
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+    rsk_at_fork_child(in_child);
+}

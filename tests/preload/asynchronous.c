@@ -1,0 +1,245 @@
+/*
+ * asynchronous.c - threads that may be cancelled at any instruction, and are while they send and receive. The
+ * connection goes on afterwards: nothing of theirs is locked.
+ */
+#include "pair.h"
+
+#include "../asleep.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+
+static int c, s;
+static _Atomic unsigned long calls;
+static _Atomic int began, at_once;
+
+static void asynchronous(void)
+{
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    began = 1;
+}
+
+static void *sending(void *unused)
+{
+    char buf[64] = "x";
+
+    (void)unused;
+    asynchronous();
+    while (send(c, buf, sizeof(buf), MSG_NOSIGNAL) >= 0)
+        calls++;
+    return NULL;
+}
+
+static void *receiving(void *unused)
+{
+    char buf[256];
+
+    (void)unused;
+    asynchronous();
+    while (recv(s, buf, sizeof(buf), 0) >= 0)
+        calls++;
+    return NULL;
+}
+
+static void *polling(void *unused)
+{
+    struct pollfd p = {.fd = s, .events = POLLIN};
+    char buf[256];
+
+    (void)unused;
+    asynchronous();
+    while (poll(&p, 1, -1) >= 0 && recv(s, buf, sizeof(buf), MSG_DONTWAIT) >= -1)
+        calls++;
+    return NULL;
+}
+
+/* What it calls has long returned when it is cancelled, and nothing that it does is a cancellation point. */
+static void *computing(void *unused)
+{
+    char b = 'x';
+
+    (void)unused;
+    asynchronous();
+    must(send(c, &b, 1, 0) == 1, "send");
+    at_once = 1;
+    for (;;)
+        calls++;
+    return NULL;
+}
+
+static unsigned turns;
+
+static void *calling_once(void *unused)
+{
+    char b = 'x';
+
+    (void)unused;
+    asynchronous();
+    at_once = 1;
+    for (volatile unsigned n = 0; n < turns; n++)
+        ;
+    (void)!send(c, &b, 1, 0);
+    for (;;)
+        calls++;
+    return NULL;
+}
+
+/* Its last call has been deferred, and so is the cancellation that comes now. */
+static void *deferred(void *unused)
+{
+    int old;
+
+    (void)unused;
+    asynchronous();
+    must(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &old) == 0, "type");
+    printf("was asynchronous: %d\n", old == PTHREAD_CANCEL_ASYNCHRONOUS);
+    at_once = 1;
+    while (at_once)
+        calls++;
+    must(send(c, "x", 1, 0) == 1, "send"); /* a cancellation point */
+    return NULL;
+}
+
+static sigjmp_buf out;
+static _Atomic int sleeper;
+
+static void jump(int sig)
+{
+    (void)sig;
+    siglongjmp(out, 1);
+}
+
+/* A handler jumps out of a sleep, which has been a cancellation point: libc leaves the thread an asynchronous one, we do not. */
+static void *jumping(void *unused)
+{
+    const char *mode = getenv("RAILSOCK_MODE");
+    int old;
+    char b;
+
+    (void)unused;
+    if (sigsetjmp(out, 1) == 0) {
+        sleeper = gettid();
+        must(recv(s, &b, 1, 0) < 0, "recv");
+    }
+    must(send(c, "x", 1, 0) == 1 && recv(s, &b, 1, 0) == 1, "pass");
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &old);
+    must(!mode || strcmp(mode, "rail") != 0 || old == PTHREAD_CANCEL_DEFERRED, "type");
+    return NULL;
+}
+
+static void jumps_out(void)
+{
+    pthread_t t;
+
+    signal(SIGUSR1, jump);
+    must(pthread_create(&t, NULL, jumping, NULL) == 0, "thread");
+    until_it_sleeps(&sleeper);
+    pthread_kill(t, SIGUSR1);
+    must(pthread_join(t, NULL) == 0, "join");
+}
+
+static void begin(pthread_t *t, void *(*fn)(void *))
+{
+    began = 0;
+    must(pthread_create(t, NULL, fn, NULL) == 0, "thread");
+    for (time_t since = time(NULL); !began;)
+        must(others_run(since), "the thread");
+}
+
+static void ends(pthread_t t)
+{
+    void *result;
+
+    must(pthread_join(t, &result) == 0, "join");
+    must(result == PTHREAD_CANCELED, "cancelled");
+}
+
+static void drain(void)
+{
+    char buf[4096];
+
+    while (recv(s, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+        ;
+}
+
+/* Wherever in its only call it is. */
+static void in_its_call(void)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        pthread_t t;
+
+        turns = i * 4;
+        at_once = 0;
+        must(pthread_create(&t, NULL, calling_once, NULL) == 0, "thread");
+        for (time_t since = time(NULL); !at_once;)
+            if (time(NULL) - since > 20)
+                give_up("the call");
+        must(pthread_cancel(t) == 0, "cancel");
+        ends(t);
+        drain();
+    }
+}
+
+/* At a different place each time. */
+static void run_for(unsigned turns)
+{
+    unsigned long from = calls;
+
+    for (time_t since = time(NULL); calls - from < turns;)
+        must(others_run(since), "calls");
+    for (volatile unsigned i = 0; i < turns * 37 % 1009; i++)
+        ;
+}
+
+static void trials(void *(*in)(void *))
+{
+    for (unsigned i = 0; i < 200; i++) {
+        pthread_t from, to;
+
+        begin(&to, in);
+        begin(&from, sending);
+        run_for(1 + i % 50);
+        /* Who sends may wait for room that nobody makes any more, and the other way round. */
+        must(pthread_cancel(i % 2 ? from : to) == 0, "cancel");
+        ends(i % 2 ? from : to);
+        must(pthread_cancel(i % 2 ? to : from) == 0, "cancel");
+        ends(i % 2 ? to : from);
+    }
+    drain();
+    deliver(c, s, "still works");
+}
+
+static void one(void *(*fn)(void *))
+{
+    pthread_t t;
+
+    at_once = 0;
+    begin(&t, fn);
+    for (time_t since = time(NULL); !at_once;)
+        must(others_run(since), "the call");
+    must(pthread_cancel(t) == 0, "cancel");
+    at_once = 0;
+    ends(t);
+}
+
+int main(void)
+{
+    int p[2];
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    tcp_pair(p);
+    c = p[0];
+    s = p[1];
+    jumps_out();
+    trials(receiving);
+    trials(polling);
+    one(computing);
+    in_its_call();
+    one(deferred);
+    drain();
+    deliver(c, s, "still works");
+    printf("closed %d %d\n", close(c), close(s));
+    return 0;
+}
