@@ -461,6 +461,7 @@ LOOP_TEST_SRC := \
 	rsock/loop_uring.c \
 	rsock/loop_watch.c \
 	rsock/own.c \
+	rsock/section.c \
 	rsock/shard.c \
 
 SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/copy.c rsock/unix_names.c config/reason.c

@@ -363,8 +363,6 @@ enum fb_sight { FB_BUSY, FB_CLOSER, FB_NONE, FB_SOME };
 enum fb_sight fb_sight(struct fb_stream *, short events);
 /* The same, and if it is FB_SOME or FB_NONE, fb_arm as well. tally: then fb_tally's, unless NULL. */
 enum fb_sight fb_sight_arm(struct fb_stream *, int fd, short events, struct fb_tally *tally);
-/* For who spins: is it FB_SOME or FB_CLOSER? */
-bool fb_glance(struct fb_stream *, short events);
 /* For pollers that spin: looks at ring state only, no system call, may say 0 wrongly. */
 short fb_peek_ready(struct fb_stream *, short events);
 /* Is the stream on a rail whose news come by another shard than this one? */

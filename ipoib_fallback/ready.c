@@ -243,13 +243,6 @@ enum fb_sight fb_sight_arm(struct fb_stream *s, int fd, short events, struct fb_
     return sight(conn_of(s), fd, events, true, tally);
 }
 
-bool fb_glance(struct fb_stream *s, short events)
-{
-    enum fb_sight see = fb_sight(s, events);
-
-    return see == FB_SOME || see == FB_CLOSER;
-}
-
 short fb_arm(struct fb_stream *s, int fd, short events)
 {
     struct fb_conn *c = conn_of(s);

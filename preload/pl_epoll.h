@@ -15,7 +15,7 @@
  *   (the engine's: tx or rx, then a stream's watcher list)
  *   lock      one per instance, a leaf: ready, hot and dirty lists, the hash, and the fields of a
  *             member that are marked with it. No fb_* function is called under it but fb_plain, fb_kernel_events
- *             and fb_glance, which only tries a lock.
+ *             and fb_sight, which only tries a lock.
  *   links     64 of them by descriptor: pl_file.members. A leaf.
  *   pool      free members. A leaf.
  *   nest      pl_epoll.parents. A leaf.
@@ -192,6 +192,8 @@ void pl_ready_del(struct pl_member *);
 /* Its stream has changed track, its registration has not. lock held. */
 void pl_dirty_add(struct pl_member *);
 void pl_dirty_del(struct pl_member *);
+/* A length of theirs; lock held. */
+void pl_count(_Atomic uint32_t *length, int more);
 /* Empties the inbox; lock held. */
 void pl_ready_absorb(struct pl_epoll *);
 /* Absorbs, and brings the registrations up to date of those whose streams changed track. */
@@ -206,10 +208,13 @@ int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max,
 /* Who has found nothing: another thread looks at some just now, or did, of which one may be ready. Gives it the processor. */
 bool pl_ready_in_hand(struct pl_epoll *ep);
 enum { PL_OTHERS = 64 /* looks, at most, because of that */ };
+/* Shall the kernel be asked before the list? Counts a call. */
+bool pl_ready_kernels_turn(struct pl_epoll *);
 /* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
-/* Is there something on the ready list to be tested? May say no while another thread is at work on it. */
-bool pl_ready_glance(struct pl_epoll *);
+/* What of the ready list its rings alone tell, none of it armed; at most max, count. *closer: another is to be tested. May say nothing while
+ * another thread is at work on it. */
+int pl_ready_glance(struct pl_epoll *, struct epoll_event *out, int max, bool *closer);
 /* Is there nothing new in these events of a member that waits for edges? An edge comes again when a stream changes track:
  * the kernel gives one for each new registration, a frame that arrives is one, and an end is heard of from ring and
  * socket. tally: the stream's, 0 if unknown. lock held. */

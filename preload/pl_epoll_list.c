@@ -1,12 +1,75 @@
 /*
- * pl_epoll_list.c - what is asked of an instance's lists by who has found nothing, or decides how to look next. Nothing
- * is tested here: pl_epoll_ready.c.
+ * pl_epoll_list.c - an instance's lists, and what is asked of them by who has found nothing, or decides how to look next.
+ * Nothing is tested here: pl_epoll_ready.c.
  *
  * Any thread; locks: see pl_epoll.h.
  */
 #include "preload/pl_epoll.h"
 
 #include "rsock/sys.h"
+
+/* A length; lock held. The unlock, which is a read-modify-write, puts it before a look at `asleep`. */
+void pl_count(_Atomic uint32_t *length, int more)
+{
+    uint32_t now = atomic_load_explicit(length, memory_order_relaxed) + (uint32_t)more;
+
+    atomic_store_explicit(length, now, memory_order_relaxed);
+}
+
+void pl_ready_add(struct pl_member *m)
+{
+    struct pl_epoll *ep = m->ep;
+
+    if (m->dead || m->parked || m->ready.next)
+        return;
+    pl_link_add(&ep->ready, &m->ready);
+    pl_count(&ep->nready, 1);
+}
+
+void pl_ready_del(struct pl_member *m)
+{
+    if (!m->ready.next)
+        return;
+    pl_link_del(&m->ready);
+    pl_count(&m->ep->nready, -1);
+}
+
+void pl_dirty_add(struct pl_member *m)
+{
+    struct pl_epoll *ep = m->ep;
+
+    if (m->dirty.next)
+        return;
+    pl_link_add(&ep->dirty, &m->dirty);
+    pl_count(&ep->ndirty, 1);
+}
+
+void pl_dirty_del(struct pl_member *m)
+{
+    if (!m->dirty.next)
+        return;
+    pl_link_del(&m->dirty);
+    pl_count(&m->ep->ndirty, -1);
+}
+
+/* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every
+ * so many calls and nanoseconds; and the other way round every 16th call they come first. Where both can fill the
+ * array, the kernel has its turn whenever all of the list have had theirs. */
+enum { KERNEL_CALLS = 16 };
+
+bool pl_ready_kernels_turn(struct pl_epoll *ep)
+{
+    uint32_t calls = atomic_load_explicit(&ep->calls, memory_order_relaxed);
+    uint32_t ahead = atomic_load_explicit(&ep->ahead, memory_order_relaxed);
+
+    /* Two threads that count at once may count one call. */
+    atomic_store_explicit(&ep->calls, calls + 1, memory_order_relaxed);
+    if (calls % KERNEL_CALLS && (!atomic_load_explicit(&ep->both, memory_order_relaxed) ||
+                                 ahead < atomic_load(&ep->nready)))
+        return false;
+    atomic_store_explicit(&ep->ahead, 0, memory_order_relaxed);
+    return true;
+}
 
 bool pl_ready_in_hand(struct pl_epoll *ep)
 {
@@ -20,21 +83,6 @@ bool pl_ready_in_hand(struct pl_epoll *ep)
 bool pl_ready_lazy(struct pl_epoll *ep)
 {
     return atomic_load(&ep->nready) <= PL_LAZY_MOST && !atomic_load(&ep->asleep);
-}
-
-bool pl_ready_glance(struct pl_epoll *ep)
-{
-    bool yes = false;
-
-    fb_lock(&ep->lock);
-    for (struct pl_link *l = ep->ready.next; l != &ep->ready && !yes; l = l->next) {
-        const struct pl_member *m = pl_of_ready(l);
-
-        yes = m->stash || !m->hot || !m->stream ||
-              fb_glance(m->stream, (short)(m->events & PL_EV_BITS));
-    }
-    fb_unlock(&ep->lock);
-    return yes;
 }
 
 bool pl_ready_elsewhere(struct pl_epoll *ep)

@@ -72,51 +72,7 @@ int pl_ready_drain_all(struct pl_epoll *ep)
     return drain_by(ep, rsk_shard_drain_all);
 }
 
-/* ---- the lists */
-
-/* A length; lock held. The unlock, which is a read-modify-write, puts it before a look at `asleep`. */
-static void count(_Atomic uint32_t *length, int more)
-{
-    uint32_t now = atomic_load_explicit(length, memory_order_relaxed) + (uint32_t)more;
-
-    atomic_store_explicit(length, now, memory_order_relaxed);
-}
-
-void pl_ready_add(struct pl_member *m)
-{
-    struct pl_epoll *ep = m->ep;
-
-    if (m->dead || m->parked || m->ready.next)
-        return;
-    pl_link_add(&ep->ready, &m->ready);
-    count(&ep->nready, 1);
-}
-
-void pl_ready_del(struct pl_member *m)
-{
-    if (!m->ready.next)
-        return;
-    pl_link_del(&m->ready);
-    count(&m->ep->nready, -1);
-}
-
-void pl_dirty_add(struct pl_member *m)
-{
-    struct pl_epoll *ep = m->ep;
-
-    if (m->dirty.next)
-        return;
-    pl_link_add(&ep->dirty, &m->dirty);
-    count(&ep->ndirty, 1);
-}
-
-void pl_dirty_del(struct pl_member *m)
-{
-    if (!m->dirty.next)
-        return;
-    pl_link_del(&m->dirty);
-    count(&m->ep->ndirty, -1);
-}
+/* ---- up to date */
 
 static struct pl_member *of_dirty(struct pl_link *l)
 {
@@ -388,6 +344,81 @@ static void examine(struct probe *p, bool lazy)
         atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
 }
 
+/* One of the list, looked at where it is, if it is a stream whose ring says it all. FB_SOME: levels, which are in *out, and it went to the
+ * tail. FB_NONE: nothing holds, and it is where it was. Else it is to be taken off and examined. lock held. */
+static enum fb_sight look_in_place(struct pl_member *m, struct epoll_event *out, uint32_t pass)
+{
+    uint32_t events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
+    enum fb_sight see;
+
+    if (m->stash || !m->hot || !m->stream || m->parked)
+        return FB_CLOSER;
+    see = fb_sight(m->stream, (short)events);
+    if (see != FB_SOME)
+        return see;
+    if (m->events & (EPOLLET | EPOLLONESHOT))
+        return FB_CLOSER;
+    out->events = events & (EPOLLIN | EPOLLRDNORM);
+    out->data.u64 = m->data;
+    atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
+    m->pass = pass;
+    pl_tell(m, out->events, (struct fb_tally){0});
+    pl_link_del(&m->ready);
+    pl_link_add(&m->ep->ready, &m->ready);
+    return FB_SOME;
+}
+
+/* As many as TOGETHER, from the head on, as long as they are of this kind; *todo: as in take. Count. lock held. */
+static int collect_in_place(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
+                            bool lazy, uint32_t pass, uint32_t *todo)
+{
+    int n = 0;
+
+    for (unsigned looks = 0; out && looks < TOGETHER && n < max && *todo; looks++, --*todo) {
+        struct pl_member *m = pl_of_ready(ep->ready.next);
+        enum fb_sight see;
+
+        /* An edge is armed if there is nothing. */
+        if (&m->ready == &ep->ready || m->pass == pass || m->flip > since || m->events & EPOLLET)
+            break;
+        see = look_in_place(m, &out[n], pass);
+        if (see == FB_SOME) {
+            n++;
+        } else if (see == FB_NONE && lazy && stays_unarmed(m)) {
+            pl_link_del(&m->ready);
+            pl_link_add(&ep->ready, &m->ready);
+        } else {
+            break;
+        }
+    }
+    return n;
+}
+
+int pl_ready_glance(struct pl_epoll *ep, struct epoll_event *out, int max, bool *closer)
+{
+    uint32_t pass;
+    int n = 0;
+
+    *closer = false;
+    fb_lock(&ep->lock);
+    pass = ++ep->pass ? ep->pass : ++ep->pass;
+    for (struct pl_link *l = ep->ready.next, *next; l != &ep->ready && n < max; l = next) {
+        struct pl_member *m = pl_of_ready(l);
+        enum fb_sight see;
+
+        next = l->next;
+        if (m->pass == pass)
+            break;
+        see = look_in_place(m, &out[n], pass);
+        if (see == FB_SOME)
+            n++;
+        else if (see == FB_CLOSER)
+            *closer = true;
+    }
+    fb_unlock(&ep->lock);
+    return n;
+}
+
 /* Of a nested instance news is a new edge from here on; something that came between the test and this, too. */
 static __attribute__((noinline)) void edge_of_inner(const struct probe *p)
 {
@@ -417,11 +448,12 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
     /* Each at most once: those that stay ready go to the tail. */
     todo = atomic_load(&ep->nready);
     pass = ++ep->pass ? ep->pass : ++ep->pass; /* 0: of who was never reported */
+    n = collect_in_place(ep, out, max, since, lazy, pass, &todo);
     for (;;) {
         unsigned most = max - n < TOGETHER ? (unsigned)(max - n) : TOGETHER, some;
 
-        some = take(ep, p, most, since, pass, &todo);
-        count(&ep->in_hand, (int)some);
+        some = n < max ? take(ep, p, most, since, pass, &todo) : 0;
+        pl_count(&ep->in_hand, (int)some);
         fb_unlock(&ep->lock);
         if (!some)
             break;
@@ -431,7 +463,7 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
         for (unsigned i = 0; i < some; i++)
             if (report(&p[i], out ? &out[n] : NULL, pass))
                 n++;
-        count(&ep->in_hand, -(int)some);
+        pl_count(&ep->in_hand, -(int)some);
         fb_unlock(&ep->lock);
         for (unsigned i = 0; i < some; i++) {
             if (__builtin_expect(p[i].edge && !p[i].m->stream && p[i].found && out, 0))

@@ -18,25 +18,6 @@
 #include "config/env.h"
 #include "rsock/sys.h"
 
-/* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every
- * so many calls and nanoseconds; and the other way round every 16th call they come first. Where both can fill the
- * array, the kernel has its turn whenever all of the list have had theirs. */
-enum { KERNEL_CALLS = 16 };
-
-static bool kernels_turn(struct pl_epoll *ep)
-{
-    uint32_t calls = atomic_load_explicit(&ep->calls, memory_order_relaxed);
-    uint32_t ahead = atomic_load_explicit(&ep->ahead, memory_order_relaxed);
-
-    /* Two threads that count at once may count one call. */
-    atomic_store_explicit(&ep->calls, calls + 1, memory_order_relaxed);
-    if (calls % KERNEL_CALLS && (!atomic_load_explicit(&ep->both, memory_order_relaxed) ||
-                                 ahead < atomic_load(&ep->nready)))
-        return false;
-    atomic_store_explicit(&ep->ahead, 0, memory_order_relaxed);
-    return true;
-}
-
 enum how { WAIT, PWAIT, PWAIT2 };
 
 struct call {
@@ -112,11 +93,11 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
 /* *missed: another thread was draining, and what it was past is not told. brief: who finds nothing looks again, and
  * spins first, where most find something before the kernel need be asked, or sleeps in the kernel at once, which asks it; unless it has
  * been the kernel that had it. */
-static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *missed)
+static int look(struct pl_epoll *ep, const struct call *c, uint64_t now, bool brief, bool *missed)
 {
-    bool ours = false, asked = kernels_turn(ep);
+    bool ours = false, asked = pl_ready_kernels_turn(ep);
     int n = 0, k;
-    uint64_t now, since;
+    uint64_t since;
 
     *missed = pl_ready_drain(ep) < 0;
     /* One that has just left: the kernel must know its registration before it is asked. */
@@ -139,7 +120,6 @@ static int look(struct pl_epoll *ep, const struct call *c, bool brief, bool *mis
     brief = brief && !atomic_load_explicit(&ep->kernel_had, memory_order_relaxed);
     if (n == 0 && brief && !pl_spins())
         return 0;
-    now = sys_now();
     if ((n > 0 || brief) &&
         now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < PL_KERNEL_NS)
         return n;
@@ -162,17 +142,21 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t now, uint64_
     struct rsk_shard *common = rsk_shard_common();
 
     while (now < until) {
-        bool lazy;
+        bool closer = true;
         int n = 0;
 
         pl_ready_drain(ep);
         if (common && atomic_load_explicit(&ep->elsewhere, memory_order_relaxed))
             rsk_shard_drain(common);
-        lazy = pl_ready_lazy(ep);
         if (atomic_load_explicit(&ep->inbox, memory_order_relaxed) ||
-            (atomic_load_explicit(&ep->nready, memory_order_relaxed) &&
-             (!lazy || pl_ready_glance(ep))))
-            n = pl_ready_collect_behind(ep, c->out, c->max, UINT64_MAX, lazy);
+            atomic_load_explicit(&ep->nready, memory_order_relaxed)) {
+            bool lazy = pl_ready_lazy(ep);
+
+            if (lazy && !atomic_load_explicit(&ep->inbox, memory_order_relaxed))
+                n = pl_ready_glance(ep, c->out, c->max, &closer);
+            if (!n && closer)
+                n = pl_ready_collect_behind(ep, c->out, c->max, UINT64_MAX, lazy);
+        }
         if (!n && now >= kernel_at) {
             bool ours = false;
 
@@ -191,6 +175,22 @@ static int spin(struct pl_epoll *ep, const struct call *c, uint64_t now, uint64_
         now = sys_now();
     }
     return 0;
+}
+
+/* Once in a wait: *began says whether it has. *ended: as spin's *at, if it found something. */
+static int spin_once(struct pl_epoll *ep, const struct call *c, uint64_t now, uint64_t deadline,
+                     uint64_t *began, uint64_t *ended)
+{
+    uint64_t until = now + pl_spin_budget(atomic_load(&ep->hot));
+    int n;
+
+    if (*began)
+        return 0;
+    *began = now;
+    n = spin(ep, c, now, until < deadline ? until : deadline, ended);
+    if (n == 0)
+        *ended = 0;
+    return n;
 }
 
 /* ---- sleeping */
@@ -316,14 +316,14 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
     int n, saved = errno, others = 0;
 
     for (;;) {
-        uint64_t now, flips = atomic_load(&ep->flips);
+        /* Of a look's begin: what it decides may as well be late by one. */
+        uint64_t now = sys_now(), flips = atomic_load(&ep->flips);
         bool missed, was_brief = brief;
 
         brief = false;
-        n = look(ep, c, was_brief, &missed);
+        n = look(ep, c, now, was_brief, &missed);
         if (n != 0)
             break;
-        now = sys_now();
         if (now >= deadline) {
             if (was_brief)
                 continue;
@@ -337,6 +337,11 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
             if (n == 0 && others++ < PL_OTHERS && pl_ready_in_hand(ep))
                 continue;
             break;
+        }
+        if (!rsk_sig.pending && rsk_sig.seen == signals) {
+            n = spin_once(ep, c, now, deadline, &began, &ended);
+            if (n != 0)
+                break;
         }
         /* A handler may leave the wait, or fork and return in the child, where the instance is the parent's. */
         if (!s && !(s = new_sleep(ep, __builtin_frame_address(0)))) {
@@ -354,15 +359,9 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
             n = -EINTR;
             break;
         }
-        if (!began) {
-            uint64_t until = now + pl_spin_budget(atomic_load(&ep->hot));
-
-            began = now;
-            n = spin(ep, c, now, until < deadline ? until : deadline, &ended);
-            if (n != 0)
-                break;
-            ended = 0;
-        }
+        n = spin_once(ep, c, now, deadline, &began, &ended);
+        if (n != 0)
+            break;
         n = rest(s, c, deadline, signals);
         if (n != 0)
             break;

@@ -134,10 +134,22 @@ static int drain_locked(struct rsk_shard *s)
     return n;
 }
 
+/* Without the lock, in which there is nothing to be done mostly. Who has cleared what a part says of itself had the lock before: it is
+ * held still, or he has given it back and told what there was. */
+static bool all_quiet(struct rsk_shard *s)
+{
+    struct rsk_shard_part *p;
+
+    for (p = atomic_load_explicit(&s->parts, memory_order_acquire); p; p = p->next)
+        if (!p->quiet || !p->quiet(p))
+            return false;
+    return true;
+}
+
 int rsk_shard_drain(struct rsk_shard *s)
 {
-    if (!atomic_load_explicit(&s->parts, memory_order_acquire))
-        return 0;
+    if (all_quiet(s))
+        return atomic_load_explicit(&s->drain, memory_order_acquire) ? -1 : 0;
     return try_lock(s) ? drain_locked(s) : -1;
 }
 

@@ -165,6 +165,11 @@ static int drain_word(struct shm_bell *b, uint32_t w)
     return n;
 }
 
+static bool bell_quiet(struct rsk_shard_part *p)
+{
+    return !atomic_load_explicit(&bell_of(p)->page->summary, memory_order_acquire);
+}
+
 static void take_bytes(struct shm_bell *b)
 {
     uint32_t sent = atomic_load_explicit(&b->page->sent, memory_order_relaxed);
@@ -240,6 +245,12 @@ static int own_drain(struct rsk_shard_part *p)
     return 0;
 }
 
+static bool own_quiet(struct rsk_shard_part *p)
+{
+    (void)p;
+    return true;
+}
+
 static bool own_arm(struct rsk_shard_part *p)
 {
     (void)p;
@@ -267,6 +278,7 @@ static int own_part(struct rsk_shard *shard, uint64_t key)
     *p = (struct rsk_shard_part){.wire = &rsk_shm_wire,
                                  .key = key | OWN_PART,
                                  .drain = own_drain,
+                                 .quiet = own_quiet,
                                  .arm = own_arm,
                                  .disarm = own_disarm,
                                  .free = own_free};
@@ -326,6 +338,7 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cre
     b->part.wire = &rsk_shm_wire;
     b->part.key = key;
     b->part.drain = bell_drain;
+    b->part.quiet = bell_quiet;
     b->part.arm = bell_arm;
     b->part.disarm = bell_disarm;
     b->part.fire = bell_fire;

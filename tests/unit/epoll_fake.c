@@ -189,6 +189,7 @@ enum fb_sight fb_sight(struct fb_stream *s, short events)
 {
     struct fake *f = (struct fake *)s;
 
+    atomic_fetch_add(&f->glanced, 1);
     if (!atomic_load(&f->s.rx_gate) || f->unsure || f->alone || !(events & IN_BITS) ||
         (events & OUT_BITS) || atomic_load(&f->hup))
         return FB_CLOSER;
@@ -209,14 +210,6 @@ enum fb_sight fb_sight_arm(struct fb_stream *s, int fd, short events, struct fb_
             *tally = fb_tally(s, fd);
     }
     return see;
-}
-
-bool fb_glance(struct fb_stream *s, short events)
-{
-    struct fake *f = (struct fake *)s;
-
-    atomic_fetch_add(&f->glanced, 1);
-    return rail_ready(f, events) || atomic_load(&f->hup);
 }
 
 short fb_arm(struct fb_stream *s, int fd, short events)

@@ -280,6 +280,7 @@ TEST_CASE(shard, news_behind_a_drain_is_told_by_drain_all)
     ASSERT_EQ_INT(pthread_create(&t, NULL, drain_once, s), 0);
     while (!atomic_load(&held_up))
         sys_yield();
+    EXPECT_EQ_INT(rsk_shard_drain(s), -1); /* nothing is set, and what was has not been told yet */
     shm_bell_ring(b, 0);
     EXPECT_EQ_INT(rsk_shard_drain(s), -1);
     EXPECT(rsk_shard_arm(s));
