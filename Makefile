@@ -130,7 +130,7 @@ PRELOAD_SRC := \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
 	preload/pl_epoll_filter.c \
-	preload/pl_epoll_list.c \
+	preload/pl_epoll_list.c preload/pl_epoll_place.c \
 	preload/pl_epoll_nest.c \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
@@ -304,7 +304,7 @@ READINESS_SRC := \
 	preload/pl_epoll.c \
 	preload/pl_epoll_life.c \
 	preload/pl_epoll_filter.c \
-	preload/pl_epoll_list.c \
+	preload/pl_epoll_list.c preload/pl_epoll_place.c \
 	preload/pl_epoll_nest.c \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \

@@ -177,7 +177,7 @@ void pl_epoll_release(struct pl_epoll *);
 void pl_link_add(struct pl_link *head, struct pl_link *);
 void pl_link_del(struct pl_link *);
 
-/* ---- pl_epoll_ready.c ---- */
+/* ---- pl_epoll_ready.c, pl_epoll_list.c, pl_epoll_place.c ---- */
 
 void pl_member_wake(struct fb_watcher *, unsigned events);
 
@@ -212,6 +212,14 @@ enum { PL_OTHERS = 64 /* looks, at most, because of that */ };
 bool pl_ready_kernels_turn(struct pl_epoll *);
 /* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
+/* So many are looked at without the lock, or with it, at a time: more would not be seen by another thread that comes meanwhile. */
+enum { PL_TOGETHER = 8 };
+/* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
+bool pl_ready_stays_unarmed(struct pl_member *);
+/* From the list's head on, as long as they are such that can be looked at where they are: pass and lazy as pl_ready_collect_behind has
+ * them, *todo so many at most, counted down. Count; out NULL: 0. lock held. */
+int pl_ready_collect_in_place(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,
+                              bool lazy, uint32_t pass, uint32_t *todo);
 /* What of the ready list its rings alone tell, none of it armed; at most max, count. *closer: another is to be tested. May say nothing while
  * another thread is at work on it. */
 int pl_ready_glance(struct pl_epoll *, struct epoll_event *out, int max, bool *closer);

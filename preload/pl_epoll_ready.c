@@ -214,9 +214,6 @@ struct probe {
     struct fb_tally tally;
 };
 
-/* More would not be seen by another thread that comes meanwhile. */
-enum { TOGETHER = 8 };
-
 /* Takes up to `most` off the list, and to the tail who became hot after `since`; *todo: so many are looked at. Ends at one that
  * has been reported in this pass, with which its own round begins. lock held. */
 static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint64_t since,
@@ -294,17 +291,6 @@ static bool report(const struct probe *p, struct epoll_event *out, uint32_t pass
     return true;
 }
 
-/* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
-static bool stays_unarmed(struct pl_member *m)
-{
-    uint8_t idle = atomic_load_explicit(&m->idle, memory_order_relaxed);
-
-    if (idle >= PL_LAZY_TIMES)
-        return false;
-    atomic_store_explicit(&m->idle, (uint8_t)(idle + 1), memory_order_relaxed);
-    return true;
-}
-
 /* examine's answer, if a look at the ring gives it. */
 static bool is_seen(struct probe *p, bool lazy)
 {
@@ -316,7 +302,7 @@ static bool is_seen(struct probe *p, bool lazy)
     see = p->edge ? fb_sight_arm(m->stream, m->fd, (short)p->events, &p->tally)
                   : fb_sight(m->stream, (short)p->events);
     if (see == FB_NONE && !p->edge) {
-        p->unarmed = lazy && stays_unarmed(m);
+        p->unarmed = lazy && pl_ready_stays_unarmed(m);
         if (!p->unarmed)
             see = fb_sight_arm(m->stream, m->fd, (short)p->events, NULL);
     }
@@ -344,81 +330,6 @@ static void examine(struct probe *p, bool lazy)
         atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
 }
 
-/* One of the list, looked at where it is, if it is a stream whose ring says it all. FB_SOME: levels, which are in *out, and it went to the
- * tail. FB_NONE: nothing holds, and it is where it was. Else it is to be taken off and examined. lock held. */
-static enum fb_sight look_in_place(struct pl_member *m, struct epoll_event *out, uint32_t pass)
-{
-    uint32_t events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
-    enum fb_sight see;
-
-    if (m->stash || !m->hot || !m->stream || m->parked)
-        return FB_CLOSER;
-    see = fb_sight(m->stream, (short)events);
-    if (see != FB_SOME)
-        return see;
-    if (m->events & (EPOLLET | EPOLLONESHOT))
-        return FB_CLOSER;
-    out->events = events & (EPOLLIN | EPOLLRDNORM);
-    out->data.u64 = m->data;
-    atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
-    m->pass = pass;
-    pl_tell(m, out->events, (struct fb_tally){0});
-    pl_link_del(&m->ready);
-    pl_link_add(&m->ep->ready, &m->ready);
-    return FB_SOME;
-}
-
-/* As many as TOGETHER, from the head on, as long as they are of this kind; *todo: as in take. Count. lock held. */
-static int collect_in_place(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
-                            bool lazy, uint32_t pass, uint32_t *todo)
-{
-    int n = 0;
-
-    for (unsigned looks = 0; out && looks < TOGETHER && n < max && *todo; looks++, --*todo) {
-        struct pl_member *m = pl_of_ready(ep->ready.next);
-        enum fb_sight see;
-
-        /* An edge is armed if there is nothing. */
-        if (&m->ready == &ep->ready || m->pass == pass || m->flip > since || m->events & EPOLLET)
-            break;
-        see = look_in_place(m, &out[n], pass);
-        if (see == FB_SOME) {
-            n++;
-        } else if (see == FB_NONE && lazy && stays_unarmed(m)) {
-            pl_link_del(&m->ready);
-            pl_link_add(&ep->ready, &m->ready);
-        } else {
-            break;
-        }
-    }
-    return n;
-}
-
-int pl_ready_glance(struct pl_epoll *ep, struct epoll_event *out, int max, bool *closer)
-{
-    uint32_t pass;
-    int n = 0;
-
-    *closer = false;
-    fb_lock(&ep->lock);
-    pass = ++ep->pass ? ep->pass : ++ep->pass;
-    for (struct pl_link *l = ep->ready.next, *next; l != &ep->ready && n < max; l = next) {
-        struct pl_member *m = pl_of_ready(l);
-        enum fb_sight see;
-
-        next = l->next;
-        if (m->pass == pass)
-            break;
-        see = look_in_place(m, &out[n], pass);
-        if (see == FB_SOME)
-            n++;
-        else if (see == FB_CLOSER)
-            *closer = true;
-    }
-    fb_unlock(&ep->lock);
-    return n;
-}
-
 /* Of a nested instance news is a new edge from here on; something that came between the test and this, too. */
 static __attribute__((noinline)) void edge_of_inner(const struct probe *p)
 {
@@ -440,7 +351,7 @@ int pl_ready_collect(struct pl_epoll *ep, struct epoll_event *out, int max)
 int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
                             bool lazy)
 {
-    struct probe p[TOGETHER];
+    struct probe p[PL_TOGETHER];
     uint32_t todo, pass;
     int n = 0;
 
@@ -448,9 +359,9 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
     /* Each at most once: those that stay ready go to the tail. */
     todo = atomic_load(&ep->nready);
     pass = ++ep->pass ? ep->pass : ++ep->pass; /* 0: of who was never reported */
-    n = collect_in_place(ep, out, max, since, lazy, pass, &todo);
+    n = pl_ready_collect_in_place(ep, out, max, since, lazy, pass, &todo);
     for (;;) {
-        unsigned most = max - n < TOGETHER ? (unsigned)(max - n) : TOGETHER, some;
+        unsigned most = max - n < PL_TOGETHER ? (unsigned)(max - n) : PL_TOGETHER, some;
 
         some = n < max ? take(ep, p, most, since, pass, &todo) : 0;
         pl_count(&ep->in_hand, (int)some);
