@@ -120,8 +120,9 @@ static int look(struct pl_epoll *ep, const struct call *c, uint64_t now, bool br
     brief = brief && !atomic_load_explicit(&ep->kernel_had, memory_order_relaxed);
     if (n == 0 && brief && !pl_spins())
         return 0;
+    /* Another thread may have asked since `now`. */
     if ((n > 0 || brief) &&
-        now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed) < PL_KERNEL_NS)
+        (int64_t)(now - atomic_load_explicit(&ep->kernel_at, memory_order_relaxed)) < PL_KERNEL_NS)
         return n;
     atomic_store_explicit(&ep->kernel_at, now, memory_order_relaxed);
     k = look_kernel(ep, c, n, since, &ours);
