@@ -37,13 +37,17 @@ static int one_of(const char *word, const char *const *list)
 
 static bool parse_switch(const char *text, struct cfg *c)
 {
+    unsigned long long seed;
     char *end;
 
     if (!isdigit((unsigned char)*text))
         return false;
     errno = 0;
-    c->test_switch = strtoull(text, &end, 10);
-    return !errno && !*end && c->test_switch <= UINT32_MAX;
+    seed = strtoull(text, &end, 10);
+    if (errno || *end || seed > UINT32_MAX)
+        return false;
+    c->test_switch = seed;
+    return true;
 }
 
 static bool either(const char *text, const char *no, const char *yes, bool *which)
@@ -157,7 +161,7 @@ static void report(const char *name, const char *value, const char *expected, co
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    cfg_log_quietly(STDERR_FILENO, line, n);
+    cfg_log_stderr(line, n);
 }
 
 static const char *const variables[CFG_KEYS] = {

@@ -61,7 +61,8 @@ static bool put_syslog(int level, const char *line, size_t n)
     return sent;
 }
 
-void cfg_log_quietly(int fd, const void *p, size_t n)
+/* write(2), once; the signals that it may cause are not for the program. */
+static void quietly(int fd, const void *p, size_t n)
 {
     const struct timespec now = {0, 0};
     uint64_t signals = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1), pending = 0, before;
@@ -78,7 +79,7 @@ void cfg_log_quietly(int fd, const void *p, size_t n)
 
 /* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it
  * among the program's own bytes. journald's is a unix socket. */
-static void put_stderr(const char *line, size_t n)
+void cfg_log_stderr(const char *line, size_t n)
 {
     struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof(own);
@@ -86,7 +87,7 @@ static void put_stderr(const char *line, size_t n)
     if (cfg_raw4(SYS_getsockname, STDERR_FILENO, (long)&own, (long)&len, 0) == 0 &&
         (own.ss_family == AF_INET || own.ss_family == AF_INET6))
         return;
-    cfg_log_quietly(STDERR_FILENO, line, n);
+    quietly(STDERR_FILENO, line, n);
 }
 
 /*
@@ -99,7 +100,7 @@ static void put_to(const char *file, int level, const char *line, size_t n)
 
     if (file == CFG_LOG_SYSLOG) {
         if (!put_syslog(level, line, n))
-            put_stderr(line, n);
+            cfg_log_stderr(line, n);
         return;
     }
     if (file[0])
@@ -107,10 +108,10 @@ static void put_to(const char *file, int level, const char *line, size_t n)
             file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
             0600);
     if (fd < 0) {
-        put_stderr(line, n);
+        cfg_log_stderr(line, n);
         return;
     }
-    cfg_log_quietly(fd, line, n);
+    quietly(fd, line, n);
     cfg_raw_close(fd);
 }
 

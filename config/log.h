@@ -22,8 +22,9 @@ void cfg_log_to(int level, const char *file);
 /* Called with true before a line's file or socket is opened, and with false when it is closed; NULL: nobody. */
 extern void (*cfg_log_around)(bool begins);
 
-/* write(2), once, and no SIGPIPE or SIGXFSZ for the program, which has written nothing. Any thread. */
-void cfg_log_quietly(int fd, const void *p, size_t n);
+/* A line to number 2, in one write, and no SIGPIPE or SIGXFSZ for the program, which has written nothing. Nothing where
+ * that is a connection. Any thread. */
+void cfg_log_stderr(const char *line, size_t n);
 
 __attribute__((format(printf, 2, 3))) void cfg_log_write(int level, const char *fmt, ...);
 

@@ -1,6 +1,6 @@
 /*
- * log_on_stderr.c - a program whose number 2 is a connection, with a library that has much to say: its peer reads what the
- * program has written.
+ * log_on_stderr.c - a program whose number 2 is a connection, with a library that has much to say, of its settings
+ * too: its peer reads what the program has written.
  */
 #include "say.h"
 
@@ -17,6 +17,7 @@ int main(int argc, char **argv)
         snprintf(number, sizeof(number), "%d", a[0]);
         must(dup2(a[1], 2) == 2, "dup2");
         setenv("RAILSOCK_LOG", "debug", 1);
+        setenv("RAILSOCK_SPIN", "abc", 1);
         execl(argv[0], argv[0], number, (char *)NULL);
         _exit(99);
     }

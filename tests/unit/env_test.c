@@ -16,12 +16,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const names[] = {"RAILSOCK_MODE",    "RAILSOCK_WIRE",     "RAILSOCK_BOARD",
-                                    "RAILSOCK_SPIN",    "RAILSOCK_RING",     "RAILSOCK_PROGRESS",
-                                    "RAILSOCK_SECCOMP", "RAILSOCK_IO_URING", "RAILSOCK_LOG",
-                                    "RAILSOCK_RAILS",   "RAILSOCK_MEMORY",   "RAILSOCK_IDLE",
-                                    "RAILSOCK_STALL",   "RAILSOCK_TOS",      "RAILSOCK_CONFIG",
-                                    "RAILSOCK_KEEP",    "RAILSOCK_KEY",      NULL};
+static const char *const names[] = {"RAILSOCK_MODE",
+                                    "RAILSOCK_WIRE",
+                                    "RAILSOCK_BOARD",
+                                    "RAILSOCK_SPIN",
+                                    "RAILSOCK_RING",
+                                    "RAILSOCK_PROGRESS",
+                                    "RAILSOCK_SECCOMP",
+                                    "RAILSOCK_IO_URING",
+                                    "RAILSOCK_LOG",
+                                    "RAILSOCK_RAILS",
+                                    "RAILSOCK_MEMORY",
+                                    "RAILSOCK_IDLE",
+                                    "RAILSOCK_STALL",
+                                    "RAILSOCK_TOS",
+                                    "RAILSOCK_CONFIG",
+                                    "RAILSOCK_KEEP",
+                                    "RAILSOCK_KEY",
+                                    "RAILSOCK_TEST_SWITCH",
+                                    NULL};
 
 static void clear(void)
 {
@@ -64,7 +77,8 @@ static bool same(const struct cfg *a, const struct cfg *b)
            a->stream.board_bytes == b->stream.board_bytes &&
            a->stream.spin_ns == b->stream.spin_ns && a->stream.spin_auto == b->stream.spin_auto &&
            a->stream.ring == b->stream.ring && a->uring == b->uring &&
-           a->log_level == b->log_level && strcmp(a->log_file, b->log_file) == 0;
+           a->test_switch == b->test_switch && a->log_level == b->log_level &&
+           strcmp(a->log_file, b->log_file) == 0;
 }
 
 TEST_CASE(env, defaults)
@@ -224,6 +238,8 @@ TEST_CASE(env, broken_values)
         {"RAILSOCK_KEEP", "/dev/shm/a-name-that-is-too-long-for-the-place-that-it-has-in-there"},
         {"RAILSOCK_SECCOMP", "allow"},
         {"RAILSOCK_IO_URING", "rail"},
+        {"RAILSOCK_TEST_SWITCH", "12abc"},
+        {"RAILSOCK_TEST_SWITCH", "4294967296"},
         {"RAILSOCK_LOG", "verbose"},
         {"RAILSOCK_LOG", "debug:"},
         {"RAILSOCK_LOG", ":/tmp/x"},
