@@ -4,6 +4,7 @@
  */
 #include "ipoib_fallback/rule.h"
 
+#include "config/env.h"
 #include "config/rules.h"
 #include "ipoib_fallback/find.h"
 
@@ -28,6 +29,12 @@ static bool read_rules(void)
     fb_unlock(&reading);
     sys_restore_signals(mask);
     return known;
+}
+
+void rule_read(void)
+{
+    if (cfg.rules && !cfg_rules_loaded())
+        (void)read_rules();
 }
 
 static void stay(struct fb_conn *c, int reason)

@@ -264,6 +264,8 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
         c->s.flags = CF_PINNED | CF_ASKED;
         pub->reason = (uint16_t)hold_for_good();
     }
+    if (!(c->s.flags & CF_PINNED))
+        rule_read();
     c->s.tx_mark = c->s.rx_mark = first_mark(c);
     c->s.look_at = first_look(c);
     if (nonblock >= 0)

@@ -12,6 +12,7 @@ verdict() { # NAME GOT WANTED
 }
 
 client=("$python" tests/rules.py)
+server=("$python" tests/apps/echo_server.py threads 0.0.0.0)
 
 # rules NAME CASE CLIENT SERVER [VARIABLE=VALUE...]: rules from stdin, PORT in them is replaced; the states
 # of the two ends that must come about; the settings are for both.
@@ -22,8 +23,7 @@ rules() {
     port=$((port + 1))
     sed "s/PORT/$port/" >"$work/conf"
     echo "run $name"
-    env RAILSOCK_CONFIG="$work/conf" "$@" "$build/railsock" run -- "$python" \
-        tests/apps/echo_server.py threads 0.0.0.0 $port >"$work/server" 2>&1 &
+    env RAILSOCK_CONFIG="$work/conf" "$@" "$build/railsock" run -- "${server[@]}" $port >"$work/server" 2>&1 &
     pid=$!
     serves $port $pid
     if env RAILSOCK_CONFIG="$work/conf" "$@" timeout -k 1 60 "$build/railsock" run -- \
@@ -100,11 +100,55 @@ client board eager
 server board eager key one.key
 END
 
+# They are read once there is a connection, and not again: who accepts one, and then gives up its user, has them.
+if [ "$(id -u)" = 0 ]; then
+    cat >"$work/gives_up" <<'END'
+import os, socket, sys
+with socket.create_server(("0.0.0.0", int(sys.argv[1]))) as at:
+    s = at.accept()[0]
+os.setuid(65534)
+while data := s.recv(65536):
+    s.sendall(data)
+END
+    server=("$python" "$work/gives_up") # no other user can look into that folder
+    rules rules.user-given-up one tcp/no-peer-library tcp/rule <<<'server mode tcp'
+    server=("$python" tests/apps/echo_server.py threads 0.0.0.0)
+else
+    echo 'skip rules.user-given-up: needs root'
+fi
+cat >"$work/connects" <<'END'
+import os, socket, sys
+sys.path.insert(0, "tests")
+import echo_client
+at = socket.create_server(("127.0.0.1", 0))
+s = socket.create_connection(at.getsockname())
+os.unlink(os.environ["RAILSOCK_CONFIG"])
+s.sendall(b"x")
+print(*(c["reason"] for p in echo_client.processes(sys.argv[1]) if p["pid"] == os.getpid() for c in p["connections"]))
+END
+echo run rules.read-at-connect
+echo 'client mode tcp' >"$work/conf"
+verdict rules.read-at-connect "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" run -- "$python" -B "$work/connects" \
+    "$build/railsock" 2>&1)" rule
+
 rules rules.broken one tcp/config tcp/config <<<'client mode fast'
 for end in server client; do
     verdict rules.broken.$end-says "$(sed 's/^[^:]*error: //' "$work/$end")" \
         "$work/conf:1:13: expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP; railsock check shows more"
 done
+# Who has only accepted a connection says so, too; the other end is without the library.
+cat >"$work/accepts" <<'END'
+import os, socket, subprocess, sys
+env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+with socket.create_server(("127.0.0.1", 0)) as at:
+    code = f"import socket; socket.create_connection(('127.0.0.1', {at.getsockname()[1]})).recv(1)"
+    with subprocess.Popen([sys.executable, "-c", code], env=env):
+        at.accept()[0].close()
+END
+echo run rules.broken.only-accepts
+verdict rules.broken.only-accepts "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" run -- "$python" "$work/accepts" 2>&1 |
+    sed 's/^[^:]*error: .*expected/expected/')" \
+    "expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP; railsock check shows more"
 # It is still there: who makes no TCP connection does not open it.
 echo run rules.not-read
 verdict rules.not-read "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" run -- "$python" -c '
