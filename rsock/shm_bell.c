@@ -284,8 +284,10 @@ static int own_part(struct rsk_shard *shard, uint64_t key)
                                  .free = own_free};
     p->fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (p->fd < 0) {
+        int err = p->fd;
+
         free(p);
-        return -EMFILE;
+        return err;
     }
     rsk_shard_add(shard, p);
     return p->fd;
@@ -314,20 +316,23 @@ static int socket_pair(struct shm_bell *b)
     return ours;
 }
 
-struct shm_bell *shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred)
+int shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred, struct shm_bell **bell)
 {
     const bool other = !cred->alike;
     const uint64_t key = cred->uid | (other ? OTHERS_PART : 0);
     struct rsk_shard_part *p = rsk_shard_find(shard, &rsk_shm_wire, key);
     struct shm_bell *b;
+    int err;
 
-    if (p)
-        return bell_of(p);
+    if (p) {
+        *bell = bell_of(p);
+        return 0;
+    }
     if (other && OTHER_FDS * atomic_load(&others) >= rsk_own_most() / 2)
-        return NULL;
+        return -EMFILE;
     b = calloc(1, sizeof *b);
     if (!b)
-        return NULL;
+        return -ENOMEM;
     b->other = other;
     atomic_fetch_add(&others, other);
     b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
@@ -343,19 +348,22 @@ struct shm_bell *shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cre
     b->part.disarm = bell_disarm;
     b->part.fire = bell_fire;
     b->part.free = bell_free;
-    if (!b->page || b->part.fd < 0) {
+    err = b->page_fd < 0 ? b->page_fd : b->part.fd < 0 ? b->part.fd : b->page ? 0 : -ENOMEM;
+    if (err) {
         bell_free(&b->part);
-        return NULL;
+        return err;
     }
     /* One that is left over from an attempt which failed after it will do. */
     p = other ? rsk_shard_find(shard, &rsk_shm_wire, key | OWN_PART) : &b->part;
     b->own_fd = p ? p->fd : own_part(shard, key);
     if (b->own_fd < 0) {
+        err = b->own_fd;
         bell_free(&b->part);
-        return NULL;
+        return err;
     }
     rsk_shard_add(shard, &b->part);
-    return b;
+    *bell = b;
+    return 0;
 }
 
 void shm_bell_fds(const struct shm_bell *b, int *page, int *event)

@@ -21,10 +21,10 @@ enum { SHM_BELL_SLOTS = 4096 };
 
 /* ---- ours */
 
-/* The shard's bell for peers of that user, alike or not, made when there is none. NULL: out of memory or
- * descriptors, of which those for other users may have half of what the library may. The shard owns it. Progress
+/* The shard's bell for peers of that user, alike or not, made when there is none. 0, or -errno: -EMFILE also where
+ * those for other users have half of the descriptors that the library may have. The shard owns it. Progress
  * thread. */
-struct shm_bell *shm_bell_of(struct rsk_shard *, const struct shm_cred *);
+int shm_bell_of(struct rsk_shard *, const struct shm_cred *, struct shm_bell **);
 /* What to pass to the peer; both stay ours. */
 void shm_bell_fds(const struct shm_bell *, int *page, int *event);
 /* Reserves a slot: its number, or -ENOSPC. Progress thread, as the next two. */

@@ -221,8 +221,11 @@ static int dial(struct asking *a, struct candidate c)
     socklen_t len = shm_rdv_name(&ss, a->uid, a->tuple.dst_port, c.pid, c.peer);
     int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
+    /* Where there are no such sockets at all, nobody can be reached. */
     if (fd < 0)
-        return RSN_LIMIT_FD;
+        return fd == -EMFILE || fd == -ENFILE    ? RSN_LIMIT_FD
+               : fd == -ENOMEM || fd == -ENOBUFS ? RSN_NO_MEMORY
+                                                 : RSN_NO_PEER_LIB;
     a->sock = fd;
     if (sys_connect(fd, &ss, len))
         return RSN_NO_PEER_LIB;

@@ -32,11 +32,14 @@ socklen_t shm_rdv_name(struct sockaddr_storage *ss, uint32_t uid, uint16_t port,
 
 static int take_slot(struct rsk_shard *shard, const struct shm_cred *cred, struct shm_slot *slot)
 {
-    struct shm_bell *b = shm_bell_of(shard, cred);
-    int i = b ? shm_bell_reserve(b) : -ENOMEM;
+    struct shm_bell *b;
+    int i = shm_bell_of(shard, cred, &b);
 
     if (i < 0)
-        return i == -ENOSPC ? RSN_BUDGET : RSN_LIMIT_FD;
+        return i == -EMFILE || i == -ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
+    i = shm_bell_reserve(b);
+    if (i < 0)
+        return RSN_BUDGET;
     slot->bell = b;
     slot->index = (uint32_t)i;
     return 0;

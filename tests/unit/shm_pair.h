@@ -49,9 +49,11 @@ static inline void shm_pair_open(struct shm_pair p, uint64_t S)
 static inline void shm_pair_bell(struct rsk_rail *from, struct rsk_rail *to, struct rsk_shard *s)
 {
     struct shm_rail *r = shm_of(to);
-    struct shm_bell *b = shm_bell_of(s, &shm_pair_cred);
+    struct shm_bell *b;
     int page, event;
 
+    if (shm_bell_of(s, &shm_pair_cred, &b))
+        abort();
     to->shard = s;
     r->my_data.bell = r->my_ctl.bell = b;
     r->my_data.index = r->my_ctl.index = (uint32_t)shm_bell_reserve(b);

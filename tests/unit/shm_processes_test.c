@@ -11,8 +11,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "config/reason.h"
@@ -382,6 +385,63 @@ TEST_CASE(shm_rdv_processes, whom_it_trusts)
     EXPECT_EQ_INT(judged(user, false, for_now), 0);
     EXPECT_EQ_INT(judged(user, true, user), 0);
     EXPECT_EQ_INT(judged(root, true, root), 0);
+}
+
+/* What the progress thread may not do: this call with that first argument. */
+static struct refused {
+    uint32_t call, first;
+} refuses;
+
+static void do_refuse(void *arg)
+{
+    struct job *j = arg;
+    struct sock_filter lines[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refuses.call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refuses.first, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof lines / sizeof lines[0], lines};
+
+    j->result = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+                prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+    sem_post(&j->done);
+}
+
+/* The reason of who asks then, a process of its own; 77: there are no filters here. */
+static int reason_without(struct refused what)
+{
+    int status = -1;
+    pid_t pid = own_fork();
+
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        struct tcp c;
+        struct job j = {.t = &c.t};
+
+        begin();
+        ASSERT(tcp_new(&c, AF_INET));
+        ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+        refuses = what;
+        _exit(on_thread(do_refuse, &j) ? 77 : try_connect(&c.t, NULL));
+    }
+    ASSERT_EQ_INT(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Not each failure is a want of descriptors. */
+TEST_CASE(shm_rdv_processes, what_it_may_not_make)
+{
+    int reason;
+
+    rsk_loop_stop();
+    reason = reason_without((struct refused){SYS_socket, AF_UNIX});
+    if (reason == 77)
+        SKIP("no seccomp filters");
+    EXPECT_EQ_INT(reason, RSN_NO_PEER_LIB);
+    EXPECT_EQ_INT(reason_without((struct refused){SYS_eventfd2, 0}), RSN_NO_MEMORY);
 }
 
 TEST_CASE(shm_rdv_processes, a_forked_child_keeps_nothing)

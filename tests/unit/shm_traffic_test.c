@@ -138,10 +138,12 @@ static void full_tilt(bool shards, uint32_t limit)
             /* Two threads sleep on one shard: an epoll instance each, or one takes the edge of
              * the other. */
             struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+            struct shm_bell *bell;
             int page, event;
 
             side[i].ep = sys_epoll_create1(EPOLL_CLOEXEC);
-            shm_bell_fds(shm_bell_of(shard[i % 2], &shm_pair_cred), &page, &event);
+            ASSERT_EQ_INT(shm_bell_of(shard[i % 2], &shm_pair_cred, &bell), 0);
+            shm_bell_fds(bell, &page, &event);
             sys_epoll_ctl(side[i].ep, EPOLL_CTL_ADD, event, &ev);
         }
         ASSERT_EQ_INT(pthread_create(&t[i], NULL, i < 2 ? produce : consume, &side[i]), 0);
