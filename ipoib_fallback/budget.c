@@ -13,7 +13,7 @@
 #include "rsock/loop.h"
 
 #define SECOND 1000000000ull
-/* A rail that is asked for: its size is not known yet. */
+/* A rail that is asked for, whose size is not known yet, where no ring is configured. */
 #define EXPECTED (512u * 1024)
 #define SETTLES  2000000u
 
@@ -149,13 +149,19 @@ static void tick(void *unused)
     keep_ticking();
 }
 
-/* For how many more; NULL: those of the process. */
+static uint32_t expected(const struct cfg_stream *set)
+{
+    return set->ring ? 2 * set->ring : EXPECTED;
+}
+
+/* For how many more like it; NULL: those of the process. */
 static uint32_t room(const struct cfg_use *of, const struct cfg_stream *set)
 {
     const struct cfg_use *use = of ? of : &all;
     const struct cfg_stream *most = of ? set : cfg_rules_base();
     uint64_t rails = most->max_rails > use->rails ? most->max_rails - use->rails : 0;
-    uint64_t fit = most->max_memory > use->memory ? (most->max_memory - use->memory) / EXPECTED : 0;
+    uint64_t left = most->max_memory > use->memory ? most->max_memory - use->memory : 0;
+    uint64_t fit = left / expected(set);
 
     return (uint32_t)(rails < fit ? rails : fit);
 }
@@ -197,7 +203,7 @@ bool budget_take(struct fb_conn *c)
     mine = own && of_all && heat_taken(c);
     c->x->refused_there = false;
     if (mine || ((!set->use || own > heat_reserved(set->use)) && of_all > heat_reserved(NULL))) {
-        count(c, 1, EXPECTED);
+        count(c, 1, expected(set));
         watch_idle(set->idle_ns);
         keep_ticking();
         return true;

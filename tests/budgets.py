@@ -132,6 +132,13 @@ def rails():
         exchange(each)
 
 
+def small():
+    """RAILSOCK_RING=64k RAILSOCK_MEMORY=1m: both rings of eight rails, and of no ninth."""
+    s = [connect() for _ in range(9)]
+    echo_client.until(lambda now: sorted(now) == [("shm", "none")] * 8 + [("tcp", "budget")],
+                      lambda: [state(each) for each in s], s)
+
+
 def talk(s, size=1 << 16, times=4):
     """Much more than an exchange."""
     for _ in range(times):
