@@ -98,8 +98,9 @@ void cfg_build_to(struct cfg_parse *p, const struct cfg_word *w)
 
     if (!n)
         return;
-    if (n->port_from || n->to.family)
+    if (n->has_to)
         twice(p, w, "to");
+    n->has_to = true;
     expected = cfg_word_endpoint(w->text, &n->to, &n->port_from, &n->port_to);
     if (expected)
         complain(p, w, expected);

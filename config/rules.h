@@ -3,7 +3,7 @@
  * from files, with every error noted; then never changed. README.md has the grammar.
  *
  * Everything lies in one mapping of its own (arena.h). No malloc, no stdio stream and no libc call that
- * the library interposes, because an application's thread reads the rules inside its first recv or send.
+ * the library interposes, because an application's thread reads the rules inside its first accept or connect.
  */
 #ifndef CFG_RULES_H
 #define CFG_RULES_H
@@ -57,6 +57,7 @@ struct cfg_node {
     const char *program; /* a glob of the name or, with a slash, of the path; NULL: any */
     const char *user;    /* a name or number; NULL: any */
     uint32_t uid;        /* CFG_NO_UID: nobody has that name */
+    bool has_to;         /* to was there, *:* perhaps */
     struct cfg_prefix to;
     uint16_t port_from, port_to;
     /* Its settings, or those of `defaults`. */
