@@ -111,9 +111,9 @@ PL_ALIAS(__close, close);
 /* A queue is a descriptor, and nobody asks whether this one is. */
 PL_ALIAS(mq_close, close);
 
-void pl_give_away(struct pl_file *f)
+void pl_give_away(struct pl_file *f, int reason)
 {
-    if (fb_hand_over(f->stream, RSN_SHARED, RSK_RX | RSK_TX))
+    if (fb_hand_over(f->stream, reason, RSK_RX | RSK_TX))
         return;
     log_error("descriptor %d: its peer has not handed the connection back: it is reset", f->fd);
     sys_reset(f->fd);
@@ -222,7 +222,7 @@ void pl_lend_to_spawned(struct pl_file *f, int fd)
     if ((!heir && (!f || f->kind != PL_STREAM)) || pl_is_owner())
         return;
     if (f)
-        pl_give_away(f);
+        pl_give_away(f, RSN_SHARED);
     else
         pl_heir_lend(fd);
 }
@@ -233,7 +233,7 @@ PL_EXPORT int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts,
     PL_HELD f = pl_hold(fd);
 
     if (f && f->kind == PL_STREAM)
-        pl_give_away(f);
+        pl_give_away(f, RSN_SHARED);
     return pl_real.posix_spawn_file_actions_adddup2(acts, fd, newfd);
 }
 
@@ -298,7 +298,7 @@ static bool to_be_replaced(struct pl_file *f, int fd, int to)
     bool file = (stream || pl_made(fd)) && pl_is_owner() && file_follows(to);
 
     if (file && stream)
-        pl_give_away(f);
+        pl_give_away(f, RSN_FDOPEN);
     pl_lend_to_spawned(f, fd);
     /* What another thread is closing at this moment, dup2 may well follow. */
     (void)replacing(fd, to);

@@ -323,7 +323,7 @@ void pl_leave_for_child(bool files);
 /* The process ends: everything that has been sent is the kernel's, within a limit. */
 void pl_ending(void);
 /* A stream that somebody without this memory will use: it is the kernel's when this returns, or reset. */
-void pl_give_away(struct pl_file *);
+void pl_give_away(struct pl_file *, int reason);
 /* What a new program will hold (no FD_CLOEXEC) leaves and stays on TCP. */
 void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */

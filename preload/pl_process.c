@@ -275,7 +275,7 @@ static void give_inherited(struct pl_file *f, void *unused)
 {
     (void)unused;
     if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
-        pl_give_away(f);
+        pl_give_away(f, RSN_SHARED);
 }
 
 void pl_before_spawn(void)

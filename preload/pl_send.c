@@ -331,7 +331,7 @@ static void give(int fd)
     PL_HELD f = pl_get_stream(fd);
 
     if (f)
-        pl_give_away(f);
+        pl_give_away(f, RSN_SHARED);
     else
         pl_made_away(fd);
 }

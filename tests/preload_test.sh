@@ -71,6 +71,7 @@ left() {
 left namespaces namespace
 left seccomp seccomp
 left raw bypassed
+left unconnected fdopen
 if grep -q '^no BPF here' "$dir/sockmap.plain"; then
     echo "skip preload.sockmap.leaves: $(cat "$dir/sockmap.plain")"
 else
