@@ -245,7 +245,7 @@ _Static_assert(sizeof(struct fb_conn) <= 128, "every tracked connection has one"
 /* fb_stream.flags */
 enum {
     CF_ASKED = FB_ASKED,   /* the policy was satisfied once: the progress thread knows it */
-    CF_PINNED = 2,         /* never board again */
+    CF_PINNED = FB_PINNED, /* never board again */
     CF_SETTINGS = 4,       /* nonblock and time-outs have been read from the socket */
     CF_LINKED = FB_LINKED, /* a rail was there at some time: ends need care */
     CF_LINGER = 16,        /* closed by the application; fd is ours */
@@ -341,6 +341,12 @@ static inline struct fb_seen *conn_seen(struct fb_conn *c)
 static inline int conn_alt(struct fb_conn *c, int i)
 {
     return atomic_load_explicit(&c->x->alt_fd[i], memory_order_relaxed) - 1;
+}
+
+/* It has asked for no rail, or is pinned and never had one: link_up, which looks at the same word, gives it none. */
+static inline bool conn_without_rail(uint32_t flags)
+{
+    return !(flags & CF_LINKED) && (flags & (CF_ASKED | CF_PINNED)) != CF_ASKED;
 }
 
 static inline bool conn_flag(struct fb_conn *c, uint32_t f)

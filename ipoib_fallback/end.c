@@ -199,9 +199,10 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         return -EINVAL;
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
-    /* Once it has asked for a rail, one may come at any moment: then under the lock. Who makes it asks for the flag. */
+    /* Once it has asked for a rail, one may come at any moment, unless it is pinned: then under the lock. Who makes it asks
+     * for the flag. */
     flags = atomic_fetch_or(&c->s.flags, how != SHUT_RD ? CF_FIN : 0);
-    here = fb_plain(s) && !(flags & (CF_LINKED | CF_ASKED));
+    here = fb_plain(s) && conn_without_rail(flags);
     if (how != SHUT_WR) {
         if (!here)
             pass_frame(c, fd);

@@ -62,6 +62,7 @@ struct fb_stream {
 };
 enum {
     FB_ASKED = 1, /* bit 0: see fb_usual */
+    FB_PINNED = 2,
     FB_LINKED = 8,
     FB_BY_CALL = 16777216,
     FB_LOOKS = 536870912
@@ -122,7 +123,7 @@ void fb_leave_all(int reason, bool pin_shared);
 void fb_exit(void);
 /* In a forked child: every stream is forgotten; the caller clears its own tables. */
 void fb_after_fork_child(void);
-/* It has asked for no rail, and no child knows of it: fb_close will concern this process's memory alone. */
+/* It has asked for no rail, or will never have one, and no child knows of it: fb_close will concern this process's memory alone. */
 bool fb_untouched(const struct fb_stream *);
 /* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
  * both halves are plain. */
@@ -224,7 +225,7 @@ void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
  * nothing can be received meanwhile, looks again. */
 void fb_rx_out(struct fb_stream *);
 /* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, libc's function has failed, or it is the end
- * of a stream that never wanted a rail, of which the library has taken no error from the kernel; the half is plain, nobody
+ * of a stream that never wanted a rail, or stays on TCP, of which the library has taken no error from the kernel; the half is plain, nobody
  * else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
  * look at, or has decided. Then fb_count does it. end: of all bytes so far. */
 static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, ssize_t n, bool rx,
@@ -252,7 +253,9 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
     if (rx)
         unusual |= atomic_load(&s->rx_gate);
     /* Where the library keeps an error, the gate for sending is up. */
-    return (n != 0 || (rx && !(flags & FB_ASKED) && !fb_gate_is_up(s, false))) && !unusual;
+    return (n != 0 || (rx && (flags & (FB_ASKED | FB_PINNED)) != FB_ASKED &&
+                       !fb_gate_is_up(s, false))) &&
+           !unusual;
 }
 static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t end)

@@ -15,6 +15,9 @@
 
 #define HELLO_NS 3000000000ull
 
+/* What is so will have no rail. */
+enum { NO_MORE = CF_PINNED | CF_CLOSED | CF_FIN };
+
 static uint32_t features(struct fb_conn *c)
 {
     return conn_config(c)->site_key ? FB_KEYED : 0;
@@ -122,7 +125,7 @@ static void proved(struct fb_conn *c)
     conn_set(c, CF_PROVED);
     conn_todo_rx(c, TODO_MAIL); /* an announcement may have waited for this */
     conn_serve(c);
-    if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN)) /* meanwhile: nothing will board */
+    if (conn_flag(c, NO_MORE)) /* meanwhile: nothing will board */
         link_release(c);
 }
 
@@ -254,6 +257,20 @@ static bool strayed(struct fb_conn *c, const struct rsk_rail *rail)
     return true;
 }
 
+/* Who pins, closes or shuts it down looks at the same word afterwards, without a lock: either he sees that there is a rail, or is
+ * seen here. Last of all conditions, both locks held. */
+static bool claim(struct fb_conn *c)
+{
+    uint32_t was = atomic_fetch_or(&c->s.flags, CF_LINKED);
+
+    if (!(was & NO_MORE))
+        return true;
+    if (!(was & CF_LINKED))
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LINKED);
+    heir_settled(c);
+    return false;
+}
+
 /* A new epoch begins only with both halves plain; what the last one left in the halves goes. */
 bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 {
@@ -261,14 +278,12 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
-    if (!c->x->rail && conn_plain(c) && c->x->rx.end == 0 &&
-        !conn_flag(c, CF_PINNED | CF_CLOSED | CF_FIN) && !hold_on() && !c->x->tx.fin &&
-        heir_take(c)) {
+    if (!c->x->rail && conn_plain(c) && c->x->rx.end == 0 && !conn_flag(c, NO_MORE) && !hold_on() &&
+        !c->x->tx.fin && heir_take(c) && claim(c)) {
         fb_get(&c->s); /* the rail's, until release */
         /* Anew: a forked child may have set them, and be gone. */
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
         conn_settings(c);
-        conn_set(c, CF_LINKED);
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_PROVED);
         c->x->tx.on_rail = c->x->rx.on_rail = c->x->tx.later = c->x->tx.echoed = false;
         c->x->tx.owed = c->x->tx.turned = false;

@@ -355,15 +355,13 @@ bool fb_untouched(const struct fb_stream *s)
 {
     const struct fb_conn *c = (const struct fb_conn *)s;
 
-    return !(atomic_load_explicit(&c->s.flags, memory_order_acquire) & (CF_LINKED | CF_ASKED)) &&
+    return conn_without_rail(atomic_load_explicit(&c->s.flags, memory_order_acquire)) &&
            c->born == atomic_load(&heir_forks);
 }
 
 bool fb_may_linger(const struct fb_stream *s)
 {
-    uint32_t flags = atomic_load(&s->flags);
-
-    return flags & CF_LINKED || (flags & (CF_ASKED | CF_PINNED)) == CF_ASKED;
+    return !conn_without_rail(atomic_load(&s->flags));
 }
 
 bool fb_may_be_found(const struct fb_stream *s)
