@@ -188,6 +188,14 @@ static int shut_reading(struct fb_conn *c, int fd)
     return r;
 }
 
+/* One that has moved bytes is not, unless it has sent them with its SYN (TCP_FASTOPEN_CONNECT): then CF_FIN stays, and so
+ * does the next connection on TCP. */
+static bool may_be_connecting(const struct fb_stream *s, int how)
+{
+    return s->role == FB_CONNECTED &&
+           (how == SHUT_RD || atomic_load_explicit(&s->calls, memory_order_relaxed) == 0);
+}
+
 int fb_shutdown(struct fb_stream *s, int fd, int how)
 {
     struct fb_conn *c = conn_of(s);
@@ -213,7 +221,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     if (here) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
-        if ((fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
+        if (may_be_connecting(s, how) &&
+            (fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
             atomic_store(&c->x->rx.shut, false);
             atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_FIN);
         }
