@@ -146,9 +146,8 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         if (w.spun && !done && (got = rx_quick(c, v, cnt, flags)) > 0)
             return got;
         if (!still_open(c, &fd))
-            return done || shown || c->x->rx.shut
-                       ? done + shown
-                       : -EBADF; /* who shut it first has woken us with 0 */
+            return done || shown || c->shut ? done + shown
+                                            : -EBADF; /* who shut it first has woken us with 0 */
         fb_lock(&c->x->rx.lock);
         state = c->x->rx.state;
         if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {

@@ -64,8 +64,7 @@ struct fb_rx {
     bool frozen;    /* a hand-over: V is R, and the ring is not read, until the sender has gone */
     bool more;      /* frozen: the ring had bytes beyond it, which come again by TCP */
     bool handed;    /* sk after a hand-over: plain as soon as the overlap is gone */
-    _Atomic bool shut; /* shutdown(SHUT_RD) was called */
-    _Atomic bool late; /* and the kernel has not heard of it: rx_shut */
+    _Atomic bool late; /* shutdown(SHUT_RD) was called, and the kernel has not heard of it: rx_shut */
     bool on_rail;      /* this rail's receiver half was started */
     /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
     bool begun;
@@ -235,7 +234,12 @@ struct fb_conn {
     struct fb_lock watch_lock;
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
     uint32_t born, gen; /* heir_forks and pub->gen when it was tracked */
-    uint32_t next_free;
+    union {
+        uint32_t next_free; /* while nobody has a reference */
+        struct {
+            _Atomic bool shut; /* shutdown(SHUT_RD) was called */
+        };
+    };
     _Atomic uint32_t id; /* of its two addresses: find.c's, as is the last */
     _Atomic uint32_t fresh;
     uint32_t accepted_at; /* sleepers_now() then; 0: it is no accepted one */

@@ -12,7 +12,10 @@
 
 int fb_so_error(struct fb_stream *s)
 {
-    return conn_tell(conn_of(s));
+    struct fb_conn *c = conn_of(s);
+
+    /* The gate is up where there is one, but for a moment where there is or was a rail. Who never wanted one has no page to look. */
+    return conn_flag(c, CF_LINKED) || atomic_load(&s->tx_gate) ? conn_tell(c) : 0;
 }
 
 void fb_told(struct fb_stream *s, int fd)

@@ -215,15 +215,16 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         if (!here)
             pass_frame(c, fd);
         /* From here on both directions, until the kernel says so: who looks sees neither without the other. */
-        atomic_store(&c->x->rx.late, !here);
-        atomic_store(&c->x->rx.shut, true);
+        if (!here)
+            atomic_store(&c->x->rx.late, true);
+        atomic_store(&c->shut, true);
     }
     if (here) {
         r = fb_io.shutdown(fd, how);
         /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
         if (may_be_connecting(s, how) &&
             (fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
-            atomic_store(&c->x->rx.shut, false);
+            atomic_store(&c->shut, false);
             atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_FIN);
         }
         return r;

@@ -253,8 +253,8 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
     if (rx)
         unusual |= atomic_load(&s->rx_gate);
     /* Where the library keeps an error, the gate for sending is up. */
-    return (n != 0 || (rx && (flags & (FB_ASKED | FB_PINNED)) != FB_ASKED &&
-                       !fb_gate_is_up(s, false))) &&
+    return (n != 0 ||
+            (rx && (flags & (FB_ASKED | FB_PINNED)) != FB_ASKED && !fb_gate_is_up(s, false))) &&
            !unusual;
 }
 static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, ssize_t n, bool rx,

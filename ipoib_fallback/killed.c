@@ -50,7 +50,7 @@ bool conn_killed(struct fb_conn *c)
 
     if (atomic_load(&c->x->killed))
         return true;
-    if (!rail || !rail->wire->outlives_sender || !by_rail(c) || c->x->rx.shut || c->fd < 0 ||
+    if (!rail || !rail->wire->outlives_sender || !by_rail(c) || c->shut || c->fd < 0 ||
         hold_for_good())
         return false;
     /* FIN first, then the peer's word: it gives that before. */

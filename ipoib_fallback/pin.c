@@ -89,7 +89,7 @@ static bool has_come(struct fb_conn *c)
     const short reset = POLLERR | POLLHUP;
     short ready = fb_io.poll(c->fd, POLLIN);
 
-    if (atomic_load(&c->x->rx.shut))
+    if (atomic_load(&c->shut))
         return fb_io.inq(c->fd) > 0 || (ready & reset) == reset;
     return (ready & (POLLIN | POLLHUP)) != 0;
 }

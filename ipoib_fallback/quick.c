@@ -125,7 +125,7 @@ __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *
 /* The ring had nothing, and nobody else has: rx_try's answer then is -EAGAIN. rx lock held. */
 static inline bool rx_nothing(struct fb_conn *c, struct rsk_rail *rail)
 {
-    return !atomic_load_explicit(&rail->failed, memory_order_relaxed) && !c->x->rx.shut &&
+    return !atomic_load_explicit(&rail->failed, memory_order_relaxed) && !c->shut &&
            !rx_unheard(c, rail, false) && !rx_fetch(c, rail);
 }
 

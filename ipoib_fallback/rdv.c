@@ -87,7 +87,7 @@ bool rdv_half_closed(struct fb_conn *c)
     bool yes = c->x->tx.fin || conn_flag(c, CF_FIN);
 
     if (!yes && fb_trylock(&c->x->rx.lock)) {
-        yes = c->fd >= 0 && !c->x->rx.shut && fb_io.poll(c->fd, POLLRDHUP) & POLLRDHUP;
+        yes = c->fd >= 0 && !c->shut && fb_io.poll(c->fd, POLLRDHUP) & POLLRDHUP;
         rx_unlock(c);
     }
     if (yes)

@@ -73,7 +73,7 @@ short fb_ready(struct fb_stream *s, int fd, short events)
     }
     /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them, but for
      * what the application itself has shut. */
-    if ((!rail_rx && !rail_tx) || c->x->rx.shut ||
+    if ((!rail_rx && !rail_tx) || c->shut ||
         atomic_load_explicit(&c->x->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
     if ((got & (POLLRDHUP | POLLHUP)) == POLLRDHUP && rail_tx) {
@@ -122,7 +122,7 @@ bool fb_kernels_alone(struct fb_stream *s)
     struct fb_conn *c = conn_of(s);
 
     return c->x->rx.state == RX_t && c->x->rx.end == 0 && c->x->tx.state == TX_T && !c->x->tx.fin &&
-           !atomic_load(&c->x->rx.shut) && !atomic_load(&c->x->rx.late) &&
+           !atomic_load(&c->shut) && !atomic_load(&c->x->rx.late) &&
            !atomic_load(&c->x->swallowed) && !atomic_load(&c->x->rx_todo) &&
            !atomic_load(&c->x->tx_todo);
 }
@@ -180,7 +180,7 @@ static void take_words(struct fb_words *w, struct rsk_rail *rail, unsigned want)
 static bool silent_anchor(const struct fb_conn *c)
 {
     return c->x->rx.state == RX_r && c->x->rx.end == 0 && !atomic_load(&c->x->anchor_news) &&
-           !atomic_load(&c->x->anchor_bits) && !c->x->rx.shut;
+           !atomic_load(&c->x->anchor_bits) && !c->shut;
 }
 
 static unsigned wanted(const struct fb_conn *c, short events)

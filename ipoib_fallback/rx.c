@@ -125,7 +125,7 @@ ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint6
         return fb_io.recv(fd, v, cnt, limit, flags | MSG_DONTWAIT);
     if (p & POLLHUP)
         return -EPIPE;
-    return (p & POLLRDHUP) && !c->x->rx.shut ? 0 : -EAGAIN;
+    return (p & POLLRDHUP) && !c->shut ? 0 : -EAGAIN;
 }
 
 /* How many bytes of the overlap can go while the ring is unread: those that are read, since the others may still be
@@ -165,7 +165,7 @@ void rx_skip(struct fb_conn *c, int fd)
             rx->skip -= (uint64_t)n;
             continue;
         }
-        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && c->shut))
             return;
         /* FIN or an error: clean only if nothing beyond V was ever accepted. */
         conn_killed(c);
@@ -228,7 +228,7 @@ void rx_anchor(struct fb_conn *c, int fd)
         atomic_store(&c->x->anchor_news, 0); /* before looking: later news sets it again */
         n = rx_look(c, fd, &v, 1, v.iov_len, 0);
         /* After SHUT_RD the frames still come. */
-        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && c->shut))
             return;
         if (n > 0) {
             c->x->own_rx += (uint64_t)n;
@@ -296,7 +296,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 return n;
             }
             if (rx_switch(c, fd) == 0)
-                return rx->shut ? 0 : -EAGAIN;
+                return c->shut ? 0 : -EAGAIN;
             look_behind(c, fd);
             continue;
         case RX_r:
@@ -323,7 +323,7 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 fetched = true;
                 continue;
             }
-            return rx->shut ? 0 : -EAGAIN;
+            return c->shut ? 0 : -EAGAIN;
         case RX_sk:
             if (at < rx->V && rail) {
                 n = rx_ring_read(c, rail, v, cnt, rx->V - at, flags);
@@ -340,18 +340,18 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (rx->end != 0)
                 return rx_take_end(c, fd);
             if (rx->skip > 0)
-                return rx->shut ? 0 : -EAGAIN;
+                return c->shut ? 0 : -EAGAIN;
             if (at == rx->E || rx->handed) {
                 rx_caught_up(c);
                 continue;
             }
             /* No frame comes before this half is plain: the next look shows what is beyond E as well. */
             n = rx_kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
-            if (n == 0 && !rx->shut) {
+            if (n == 0 && !c->shut) {
                 rx_ended(c, -ECONNRESET);
                 return rx_take_end(c, fd);
             }
-            if (n == -EAGAIN && rx->shut)
+            if (n == -EAGAIN && c->shut)
                 return 0; /* also before the kernel has heard of it */
             if (n > 0 && c->s.pub->rx == rx->E)
                 rx_caught_up(c);
@@ -399,7 +399,7 @@ int rx_readable(struct fb_conn *c, int fd)
             if (rail && !rx->frozen && rail->wire->rx_peek(rail, have) > 0 &&
                 (rx->end == 0 || at < rx->V))
                 return 1;
-            if (rx->end != 0 || rx->shut)
+            if (rx->end != 0 || c->shut)
                 return 1;
             if (rx_unheard(c, rail, asked)) {
                 asked = true;
@@ -412,7 +412,7 @@ int rx_readable(struct fb_conn *c, int fd)
             }
             return 0;
         case RX_sk:
-            if (at < rx->V || rx->shut)
+            if (at < rx->V || c->shut)
                 return 1;
             rx_skip(c, fd);
             if (rx->end != 0)

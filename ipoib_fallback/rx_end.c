@@ -19,7 +19,7 @@ void rx_ended(struct fb_conn *c, int end)
  * nobody sees. */
 static bool told_unseen(struct fb_conn *c, int fd)
 {
-    return !hold_for_good() && !conn_shared(c) && !c->x->rx.shut && !fb_lock_held(&c->x->tx.lock) &&
+    return !hold_for_good() && !conn_shared(c) && !c->shut && !fb_lock_held(&c->x->tx.lock) &&
            atomic_load(&c->s.tx_in) == 0 && atomic_load(&c->x->peekers) == 0 &&
            !atomic_load(&c->x->swallowed) && (fb_io.poll(fd, 0) & POLLHUP) &&
            fb_io.received(fd) == conn_krx(c);

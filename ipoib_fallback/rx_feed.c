@@ -150,11 +150,11 @@ ssize_t rx_by_call_left(struct fb_conn *c, ssize_t n, const struct iovec *v, int
     atomic_fetch_sub(&c->s.rx_in, 1);
     if (n > 0) {
         n = rx_feed(c, v, cnt, (size_t)n);
-    } else if (n == 0 && fb_iov_size(v, cnt) > 0 && !rx->shut &&
+    } else if (n == 0 && fb_iov_size(v, cnt) > 0 && !c->shut &&
                (rx->state == RX_r || rx->state == RX_q2)) {
         rx_over(c, 0);
         n = c->s.pub->rx < rx->V ? FB_RETRY : rx_take_end(c, c->fd);
-    } else if (n == 0 && fb_iov_size(v, cnt) > 0 && !rx->shut && rx->state == RX_sk &&
+    } else if (n == 0 && fb_iov_size(v, cnt) > 0 && !c->shut && rx->state == RX_sk &&
                c->s.pub->rx < rx->E) {
         /* Of what the sender has sent something is missing. */
         rx_ended(c, -ECONNRESET);

@@ -207,7 +207,7 @@ int rx_switch(struct fb_conn *c, int fd)
         struct iovec v = {&b, 1};
         ssize_t n = rx_look(c, fd, &v, 1, 1, MSG_PEEK);
 
-        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && c->shut))
             return 0;
         if (n <= 0) {
             conn_killed(c);
@@ -230,7 +230,7 @@ int rx_switch(struct fb_conn *c, int fd)
         struct iovec v = {(char *)&rx->frame + rx->frame_at, FB_FRAME - rx->frame_at};
         ssize_t n = rx_look(c, fd, &v, 1, v.iov_len, 0);
 
-        if (n == -EAGAIN || n == -EINTR || (n == 0 && rx->shut))
+        if (n == -EAGAIN || n == -EINTR || (n == 0 && c->shut))
             return 0;
         if (n <= 0) {
             /* Nothing beyond S was accepted by a sender that did not finish the frame. */
@@ -330,7 +330,7 @@ int rx_guard(struct fb_conn *c)
 
     /* Shut both ways: the kernel would answer the frame with RST. */
     if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_RCVLOWAT) || c->x->rx.end != 0 ||
-        c->x->rx.peer_closed || (c->x->rx.shut && conn_flag(c, CF_FIN)))
+        c->x->rx.peer_closed || (c->shut && conn_flag(c, CF_FIN)))
         return RSN_GUARD_REFUSED;
     atomic_store(&c->s.rx_gate, 1);
     in = atomic_load(&c->s.rx_in);

@@ -93,6 +93,13 @@ bool conn_stamps(const struct fb_conn *c)
     return has_any(c, stamps, STAMPS);
 }
 
+/* Who never wants a rail has no page for it. */
+static void past(_Atomic bool *is, bool now)
+{
+    if (atomic_load(is) != now)
+        atomic_store(is, now);
+}
+
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)
 {
     struct fb_conn *c = conn_of(s);
@@ -104,12 +111,12 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         switch (name) {
         case SO_RCVTIMEO_OLD:
         case SO_RCVTIMEO_NEW:
-            c->x->rcv_past = value < 0;
+            past(&c->x->rcv_past, value < 0);
             changed(c);
             break;
         case SO_SNDTIMEO_OLD:
         case SO_SNDTIMEO_NEW:
-            c->x->snd_past = value < 0;
+            past(&c->x->snd_past, value < 0);
             changed(c);
             break;
         case SO_TIMESTAMP_OLD:

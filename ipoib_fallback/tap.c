@@ -146,7 +146,7 @@ void tap_mark(struct fb_conn *c, enum tap_kind kind, unsigned flags)
 
 void tap_end_of(struct fb_conn *c, ssize_t n)
 {
-    if (n == 0 && !atomic_load(&c->x->rx.shut))
+    if (n == 0 && !atomic_load(&c->shut))
         tap_mark(c, TAP_FIN, TAP_RX);
     else if (n == -ECONNRESET || n == -EPIPE || n == -ETIMEDOUT)
         tap_mark(c, TAP_RESET, TAP_RX);

@@ -59,7 +59,7 @@ bool tx_may_board(struct fb_conn *c, int fd, int flags)
     if (atomic_exchange(&c->x->tx.turned, false))
         return false;
     room = fb_io.poll(fd, POLLOUT | POLLRDHUP);
-    if ((room & POLLRDHUP) && !c->x->rx.shut) {
+    if ((room & POLLRDHUP) && !c->shut) {
         /* Nor will it ever board again: the next send need not ask. */
         tx_want(c, false);
         conn_reason(c, RSN_ENDING);

@@ -40,7 +40,8 @@ def main():
     p.add_argument("--json")
     args = p.parse_args()
     library = os.path.abspath("build/librailsock.so")
-    result = {"calls": [], "floor": [[] for _ in FLOORS], "held": {"": [], library: []}, "request": {"": [], library: []}}
+    result = {"calls": [], "floor": [[] for _ in FLOORS], "held": {"": [], library: []}, "checked": {"": [], library: []},
+              "request": {"": [], library: []}}
     with tempfile.TemporaryDirectory() as scratch:
         program = {}
         for name in ("call_turns", "many"):
@@ -58,7 +59,8 @@ def main():
                 result["floor"][n].append(leg([program["call_turns"], str(BATCHES)], path))
             for preload in sorted(("", library), reverse=i % 2):
                 result["request"][preload].append(leg([program["many"], "request", str(REQUESTS)], preload))
-                result["held"][preload].append(leg([program["many"], "held", str(SOCKETS // 2)], preload))
+                for what in ("held", "checked"):
+                    result[what][preload].append(leg([program["many"], what, str(SOCKETS // 2)], preload))
     print("connections that stay on TCP: nanoseconds that the library adds to a call of 64 bytes")
     for call in result["calls"][0]:
         more, start, end, libc = (statistics.median(run[call][k] for run in result["calls"])
@@ -70,8 +72,9 @@ def main():
         least = [statistics.median(run[call]["more"] for run in runs) for call in ("read", "write")]
         print(f"        {what:44} {least[0]:6.1f} {least[1]:6.1f}")
     print(f"bytes for each of {SOCKETS} sockets, kernel's not counted")
-    for what, words in (("idle", "nothing has passed"), ("used", "64 bytes have, each way")):
-        plain, with_it = (statistics.median(run[what] for run in result["held"][k]) for k in ("", library))
+    for of, what, words in (("held", "idle", "nothing has passed"), ("held", "used", "64 bytes have, each way"),
+                            ("checked", "used", "so, and asked for SO_ERROR")):
+        plain, with_it = (statistics.median(run[what] for run in result[of][k]) for k in ("", library))
         print(f"    {words:24} {with_it - plain:7.1f}; aim at most {HELD_MORE}: "
               + verdict(with_it - plain <= HELD_MORE))
     print("connect, request, answer, close; the library at both ends")

@@ -5,11 +5,15 @@
  *
  *   many held N      N connections, both ends in this process, which are 2 N sockets: bytes of the process's
  *                    memory for each socket when nothing has passed, and when SIZE bytes have each way
+ *   many checked N   the same where the connecting ends do not wait for connect, and ask for SO_ERROR, as most servers do
  *   many request N   N times connect, request, answer, end, close, with a server of its own, which has
  *                    the library too: nanoseconds
  */
 #include "bench.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -53,20 +57,36 @@ static void pass(const int *fd, int n)
              "pass");
 }
 
-static void held(int n)
+/* By a connect that does not wait. */
+static int checked(const struct sockaddr_in *to)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), err = -1;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    socklen_t len = sizeof(err);
+
+    must(fd >= 0 &&
+             (connect(fd, (const struct sockaddr *)to, sizeof(*to)) == 0 || errno == EINPROGRESS),
+         "connect");
+    must(poll(&p, 1, -1) == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err == 0,
+         "SO_ERROR");
+    must(fcntl(fd, F_SETFL, 0) == 0, "F_SETFL");
+    return fd;
+}
+
+static void held(int n, int (*connects)(const struct sockaddr_in *))
 {
     int l = listening(&at, 1024), *fd = calloc((size_t)n * 2 + 2, sizeof(*fd));
     double before, idle, used;
 
     most_descriptors();
     /* The first one brings what is there once. */
-    fd[0] = connected(&at);
+    fd[0] = connects(&at);
     fd[1] = accept(l, NULL, NULL);
     pass(fd, 1);
     memset(fd, 1, ((size_t)n * 2 + 2) * sizeof(*fd));
     before = memory();
     for (int i = 0; i < n; i++) {
-        fd[2 * i] = connected(&at);
+        fd[2 * i] = connects(&at);
         fd[2 * i + 1] = accept(l, NULL, NULL);
         must(fd[2 * i + 1] >= 0, "accept");
     }
@@ -137,7 +157,9 @@ int main(int argc, char **argv)
     int n = argc == 3 ? atoi(argv[2]) : -1;
 
     if (n > 0 && strcmp(argv[1], "held") == 0) {
-        held(n);
+        held(n, connected);
+    } else if (n > 0 && strcmp(argv[1], "checked") == 0) {
+        held(n, checked);
     } else if (n > 0 && strcmp(argv[1], "request") == 0) {
         request(argv[0], n);
     } else if (n == 0 && strcmp(argv[1], "serve") == 0) {

@@ -175,12 +175,12 @@ TEST_CASE(stream_short, nothing_at_once)
     EXPECT(nothing_there(&b));
     EXPECT(no_data(&b) > before);
     fb_lock(&x->rx.lock); /* by which the progress thread, too, looks at them */
-    x->rx.shut = true;
+    conn_of(b.s)->shut = true;
     fb_unlock(&x->rx.lock);
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 0);
     EXPECT_EQ_INT(fb_recvv(b.s, b.fd, &into, 1, MSG_DONTWAIT), 0);
     fb_lock(&x->rx.lock);
-    x->rx.shut = false;
+    conn_of(b.s)->shut = false;
     atomic_store(&x->anchor_news, 1);
     fb_unlock(&x->rx.lock);
     EXPECT_EQ_INT(fb_recv_quick(b.s, b.fd, in, 64, MSG_DONTWAIT), 0);

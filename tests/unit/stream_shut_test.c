@@ -99,7 +99,7 @@ TEST_CASE(stream, shut_for_reading_while_it_connects)
     a = (struct end){fd[3], fb_track(fd[3], FB_CONNECTED, 1)};
     ASSERT(a.s != NULL);
     EXPECT_EQ_INT(fb_shutdown(a.s, a.fd, SHUT_RD), 0);
-    EXPECT(!conn_of(a.s)->x->rx.shut);
+    EXPECT(!conn_of(a.s)->shut);
     done(&a);
     for (int i = 0; i < 3; i++)
         close(fd[i]);
