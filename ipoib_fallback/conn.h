@@ -64,8 +64,9 @@ struct fb_rx {
     bool frozen;    /* a hand-over: V is R, and the ring is not read, until the sender has gone */
     bool more;      /* frozen: the ring had bytes beyond it, which come again by TCP */
     bool handed;    /* sk after a hand-over: plain as soon as the overlap is gone */
-    _Atomic bool late; /* shutdown(SHUT_RD) was called, and the kernel has not heard of it: rx_shut */
-    bool on_rail;      /* this rail's receiver half was started */
+    _Atomic bool
+        late;     /* shutdown(SHUT_RD) was called, and the kernel has not heard of it: rx_shut */
+    bool on_rail; /* this rail's receiver half was started */
     /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
     bool begun;
     bool peer_closed; /* the peer's CLOSED was seen */
@@ -237,7 +238,8 @@ struct fb_conn {
     union {
         uint32_t next_free; /* while nobody has a reference */
         struct {
-            _Atomic bool shut; /* shutdown(SHUT_RD) was called */
+            _Atomic bool shut;   /* shutdown(SHUT_RD) was called */
+            _Atomic bool target; /* pub has the address that it was made to: conn_target */
         };
     };
     _Atomic uint32_t id; /* of its two addresses: find.c's, as is the last */

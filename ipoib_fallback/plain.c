@@ -96,8 +96,9 @@ static uint32_t worth_at(struct fb_conn *c, uint32_t calls, unsigned shift)
     return c->x->old_calls + (uint32_t)(by_calls < by_bytes ? by_calls : by_bytes);
 }
 
-/* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that. Only
- * where rules say what is wanted is it at the first call, because they go by address. */
+/* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that, and of the others most
+ * that are worth one by their calls are found not to be by the address that they were made to. Only where rules say what
+ * is wanted is it at the first call, because they go by address. */
 static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls)
 {
     bool ruled = cfg_rules_may_decide();
@@ -111,7 +112,7 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls
     if (!ruled && !worth_it(c, calls, 0))
         return;
     /* Without them its rule is not known; and another thread's first call may still be looking. */
-    if (!conn_addresses(c))
+    if (!(ruled ? conn_addresses(c) : conn_target(c)))
         return;
     if (!worth_it(c, calls, 0))
         return;

@@ -189,7 +189,7 @@ static struct rsk_tuple tuple_of(const struct fb_conn *c, const struct fb_pub_ad
     const struct fb_pub_addr *dst = c->s.role == FB_CONNECTED ? peer : local;
     struct rsk_tuple t = {0};
 
-    t.family = (uint8_t)src->family;
+    t.family = (uint8_t)dst->family;
     t.src_port = src->port;
     t.dst_port = dst->port;
     memcpy(t.src, src->addr, 16);
@@ -218,6 +218,20 @@ bool conn_addresses(struct fb_conn *c)
     t = tuple_of(c, &local, &peer);
     rule_find(c, &t); /* whoever sees the flag sees what the rule says */
     conn_known(c);
+    return true;
+}
+
+bool conn_target(struct fb_conn *c)
+{
+    bool peer = c->s.role == FB_CONNECTED;
+    struct fb_pub_addr *to = peer ? &c->s.pub->peer : &c->s.pub->local;
+
+    if (conn_flag(c, CF_ADDRESSES) || atomic_load(&c->target))
+        return true;
+    *to = address_of(c->fd, peer);
+    if (!to->family)
+        return false;
+    atomic_store(&c->target, true);
     return true;
 }
 

@@ -13,7 +13,10 @@ void conn_reason(struct fb_conn *, int reason);
 void conn_boarded(struct fb_conn *);
 /* Reads its addresses, and finds its rule; false if they cannot be had. */
 bool conn_addresses(struct fb_conn *);
-/* They as its connecting side sees them. */
+/* The same for the address that it was made to, which is the peer's where it has connected and its own where it was accepted: all
+ * that is needed before a rail is asked for, unless rules may decide. */
+bool conn_target(struct fb_conn *);
+/* They as its connecting side sees them. The connecting end's is 0 as long as conn_target alone has asked. */
 struct rsk_tuple conn_tuple(struct fb_conn *);
 /* Whether connect() had a TCP socket is not asked for every connection (preload/pl_made.c). */
 bool conn_other_protocol(const struct fb_conn *);

@@ -53,7 +53,7 @@ static bool learns(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return c->s.role == FB_CONNECTED && conn_flag(c, CF_ADDRESSES) &&
+    return c->s.role == FB_CONNECTED && (conn_flag(c, CF_ADDRESSES) || atomic_load(&c->target)) &&
            set->board_calls == cfg_stream_defaults.board_calls &&
            set->board_bytes == cfg_stream_defaults.board_bytes;
 }

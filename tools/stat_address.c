@@ -1,5 +1,5 @@
 /*
- * stat_address.c - addresses of connections whose process has not asked for them, since most do not live until
+ * stat_address.c - addresses of connections whose process has not asked for both, since most do not live until
  * somebody wants to know: by the socket's inode, which /proc shows beside the number, and in the tables of the
  * network namespace, which are read once for all its processes, beside the addresses. What cannot be found out stays unknown.
  */

@@ -149,9 +149,10 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
         pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0)
         return false;
     for (uint32_t i = 0; i < n; i++)
-        inode[i] = living && (before[i].gen & 1) && !before[i].local.family
-                       ? stat_inode(p->pid, before[i].fd)
-                       : 0;
+        inode[i] =
+            living && (before[i].gen & 1) && (!before[i].local.family || !before[i].peer.family)
+                ? stat_inode(p->pid, before[i].fd)
+                : 0;
     if (pread(fd, after, size, at) != (ssize_t)size)
         return false;
     more = reallocarray(p->conns, p->nconns + n, sizeof(*more));

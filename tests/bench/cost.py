@@ -85,7 +85,7 @@ def main():
               f"{statistics.median(ratios):.3f} ({min(ratios):.3f}..{max(ratios):.3f}) of TCP's; aim at least "
               f"{REQUEST_RATE}: " + verdict(statistics.median(ratios) >= REQUEST_RATE))
     if args.json:
-        result = {k: v if k == "calls" else {"tcp": v[""], "library": v[library]} for k, v in result.items()}
+        result = {k: v if isinstance(v, list) else {"tcp": v[""], "library": v[library]} for k, v in result.items()}
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(result, f, indent=1)
     return 0
