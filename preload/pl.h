@@ -97,8 +97,8 @@ static inline void pl_epoll_forget_fd(struct pl_file *f)
     if (atomic_load_explicit(&f->members, memory_order_relaxed))
         pl_epoll_forget_members(f);
 }
-/* A number has become a tracked stream (connect, accept): it may have been registered before. After
- * pl_install. */
+/* A number has become a tracked stream by connect: it may have been registered before. After pl_install, whose exchange comes
+ * before its look at who has been. */
 void pl_epoll_stream_tracked(struct pl_file *);
 /* Another number (dup) stands for the instance: one more pl_epoll_free will come. */
 void pl_epoll_get(struct pl_epoll *);

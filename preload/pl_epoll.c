@@ -12,6 +12,7 @@
 #include <errno.h>
 
 #include "config/reason.h"
+#include "rsock/fence.h"
 #include "rsock/sys.h"
 
 static struct pl_member *find(struct pl_epoll *ep, int fd)
@@ -29,6 +30,29 @@ static void insert(struct pl_epoll *ep, struct pl_member *m)
     fb_lock(&ep->lock);
     pl_member_insert(ep, m);
     fb_unlock(&ep->lock);
+}
+
+/*
+ * Numbers that were registered before anything of ours had them, and that connect() may yet make a stream of: for others it
+ * need not look through the instances. Who registers one puts it on the list, marks it, and looks once more what it is; who
+ * connects puts it into the table, and then looks at the mark: one of the two sees the other. Above these all count as marked.
+ */
+enum { MARKS = 65536 };
+static _Atomic uint64_t marks[MARKS / 64];
+
+static void mark(int fd)
+{
+    if (fd < MARKS)
+        atomic_fetch_or(&marks[fd / 64], (uint64_t)1 << (fd % 64));
+    rsk_fence();
+}
+
+static bool unmark(int fd)
+{
+    uint64_t bit = (uint64_t)1 << (fd % 64);
+
+    return fd >= MARKS ||
+           (atomic_load(&marks[fd / 64]) & bit && atomic_fetch_and(&marks[fd / 64], ~bit) & bit);
 }
 
 /* ---- epoll_ctl, ctl held. Each returns the kernel's result; errno is the kernel's. */
@@ -163,6 +187,11 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         old = NULL;
     }
     m = new_member(ep, fd, ev);
+    /* Connected since it was looked up, maybe by who has not seen it on the list. */
+    if (m && !target && fd >= 0) {
+        mark(fd);
+        target = pl_at(fd) ? pl_get(fd) : NULL;
+    }
     if (m) {
         if (target && target->kind == PL_STREAM)
             pl_reg_counts(m, target->stream);
@@ -381,7 +410,7 @@ static void bind_in(struct pl_epoll *ep, void *arg)
     struct pl_member *m;
     int epfd;
 
-    if (!atomic_load_explicit(&ep->nmembers, memory_order_relaxed))
+    if (!atomic_load(&ep->nmembers))
         return;
     pl_ctl_lock(ep);
     m = find(ep, f->fd);
@@ -401,7 +430,7 @@ static void bind_in(struct pl_epoll *ep, void *arg)
 
 void pl_epoll_stream_tracked(struct pl_file *f)
 {
-    if (f && pl_epoll_useful())
+    if (f && pl_epoll_useful() && unmark(f->fd))
         pl_epoll_each(bind_in, f);
 }
 

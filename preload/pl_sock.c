@@ -27,6 +27,17 @@ bool pl_is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
+/* What nobody can have done with a number that accept has just given. */
+static void connected(struct pl_file *f)
+{
+    /* It may have been added to an epoll instance before it was connected. */
+    pl_epoll_stream_tracked(f);
+    if (!pl_made_alone(f->fd)) {
+        fb_maybe_shared(f->stream);
+        fb_pin(f->stream, RSN_SHARED, false);
+    }
+}
+
 struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_stream *s;
@@ -43,12 +54,8 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
         fb_pin(s, RSN_STDIO_FD, false);
     f = pl_install(fd, PL_STREAM, s);
     if (f) {
-        /* It may have been added to an epoll instance before it was connected. */
-        pl_epoll_stream_tracked(f);
-        if (role == FB_CONNECTED && !pl_made_alone(fd)) {
-            fb_maybe_shared(s);
-            fb_pin(s, RSN_SHARED, false);
-        }
+        if (role == FB_CONNECTED)
+            connected(f);
         return s;
     }
     fb_put(s);

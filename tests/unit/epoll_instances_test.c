@@ -67,6 +67,45 @@ TEST_CASE(epoll, data_equal_to_our_tag)
     close_ep(ep);
 }
 
+struct adder {
+    pthread_t thread;
+    int ep, fd, r;
+};
+
+static void *adds(void *arg)
+{
+    struct adder *a = arg;
+
+    a->r = add(a->ep, a->fd, EPOLLIN, 7);
+    return NULL;
+}
+
+/* By another thread, which does not find it on the list yet, while who adds it has found no stream. */
+TEST_CASE(epoll, connected_while_it_is_added)
+{
+    struct adder a = {.ep = epoll_create1(0)};
+    struct fake *f = fake_untracked();
+    struct pl_file *file = pl_get(a.ep);
+    struct fb_lock *ctl = &pl_epoll_of(file)->ctl;
+
+    a.fd = f->fd;
+    fb_lock(ctl);
+    ASSERT_EQ_INT(pthread_create(&a.thread, NULL, adds, &a), 0);
+    while (!fb_lock_sought(ctl))
+        sched_yield();
+    fake_track(f);
+    fb_unlock(ctl);
+    pthread_join(a.thread, NULL);
+    pl_put(file);
+    EXPECT_EQ_INT(a.r, 0);
+    EXPECT(fake_watched(f));
+    fake_board(f);
+    fake_arrive(f, 1);
+    EXPECT_EQ_U64(one(a.ep, 1000), EVENT(7, EPOLLIN));
+    fake_close(f);
+    close_ep(a.ep);
+}
+
 TEST_CASE(epoll, in_two_instances)
 {
     int a = epoll_create1(0), b = epoll_create1(0);
