@@ -73,10 +73,13 @@ static bool add_slab(void)
         SYS6(SYS_munmap, slab, SLAB * sizeof(*slab), 0, 0, 0, 0);
         return false;
     }
+    /* Every other one first: each call writes to its file, two share a cache line, and may be two threads'. */
     for (i = 0; i < SLAB; i++) {
+        uint32_t next = i + 2 == SLAB ? 1 : i + 2;
+
         slab[i].index = n * SLAB + i;
         slab[i].epoch = (uint16_t)atomic_load(&epoch);
-        atomic_init(&slab[i].next, slab[i].index + 2);
+        atomic_init(&slab[i].next, n * SLAB + next + 1);
     }
     atomic_store(&slabs[n], slab);
     push(&slab[0], &slab[SLAB - 1]);

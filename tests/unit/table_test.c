@@ -63,6 +63,25 @@ static void drop(int fd)
         pl_put(f);
 }
 
+/* Each call writes to its file. */
+TEST_CASE(table, the_first_ones_share_no_cache_line)
+{
+    enum { MANY = 100, FIRST = 1000 };
+    struct fb_stream s[MANY];
+    uintptr_t line[MANY];
+
+    pl_table_reset(NULL);
+    for (int i = 0; i < MANY; i++) {
+        stream_init(&s[i]);
+        line[i] = (uintptr_t)pl_install(FIRST + i, PL_STREAM, &s[i]) / 64;
+        ASSERT(line[i] != 0);
+        for (int j = 0; j < i; j++)
+            EXPECT(line[i] != line[j]);
+    }
+    for (int i = 0; i < MANY; i++)
+        drop(FIRST + i);
+}
+
 TEST_CASE(table, a_number_stands_for_what_was_installed)
 {
     struct fb_stream s;
