@@ -15,7 +15,7 @@
  *   (below: an epoll instance's own lock, a wire's own locks)
  *   sleeper    one per thread that polls, sleepers.c: its record. From rx, to look at it
  *   tap        one per tap, tap.c: its ring. Nothing is taken while it is held
- *   registry   stream.c: which slots are free. Whoever drops the last reference takes it
+ *   registry   stream.c: which slots are free, and the sums over closed connections. Whoever drops the last reference takes it
  * Who cannot get a lock by trying leaves a bit in tx_todo or rx_todo; who unlocks looks at them after
  * the unlock and serves them, so no event is lost and nobody waits.
  */

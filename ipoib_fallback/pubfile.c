@@ -315,22 +315,28 @@ struct fb_pub_rail *fb_pub_rail(uint32_t slot)
     return (struct fb_pub_rail *)((char *)file + at);
 }
 
+static void more(_Atomic uint64_t *sum, uint64_t n)
+{
+    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
 void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
 {
     unsigned reason = p->reason;
 
-    atomic_fetch_add(&file->closed, 1);
+    more(&file->closed, 1);
     if (r && r->boarded_at)
-        atomic_fetch_add(&file->closed_boarded, 1);
+        more(&file->closed_boarded, 1);
     else if (reason < 64)
-        atomic_fetch_add(&file->closed_by_reason[reason], 1);
-    atomic_fetch_add(&file->closed_tx, p->tx);
-    atomic_fetch_add(&file->closed_rx, p->rx);
+        more(&file->closed_by_reason[reason], 1);
+    more(&file->closed_tx, p->tx);
+    more(&file->closed_rx, p->rx);
     if (!r)
         return;
-    atomic_fetch_add(&file->closed_rail_tx, r->rail_tx);
-    atomic_fetch_add(&file->closed_rail_rx, r->rail_rx);
-    atomic_fetch_add(&file->closed_switches, r->switches);
+    more(&file->closed_rail_tx, r->rail_tx);
+    more(&file->closed_rail_rx, r->rail_rx);
+    more(&file->closed_switches, r->switches);
 }
 
 void fb_pub_remove(void)

@@ -15,7 +15,7 @@ bool fb_pub_grow(uint32_t n);
 struct fb_pub *fb_pub_slot(uint32_t slot);
 /* The rest of a slot, zero at first, for a stream that wants a rail. NULL: no memory. Progress thread. */
 struct fb_pub_rail *fb_pub_rail(uint32_t slot);
-/* Adds the connection to the sums of closed ones. The rest may be NULL. */
+/* Adds the connection to the sums of closed ones. The rest may be NULL. Under the registry lock. */
 void fb_pub_closed(const struct fb_pub *, const struct fb_pub_rail *);
 /* Removes the file: the process ends. */
 void fb_pub_remove(void);

@@ -249,44 +249,55 @@ static uint32_t first_look(const struct fb_conn *c)
     return cfg_rules_may_decide() || c->set->board_bytes < 65536 ? 0 : c->set->board_calls / 2;
 }
 
+/* Why it will never be on a rail, or RSN_NEW. */
+static int first_reason(int fd)
+{
+    if (hold_for_good())
+        return hold_for_good();
+    if (fd <= 2)
+        return RSN_STDIO_FD;
+    if (cfg.stream.mode == CFG_TCP)
+        return RSN_MODE_TCP;
+    return cfg.stream.board_never ? RSN_BOARD_NEVER : RSN_NEW;
+}
+
+/* What is stored before refs is nobody's yet: a stale fb_tryget fails until then, and whoever looks without a reference makes
+ * nothing of it. Every connection pays for this, and each store that would be ordered by itself costs as much as all of
+ * them. */
+#define FIRST(member, value) atomic_store_explicit(&(member), value, memory_order_relaxed)
+
 struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
 {
     struct fb_conn *c = take_slot();
+    int reason = first_reason(fd);
     struct fb_pub *pub;
+    uint8_t mark;
 
     if (!c)
         return NULL;
     pub = c->s.pub;
-    /* refs 0: a stale fb_tryget fails until the end of this function. */
     clear_conn(c);
     memset((char *)pub + sizeof(pub->gen), 0, sizeof(*pub) - sizeof(pub->gen));
     pub->fd = fd;
     pub->role = (uint8_t)role;
-    pub->reason = cfg.stream.mode == CFG_TCP ? RSN_MODE_TCP
-                  : cfg.stream.board_never   ? RSN_BOARD_NEVER
-                                             : RSN_NEW;
+    FIRST(pub->reason, (uint16_t)reason);
     c->s.role = (uint8_t)role;
-    c->fd = fd;
-    c->set = &cfg.stream;
-    if (cfg.stream.mode == CFG_TCP || cfg.stream.board_never)
-        c->s.flags = CF_PINNED | CF_ASKED;
-    if (fd <= 2) {
-        c->s.flags = CF_PINNED | CF_ASKED;
-        pub->reason = RSN_STDIO_FD;
-    }
-    if (hold_for_good()) {
-        c->s.flags = CF_PINNED | CF_ASKED;
-        pub->reason = (uint16_t)hold_for_good();
-    }
-    if (!(c->s.flags & CF_PINNED))
+    FIRST(c->fd, fd);
+    FIRST(c->set, &cfg.stream);
+    if (reason != RSN_NEW)
+        FIRST(c->s.flags, CF_PINNED | CF_ASKED);
+    else
         rule_read();
-    c->s.tx_mark = c->s.rx_mark = first_mark(c);
-    c->s.look_at = first_look(c);
+    mark = first_mark(c);
+    FIRST(c->s.tx_mark, mark);
+    FIRST(c->s.rx_mark, mark);
+    FIRST(c->s.look_at, first_look(c));
     if (nonblock >= 0)
-        c->s.nonblock = (uint8_t)nonblock;
-    atomic_store(&c->s.fds, 1);
+        FIRST(c->s.nonblock, (uint8_t)nonblock);
+    FIRST(c->s.fds, 1);
     c->born = atomic_load(&heir_forks);
-    c->gen = atomic_fetch_add(&pub->gen, 1) + 1;
+    c->gen = atomic_load_explicit(&pub->gen, memory_order_relaxed) + 1;
+    atomic_store_explicit(&pub->gen, c->gen, memory_order_release);
     c->accepted_at = role == FB_ACCEPTED ? sleepers_now() : 0;
     atomic_store_explicit(&c->s.refs, 1, memory_order_release);
     if (role == FB_ACCEPTED)
@@ -313,6 +324,7 @@ bool fb_tryget(struct fb_stream *s)
 void fb_put(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
+    struct fb_pub_rail *show;
 
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -321,14 +333,15 @@ void fb_put(struct fb_stream *s)
     rx_shown_free(c);
     rx_front_free(c);
     tap_gone(c);
-    fb_pub_closed(s->pub, c->x->show);
-    if (c->x->show)
-        memset(c->x->show, 0, sizeof(*c->x->show)); /* before the slot is another stream's */
-    atomic_fetch_add(&s->pub->gen, 1);
+    show = c->x->show;
     if (!not_begun(s->tx_mark) || !not_begun(s->rx_mark))
         clear(conn_seen(c), sizeof(struct fb_seen));
     clear_more(c->x);
     fb_lock(&registry);
+    fb_pub_closed(s->pub, show);
+    if (show)
+        memset(show, 0, sizeof(*show)); /* before the slot is another stream's */
+    atomic_store_explicit(&s->pub->gen, c->gen + 1, memory_order_release);
     c->next_free = free_head;
     free_head = c->s.slot;
     fb_unlock(&registry);

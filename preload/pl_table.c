@@ -55,7 +55,7 @@ static void push(struct pl_file *first, struct pl_file *last)
     uint64_t head = atomic_load(&free_files);
 
     do
-        atomic_store(&last->next, (uint32_t)head);
+        atomic_store_explicit(&last->next, (uint32_t)head, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&free_files, &head,
                                          (head & ~(uint64_t)UINT32_MAX) | (first->index + 1)));
 }
@@ -218,7 +218,7 @@ static struct pl_file *made_for(int fd, enum pl_kind kind, void *object)
     atomic_store_explicit(&f->stream,
                           (struct fb_stream *)((char *)object + (kind == PL_STREAM ? 0 : 1)),
                           memory_order_release);
-    f->members = NULL;
+    atomic_store_explicit(&f->members, NULL, memory_order_relaxed);
     atomic_store_explicit(&f->closing, 0, memory_order_relaxed);
     /* Whoever still has the pointer from the file's earlier life may hold it from here on, and finds
      * that it is not in the slot that he looked at, or that it is and complete. */
