@@ -175,10 +175,17 @@ static int accepted(int listener, int fd, int nonblock)
     return fd;
 }
 
+/* The kernel takes the number before it sleeps: so this is over by then, and does something only while a step of ours is under way. */
+static inline __attribute__((always_inline)) void await_number(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&rsk_own_inside.n, memory_order_relaxed) != 0, 0))
+        PL_NUMBERED((void)0);
+}
+
 PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
     pl_ready();
-    PL_NUMBERED((void)0); /* the kernel takes the number before it sleeps */
+    await_number();
     /* Linux's accepted sockets do not inherit O_NONBLOCK. */
     return accepted(fd, pl_real.accept(fd, addr, len), 0);
 }
@@ -186,7 +193,7 @@ PL_EXPORT int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 PL_EXPORT int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
     pl_ready();
-    PL_NUMBERED((void)0);
+    await_number();
     return accepted(fd, pl_real.accept4(fd, addr, len, flags), (flags & SOCK_NONBLOCK) != 0);
 }
 
