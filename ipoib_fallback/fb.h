@@ -334,9 +334,12 @@ bool fb_kernels_alone(struct fb_stream *);
 /* What fb_poll does for who waits for edges: of these events the caller hears those. */
 void fb_said(struct fb_stream *, short asked, short got);
 /* Asks for wakes; fb_watch adds the watcher, fb_arm asks the rail to tell of POLLIN/POLLOUT once more
- * (after each wake, before sleeping) and returns those that hold already. */
-void fb_watch(struct fb_stream *, struct fb_watcher *);
-void fb_unwatch(struct fb_stream *, struct fb_watcher *);
+ * (after each wake, before sleeping) and returns those that hold already. The shard is an epoll instance's own, on which the stream
+ * should board, a hint for the next boarding; NULL: as it was. It takes no reference of the caller's. The instance has the stream no
+ * more with fb_unwatch: a rail of the stream's stays on the shard, and somebody has to drain that for who waits elsewhere; one
+ * that is being made for it will not be used. */
+void fb_watch(struct fb_stream *, struct fb_watcher *, struct rsk_shard *);
+void fb_unwatch(struct fb_stream *, struct fb_watcher *, struct rsk_shard *);
 short fb_arm(struct fb_stream *, int fd, short events);
 /* Two numbers that stay the same only as long as nothing has happened that TCP would tell who waits for edges: in, while no
  * byte has come, and no end, and none was missed; out, while none was sent, and no room was missed. POLLERR and POLLPRI are in neither.
@@ -370,13 +373,6 @@ enum fb_sight fb_sight_arm(struct fb_stream *, int fd, short events, struct fb_t
 short fb_peek_ready(struct fb_stream *, short events);
 /* Is the stream on a rail whose news come by another shard than this one? */
 bool fb_news_elsewhere(struct fb_stream *, const struct rsk_shard *);
-/* The stream should board on this shard (an epoll instance's own). Takes no reference of the
- * caller's. NULL: forget it. Only a hint for the next boarding. */
-void fb_prefer_shard(struct fb_stream *, struct rsk_shard *);
-/* The instance of this shard has the stream no more. A rail of the stream's stays on the shard, and somebody has to
- * drain that for who waits elsewhere; one that is being made for it will not be used. */
-void fb_leave_shard(struct fb_stream *, struct rsk_shard *);
-
 /* For how many ns a wait may spin before it sleeps, at most. Unless it is configured, that is the time in
  * which a peer's library has answered while everybody slept, within bounds: spinning longer cannot pay, and
  * with less two ends that sleep in turn never get out of it. */

@@ -247,7 +247,7 @@ static void hello_late(void *arg)
 }
 
 /* The epoll instance on whose shard the rail was made does not have the stream any more, and perhaps nobody drains that
- * shard. A program that waits for each answer in an instance of its own will do so again. Pairs with fb_leave_shard:
+ * shard. A program that waits for each answer in an instance of its own will do so again. Pairs with fb_unwatch:
  * either it finds the rail, or this what it has taken back. */
 static bool strayed(struct fb_conn *c, const struct rsk_rail *rail)
 {

@@ -335,21 +335,6 @@ bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *shard)
     return its && its != shard;
 }
 
-void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *shard)
-{
-    struct fb_conn *c = conn_of(s);
-    struct rsk_shard *old;
-
-    if (!shard && !atomic_load(&c->prefer))
-        return;
-    if (shard)
-        rsk_shard_get(shard);
-    fb_lock(&c->watch_lock); /* who reads it takes a reference under it: conn_shard */
-    old = atomic_exchange(&c->prefer, shard);
-    fb_unlock(&c->watch_lock);
-    rsk_shard_put(old);
-}
-
 struct rsk_shard *conn_shard(struct fb_conn *c)
 {
     struct rsk_shard *shard = NULL;
@@ -364,17 +349,8 @@ struct rsk_shard *conn_shard(struct fb_conn *c)
     return shard;
 }
 
-void fb_leave_shard(struct fb_stream *s, struct rsk_shard *shard)
+void conn_shard_over(struct fb_conn *c)
 {
-    struct fb_conn *c = conn_of(s);
-    struct rsk_shard *mine = shard;
-    bool dropped;
-
-    if (!shard)
-        return;
-    fb_lock(&c->watch_lock);
-    dropped = atomic_compare_exchange_strong(&c->prefer, &mine, NULL);
-    fb_unlock(&c->watch_lock);
-    if (dropped) /* the instance has one as well */
-        rsk_shard_put(shard);
+    if (atomic_load(&c->prefer))
+        rsk_shard_put(atomic_exchange(&c->prefer, NULL));
 }

@@ -328,7 +328,7 @@ void fb_put(struct fb_stream *s)
 
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
-    fb_prefer_shard(s, NULL);
+    conn_shard_over(c);
     reach_drop(c);
     rx_shown_free(c);
     rx_front_free(c);

@@ -38,6 +38,8 @@ void fb_registry_forget(void); /* forked child */
 
 /* The shard of the epoll instance that it should board on, with a reference; NULL: the common one. Progress thread. */
 struct rsk_shard *conn_shard(struct fb_conn *);
+/* Nobody has the stream any more. */
+void conn_shard_over(struct fb_conn *);
 
 /* ---- plain.c ---- */
 

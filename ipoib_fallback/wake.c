@@ -5,6 +5,8 @@
  */
 #include "ipoib_fallback/stream.h"
 
+#include "rsock/shard.h"
+
 #include <limits.h>
 #include <string.h>
 
@@ -178,22 +180,30 @@ void conn_serve(struct fb_conn *c)
     }
 }
 
-void fb_watch(struct fb_stream *s, struct fb_watcher *w)
+void fb_watch(struct fb_stream *s, struct fb_watcher *w, struct rsk_shard *shard)
 {
     struct fb_conn *c = conn_of(s);
+    struct rsk_shard *old = NULL;
 
+    if (shard)
+        rsk_shard_get(shard);
     fb_lock(&c->watch_lock);
     w->next = c->watchers;
     w->prev = &c->watchers;
     if (w->next)
         w->next->prev = &w->next;
     c->watchers = w;
+    if (shard) /* who reads it takes a reference in such a section: conn_shard */
+        old = atomic_exchange(&c->prefer, shard);
     fb_unlock(&c->watch_lock);
+    rsk_shard_put(old);
 }
 
-void fb_unwatch(struct fb_stream *s, struct fb_watcher *w)
+void fb_unwatch(struct fb_stream *s, struct fb_watcher *w, struct rsk_shard *shard)
 {
     struct fb_conn *c = conn_of(s);
+    struct rsk_shard *mine = shard;
+    bool dropped;
 
     fb_lock(&c->watch_lock);
     if (w->prev) {
@@ -203,5 +213,8 @@ void fb_unwatch(struct fb_stream *s, struct fb_watcher *w)
         w->prev = NULL;
         w->next = NULL;
     }
+    dropped = shard && atomic_compare_exchange_strong(&c->prefer, &mine, NULL);
     fb_unlock(&c->watch_lock);
+    if (dropped) /* the instance has one as well */
+        rsk_shard_put(shard);
 }

@@ -15,16 +15,6 @@
 #include "rsock/fence.h"
 #include "rsock/sys.h"
 
-static struct pl_member *find(struct pl_epoll *ep, int fd)
-{
-    struct pl_member *m;
-
-    fb_lock(&ep->lock);
-    m = pl_member_find(ep, fd);
-    fb_unlock(&ep->lock);
-    return m; /* stays: ctl is held */
-}
-
 static void insert(struct pl_epoll *ep, struct pl_member *m)
 {
     fb_lock(&ep->lock);
@@ -174,7 +164,7 @@ static int kernel_add(int epfd, int fd, struct epoll_event *ev, const struct pl_
 static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
                struct pl_file *target)
 {
-    struct pl_member *m, *old = find(ep, fd);
+    struct pl_member *m, *old = pl_member_find(ep, fd);
     struct epoll_event kernel = *ev;
     struct pl_reg reg;
     int r;
@@ -242,7 +232,7 @@ static void late_bind(struct pl_member *m, int epfd, int fd)
 
 static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
 {
-    struct pl_member *m = find(ep, fd);
+    struct pl_member *m = pl_member_find(ep, fd);
     struct epoll_event kernel = *ev;
     uint32_t events, armed;
     struct pl_reg reg;
@@ -287,7 +277,7 @@ static int mod(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
 
 static int del(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev)
 {
-    struct pl_member *m = find(ep, fd);
+    struct pl_member *m = pl_member_find(ep, fd);
     int r;
 
     if (m && m->parked) {
@@ -413,7 +403,7 @@ static void bind_in(struct pl_epoll *ep, void *arg)
     if (!atomic_load(&ep->nmembers))
         return;
     pl_ctl_lock(ep);
-    m = find(ep, f->fd);
+    m = pl_member_find(ep, f->fd);
     if (m && !m->file) {
         epfd = number_of(ep);
         if (epfd < 0) {

@@ -160,7 +160,7 @@ static inline void pl_member_get(struct pl_member *m)
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
 }
 void pl_member_put(struct pl_member *);
-/* The interest list; lock held. */
+/* The interest list. Who changes it holds ctl and lock, who looks one of the two. */
 struct pl_member *pl_member_find(struct pl_epoll *, int fd);
 void pl_member_insert(struct pl_epoll *, struct pl_member *);
 void pl_member_remove(struct pl_epoll *, struct pl_member *);

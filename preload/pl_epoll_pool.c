@@ -3,7 +3,7 @@
  * the members of a descriptor. Memory is type-stable: chunks are mapped and never given back, so a
  * cookie that is out of date points to a member, only not to the same one.
  *
- * Locks: pool and links (leaves) are taken here; the hash is under the instance's lock, held by
+ * Locks: pool and links (leaves) are taken here; the hash is under the instance's ctl and lock, held by
  * the caller.
  */
 #include "preload/pl_epoll.h"
@@ -162,6 +162,14 @@ static void grow(struct pl_epoll *ep)
         munmap(from, old * sizeof(void *));
 }
 
+/* Others only look at it. */
+static void count(struct pl_epoll *ep, uint32_t more)
+{
+    atomic_store_explicit(&ep->nmembers,
+                          atomic_load_explicit(&ep->nmembers, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
 void pl_member_insert(struct pl_epoll *ep, struct pl_member *m)
 {
     struct pl_member **s;
@@ -171,7 +179,7 @@ void pl_member_insert(struct pl_epoll *ep, struct pl_member *m)
     s = slot(ep, m->fd);
     m->hash_next = *s;
     *s = m;
-    atomic_fetch_add_explicit(&ep->nmembers, 1, memory_order_relaxed);
+    count(ep, 1);
     atomic_store_explicit(&m->live, m->cookie, memory_order_relaxed);
 }
 
@@ -184,7 +192,7 @@ void pl_member_remove(struct pl_epoll *ep, struct pl_member *m)
     if (!*p)
         return;
     *p = m->hash_next;
-    atomic_fetch_sub_explicit(&ep->nmembers, 1, memory_order_relaxed);
+    count(ep, UINT32_MAX);
     atomic_store_explicit(&m->live, PL_COOKIE_WAKE, memory_order_relaxed);
 }
 
@@ -209,8 +217,8 @@ static struct fb_lock *links_of(const struct pl_file *f)
 void pl_member_link(struct pl_file *f, struct pl_member *m)
 {
     fb_lock(links_of(f));
-    m->file_next = f->members;
-    f->members = m;
+    m->file_next = atomic_load_explicit(&f->members, memory_order_relaxed);
+    atomic_store_explicit(&f->members, m, memory_order_relaxed);
     fb_unlock(links_of(f));
 }
 
@@ -219,9 +227,9 @@ void pl_member_unlink(struct pl_file *f, struct pl_member *m)
     struct pl_member *before;
 
     fb_lock(links_of(f));
-    before = f->members;
+    before = atomic_load_explicit(&f->members, memory_order_relaxed);
     if (before == m) {
-        f->members = m->file_next;
+        atomic_store_explicit(&f->members, m->file_next, memory_order_relaxed);
     } else {
         while (before && before->file_next != m)
             before = before->file_next;

@@ -207,10 +207,8 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
     m->stream = s;
     m->file = f;
     pl_member_link(f, m);
-    fb_watch(s, &m->watcher);
     /* In two instances: the first one's shard (pl_epoll_waited_elsewhere). */
-    if (!another)
-        fb_prefer_shard(s, ep->shard);
+    fb_watch(s, &m->watcher, another ? NULL : ep->shard);
 }
 
 void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
@@ -240,7 +238,7 @@ void pl_reg_detach(struct pl_member *m)
         pl_member_unlink(m->file, m);
     /* After these two wake() is not called any more. */
     if (m->stream)
-        fb_unwatch(m->stream, &m->watcher);
+        fb_unwatch(m->stream, &m->watcher, atomic_load(&ep->shard));
     if (m->inner)
         pl_unnest(m);
     fb_lock(&ep->lock);
@@ -251,8 +249,6 @@ void pl_reg_detach(struct pl_member *m)
     pl_member_remove(ep, m);
     m->dead = true;
     fb_unlock(&ep->lock);
-    if (m->stream)
-        fb_leave_shard(m->stream, atomic_load(&ep->shard));
     pl_member_put(m);
 }
 

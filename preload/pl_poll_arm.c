@@ -79,7 +79,7 @@ static bool arm(struct pl_poll_wait *w, const struct pollfd *fds, bool *words)
         }
         /* Plain ones too: the engine tells when they board. */
         if (!e->watched)
-            fb_watch(e->file->stream, &e->watcher);
+            fb_watch(e->file->stream, &e->watcher, NULL);
         e->watched = true;
         if (e->hot)
             holds |= arm_hot(w, e, pl_poll_asked(&fds[i]), words);

@@ -48,7 +48,7 @@ static void release(struct pl_entry *e)
     if (!f)
         return;
     if (e->watched)
-        fb_unwatch(f->stream, &e->watcher);
+        fb_unwatch(f->stream, &e->watcher, NULL);
     fb_words_put(&e->words);
     if (e->joined)
         pl_epoll_part(pl_epoll_of(f), &e->armed);

@@ -38,7 +38,7 @@ void sim_app_new(int e)
     a->patient = chance(500);
     a->watcher.wake = wake;
     if (a->patient)
-        fb_watch(&sim.end[e].c->s, &a->watcher);
+        fb_watch(&sim.end[e].c->s, &a->watcher, NULL);
 }
 
 /* ---- ends ---- */
@@ -67,7 +67,7 @@ void sim_app_close(int e)
     sim_trace("end %d: close, sent %llu, read %llu", e, (unsigned long long)a->accepted,
               (unsigned long long)a->got);
     if (a->patient)
-        fb_unwatch(s, &a->watcher);
+        fb_unwatch(s, &a->watcher, NULL);
     a->closed = true;
     a->got_at_close = a->got;
     fb_close(s, fd_of(e));

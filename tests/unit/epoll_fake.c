@@ -72,19 +72,11 @@ bool fb_may_be_found(const struct fb_stream *s)
     return ((const struct fake *)s)->found;
 }
 
-void fb_prefer_shard(struct fb_stream *s, struct rsk_shard *h)
+/* Where its rail is stays where it is. */
+static void prefer(struct fb_stream *s, struct rsk_shard *h)
 {
-    struct fake *f = (struct fake *)s;
-
-    /* Where its rail is stays where it is. */
     if (fb_plain(s))
-        atomic_store(&f->shard, h);
-}
-
-void fb_leave_shard(struct fb_stream *s, struct rsk_shard *h)
-{
-    if (atomic_load(&((struct fake *)s)->shard) == h)
-        fb_prefer_shard(s, NULL);
+        atomic_store(&((struct fake *)s)->shard, h);
 }
 
 bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *h)
@@ -97,7 +89,7 @@ bool fb_news_elsewhere(struct fb_stream *s, const struct rsk_shard *h)
     return !fb_plain(s) && atomic_load(&f->shard) != h;
 }
 
-void fb_watch(struct fb_stream *s, struct fb_watcher *w)
+void fb_watch(struct fb_stream *s, struct fb_watcher *w, struct rsk_shard *h)
 {
     struct fake *f = (struct fake *)s;
 
@@ -107,10 +99,12 @@ void fb_watch(struct fb_stream *s, struct fb_watcher *w)
     if (w->next)
         w->next->prev = &w->next;
     f->watchers = w;
+    if (h)
+        prefer(s, h);
     pthread_mutex_unlock(&f->lock);
 }
 
-void fb_unwatch(struct fb_stream *s, struct fb_watcher *w)
+void fb_unwatch(struct fb_stream *s, struct fb_watcher *w, struct rsk_shard *h)
 {
     struct fake *f = (struct fake *)s;
 
@@ -118,6 +112,8 @@ void fb_unwatch(struct fb_stream *s, struct fb_watcher *w)
     *w->prev = w->next;
     if (w->next)
         w->next->prev = w->prev;
+    if (h && atomic_load(&f->shard) == h)
+        prefer(s, NULL);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -90,7 +90,7 @@ static void not_before_it_can_be_read(void (*sleeps)(struct end *a, struct end *
     cross_after(sleeps, &a, &b, &pos);
     more(&b, &pos, 5000);
     S = conn_of(a.s)->x->rx.S;
-    fb_watch(a.s, &watcher);
+    fb_watch(a.s, &watcher, NULL);
     UNTIL(count(&a) > S || conn_of(a.s)->x->rx.unshown);
     for (int i = 0; i < 5; i++) {
         ASSERT_EQ_U64(count(&a), S);
@@ -101,7 +101,7 @@ static void not_before_it_can_be_read(void (*sleeps)(struct end *a, struct end *
     wakes_up();
     UNTIL(atomic_load(&wakes) > before);
     sees(&a, pos);
-    fb_unwatch(a.s, &watcher);
+    fb_unwatch(a.s, &watcher, NULL);
     reads(&a, pos);
     done(&b);
     done(&a);
