@@ -24,7 +24,7 @@
 
 #define PL_FOREVER UINT64_MAX
 
-/* When a wait of this many milliseconds ends; negative: never. */
+/* When a wait of this many milliseconds ends; negative: never. 0 for none: then the clock is not asked. */
 uint64_t pl_deadline_ms(int timeout);
 /* The same for a relative time; NULL: never. The caller has checked that it is valid. */
 uint64_t pl_deadline_ts(const struct timespec *timeout);
