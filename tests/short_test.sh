@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/short_test.sh - what a connection costs that ends before a rail is worth it: no system call of the library's
-# own. And what that rests on: which numbers are taken for TCP without asking (short/numbers.c), that addresses which
+# tests/short_test.sh - what a connection costs that ends before a rail is worth it, or stays on TCP: no system call of the
+# library's own. And what that rests on: which numbers are taken for TCP without asking (short/numbers.c), that addresses which
 # the library does not know are found by `railsock stat`. What it costs in time is `make bench`. Some 5 seconds.
 set -u
 
@@ -20,31 +20,66 @@ trap 'rm -rf "$dir"' EXIT
 while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
 unset LD_PRELOAD
 
-for source in tests/bench/many.c tests/short/numbers.c; do
+for source in tests/bench/many.c tests/short/numbers.c tests/short/shapes.c; do
     cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -o "$dir/$(basename "$source" .c)" "$source" || exit 1
 done
 
-# strace's sums of N connections, client and server: "name calls", sorted.
+# counted N LIBRARY PROGRAM...: strace's sums of N connections, client and server: "name calls", sorted.
 counted() {
-    strace -f -c -o "$dir/sums" -E LD_PRELOAD="$2" "$dir/many" request "$1" >"$dir/said" 2>&1 || return 1
+    local n=$1 with=$2
+
+    shift 2
+    strace -f -c -o "$dir/sums" -E LD_PRELOAD="$with" "$dir/$1" "${@:2}" "$n" >"$dir/said" 2>&1 || return 1
     awk '$NF != "total" && $4 ~ /^[0-9]+$/ { print $NF, $4 }' "$dir/sums" | sort
 }
 
 # The calls of 100 connections: what 120 make more than 20. Either process may look whether the other is alive, once.
 of_hundred() {
-    counted 120 "$1" >"$dir/many.calls" && counted 20 "$1" >"$dir/few.calls" || return 1
+    counted 120 "$@" >"$dir/many.calls" && counted 20 "$@" >"$dir/few.calls" || return 1
     join -a 1 -e 0 -o 0,1.2,2.2 "$dir/many.calls" "$dir/few.calls" | awk '{ more = $2 - $3 } more && !($1 == "kill" && more * more <= 4) { print $1, more }'
 }
 
-if strace -o /dev/null true 2>/dev/null; then
-    if of_hundred '' >"$dir/tcp" && of_hundred "$lib" >"$dir/with" &&
+# none_more NAME PROGRAM...: its connections make no other system calls with the library.
+none_more() {
+    local name=$1
+
+    shift
+    if of_hundred '' "$@" >"$dir/tcp" && of_hundred "$lib" "$@" >"$dir/with" &&
         grep -qx 'connect 100' "$dir/tcp" &&
         cmp -s "$dir/tcp" "$dir/with"; then
-        echo 'ok short.calls'
+        echo "ok short.$name"
     else
-        echo 'not ok short.calls: a connection makes other system calls than without the library:'
+        echo "not ok short.$name: a connection makes other system calls than without the library:"
         diff "$dir/tcp" "$dir/with" | sed 's/^/    /'
     fi
+}
+
+# Worth a rail by its calls, but too short for one: each end asks for one address. The first asks for a rail, and each second one end
+# looks whether it can be asked.
+one_address() {
+    local asked
+
+    asked=$(of_hundred "$lib" shapes calls | awk '$1 ~ /^get(sock|peer)name$/ { n += $2 } END { print n + 0 }')
+    if [ "$asked" -ge 150 ] && [ "$asked" -le 240 ]; then
+        echo 'ok short.addresses'
+    else
+        echo "not ok short.addresses: a hundred connections ask for $asked"
+    fi
+}
+
+if strace -o /dev/null true 2>/dev/null; then
+    none_more calls many request
+    none_more ends shapes ends
+    none_more epoll shapes epoll
+    one_address
+    export RAILSOCK_MODE=tcp
+    for shape in ends calls epoll; do
+        none_more "tcp.$shape" shapes "$shape"
+    done
+    unset RAILSOCK_MODE
+    export RAILSOCK_BOARD=never
+    none_more never.calls shapes calls
+    unset RAILSOCK_BOARD
 else
     echo 'skip short.calls: no strace, or it may not trace'
 fi
