@@ -8,6 +8,7 @@
 #include <linux/filter.h>
 #include <linux/net_tstamp.h>
 #include <linux/tcp.h>
+#include <sys/mman.h>
 
 static unsigned char out[20000], in[20000];
 
@@ -181,6 +182,59 @@ TEST_CASE(stream_plain, the_end_of_who_never_wanted_a_rail)
     fb_count(a.s, 0, false, end);
     done(&a);
     done(&b);
+}
+
+/* One that is pinned and never had a rail will have none: its end is the kernel's alone. */
+TEST_CASE(stream_plain, end_of_what_stays_on_tcp)
+{
+    struct end a, b;
+    uint64_t end;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(fb_rx_enter(a.s));
+    atomic_fetch_or(&a.s->flags, CF_ASKED);
+    EXPECT(!fb_usual(a.s, 0, true, &end));
+    EXPECT(!fb_untouched(a.s));
+    atomic_fetch_or(&a.s->flags, CF_PINNED);
+    a.s->rx_mark = FB_NO_DIGEST;
+    EXPECT(fb_usual(a.s, 0, true, &end));
+    EXPECT(fb_untouched(a.s));
+    atomic_fetch_or(&a.s->flags, CF_LINKED);
+    EXPECT(!fb_usual(a.s, 0, true, &end));
+    EXPECT(!fb_untouched(a.s));
+    atomic_fetch_and(&a.s->flags, ~(uint32_t)CF_LINKED);
+    fb_count(a.s, 0, true, end);
+    done(&a);
+    done(&b);
+}
+
+static bool has_page(const void *p)
+{
+    unsigned char there = 1;
+
+    EXPECT_EQ_INT(mincore((void *)((uintptr_t)p & ~(uintptr_t)4095), 1, &there), 0);
+    return there & 1;
+}
+
+/* What programs ask of a connection that has not been worth a rail. */
+TEST_CASE(stream_plain, no_page_for_a_rail_before_one_is_wanted)
+{
+    enum { MORE = 8 }; /* than other cases have had, whose pages stay */
+    static struct cfg_stream set[2];
+    struct end all[MORE][2], *a = &all[MORE - 1][0], *b = &all[MORE - 1][1];
+
+    for (int i = 0; i < MORE; i++)
+        pair_after(&all[i][0], &all[i][1], set, 1000);
+    ASSERT(!has_page(conn_of(a->s)->x));
+    EXPECT_EQ_INT(fb_so_error(a->s), 0);
+    pass(a, b, 100, 1);
+    EXPECT_EQ_INT(fb_shutdown(a->s, a->fd, SHUT_RD), 0);
+    EXPECT_EQ_INT(fb_shutdown(a->s, a->fd, SHUT_RDWR), 0);
+    EXPECT_EQ_INT(fb_shutdown(b->s, b->fd, SHUT_RDWR), 0);
+    EXPECT(!has_page(conn_of(a->s)->x));
+    for (int i = 0; i < 2 * MORE; i++)
+        done(&all[i / 2][i % 2]);
 }
 
 /* The gate goes up between the look at it and the end of the call: whoever was told meanwhile that there is nothing to receive, because a
