@@ -128,8 +128,9 @@ bool fb_untouched(const struct fb_stream *);
 /* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
  * both halves are plain. */
 bool fb_may_linger(const struct fb_stream *);
-/* The same in a moment, although no call of the application's comes between: its peer may ask for it. */
-bool fb_may_be_found(const struct fb_stream *);
+/* The same since a moment, although no call of the application's came between: its peer has asked for it. For whoever is about to
+ * close its last number: from here on it is too late to ask. */
+bool fb_may_be_found(struct fb_stream *);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
 

@@ -391,9 +391,12 @@ bool fb_may_linger(const struct fb_stream *s)
     return !conn_without_rail(atomic_load(&s->flags));
 }
 
-bool fb_may_be_found(const struct fb_stream *s)
+/* link_up claims the same word: it sees CF_CLOSED, or is seen. */
+bool fb_may_be_found(struct fb_stream *s)
 {
-    return s->role == FB_ACCEPTED && (atomic_load(&s->flags) & (CF_LOOKS | CF_PINNED)) == CF_LOOKS;
+    if (s->role != FB_ACCEPTED || (atomic_load(&s->flags) & (CF_LOOKS | CF_PINNED)) != CF_LOOKS)
+        return false;
+    return (atomic_fetch_or(&s->flags, CF_CLOSED) & (CF_LINKED | CF_ASKED)) != 0;
 }
 
 bool fb_ever_tracked(void)

@@ -54,16 +54,16 @@ none_more() {
     fi
 }
 
-# Worth a rail by its calls, but too short for one: each end asks for one address. The first asks for a rail, and each second one end
-# looks whether it can be asked.
-one_address() {
-    local asked
+# about NAME N CALLS SHAPE: of connections that are worth a rail by their calls, but too short for one, a hundred make so many of these
+# calls, and some more: the first asks for a rail, and each second one end looks whether it can be asked.
+about() {
+    local made
 
-    asked=$(of_hundred "$lib" shapes calls | awk '$1 ~ /^get(sock|peer)name$/ { n += $2 } END { print n + 0 }')
-    if [ "$asked" -ge 150 ] && [ "$asked" -le 240 ]; then
-        echo 'ok short.addresses'
+    made=$(of_hundred "$lib" shapes "$4" | awk -v calls="^($3)\$" '$1 ~ calls { n += $2 } END { print n + 0 }')
+    if [ "$made" -ge $(($2 - 50)) ] && [ "$made" -le $(($2 + 40)) ]; then
+        echo "ok short.$1"
     else
-        echo "not ok short.addresses: a hundred connections ask for $asked"
+        echo "not ok short.$1: a hundred connections make $made of $3"
     fi
 }
 
@@ -71,9 +71,10 @@ if strace -o /dev/null true 2>/dev/null; then
     none_more calls many request
     none_more ends shapes ends
     none_more epoll shapes epoll
-    one_address
+    about one_address 200 'getsockname|getpeername' calls
+    about not_taken_out 200 epoll_ctl long
     export RAILSOCK_MODE=tcp
-    for shape in ends calls epoll; do
+    for shape in ends calls epoll long; do
         none_more "tcp.$shape" shapes "$shape"
     done
     unset RAILSOCK_MODE

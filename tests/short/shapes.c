@@ -5,6 +5,7 @@
  *   shapes ends N    N connections with a request and its answer, each of which both ends shut down
  *   shapes calls N   with ten of them: more calls than a rail is asked for after
  *   shapes epoll N   with one, whose ends wait in epoll instances
+ *   shapes long N    with ten, in epoll instances
  */
 #include "tests/bench/bench.h"
 
@@ -81,22 +82,46 @@ static void calls_client(int fd)
     }
 }
 
-static void epoll_server(int fd)
+static void waiting_server(int fd, int n)
 {
     add(fd);
-    await();
-    receive(fd);
-    transmit(fd);
+    for (int i = 0; i < n; i++) {
+        await();
+        receive(fd);
+        transmit(fd);
+    }
     await();
     end(fd);
 }
 
-static void epoll_client(int fd)
+static void waiting_client(int fd, int n)
 {
     add(fd);
-    transmit(fd);
-    await();
-    receive(fd);
+    for (int i = 0; i < n; i++) {
+        transmit(fd);
+        await();
+        receive(fd);
+    }
+}
+
+static void epoll_server(int fd)
+{
+    waiting_server(fd, 1);
+}
+
+static void epoll_client(int fd)
+{
+    waiting_client(fd, 1);
+}
+
+static void long_server(int fd)
+{
+    waiting_server(fd, MANY);
+}
+
+static void long_client(int fd)
+{
+    waiting_client(fd, MANY);
 }
 
 static const struct shape {
@@ -104,7 +129,8 @@ static const struct shape {
     void (*server)(int fd), (*client)(int fd);
 } shapes[] = {{"ends", ends_server, ends_client},
               {"calls", calls_server, calls_client},
-              {"epoll", epoll_server, epoll_client}};
+              {"epoll", epoll_server, epoll_client},
+              {"long", long_server, long_client}};
 
 /* A program of its own, so that it has the library for itself. */
 static void serve(const struct shape *s, int n)

@@ -67,9 +67,9 @@ bool fb_may_linger(const struct fb_stream *s)
     return !fb_plain(s) || ((const struct fake *)s)->lingers;
 }
 
-bool fb_may_be_found(const struct fb_stream *s)
+bool fb_may_be_found(struct fb_stream *s)
 {
-    return ((const struct fake *)s)->found;
+    return ((struct fake *)s)->found;
 }
 
 /* Where its rail is stays where it is. */
