@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/short_test.sh - what a connection costs that ends before a rail is worth it, or stays on TCP: no system call of the
 # library's own. And what that rests on: which numbers are taken for TCP without asking (short/numbers.c), that addresses which
-# the library does not know are found by `railsock stat`. What it costs in time is `make bench`. Some 5 seconds.
+# the library does not know are found by `railsock stat`. What it costs in time is `make bench`. Some 10 seconds.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
