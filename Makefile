@@ -195,6 +195,7 @@ TOOL_SRC := \
 	tools/stat_derive.c \
 	tools/stat_filter.c \
 	tools/stat_json.c \
+	tools/stat_life.c \
 	tools/stat_prometheus.c \
 	tools/stat_read.c \
 	tools/stat_table.c \
@@ -253,6 +254,7 @@ UNIT_TESTS := \
 	rules_fuzz_test \
 	reason_test \
 	stat_test \
+	stat_life_test \
 	stat_show_test \
 	loop_test \
 	loop_life_test \
@@ -434,7 +436,9 @@ reason_test_SRC := \
 	tests/unit/reason_test.c \
 	config/reason.c \
 
-stat_test_SRC := tests/unit/stat_test.c tools/stat_address.c tools/stat_read.c
+stat_test_SRC := tests/unit/stat_test.c tools/stat_address.c tools/stat_life.c tools/stat_read.c
+
+stat_life_test_SRC := tests/unit/stat_life_test.c tools/stat_address.c tools/stat_life.c tools/stat_read.c
 
 stat_show_test_SRC := \
 	tests/unit/stat_show_test.c \
@@ -445,6 +449,7 @@ stat_show_test_SRC := \
 	tools/stat_json.c \
 	tools/stat_prometheus.c \
 	tools/stat_read.c \
+	tools/stat_life.c \
 	tools/stat_table.c \
 	tools/stat_total.c \
 	config/reason.c \

@@ -5,7 +5,8 @@
  * it, so showing them costs nothing.
  *
  * The reader trusts nothing in it. A slot is consistent when `gen` is odd and equal before and
- * after reading. Counters may be read while they move.
+ * after reading, and `role` does not say afterwards that it is being added to the sums, of which `closed` is the last. Counters
+ * may be read while they move: tx is what is sent before rail_tx says that it was on a rail, so it has to be read later.
  */
 #ifndef FB_PUB_H
 #define FB_PUB_H
@@ -16,6 +17,8 @@
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
 #define FB_PUB_VERSION 6u
+/* From this version on a file says whose namespace its number is of, at this place in all that come. */
+#define FB_PUB_NAMESPACED 6u
 /* With the effective uid; and .NAMESPACE where its pid is another namespace's in there already. */
 #define FB_PUB_DIR "/dev/shm/railsock-%u"
 
@@ -41,7 +44,7 @@ struct fb_pub {
     _Atomic uint16_t reason;          /* why not on a rail: reason.def; of this end */
     _Atomic uint16_t peer_reason;     /* as told by the peer; 0 = nothing told */
     _Atomic uint8_t path_tx, path_rx; /* enum fb_path of each direction now */
-    uint8_t role;                     /* 0 connected, 1 accepted */
+    uint8_t role;                     /* FB_PUB_*: 0 connected */
     _Atomic uint8_t lent;             /* FB_LENT_*: between the owner and forked children */
 };
 _Static_assert(sizeof(struct fb_pub) <= 80, "every tracked connection has one");
@@ -59,6 +62,9 @@ struct fb_pub_rail {
      * last one, in both directions of the switch, and the longest. 0: none yet. */
     _Atomic uint64_t pause_last, pause_most;
 };
+
+/* fb_pub.role. CLOSING: its sums are about to be those of the file. */
+enum { FB_PUB_ACCEPTED = 1, FB_PUB_CLOSING = 2 };
 
 /* fb_pub.lent; heir.c says how they are used. */
 enum { FB_LENT_BUSY = 1, FB_LENT_FOREIGN = 2 };
@@ -87,6 +93,12 @@ struct fb_pub_file {
 };
 /* A struct fb_pub_rail for each slot follows behind the last slot that there can be. */
 #define FB_PUB_RAILS (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
+
+/* The PID namespace of who has written a file, of whatever version, whose head was read this far; 0: it does not say. */
+static inline uint64_t fb_pub_namespace(const struct fb_pub_file *f)
+{
+    return f->magic == FB_PUB_MAGIC && f->version >= FB_PUB_NAMESPACED ? f->pid_namespace : 0;
+}
 
 /* That of this process, for pid_namespace. */
 static inline uint64_t fb_pub_own_namespace(void)

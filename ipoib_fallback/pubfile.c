@@ -126,8 +126,7 @@ static enum whose whose_is(int dirfd, const char *name)
     if (fd < 0)
         return fd == -ENOENT ? NOBODYS : OURS;
     whole = SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0) == (long)sizeof(f) && f.magic;
-    others = f.magic == FB_PUB_MAGIC && f.version == FB_PUB_VERSION && f.pid_namespace &&
-             f.pid_namespace != pid_namespace;
+    others = fb_pub_namespace(&f) && fb_pub_namespace(&f) != pid_namespace;
     sys_close(fd);
     /* One that is just being made does not say yet. */
     return pid_namespace && (!whole || others) ? OTHERS : OURS;
@@ -318,25 +317,27 @@ struct fb_pub_rail *fb_pub_rail(uint32_t slot)
 static void more(_Atomic uint64_t *sum, uint64_t n)
 {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n,
-                          memory_order_relaxed);
+                          memory_order_release);
 }
 
 void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
 {
     unsigned reason = p->reason;
 
-    more(&file->closed, 1);
+    atomic_thread_fence(memory_order_release); /* after FB_PUB_CLOSING */
     if (r && r->boarded_at)
         more(&file->closed_boarded, 1);
     else if (reason < 64)
         more(&file->closed_by_reason[reason], 1);
     more(&file->closed_tx, p->tx);
     more(&file->closed_rx, p->rx);
-    if (!r)
-        return;
-    more(&file->closed_rail_tx, r->rail_tx);
-    more(&file->closed_rail_rx, r->rail_rx);
-    more(&file->closed_switches, r->switches);
+    if (r) {
+        more(&file->closed_rail_tx, r->rail_tx);
+        more(&file->closed_rail_rx, r->rail_rx);
+        more(&file->closed_switches, r->switches);
+    }
+    /* Last: who has seen it has the others. */
+    more(&file->closed, 1);
 }
 
 void fb_pub_remove(void)

@@ -338,6 +338,7 @@ void fb_put(struct fb_stream *s)
         clear(conn_seen(c), sizeof(struct fb_seen));
     clear_more(c->x);
     fb_lock(&registry);
+    s->pub->role |= FB_PUB_CLOSING;
     fb_pub_closed(s->pub, show);
     if (show)
         memset(show, 0, sizeof(*show)); /* before the slot is another stream's */

@@ -12,13 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-uint64_t stat_inode(uint32_t pid, int fd)
+uint64_t stat_inode(const struct stat_process *p, int fd)
 {
-    char path[48], link[64];
+    char path[64], link[64];
     unsigned long long inode = 0;
     ssize_t n;
 
-    snprintf(path, sizeof(path), "/proc/%u/fd/%d", pid, fd);
+    snprintf(path, sizeof(path), "/proc/%u/task/%u/fd/%d", p->pid, p->thread, fd);
     n = readlink(path, link, sizeof(link) - 1);
     link[n > 0 ? n : 0] = '\0';
     return sscanf(link, "socket:[%llu]", &inode) == 1 ? inode : 0;
@@ -52,7 +52,7 @@ static bool take_address(struct fb_pub_addr *a, const char *hex, unsigned port)
 /* A connection whose addresses are wanted, and where they can be found. */
 struct unknown {
     uint64_t space; /* inode of the network namespace; 0: not known */
-    uint32_t pid;   /* one in it */
+    const struct stat_process *process;
     struct stat_conn *conn;
 };
 
@@ -72,7 +72,7 @@ static void take_line(const char *line, const struct unknown *unknown, size_t n)
     unsigned local_port, peer_port;
     unsigned long long inode;
     struct stat_conn key;
-    struct unknown wanted = {unknown->space, 0, &key}, *found;
+    struct unknown wanted = {unknown->space, NULL, &key}, *found;
 
     if (sscanf(line, " %*u: %32[0-9A-F]:%x %32[0-9A-F]:%x %*x %*s %*s %*s %*u %*u %llu", local,
                &local_port, peer, &peer_port, &inode) != 5)
@@ -91,11 +91,12 @@ static void take_line(const char *line, const struct unknown *unknown, size_t n)
 /* Its own process may have ended since; then another one's of that namespace. */
 static FILE *open_table(const struct unknown *unknown, size_t n, const char *table)
 {
-    char path[48];
+    char path[64];
     FILE *f = NULL;
 
     for (size_t i = 0; i < n && !f; i++) {
-        snprintf(path, sizeof(path), "/proc/%u/net/%s", unknown[i].pid, table);
+        snprintf(path, sizeof(path), "/proc/%u/task/%u/net/%s", unknown[i].process->pid,
+                 unknown[i].process->thread, table);
         f = fopen(path, "re");
     }
     return f;
@@ -118,12 +119,12 @@ static void take_tables(const struct unknown *unknown, size_t n)
     free(line);
 }
 
-static uint64_t namespace_of(uint32_t pid)
+static uint64_t namespace_of(const struct stat_process *p)
 {
-    char path[48];
+    char path[64];
     struct stat st;
 
-    snprintf(path, sizeof(path), "/proc/%u/ns/net", pid);
+    snprintf(path, sizeof(path), "/proc/%u/task/%u/ns/net", p->pid, p->thread);
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
@@ -137,9 +138,8 @@ static size_t note(struct unknown *to, struct stat_process *p)
             continue;
         /* Only root sees others' namespaces; such a process is taken for one of a namespace of its own. */
         if (!space)
-            space = namespace_of(p->pid);
-        to[n++] =
-            (struct unknown){space ? space : (uint64_t)1 << 32 | p->pid, p->pid, &p->conns[i]};
+            space = namespace_of(p);
+        to[n++] = (struct unknown){space ? space : (uint64_t)1 << 32 | p->pid, p, &p->conns[i]};
     }
     return n;
 }

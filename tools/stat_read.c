@@ -5,12 +5,14 @@
  */
 #include "tools/stat_read.h"
 
-#include <ctype.h>
+#include "tools/stat_life.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,79 +22,9 @@
 #define DIR_PREFIX "railsock-"
 #define MAX_SLOTS  FB_MAX_STREAMS
 #define CHUNK      256u /* slots read at once */
+#define TRIES      8
 /* Slots of all files together. Of what is left of it each folder gets half, so that no user's files keep those of others away. */
 #define MOST_SLOTS (8u * FB_MAX_STREAMS)
-
-/* A decimal number without sign or leading zero, as we name our files. */
-static bool number(const char *text, uint32_t *value)
-{
-    unsigned long v;
-    char *end;
-
-    if (!isdigit((unsigned char)*text) || (*text == '0' && text[1]))
-        return false;
-    errno = 0;
-    v = strtoul(text, &end, 10);
-    if (errno || *end || v > UINT32_MAX)
-        return false;
-    *value = (uint32_t)v;
-    return true;
-}
-
-/* Field 22 of /proc/PID/stat. 0: there is no such process, or it is a zombie. */
-static uint64_t start_time(uint32_t pid)
-{
-    char path[32], text[1024], *p;
-    unsigned long long value = 0;
-    char state;
-    ssize_t n;
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    /* The name before it may hold anything, also parentheses. */
-    p = strrchr(text, ')');
-    if (!p ||
-        sscanf(p + 1,
-               " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-               &state, &value) != 2)
-        return 0;
-    return state == 'Z' || state == 'X' ? 0 : value;
-}
-
-/* The real, effective, saved and file system user. */
-static bool users_of(uint32_t pid, unsigned ids[4])
-{
-    char path[32], line[256];
-    bool found = false;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%u/status", pid);
-    f = fopen(path, "re");
-    while (f && !found && fgets(line, sizeof(line), f))
-        found = sscanf(line, "Uid: %u %u %u %u", &ids[0], &ids[1], &ids[2], &ids[3]) == 4;
-    if (f)
-        fclose(f);
-    return found;
-}
-
-/* Does it run, or was it started, as this user? What root has written is believed: a daemon may have become another user since. */
-static bool is_users(uint32_t pid, uid_t uid)
-{
-    unsigned ids[4];
-
-    if (uid == 0 || !users_of(pid, ids))
-        return true;
-    for (int i = 0; i < 4; i++)
-        if (ids[i] == uid)
-            return true;
-    return false;
-}
 
 /* ---- one file */
 
@@ -112,7 +44,7 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s, const struct 
         .peer_reason = s->peer_reason,
         .path_tx = path_of(s->path_tx),
         .path_rx = path_of(s->path_rx),
-        .accepted = s->role != 0,
+        .accepted = s->role & FB_PUB_ACCEPTED,
         .tx = s->tx,
         .rx = s->rx,
         .rail_tx = r->rail_tx,
@@ -131,8 +63,10 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s, const struct 
         c->where[i] = r->where[i] > ' ' && r->where[i] < 0x7f ? r->where[i] : '?';
 }
 
-/* Slots [first, first + n) of the file. False: out of memory, or the file has become shorter. */
-static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n, bool living)
+/* Slots [first, first + n) of the file. What is being added to the sums is left out, and *closing is set. False: out of
+ * memory, or the file has become shorter. */
+static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n, bool living,
+                       bool *closing)
 {
     static struct fb_pub before[CHUNK], after[CHUNK];
     static struct fb_pub_rail rails[CHUNK];
@@ -151,7 +85,7 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     for (uint32_t i = 0; i < n; i++)
         inode[i] =
             living && (before[i].gen & 1) && (!before[i].local.family || !before[i].peer.family)
-                ? stat_inode(p->pid, before[i].fd)
+                ? stat_inode(p, before[i].fd)
                 : 0;
     if (pread(fd, after, size, at) != (ssize_t)size)
         return false;
@@ -159,11 +93,16 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     if (!more)
         return false;
     p->conns = more;
-    for (uint32_t i = 0; i < n; i++)
-        if ((before[i].gen & 1) && before[i].gen == after[i].gen) {
-            take_slot(&p->conns[p->nconns], &before[i], &rails[i], first + i);
-            p->conns[p->nconns++].inode = inode[i];
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(before[i].gen & 1) || before[i].gen != after[i].gen)
+            continue;
+        if (after[i].role & FB_PUB_CLOSING) {
+            *closing = true;
+            continue;
         }
+        take_slot(&p->conns[p->nconns], &after[i], &rails[i], first + i);
+        p->conns[p->nconns++].inode = inode[i];
+    }
     return true;
 }
 
@@ -192,7 +131,8 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
 {
     static struct fb_pub_file f, again;
     struct stat st;
-    uint64_t start, closed;
+    uint64_t start = 0, closed;
+    enum stat_life life;
     uint32_t slots;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != uid)
@@ -205,12 +145,12 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
         return "written by another version of railsock";
     if (f.pid != pid)
         return "names another process inside";
-    start = start_time(pid);
-    if (!kept && (!start || start != f.start_time))
+    life = stat_life(pid, &start);
+    if (!kept && ((life != STAT_RUNS && life != STAT_HEADLESS) || start != f.start_time))
         return ""; /* a file of an earlier process with this pid */
     if (!kept && f.pid_namespace && f.pid_namespace != fb_pub_own_namespace())
         return ""; /* of another namespace's, where the number is another's, begun in the same moment */
-    if (!kept && !is_users(pid, uid))
+    if (!kept && !stat_is_users(pid, uid))
         return "names a process that is not this user's";
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
@@ -219,20 +159,25 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
     *room -= f.nslots;
     p->uid = uid;
     p->pid = pid;
+    p->thread = life == STAT_HEADLESS ? stat_thread(pid) : pid;
     /* A connection that closes while we read must not be missing from both, nor be in both: counters that go
      * back look like a program that has begun anew. */
-    for (int tries = 0; tries < 3; tries++) {
+    for (int tries = 0; tries < TRIES; tries++) {
+        bool closing = false;
+
         closed = f.closed;
         p->nconns = 0;
         for (uint32_t at = 0; at < f.nslots; at += slots) {
             slots = f.nslots - at < CHUNK ? f.nslots - at : CHUNK;
-            if (!read_slots(fd, p, at, slots, !kept))
+            if (!read_slots(fd, p, at, slots, !kept, &closing))
                 return "could not be read";
         }
         take_head(p, &f);
-        if (pread(fd, &again, sizeof(again), 0) != sizeof(again) || again.closed == closed ||
-            again.nslots != f.nslots)
+        if (pread(fd, &again, sizeof(again), 0) != sizeof(again) ||
+            (again.closed == closed && !closing) || again.nslots != f.nslots)
             break;
+        if (closing)
+            sched_yield(); /* it has been interrupted there, or killed */
         f = again;
     }
     return NULL;
@@ -245,15 +190,16 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
 static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
 {
     struct stat seen, now;
-    struct fb_pub_file f;
+    struct fb_pub_file f = {0};
+    uint64_t start, space;
 
-    /* In another namespace there may be a process of that number. */
-    if (pread(fd, &f, sizeof(f), 0) == sizeof(f) && f.version == FB_PUB_VERSION &&
-        (f.pid_namespace == 0 || f.pid_namespace != fb_pub_own_namespace()))
+    /* In another namespace there may be a process of that number: it must say, in whatever version, that it is of ours. */
+    space = pread(fd, &f, sizeof(f), 0) > 0 ? fb_pub_namespace(&f) : 0;
+    if (!space || space != fb_pub_own_namespace())
         return;
     if (fstat(fd, &seen) == 0 && (seen.st_uid == geteuid() || geteuid() == 0) &&
         fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino &&
-        start_time(pid) == 0)
+        stat_life(pid, &start) == STAT_ENDED)
         unlinkat(dir, name, 0);
 }
 
@@ -283,12 +229,13 @@ static int add_file(const struct reading *r, int dir, const char *name, uint32_t
     struct stat_list *list = r->list;
     struct stat_process *p, *more;
     const char *why;
+    uint64_t start;
     int fd;
 
     fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return 0;
-    if (start_time(pid) == 0) {
+    if (stat_life(pid, &start) == STAT_ENDED) {
         remove_stale(dir, name, fd, pid);
         close(fd);
         return 0;
@@ -330,7 +277,7 @@ static int add_folder(struct reading *r, const char *folder, uid_t uid)
         return 0;
     }
     while (!err && (e = readdir(d)))
-        if (number(e->d_name, &pid) && pid && (!r->only || pid == r->only))
+        if (stat_number(e->d_name, &pid) && pid && (!r->only || pid == r->only))
             err = add_file(r, fd, e->d_name, pid, uid, folder, &room);
     r->room -= half - room;
     closedir(d);
@@ -343,6 +290,7 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     const char *why = "";
     char digits[16] = "";
     struct stat st;
+    uint64_t start;
     uint32_t pid, room = MAX_SLOTS;
     int fd;
 
@@ -351,11 +299,11 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
         return -1;
     }
     memcpy(digits, name, (size_t)(dot - name));
-    if (!number(digits, &pid)) {
+    if (!stat_number(digits, &pid)) {
         errno = EINVAL;
         return -1;
     }
-    if (!living && start_time(pid) != 0) {
+    if (!living && stat_life(pid, &start) != STAT_ENDED) {
         errno = EBUSY;
         return -1;
     }
@@ -389,7 +337,7 @@ static void drop_doubles(struct stat_list *list)
 
         for (next = i + 1; next < list->n && list->processes[next].pid == p->pid;)
             next++;
-        for (size_t j = 1; j < next - i && users_of(p->pid, ids) && p[best].uid != ids[1]; j++)
+        for (size_t j = 1; j < next - i && stat_users(p->pid, ids) && p[best].uid != ids[1]; j++)
             best = j;
         for (size_t j = 0; j < next - i; j++)
             if (j != best)
@@ -414,7 +362,7 @@ static bool is_folder(const char *name, uint32_t *uid)
     memcpy(digits, after, (size_t)(dot - after));
     digits[dot - after] = '\0';
     snprintf(own, sizeof(own), ".%" PRIu64, fb_pub_own_namespace());
-    return number(digits, uid) && (!*dot || (strcmp(own, ".0") != 0 && strcmp(dot, own) == 0));
+    return stat_number(digits, uid) && (!*dot || (strcmp(own, ".0") != 0 && strcmp(dot, own) == 0));
 }
 
 int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, const char *),

@@ -41,6 +41,8 @@ struct stat_closed {
 
 struct stat_process {
     uint32_t pid;
+    /* One of its threads that has not ended: what /proc/PID says of files and namespaces is the main thread's. */
+    uint32_t thread;
     uint64_t start_time;
     uid_t uid;
     char program[sizeof(((struct fb_pub_file *)0)->program) + 1]; /* any bytes but NUL */
@@ -69,7 +71,7 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path,
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
     __attribute__((warn_unused_result));
 /* The inode of the socket that is a process's number fd; 0: none, or it cannot be seen. */
-uint64_t stat_inode(uint32_t pid, int fd);
+uint64_t stat_inode(const struct stat_process *, int fd);
 /* Fills in the addresses of connections that have an inode, of all processes in the list. */
 void stat_addresses(struct stat_list *list);
 /* Fills in the rates of `now` from what the same connections had moved `ns` nanoseconds before. */

@@ -14,7 +14,7 @@
 
 struct tap_link {
     /* Of whom. */
-    uint32_t pid, slot, gen;
+    uint32_t pid, thread, slot, gen;
     uid_t uid;
     uint64_t start_time, key;
     int file, listener, sock; /* -1: none */

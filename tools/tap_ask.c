@@ -96,12 +96,12 @@ static socklen_t name_of(uint64_t key, struct sockaddr_un *a)
 /* Abstract names belong to a network namespace: goes into the process's if it is another one. */
 static bool join(const struct tap_link *l)
 {
-    char path[48];
+    char path[64];
     struct stat ours, theirs;
     bool in = true;
     int fd;
 
-    snprintf(path, sizeof(path), "/proc/%u/ns/net", (unsigned)l->pid);
+    snprintf(path, sizeof(path), "/proc/%u/task/%u/ns/net", (unsigned)l->pid, (unsigned)l->thread);
     if (stat("/proc/self/ns/net", &ours) < 0 || stat(path, &theirs) < 0 ||
         (ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev))
         return true;
@@ -175,6 +175,7 @@ bool tap_request(struct tap_link *l, const struct stat_process *p, const struct 
     uint64_t key;
 
     *l = (struct tap_link){.pid = p->pid,
+                           .thread = p->thread,
                            .slot = c->slot,
                            .gen = c->gen,
                            .uid = p->uid,

@@ -29,6 +29,20 @@ static inline void complain(const char *path, const char *why)
     complaints++;
 }
 
+/* Reads the folder and expects that nothing of it is shown. */
+static inline void nothing(const char *why)
+{
+    struct stat_list list;
+
+    complaints = 0;
+    complaint[0] = '\0';
+    EXPECT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    EXPECT_EQ_INT(list.n, 0);
+    EXPECT_STREQ(complaint, why);
+    EXPECT_EQ_INT(complaints, *why ? 1 : 0);
+    stat_free(&list);
+}
+
 static inline uint64_t start_time_of(pid_t pid)
 {
     char text[1024], *p;

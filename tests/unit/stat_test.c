@@ -7,20 +7,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* Reads the folder and expects that nothing of it is shown. */
-static void nothing(const char *why)
-{
-    struct stat_list list;
-
-    complaints = 0;
-    complaint[0] = '\0';
-    EXPECT_EQ_INT(stat_read(base, 0, complain, &list), 0);
-    EXPECT_EQ_INT(list.n, 0);
-    EXPECT_STREQ(complaint, why);
-    EXPECT_EQ_INT(complaints, *why ? 1 : 0);
-    stat_free(&list);
-}
-
 TEST_CASE(stat, reads_connections)
 {
     struct stat_list list;
@@ -307,37 +293,6 @@ TEST_CASE(stat, more_than_can_be_read)
     end();
 }
 
-TEST_CASE(stat, files_of_the_dead_are_removed)
-{
-    char dead[96], zombie[96];
-    pid_t gone, waits;
-
-    begin(0);
-    gone = fork();
-    if (gone == 0)
-        _exit(0);
-    ASSERT(waitpid(gone, NULL, 0) == gone);
-    waits = fork();
-    if (waits == 0)
-        _exit(0);
-    /* Dead but not collected. */
-    ASSERT(waitid(P_PID, (id_t)waits, &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
-    snprintf(dead, sizeof(dead), "%s/%d", folder, (int)gone);
-    snprintf(zombie, sizeof(zombie), "%s/%d", folder, (int)waits);
-    put(dead, 3);
-    put(zombie, sizeof(struct fb_pub_file));
-    nothing("");
-    EXPECT(access(dead, F_OK) < 0);
-    EXPECT(access(zombie, F_OK) < 0);
-    waitpid(waits, NULL, 0);
-    /* In another namespace that number may be a process. */
-    head()->pid_namespace++;
-    put(dead, sizeof(struct fb_pub_file));
-    nothing("");
-    EXPECT(unlink(dead) == 0);
-    end();
-}
-
 /* What `railsock run --report` reads. */
 TEST_CASE(stat, kept_files)
 {
@@ -396,6 +351,26 @@ TEST_CASE(stat, kept_files)
         EXPECT_EQ_INT(errno, i == 6 ? ENOENT : EINVAL);
     }
     close(dir);
+    end();
+}
+
+/* A connection that is being added to the sums is not there a second time. */
+TEST_CASE(stat, a_connection_that_is_being_closed)
+{
+    struct stat_list list;
+
+    begin(2);
+    use_slot(0, 7);
+    use_slot(1, 8);
+    head()->slot[1].role |= FB_PUB_CLOSING;
+    head()->closed = 1;
+    head()->closed_tx = 100;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    ASSERT_EQ_INT(list.n, 1);
+    ASSERT_EQ_INT(list.processes[0].nconns, 1);
+    EXPECT_EQ_INT(list.processes[0].conns[0].fd, 7);
+    stat_free(&list);
     end();
 }
 
