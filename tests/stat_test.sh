@@ -87,7 +87,7 @@ for wrong in '--program sl' '--port 9' '--path shm' "--path shm --pid $sleeper";
     verdict "filter_without[$wrong]" "$out"
 done
 out=$("$railsock" stat --prometheus --pid "$sleeper")
-grep -qxF "railsock_bytes_total{pid=\"$sleeper\",program=\"sl\\\"eep\",direction=\"rx\",track=\"rail\"} 186" <<<"$out"
+grep -qxF "railsock_rail_bytes_total{pid=\"$sleeper\",program=\"sl\\\"eep\",direction=\"rx\"} 186" <<<"$out"
 verdict prometheus "$out"
 out=$(timeout 60 python3 tests/stat_watch.py "$railsock" "$made" "$sleeper" 2>&1)
 verdict watch "$out"

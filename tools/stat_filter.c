@@ -40,6 +40,8 @@ void stat_filter(struct stat_list *list, const struct stat_filter *f)
             if (is_wanted(&p.conns[j], f))
                 p.conns[n++] = p.conns[j];
         p.nconns = n;
+        if (list->some)
+            p.closed = (struct stat_closed){0};
         if ((f->pid && p.pid != f->pid) || (f->program && !is_program(f->program, p.program)) ||
             (list->some && !n))
             free(p.conns);

@@ -110,7 +110,8 @@ static void put_totals(FILE *f, const struct stat_list *list)
             continue;
         fprintf(f, "%s{\"reason_number\":%d", comma, i);
         put_key_string(f, "reason", cfg_reason_name(i));
-        fprintf(f, ",\"open\":%" PRIu64 ",\"closed\":%" PRIu64, t.open[i], t.closed[i]);
+        fprintf(f, ",\"open\":%" PRIu64, t.open[i]);
+        put_number_or_null(f, "closed", !list->some, t.closed[i]);
         put_key_string(f, "means", cfg_reason_sentence(i));
         put_key_string(f, "advice", cfg_reason_advice(i));
         fputc('}', f);
@@ -128,7 +129,10 @@ void stat_print_json(FILE *f, const struct stat_list *list)
         fprintf(f, "%s{\"pid\":%" PRIu32, i ? "," : "", p->pid);
         put_key_string(f, "program", p->program);
         fprintf(f, ",\"uid\":%u,\"closed\":", (unsigned)p->uid);
-        put_closed(f, &p->closed);
+        if (list->some)
+            fputs("null", f);
+        else
+            put_closed(f, &p->closed);
         fputs(",\"connections\":[", f);
         for (size_t j = 0; j < p->nconns; j++) {
             if (j)

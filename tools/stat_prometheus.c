@@ -1,7 +1,8 @@
 /*
  * stat_prometheus.c - `railsock stat --prometheus`: the text format that Prometheus and its node
  * exporter's textfile collector read. Sums for each process; a connection of its own would be a new
- * time series each time.
+ * time series each time. What goes over TCP is no series: it is a difference of counters that are read while they move, which
+ * goes back at times, as no counter may.
  */
 #include "tools/stat_print.h"
 
@@ -50,19 +51,27 @@ static struct sums sum(const struct stat_process *p)
     return s;
 }
 
+static void both_ways(FILE *f, const char *name, const struct stat_process *p, uint64_t tx,
+                      uint64_t rx)
+{
+    series(f, name, p);
+    fprintf(f, ",direction=\"tx\"} %" PRIu64 "\n", tx);
+    series(f, name, p);
+    fprintf(f, ",direction=\"rx\"} %" PRIu64 "\n", rx);
+}
+
 static void put_bytes(FILE *f, const struct stat_process *p)
 {
-    static const char name[] = "railsock_bytes_total";
     struct sums s = sum(p);
 
-    for (int rail = 0; rail < 2; rail++) {
-        series(f, name, p);
-        fprintf(f, ",direction=\"tx\",track=\"%s\"} %" PRIu64 "\n", rail ? "rail" : "tcp",
-                rail ? s.rail_tx : s.tx - (s.rail_tx < s.tx ? s.rail_tx : s.tx));
-        series(f, name, p);
-        fprintf(f, ",direction=\"rx\",track=\"%s\"} %" PRIu64 "\n", rail ? "rail" : "tcp",
-                rail ? s.rail_rx : s.rx - (s.rail_rx < s.rx ? s.rail_rx : s.rx));
-    }
+    both_ways(f, "railsock_bytes_total", p, s.tx, s.rx);
+}
+
+static void put_rail_bytes(FILE *f, const struct stat_process *p)
+{
+    struct sums s = sum(p);
+
+    both_ways(f, "railsock_rail_bytes_total", p, s.rail_tx, s.rail_rx);
 }
 
 static void put_paths(FILE *f, const struct stat_process *p)
@@ -133,8 +142,9 @@ void stat_print_prometheus(FILE *f, const struct stat_list *list)
         {"railsock_connections", "gauge", "Open connections by path.", put_paths},
         {"railsock_on_tcp", "gauge", "Open connections that are not on a rail, by reason.",
          put_reasons},
-        {"railsock_bytes_total", "counter",
-         "Bytes of the program by direction, and whether they went over a rail.", put_bytes},
+        {"railsock_bytes_total", "counter", "Bytes of the program by direction.", put_bytes},
+        {"railsock_rail_bytes_total", "counter", "Those of them that went over a rail.",
+         put_rail_bytes},
         {"railsock_switches_total", "counter", "Changes of track, of both directions.",
          put_switches},
         {"railsock_closed_total", "counter", "Connections that are closed.", put_closed},
@@ -146,7 +156,10 @@ void stat_print_prometheus(FILE *f, const struct stat_list *list)
     };
 
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
-        metric(f, metrics[i].name, metrics[i].type, metrics[i].help);
+        if (list->some && (metrics[i].put == put_closed || metrics[i].put == put_never))
+            continue;
+        /* Of some connections the sums become smaller when one is closed. */
+        metric(f, metrics[i].name, list->some ? "gauge" : metrics[i].type, metrics[i].help);
         for (size_t j = 0; j < list->n; j++)
             metrics[i].put(f, &list->processes[j]);
     }

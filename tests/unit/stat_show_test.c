@@ -263,9 +263,10 @@ TEST_CASE(stat_show, prometheus)
     } lines[] = {
         {"railsock_connections", ",path=\"shm\"", "1"},
         {"railsock_connections", ",path=\"tcp\"", "0"},
-        {"railsock_bytes_total", ",direction=\"tx\",track=\"tcp\"", "11"},
-        {"railsock_bytes_total", ",direction=\"tx\",track=\"rail\"", "1090"},
-        {"railsock_bytes_total", ",direction=\"rx\",track=\"tcp\"", "150"},
+        {"railsock_bytes_total", ",direction=\"tx\"", "1101"},
+        {"railsock_bytes_total", ",direction=\"rx\"", "200"},
+        {"railsock_rail_bytes_total", ",direction=\"tx\"", "1090"},
+        {"railsock_rail_bytes_total", ",direction=\"rx\"", "50"},
         {"railsock_never_boarded_total", ",reason=\"no-peer-library\"", "3"},
         {"railsock_switches_total", "", "2"},
         {"railsock_pause_seconds", "", "0.001500000"},
@@ -276,6 +277,33 @@ TEST_CASE(stat_show, prometheus)
         if (!EXPECT(strstr(text, want)))
             fprintf(stderr, "%s", want);
     }
+    free(text);
+    stat_free(&list);
+    end();
+}
+
+/* Of some connections nothing is known of those that are closed. */
+TEST_CASE(stat_show, nothing_closed_of_some)
+{
+    struct stat_list list;
+    char *text;
+
+    begin(1);
+    use_slot(0, 7);
+    head()->closed = 3;
+    head()->closed_tx = 1000;
+    head()->closed_by_reason[5] = 3;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+    stat_filter(&list, &(struct stat_filter){.port = 80});
+    text = shown(stat_print_json, &list);
+    EXPECT(strstr(text, "\"closed\":null,\"connections\":["));
+    EXPECT(strstr(text, "\"closed\":null,\"reasons\":[]"));
+    free(text);
+    text = shown(stat_print_prometheus, &list);
+    EXPECT(strstr(text, "# TYPE railsock_bytes_total gauge\n"));
+    EXPECT(strstr(text, ",direction=\"tx\"} 100\n"));
+    EXPECT(!strstr(text, "railsock_closed_total") && !strstr(text, "railsock_never_boarded_total"));
     free(text);
     stat_free(&list);
     end();
