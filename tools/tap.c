@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,6 +53,14 @@ static double seconds_now(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+/* What was there before goes, so not before there is something to write. A pipe's reader wants to know at once what comes. */
+static bool can_wait(const char *name)
+{
+    struct stat st;
+
+    return strcmp(name, "-") != 0 && (stat(name, &st) != 0 || S_ISREG(st.st_mode));
+}
+
 static FILE *open_output(const char *name)
 {
     int fd = strcmp(name, "-") == 0
@@ -74,7 +83,7 @@ static FILE *open_output(const char *name)
 /* Nobody reads the pipe any more. A write would tell, but there may be nothing to write. */
 static bool is_unread(FILE *f)
 {
-    struct pollfd p = {.fd = fileno(f)};
+    struct pollfd p = {.fd = f ? fileno(f) : -1};
 
     return poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
 }
@@ -110,8 +119,12 @@ static bool drain(struct tap_link *l, struct tap_file *t, uint64_t count, const 
     struct tap_record r;
     const uint8_t *bytes;
     uint64_t most = l->head + l->size;
+    char where[sizeof(t->where)];
     int is = 0;
 
+    tap_where(l, where);
+    tap_count_lost(l);
+    tap_file_where(t, where, l->lost_packets);
     while (l->head < most && (is = tap_next(l, &r, &bytes)) > 0) {
         if (r.kind == TAP_END) {
             *why = r.reason ? cfg_reason_sentence(r.reason) : "the connection is closed";
@@ -154,6 +167,17 @@ static void record(struct tap_link *l, struct tap_file *t, const struct tap_wish
     } while (!last);
 }
 
+/* False: said why not. */
+static bool open_and_begin(struct tap_file *t, const struct tap_wish *w, const char *who,
+                           const struct tap_choice *it, FILE **f)
+{
+    *f = open_output(w->output);
+    if (!*f)
+        return false;
+    tap_file_begin(t, *f, who, it->c, w->snap);
+    return fflush(*f) == 0;
+}
+
 static int tap(const struct tap_wish *w, const struct tap_choice *it)
 {
     double until = seconds_now() + (w->seconds > 0 ? w->seconds : 1e9);
@@ -162,21 +186,18 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
     const char *why = NULL;
     uint64_t lost = 0;
     char who[128];
-    bool good, failed;
-    FILE *f;
+    bool good = true, failed;
+    FILE *f = NULL;
 
     snprintf(who, sizeof(who), "%s, process %u", it->p->program, it->p->pid);
     for (char *p = who; *p; p++)
         if ((unsigned char)*p < ' ' || (unsigned char)*p >= 0x7f)
             *p = '?';
     catch_signals();
-    f = open_output(w->output);
-    if (!f)
-        return 1;
-    /* At once: a program that reads it live wants to know what comes. */
-    tap_file_begin(&t, f, who, it->c, w->snap);
-    good = fflush(f) == 0 && tap_request(&l, it->p, it->c, w->ring, w->snap) &&
-           wait_for_it(&l, it->c, f, until);
+    if (!can_wait(w->output))
+        good = open_and_begin(&t, w, who, it, &f);
+    good = good && tap_request(&l, it->p, it->c, w->ring, w->snap) &&
+           wait_for_it(&l, it->c, f, until) && (f || open_and_begin(&t, w, who, it, &f));
     if (good && l.ring) {
         record(&l, &t, w, until, &why);
         tap_count_lost(&l);
@@ -191,8 +212,8 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
                 why ? why : "");
     }
     /* What could not be written once is gone, whatever comes after. Who closes the pipe has seen enough. */
-    failed = ferror(f) != 0;
-    if ((fclose(f) != 0 || failed) && errno != EPIPE) {
+    failed = f && ferror(f) != 0;
+    if (f && (fclose(f) != 0 || failed) && errno != EPIPE) {
         fprintf(stderr, "railsock tap: %s: %s\n", w->output,
                 failed ? "not everything could be written" : strerror(errno));
         good = false;

@@ -44,6 +44,8 @@ int tap_next(struct tap_link *, struct tap_record *, const uint8_t **bytes);
 /* Sleeps until there may be more, at most ms. False: the process is gone. */
 bool tap_sleep(struct tap_link *, int ms);
 void tap_count_lost(struct tap_link *);
+/* Where the connection's last verbs rail runs, as pub.h has it; "" if it has none. */
+void tap_where(const struct tap_link *, char where[32]);
 void tap_close(struct tap_link *);
 
 /* ---- tap_pcapng.c: the file */
@@ -51,17 +53,19 @@ void tap_close(struct tap_link *);
 struct tap_file {
     FILE *f;
     struct fb_pub_addr local, peer;
-    char where[32]; /* of a verbs rail */
+    char where[32]; /* of a verbs rail; tap_file_where */
     uint32_t snap;
     uint64_t begun;                      /* CLOCK_REALTIME, ns */
     int interface[FB_PATH_VERBS + 1];    /* of each path; -1: not in the file yet */
     int interfaces;                      /* in the file */
-    uint64_t packets[FB_PATH_VERBS + 1]; /* by path */
-    uint64_t bytes, missing;             /* of the stream: in packets; not */
+    uint64_t packets[FB_PATH_VERBS + 1]; /* by path: of its present interface */
+    uint64_t dropped;                    /* that verbs' interfaces before it have told of */
+    uint64_t all, bytes;                 /* packets, and what of the stream is in them */
     struct tap_way {
         uint64_t next;   /* the number that follows */
         uint64_t unseen; /* bytes before it that nobody has seen */
         int path;        /* of its last packet, -1: none yet */
+        bool lost;       /* a record has told of lost ones since, of either way */
         bool ended;      /* its FIN or RST is in the file */
     } way[2];            /* sent, received */
 };
@@ -70,6 +74,8 @@ struct tap_file {
 void tap_file_begin(struct tap_file *, FILE *f, const char *who, const struct stat_conn *,
                     uint32_t snap);
 void tap_file_put(struct tap_file *, const struct tap_record *, const uint8_t *bytes);
+/* A verbs rail runs there from now on: an interface of its own, if it is another place. lost: so far. */
+void tap_file_where(struct tap_file *, const char *where, const uint64_t lost[FB_PATH_VERBS + 1]);
 void tap_file_end(struct tap_file *, const uint64_t lost[FB_PATH_VERBS + 1]);
 /* How many packets it has. */
 uint64_t tap_file_packets(const struct tap_file *);

@@ -323,6 +323,21 @@ void tap_count_lost(struct tap_link *l)
     }
 }
 
+void tap_where(const struct tap_link *l, char where[32])
+{
+    struct fb_pub_rail r = {0};
+    off_t at = (off_t)(FB_PUB_RAILS + l->slot * sizeof(r));
+    uint32_t gen;
+    uint64_t key;
+    size_t n = 0;
+
+    if (pread(l->file, &r, sizeof(r), at) == sizeof(r) && look(l, &gen, &key) && gen == l->gen &&
+        memchr(r.where, '/', sizeof(r.where)))
+        for (; n < sizeof(r.where) && r.where[n]; n++)
+            where[n] = r.where[n] > ' ' && r.where[n] < 0x7f ? r.where[n] : '?';
+    where[n] = '\0';
+}
+
 bool tap_sleep(struct tap_link *l, int ms)
 {
     struct pollfd p[2] = {{.fd = l->sock, .events = POLLIN}, {.fd = l->listener, .events = POLLIN}};

@@ -215,9 +215,13 @@ static void comment_on(const struct tap_file *t, const struct tap_record *r, uin
         say(comment, size, "from byte %llu on %s over %s", (unsigned long long)r->at, way, name);
     if (r->path == FB_PATH_TCP && r->kind == TAP_DATA && r->reason && w->path != r->path)
         say(comment, size, "reason %s", cfg_reason_name(r->reason));
-    if (hole > w->unseen)
+    if (hole > w->unseen && w->lost)
         say(comment, size, "%llu bytes before it are missing here: railsock tap was too slow",
             (unsigned long long)(hole - w->unseen));
+    else if (hole > w->unseen)
+        say(comment, size,
+            "%llu bytes before it come later: threads of the program %s at the same time",
+            (unsigned long long)(hole - w->unseen), way);
     if (w->unseen)
         say(comment, size, "%llu bytes before it were sent inside the kernel and not seen",
             (unsigned long long)w->unseen);
@@ -244,6 +248,8 @@ void tap_file_put(struct tap_file *t, const struct tap_record *r, const uint8_t 
         w->unseen += r->len;
         return;
     }
+    if (r->lost)
+        t->way[0].lost = t->way[1].lost = true;
     if (r->kind == TAP_BEGIN)
         w->next = r->at;
     if (r->kind == TAP_BEGIN || r->kind == TAP_END || (r->kind != TAP_DATA && w->ended))
@@ -271,9 +277,10 @@ void tap_file_put(struct tap_file *t, const struct tap_record *r, const uint8_t 
     put_block(t->f, true);
 
     t->packets[r->path]++;
+    t->all++;
     t->bytes += r->len;
-    t->missing += hole;
     w->unseen = 0;
+    w->lost = false;
     w->path = r->path;
     if (r->at + r->len > w->next)
         w->next = r->at + r->len;
@@ -304,8 +311,7 @@ void tap_file_begin(struct tap_file *t, FILE *f, const char *who, const struct s
         .interface = {-1, -1, -1},
         .way = {{.path = -1}, {.path = -1}},
     };
-    snprintf(t->where, sizeof(t->where), "%s",
-             c->path_tx == FB_PATH_VERBS || c->path_rx == FB_PATH_VERBS ? c->where : "");
+    snprintf(t->where, sizeof(t->where), "%s", strchr(c->where, '/') ? c->where : "");
     stat_addr(&c->local, local);
     stat_addr(&c->peer, peer);
     snprintf(
@@ -327,33 +333,49 @@ void tap_file_begin(struct tap_file *t, FILE *f, const char *who, const struct s
 
 uint64_t tap_file_packets(const struct tap_file *t)
 {
-    uint64_t n = 0;
+    return t->all;
+}
 
-    for (int i = 0; i <= FB_PATH_VERBS; i++)
-        n += t->packets[i];
-    return n;
+static void put_statistics(struct tap_file *t, int path, uint64_t lost)
+{
+    struct timespec now;
+    uint64_t ns;
+    struct {
+        uint32_t interface, high, low;
+    } fixed;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    fixed.high = (uint32_t)(ns >> 32);
+    fixed.low = (uint32_t)ns;
+    fixed.interface = (uint32_t)interface_of(t, path); /* may be a block of its own */
+    begin(STATISTICS, &fixed, sizeof(fixed));
+    moment(ISB_START, t->begun);
+    moment(ISB_END, ns);
+    number(ISB_RECEIVED, t->packets[path] + lost);
+    number(ISB_DROPPED, lost);
+    put_block(t->f, true);
+}
+
+void tap_file_where(struct tap_file *t, const char *where, const uint64_t lost[FB_PATH_VERBS + 1])
+{
+    if (!*where || strcmp(where, t->where) == 0)
+        return;
+    if (t->interface[FB_PATH_VERBS] >= 0) {
+        put_statistics(t, FB_PATH_VERBS, lost[FB_PATH_VERBS] - t->dropped);
+        t->dropped = lost[FB_PATH_VERBS];
+        t->packets[FB_PATH_VERBS] = 0;
+        t->interface[FB_PATH_VERBS] = -1;
+    }
+    snprintf(t->where, sizeof(t->where), "%s", where);
 }
 
 void tap_file_end(struct tap_file *t, const uint64_t lost[FB_PATH_VERBS + 1])
 {
-    struct timespec now;
-    uint64_t ns;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     for (int i = 0; i <= FB_PATH_VERBS; i++) {
-        struct {
-            uint32_t interface, high, low;
-        } fixed = {.high = (uint32_t)(ns >> 32), .low = (uint32_t)ns};
+        uint64_t n = lost[i] - (i == FB_PATH_VERBS ? t->dropped : 0);
 
-        if (t->interface[i] < 0 && !lost[i])
-            continue;
-        fixed.interface = (uint32_t)interface_of(t, i);
-        begin(STATISTICS, &fixed, sizeof(fixed));
-        moment(ISB_START, t->begun);
-        moment(ISB_END, ns);
-        number(ISB_RECEIVED, t->packets[i] + lost[i]);
-        number(ISB_DROPPED, lost[i]);
-        put_block(t->f, true);
+        if (t->interface[i] >= 0 || n)
+            put_statistics(t, i, n);
     }
 }

@@ -346,7 +346,8 @@ def closed_error():
 def several():
     with programs() as (client, server, _):
         one = Tap(client.pid).begun(client)
-        assert f"process {one.p.pid} taps this connection already" in refused(client.pid)
+        # What is written there stays.
+        assert f"process {one.p.pid} taps this connection already" in refused(client.pid, output=one.output)
         two = Tap(server.pid).begun(client)
         begin = client.do("move")
         end = client.do("move", 30)
