@@ -48,6 +48,15 @@ says_wrong() {
 says_wrong 'stat: --port 70000: expected a number from 1 to 65535' stat --port 70000
 says_wrong 'stat: unexpected argument: x' stat x
 says_wrong 'check: unexpected argument: b' check a b
+says_wrong 'check: an empty word: expected a file' check ''
+says_wrong 'check: --match any: expected server or client, PROGRAM and ADDRESS:PORT' check --match any p 1.2.3.4:5
+says_wrong 'check: --match client: expected server or client, PROGRAM and ADDRESS:PORT' check --match client p
+says_wrong 'check: --match: expected server or client' check --match
+says_wrong 'check: --match is there twice' check --match client p 1.2.3.4:5 --match client p 1.2.3.4:5
+says_wrong 'check: --user needs --match' check --user root
+says_wrong 'check: --user: expected a user' check --match client p 1.2.3.4:5 --user
+says_wrong 'tap: [::1]:3: expected at most two ADDRESS:PORT' tap -o - 1.2.3.4:1 1.2.3.4:2 '[::1]:3'
+says_wrong 'tap: 2: expected one process, and 1 was named before' tap -o - 1 2
 says_wrong 'doctor: unexpected argument: b' doctor a b
 says_wrong 'doctor: host:0: expected a port from 1 to 65535' doctor host:0
 says_wrong 'doctor: host:99999: expected a port from 1 to 65535' doctor host:99999

@@ -203,30 +203,54 @@ static void warn_left_out(const struct cfg_rules *r)
         fprintf(stderr, "%s: warning: this user may not read it: it is left out\n", r->left_out);
 }
 
-/* False: not understood. */
-static bool parse(int argc, char **argv, const char **file, struct question *q)
+/* words: those behind --match. False: said what is wrong. */
+static bool parse_match(char **words, struct question *q)
 {
-    for (int i = 1; i < argc; i++) {
+    if (q->role) {
+        fputs("railsock check: --match is there twice\n", stderr);
+        return false;
+    }
+    q->role = !words[0]                         ? 0
+              : strcmp(words[0], "server") == 0 ? CFG_SERVER
+              : strcmp(words[0], "client") == 0 ? CFG_CLIENT
+                                                : 0;
+    if (!q->role || !words[1] || !words[2]) {
+        fprintf(
+            stderr,
+            "railsock check: --match%s%s: expected server or client, PROGRAM and ADDRESS:PORT\n",
+            words[0] ? " " : "", words[0] ? words[0] : "");
+        return false;
+    }
+    q->program = words[1];
+    q->to = words[2];
+    return true;
+}
+
+/* False: not understood, and said why. */
+static bool parse(char **argv, const char **file, struct question *q)
+{
+    for (int i = 1; argv[i]; i++) {
         if (strcmp(argv[i], "--match") == 0) {
-            if (argc - i < 4 || q->role)
+            if (!parse_match(argv + i + 1, q))
                 return false;
-            q->role = strcmp(argv[i + 1], "server") == 0   ? CFG_SERVER
-                      : strcmp(argv[i + 1], "client") == 0 ? CFG_CLIENT
-                                                           : 0;
-            if (!q->role)
-                return false;
-            q->program = argv[i + 2];
-            q->to = argv[i + 3];
             i += 3;
-        } else if (strcmp(argv[i], "--user") == 0 && i + 1 < argc) {
+        } else if (strcmp(argv[i], "--user") == 0 && argv[i + 1]) {
             q->user = argv[++i];
+        } else if (strcmp(argv[i], "--user") == 0) {
+            fputs("railsock check: --user: expected a user's name or number\n", stderr);
+            return false;
         } else if (argv[i][0] == '-' || *file) {
             fprintf(stderr, "railsock check: unexpected argument: %s\n", argv[i]);
+            return false;
+        } else if (!*argv[i]) {
+            fputs("railsock check: an empty word: expected a file of rules\n", stderr);
             return false;
         } else {
             *file = argv[i];
         }
     }
+    if (q->user && !q->role)
+        fputs("railsock check: --user needs --match: it is whose program is meant there\n", stderr);
     return !q->user || q->role;
 }
 
@@ -241,7 +265,7 @@ int cmd_check(int argc, char **argv)
         usage(stdout);
         return 0;
     }
-    if (!parse(argc, argv, &file, &q)) {
+    if (!parse(argv, &file, &q)) {
         usage(stderr);
         return 2;
     }

@@ -163,10 +163,17 @@ static bool parse_end(const char *word, struct fb_pub_addr *a)
 
 static bool parse_word(const char *word, struct tap_wish *w)
 {
-    if (isdigit((unsigned char)*word) && !strchr(word, ':'))
-        return parse_32("process", word, INT32_MAX, &w->filter.pid);
+    if (isdigit((unsigned char)*word) && !strchr(word, ':')) {
+        if (!w->filter.pid)
+            return parse_32("process", word, INT32_MAX, &w->filter.pid);
+        fprintf(stderr, "railsock tap: %s: expected one process, and %u was named before\n", word,
+                w->filter.pid);
+        return false;
+    }
     if (w->nends == 2) {
-        tap_usage(stderr);
+        fprintf(stderr,
+                "railsock tap: %s: expected at most two ADDRESS:PORT, the ends of one connection\n",
+                word);
         return false;
     }
     return parse_end(word, &w->ends[w->nends++]);
