@@ -108,6 +108,15 @@ echo "by $LAB_HOST" >"$LAB_SCRATCH/file.$LAB_HOST"
 lab-barrier files || fail barrier
 cat "$LAB_SCRATCH/file.$((LAB_HOST % 3 + 1))"
 for i in 1 2 3; do lab-barrier again || fail again; done
+# Who has been ended does not count; the others would be let go, and host 1 wait for them in vain.
+if [ "$LAB_HOST" = 1 ]; then
+    lab-barrier ended &
+    until [ -p "/run/lab/wait.$!" ]; do sleep 0.05; done
+    kill $!
+    wait $!
+fi
+lab-barrier left
+lab-barrier ended || fail ended
 if [ "$LAB_HOST" = 1 ]; then
     rping -s -C 3 -a "$LAB_IP_1" >/dev/null 2>&1 &
     ibv_rc_pingpong -e -g 1 -d rxe0 -n 20 >/dev/null &

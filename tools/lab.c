@@ -175,7 +175,7 @@ static int run(int argc, char **argv)
     struct lab_image image = {0};
     char *scratch = NULL;
     int status = LAB_EXIT_FAILED;
-    sigset_t caught, before;
+    sigset_t caught, blocked, before;
     int signo = 0;
 
     o.shell = strcmp(argv[0], "shell") == 0;
@@ -199,10 +199,11 @@ static int run(int argc, char **argv)
         if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
             sigaddset(&caught, ends[i]);
     }
+    blocked = caught;
     if (o.shell)
-        sigaddset(&caught, SIGWINCH);
+        sigaddset(&blocked, SIGWINCH);
     /* Until the directory is removed: whoever ends us may send a second signal. */
-    sigprocmask(SIG_BLOCK, &caught, &before);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
     scratch = scratch_open(o.scratch);
     if (scratch) {
         status = lab_run(&o, &image, scratch, &caught, &signo);

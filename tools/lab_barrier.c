@@ -69,6 +69,16 @@ int lab_barrier_join(struct lab_barriers *b, const struct lab_waiter *waiter, la
     return 0;
 }
 
+void lab_barrier_left(struct lab_barriers *b, unsigned host, int pid)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < b->n; i++)
+        if (b->waiters[i].host != host || b->waiters[i].pid != pid)
+            b->waiters[kept++] = b->waiters[i];
+    b->n = kept;
+}
+
 void lab_barrier_ended(struct lab_barriers *b, unsigned host, lab_release_fn *fn, void *arg)
 {
     unsigned i = 0;

@@ -35,6 +35,9 @@ typedef void lab_release_fn(void *arg, const struct lab_waiter *waiter, unsigned
 int lab_barrier_join(struct lab_barriers *b, const struct lab_waiter *waiter, lab_release_fn *fn,
                      void *arg) __attribute__((warn_unused_result));
 
+/* That process of a host waits no more. */
+void lab_barrier_left(struct lab_barriers *b, unsigned host, int pid);
+
 /* A host's command has ended; those who wait for that host are released as failed. */
 void lab_barrier_ended(struct lab_barriers *b, unsigned host, lab_release_fn *fn, void *arg);
 

@@ -10,6 +10,7 @@
 #include "lab_ctl.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +19,29 @@
 #include <unistd.h>
 
 #define WORDS_MAX 4
+#define SEND_MS   30000 /* until a host that takes nothing is given up */
 
 static void send_bytes(struct lab_host *host, const char *data, size_t len)
 {
-    /* All that is ever sent fits into a socket's buffer; what does not is not being read. */
-    ssize_t r =
-        host->qemu.fd[LAB_CTL] < 0 ? -1 : send(host->qemu.fd[LAB_CTL], data, len, MSG_NOSIGNAL);
+    int fd = host->qemu.fd[LAB_CTL];
+    ssize_t r = fd < 0 ? -1 : 0;
 
-    if (r != (ssize_t)len && host->state != LAB_DRAINED)
+    /* All but long command lines fits into a socket's buffer. */
+    while (r >= 0 && len > 0) {
+        struct pollfd pfd[2] = {{.fd = fd, .events = POLLOUT},
+                                {.fd = host->session->signal_fd, .events = POLLIN}};
+
+        r = send(fd, data, len, MSG_NOSIGNAL);
+        if (r > 0) {
+            data += r;
+            len -= (size_t)r;
+        } else if (r < 0 && errno == EAGAIN) {
+            r = poll(pfd, 2, SEND_MS) == 0 ? -1 : 0;
+            if (pfd[1].revents) /* the loop finds the signal itself */
+                return;
+        }
+    }
+    if (len > 0 && host->state != LAB_DRAINED)
         lab_host_fail(host, "does not take orders");
 }
 
@@ -148,6 +164,16 @@ static bool on_barrier(struct lab_host *host, char **words)
     return true;
 }
 
+static bool on_left(struct lab_host *host, char **words)
+{
+    int pid = number_of(words[1], 1 << 30);
+
+    if (pid < 0)
+        return false;
+    lab_barrier_left(&host->session->barriers, host->number - 1, pid);
+    return true;
+}
+
 static bool on_on(struct lab_host *host, char **words)
 {
     struct lab_host *target = host_of(host->session, words[2]);
@@ -183,8 +209,8 @@ static const struct {
     const char *verb;
     bool (*act)(struct lab_host *host, char **words);
 } verbs[] = {
-    {"hello", on_hello},     {"up", on_up}, {"ended", on_ended},
-    {"barrier", on_barrier}, {"on", on_on}, {"ran", on_ran},
+    {"hello", on_hello}, {"up", on_up},   {"ended", on_ended}, {"barrier", on_barrier},
+    {"on", on_on},       {"ran", on_ran}, {"left", on_left},
 };
 
 void lab_ctl_line(struct lab_host *host, char *text)

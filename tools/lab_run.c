@@ -237,25 +237,30 @@ static void read_signal(struct lab_session *s)
 
     if (read(s->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
         return;
-    if (info.ssi_signo == SIGWINCH) {
-        lab_ctl_send_size(s);
-        return;
-    }
     s->signal = (int)info.ssi_signo;
     s->status = 128 + s->signal;
     s->over = true;
 }
 
+static void read_size(struct lab_session *s)
+{
+    struct signalfd_siginfo info;
+
+    if (read(s->size_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        lab_ctl_send_size(s);
+}
+
 static void session_loop(struct lab_session *s)
 {
     while (!s->over) {
-        struct pollfd pfd[LAB_MAX_HOSTS * LAB_CHANNELS + LAB_TTY_FDS + 1];
+        struct pollfd pfd[LAB_MAX_HOSTS * LAB_CHANNELS + LAB_TTY_FDS + 2];
         unsigned hosts = s->options->hosts;
         unsigned n = 0;
 
         for (unsigned i = 0; i < hosts; i++)
             for (int c = 0; c < LAB_CHANNELS; c++)
                 pfd[n++] = (struct pollfd){.fd = s->hosts[i].qemu.fd[c], .events = POLLIN};
+        pfd[n++] = (struct pollfd){.fd = s->size_fd, .events = POLLIN};
         pfd[n++] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
         lab_tty_poll(&s->tty, s->phase == LAB_PHASE_RUN && s->options->shell,
                      s->hosts[0].qemu.fd[LAB_TTY], pfd + n);
@@ -266,6 +271,8 @@ static void session_loop(struct lab_session *s)
         }
         if (pfd[n - 1].revents)
             read_signal(s);
+        if (pfd[n - 2].revents)
+            read_size(s);
         lab_tty_ready(&s->tty, s->hosts[0].qemu.fd[LAB_TTY], pfd + n, lab_now_ms());
         for (unsigned i = 0; i < hosts && !s->over; i++)
             for (unsigned c = 0; c < LAB_CHANNELS; c++)
@@ -366,6 +373,7 @@ static int run_once(const struct lab_options *options, const struct lab_image *i
                     bool *stood_still)
 {
     struct lab_session *s = calloc(1, sizeof *s);
+    sigset_t size;
     int status, r;
 
     *signal_out = 0;
@@ -378,7 +386,10 @@ static int run_once(const struct lab_options *options, const struct lab_image *i
     session_init(s, boot_s);
     signal(SIGPIPE, SIG_IGN);
     s->signal_fd = signalfd(-1, caught, SFD_CLOEXEC | SFD_NONBLOCK);
-    r = s->signal_fd < 0 ? -errno : session_start(s);
+    sigemptyset(&size);
+    sigaddset(&size, SIGWINCH);
+    s->size_fd = options->shell ? signalfd(-1, &size, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
+    r = s->signal_fd < 0 || (options->shell && s->size_fd < 0) ? -errno : session_start(s);
     if (r < 0) {
         lab_say(s, 0, "cannot start: %s", strerror(-r));
         s->status = LAB_EXIT_FAILED;
@@ -396,6 +407,8 @@ static int run_once(const struct lab_options *options, const struct lab_image *i
     *stood_still = s->stood_still;
     if (s->signal_fd >= 0)
         close(s->signal_fd);
+    if (s->size_fd >= 0)
+        close(s->size_fd);
     free(s);
     return status;
 }

@@ -51,11 +51,12 @@ struct lab_session {
     struct lab_tty tty;
     enum lab_phase phase;
     int64_t deadline_ms; /* of the phase; 0: none */
-    int signal_fd;
-    int signal;      /* that ended the lab, or 0 */
-    int write_error; /* of our own output, -errno */
-    int status;      /* set when the lab itself failed, else 0 */
-    bool raw;        /* the terminal needs \r\n */
+    int signal_fd;       /* that end it: it also ends a write that waits */
+    int size_fd;         /* SIGWINCH, of a shell; else -1 */
+    int signal;          /* that ended the lab, or 0 */
+    int write_error;     /* of our own output, -errno */
+    int status;          /* set when the lab itself failed, else 0 */
+    bool raw;            /* the terminal needs \r\n */
     bool over;
     bool stood_still; /* a host did not boot in time */
 };
