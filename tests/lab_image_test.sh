@@ -1,0 +1,95 @@
+#!/bin/bash
+# tests/lab_image_test.sh - tools/lab-image and tools/deps, with packages and tools that are made here: nothing is
+# downloaded, and nothing of this machine is changed. 3 seconds.
+# shellcheck disable=SC2016 # what stands in single quotes is another script's
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+top=$PWD
+dir=$(mktemp -d "${TMPDIR:-/tmp}/lab_image_test.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
+
+verdict() {
+    # shellcheck disable=SC2319 # the caller's condition is what is asked; no $(...) in its words, it has a status
+    if [ "$?" -eq 0 ]; then echo "ok lab-image.$1"; else echo "not ok lab-image.$1: ${2-$(cat "$dir/said" "$dir/lines")}"; fi
+}
+
+# ---- tools/deps: its policy is in the way of services only while it runs
+
+if unshare -m true 2>/dev/null && mkdir "$dir/deps" "$dir/upper" "$dir/work" && unshare -m mount -t tmpfs none "$dir/upper" 2>/dev/null; then
+    printf '#!/bin/sh\n' >"$dir/deps/dpkg-query" # nothing is installed
+    # What apt-get install sees of the policy; then whoever runs it is ended.
+    cat >"$dir/deps/apt-get" <<'END'
+#!/bin/sh
+[ "$1" = install ] || exit 0
+/usr/sbin/policy-rc.d
+echo "while $?"
+[ -z "$END_BY" ] || kill "-$END_BY" "$PPID"
+END
+    chmod +x "$dir"/deps/*
+    for signal in '' QUIT PIPE KILL; do
+        out=$(END_BY=$signal unshare -m sh -c 'mount -t tmpfs none "$1/upper" && mkdir "$1/upper/new" "$1/upper/work" &&
+            mount -t overlay -o "lowerdir=/usr/sbin,upperdir=$1/upper/new,workdir=$1/upper/work" none /usr/sbin &&
+            rm -f /usr/sbin/policy-rc.d || exit 9
+            (export PATH="$1/deps:$PATH"; exec "$2/tools/deps" build)
+            [ ! -e /usr/sbin/policy-rc.d ] || /usr/sbin/policy-rc.d && echo "after $?"' sh "$dir" "$top" 2>&1)
+        [[ $out == *'while 101'*'after 0' ]]
+        verdict "deps_policy[$signal]" "$out"
+    done
+else
+    echo 'skip lab-image.deps_policy: needs root'
+fi
+
+# ---- tools/lab-image
+
+PATH=$PATH:/usr/sbin:/sbin
+for tool in busybox cpio depmod dpkg-deb flock gzip xz; do
+    command -v $tool >/dev/null || { echo "skip lab-image.image: no $tool"; exit 0; }
+done
+mkdir "$dir/bin"
+# The modules are the first that there is.
+cat >"$dir/bin/modprobe" <<'END'
+#!/bin/sh
+echo "builtin $6"
+echo "insmod $2/lib/modules/$4/some module.ko "
+END
+printf '#!/bin/sh\n' >"$dir/bin/depmod"
+printf '#!/bin/sh\necho "  Depends: linux-image-1.2"\n' >"$dir/bin/apt-cache"
+sed -i 's/  Depends/Depends/' "$dir/bin/apt-cache"
+printf '#!/bin/sh\ncp "$PACKAGE" linux-image.deb\n' >"$dir/bin/apt-get"
+chmod +x "$dir"/bin/*
+
+# image NAME: the image of a package whose kernel is the file $dir/vmlinuz.
+image() {
+    local root="$dir/root"
+
+    rm -rf "$root"
+    mkdir -p "$root/DEBIAN" "$root/boot" "$root/lib/modules/1.2"
+    printf 'Package: linux-image-1.2\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: none\n' >"$root/DEBIAN/control"
+    cp "$dir/vmlinuz" "$root/boot/vmlinuz-1.2"
+    echo module >"$root/lib/modules/1.2/some module.ko"
+    dpkg-deb -Znone -b "$root" "$dir/package.deb" >/dev/null || return 1
+    PACKAGE=$dir/package.deb PATH=$dir/bin:$PATH RAILSOCK_LAB_CACHE="$dir/$1" timeout 60 tools/lab-image >"$dir/lines" 2>"$dir/said"
+}
+kernel() { head -n 1 "$dir/lines"; }
+
+# A kernel within, as far as its head tells.
+{ printf '\177ELF'; head -c 31000000 /dev/zero; } >"$dir/vmlinux"
+{ printf 'some code'; xz -c --check=crc32 "$dir/vmlinux"; printf size; } >"$dir/vmlinuz"
+image 'a blank' && cmp -s "$(kernel)" "$dir/vmlinux"
+verdict unpacked
+[ "$(sed -n 2p "$dir/lines" | xargs -d '\n' gzip -dc | cpio -it --quiet | grep -c '^modules/some module.ko$')" = 1 ]
+verdict blank_in_its_path
+# One that is packed in another way is booted as it is; so is one whose end is missing.
+printf 'something else' >"$dir/vmlinuz"
+image other && cmp -s "$(kernel)" "$dir/vmlinuz"
+verdict packed_otherwise
+{ head -c 64000000 /dev/zero; } >>"$dir/vmlinux"
+{ printf 'some code'; xz -c --check=crc32 "$dir/vmlinux" | head -c -1000; } >"$dir/vmlinuz"
+image cut && cmp -s "$(kernel)" "$dir/vmlinuz"
+verdict cut_off
+cp /bin/true "$dir/bin/busybox"
+image dynamic
+[ $? -eq 1 ] && grep -q 'busybox is linked dynamically' "$dir/said"
+verdict dynamic_busybox
