@@ -32,8 +32,7 @@ enum cfg_script cfg_script_of(const char *text, size_t n, char name[CFG_SCRIPT_L
     while (word && (!*word || strcmp(word, "-S") == 0));
     if (!word || *word == '-' || strpbrk(word, "=\\\"'$"))
         return CFG_SCRIPT_STRANGE;
-    last = strrchr(word, '/');
-    strcpy(name, last ? last + 1 : word);
+    strcpy(name, word);
     while ((word = strsep(&rest, blank)))
         if (*word && *word != '-')
             return CFG_SCRIPT_STRANGE;
@@ -44,6 +43,7 @@ int cfg_script_runs(const char *path, const char *program)
 {
     char text[CFG_SCRIPT_LINE], name[CFG_SCRIPT_LINE];
     int fd = cfg_raw_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    const char *last;
     struct stat st;
     long n = 0;
 
@@ -52,6 +52,8 @@ int cfg_script_runs(const char *path, const char *program)
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         n = cfg_raw4(SYS_read, fd, (long)text, sizeof(text), 0);
     cfg_raw_close(fd);
-    return n > 0 && cfg_script_of(text, (size_t)n, name) == CFG_SCRIPT_ENV &&
-           strcmp(name, program) == 0;
+    if (n <= 0 || cfg_script_of(text, (size_t)n, name) != CFG_SCRIPT_ENV)
+        return 0;
+    last = strrchr(name, '/');
+    return strcmp(last ? last + 1 : name, program) == 0;
 }

@@ -16,7 +16,7 @@ enum cfg_script {
     CFG_SCRIPT_ENV,
 };
 
-/* text: the beginning of a file, of n bytes. name is set for CFG_SCRIPT_ENV. */
+/* text: the beginning of a file, of n bytes. name is set for CFG_SCRIPT_ENV, as it is written: it may be a path. */
 enum cfg_script cfg_script_of(const char *text, size_t n, char name[CFG_SCRIPT_LINE]);
 /* Is it the file of a script that env has executed a program of this name for? -errno if it cannot be opened. */
 int cfg_script_runs(const char *path, const char *program);

@@ -268,7 +268,9 @@ if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     printf '#!%s\n' "$dir/static" >"$dir/script"
     chmod +x "$dir/script"
     warns static_interpreter 'statically linked' "$dir/script"
-    (PATH=$dir:$PATH; warns static_in_path 'statically linked' static)
+    printf '#!/usr/bin/env -S static\n' >"$dir/script"
+    (PATH=$dir:$PATH; warns static_in_path 'statically linked' static
+        warns static_interpreter_by_env 'statically linked' "$dir/script")
 else
     echo 'skip command.warns_static: no static libc'
 fi

@@ -4,6 +4,8 @@
  */
 #include "tools/elf_look.h"
 
+#include "config/script.h"
+
 #include <ctype.h>
 #include <elf.h>
 #include <errno.h>
@@ -143,12 +145,18 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
     for (int depth = 0; depth < SCRIPTS; depth++) {
         int fd = open(runs, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         ssize_t n = fd < 0 ? -1 : read(fd, head, HEAD_SIZE);
-        char *next;
+        char name[CFG_SCRIPT_LINE], found[PATH_MAX];
+        const char *next;
+        bool by_env;
 
         if (n < (ssize_t)sizeof(Elf64_Ehdr))
             memset(head + (n > 0 ? n : 0), 0, sizeof(Elf64_Ehdr));
         head[n > 0 ? n : 0] = '\0';
-        next = n > 2 ? interpreter(head) : NULL;
+        by_env = n > 0 && cfg_script_of(head, (size_t)n, name) == CFG_SCRIPT_ENV;
+        if (by_env)
+            next = elf_search(name, found) ? found : name;
+        else
+            next = n > 2 ? interpreter(head) : NULL;
         if (n > 0 && !next) {
             why = look_elf(fd, head);
             if (why == ELF_FINE)

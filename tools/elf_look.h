@@ -20,7 +20,7 @@ enum elf_why {
     ELF_CAPABLE, /* file capabilities */
 };
 
-/* Follows `#!` lines from the file at path to the program that really runs, whose path is put into runs, and reads
+/* Follows `#!` lines, those that name env too, from the file at path to the program that really runs, whose path is put into runs, and reads
  * its file. */
 enum elf_why elf_check(const char *path, char runs[PATH_MAX]);
 

@@ -117,7 +117,7 @@ TEST_CASE(rules, scripts_of_env)
         const char *name;
     } t[] = {
         {"#!/usr/bin/env python3\nimport os\n", CFG_SCRIPT_ENV, "python3"},
-        {"#! \t/bin/env   /opt/x/ruby \t\n", CFG_SCRIPT_ENV, "ruby"},
+        {"#! \t/bin/env   /opt/x/ruby \t\n", CFG_SCRIPT_ENV, "/opt/x/ruby"},
         {"#!/usr/bin/env -S python3 -u -X\n", CFG_SCRIPT_ENV, "python3"},
         {"#!/usr/bin/env -S python3 -X dev\n", CFG_SCRIPT_STRANGE, ""},
         {"#!/usr/bin/env -S A=b python3\n", CFG_SCRIPT_STRANGE, ""},
