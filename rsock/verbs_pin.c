@@ -16,8 +16,8 @@ static bool fits(size_t n)
 
     if (getrlimit(RLIMIT_MEMLOCK, &l) < 0 || l.rlim_cur == RLIM_INFINITY)
         return true;
-    /* Who has the capability is not asked for the limit. */
-    return pinned + n <= l.rlim_cur / 4 * 3 || sys_capable(CAP_IPC_LOCK);
+    /* Who has the capability is not asked for the limit; root of a user namespace of his own is. */
+    return pinned + n <= l.rlim_cur / 4 * 3 || (sys_capable(CAP_IPC_LOCK) && sys_in_first_users());
 }
 
 struct ibv_mr *vb_pin(struct ibv_pd *pd, void *p, size_t n, int access)

@@ -4,6 +4,7 @@
  */
 #include "tools/doctor.h"
 
+#include "rsock/sys.h"
 #include "rsock/verbs_dl.h"
 
 #include <errno.h>
@@ -229,21 +230,6 @@ void doc_PERMISSIONS(struct doctor *d, struct doc_result *r)
     doc_say(r, g.bad ? DOC_FAIL : DOC_OK, "%s", g.text);
 }
 
-/* CAP_IPC_LOCK, number 14: the limit is not asked. */
-static bool may_lock_all(void)
-{
-    char line[256];
-    FILE *f = fopen("/proc/self/status", "re");
-    unsigned long long caps = 0;
-
-    while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "CapEff: %llx", &caps) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return caps >> 14 & 1;
-}
-
 void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
 {
     unsigned long long room, rails;
@@ -254,7 +240,7 @@ void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_FAIL, "the limit cannot be read: %s", strerror(errno));
     } else if (l.rlim_cur == RLIM_INFINITY) {
         doc_say(r, DOC_OK, "unlimited");
-    } else if (may_lock_all()) {
+    } else if (sys_capable(CAP_IPC_LOCK) && sys_in_first_users()) { /* as verbs_pin.c */
         doc_say(r, DOC_OK, "unlimited (CAP_IPC_LOCK)");
     } else {
         room = (unsigned long long)l.rlim_cur / 4 * 3;
