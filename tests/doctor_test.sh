@@ -4,7 +4,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-railsock=$PWD/build/railsock
+railsock=$(realpath "${RAILSOCK_TEST_BUILD:-build}")/railsock
 python=/usr/bin/python3
 dir=$(mktemp -d "${TMPDIR:-/tmp}/doctor_test.XXXXXX") || exit 1
 pids=''
@@ -21,7 +21,7 @@ finish() {
 trap finish EXIT
 
 verdict() {
-    # shellcheck disable=SC2319 # the caller's condition is what is asked
+    # shellcheck disable=SC2319 # the caller's condition is what is asked; no $(...) in its words, it has a status
     if [ "$?" -eq 0 ]; then echo "ok doctor.$1"; else echo "not ok doctor.$1: $2"; fi
 }
 
@@ -36,7 +36,9 @@ says() {
     tr -s ' ' <"$dir/out" >"$dir/lines"
     [ $got -eq "$status" ] && grep -qE "$line" "$dir/lines" &&
         { [[ $line != ^FAIL* ]] || grep -E -A1 "$line" "$dir/lines" | tail -n 1 | grep -qE '^ -> .'; }
-    verdict "$name" "status $got: $(tr '\n' '|' <"$dir/lines")"
+    is=$? words="status $got: $(tr '\n' '|' <"$dir/lines")"
+    [ $is -eq 0 ]
+    verdict "$name" "$words"
 }
 
 # ---- this host; RDMA is the lab's
@@ -46,12 +48,14 @@ says host_kernel 0 '^ok kernel Linux ' "$railsock" doctor --wire shm
 says host_memfd 0 '^ok memfd ' "$railsock" doctor --wire shm
 says host_sock_diag 0 '^ok sock_diag ' "$railsock" doctor --wire shm
 [ "$(grep -cE '^(skip|ok) (ports|rdma_cm|memlock)' "$dir/lines")" -eq 0 ]
-verdict only_one_wire "it looks at RDMA: $(cat "$dir/lines")"
+is=$? words="it looks at RDMA: $(cat "$dir/lines")"
+[ $is -eq 0 ]
+verdict only_one_wire "$words"
 # A checkout may be its user's alone, which is noted.
-says installed 0 '^(ok|note) installed .*/build/librailsock.so(;|$)' "$railsock" doctor --wire shm
+says installed 0 '^(ok|note) installed .*/librailsock.so(;|$)' "$railsock" doctor --wire shm
 says no_library 1 '^FAIL installed RAILSOCK_LIBRARY=' env RAILSOCK_LIBRARY="$dir/none" "$railsock" doctor --wire shm
 says no_scripts 0 '^note installed .* script ab is missing' env RAILSOCK_SHARE="$dir" "$railsock" doctor --wire shm
-cp build/librailsock.so "$dir/"
+cp "${railsock%/*}/librailsock.so" "$dir/"
 says private 0 "^note installed .* cannot load it: $dir is not" env RAILSOCK_LIBRARY="$dir/librailsock.so" \
     "$railsock" doctor --wire shm
 
@@ -118,15 +122,17 @@ says no_netlink 1 '^FAIL sock_diag the kernel cannot be asked' "$python" tests/r
 if unshare -nm true 2>/dev/null; then
     says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm
     says no_proc 1 '^FAIL names ' unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
-    says no_tmpfs 1 '^FAIL /dev/shm is not a tmpfs' unshare -m sh -c \
+    says no_tmpfs 0 '^note /dev/shm is not a tmpfs' unshare -m sh -c \
         "mount -t ramfs none /dev/shm; exec '$railsock' doctor --wire shm"
     says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB' unshare -m sh -c \
         "mount -t tmpfs -o size=4k none /dev/shm; exec '$railsock' doctor --wire shm"
-    says read_only 1 '^FAIL /dev/shm Read-only file system' unshare -m sh -c \
+    says any_room 0 '^ok /dev/shm tmpfs, without a limit' unshare -m sh -c \
+        "mount -t tmpfs -o size=0 none /dev/shm; exec '$railsock' doctor --wire shm"
+    # Rails work then, and stat shows nothing.
+    says read_only 0 '^note /dev/shm Read-only file system: .*shows nothing.* mount -o remount,rw /dev/shm' unshare -m sh -c \
         "mount -t tmpfs -o ro none /dev/shm; exec '$railsock' doctor --wire shm"
-    grep -q '^ -> mount -o remount,rw /dev/shm;' "$dir/lines"
-    verdict read_only_advice "$(cat "$dir/lines")"
-    says folder_of_another 1 '^FAIL /dev/shm .*is not a folder of mode 700' unshare -m sh -c \
+    says not_there 0 '^note /dev/shm ' unshare -m sh -c "mount -t tmpfs none /dev; exec '$railsock' doctor --wire shm"
+    says folder_of_another 0 '^note /dev/shm .*is not a folder of mode 700' unshare -m sh -c \
         "mount -t tmpfs none /dev/shm; mkdir -m 755 /dev/shm/railsock-\$(id -u); exec '$railsock' doctor --wire shm"
 else
     echo 'skip doctor.no_loopback: needs root'
@@ -143,6 +149,9 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
             sh -c "ulimit -l $2; exec '$railsock' doctor --wire verbs"
     }
     memlock memlock 64 '^FAIL memlock 64 KiB: room for 0 rails'
+    unshare -r true 2>/dev/null &&
+        says memlock_of_a_user_namespace 1 '^FAIL memlock 64 KiB: room for 0 rails' unshare -r sh -c \
+            "ulimit -l 64; exec '$railsock' doctor --wire verbs"
     memlock memlock_of_bulk 8192 '^ok memlock 8192 KiB: room for 40 rails over RDMA in a process, or 2 of bulk streams'
 else
     echo 'skip doctor.memlock: needs root'
@@ -180,10 +189,16 @@ printf '#!%s/none\n' "$dir" >"$dir/lost"
 printf '#!%s/static -x\n' "$dir" >"$dir/script"
 chmod +x "$dir"/*
 says program_text 1 '^FAIL interpreter .*neither a program nor a script' "$railsock" doctor "$dir/text"
+printf '#!/usr/bin/env no-such-program-here\n' >"$dir/by_env"
+chmod +x "$dir/by_env"
+says program_lost_interpreter_by_env 1 '^FAIL interpreter no-such-program-here: No such file' "$railsock" doctor "$dir/by_env"
 says program_lost_interpreter 1 '^FAIL interpreter .*/none: No such file' "$railsock" doctor "$dir/lost"
 echo 'int main(void) { return 0; }' >"$dir/main.c"
 if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     says program_static 1 '^FAIL dynamic statically linked' "$railsock" doctor "$dir/static"
+    printf '#!/usr/bin/env static\n' >"$dir/by_env"
+    chmod +x "$dir/by_env"
+    says program_static_interpreter_by_env 1 '^FAIL dynamic statically linked' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
     says program_static_interpreter 1 '^FAIL dynamic statically linked' "$railsock" doctor "$dir/script"
 else
     echo 'skip doctor.program_static: no static libc'
@@ -225,6 +240,26 @@ read -r -t 60 -u "${client[0]}"
 says peer_with_a_rail 0 '^ok shm .*the server.s railsock has the connection' "$railsock" doctor --wire shm 127.0.0.1:$port
 # shellcheck disable=SC2154
 pids="$pids $client_PID"
+# Who asks does not see what the server shows, as in another container; but it answers.
+if unshare -m true 2>/dev/null; then
+    says peer_that_is_not_seen 0 '^note server .*no process of user' unshare -m sh -c \
+        "mount -t tmpfs none /dev/shm; exec '$railsock' doctor --wire shm 127.0.0.1:$port"
+    grep -q '^ok shm .*the server.s railsock has the connection' "$dir/lines"
+    is=$? words="$(cat "$dir/lines")"
+    [ $is -eq 0 ]
+    verdict peer_that_is_not_seen_answers "$words"
+else
+    echo 'skip doctor.peer_that_is_not_seen: needs root'
+fi
+peer_rules() { # NAME STATUS LINE TEXT: with these
+    printf '%b' "$4" >"$dir/rules"
+    says "peer_rules_$1" "$2" "$3" env RAILSOCK_CONFIG="$dir/rules" "$railsock" doctor 127.0.0.1:$port
+}
+peer_rules none 0 '^ok rule .*the defaults: none is for it' 'client to *:1 mode tcp\n'
+peer_rules tcp 1 "^FAIL rule .*$dir/rules:2: connections there stay on TCP" "log min-level warn\nclient to *:$port mode tcp\n"
+peer_rules but_for_some 0 "^note rule .*$dir/rules:2: .*, but for programs that a rule names" 'client program x mode auto\nclient mode tcp\n'
+peer_rules wire 1 '^FAIL (rdma|device) ' "client to *:$port wire verbs\n"
+peer_rules wrong 1 "^FAIL rule .*$dir/rules:1:1: expected " 'x\n'
 says peer_auto 0 '^skip rdma within one host' "$railsock" doctor 127.0.0.1:$port
 says peer_loopback_is_no_rdma 1 '^FAIL (rdma|device) ' "$railsock" doctor --wire verbs 127.0.0.1:$port
 serve "$railsock" run --tcp -- "$python" tests/echo.py server $((port + 1))
@@ -243,7 +278,11 @@ try:
 except TimeoutError:
     print("no other", flush=True)
 ' $((port + 2))
-says peer_without 1 '^FAIL server .*no process of user' "$railsock" doctor --wire shm 127.0.0.1:$((port + 2))
+says peer_without 1 '^FAIL shm .*nobody answers for this port' "$railsock" doctor --wire shm 127.0.0.1:$((port + 2))
+grep -q '^note server .*no process of user' "$dir/lines"
+is=$? words="$(cat "$dir/lines")"
+[ $is -eq 0 ]
+verdict peer_without_is_noted "$words"
 read -r -t 30 -u "$server" got && read -r -t 30 -u "$server" other
 [ "$got $other" = "got b'' no other" ]
 verdict peer_undisturbed "$got $other"
@@ -252,6 +291,10 @@ import signal, socket, sys
 s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 print("listening", flush=True)
 signal.pause()' $((port + 3))
-says peer_that_does_not_accept 1 '^FAIL same host .*does not accept' "$railsock" doctor --wire shm 127.0.0.1:$((port + 3))
+says peer_that_does_not_accept 0 '^note same host .*has not accepted' "$railsock" doctor --wire shm 127.0.0.1:$((port + 3))
+[ "$(grep -cE '^(note shm .*cannot be told|nothing failed, but )' "$dir/lines")" -eq 2 ]
+is=$? words="$(cat "$dir/lines")"
+[ $is -eq 0 ]
+verdict peer_that_does_not_accept_is_not_told "$words"
 says peer_refused 1 '^FAIL connect .*refused' "$railsock" doctor 127.0.0.1:$((port + 4))
 says peer_unknown 1 '^FAIL resolve ' env RES_OPTIONS='timeout:1 attempts:1' "$railsock" doctor nosuch.invalid:80

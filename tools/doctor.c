@@ -36,8 +36,8 @@ static void usage(FILE *f)
           "\n"
           "Without a word: whether this host is ready for rails, shared memory within it and RDMA\n"
           "to others. PROGRAM: whether the library can reach it. HOST:PORT: makes one TCP\n"
-          "connection there and asks for a rail, step by step, as the library would; nothing is\n"
-          "sent over the connection.\n"
+          "connection there and asks for a rail, step by step, as the library would for a program\n"
+          "that no rule names; nothing is sent over the connection.\n"
           "\n"
           "  --wire NAME  looks only at what shm, or verbs, needs; else what RAILSOCK_WIRE says\n"
           "  --json       one JSON object\n"
@@ -166,7 +166,9 @@ static int examine(struct doctor *d, enum group group, bool json)
     else if (t.failed)
         printf("\nnot ready: %u of %u failed\n", t.failed, t.ran);
     else
-        printf("\n%s\n", ready[group]);
+        printf("\n%s\n",
+               d->untold ? "nothing failed, but whether connections there can board cannot be told"
+                         : ready[group]);
     if (fflush(stdout) != 0) {
         fprintf(stderr, "railsock doctor: %s\n", strerror(errno));
         return 1;
@@ -221,6 +223,7 @@ int cmd_doctor(int argc, char **argv)
             usage(stdout);
             return 0;
         }
+        d.wire_given |= c == 'w';
         if (c == 'j')
             json = true;
         else if (c != 'w' || !parse_wire(optarg, &d.wire))

@@ -27,7 +27,8 @@ struct doc_result {
 struct doctor {
     const char *target; /* PROGRAM or HOST:PORT */
     enum cfg_wire wire;
-    bool stop; /* the next checks of the group make no sense */
+    bool wire_given; /* by an option, which has the say over rules */
+    bool stop;       /* the next checks of the group make no sense */
 
     bool libraries, devices; /* can be used */
 
@@ -39,8 +40,11 @@ struct doctor {
     struct addrinfo *addresses;
     int fd; /* the one TCP connection; -1: none */
     struct rsk_tuple tuple;
-    bool same_host, served; /* served: its process is seen to run with the library */
-    uint32_t uid;           /* of the other end, on this host */
+    const struct cfg_stream *set; /* what the rules have for it */
+    bool same_host, served;       /* served: its process is seen to run with the library */
+    bool accepted;                /* by the server on this host, so that its uid is known */
+    bool untold;  /* nothing has failed, but whether there would be a rail cannot be told */
+    uint32_t uid; /* of the other end, on this host */
     struct doc_route *route;
 };
 

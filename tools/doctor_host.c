@@ -189,23 +189,25 @@ void doc_SHM(struct doctor *d, struct doc_result *r)
     (void)d;
     snprintf(dir, sizeof(dir), FB_PUB_DIR, (unsigned)geteuid());
     if (statfs("/dev/shm", &fs) < 0) {
-        doc_say(r, DOC_FAIL, "%s: stat cannot show anything", strerror(errno));
+        doc_say(r, DOC_NOTE, "%s: stat shows nothing; mount a tmpfs there", strerror(errno));
         return;
     }
     room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    /* Without a place for what stat shows there are rails; without room in it there are none. */
     if (lstat(dir, &st) == 0 &&
         (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 0777) != 0700)) {
-        doc_say(r, DOC_FAIL, "%s is not a folder of mode 700 of yours: stat cannot show anything",
+        doc_say(r, DOC_NOTE,
+                "%s is not a folder of mode 700 of yours: stat shows nothing until it is removed",
                 dir);
-        r->advice = "remove it, or have its owner remove it";
     } else if (faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) < 0) {
-        r->advice = errno == EROFS
-                        ? "mount -o remount,rw /dev/shm; containers: --tmpfs /dev/shm, or "
-                          "an emptyDir of medium Memory"
-                        : "chmod 1777 /dev/shm";
-        doc_say(r, DOC_FAIL, "%s", strerror(errno));
+        doc_say(r, DOC_NOTE, "%s: stat shows nothing; %s", strerror(errno),
+                errno == EROFS ? "mount -o remount,rw /dev/shm; containers: --tmpfs /dev/shm, or "
+                                 "an emptyDir of medium Memory"
+                               : "chmod 1777 /dev/shm");
     } else if (fs.f_type != TMPFS_MAGIC) {
-        doc_say(r, DOC_FAIL, "is not a tmpfs: counters that stat shows would be written to a disk");
+        doc_say(r, DOC_NOTE, "is not a tmpfs: counters that stat shows would be written to a disk");
+    } else if (!fs.f_blocks) {
+        doc_say(r, DOC_OK, "tmpfs, without a limit");
     } else {
         doc_say(r, room < want ? DOC_FAIL : DOC_OK, "tmpfs, %llu MiB free",
                 (unsigned long long)(room >> 20));

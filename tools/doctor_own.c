@@ -3,6 +3,7 @@
  */
 #include "tools/doctor.h"
 
+#include "config/parse.h"
 #include "config/reason.h"
 #include "config/rules.h"
 #include "tools/library.h"
@@ -130,4 +131,61 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
         doc_say(r, rules.base.reason ? DOC_NOTE : DOC_OK, "%u in %s%s", n, files,
                 rules.base.reason ? "; connections that none is for stay on TCP (defaults)" : "");
     cfg_rules_end(&rules);
+}
+
+/* Is there a rule for programs of some name that stands before this one, and would decide for a connection there? */
+static bool has_exceptions(const struct cfg_rules *rules, const struct cfg_node *decides,
+                           const struct rsk_tuple *t)
+{
+    for (const struct cfg_node *n = rules->nodes; n && n != decides; n = n->next)
+        if (n->kind == CFG_RULE && n->roles & CFG_CLIENT && n->program && !n->stream.reason &&
+            t->dst_port >= n->port_from && t->dst_port <= n->port_to &&
+            cfg_prefix_holds(&n->to, t->family, t->dst))
+            return true;
+    return false;
+}
+
+void doc_RULE(struct doctor *d, struct doc_result *r)
+{
+    /* Its settings are looked at until the end. */
+    static struct cfg_rules rules;
+    struct cfg_who who = {.name = "", .exe = "", .uid = (uint32_t)geteuid()};
+    const struct cfg_node *n;
+    char place[300] = "the defaults";
+
+    d->set = &cfg.stream;
+    if (!cfg.rules) {
+        doc_say(r, DOC_SKIP, "not read, as the environment says that nothing boards");
+        return;
+    }
+    if (!cfg_rules_begin(&rules)) {
+        doc_say(r, DOC_FAIL, "there is no memory to read them");
+        return;
+    }
+    cfg_rules_read_all(&rules);
+    cfg_rules_settle(&rules);
+    if (rules.n_errors) {
+        broken(r, &rules);
+        r->advice = "railsock check shows every error with its line";
+        d->stop = true;
+        return;
+    }
+    n = cfg_rules_find(&rules, CFG_CLIENT, &who, d->tuple.family, d->tuple.dst, d->tuple.dst_port);
+    d->set = n ? &n->stream : &rules.base;
+    if (!d->wire_given)
+        d->wire = d->set->wire;
+    if (n)
+        snprintf(place, sizeof(place), "%.250s:%u", n->at.file->path, n->at.line);
+    if (!d->set->reason) {
+        doc_say(r, DOC_OK, "%s%s%s", place, d->set->maps ? ", with another address for RDMA" : "",
+                n ? "" : ": none is for it");
+    } else if (has_exceptions(&rules, n, &d->tuple)) {
+        doc_say(r, DOC_NOTE,
+                "%s: connections there stay on TCP, but for programs that a rule names", place);
+        d->untold = true;
+    } else {
+        doc_say(r, DOC_FAIL, "%s: connections there stay on TCP: %s", place,
+                cfg_reason_sentence(d->set->reason));
+        d->stop = true;
+    }
 }

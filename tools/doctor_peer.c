@@ -172,7 +172,7 @@ static void nap(void)
 }
 
 /* The kernel knows the other end of the connection if it is here. Until the server has accepted it belongs to
- * nobody, and there is no event that says so to us. */
+ * nobody, and there is no event that says so to us; with TCP_DEFER_ACCEPT the server does so when it has got something. */
 void doc_HOST_OF(struct doctor *d, struct doc_result *r)
 {
     int reason = RSN_NOT_YET;
@@ -183,6 +183,7 @@ void doc_HOST_OF(struct doctor *d, struct doc_result *r)
         reason = shm_diag_owner(&d->tuple, SHM_END_DST, &d->uid);
     }
     d->same_host = reason != RSN_OTHER_HOST && reason != RSN_NO_NETLINK;
+    d->accepted = reason == 0;
     if (reason == RSN_NO_NETLINK) {
         doc_say(r, DOC_FAIL, "not known: %s", cfg_reason_sentence(reason));
         r->advice = cfg_reason_advice(reason);
@@ -196,8 +197,9 @@ void doc_HOST_OF(struct doctor *d, struct doc_result *r)
     } else if (reason == RSN_OTHER_HOST) {
         doc_say(r, DOC_OK, "no: another host, or another network namespace or container");
     } else if (reason == RSN_NOT_YET) {
-        doc_say(r, DOC_FAIL, "yes, but the server does not accept connections");
-        d->stop = true;
+        doc_say(r, DOC_NOTE,
+                "yes, but the server has not accepted the connection: it is busy, or waits for "
+                "bytes first (TCP_DEFER_ACCEPT)");
     } else {
         doc_say(r, DOC_FAIL, "yes, but %s", cfg_reason_sentence(reason));
         d->stop = true;
@@ -246,6 +248,10 @@ void doc_SERVER(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_SKIP, "on another host");
         return;
     }
+    if (!d->accepted) {
+        doc_say(r, DOC_SKIP, "cannot be told: no process has the connection yet");
+        return;
+    }
     for (int i = 0; i < LOOKS / 4; i++) {
         if (i)
             nap();
@@ -254,9 +260,10 @@ void doc_SERVER(struct doctor *d, struct doc_result *r)
         if (!seen)
             break;
     }
-    d->stop = seen;
     if (seen)
-        doc_say(r, DOC_FAIL, "no process of user %u that runs with railsock has the connection",
+        doc_say(r, DOC_NOTE,
+                "no process of user %u shows the connection here: it runs without railsock, or in "
+                "another container, or cannot show anything",
                 d->uid);
     else
         doc_say(r, DOC_NOTE, "user %u's: whether it runs with railsock is shown to root only",
@@ -273,6 +280,11 @@ void doc_SHM_RENDEZVOUS(struct doctor *d, struct doc_result *r)
     }
     if (!doc_memfd(r))
         return;
+    if (!d->accepted) {
+        d->untold = true;
+        doc_say(r, DOC_NOTE, "cannot be told: the server answers when it has accepted");
+        return;
+    }
     reason = doc_ask(&rsk_shm_wire, &d->tuple);
     doc_answer(r, reason);
     if (reason == RSN_NO_PEER_LIB && d->served)

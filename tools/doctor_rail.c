@@ -5,6 +5,7 @@
 #include "tools/doctor.h"
 
 #include "config/reason.h"
+#include "config/rules.h"
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 #include "rsock/verbs_dl.h"
@@ -174,12 +175,24 @@ static int expect(struct doc_route *route, enum rdma_cm_event_type want)
 }
 
 /* As verbs_cm.c: the rdma_cm would take any device for these. */
-static bool is_loopback(const struct rsk_tuple *t)
+static bool is_loopback(uint8_t family, const struct rsk_route *way)
 {
     static const uint8_t one[16] = {[15] = 1};
 
-    return t->family == AF_INET ? t->dst[0] == 127 || t->src[0] == 127
-                                : memcmp(t->dst, one, 16) == 0 || memcmp(t->src, one, 16) == 0;
+    return family == AF_INET ? way->dst[0] == 127 || way->src[0] == 127
+                             : memcmp(way->dst, one, 16) == 0 || memcmp(way->src, one, 16) == 0;
+}
+
+/* What the rules have for the connection. */
+static const struct cfg_stream *set;
+
+/* As rule_route(). */
+static void take_route(const struct rsk_tuple *t, void *owner, struct rsk_route *route)
+{
+    (void)owner;
+    route->tos = set->tos;
+    (void)cfg_map_apply(set->maps, t->family, route->src);
+    (void)cfg_map_apply(set->maps, t->family, route->dst);
 }
 
 void doc_VERBS(struct doctor *d, struct doc_result *r)
@@ -203,6 +216,7 @@ void doc_VERBS(struct doctor *d, struct doc_result *r)
 void doc_DEVICE(struct doctor *d, struct doc_result *r)
 {
     struct sockaddr_storage src, dst;
+    struct rsk_route way = {.tos = -1};
     struct doc_route *route;
     int err = 0;
 
@@ -211,13 +225,17 @@ void doc_DEVICE(struct doctor *d, struct doc_result *r)
         return;
     }
     d->stop = true;
-    if (is_loopback(&d->tuple)) {
+    set = d->set;
+    memcpy(way.src, d->tuple.src, sizeof(way.src));
+    memcpy(way.dst, d->tuple.dst, sizeof(way.dst));
+    take_route(&d->tuple, NULL, &way);
+    if (is_loopback(d->tuple.family, &way)) {
         doc_say(r, DOC_FAIL, "none: a connection over the loopback interface");
         return;
     }
     route = d->route = calloc(1, sizeof(*route));
-    to_sockaddr(d->tuple.family, d->tuple.src, 0, &src);
-    to_sockaddr(d->tuple.family, d->tuple.dst, d->port, &dst);
+    to_sockaddr(d->tuple.family, way.src, 0, &src);
+    to_sockaddr(d->tuple.family, way.dst, d->port, &dst);
     if (!route) {
         doc_say(r, DOC_FAIL, "out of memory");
         return;
@@ -230,7 +248,8 @@ void doc_DEVICE(struct doctor *d, struct doc_result *r)
     if (!err)
         err = expect(route, RDMA_CM_EVENT_ADDR_RESOLVED);
     if (err) {
-        doc_say(r, DOC_FAIL, "none that belongs to the connection's own address: %s",
+        doc_say(r, DOC_FAIL, "none that belongs to the %s: %s",
+                set->maps ? "address that the rules have for it" : "connection's own address",
                 strerror(err));
     } else if (route->id->verbs->device->transport_type != IBV_TRANSPORT_IB) {
         doc_say(r, DOC_FAIL, "%s is iWARP, which railsock does not use",
@@ -267,6 +286,7 @@ void doc_VERBS_RENDEZVOUS(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_SKIP, "within one host shared memory is used");
         return;
     }
+    rsk_verbs_wire.on_route(take_route);
     reason = doc_ask(&rsk_verbs_wire, &d->tuple);
     doc_answer(r, reason);
     if (reason == RSN_NO_PEER_LIB) /* a rejection came back: RDMA goes both ways */
