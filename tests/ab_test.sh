@@ -246,6 +246,14 @@ out=$(timeout -k 1 60 sh -c 'echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh 
     sh "$dir/pid" "$railsock" 2>&1)
 [ $? -eq 129 ]
 verdict ends_by_a_signal "$out"
+# Whatever ends it, and however late, its server goes too.
+none_serves() { ! listening 18418; }
+for signal in QUIT KILL; do
+    out=$({ timeout -k 1 60 sh -c 'echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 --port 18418 --server "$3 -m http.server --bind 127.0.0.1 18418" \
+        -- sh -c "kill -$4 \$(cat \"$1\"); exec sleep 60"' sh "$dir/pid" "$railsock" "$python" $signal; } 2>&1)
+    wait_until 20 none_serves
+    verdict "leaves_no_server[$signal]" "$out"
+done
 none_sleeps() { ! grep -qsz '^987$' /proc/[0-9]*/cmdline; }
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --timeout 0.2 -- sh -c 'sleep 987 & sleep 987' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'sh still ran after 0.2 s'* ]] && wait_until 5 none_sleeps
@@ -268,11 +276,21 @@ cp /bin/false "$dir/a b/railsock"
 out=$(RAILSOCK_TEST_BUILD="$dir/a b" timeout -k 1 60 tools/measure --pairs 1 redis-1 2>&1)
 [ $? -eq 1 ] && [ "$out" = 'measure: railsock run ended with 1' ]
 verdict measure_without_railsock "$out"
-out=$(RAILSOCK_MODE=tcp "$railsock" ab -- true 2>&1); [ $? -eq 2 ] && [[ $out == *'RAILSOCK_MODE=tcp is set'* ]]
-verdict refuses_tcp_in_both "$out"
+for mode in tcp bogus; do
+    out=$(RAILSOCK_MODE=$mode timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- true 2>&1)
+    [ $? -eq 2 ] && [[ $out == *"RAILSOCK_MODE=$mode is set"* ]]
+    verdict "refuses_tcp_in_both[$mode]" "$out"
+done
+# The port of a server that has it in a file, say.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --port 18417 --metric '(\d+) answered' \
+    --server "$python -m http.server --bind 127.0.0.1 18417" \
+    -- sh -c 'curl -s "http://127.0.0.1:$1/" >/dev/null && echo 1 answered' sh '{port}' 2>&1) &&
+    [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
+verdict port_of_the_command_alone "$out"
 for wrong in '' '-n 0 -- true' '-n x -- true' '--what -- true' '--metric ( -- true' '--metric no_group -- true' \
     '--server-host h -- true' '--server-host h --server x -- true' '--address-tcp 10.1.1.1 -- true' \
-    '-- prog {port}' '--order baab -- true'; do
+    '-- prog {port}' '--order baab -- true' '--port 99999999 -- true' '--port 0 -- true' '--timeout -1 -- true' \
+    '--timeout nan -- true' '--warm-up -1 -- true'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" ab $wrong 2>&1)
     [ $? -eq 2 ] && [[ $out == *'railsock ab: error: '* ]]

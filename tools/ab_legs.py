@@ -2,6 +2,7 @@
 
 Every leg is `railsock run --report=json:FILE`: time, memory and the bytes on the rail come from there.
 """
+import ctypes
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import tempfile
 import time
 
 MODES = {"tcp": ["--tcp"], "rail": []}
+PRCTL = ctypes.CDLL(None).prctl
 
 
 class Failure(Exception):
@@ -21,9 +23,18 @@ class Failure(Exception):
 
 def exit_on_signals():
     """But not on one that this process was started to ignore, as by nohup."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda n, _: sys.exit(128 + n))
+
+
+def end_with(parent):
+    """For a child: SIGTERM when its parent ends, in whatever way."""
+    def ask():
+        PRCTL(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os._exit(128 + signal.SIGTERM)
+    return ask
 
 
 def sockets():
@@ -96,7 +107,8 @@ class Leg:
                                       f"--report=json:{self.report}", "--"]
         with open(self.output, "wb") as out:
             self.process = subprocess.Popen([*prefix, *command], stdin=subprocess.DEVNULL, stdout=out,
-                                            stderr=subprocess.STDOUT, start_new_session=True)
+                                            stderr=subprocess.STDOUT, start_new_session=True,
+                                            preexec_fn=end_with(os.getpid()))
 
     def wait(self, limit):
         """Its exit status, negative for a signal. Failure when it still runs after limit seconds."""
