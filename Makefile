@@ -449,9 +449,9 @@ stat_show_test_SRC := \
 	tools/stat_derive.c \
 	tools/stat_filter.c \
 	tools/stat_json.c \
+	tools/stat_life.c \
 	tools/stat_prometheus.c \
 	tools/stat_read.c \
-	tools/stat_life.c \
 	tools/stat_table.c \
 	tools/stat_total.c \
 	config/reason.c \
@@ -531,6 +531,10 @@ CXX ?= c++
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
+# The list of what is installed is words.
+ifneq ($(filter-out 0 1,$(words $(PREFIX)) $(words $(LIBDIR))),)
+$(error PREFIX=$(PREFIX) LIBDIR=$(LIBDIR): each must be one folder, without a blank in its name)
+endif
 JOBS := $(shell nproc)
 
 # _GNU_SOURCE is empty so that a file may also define it itself.
@@ -690,7 +694,7 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 # A recursive make on every core, unless the caller said how many.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 # For a target that is a script of its own.
-script = @if [ -f $(1) ] && [ -x $(1) ]; then exec $(1); else \
+script = @if [ -f $(1) ] && [ -x $(1) ]; then RAILSOCK_TEST_BUILD=$(BUILD) exec $(1); else \
 	echo 'make $@: $(1) is missing, so there is nothing to run' >&2; exit 1; fi
 
 help:
@@ -755,7 +759,7 @@ apps:
 lab-faults:
 	tools/deps build test lab
 	+$(SUBMAKE) SAN= all
-	TRIES='$(TRIES)' FAULTS='$(FAULTS)' tests/faults/run
+	TRIES='$(TRIES)' FAULTS='$(FAULTS)' RAILSOCK_TEST_BUILD=$(BUILD) tests/faults/run
 
 # The parser, watched, then random walks. WAYS=rail,race,switch
 WALK_WAYS := rail,race,switch
@@ -770,13 +774,13 @@ fuzz:
 lab-rules:
 	tools/deps build test lab
 	+$(SUBMAKE) SAN= all
-	RULES_HOSTS=2 tests/rules_lab_test.sh
+	RULES_HOSTS=2 RAILSOCK_TEST_BUILD=$(BUILD) tests/rules_lab_test.sh
 
 # Minutes: BENCH=--native or --lab, or --pairs N.
 bench:
 	tools/deps build test lab bench
 	+$(SUBMAKE) SAN= all $(addprefix $(BUILD)/plain/tests/,shm_pingpong copy_ways uring_tcp trip_floor.so answer_floor.so ring_floor.so write_floor)
-	tests/bench/run $(BENCH)
+	RAILSOCK_TEST_BUILD=$(BUILD) tests/bench/run $(BENCH)
 
 model:
 	$(call script,$(or $(wildcard tests/$@/run),tests/$@))

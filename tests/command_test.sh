@@ -5,7 +5,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-railsock=$PWD/build/railsock
+railsock=$(realpath "${RAILSOCK_TEST_BUILD:-build}")/railsock
 dir=$(mktemp -d "${TMPDIR:-/tmp}/command_test.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 [ -x "$railsock" ] || { echo "not ok command: $railsock is not built"; exit 1; }
@@ -209,14 +209,14 @@ verdict no_library "$out"
 multiarch=lib/$(uname -m)-linux-gnu/railsock
 mkdir -p "$dir/bin" "$dir/lib/railsock" "$dir/lib64/railsock" "$dir/$multiarch" "$dir/a b"
 cp "$railsock" "$dir/bin/"
-if [ -e "$(cat build/plain/library_place)" ]; then
+if [ -e "$(cat "${railsock%/*}/plain/library_place")" ]; then
     echo 'skip command.no_library_anywhere: one is installed'
 else
     out=$(RAILSOCK_LIBRARY='' "$dir/bin/railsock" run true 2>&1)
     [ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
     verdict no_library_anywhere "$out"
 fi
-place=$(cat build/plain/library_place)
+place=$(cat "${railsock%/*}/plain/library_place")
 if unshare -m true 2>/dev/null && [[ $place == /usr/local/* && $railsock != /usr/local/* ]]; then
     out=$(RAILSOCK_LIBRARY='' unshare -m sh -c 'mount -t tmpfs none /usr/local && mkdir -p "${1%/*}" &&
         cp "$2" "$1" && umount -l /proc && exec "$3" run sh -c "echo \$LD_PRELOAD"' sh "$place" "$dir/one.so" "$railsock" 2>&1)

@@ -14,7 +14,9 @@ deb=${debs[0]}
 case=package
 
 out=$(lintian --allow-root --fail-on error,warning "$build"/deb/railsock_*.changes 2>&1) && [ -z "$out" ]
-verdict lintian "$(tr '\n' '|' <<<"$out")"
+is=$? words="$(tr '\n' '|' <<<"$out")"
+[ $is -eq 0 ]
+verdict lintian "$words"
 out=$(dpkg-deb --ctrl-tarfile "$deb" | tar -t | grep -v '/$' | sort | xargs)
 [ "$out" = './control ./md5sums' ]
 verdict no_scripts "$out"
@@ -42,7 +44,9 @@ as_root=()
 into=("${as_root[@]}" dpkg --root="$root" --force-depends --log="$dir/dpkg.log")
 case=installed
 out=$("${into[@]}" -i "$deb" 2>&1)
-verdict installed.dpkg "$(tail -n 2 <<<"$out")"
+is=$? words="$(tail -n 2 <<<"$out")"
+[ $is -eq 0 ]
+verdict installed.dpkg "$words"
 works "$root" "$root/usr/bin" "$root/usr/lib/$cpu/railsock/librailsock.so" "$root/usr/share"
 out=$("$root/usr/bin/railsock" doctor --wire shm 2>&1)
 verdict installed.doctor "$out"
@@ -51,14 +55,20 @@ verdict installed.doctor "$out"
 case=no_verbs
 out=$("$root/usr/bin/railsock" lab run --hosts 1 --timeout 200 -- \
     env PATH="$root/usr/bin:$PATH" "$top/tests/no_verbs_lab.sh" 2>&1)
-verdict no_verbs.lab "$(tail -n 3 <<<"$out" | tr '\n' '|')"
+is=$? words="$(tail -n 3 <<<"$out" | tr '\n' '|')"
+[ $is -eq 0 ]
+verdict no_verbs.lab "$words"
 sed -n 's/^host1| \(\(not \)\?ok \)/\1deb./p' <<<"$out"
 [ "$(grep -c '^host1| ok ' <<<"$out")" -eq 3 ]
-verdict no_verbs.all "$(tail -n 3 <<<"$out" | tr '\n' '|')"
+is=$? words="$(tail -n 3 <<<"$out" | tr '\n' '|')"
+[ $is -eq 0 ]
+verdict no_verbs.all "$words"
 
 case=removed
 out=$("${into[@]}" -P railsock 2>&1)
-verdict removed.dpkg "$(tail -n 2 <<<"$out")"
+is=$? words="$(tail -n 2 <<<"$out")"
+[ $is -eq 0 ]
+verdict removed.dpkg "$words"
 out=$(files "$root" | grep -v '^\./var/lib/dpkg/')
 [ -z "$out" ] && [ ! -e "$root/usr" ]
 verdict removed.leaves_nothing "$out"

@@ -13,7 +13,9 @@ suite=install
 # makes TARGET VARIABLE...: what is built is taken as it is (-o), as its flags are the caller's.
 makes() {
     make -s -o all "$1" BUILD="$build" "${@:2}" >"$dir/make" 2>&1
-    verdict "$case.$1" "$(tail -n 1 "$dir/make")"
+    is=$? words="$(tail -n 1 "$dir/make")"
+    [ $is -eq 0 ]
+    verdict "$case.$1" "$words"
 }
 
 # gone ROOT DIR...: no file, and none of our folders.
@@ -22,7 +24,9 @@ gone() {
 
     out=$(files "$root"; for d in "${@:2}"; do [ ! -e "$d" ] || echo "$d"; done)
     [ -z "$out" ]
-    verdict "$case.leaves_nothing" "$(xargs <<<"$out")"
+    is=$? words="$(xargs <<<"$out")"
+    [ $is -eq 0 ]
+    verdict "$case.leaves_nothing" "$words"
 }
 
 # As the Debian package has it, in a folder that stands for the root.
@@ -56,7 +60,9 @@ verdict $case.readme 'not there'
 echo mine >"$root/share/railsock/mine"
 makes uninstall PREFIX="$root"
 [ "$(files "$root")" = ./share/railsock/mine ]
-verdict $case.leaves_others "$(files "$root" | xargs)"
+is=$? words="$(files "$root" | xargs)"
+[ $is -eq 0 ]
+verdict $case.leaves_others "$words"
 rm "$root/share/railsock/mine"
 makes uninstall PREFIX="$root"
 gone "$root" "$root/share/railsock" "$root/lib/railsock"
@@ -66,7 +72,9 @@ root=$dir/elsewhere
 object=$build/plain/tools/library.o
 out=$(make -n -W tools/library.c BUILD="$build" LIBDIR="$root" V=1 "$object" 2>&1)
 grep -qF -- "-DLIBRARY_INSTALLED='\"$root/railsock/librailsock.so\"'" <<<"$out"
-verdict libdir_is_compiled_in "$(tail -n 1 <<<"$out")"
+is=$? words="$(tail -n 1 <<<"$out")"
+[ $is -eq 0 ]
+verdict libdir_is_compiled_in "$words"
 cat >"$dir/find.c" <<'END'
 #include "tools/library.h"
 #include <stdio.h>
@@ -122,3 +130,21 @@ for soname in $opened; do
 done
 [ "$(wc -w <<<"$opened")" -ge 3 ]
 verdict package_recommends "$opened"
+
+# What is built elsewhere is what is run, and a list of words is no place for a blank.
+case=build
+for target in demo bench torture lab-faults lab-rules; do
+    out=$(make -n BUILD=/else/where "$target" 2>&1)
+    grep -qE "RAILSOCK_TEST_BUILD=/else/where (exec )?(tools/demo|tests/)" <<<"$out"
+    verdict "$case.elsewhere[$target]" 'it is not told where'
+done
+for script in tools/demo tests/bench/figures; do
+    out=$(RAILSOCK_TEST_BUILD=/else/where $script 2>&1)
+    [ $? -eq 1 ] && [[ $out == *'/else/where/railsock is not built'* ]]
+    verdict "$case.of_elsewhere[$script]" "$out"
+done
+for variable in PREFIX LIBDIR; do
+    out=$(make -n "$variable=/a b" install 2>&1)
+    [ $? -eq 2 ] && [[ $out == *"$variable=/a b"*'without a blank'* ]]
+    verdict "$case.blank[$variable]" "$out"
+done

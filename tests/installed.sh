@@ -23,7 +23,7 @@ cpu=$(uname -m)-linux-gnu
 
 # verdict NAME WORDS: reports; the condition is the status of the last command.
 verdict() {
-    # shellcheck disable=SC2319 # the caller's condition is what is asked
+    # shellcheck disable=SC2319 # the caller's condition is what is asked; no $(...) in its words, it has a status
     if [ "$?" -eq 0 ]; then echo "ok $suite.$1"; else echo "not ok $suite.$1: $2"; fi
 }
 
@@ -51,7 +51,9 @@ while data := s.recv(65536):
     out=$(timeout 60 "$bin/railsock" run --rail --report="json:$dir/report" -- "$python" "$top/tests/echo.py" \
         client "$port" 2000 </dev/null 2>&1)
     [ "$out" = 'done' ] && grep -qE '"boarded": *1' "$dir/report"
-    verdict "$case.boards" "$out, $(tail -n 1 "$dir/server"), $(tr -d '\n' <"$dir/report")"
+    is=$? words="$out, $(tail -n 1 "$dir/server"), $(tr -d '\n' <"$dir/report")"
+    [ $is -eq 0 ]
+    verdict "$case.boards" "$words"
     [ "$out" = 'done' ] || kill "$server" # which nobody has connected to
     wait "$server"
     server=''
@@ -73,7 +75,9 @@ works() {
     out=$("$bin/railsock" ab -n 1 --warm-up 0 -- sh -c \
         'read -r _ _ _ parent _ <"/proc/$PPID/stat"; tr "\0" " " <"/proc/$parent/cmdline" >"$0"' "$dir/ab" 2>&1) &&
         [ "$(readlink -f "$(cut -d ' ' -f 2 "$dir/ab")")" = "$share/railsock/ab" ]
-    verdict "$case.ab" "$(cat "$dir/ab"), $(tail -n 3 <<<"$out" | tr '\n' '|')"
+    is=$? words="$(cat "$dir/ab"), $(tail -n 3 <<<"$out" | tr '\n' '|')"
+    [ $is -eq 0 ]
+    verdict "$case.ab" "$words"
     # Without dirname the script ends at once, which bash says with its path.
     out=$(PATH=/nonexistent "$bin/railsock" lab image 2>&1)
     [[ $out == *"$bin/../share/railsock/lab-image: line "*dirname* ]]

@@ -9,7 +9,8 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-lib=$PWD/build/librailsock.so
+build=$(realpath "${RAILSOCK_TEST_BUILD:-build}")
+lib=$build/librailsock.so
 dir=$(mktemp -d "${TMPDIR:-/tmp}/preload_test.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 [ -e "$lib" ] || { echo "not ok preload: $lib is not built"; exit 1; }
@@ -173,7 +174,7 @@ esac
 if unshare -n true 2>/dev/null; then
     # shellcheck disable=SC2016 # for the inner shell
     if said=$(unshare -n sh -c 'ip link set lo up; RAILSOCK_MODE=rail LD_PRELOAD=$1 exec timeout 60 python3 \
-        tests/preload/netns.py build/railsock' sh "$lib" 2>&1); then
+        tests/preload/netns.py "$2"' sh "$lib" "$build/railsock" 2>&1); then
         echo 'ok preload.netns'
     else
         echo "not ok preload.netns: $said"

@@ -13,7 +13,7 @@ if [ -z "${SHORT_ALONE-}" ] && "${own[@]}" true 2>/dev/null; then
     SHORT_ALONE=yes exec "${own[@]}" "tests/${0##*/}"
 fi
 lib=$(readlink -f "${RAILSOCK_TEST_BUILD:-build}/librailsock.so")
-railsock=$PWD/build/railsock
+railsock=$(realpath "${RAILSOCK_TEST_BUILD:-build}")/railsock
 dir=$(mktemp -d "${TMPDIR:-/tmp}/short_test.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 [ -e "$lib" ] || { echo 'not ok short: librailsock.so is not built'; exit 1; }

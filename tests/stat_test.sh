@@ -4,7 +4,7 @@
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
-railsock=$PWD/build/railsock
+railsock=$(realpath "${RAILSOCK_TEST_BUILD:-build}")/railsock
 folder=/dev/shm/railsock-$(id -u)
 made=''
 sleeper=''

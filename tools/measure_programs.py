@@ -15,6 +15,7 @@ import ab_metrics
 from ab_legs import Failure, Leg, free_port, listening
 
 TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+BUILD = os.path.join(TOP, os.environ.get("RAILSOCK_TEST_BUILD", "build"))
 IP = os.environ.get("LAB_IP_1", "127.0.0.1") if "LAB_HOST" in os.environ else "127.0.0.1"
 
 # server: its command, or None; read: from what the client prints to the figure; listens(port): whether
@@ -196,7 +197,7 @@ def pgbench(floor=False):
 
 def shared_memory(what):
     """Two processes of tests/bench/shm_pingpong.c with nothing between them but the memory."""
-    program = os.path.join(TOP, "build/plain/tests/shm_pingpong")
+    program = os.path.join(BUILD, "plain/tests/shm_pingpong")
 
     def read(text):
         value = float(text.split()[0])
@@ -206,7 +207,7 @@ def shared_memory(what):
 
 def uring_tcp(what):
     """The kernel's TCP at its best: both ends of tests/bench/uring_tcp.c are in one program."""
-    program = os.path.join(TOP, "build/plain/tests/uring_tcp")
+    program = os.path.join(BUILD, "plain/tests/uring_tcp")
     factor = 1000 if what == "stream" else 1 / 1000  # GB/s to MB/s; ns to us
     return lambda _slow, _folder: Run(None, None, [program, what], lambda text: float(text) * factor)
 
@@ -225,7 +226,7 @@ def perftest(name, size, options, column, factor=1.0):
 
 def copies_by_write(block, ring):
     """The least that such a stream can cost: tests/bench/write_floor.c."""
-    program = os.path.join(TOP, "build/plain/tests/write_floor")
+    program = os.path.join(BUILD, "plain/tests/write_floor")
     return lambda _slow, _folder: Run(None, None, [program, IP, "copied", str(block), str(ring)], float)
 
 

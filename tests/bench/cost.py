@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+BUILD = os.environ.get("RAILSOCK_TEST_BUILD", "build")
+
 # What the project aims at: nanoseconds, bytes, times
 CALL_MORE, HELD_MORE, REQUEST_RATE = 30, 256, 0.97
 SOCKETS, REQUESTS, BATCHES = 10000, 3000, 400
@@ -39,7 +41,7 @@ def main():
     p.add_argument("--pairs", type=int, default=5)
     p.add_argument("--json")
     args = p.parse_args()
-    library = os.path.abspath("build/librailsock.so")
+    library = os.path.abspath(f"{BUILD}/librailsock.so")
     result = {"calls": [], "floor": [[] for _ in FLOORS], "held": {"": [], library: []}, "checked": {"": [], library: []},
               "request": {"": [], library: []}}
     with tempfile.TemporaryDirectory() as scratch:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+BUILD = os.environ.get("RAILSOCK_TEST_BUILD", "build")
+
 
 def main():
     p = argparse.ArgumentParser()
@@ -23,7 +25,7 @@ def main():
                         "tests/bench/first_trips.c"], check=True)
         for _ in range(args.pairs):
             for name, options in (("tcp", ["--tcp"]), ("rail", ["--wire", "shm", "--board", "eager"])):
-                said = subprocess.run(["build/railsock", "run", *options, "--", program, str(args.connections),
+                said = subprocess.run([f"{BUILD}/railsock", "run", *options, "--", program, str(args.connections),
                                        str(args.trips)], check=True, capture_output=True, text=True, timeout=300)
                 runs[name].append(json.loads(said.stdout))
     print(f"same host, shm: the first {args.trips} round trips of {args.connections} connections that board at once, us")

@@ -11,11 +11,12 @@ import tempfile
 
 sys.dont_write_bytecode = True
 TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+BUILD = os.path.join(TOP, os.environ.get("RAILSOCK_TEST_BUILD", "build"))
 sys.path.insert(0, os.path.join(TOP, "tools"))
 from ab_legs import Server, free_port
 from measure_programs import nginx_command, wrk
 
-RUN = [os.path.realpath(os.path.join(TOP, "build/railsock")), "run"]
+RUN = [os.path.realpath(os.path.join(BUILD, "railsock")), "run"]
 LEGS = {"TCP": [], "auto": [*RUN, "--"], "rail": [*RUN, "--rail", "--"]}
 
 

@@ -12,12 +12,13 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+BUILD = os.path.join(TOP, os.environ.get("RAILSOCK_TEST_BUILD", "build"))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "tools"))
 import ab_metrics
 from ab_legs import Failure, Leg, Server, free_port
 
-RAILSOCK = os.path.join(TOP, "build", "railsock")
+RAILSOCK = os.path.join(BUILD, "railsock")
 ONE_WAY = (64, 256, 1024, 4096, 16384, 65000)
 BACK_TO_BACK = (256, 1024, 4096, 16384, 65536, 131072)
 
@@ -69,7 +70,7 @@ def fit(points):
 
 def stages(message):
     """Of a 64-byte message one way, message ns in all, by the wire's own bench."""
-    said = subprocess.run([os.path.join(TOP, "build/plain/tests/shm_pingpong")], check=True, capture_output=True,
+    said = subprocess.run([os.path.join(BUILD, "plain/tests/shm_pingpong")], check=True, capture_output=True,
                           text=True, timeout=300).stdout
     data, rail = (float(re.search(rf"^round trip, {what} +([0-9]+) ns", said, re.M).group(1)) / 2
                   for what in ("line and data", "rail, 64 bytes"))

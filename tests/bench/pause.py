@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+BUILD = os.environ.get("RAILSOCK_TEST_BUILD", "build")
+
 AIM = 10  # TCP round trips, median
 PORT = "7950"
 
@@ -21,7 +23,7 @@ def leg(args, program, options, seed=None):
         env["BENCH_ADDRESS"] = args.address
     if seed:
         env["RAILSOCK_TEST_SWITCH"] = str(seed)
-    run = ["build/railsock", "run", *options, "--", program]
+    run = [f"{BUILD}/railsock", "run", *options, "--", program]
     server, there = None, []
     if args.host:
         server = subprocess.Popen(["on", args.host, "env", f"RAILSOCK_TEST_SWITCH={seed or 0}", *run, "serve", PORT])

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+BUILD = os.environ.get("RAILSOCK_TEST_BUILD", "build")
+
 
 def leg(program, preload, log):
     env = {k: v for k, v in os.environ.items() if not k.startswith("RAILSOCK_") and k != "LD_PRELOAD"}
@@ -24,7 +26,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--pairs", type=int, default=5)
     args = p.parse_args()
-    library = os.path.abspath("build/librailsock.so")
+    library = os.path.abspath(f"{BUILD}/librailsock.so")
     legs = {"": [], library: []}
     with tempfile.TemporaryDirectory() as scratch:
         program, log = os.path.join(scratch, "plain_calls"), os.path.join(scratch, "log")

@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+BUILD = os.environ.get("RAILSOCK_TEST_BUILD", "build")
+
 # What the project aims at
 WAIT_MORE, CPU_IDLE = 1.2, 0.05  # times; percent, shown as 0.0
 MANY, HOT, IDLE = 10000, 64, 1000
@@ -44,7 +46,7 @@ class Crowd:
     """crowd.c: a server and its client, each a process with the library."""
 
     def __init__(self, program, leg, edge=False, both=None, server=None):
-        run = ["build/railsock", "run", *leg, "--", program]
+        run = [f"{BUILD}/railsock", "run", *leg, "--", program]
         how = ["edge"] if edge else []
         both, server = both or {}, server or {}
         self.server = subprocess.Popen([*run, "serve", *how], env=environment(**both, **server), stdout=subprocess.PIPE,
@@ -103,7 +105,7 @@ class Crowd:
         """What `railsock stat` shows of each process: server, client."""
         said = []
         for pid in self.pids():
-            out = subprocess.run(["build/railsock", "stat", "--json", "--pid", str(pid)], env=environment(), check=True,
+            out = subprocess.run([f"{BUILD}/railsock", "stat", "--json", "--pid", str(pid)], env=environment(), check=True,
                                  capture_output=True, text=True).stdout
             said.append(json.loads(out)["processes"][0]["connections"])
         return said
@@ -237,7 +239,7 @@ def idle(program, _pairs):
 
 
 def threads_leg(program, leg, words):
-    said = subprocess.run(["build/railsock", "run", *leg, "--", program, *words], env=environment(), check=True,
+    said = subprocess.run([f"{BUILD}/railsock", "run", *leg, "--", program, *words], env=environment(), check=True,
                           capture_output=True, text=True, timeout=60)
     return json.loads(said.stdout)
 

@@ -17,13 +17,14 @@ import time
 
 sys.dont_write_bytecode = True
 TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+BUILD = os.path.join(TOP, os.environ.get("RAILSOCK_TEST_BUILD", "build"))
 sys.path.insert(0, os.path.join(TOP, "tools"))
 import ab_show
 import share
 from ab_legs import Server
 from measure_programs import FIGURES
 
-RAILSOCK = os.path.realpath(os.path.join(TOP, "build/railsock"))
+RAILSOCK = os.path.realpath(os.path.join(BUILD, "railsock"))
 FRAME = re.compile(r"\s*[0-9a-f]+ (.*) \((.*)\)$")
 RATE = 997  # samples a second of each processor; each costs a virtual machine some 10 us
 START = 200  # milliseconds at the start that are not sampled: the program starts, and boards
@@ -130,7 +131,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="where.") as folder:
         # postgres, which runs as another user, must be able to read it.
         os.chmod(folder, 0o755)
-        os.environ["RAILSOCK_LIBRARY"] = shutil.copy(os.path.join(TOP, "build/librailsock.so"), folder)
+        os.environ["RAILSOCK_LIBRARY"] = shutil.copy(os.path.join(BUILD, "librailsock.so"), folder)
         for name in args.what:
             figure = FIGURES[name]
             print(f"{name}: {figure.words}, {args.wire}")
