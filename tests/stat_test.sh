@@ -80,7 +80,7 @@ for right in '--program sl?ee*' '--port 7' '--port 8' '--path verbs' '--path ver
     out=$("$railsock" stat $right) && grep -q "^ *$sleeper " <<<"$out"
     verdict "filter[$right]" "$out"
 done
-for wrong in '--program sl' '--port 9' '--path shm' "--path shm --pid $sleeper"; do
+for wrong in '--program sl' '--port 9' '--path shm --program sl?eep' "--path shm --pid $sleeper"; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" stat $wrong 2>&1)
     [ $? -eq 1 ] && ! grep -q "^ *$sleeper " <<<"$out"
@@ -146,6 +146,32 @@ wait "$sleeper" 2>/dev/null
 [ ! -e "$made" ]
 verdict dead_process "its file is still there"
 sleeper=''
+
+# One that /proc does not show, as it may not be traced, is alive all the same.
+if command -v setpriv >/dev/null && unshare -m sh -c 'mount -t proc -o hidepid=2,gid=54321 proc /proc' 2>/dev/null; then
+    cat >"$scratch/hidden.py" <<'END'
+import ctypes, os, struct, sys
+folder, pid = f"/dev/shm/railsock-{os.getuid()}", os.getpid()
+os.mkdir(folder, 0o700)
+with open(f"{folder}/{pid}", "wb") as f:
+    f.write(struct.pack("<QIIQQ", 0x6B636F736C696172, 6, pid, 1, os.stat("/proc/self/ns/pid").st_ino) + bytes(1000))
+ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
+print(pid, flush=True)
+sys.stdin.read()
+END
+    # shellcheck disable=SC2016 # the inner shell's
+    out=$(timeout 60 unshare -m sh -c 'mount -t tmpfs none /dev/shm && mount -t proc -o hidepid=2,gid=54321 proc /proc &&
+        mkfifo /dev/shm/in /dev/shm/out || exit 9
+        /usr/bin/python3 "$1" </dev/shm/in >/dev/shm/out &
+        exec 3>/dev/shm/in
+        read -r pid </dev/shm/out
+        setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace sh -c "[ ! -e /proc/$pid ] && exec \"$2\" stat" >&2
+        [ -e "/dev/shm/railsock-$(id -u)/$pid" ] && echo stays' sh "$scratch/hidden.py" "$railsock" 2>"$scratch/said")
+    [ "$out" = stays ]
+    verdict hidden_process "$out"
+else
+    echo 'skip stat.hidden_process: needs root'
+fi
 
 # Processes that are killed leave their files; those that come later take them away, and nobody else's.
 cat >"$scratch/connected.py" <<'END'

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -78,6 +79,7 @@ TEST_CASE(stat_life, a_process_without_its_main_thread)
     if (pid == 0) {
         pthread_t thread;
 
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         /* As pthread_exit(), but no C++ above us is to hear of it. */
         if (pthread_create(&thread, NULL, stay, &p[1]) == 0)
             syscall(SYS_exit, 0);
@@ -85,13 +87,14 @@ TEST_CASE(stat_life, a_process_without_its_main_thread)
     }
     ASSERT(pid > 0 && read(p[0], name, 1) == 1);
     while (state != 'Z') {
+        char text[512] = "";
         int fd;
 
         snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
         fd = open(name, O_RDONLY | O_CLOEXEC);
-        ASSERT(fd >= 0 && read(fd, name, sizeof(name)) > 0);
+        ASSERT(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
         close(fd);
-        state = strrchr(name, ')')[2];
+        state = strrchr(text, ')')[2];
     }
     head()->pid = (uint32_t)pid;
     head()->start_time = start_time_of(pid);
