@@ -153,6 +153,24 @@ check beside 1 '2 passed, 1 failed, 1 skipped' 'not ok b: because' 'aside'
 filter=aside check filter_of_what_is_beside 1 '1 passed, 1 failed, 1 skipped' 'not ok b: because'
 filter=waits check filter_without_what_is_beside 0 '1 passed, 0 failed, 0 skipped'
 mv "$dir/LIST.kept" "$dir/LIST"
+# The slowest ten of more, of both sides, with what is said of each above; of fewer nothing.
+for n in {1..13}; do program "p$n.sh" <<<'echo ok a'; done
+seq -f 'sh p%g.sh' 13 | sed 's/ p[45].sh/& beside/' >"$dir/LIST"
+out=$(tests/run -l "$dir/LIST" -b "$dir/build")
+want=$(awk '$1 == "ok" { print $3, $2 }' <<<"$out" | sort -rn | head -n 10)
+if [ "$(sed '1,/^the slowest of 13 programs:/d; $d' <<<"$out" | awk '{ print $2, $1 }')" = "$want" ]; then
+    echo "ok run.slowest"
+else
+    echo "not ok run.slowest: not what was said above"
+    printf '%s\n' "$out" | sed 's/^/    /'
+fi
+head -n 10 "$dir/LIST" >"$dir/LIST.ten"
+if tests/run -l "$dir/LIST.ten" -b "$dir/build" | grep -q 'the slowest'; then
+    echo "not ok run.slowest_of_few: shown"
+else
+    echo "ok run.slowest_of_few"
+fi
+printf '%s\n' 'sh first.sh' 'sh second.sh' >"$dir/LIST"
 filter=eco check filter 0 '2 passed, 0 failed, 0 skipped'
 filter=nothing check filter_of_nothing 1 '0 passed, 0 failed, 0 skipped' 'no test ran'
 
