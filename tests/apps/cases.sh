@@ -7,6 +7,22 @@
 # shellcheck disable=SC2016 # single quotes are for the client's shell
 # shellcheck disable=SC2154,SC2034 # variables from and for lib.sh
 
+# ---- how much
+
+amount() { if [ "$scale" -eq 1 ]; then echo "$1"; else echo "$2"; fi; } # NATIVE TRANSLATED
+
+# until_boarded AMOUNTS FUNCTION WORDS...: FUNCTION AMOUNT WORDS..., with the next amount where that was too little for a
+# boarding, which a translated machine may need long for.
+until_boarded() {
+    local much
+
+    for much in $1; do
+        "$2" "$much" "${@:3}" || return
+        ! wants_rail || some_by_rail || continue
+        return 0
+    done
+}
+
 # ---- redis
 
 redis_server() {
@@ -14,23 +30,32 @@ redis_server() {
         --appendonly no --dir "$work" --daemonize no
 }
 
-# redis-benchmark ends with 0 even when it was answered with errors, which it prints.
-redis_benchmark() {
+redis_benchmark() { # REQUESTS OPTION...
     redis_server || return
-    client redis-benchmark -h "$ip" -p "$port" --csv "$@" || return
+    redis_requests "$@"
+}
+
+# redis-benchmark ends with 0 even when it was answered with errors, which it prints.
+redis_requests() { # REQUESTS OPTION...
+    client redis-benchmark -h "$ip" -p "$port" --csv -n "$@" -t set,get || return
     ! grep -qiE 'error|refused|reset' "$out" "$err" || fail "redis-benchmark: $(grep -iE 'error|refused|reset' "$out" "$err" | head -n 1)"
     grep -qE '^"GET","[0-9.]+"' "$out" || fail "no result: $(tail -n 1 "$out")"
 }
 
-redis_1() { redis_benchmark -c 1 -n $((20000 / scale)) -t set,get; }
-redis_50() { redis_benchmark -c 50 -n $((60000 / scale)) -t set,get; }
-redis_pipeline() { redis_benchmark -c 50 -P 16 -n $((200000 / scale)) -t set,get; }
+# One client waits for each answer, which takes long there.
+redis_1() {
+    [ "$scale" -gt 1 ] || { redis_benchmark 20000 -c 1; return; }
+    redis_server || return
+    until_boarded '500 4000' redis_requests -c 1
+}
+redis_50() { redis_benchmark "$(amount 60000 2000)" -c 50; }
+redis_pipeline() { redis_benchmark "${1:-$((200000 / scale))}" -c 50 -P 16; }
 
 # The server forks, again and again, while its clients go on.
 redis_bgsave() {
-    local requests=$((100000 / scale))
+    local requests
 
-    [ "$scale" -lt 10 ] || requests=12000
+    requests=$(amount 100000 7000)
     redis_server || return
     client_sh '
         . tests/wait.sh
@@ -48,14 +73,14 @@ redis_bgsave() {
     wait_until 10 test -s "$work/dump.rdb" || fail 'nothing was saved'
     grep -qE '^"GET","[0-9.]+"' "$out" || fail "no result: $(tail -n 1 "$out")"
 }
-redis_large() { redis_benchmark -c 8 -d 100000 -n $((2000 / scale)) -t set,get; }
+redis_large() { redis_benchmark $((2000 / scale)) -c 8 -d 100000; }
 
 # Binary values there and back, byte for byte; a long answer; many commands in one stream.
 redis_cli() {
     redis_server || return
     client_sh '
         cli() { $RUN redis-cli -h '"$ip"' -p '"$port"' "$@"; }
-        for size in 1 1000 100000 '$((10000000 / scale))'; do
+        for size in '"$(amount '1 1000 100000 10000000' '100000 1000000')"'; do
             head -c $size '"$data_part"' | cli -x set key$size >/dev/null || exit 10
             cli --raw get key$size | head -c -1 | cmp - <(head -c $size '"$data_part"') || exit 11
         done
@@ -140,17 +165,10 @@ nginx_wrk() {
 
 # ---- what runs for so many seconds
 
-# for_longer FUNCTION WORDS...: FUNCTION SECONDS WORDS..., with more of them where that was too short for a boarding, which a
-# translated machine may need long for.
+# for_longer FUNCTION WORDS...: FUNCTION SECONDS WORDS..., on a translated machine with more of them until something boards.
 for_longer() {
-    local seconds
-
     [ "$scale" -gt 1 ] || { "$1" 1 "${@:2}"; return; }
-    for seconds in 4 20 100; do
-        "$1" $seconds "${@:2}" || return
-        ! wants_rail || some_by_rail || continue
-        return 0
-    done
+    until_boarded '4 20 100' "$@"
 }
 
 # ---- iperf3
@@ -220,22 +238,23 @@ size_is() {
 
 # With -k the server outlives the connection, so that it can be asked. A listening nc closes as
 # soon as its peer has ended its direction, so the client does that only when it has everything.
-nc_files() { # ANSWER: what the server sends
-    server_in=$1
+nc_files() { # ANSWER SENT: how many bytes the server sends, and the client
+    head -c "$1" "$data" >"$work/answer"
+    server_in=$work/answer
     server nc -lkN "$ip" "$port" || return
     client_sh '
         got=$(mktemp) || exit 1
         trap "rm -f $got" EXIT
         {
-            cat '"$data_part"'
+            head -c '"$2 $data"'
             for ((i = 0; i < 400; i++)); do
-                [ $(stat -c %s $got) -lt $(stat -c %s '"$1"') ] || break
-                sleep 0.05
+                [ $(stat -c %s $got) -lt '"$1"' ] || break
+                sleep '"$(amount 0.05 0.3)"'
             done
         } | $RUN nc -N '"$ip $port"' >$got
-        cmp $got '"$1" || fail "to the client: $(tail -n 1 "$err")"
-    wait_until 10 size_is "$work/server.out" "$(stat -c %s "$data_part")"
-    cmp "$work/server.out" "$data_part" >&2 || fail 'to the server: bytes differ'
+        cmp $got <(head -c '"$1 $data"')' || fail "to the client: $(tail -n 1 "$err")"
+    wait_until 10 size_is "$work/server.out" "$2"
+    cmp "$work/server.out" <(head -c "$2" "$data") >&2 || fail 'to the server: bytes differ'
 }
 
 # ---- all
@@ -247,9 +266,9 @@ and_more() { [ "$scale" -eq 1 ] || [ -n "${APPS_ALL-}" ]; }
 all_cases() {
     # Many short connections may all be over before a translated machine has made their queue pairs.
     # On one connection. Once it had sent three files of 64 MiB before it was on the rail.
-    local times=8 answer=$data many=10
+    local times=8 answer=67108864 many=10
 
-    [ "$scale" -eq 1 ] || times=1 answer=$data_part many=any
+    [ "$scale" -eq 1 ] || times=1 answer=16777216 many=any
     if need redis redis-benchmark; then
         and_more && BOARD=eager run_case redis_1_client_eager 10 redis_1
         run_case redis_1_client 10 redis_1
@@ -284,17 +303,20 @@ all_cases() {
     fi
     if need nc nc; then
         # A listening nc without input ends its direction at once: such a stream stays on TCP.
-        and_more && run_case nc_one_way 0 nc_files /dev/null
-        run_case nc_both_ways 1 nc_files "$answer"
+        and_more && run_case nc_one_way 0 nc_files 0 16777216
+        run_case nc_both_ways 1 nc_files "$answer" 16777216
     fi
 }
 
 # The smaller set with the library on one side only: plain TCP, no byte more or less.
 one_sided_cases() {
-    run_case redis 0 redis_pipeline
+    local part
+
+    part=$(amount 16777216 4194304)
+    run_case redis 0 redis_pipeline "$(amount 200000 5000)"
     and_more && run_case redis_cli 0 redis_cli
     and_more && run_case python_asyncio 0 python_echo asyncio 4
-    run_case nc_both_ways 0 nc_files "$data_part"
+    run_case nc_both_ways 0 nc_files $part $part
     and_more || return 0
     run_case memcached 0 memcached_values
     run_case nginx_64_mib 0 nginx_files off on 1

@@ -167,7 +167,7 @@ transfer_apps() {
     app 'socat, fork and exec' socat bytes rail 'both directions fill up: back on TCP' socat_exec
     app 'ncat, exec' ncat bytes rail '' ncat_exec
     app 'nc, both ways' nc bytes "$([ "$wire" = verbs ] && echo any || echo rail)" \
-        'over verbs it ends before it has boarded' nc_files "$data_part"
+        'over verbs it ends before it has boarded' nc_files 16777216 16777216
     app 'openssl s_server, curl' openssl bytes rail 'a connection for each file' openssl_files
     app 'stunnel before nginx' stunnel4 bytes inner '' stunnel_files
 }
