@@ -4,7 +4,7 @@
  *     RAILSOCK_TEST_SEED=N RAILSOCK_SIM_RUNS=1 build/plain/tests/sim_test
  * shows it again. RAILSOCK_SIM_TRACE=1 shows all steps of schedules that do not fail, too.
  *
- * Without RAILSOCK_SIM_RUNS: 100,000, under a sanitizer as many as fit into fifteen seconds.
+ * Without RAILSOCK_SIM_RUNS: 50,000, under a sanitizer as many as fit into fifteen seconds.
  */
 #include "tests/shim/shim.h"
 #include "tests/sim/sim.h"
@@ -73,7 +73,7 @@ static void show(uint64_t seed)
 TEST_CASE(sim, schedules)
 {
     const char *wanted = getenv("RAILSOCK_SIM_RUNS");
-    uint64_t runs = wanted ? strtoull(wanted, NULL, 0) : 100000, done = 0, boarded = 0, resumed = 0,
+    uint64_t runs = wanted ? strtoull(wanted, NULL, 0) : 50000, done = 0, boarded = 0, resumed = 0,
              fronts = 0;
     cpu_set_t cpus;
     int workers = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;

@@ -13,7 +13,7 @@
 #include "preload/pl_epoll.h"
 #include "rsock/sys.h"
 
-enum { STRESS_STREAMS = 4, STRESS_MS = 1500 };
+enum { STRESS_STREAMS = 4, STRESS_MS = 700 };
 
 struct stress {
     int ep;

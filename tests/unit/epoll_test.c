@@ -133,7 +133,7 @@ TEST_CASE(epoll, one_shot_of_a_stream_about_to_board)
 
 TEST_CASE(epoll, one_shot_goes_to_one_thread)
 {
-    enum { THREADS = 4, ROUNDS = 200 };
+    enum { THREADS = 4, ROUNDS = 60 };
     int ep = epoll_create1(0);
     struct fake *f = fake_new();
 

@@ -116,14 +116,27 @@ static inline void done(struct end *e)
     fb_put(e->s);
 }
 
-static inline void fill(unsigned char *p, uint64_t from, size_t n)
+/* Who watches threads is told of a whole range at once, and not of each byte, which takes three times as long. */
+#ifdef __SANITIZE_THREAD__
+void range_read(const void *p, size_t n) __asm__("__tsan_read_range");
+void range_written(void *p, size_t n) __asm__("__tsan_write_range");
+#define AT_ONCE __attribute__((no_sanitize("thread")))
+#else
+#define range_read(p, n)    ((void)0)
+#define range_written(p, n) ((void)0)
+#define AT_ONCE
+#endif
+
+AT_ONCE static inline void fill(unsigned char *p, uint64_t from, size_t n)
 {
+    range_written(p, n);
     for (size_t i = 0; i < n; i++)
         p[i] = byte_at(from + i);
 }
 
-static inline bool check(const unsigned char *p, uint64_t from, size_t n)
+AT_ONCE static inline bool check(const unsigned char *p, uint64_t from, size_t n)
 {
+    range_read(p, n);
     for (size_t i = 0; i < n; i++)
         if (p[i] != byte_at(from + i))
             return false;
