@@ -46,7 +46,7 @@ never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
         why='' servers=()
         free_port
         server "$python" "$apps/echo_server.py" threads "$ip" "$port" &&
-            client "$python" "$apps/connect_times.py" "$ip" "$port" 12 40
+            client "$python" "$apps/connect_times.py" "$ip" "$port" 6 20
         echo "# $(head -n 1 "$out")"
         { [ -n "$why" ] && [ "$try" -lt 3 ]; } || break
         stop_servers
