@@ -4,13 +4,16 @@
 cd "$(dirname "$0")/.." || exit 1
 unshare -n true 2>/dev/null || exec tests/apps/driver.sh tcp shm one-sided:shm
 
-# Two halves at once, each in a network of its own.
-half=$(mktemp "${TMPDIR:-/tmp}/apps_native.XXXXXX") || exit 1
-trap 'rm -f "$half"' EXIT
+# Three at once, each in a network of its own.
+said=$(mktemp -d "${TMPDIR:-/tmp}/apps_native.XXXXXX") || exit 1
+trap 'rm -rf "$said"' EXIT
 alone() { unshare -n sh -c 'ip link set lo up && exec "$@"' sh tests/apps/driver.sh "$@"; }
-alone tcp one-sided:shm >"$half" 2>&1 &
-alone shm
-status=$?
-wait $! || status=1
-cat "$half"
+status=0 others=''
+for mode in tcp one-sided:shm; do
+    alone $mode >"$said/$mode" 2>&1 &
+    others+=" $!"
+done
+alone shm || status=$?
+for pid in $others; do wait "$pid" || status=1; done
+cat "$said"/*
 exit $status

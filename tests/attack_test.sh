@@ -64,11 +64,15 @@ victim() { # COMMAND...: with the library, on the next port, which is PORT in th
 
 # Whether every thread of the victim sleeps, seen twenty times in a row.
 rests() {
-    local i calm=0
+    local i stat state calm=0
 
     for ((i = 0; i < 1000 && calm < 20; i++)); do
         calm=$((calm + 1))
-        ! sed 's/.*) //' /proc/"$victim"/task/*/stat 2>/dev/null | grep -qv '^S' || calm=0
+        for stat in /proc/"$victim"/task/*/stat; do
+            # One that has ended meanwhile has nothing to say.
+            { read -r state <"$stat"; } 2>/dev/null || continue
+            [[ ${state##*) } == S* ]] || calm=0
+        done
         sleep 0.02
     done
     [ $calm = 20 ]

@@ -7,9 +7,13 @@ cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/pair.sh
 . tests/pair.sh
 
-for case in ${FORKS_CASES:-idle before_boarding child grandchild grandchild_first heir orphan heir_of_a_rail \
-    orphan_of_a_rail unread ahead ahead_looking ahead_stdio ahead_parent ahead_part ahead_other ahead_closed \
-    ahead_grandchild ahead_program ahead_later ahead_killed ahead_exits ahead_reset ahead_full execute many_children given_back sibling no_leak}; do
+first='idle before_boarding child grandchild grandchild_first heir orphan heir_of_a_rail orphan_of_a_rail unread ahead
+    ahead_looking ahead_stdio ahead_parent'
+second='ahead_part ahead_other ahead_closed ahead_grandchild ahead_program ahead_later ahead_killed ahead_exits ahead_reset
+    ahead_full execute many_children given_back sibling no_leak'
+[ -n "${FORKS_CASES-}" ] || ! at_once FORKS_CASES "$first" "$second" || exit 0
+
+for case in ${FORKS_CASES:-$first $second}; do
     board=eager
     # There nothing boards, and no progress thread runs.
     [ "$case" != no_leak ] || board=after=100000

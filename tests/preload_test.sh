@@ -51,14 +51,6 @@ all_modes() {
     done
 }
 
-# They wait more than they work: twice as many at once as there are processors.
-for source in tests/preload/*.c; do
-    while [ "$(jobs -rp | wc -l)" -ge $((2 * $(nproc))) ]; do wait -n; done
-    all_modes "$source" >"$dir/$(basename "$source").said" &
-done
-wait
-cat "$dir"/*.said
-
 # left NAME REASON: with the library the program's streams were on rails, and left them for that.
 left() {
     if RAILSOCK_MODE=rail RAILSOCK_LOG=info:$dir/$1.log PAIR_WARM=1 LD_PRELOAD=$lib \
@@ -69,38 +61,97 @@ left() {
     fi
 }
 
-left namespaces namespace
-left seccomp seccomp
-left raw bypassed
-left unconnected fdopen
-if grep -q '^no BPF here' "$dir/sockmap.plain"; then
-    echo "skip preload.sockmap.leaves: $(cat "$dir/sockmap.plain")"
-else
-    left sockmap bypassed
-fi
-
 # Who looks for mistakes of the program's finds none of ours, and does not stand still.
-for name in passing threads; do
+valgrind_finds_none() { # PROGRAM
+    local log=$dir/$1.valgrind
+
     if ! command -v valgrind >/dev/null; then
-        echo "skip preload.$name.valgrind: no valgrind"
-    elif PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_LOG=info:$dir/valgrind.log LD_PRELOAD=$lib timeout -s KILL 120 \
-        valgrind --quiet --error-exitcode=9 "$dir/$name" >"$dir/valgrind" 2>&1 </dev/null &&
-        cmp -s "$dir/$name.plain" "$dir/valgrind" && grep -q 'sending on shm' "$dir/valgrind.log"; then
-        echo "ok preload.$name.valgrind"
+        echo "skip preload.$1.valgrind: no valgrind"
+    elif PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_LOG=info:$log.log LD_PRELOAD=$lib timeout -s KILL 120 \
+        valgrind --quiet --error-exitcode=9 "$dir/$1" >"$log" 2>&1 </dev/null &&
+        cmp -s "$dir/$1.plain" "$log" && grep -q 'sending on shm' "$log.log"; then
+        echo "ok preload.$1.valgrind"
     else
-        echo "not ok preload.$name.valgrind: $(head -n 3 "$dir/valgrind")"
+        echo "not ok preload.$1.valgrind: $(head -n 3 "$log")"
     fi
-done
+}
 
 # A log that goes to a file opens it for each line, and its number is not met either.
-RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$dir/numbered.log PAIR_WARM=1 LD_PRELOAD=$lib \
-    timeout 60 "$dir/numbered" >"$dir/numbered.logged" 2>&1 </dev/null
-if cmp -s "$dir/numbered.plain" "$dir/numbered.logged" && grep -q 'sending on shm' "$dir/numbered.log"; then
-    echo 'ok preload.numbered.logged'
-else
-    echo 'not ok preload.numbered.logged: not what it prints without the library:'
-    diff "$dir/numbered.plain" "$dir/numbered.logged" | head -n 20 | sed 's/^/    /'
-fi
+numbered_logged() {
+    RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$dir/numbered.log PAIR_WARM=1 LD_PRELOAD=$lib \
+        timeout 60 "$dir/numbered" >"$dir/numbered.logged" 2>&1 </dev/null
+    if cmp -s "$dir/numbered.plain" "$dir/numbered.logged" && grep -q 'sending on shm' "$dir/numbered.log"; then
+        echo 'ok preload.numbered.logged'
+    else
+        echo 'not ok preload.numbered.logged: not what it prints without the library:'
+        diff "$dir/numbered.plain" "$dir/numbered.logged" | head -n 20 | sed 's/^/    /'
+    fi
+}
+
+# The first two segments are lost, so that both ends' meet when they are sent again.
+simultaneous_open() {
+    local crossing wanted got
+
+    # shellcheck disable=SC2016 # for the inner shell
+    crossing='ip link set lo up
+    . tests/wait.sh
+    both_lost() { nft list chain ip t c | grep -qE "counter packets ([2-9]|[1-9][0-9]+) "; }
+    nft "add table ip t; add chain ip t c { type filter hook output priority 0; };
+        add rule ip t c tcp flags syn counter drop" || exit 77
+    (wait_until 20 both_lost; exec nft delete table ip t) &
+    env ${2:+LD_PRELOAD="$2"} "$1" open; status=$?
+    wait
+    exit $status'
+    wanted=$(timeout 60 unshare -n bash -c "$crossing" bash "$dir/crossings" '' 2>/dev/null)
+    case $? in
+    0)
+        got=$(RAILSOCK_MODE=rail PAIR_WARM=1 timeout 60 unshare -n bash -c "$crossing" bash "$dir/crossings" "$lib" 2>&1)
+        if [ "$wanted" = "$got" ]; then
+            echo "ok preload.simultaneous_open"
+        else
+            echo "not ok preload.simultaneous_open: $got"
+        fi
+        ;;
+    *) echo "skip preload.simultaneous_open: no network of its own, or no nft" ;;
+    esac
+}
+
+# What else a program of the folder is for.
+more_of() { # PROGRAM
+    case $1 in
+    namespaces) left namespaces namespace ;;
+    seccomp) left seccomp seccomp ;;
+    raw) left raw bypassed ;;
+    unconnected) left unconnected fdopen ;;
+    sockmap)
+        if grep -q '^no BPF here' "$dir/sockmap.plain"; then
+            echo "skip preload.sockmap.leaves: $(cat "$dir/sockmap.plain")"
+        else
+            left sockmap bypassed
+        fi
+        ;;
+    passing | threads) valgrind_finds_none "$1" ;;
+    numbered) numbered_logged ;;
+    crossings) simultaneous_open ;;
+    esac
+}
+
+# They wait more than they work: twice as many at once as there are processors. First those that take long: they
+# step through a call.
+all_programs() {
+    local source name
+    local -A started=()
+
+    for source in tests/preload/{*_anywhere,asynchronous,jumped_first,*}.c; do
+        name=$(basename "$source" .c)
+        [ -z "${started[$name]-}" ] || continue
+        started[$name]=1
+        while [ "$(jobs -rp | wc -l)" -ge $((2 * $(nproc))) ]; do wait -n; done
+        { all_modes "$source"; more_of "$name"; } >"$dir/$name.said" &
+    done
+    wait
+}
+all_programs &
 
 # same NAME COMMAND...: prints the same and ends with the same status, with nothing on stderr.
 same() {
@@ -145,30 +196,6 @@ async def main():
     print(await r.read())
 asyncio.run(main())'
 fi
-
-# The first two segments are lost, so that both ends' meet when they are sent again.
-# shellcheck disable=SC2016 # for the inner shell
-crossing='ip link set lo up
-    . tests/wait.sh
-    both_lost() { nft list chain ip t c | grep -qE "counter packets ([2-9]|[1-9][0-9]+) "; }
-    nft "add table ip t; add chain ip t c { type filter hook output priority 0; };
-        add rule ip t c tcp flags syn counter drop" || exit 77
-    (wait_until 20 both_lost; exec nft delete table ip t) &
-    env ${2:+LD_PRELOAD="$2"} "$1" open; status=$?
-    wait
-    exit $status'
-wanted=$(timeout 60 unshare -n bash -c "$crossing" bash "$dir/crossings" '' 2>/dev/null)
-case $? in
-0)
-    got=$(RAILSOCK_MODE=rail PAIR_WARM=1 timeout 60 unshare -n bash -c "$crossing" bash "$dir/crossings" "$lib" 2>&1)
-    if [ "$wanted" = "$got" ]; then
-        echo "ok preload.simultaneous_open"
-    else
-        echo "not ok preload.simultaneous_open: $got"
-    fi
-    ;;
-*) echo "skip preload.simultaneous_open: no network of its own, or no nft" ;;
-esac
 
 # A stream stays in the network namespace of its socket, whatever its process does.
 if unshare -n true 2>/dev/null; then
@@ -226,3 +253,6 @@ else
     echo "not ok preload.exports: differs from preload/calls.def:"
     diff "$dir/table" "$dir/exports" | sed 's/^/    /'
 fi
+
+wait
+cat "$dir"/*.said
