@@ -8,7 +8,12 @@ cd "$(dirname "$0")/.." || exit 1
 
 if [ -z "${LAB_HOST-}" ]; then
     railsock=${RAILSOCK_TEST_BUILD:-build}/railsock
-    "$railsock" lab run --hosts 1 --timeout 800 -- tests/identity_lab_test.sh | sed -u 's/^host1| //'
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/identity_lab.XXXXXX") || exit 1
+    trap 'rm -rf "$scratch"' EXIT
+    flags=(-std=gnu11 -O2 -D_GNU_SOURCE)
+    { ${CC:-cc} "${flags[@]}" -o "$scratch/private_table" tests/private_table.c -lpthread -libverbs &&
+        ${CC:-cc} "${flags[@]}" -o "$scratch/cancelled" tests/lab/cancelled.c -lpthread; } || exit 1
+    "$railsock" lab run --hosts 1 --timeout 800 --scratch "$scratch" -- tests/identity_lab_test.sh | sed -u 's/^host1| //'
     exit "${PIPESTATUS[0]}"
 fi
 # `railsock doctor`: a host with RDMA, and what can be wrong with it.
@@ -60,13 +65,11 @@ program() {
 }
 program seteuid identity_lab.py
 # What is opened in a thread with a table of descriptors of its own is of no use to the others: rsock/README.md.
-cc -std=gnu11 -O2 -D_GNU_SOURCE -o /tmp/private_table tests/private_table.c -lpthread -libverbs &&
-    timeout 60 /tmp/private_table rdma
+timeout 60 "$LAB_SCRATCH/private_table" rdma
 program ask_again ask_again_lab.py
 program workers workers_lab.py
-cc -std=gnu11 -O2 -D_GNU_SOURCE -o /tmp/cancelled tests/lab/cancelled.c -lpthread &&
-    PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_WIRE=verbs RAILSOCK_LOG=info:/tmp/cancelled.log LD_PRELOAD=$PWD/build/librailsock.so \
-        timeout 120 /tmp/cancelled "$LAB_IP_1" && grep -q 'receiving on rxe0/1' /tmp/cancelled.log &&
+PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_WIRE=verbs RAILSOCK_LOG=info:/tmp/cancelled.log LD_PRELOAD=$PWD/build/librailsock.so \
+    timeout 120 "$LAB_SCRATCH/cancelled" "$LAB_IP_1" && grep -q 'receiving on rxe0/1' /tmp/cancelled.log &&
     echo "ok identity.cancelled" || echo "not ok identity.cancelled: status $?: $(tail -n 1 /tmp/cancelled.log)"
 # A user who may not lock as much memory as it would take.
 ulimit -l 1024
