@@ -101,14 +101,23 @@ several_faults() {
     streams_end
 }
 
-# Streams that are made to change track at random moments, on both hosts, until it has happened some times.
+# Streams that are made to change track at random moments, on both hosts, until it has happened some times. If it has not at
+# all in two rounds, a device may hear nobody any more, which is the kernel's (see `deaf`): then there are new ones. And in
+# the next round both ends say what they are on. Where nothing boards, streams wait for it whenever they change hands.
 torture() { # SEED SECONDS
-    local round
+    local round look='' switches=0
 
     server env RAILSOCK_TEST_SWITCH="$1" "$LAB_SCRATCH/torture" "$1" 0 "$port" server || return
-    for ((round = 0; round < 8; round++)); do
+    for round in 1 2 3 4 5; do
+        if [ "$round" = 3 ] && [ "$switches" = 0 ]; then
+            ! deaf || new_devices
+            [ -z "$why" ] || return
+            { wait_until 30 connected && sleep $(($2 / 2)) && stat_both | sed 's/^/# /'; } &
+            look=$!
+        fi
         client env TORTURE_AT_ONCE=1 RAILSOCK_TEST_SWITCH="$1" "$LAB_SCRATCH/torture" "$1" "$2" "$port" "$ip" ||
             { fail "$(head -n 1 "$out")"; return; }
+        [ -z "$look" ] || { wait "$look"; look=''; }
         switches=$("$railsock" stat --json | "$python" -c '
 import json, sys
 print(sum(c["switches"] for p in json.load(sys.stdin)["processes"]
@@ -116,9 +125,15 @@ print(sum(c["switches"] for p in json.load(sys.stdin)["processes"]
         echo "# $switches switches of the server: $(tail -n 1 "$out")"
         [ "$switches" -lt 4 ] || break
     done
-    [ "$switches" -ge 4 ] || fail "only $switches switches"
+    [ "$switches" -ge 4 ] || fail "only $switches switches in $round rounds of $2 s; on TCP: $(tcp_reasons)"
     ! grep -h 'railsock.* error:' "$work/server.err" "$err" >"$work/errors" ||
         fail "$(head -n 1 "$work/errors")"
+}
+connected() { [ -n "$(paths)" ]; }
+
+# Why the server's connections were, or are, not on a rail: "REASON: COUNT, ...".
+tcp_reasons() {
+    "$railsock" stat --json | "$python" "$top/tools/share.py" "${servers[@]}" | cut -d ' ' -f 3-
 }
 
 # ---- what `railsock doctor` on host 2 says of the server

@@ -28,14 +28,9 @@ stat_both() {
 # On the rail again, and if they do not come there because of rxe (see `deaf`), by a new device: the sooner
 # that is asked, the shorter the hold-down then is.
 board_again() {
-    local host
-
     wait_until 10 came_by rail last p d && return
     deaf || { [ -z "$why" ] && wait_until 40 came_by rail last p d; return; }
-    for host in 1 2; do
-        { rdma_off $host && rdma_on $host; } || { fail "no new device on host $host"; return 1; }
-    done
-    echo '# rxe heard nobody any more, ib_send_lat neither: made anew'
+    new_devices || return
     back=new-device
     wait_until 60 came_by rail last p d
 }

@@ -68,6 +68,15 @@ deaf() {
     wait $server
     [ $client -ne 0 ]
 }
+# After that: both hosts get a new one.
+new_devices() {
+    local host
+
+    for host in 1 2; do
+        { rdma_off $host && rdma_on $host; } || { fail "no new device on host $host"; return 1; }
+    done
+    echo '# rxe heard nobody any more, ib_send_lat neither: made anew'
+}
 hears_18799() { rdma resource show cm_id | grep -q 'LISTEN.*:18799'; }
 
 # ---- what a program is on
