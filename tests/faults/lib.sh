@@ -62,7 +62,7 @@ deaf() {
     timeout 30 ib_send_lat -R -d rxe0 -n 5 -p 18799 >/dev/null 2>&1 &
     server=$!
     wait_until 10 hears_18799 || { fail 'ib_send_lat does not listen'; return 1; }
-    on 2 timeout 15 ib_send_lat -R -d rxe0 -n 5 -p 18799 "$LAB_IP_1" >/dev/null 2>&1
+    on 2 sh -c "timeout 15 ib_send_lat -R -d rxe0 -n 5 -p 18799 $LAB_IP_1 >/dev/null 2>&1"
     client=$?
     kill $server 2>/dev/null
     wait $server
