@@ -87,11 +87,11 @@ void vb_cm_forget(void)
     channel_watch = NULL;
 }
 
-struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner)
+struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner, enum rdma_port_space space)
 {
     struct rdma_cm_id *id;
 
-    return vdl.create_id(channel, &id, owner, RDMA_PS_TCP) == 0 ? id : NULL;
+    return vdl.create_id(channel, &id, owner, space) == 0 ? id : NULL;
 }
 
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *ss)
@@ -146,23 +146,36 @@ static void set_tos(struct vb_rail *r)
         log_info("verbs: service type %u: error %d", tos, errno);
 }
 
+/* 0 or errno. */
+static int resolve(struct rdma_cm_id *id, struct sockaddr_storage *src,
+                   struct sockaddr_storage *dst)
+{
+    return vdl.resolve_addr(id, (struct sockaddr *)src, (struct sockaddr *)dst, RESOLVE_MS) < 0
+               ? errno
+               : 0;
+}
+
 static int start(struct vb_rail *r, uint16_t port)
 {
     struct sockaddr_storage src, dst;
+    int err;
 
     r->state = VB_RESOLVING;
     r->cm_owner = (struct vb_cm_owner){VB_OF_RAIL, r};
-    r->id = vb_cm_id(&r->cm_owner);
+    r->id = vb_cm_id(&r->cm_owner, RDMA_PS_TCP);
     if (!r->id)
         return errno_reason(errno);
     set_tos(r);
-    vb_sockaddr(r->tuple.family, r->route.src, 0, &src);
     vb_sockaddr(r->tuple.family, r->route.dst, port, &dst);
     /* Bound to the TCP connection's own address, or to what the rules have in its place: no other device
-     * can be chosen. */
-    if (vdl.resolve_addr(r->id, (struct sockaddr *)&src, (struct sockaddr *)&dst, RESOLVE_MS) < 0)
-        return errno_reason(errno);
-    return 0;
+     * can be chosen. Its own port, too: any other may be one at which somebody is going to listen. */
+    vb_sockaddr(r->tuple.family, r->route.src, r->tuple.src_port, &src);
+    err = resolve(r->id, &src, &dst);
+    if (err == EADDRINUSE || err == EADDRNOTAVAIL || err == EACCES) {
+        vb_sockaddr(r->tuple.family, r->route.src, 0, &src);
+        err = resolve(r->id, &src, &dst);
+    }
+    return err ? errno_reason(err) : 0;
 }
 
 static int on_addr(struct vb_rail *r)

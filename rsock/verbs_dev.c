@@ -140,12 +140,13 @@ struct vb_dev *vb_dev_find(const struct ibv_context *ctx)
     return dev;
 }
 
-/* An id of a removed device gets an event; without one that is bound to it nobody would tell. */
+/* An id of a removed device gets an event; without one that is bound to it nobody would tell. It has a port, which must not be
+ * one at which a listener has to be: in another space than theirs. */
 static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
 {
     struct sockaddr_storage addr;
 
-    dev->sentinel = vb_cm_id(&dev->cm_owner);
+    dev->sentinel = vb_cm_id(&dev->cm_owner, RDMA_PS_UDP);
     if (!dev->sentinel)
         return;
     memcpy(&addr, &like->route.addr.src_storage, sizeof addr);

@@ -397,7 +397,7 @@ int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *
 /* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
 int vb_cm_open(void);
 /* A new id on the channel; NULL with errno. */
-struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *);
+struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *, enum rdma_port_space);
 void vb_cm_forget(void);
 /* Closes the event channel, which no id is left on. */
 void vb_cm_shut(void);

@@ -3,8 +3,9 @@
  *
  *   REQ(tuple) -> find() -> REP(descriptors) -> ESTABLISHED and the initiator's hello -> accepted()
  *
- * The RDMA port is the TCP port, or stands for it (VB_STAND_IN). Only one process can have it: another one takes whatever
- * port is free and is found by redirection. Each binds an abstract unix name that says which
+ * The RDMA port is the TCP port, or stands for it (VB_STAND_IN): that is where who begins asks. Only one process can have it:
+ * another one takes whatever port is free and is found by redirection, and tries every second whether the first has ended, or
+ * given the port up, for then it has to be there itself. Each binds an abstract unix name that says which port is its own
  * (unix_names.h); a request that reaches a process which does not own the connection is sent on to
  * the next higher RDMA port of the same TCP port, and from the highest to the lowest. Progress thread.
  */
@@ -26,17 +27,25 @@
 
 enum { BACKLOG = 128, NAMES_NS = 100000000 };
 
+#define HOME_NS 1000000000u
+/* For who has been sent to a port that was ours: longer than a set-up may take. */
+#define LEFT_NS 5000000000u
+
 struct vb_listener {
     struct vb_cm_owner cm_owner;
     int family;
     uint16_t port, rdma_port;
     const struct rsk_accept_ops *ops;
-    int name; /* the socket that bears our name */
+    int name;  /* the socket that bears our name */
+    bool home; /* rdma_port is where who begins asks */
     struct rdma_cm_id *id;
+    struct rdma_cm_id *left; /* at the port that it had before it was at home, until left_until */
+    uint64_t left_until;
     struct vb_listener *next;
 };
 
 static struct vb_listener *listeners;
+static struct rsk_timer *home_timer;
 
 /* ---- names: railsock-rdma.FAMILY.PORT.RDMA-PORT.PID */
 
@@ -125,6 +134,7 @@ int rsk_verbs_local_port(int family, uint16_t port)
 void vb_listen_forget(void)
 {
     listeners = NULL;
+    home_timer = NULL;
     names_at = 0;
 }
 
@@ -134,6 +144,8 @@ static void remove_first(struct vb_listener **at)
 
     *at = l->next;
     vdl.destroy_id(l->id);
+    if (l->left)
+        vdl.destroy_id(l->left);
     rsk_own_close(l->name);
     free(l);
 }
@@ -154,37 +166,85 @@ void vb_listen_shut(void)
         remove_first(&listeners);
 }
 
-static int bind_id(struct vb_listener *l, uint16_t port)
+static int bind_id(struct vb_listener *l, uint16_t port, struct rdma_cm_id **id)
 {
     struct sockaddr_storage any;
     int one = 1;
 
-    l->id = vb_cm_id(&l->cm_owner);
-    if (!l->id)
+    *id = vb_cm_id(&l->cm_owner, RDMA_PS_TCP);
+    if (!*id)
         return -errno;
     vb_sockaddr(l->family, NULL, port, &any);
     /* As Linux's own sockets do by IPV6_V6ONLY: the IPv4 port is another listener's. */
     if (l->family == AF_INET6)
-        vdl.set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof one);
+        vdl.set_option(*id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one, sizeof one);
     /* bind is looked at: rdma_listen after a failed one succeeds, on some other port. */
-    if (vdl.bind_addr(l->id, (struct sockaddr *)&any) < 0 || vdl.listen(l->id, BACKLOG) < 0) {
+    if (vdl.bind_addr(*id, (struct sockaddr *)&any) < 0 || vdl.listen(*id, BACKLOG) < 0) {
         int err = -errno;
 
-        vdl.destroy_id(l->id);
-        l->id = NULL;
+        vdl.destroy_id(*id);
         return err;
     }
     return 0;
 }
 
+static int bind_home(struct vb_listener *l, struct rdma_cm_id **id)
+{
+    int err = bind_id(l, l->port, id);
+
+    if (err == -EACCES && l->port < VB_PRIVILEGED)
+        err = bind_id(l, VB_STAND_IN + l->port, id);
+    return err;
+}
+
+static void is_at(struct vb_listener *l, struct rdma_cm_id *id)
+{
+    l->id = id;
+    l->rdma_port = ntohs(vdl.get_src_port(id));
+    bear_name(l);
+    log_debug("verbs: port %u is reachable at RDMA port %u", l->port, l->rdma_port);
+}
+
+/* Requests that are under way to the port that it has had go on. */
+static void go_home(struct vb_listener *l)
+{
+    struct rdma_cm_id *id;
+
+    if (l->home || bind_home(l, &id))
+        return;
+    l->home = true;
+    l->left = l->id;
+    l->left_until = sys_now() + LEFT_NS;
+    rsk_own_close(l->name);
+    is_at(l, id);
+}
+
+static void on_home_timer(void *arg)
+{
+    bool again = false;
+
+    (void)arg;
+    for (struct vb_listener *l = listeners; l; l = l->next) {
+        go_home(l);
+        if (l->left && sys_now() >= l->left_until) {
+            vdl.destroy_id(l->left);
+            l->left = NULL;
+        }
+        again |= !l->home || l->left;
+    }
+    home_timer = again ? rsk_timer_add(HOME_NS, on_home_timer, NULL) : NULL;
+}
+
 int vb_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops)
 {
     struct vb_listener *l = find(family, port);
+    struct rdma_cm_id *id;
     int err;
 
     (void)peer; /* who is asked sends on to the next one */
     if (l) {
         l->ops = ops;
+        go_home(l);
         return 0;
     }
     err = vb_cm_open();
@@ -195,22 +255,21 @@ int vb_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_
         return -ENOMEM;
     *l = (struct vb_listener){.family = family, .port = port, .ops = ops};
     l->cm_owner = (struct vb_cm_owner){VB_OF_LISTENER, l};
-    err = bind_id(l, port);
-    if (err == -EACCES && port < VB_PRIVILEGED)
-        err = bind_id(l, VB_STAND_IN + port);
+    err = bind_home(l, &id);
+    l->home = err == 0;
     /* Another process has it: the second is what the kernel says of addresses that stand for all. */
     if (err == -EADDRINUSE || err == -EADDRNOTAVAIL)
-        err = bind_id(l, 0);
+        err = bind_id(l, 0, &id);
     if (err) {
         log_info("verbs: cannot listen on port %u: error %d", port, -err);
         free(l);
         return err;
     }
-    l->rdma_port = ntohs(vdl.get_src_port(l->id));
-    bear_name(l);
+    is_at(l, id);
     l->next = listeners;
     listeners = l;
-    log_debug("verbs: port %u is reachable at RDMA port %u", port, l->rdma_port);
+    if (!l->home && !home_timer)
+        home_timer = rsk_timer_add(HOME_NS, on_home_timer, NULL);
     return 0;
 }
 
