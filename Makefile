@@ -54,6 +54,7 @@ RSOCK_SRC := \
 	rsock/verbs_cq.c \
 	rsock/verbs_dev.c \
 	rsock/verbs_dl.c \
+	rsock/verbs_host.c \
 	rsock/verbs_listen.c \
 	rsock/verbs_mind.c \
 	rsock/verbs_part.c \

@@ -67,6 +67,11 @@ int vb_cm_open(void)
     return -EMFILE;
 }
 
+bool vb_cm_is_open(void)
+{
+    return channel != NULL;
+}
+
 void vb_cm_shut(void)
 {
     if (!channel)
@@ -186,7 +191,7 @@ static int on_addr(struct vb_rail *r)
     }
     r->dev = vb_dev_get(r->id);
     if (!r->dev)
-        return RSN_NO_MEMORY;
+        return errno == EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
     return vdl.resolve_route(r->id, RESOLVE_MS) < 0 ? errno_reason(errno) : 0;
 }
 

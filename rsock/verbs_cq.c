@@ -267,14 +267,15 @@ int vb_shard_drain(struct rsk_shard_part *base)
 /* ---- arming */
 
 /* Arming is a system call on some devices, so it does not hold up who polls; the count keeps
- * vb_part_close from ending a CQ under our hands. */
+ * vb_part_close from ending a CQ under our hands. c may have ended before, and the part have got another device. */
 void vb_arm_cq(struct vb_part *p, struct vb_cq *c)
 {
     RSK_UNCANCELLED; /* as post() in verbs_post.c */
     atomic_store(&p->event_due, true);
     atomic_fetch_add(&p->armers, 1);
-    if (atomic_load(&p->n_cq))
-        ibv_req_notify_cq(c->cq, 0);
+    for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
+        if (p->cq[i] == c)
+            ibv_req_notify_cq(c->cq, 0);
     atomic_fetch_sub(&p->armers, 1);
 }
 

@@ -49,12 +49,17 @@ void vb_dev_end_id(struct vb_dev *dev, struct rdma_cm_id *id)
     dev->late = late;
 }
 
-static void end_late_ids(struct vb_dev *dev)
+/* But not those whose port is among those that are down. */
+static void end_late_ids(struct vb_dev *dev, uint64_t down)
 {
-    struct vb_late_id *late;
+    struct vb_late_id **at = &dev->late, *late;
 
-    while ((late = dev->late)) {
-        dev->late = late->next;
+    while ((late = *at)) {
+        if (down >> (late->id->port_num & 63) & 1) {
+            at = &late->next;
+            continue;
+        }
+        *at = late->next;
         vdl.destroy_id(late->id);
         free(late);
     }
@@ -69,8 +74,7 @@ static void on_port(struct vb_dev *dev, int port, bool up)
         return;
     }
     dev->ports_down &= ~bit;
-    if (!dev->ports_down)
-        end_late_ids(dev);
+    end_late_ids(dev, dev->ports_down);
 }
 
 static void on_async(void *arg, uint32_t events)
@@ -171,10 +175,17 @@ void vb_dev_hide(struct ibv_context *ctx)
 static struct vb_dev *new_dev(struct ibv_context *ctx)
 {
     struct ibv_device_attr attr;
-    struct vb_dev *dev = calloc(1, sizeof *dev);
+    struct vb_dev *dev;
 
+    /* They would be in the application's way, and stay librdmacm's. */
+    if (ctx->cmd_fd < 512 || ctx->async_fd < 512) {
+        errno = EMFILE;
+        return NULL;
+    }
+    dev = calloc(1, sizeof *dev);
     if (!dev || vdl.query_device(ctx, &attr)) {
         free(dev);
+        errno = ENOMEM;
         return NULL;
     }
     dev->ctx = ctx;
@@ -282,7 +293,7 @@ void vb_dev_gone(struct vb_dev *dev)
     for (struct vb_part *p = vb_parts; p; p = p->next)
         if (p->dev == dev)
             vb_part_close(p);
-    end_late_ids(dev);
+    end_late_ids(dev, 0);
     if (dev->sentinel) {
         vdl.destroy_id(dev->sentinel);
         dev->sentinel = NULL;
@@ -321,6 +332,9 @@ void vb_dev_shut(void)
     while (devs) {
         struct vb_dev *next = devs->next;
 
+        /* One that has gone before librdmacm may have closed already. */
+        if (!devs->gone)
+            vb_dl_close_later(devs->ctx);
         vb_dev_gone(devs);
         devs = next; /* if somebody still counts on it: it is of no use to him */
     }

@@ -76,20 +76,42 @@ int vb_dl_open(void)
     }
     /* ibv_fork_init(3): providers keep queues in private memory; before Linux 5.12 a fork
      * would detach them from the adapter. Fails harmlessly when the program used verbs first. */
+    rsk_own_enter(); /* it asks the kernel by a socket */
     vdl.fork_init();
+    rsk_own_leave();
     return result = 0;
+}
+
+enum { CONTEXTS = 16 };
+
+static struct ibv_context *contexts[CONTEXTS];
+static unsigned n_contexts;
+
+void vb_dl_close_later(struct ibv_context *ctx)
+{
+    if (n_contexts < CONTEXTS)
+        contexts[n_contexts++] = ctx;
 }
 
 void vb_dl_shut(void)
 {
+    unsigned n = n_contexts;
+
+    n_contexts = 0;
     if (result)
         return;
     dlclose(lib[1]);
-    dlclose(lib[0]);
-    result = 1;
     /* It keeps contexts that were opened under other credentials for as long as it is loaded. */
     if (dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
         log_info("verbs: librdmacm.so.1 is used by somebody else, and cannot be opened afresh");
+        dlclose(lib[0]);
         result = -ENOENT;
+        return;
     }
+    result = 1;
+    rsk_own_enter(); /* for the numbers that it closes */
+    for (unsigned i = 0; i < n; i++)
+        vdl.close_device(contexts[i]);
+    rsk_own_leave();
+    dlclose(lib[0]);
 }

@@ -19,6 +19,7 @@
 #define RSK_VERBS_SYMBOLS(V) \
     V(ibv, "IBVERBS_1.1", "ibv_fork_init", fork_init, int, (void)) \
     V(ibv, "IBVERBS_1.1", "ibv_get_device_name", get_device_name, const char *, (struct ibv_device *)) \
+    V(ibv, "IBVERBS_1.1", "ibv_close_device", close_device, int, (struct ibv_context *)) \
     V(ibv, "IBVERBS_1.1", "ibv_query_device", query_device, int, (struct ibv_context *, struct ibv_device_attr *)) \
     V(ibv, "IBVERBS_1.1", "ibv_get_async_event", get_async_event, int, (struct ibv_context *, struct ibv_async_event *)) \
     V(ibv, "IBVERBS_1.1", "ibv_ack_async_event", ack_async_event, void, (struct ibv_async_event *)) \
@@ -76,5 +77,7 @@ bool vb_dl_room(void);
 /* Gives them back, with every context that librdmacm holds; nothing of theirs is in use any more. If
  * somebody else has librdmacm loaded there is no verbs afterwards. Progress thread. */
 void vb_dl_shut(void);
+/* A context of librdmacm's, which ends without closing any: vb_dl_shut does it. */
+void vb_dl_close_later(struct ibv_context *);
 
 #endif

@@ -9,12 +9,13 @@
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
  *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
  *   verbs_setup what both sides of a rendezvous do  verbs_part  parts, made and ended
+ *   verbs_host  what is looked at before anything is opened
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
  *   vb_rail.lock                posting to a QP; the credit and message counters
  *   vb_part.lock                polling a part's CQs
- * The last two are leaves: nothing is taken under them. They spin, and must not be wanted by a
+ * The last two are leaves: nothing is taken under them. They spin before they sleep, and must not be wanted by a
  * signal handler that interrupted their holder: handlers are deferred while the library works.
  */
 #ifndef RSK_VERBS_INT_H
@@ -43,31 +44,42 @@ enum {
     VB_RING_MIN_LOG2 = 12,
     VB_RING_MAX_LOG2 = 26,
     VB_SIGNAL_EVERY = 16,
+    VB_HELLO_ROOM =
+        4032, /* what a later version's descriptors may take, with what ours do not have */
 };
 
 struct vb_lock {
-    _Atomic uint32_t held;
+    _Atomic uint32_t held; /* 0 free, 1 held, 2 held with sleepers */
 };
+
+/* Sequentially consistent: who finds the lock taken leaves a bit in `due`, and who gives it back looks at that. */
+static inline bool vb_trylock(struct vb_lock *l)
+{
+    uint32_t free = 0;
+
+    return atomic_compare_exchange_strong(&l->held, &free, 1);
+}
 
 static inline void vb_lock(struct vb_lock *l)
 {
-    for (unsigned spins = 0; atomic_exchange_explicit(&l->held, 1, memory_order_acquire); spins++) {
+    for (unsigned spins = 0; spins < 110; spins++) {
+        if (vb_trylock(l))
+            return;
         /* The holder may have lost its CPU: give it ours. */
         if (spins < 100)
             sys_pause_cpu();
         else
             sys_yield();
     }
-}
-
-static inline bool vb_trylock(struct vb_lock *l)
-{
-    return atomic_exchange(&l->held, 1) == 0;
+    /* It may also be one that gets none as long as we want it, because our priority is higher. */
+    while (atomic_exchange(&l->held, 2) != 0)
+        sys_futex(&l->held, FUTEX_WAIT_PRIVATE, 2, NULL);
 }
 
 static inline void vb_unlock(struct vb_lock *l)
 {
-    atomic_store_explicit(&l->held, 0, memory_order_release);
+    if (atomic_exchange(&l->held, 0) == 2)
+        sys_futex(&l->held, FUTEX_WAKE_PRIVATE, 1, NULL);
 }
 
 /* What rdma_cm_id.context points to. */
@@ -390,12 +402,22 @@ void vb_dev_shut(void);
 /* A device was open when this process was forked off: librdmacm is of no use any more. */
 bool vb_dev_forked(void);
 
+/* ---- verbs_host.c */
+
+/* The kernel shows some RDMA device. */
+bool vb_host_has_device(void);
+/* The program has a device of /dev/infiniband open that we have not opened, or had. Where /proc is not to be read, none. */
+bool vb_host_program_uses(void);
+/* Why libibverbs is not to be opened now, as it would complain on stderr: a reason, or 0. */
+int vb_host_complaint(void);
+
 /* ---- verbs_cm.c */
 
 int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int));
 /* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
 int vb_cm_open(void);
+bool vb_cm_is_open(void);
 /* A new id on the channel; NULL with errno. */
 struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *, enum rdma_port_space);
 void vb_cm_forget(void);

@@ -107,7 +107,7 @@ int vb_rail_open(struct vb_rail *r)
     r->off_ctl = r->base.rx_size;
     r->off_credit = r->off_ctl + VB_CTL_SLOTS * sizeof(struct rsk_msg);
     r->off_hello = r->off_credit + 64;
-    len = r->off_hello + 4032;
+    len = r->off_hello + VB_HELLO_ROOM;
     r->ring = map(&r->map_in, len);
     r->pd = r->ring ? vdl.alloc_pd(r->id->verbs) : NULL;
     r->mr_in = r->pd ? vb_pin(r->pd, r->ring, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
@@ -120,9 +120,8 @@ int vb_rail_open(struct vb_rail *r)
     r->credit_in = (struct vb_credit *)(r->ring + r->off_credit);
     snprintf(r->base.where, sizeof r->base.where, "%s/%u", r->dev->name, r->id->port_num);
     /* Receive queues are in order: the acceptor's first message is the initiator's hello. */
-    sge = (struct ibv_sge){.addr = (uintptr_t)r->ring + r->off_hello,
-                           .length = sizeof(struct vb_desc),
-                           .lkey = r->mr_in->lkey};
+    sge = (struct ibv_sge){
+        .addr = (uintptr_t)r->ring + r->off_hello, .length = VB_HELLO_ROOM, .lkey = r->mr_in->lkey};
     hello.sg_list = &sge;
     if (!r->initiator && ibv_post_recv(r->qp, &hello, &bad))
         return RSN_RAIL_FAILED;

@@ -1,5 +1,5 @@
 /*
- * verbs_wire.c - the table of operations, whether there is any RDMA at all, and the waiting.
+ * verbs_wire.c - the table of operations, whether the wire is of any use here, and the waiting.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,41 +11,19 @@
 #include "rsock/own.h"
 #include "rsock/verbs_int.h"
 
-struct dirent64 {
-    uint64_t ino;
-    int64_t off;
-    uint16_t reclen;
-    uint8_t type;
-    char name[];
-};
-
-/* Whether the kernel shows any RDMA device. */
-static bool any_device(void)
-{
-    _Alignas(8) char buf[1024] = {0};
-    int fd = rsk_own_fd(sys_open("/sys/class/infiniband", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
-    bool any = false;
-    long n;
-
-    if (fd < 0)
-        return false;
-    while (!any && (n = SYS6(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0)) > 0)
-        for (long at = 0; at < n;) {
-            const struct dirent64 *d = (const void *)(buf + at);
-
-            any |= d->name[0] != '.';
-            at += d->reclen;
-        }
-    rsk_own_close(fd);
-    return any;
-}
-
 static int usable(void)
 {
     if (vb_dev_forked())
         return RSN_NO_VERBS;
-    if (!any_device())
+    if (!vb_host_has_device())
         return RSN_NO_RDMA_ON_ROUTE;
+    if (!vb_cm_is_open()) {
+        /* librdmacm has one context of each device for all of a process, and we do with it as we like. */
+        int reason = vb_host_program_uses() ? RSN_OWN_RDMA : vb_host_complaint();
+
+        if (reason)
+            return reason;
+    }
     switch (vb_dl_open()) {
     case 0:
         return 0;

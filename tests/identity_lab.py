@@ -29,3 +29,16 @@ boards(new, "a new connection")
 os.seteuid(0)
 talks(new, 20)
 boards(old, "a connection of root's again")
+
+
+# What a change closes is closed for good: librdmacm closes no context of its own, and was left with /dev/null for each descriptor.
+def nulls():
+    return sum(os.path.realpath(f"/proc/self/fd/{fd}") == "/dev/null" for fd in os.listdir("/proc/self/fd"))
+
+
+before = nulls()
+for user in 1000, 0:
+    os.seteuid(user)
+    boards(pair(listener()), f"a connection of {user}")
+os.seteuid(1000)
+come(lambda n: n <= before, nulls, seconds=10)

@@ -71,6 +71,23 @@ program workers workers_lab.py
 PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_WIRE=verbs RAILSOCK_LOG=info:/tmp/cancelled.log LD_PRELOAD=$PWD/build/librailsock.so \
     timeout 120 "$LAB_SCRATCH/cancelled" "$LAB_IP_1" && grep -q 'receiving on rxe0/1' /tmp/cancelled.log &&
     echo "ok identity.cancelled" || echo "not ok identity.cancelled: status $?: $(tail -n 1 /tmp/cancelled.log)"
+# Programs that use RDMA themselves, and that only could.
+cc -std=gnu11 -O2 -D_GNU_SOURCE -o /tmp/own_rdma tests/lab/own_rdma.c -lrdmacm -libverbs || echo 'not ok identity.own_rdma: cc'
+for how in uses linked; do
+    : >/tmp/own_rdma.$how
+    if RAILSOCK_BOARD=eager RAILSOCK_WIRE=verbs RAILSOCK_LOG=info:/tmp/own_rdma.$how LD_PRELOAD=$PWD/build/librailsock.so \
+        timeout 120 /tmp/own_rdma $how "$LAB_IP_1" /tmp/own_rdma.$how 2>/tmp/own_rdma.err; then
+        echo "ok identity.own_rdma_$how"
+    else
+        echo "not ok identity.own_rdma_$how: status $?: $(tail -n 1 /tmp/own_rdma.err) $(tail -n 1 /tmp/own_rdma.$how)"
+    fi
+done
+# Where libibverbs would complain: nothing on stderr.
+mv /etc/libibverbs.d /etc/libibverbs.away
+REASON_LOGGED='/etc/libibverbs.d cannot be read' program no_drivers quiet_lab.py
+mv /etc/libibverbs.away /etc/libibverbs.d
+(ulimit -l 32 && REASON_LOGGED='locked memory has no room' program little_memlock quiet_lab.py \
+    setpriv --reuid 1000 --clear-groups --inh-caps=-all)
 # A user who may not lock as much memory as it would take.
 ulimit -l 1024
 program memlock memlock_lab.py setpriv --reuid 1000 --clear-groups --inh-caps=-all

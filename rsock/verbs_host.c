@@ -1,0 +1,98 @@
+/*
+ * verbs_host.c - what is looked at before anything of RDMA is opened: whether the host has a device, whether the program uses one
+ * itself, and whether libibverbs would complain on the program's stderr. Progress thread.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/verbs_int.h"
+
+struct dirent64 {
+    uint64_t ino;
+    int64_t off;
+    uint16_t reclen;
+    uint8_t type;
+    char name[];
+};
+
+/* Whether there is such a name in a folder; one that cannot be read has none. */
+static bool any(const char *folder, bool (*such)(int fd, const char *name))
+{
+    _Alignas(8) char buf[1024] = {0};
+    int fd = rsk_own_fd(sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    bool found = false;
+    long n;
+
+    if (fd < 0)
+        return false;
+    while (!found && (n = SYS6(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0)) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64 *d = (const void *)(buf + at);
+
+            found |= d->name[0] != '.' && such(fd, d->name);
+            at += d->reclen;
+        }
+    rsk_own_close(fd);
+    return found;
+}
+
+static bool is_device(int fd, const char *name)
+{
+    (void)fd, (void)name;
+    return true;
+}
+
+bool vb_host_has_device(void)
+{
+    return any("/sys/class/infiniband", is_device);
+}
+
+/* A link of /proc/self/fd. Only character devices are worth a look at where it leads: there may be a hundred thousand sockets. */
+static bool is_rdma(int folder, const char *link)
+{
+    static const char devices[] = "/dev/infiniband/";
+    char to[sizeof devices - 1];
+    struct stat st;
+    int fd = atoi(link);
+
+    return !rsk_own_has(fd) && SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISCHR(st.st_mode) &&
+           SYS6(SYS_readlinkat, folder, link, to, sizeof to, 0, 0) == (long)sizeof to &&
+           memcmp(to, devices, sizeof to) == 0;
+}
+
+bool vb_host_program_uses(void)
+{
+    static bool uses; /* what it has from librdmacm may outlive its descriptors */
+
+    if (!uses && any("/proc/self/fd", is_rdma)) {
+        uses = true;
+        log_info("verbs: the program has an RDMA device open itself");
+    }
+    return uses;
+}
+
+int vb_host_complaint(void)
+{
+    struct rlimit l;
+    int fd;
+
+    /* check_memlock_limit() in its init.c; a rail would find no room either. */
+    if (sys_geteuid() != 0 && SYS6(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &l, 0, 0) == 0 &&
+        l.rlim_cur <= 32768) {
+        log_info("verbs: the limit of locked memory has no room for a rail");
+        return RSN_NO_MEMORY;
+    }
+    /* read_config() in its dynamic_driver.c, which finds its drivers there. */
+    fd = rsk_own_fd(sys_open("/etc/libibverbs.d", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    if (fd < 0) {
+        log_info("verbs: no drivers, /etc/libibverbs.d cannot be read: %s", strerror(-fd));
+        return fd == -EMFILE || fd == -ENFILE ? RSN_LIMIT_FD : RSN_NO_VERBS;
+    }
+    rsk_own_close(fd);
+    return 0;
+}
