@@ -292,6 +292,8 @@ UNIT_TESTS := \
 	select_test \
 	table_test \
 	siphash_test \
+	silent_test \
+	verbs_dev_test \
 	proof_test \
 	section_test \
 	iov_test \
@@ -340,6 +342,8 @@ poll_words_test_SRC := tests/unit/poll_words_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
+silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
+verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
 
 proof_test_SRC := \
 	tests/unit/proof_test.c \

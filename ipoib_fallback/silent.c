@@ -1,7 +1,7 @@
 /*
- * silent.c - whom it is no use to ask for a while: hosts whose RDMA side gave no answer, where each question
- * costs seconds of waiting for packets, and ports for which nobody answers. One connection asks for
- * all of them, and when it is answered the others ask as well. And whom it is no use to ask for a second, because
+ * silent.c - whom it is no use to ask for a while: ports for which nobody answers, and hosts of which two ports gave no answer at all,
+ * where each question costs seconds of waiting for packets. One connection asks for
+ * all of them, and when it is answered the others ask as well. One port may be that of a process that is stopped. And whom it is no use to ask for a second, because
  * all its rails are taken: a question costs both ends more than a hundred messages. Progress thread.
  */
 #include "ipoib_fallback/silent.h"
@@ -61,7 +61,7 @@ static void note_silence(const struct rsk_tuple *t, uint16_t port, int reason)
 {
     struct silent *s = silent_slot(t, port);
 
-    if (!is_of(s, t, port)) {
+    if (!is_of(s, t, port) || s->reason != reason) {
         *s = (struct silent){.family = t->family, .port = port};
         memcpy(s->addr, t->dst, 16);
         s->pause = reason == RSN_RDV_TIMEOUT ? 1000000000ull : 20000000ull;
@@ -75,14 +75,24 @@ static void note_silence(const struct rsk_tuple *t, uint16_t port, int reason)
     s->until = fb_io.now() + s->pause;
 }
 
+/* Another port of that host gave no answer just now. */
+static bool another_silent(const struct rsk_tuple *t)
+{
+    for (const struct silent *s = silent_peers; s < silent_peers + SILENT; s++)
+        if (s->port && s->port != t->dst_port && is_of(s, t, s->port) &&
+            s->reason == RSN_RDV_TIMEOUT && fb_io.now() < s->until + s->pause)
+            return true;
+    return false;
+}
+
 void silent_answer(const struct rsk_tuple *t, int reason)
 {
     struct silent *host = silent_slot(t, 0), *port = silent_slot(t, t->dst_port);
 
     if (reason == RSN_RDV_TIMEOUT) {
-        note_silence(t, 0, reason);
-        if (is_of(port, t, t->dst_port))
-            port->asking = false;
+        if (is_of(host, t, 0) || another_silent(t))
+            note_silence(t, 0, reason);
+        note_silence(t, t->dst_port, reason);
         return;
     }
     if (is_of(host, t, 0))
