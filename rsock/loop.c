@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -234,6 +235,21 @@ static void *run(void *again)
     }
 }
 
+/* The starter's real-time priority is its own: with it this thread would keep others from their processor. A filter may kill
+ * who asks. */
+static void not_in_a_hurry(pthread_attr_t *attr)
+{
+    const struct sched_param none = {0};
+    long policy = sys_filtered() ? SCHED_OTHER : SYS6(SYS_sched_getscheduler, 0, 0, 0, 0, 0, 0);
+
+    if ((policy & ~(long)SCHED_RESET_ON_FORK) != SCHED_FIFO &&
+        (policy & ~(long)SCHED_RESET_ON_FORK) != SCHED_RR)
+        return;
+    pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(attr, SCHED_OTHER);
+    pthread_attr_setschedparam(attr, &none);
+}
+
 /* With a backend, when this returns 0. */
 static int spawn(bool again)
 {
@@ -251,10 +267,15 @@ static int spawn(bool again)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attr, STACK);
+    not_in_a_hurry(&attr);
     err = pthread_create(&thread, &attr, run, arg);
     /* Much thread-local memory in the program comes off the stack: EINVAL if it does not fit. */
-    if (err == EINVAL)
-        err = pthread_create(&thread, NULL, run, arg);
+    if (err == EINVAL) {
+        pthread_attr_destroy(&attr);
+        pthread_attr_init(&attr);
+        not_in_a_hurry(&attr);
+        err = pthread_create(&thread, &attr, run, arg);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (err)

@@ -355,6 +355,7 @@ void rsk_own_map(struct rsk_own_map *m, void *addr, size_t len)
 
     m->addr = addr;
     m->len = len;
+    atomic_store(&m->left_out, false);
     m->prev = NULL;
     pthread_mutex_lock(&map_lock);
     head = atomic_load_explicit(&maps, memory_order_relaxed);
@@ -399,7 +400,8 @@ void rsk_own_after_fork_child(void)
     while (m) {
         struct rsk_own_map *next = atomic_load_explicit(&m->next, memory_order_relaxed);
 
-        SYS6(SYS_munmap, m->addr, m->len, 0, 0, 0, 0);
+        if (!atomic_load(&m->left_out))
+            SYS6(SYS_munmap, m->addr, m->len, 0, 0, 0, 0);
         m->addr = NULL;
         m = next;
     }

@@ -59,6 +59,8 @@ void rsk_own_close(int fd);
 struct rsk_own_map {
     void *addr;
     size_t len;
+    _Atomic bool
+        left_out; /* a forked child has it not (MADV_DONTFORK): there its place may be another mapping's */
     struct rsk_own_map *_Atomic next;
     struct rsk_own_map *prev;
 };

@@ -48,6 +48,25 @@ bool vb_dl_room(void)
     return true;
 }
 
+static bool leaves_out;
+
+bool vb_dl_leaves_out(void)
+{
+    return leaves_out;
+}
+
+/* ibv_fork_init does nothing where the kernel copies pinned pages at a fork, but before version 35. */
+static bool fork_is_hard(void)
+{
+    void *p = dlvsym(lib[0], "ibv_is_fork_initialized", "IBVERBS_1.13");
+    enum ibv_fork_status (*status)(void);
+
+    if (!p)
+        return true;
+    memcpy(&status, &p, sizeof p);
+    return status() == IBV_FORK_ENABLED;
+}
+
 int vb_dl_open(void)
 {
     if (result <= 0)
@@ -77,7 +96,7 @@ int vb_dl_open(void)
     /* ibv_fork_init(3): providers keep queues in private memory; before Linux 5.12 a fork
      * would detach them from the adapter. Fails harmlessly when the program used verbs first. */
     rsk_own_enter(); /* it asks the kernel by a socket */
-    vdl.fork_init();
+    leaves_out = vdl.fork_init() == 0 && fork_is_hard();
     rsk_own_leave();
     return result = 0;
 }

@@ -453,9 +453,9 @@ struct rsk_route vb_route(const struct rsk_tuple *, void *owner);
 /* ---- verbs_pin.c */
 
 /* ibv_reg_mr, or NULL with ENOMEM when it would take more than three quarters of RLIMIT_MEMLOCK. */
-struct ibv_mr *vb_pin(struct ibv_pd *, void *, size_t, int access);
-void vb_unpin(struct ibv_mr *); /* NULL: nothing */
-void vb_pin_forget(void);       /* forked child */
+struct ibv_mr *vb_pin(struct ibv_pd *, struct rsk_own_map *, int access);
+void vb_unpin(struct ibv_mr *, struct rsk_own_map *); /* NULL: nothing */
+void vb_pin_forget(void);                             /* forked child */
 
 /* ---- verbs_listen.c */
 

@@ -20,26 +20,31 @@ static bool fits(size_t n)
     return pinned + n <= l.rlim_cur / 4 * 3 || (sys_capable(CAP_IPC_LOCK) && sys_in_first_users());
 }
 
-struct ibv_mr *vb_pin(struct ibv_pd *pd, void *p, size_t n, int access)
+struct ibv_mr *vb_pin(struct ibv_pd *pd, struct rsk_own_map *m, int access)
 {
     struct ibv_mr *mr;
 
-    if (!fits(n)) {
+    if (!fits(m->len)) {
         errno = ENOMEM;
         return NULL;
     }
-    mr = vdl.reg_mr(pd, p, n, access);
+    /* Before and until after it is so: a child that has it all the same keeps it, which is the lesser evil. */
+    atomic_store(&m->left_out, vb_dl_leaves_out());
+    mr = vdl.reg_mr(pd, m->addr, m->len, access);
     if (mr)
         pinned += mr->length;
+    else
+        atomic_store(&m->left_out, false);
     return mr;
 }
 
-void vb_unpin(struct ibv_mr *mr)
+void vb_unpin(struct ibv_mr *mr, struct rsk_own_map *m)
 {
     if (!mr)
         return;
     pinned -= mr->length;
     vdl.dereg_mr(mr);
+    atomic_store(&m->left_out, false);
 }
 
 void vb_pin_forget(void)

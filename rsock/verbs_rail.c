@@ -110,8 +110,8 @@ int vb_rail_open(struct vb_rail *r)
     len = r->off_hello + VB_HELLO_ROOM;
     r->ring = map(&r->map_in, len);
     r->pd = r->ring ? vdl.alloc_pd(r->id->verbs) : NULL;
-    r->mr_in = r->pd ? vb_pin(r->pd, r->ring, len, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
-                     : NULL;
+    r->mr_in =
+        r->pd ? vb_pin(r->pd, &r->map_in, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) : NULL;
     if (!r->mr_in || make_qp(r) < 0) {
         log_info("verbs: memory or queue pair on %s: %s", r->dev->name, strerror(errno));
         return errno == EMFILE || errno == ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
@@ -149,7 +149,7 @@ int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
         return RSN_BUDGET;
     r->base.tx_size = (uint32_t)size;
     r->staging = map(&r->map_out, len);
-    r->mr_out = r->staging ? vb_pin(r->pd, r->staging, len, IBV_ACCESS_LOCAL_WRITE) : NULL;
+    r->mr_out = r->staging ? vb_pin(r->pd, &r->map_out, IBV_ACCESS_LOCAL_WRITE) : NULL;
     if (!r->mr_out)
         return RSN_NO_MEMORY;
     r->lkey_out = r->mr_out->lkey;
@@ -257,8 +257,8 @@ void vb_rail_close(struct vb_rail *r)
         unlock_shard(r);
     }
     r->cq = NULL;
-    vb_unpin(r->mr_in);
-    vb_unpin(r->mr_out);
+    vb_unpin(r->mr_in, &r->map_in);
+    vb_unpin(r->mr_out, &r->map_out);
     if (r->pd)
         vdl.dealloc_pd(r->pd);
     r->mr_in = r->mr_out = NULL;

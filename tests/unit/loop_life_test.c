@@ -10,10 +10,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -420,6 +422,58 @@ TEST_CASE(loop, who_takes_a_number_and_sleeps_stops_nobody)
     pthread_mutex_unlock(&sleeping);
     pthread_join(other, NULL);
     EXPECT_EQ_INT((int)atomic_load(&rsk_own_inside.n), 0);
+}
+
+static void note_policy(void *policy)
+{
+    *(int *)policy = sched_getscheduler(0);
+}
+
+TEST_CASE(loop, has_no_real_time_priority)
+{
+    const struct sched_param some = {.sched_priority = 1}, none = {0};
+    int policy = -1;
+
+    if (sched_setscheduler(0, SCHED_FIFO, &some) < 0)
+        SKIP("no real-time priority is to be had");
+    ASSERT_EQ_INT(rsk_loop_start(true), 0);
+    EXPECT_EQ_INT(sched_getscheduler(0), SCHED_FIFO);
+    ASSERT_EQ_INT(sched_setscheduler(0, SCHED_OTHER, &none), 0);
+    on_thread(note_policy, &policy);
+    EXPECT_EQ_INT(policy, SCHED_OTHER);
+    rsk_loop_stop();
+}
+
+/* What it has not inherited is not there to be given back: the place may be another mapping's. */
+TEST_CASE(own, child_leaves_alone_what_it_has_not)
+{
+    static struct rsk_own_map has, has_not;
+    size_t len = 4096;
+    struct rsk_own_map *both[] = {&has, &has_not};
+    int status;
+    pid_t child;
+
+    for (int i = 0; i < 2; i++)
+        rsk_own_map(both[i],
+                    mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                    len);
+    ASSERT_EQ_INT(madvise(has_not.addr, len, MADV_DONTFORK), 0);
+    has_not.left_out = true;
+    child = fork();
+    if (!child) {
+        void *was = has.addr, *mine = has_not.addr;
+
+        if (mmap(mine, len, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != mine)
+            _exit(1);
+        rsk_loop_after_fork_child();
+        *(volatile char *)mine = 1;
+        _exit(msync(was, len, MS_ASYNC) < 0 && errno == ENOMEM ? 0 : 2);
+    }
+    ASSERT_EQ_INT(waitpid(child, &status, 0), child);
+    EXPECT_EQ_INT(status, 0);
+    rsk_own_unmap(&has);
+    rsk_own_unmap(&has_not);
 }
 
 TEST_CASE(loop, descriptors_are_out_of_the_way)
