@@ -157,11 +157,36 @@ static void got_rail(struct fb_conn *c, struct rsk_rail *rail)
     rdv_again(c, RSN_NOT_YET);
 }
 
+/* Questions that wait for their answer. By shared memory who is asked takes 64 at once from everybody (shm_accept.c),
+ * and where a thousand connections become worth a rail at one time, the first answer may be for all. Over RDMA each has a
+ * queue pair and its memory already, and the peer's one thread answers all. */
+static struct rush {
+    const uint32_t most;
+    uint32_t asking, queued; /* queued: since one was last put off, in this rush */
+} shm = {.most = 16}, verbs = {.most = 64};
+
+static bool rush(struct fb_conn *c, struct rush *r)
+{
+    if (r->asking < r->most) {
+        r->queued = 0;
+        return false;
+    }
+    c->x->rdv_calls = UINT64_MAX; /* whether or not it has called meanwhile, it asks */
+    link_timer(c, RETRY_FIRST * (1 + r->queued++ / r->most), retry_timer);
+    return true;
+}
+
+void rdv_forget(void)
+{
+    shm.asking = shm.queued = verbs.asking = verbs.queued = 0;
+}
+
 static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
 {
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
+    verbs.asking--;
     silent_answer(&c->x->tuple, reason);
     silent_said(&c->x->tuple, reason);
     log_info("stream %u: verbs rendezvous: %s", c->s.slot, cfg_reason_name(reason));
@@ -170,27 +195,6 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     else
         rdv_again(c, reason);
     fb_put(&c->s);
-}
-
-/* Questions by shared memory that wait for their answer. Who is asked takes 64 at once from everybody (shm_accept.c),
- * and where a thousand connections become worth a rail at one time, the first answer may be for all. */
-#define ASK_AT_ONCE 16u
-static uint32_t asking, queued; /* queued: since one was last put off, in this rush */
-
-static bool rush(struct fb_conn *c)
-{
-    if (asking < ASK_AT_ONCE) {
-        queued = 0;
-        return false;
-    }
-    c->x->rdv_calls = UINT64_MAX; /* whether or not it has called meanwhile, it asks */
-    link_timer(c, RETRY_FIRST * (1 + queued++ / ASK_AT_ONCE), retry_timer);
-    return true;
-}
-
-void rdv_forget(void)
-{
-    asking = queued = 0;
 }
 
 static void drop_shard(void *shard)
@@ -246,6 +250,10 @@ static void ask_verbs(struct fb_conn *c)
         rdv_again(c, reason);
         return;
     }
+    if (rush(c, &verbs)) {
+        budget_free(c);
+        return;
+    }
     silent = silent_for(&c->x->tuple, &reason);
     if (silent) {
         budget_free(c);
@@ -256,9 +264,11 @@ static void ask_verbs(struct fb_conn *c)
     }
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
+    verbs.asking++;
     reason = not_asked(
         rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done));
     if (reason) {
+        verbs.asking--;
         c->x->rdv = RDV_NONE;
         silent_answer(&c->x->tuple, reason); /* as good as an answer: the next one may ask */
         rdv_again(c, reason);
@@ -280,7 +290,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
-    asking--;
+    shm.asking--;
     /* Of a connection that is closed meanwhile the kernel knows as little as of another host's. */
     if ((reason == RSN_OTHER_HOST || reason == RSN_UID) && conn_flag(c, CF_CLOSED))
         reason = RSN_ENDING;
@@ -304,11 +314,11 @@ static void ask_shm(struct fb_conn *c)
 
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    asking++;
+    shm.asking++;
     reason = not_asked(
         rsk_shm_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, shm_done));
     if (reason) {
-        asking--;
+        shm.asking--;
         c->x->rdv = RDV_NONE;
         rdv_again(c, reason);
         fb_put(&c->s);
@@ -372,7 +382,7 @@ static void attempt(struct fb_conn *c, bool called)
         rdv_again(c, RSN_BUDGET);
         return;
     }
-    if (!called && rush(c))
+    if (!called && rush(c, conn_config(c)->wire == CFG_WIRE_VERBS ? &verbs : &shm))
         return;
     if (!budget_take(c)) {
         rdv_again(c, RSN_BUDGET);
