@@ -144,25 +144,32 @@ struct vb_dev *vb_dev_find(const struct ibv_context *ctx)
     return dev;
 }
 
-/* An id of a removed device gets an event; without one that is bound to it nobody would tell. It has a port, which must not be
- * one at which a listener has to be: in another space than theirs. */
-static void add_sentinel(struct vb_dev *dev, struct rdma_cm_id *like)
+static bool add_sentinel_in(struct vb_dev *dev, const struct rdma_cm_id *like,
+                            enum rdma_port_space space)
 {
     struct sockaddr_storage addr;
+    struct rdma_cm_id *id = vb_cm_id(&dev->cm_owner, space);
 
-    dev->sentinel = vb_cm_id(&dev->cm_owner, RDMA_PS_UDP);
-    if (!dev->sentinel)
-        return;
+    if (!id)
+        return false;
     memcpy(&addr, &like->route.addr.src_storage, sizeof addr);
     ((struct sockaddr_in *)&addr)->sin_port = 0; /* sin6_port lies at the same place */
-    if (vdl.bind_addr(dev->sentinel, (struct sockaddr *)&addr) < 0 ||
-        dev->sentinel->verbs != dev->ctx) {
+    if (vdl.bind_addr(id, (struct sockaddr *)&addr) < 0 || id->verbs != dev->ctx) {
         log_debug("verbs: no sentinel on %s: error %d", dev->name, errno);
-        vdl.destroy_id(dev->sentinel);
-        dev->sentinel = NULL;
-        return;
+        vdl.destroy_id(id);
+        return false;
     }
+    dev->sentinel = id;
     dev->users++;
+    return true;
+}
+
+/* An id of a removed device gets an event; without one that is bound to it nobody would tell. It has a port, which must not be
+ * one at which a listener has to be: in another space than theirs, if the device has one. */
+static void add_sentinel(struct vb_dev *dev, const struct rdma_cm_id *like)
+{
+    if (!add_sentinel_in(dev, like, RDMA_PS_UDP))
+        (void)add_sentinel_in(dev, like, RDMA_PS_TCP);
 }
 
 /* Not noted: libibverbs may close them, as long as no vb_dev has them. */

@@ -56,8 +56,8 @@ bool vb_host_has_device(void)
 static bool is_rdma(int folder, const char *link)
 {
     static const char devices[] = "/dev/infiniband/";
-    char to[sizeof devices - 1];
-    struct stat st;
+    char to[sizeof devices - 1] = {0};
+    struct stat st = {0};
     int fd = atoi(link);
 
     return !rsk_own_has(fd) && SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISCHR(st.st_mode) &&
@@ -78,7 +78,7 @@ bool vb_host_program_uses(void)
 
 int vb_host_complaint(void)
 {
-    struct rlimit l;
+    struct rlimit l = {0};
     int fd;
 
     /* check_memlock_limit() in its init.c; a rail would find no room either. */

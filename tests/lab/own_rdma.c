@@ -52,7 +52,8 @@ int main(int argc, char **argv)
     struct ibv_context *ctx = NULL;
     struct ibv_pd *pd;
 
-    must(argc == 4 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1, "own_rdma uses|linked ADDRESS LOG");
+    must(argc == 4 && inet_pton(AF_INET, argv[2], &at.sin_addr) == 1,
+         "own_rdma uses|linked ADDRESS LOG");
     must(bind(l, (struct sockaddr *)&at, len) == 0 && listen(l, 1) == 0, "listen");
     must(getsockname(l, (struct sockaddr *)&at, &len) == 0, "getsockname");
     alarm(100);
