@@ -66,6 +66,8 @@ static void ask(void *arg)
     int err;
 
     a->reason = a->wire->usable();
+    if (a->reason == RSN_OWN_RDMA) /* what the steps before had open */
+        a->reason = 0;
     if (!a->reason) {
         err = a->wire->connect(a->tuple, rsk_shard_common(), 0, a, answered);
         if (!err)
