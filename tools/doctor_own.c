@@ -85,6 +85,22 @@ static void broken(struct doc_result *r, const struct cfg_rules *rules)
             e ? e->text : "no memory", rules->n_errors, rules->n_errors == 1 ? "error" : "errors");
 }
 
+/* False: it is said why not. */
+static bool read_rules(struct cfg_rules *rules, struct doc_result *r)
+{
+    if (!cfg.rules) {
+        doc_say(r, DOC_SKIP, "not read, as the environment says that nothing boards");
+        return false;
+    }
+    if (!cfg_rules_begin(rules)) {
+        doc_say(r, DOC_FAIL, "there is no memory to read them");
+        return false;
+    }
+    cfg_rules_read_all(rules);
+    cfg_rules_settle(rules);
+    return true;
+}
+
 void doc_RULES(struct doctor *d, struct doc_result *r)
 {
     struct cfg_rules rules;
@@ -92,16 +108,8 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
     char files[300];
 
     (void)d;
-    if (!cfg.rules) {
-        doc_say(r, DOC_SKIP, "not read, as the environment says that nothing boards");
+    if (!read_rules(&rules, r))
         return;
-    }
-    if (!cfg_rules_begin(&rules)) {
-        doc_say(r, DOC_FAIL, "there is no memory to read them");
-        return;
-    }
-    cfg_rules_read_all(&rules);
-    cfg_rules_settle(&rules);
     for (const struct cfg_node *node = rules.nodes; node; node = node->next)
         if (node->kind == CFG_RULE) {
             n++;
@@ -154,16 +162,8 @@ void doc_RULE(struct doctor *d, struct doc_result *r)
     char place[300] = "the defaults";
 
     d->set = &cfg.stream;
-    if (!cfg.rules) {
-        doc_say(r, DOC_SKIP, "not read, as the environment says that nothing boards");
+    if (!read_rules(&rules, r))
         return;
-    }
-    if (!cfg_rules_begin(&rules)) {
-        doc_say(r, DOC_FAIL, "there is no memory to read them");
-        return;
-    }
-    cfg_rules_read_all(&rules);
-    cfg_rules_settle(&rules);
     if (rules.n_errors) {
         broken(r, &rules);
         r->advice = "railsock check shows every error with its line";
