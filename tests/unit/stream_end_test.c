@@ -256,6 +256,13 @@ static void hold(struct held *h)
         ;
 }
 
+/* It has done with h when this returns. */
+static void let_go(struct held *h)
+{
+    sem_post(&h->go);
+    jobs_done();
+}
+
 static void fails(struct end *e)
 {
     struct fb_conn *c = conn_of(e->s);
@@ -305,8 +312,7 @@ TEST_CASE(stream, hears_without_the_progress_thread_once_its_rail_is_gone)
             EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
         }
 next:
-        sem_post(&h.go);
-        jobs_done();
+        let_go(&h);
         done(&a);
         done(&b);
     }
@@ -351,7 +357,7 @@ static void goes_unasked(bool reset)
     if (reset)
         EXPECT_EQ_INT(setsockopt(b.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
     done(&b);
-    sem_post(&h.go);
+    let_go(&h);
     UNTIL(conn_of(a.s)->x->rx.end != 0 || fb_ready(a.s, a.fd, POLLIN));
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
@@ -442,7 +448,7 @@ TEST_CASE(stream, pinned_stream_keeps_its_reason)
     EXPECT_EQ_INT(a.s->pub->reason, RSN_CALL);
     link_end(conn_of(b.s), RSN_PEER_LEFT);
     EXPECT_EQ_INT(b.s->pub->reason, RSN_PEER_LEFT);
-    sem_post(&h.go);
+    let_go(&h);
     done(&a);
     done(&b);
 }
@@ -467,6 +473,6 @@ TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
     done(&b);
     EXPECT_EQ_INT(get(&a, &byte, 1), -ECONNRESET);
     EXPECT_EQ_INT(put(&a, &byte, 1), -EPIPE);
-    sem_post(&h.go);
+    let_go(&h);
     done(&a);
 }
