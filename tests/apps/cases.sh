@@ -316,7 +316,7 @@ one_sided_cases() {
     run_case redis 0 redis_pipeline "$(amount 200000 5000)"
     and_more && run_case redis_cli 0 redis_cli
     and_more && run_case python_asyncio 0 python_echo asyncio 4
-    run_case nc_both_ways 0 nc_files $part $part
+    run_case nc_both_ways 0 nc_files "$part" "$part"
     and_more || return 0
     run_case memcached 0 memcached_values
     run_case nginx_64_mib 0 nginx_files off on 1
