@@ -189,7 +189,7 @@ static bool get_action(struct kernel_action *a)
 /* lock held. Where there is no memory for a thread the next one that asks tries again. */
 static void take(void)
 {
-    struct kernel_action a;
+    struct kernel_action a = {0};
 
     if (!get_action(&a))
         return;
