@@ -13,6 +13,9 @@
 
 static int c, s;
 static _Atomic unsigned long calls;
+/* In this trial; no ring is full, for which the connection would leave its rail. */
+static _Atomic long sent, got;
+enum { AHEAD = 16384 };
 static _Atomic int began, at_once;
 
 static void asynchronous(void)
@@ -27,19 +30,25 @@ static void *sending(void *unused)
 
     (void)unused;
     asynchronous();
-    while (send(c, buf, sizeof(buf), MSG_NOSIGNAL) >= 0)
-        calls++;
+    for (; send(c, buf, sizeof(buf), MSG_NOSIGNAL) >= 0; calls++) {
+        sent += sizeof(buf);
+        while (sent - got > AHEAD)
+            sched_yield();
+    }
+    perror("send");
     return NULL;
 }
 
 static void *receiving(void *unused)
 {
     char buf[256];
+    ssize_t n;
 
     (void)unused;
     asynchronous();
-    while (recv(s, buf, sizeof(buf), 0) >= 0)
-        calls++;
+    for (; (n = recv(s, buf, sizeof(buf), 0)) > 0; calls++)
+        got += n;
+    perror("recv");
     return NULL;
 }
 
@@ -47,11 +56,14 @@ static void *polling(void *unused)
 {
     struct pollfd p = {.fd = s, .events = POLLIN};
     char buf[256];
+    ssize_t n;
 
     (void)unused;
     asynchronous();
-    while (poll(&p, 1, -1) >= 0 && recv(s, buf, sizeof(buf), MSG_DONTWAIT) >= -1)
-        calls++;
+    for (; poll(&p, 1, -1) >= 0; calls++)
+        if ((n = recv(s, buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+            got += n;
+    perror("poll");
     return NULL;
 }
 
@@ -64,23 +76,6 @@ static void *computing(void *unused)
     asynchronous();
     must(send(c, &b, 1, 0) == 1, "send");
     at_once = 1;
-    for (;;)
-        calls++;
-    return NULL;
-}
-
-static unsigned turns;
-
-static void *calling_once(void *unused)
-{
-    char b = 'x';
-
-    (void)unused;
-    asynchronous();
-    at_once = 1;
-    for (volatile unsigned n = 0; n < turns; n++)
-        ;
-    (void)!send(c, &b, 1, 0);
     for (;;)
         calls++;
     return NULL;
@@ -156,30 +151,22 @@ static void ends(pthread_t t)
     must(result == PTHREAD_CANCELED, "cancelled");
 }
 
+static void connected(void)
+{
+    int p[2];
+
+    tcp_pair(p);
+    on_rail(p);
+    c = p[0];
+    s = p[1];
+}
+
 static void drain(void)
 {
     char buf[4096];
 
     while (recv(s, buf, sizeof(buf), MSG_DONTWAIT) > 0)
         ;
-}
-
-/* Wherever in its only call it is. */
-static void in_its_call(void)
-{
-    for (unsigned i = 0; i < 1000; i++) {
-        pthread_t t;
-
-        turns = i * 4;
-        at_once = 0;
-        must(pthread_create(&t, NULL, calling_once, NULL) == 0, "thread");
-        for (time_t since = time(NULL); !at_once;)
-            if (time(NULL) - since > 20)
-                give_up("the call");
-        must(pthread_cancel(t) == 0, "cancel");
-        ends(t);
-        drain();
-    }
 }
 
 /* At a different place each time. */
@@ -193,11 +180,18 @@ static void run_for(unsigned turns)
         ;
 }
 
+/* Of a connection on a rail, if it is to be on one: a thread that is cancelled in libc's call may have sent or taken bytes that nobody
+ * counts, after which the connection stays on TCP. */
 static void trials(void *(*in)(void *))
 {
-    for (unsigned i = 0; i < 200; i++) {
+    enum { CONNECTIONS = 10, EACH = 20 };
+
+    for (unsigned i = 0; i < CONNECTIONS * EACH; i++) {
         pthread_t from, to;
 
+        if (i % EACH == 0)
+            connected();
+        sent = got = 0;
         begin(&to, in);
         begin(&from, sending);
         run_for(1 + i % 50);
@@ -206,9 +200,12 @@ static void trials(void *(*in)(void *))
         ends(i % 2 ? from : to);
         must(pthread_cancel(i % 2 ? to : from) == 0, "cancel");
         ends(i % 2 ? to : from);
+        drain();
+        if (i % EACH == EACH - 1) {
+            deliver(c, s, "still works");
+            must(close(c) == 0 && close(s) == 0, "close");
+        }
     }
-    drain();
-    deliver(c, s, "still works");
 }
 
 static void one(void *(*fn)(void *))
@@ -226,17 +223,12 @@ static void one(void *(*fn)(void *))
 
 int main(void)
 {
-    int p[2];
-
     setvbuf(stdout, NULL, _IOLBF, 0);
-    tcp_pair(p);
-    c = p[0];
-    s = p[1];
-    jumps_out();
     trials(receiving);
     trials(polling);
+    connected();
+    jumps_out();
     one(computing);
-    in_its_call();
     one(deferred);
     drain();
     deliver(c, s, "still works");
