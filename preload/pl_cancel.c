@@ -171,6 +171,7 @@ static void make_libc_set_its(void)
     struct stand_in s = {0};
     uint64_t mask = sys_block_signals();
     pthread_t t;
+    RSK_UNCANCELLED; /* pthread_join is a cancellation point */
 
     if (pthread_create(&t, NULL, stand_in, &s) == 0) {
         wait_for(&s.there);
