@@ -192,13 +192,10 @@ static void take(void)
 {
     struct kernel_action a = {0};
 
-    if (!get_action(&a))
+    /* What is there before may be what the program was started with: make has its children ignore that signal. */
+    make_libc_set_its();
+    if (!get_action(&a) || (uintptr_t)a.fn <= (uintptr_t)SIG_IGN)
         return;
-    if (!a.fn) {
-        make_libc_set_its();
-        if (!get_action(&a) || !a.fn)
-            return;
-    }
     dl_iterate_phdr(find, &(struct object){(void *)(uintptr_t)gnu_get_libc_version, &libc});
     dl_iterate_phdr(find, &(struct object){(void *)(uintptr_t)cancelled, &own});
     at_end_made = pthread_key_create(&at_end, thread_ends) == 0;
