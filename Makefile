@@ -39,7 +39,7 @@ RSOCK_SRC := \
 	rsock/loop_watch.c \
 	rsock/shard.c \
 	rsock/shm_accept.c \
-	rsock/shm_bell.c \
+	rsock/shm_bell.c rsock/shm_own.c \
 	rsock/shm_ctl.c \
 	rsock/shm_diag.c \
 	rsock/shm_map.c \
@@ -260,6 +260,7 @@ UNIT_TESTS := \
 	loop_test \
 	loop_life_test \
 	shard_test \
+	shard_foreign_test \
 	shm_ring_test \
 	shm_traffic_test \
 	shm_rdv_test \
@@ -481,6 +482,7 @@ SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/copy.c
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
 loop_life_test_SRC := tests/unit/loop_life_test.c $(LOOP_TEST_SRC)
 shard_test_SRC := tests/unit/shard_test.c $(SHM_TEST_SRC)
+shard_foreign_test_SRC := tests/unit/shard_foreign_test.c $(SHM_TEST_SRC)
 shm_ring_test_SRC := tests/unit/shm_ring_test.c $(SHM_TEST_SRC)
 shm_traffic_test_SRC := tests/unit/shm_traffic_test.c $(SHM_TEST_SRC)
 shm_rdv_test_SRC := tests/unit/shm_rdv_test.c $(SHM_TEST_SRC)

@@ -10,6 +10,7 @@
 #include "preload/pl_own.h"
 
 #include "ipoib_fallback/lock.h"
+#include "preload/pl_signal.h"
 #include "rsock/loop.h"
 #include "rsock/section.h"
 #include "rsock/sys.h"
@@ -18,7 +19,6 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
-#include <ucontext.h>
 
 enum { SIGCANCEL = 32 }; /* glibc's own, which its sigaction refuses */
 
@@ -51,21 +51,12 @@ static bool within(const struct range *r, uintptr_t pc)
     return pc >= r->begin && pc < r->end;
 }
 
-static uintptr_t pc_of(const ucontext_t *uc)
-{
-#if defined(__x86_64__)
-    return (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
-#else
-    return (uintptr_t)uc->uc_mcontext.pc;
-#endif
-}
-
 /* In a section. Or in a function of ours and not in a call of it: the unwinder would not find what gives back what it has raised, or
  * find it and jump to it with a frame that is only half there. With a window open that may be the case further up, unless
  * the thread is in libc's function, or sleeps. */
-static bool must_not_end(const ucontext_t *uc)
+static bool must_not_end(ucontext_t *uc)
 {
-    uintptr_t pc = pc_of(uc);
+    uintptr_t pc = *pl_signal_pc(uc);
 
     if (rsk_sig.depth)
         return true;
@@ -96,6 +87,8 @@ static void no_more(void)
 static void thread_ends(void *unused)
 {
     (void)unused;
+    rsk_sig.asynchronous = false; /* the signal, should it still come, does nothing from here on */
+    atomic_signal_fence(memory_order_seq_cst);
     no_more();
 }
 
@@ -236,6 +229,7 @@ PL_EXPORT int pthread_setcanceltype(int type, int *old)
 static void in_child(void)
 {
     lock = (struct fb_lock){0};
+    again.made = false; /* timers are not inherited: that number may be another's */
 }
 
 __attribute__((constructor)) static void at_load(void)

@@ -212,6 +212,16 @@ enum { PL_OTHERS = 64 /* looks, at most, because of that */ };
 bool pl_ready_kernels_turn(struct pl_epoll *);
 /* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
+/* What it is asked for. lock held. */
+static inline uint32_t pl_ready_asked(const struct pl_member *m)
+{
+    return (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
+}
+/* Who collects from now on; never 0, which is of who was never reported. lock held. */
+static inline uint32_t pl_ready_pass(struct pl_epoll *ep)
+{
+    return ++ep->pass ? ep->pass : ++ep->pass;
+}
 /* So many are looked at without the lock, or with it, at a time: more would not be seen by another thread that comes meanwhile. */
 enum { PL_TOGETHER = 8 };
 /* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */

@@ -16,40 +16,45 @@ void pl_count(_Atomic uint32_t *length, int more)
     atomic_store_explicit(length, now, memory_order_relaxed);
 }
 
+static void put_on(struct pl_link *list, struct pl_link *l, _Atomic uint32_t *length)
+{
+    if (l->next)
+        return;
+    pl_link_add(list, l);
+    pl_count(length, 1);
+}
+
+static void take_off(struct pl_link *l, _Atomic uint32_t *length)
+{
+    if (!l->next)
+        return;
+    pl_link_del(l);
+    pl_count(length, -1);
+}
+
 void pl_ready_add(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
 
-    if (m->dead || m->parked || m->ready.next)
-        return;
-    pl_link_add(&ep->ready, &m->ready);
-    pl_count(&ep->nready, 1);
+    if (!m->dead && !m->parked)
+        put_on(&ep->ready, &m->ready, &ep->nready);
 }
 
 void pl_ready_del(struct pl_member *m)
 {
-    if (!m->ready.next)
-        return;
-    pl_link_del(&m->ready);
-    pl_count(&m->ep->nready, -1);
+    take_off(&m->ready, &m->ep->nready);
 }
 
 void pl_dirty_add(struct pl_member *m)
 {
     struct pl_epoll *ep = m->ep;
 
-    if (m->dirty.next)
-        return;
-    pl_link_add(&ep->dirty, &m->dirty);
-    pl_count(&ep->ndirty, 1);
+    put_on(&ep->dirty, &m->dirty, &ep->ndirty);
 }
 
 void pl_dirty_del(struct pl_member *m)
 {
-    if (!m->dirty.next)
-        return;
-    pl_link_del(&m->dirty);
-    pl_count(&m->ep->ndirty, -1);
+    take_off(&m->dirty, &m->ep->ndirty);
 }
 
 /* The kernel's descriptors must not starve behind a busy ready list: they are asked at least every

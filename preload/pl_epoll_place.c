@@ -7,7 +7,6 @@
  */
 #include "preload/pl_epoll.h"
 
-/* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
 bool pl_ready_stays_unarmed(struct pl_member *m)
 {
     uint8_t idle = atomic_load_explicit(&m->idle, memory_order_relaxed);
@@ -24,11 +23,22 @@ static void to_tail(struct pl_member *m)
     pl_link_add(&m->ep->ready, &m->ready);
 }
 
-/* There are bytes. */
+/* A stream of which there is nothing else to be told. */
+static bool may_look(const struct pl_member *m)
+{
+    return !m->stash && m->hot && m->stream && !m->parked;
+}
+
+static uint32_t bytes_of(const struct pl_member *m)
+{
+    return m->events & (EPOLLIN | EPOLLRDNORM);
+}
+
+/* There are some. */
 static void tell_bytes(struct pl_member *m, struct epoll_event *out, uint32_t pass,
                        struct fb_tally tally)
 {
-    out->events = m->events & (EPOLLIN | EPOLLRDNORM);
+    out->events = bytes_of(m);
     out->data.u64 = m->data;
     atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
     m->pass = pass;
@@ -39,12 +49,11 @@ static void tell_bytes(struct pl_member *m, struct epoll_event *out, uint32_t pa
  * tail. FB_NONE: nothing holds, and it is where it was. Else it is to be taken off and examined. lock held. */
 static enum fb_sight look_in_place(struct pl_member *m, struct epoll_event *out, uint32_t pass)
 {
-    uint32_t events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
     enum fb_sight see;
 
-    if (m->stash || !m->hot || !m->stream || m->parked)
+    if (!may_look(m))
         return FB_CLOSER;
-    see = fb_sight(m->stream, (short)events);
+    see = fb_sight(m->stream, (short)pl_ready_asked(m));
     if (see != FB_SOME)
         return see;
     if (m->events & (EPOLLET | EPOLLONESHOT))
@@ -57,17 +66,16 @@ static enum fb_sight look_in_place(struct pl_member *m, struct epoll_event *out,
 /* The same of who waits for edges, which is armed by it, and off the list. *n: events in *out. False: it is to be examined. */
 static bool edge_in_place(struct pl_member *m, struct epoll_event *out, uint32_t pass, int *n)
 {
-    uint32_t events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP;
     struct fb_tally tally;
     enum fb_sight see;
 
-    if (m->stash || !m->hot || !m->stream || m->parked || m->events & EPOLLONESHOT)
+    if (!may_look(m) || m->events & EPOLLONESHOT)
         return false;
-    see = fb_sight_arm(m->stream, m->fd, (short)events, &tally);
+    see = fb_sight_arm(m->stream, m->fd, (short)pl_ready_asked(m), &tally);
     if (see != FB_SOME && see != FB_NONE)
         return false;
     pl_ready_del(m);
-    if (see == FB_SOME && !pl_told(m, events & (EPOLLIN | EPOLLRDNORM), tally)) {
+    if (see == FB_SOME && !pl_told(m, bytes_of(m), tally)) {
         tell_bytes(m, out, pass, tally);
         *n = 1;
     }
@@ -111,7 +119,7 @@ int pl_ready_glance(struct pl_epoll *ep, struct epoll_event *out, int max, bool 
 
     *closer = false;
     fb_lock(&ep->lock);
-    pass = ++ep->pass ? ep->pass : ++ep->pass;
+    pass = pl_ready_pass(ep);
     for (struct pl_link *l = ep->ready.next, *next; l != &ep->ready && n < max; l = next) {
         struct pl_member *m = pl_of_ready(l);
         enum fb_sight see;

@@ -239,7 +239,7 @@ static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint6
         pl_member_get(m);
         p[n++] = (struct probe){.m = m,
                                 .flags = m->events,
-                                .events = (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP,
+                                .events = pl_ready_asked(m),
                                 .stash = stash,
                                 .hot = m->hot,
                                 .edge = m->hot && m->events & EPOLLET};
@@ -272,7 +272,7 @@ static bool report(const struct probe *p, struct epoll_event *out, uint32_t pass
         pl_dirty_add(m);
         return false;
     }
-    found &= (m->events & PL_EV_BITS) | EPOLLERR | EPOLLHUP; /* MOD may have come between */
+    found &= pl_ready_asked(m); /* MOD may have come between */
     if (!p->found || m->dead || m->parked || !found || pl_told(m, found, p->tally))
         return false;
     if (!out) {
@@ -358,7 +358,7 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
     lock_settled(ep);
     /* Each at most once: those that stay ready go to the tail. */
     todo = atomic_load(&ep->nready);
-    pass = ++ep->pass ? ep->pass : ++ep->pass; /* 0: of who was never reported */
+    pass = pl_ready_pass(ep);
     n = pl_ready_collect_in_place(ep, out, max, since, lazy, pass, &todo);
     for (;;) {
         unsigned most = max - n < PL_TOGETHER ? (unsigned)(max - n) : PL_TOGETHER, some;

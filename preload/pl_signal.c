@@ -24,7 +24,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <ucontext.h>
 
 enum { SIGNALS = 65, REAL_TIME = 34 }; /* libc keeps 32 and 33 */
 
@@ -168,15 +167,6 @@ static bool reset(int sig, siginfo_t *info, int which)
     return mine;
 }
 
-static uintptr_t *pc_of(ucontext_t *uc)
-{
-#if defined(__x86_64__)
-    return (uintptr_t *)&uc->uc_mcontext.gregs[REG_RIP];
-#else
-    return (uintptr_t *)&uc->uc_mcontext.pc;
-#endif
-}
-
 static void before(int sig, siginfo_t *info, void *ctx, int which)
 {
     struct handler *h = &handlers[sig][which];
@@ -198,7 +188,7 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
     rsk_sig.seen = rsk_sig.seen + 1;
     if (!(flags & SA_RESTART))
         rsk_sig.cut = rsk_sig.cut + 1;
-    *pc_of(uc) = rsk_sleep_rewind(*pc_of(uc));
+    *pl_signal_pc(uc) = rsk_sleep_rewind(*pl_signal_pc(uc));
     /* A handler that was not put off in a section and jumps out of it leaves locks behind; that the
      * next ones be put off for ever would be worse. */
     rsk_sig.depth = 0;

@@ -21,8 +21,8 @@
 #include "config/log.h"
 #include "rsock/loop_backend.h"
 #include "rsock/loop_timer.h"
-#include "rsock/section.h"
 #include "rsock/own.h"
+#include "rsock/section.h"
 #include "rsock/shard.h"
 #include "rsock/sys.h"
 

@@ -26,6 +26,7 @@
 #include "rsock/fence.h"
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
+#include "rsock/shm_own.h"
 #include "rsock/shm_wire.h"
 #include "rsock/sys.h"
 #include "rsock/wire.h"
@@ -51,7 +52,7 @@
 enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536, BATCH_MOST = 64 };
 
 /* A part's key is a user's number, and: */
-#define OWN_PART    (1ull << 32) /* no bell, but the eventfd beside one */
+#define OWN_PART    (1ull << 32) /* no bell, but the eventfd beside one (shm_own.h) */
 #define OTHERS_PART (1ull << 33)
 
 struct page {
@@ -237,62 +238,6 @@ static void bell_free(struct rsk_shard_part *p)
     free(b);
 }
 
-/* ---- the part of the eventfd that is not the peers': nothing but a descriptor that fires */
-
-static int own_drain(struct rsk_shard_part *p)
-{
-    (void)p;
-    return 0;
-}
-
-static bool own_quiet(struct rsk_shard_part *p)
-{
-    (void)p;
-    return true;
-}
-
-static bool own_arm(struct rsk_shard_part *p)
-{
-    (void)p;
-    return false;
-}
-
-static void own_disarm(struct rsk_shard_part *p)
-{
-    (void)p;
-}
-
-static void own_free(struct rsk_shard_part *p)
-{
-    rsk_own_close(p->fd);
-    free(p);
-}
-
-/* Its descriptor, or < 0. */
-static int own_part(struct rsk_shard *shard, uint64_t key)
-{
-    struct rsk_shard_part *p = calloc(1, sizeof *p);
-
-    if (!p)
-        return -ENOMEM;
-    *p = (struct rsk_shard_part){.wire = &rsk_shm_wire,
-                                 .key = key | OWN_PART,
-                                 .drain = own_drain,
-                                 .quiet = own_quiet,
-                                 .arm = own_arm,
-                                 .disarm = own_disarm,
-                                 .free = own_free};
-    p->fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (p->fd < 0) {
-        int err = p->fd;
-
-        free(p);
-        return err;
-    }
-    rsk_shard_add(shard, p);
-    return p->fd;
-}
-
 /* ---- ours */
 
 /* A pair for peers of another user: our end, and theirs as b->far. Or -errno. */
@@ -355,7 +300,7 @@ int shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred, struct shm
     }
     /* One that is left over from an attempt which failed after it will do. */
     p = other ? rsk_shard_find(shard, &rsk_shm_wire, key | OWN_PART) : &b->part;
-    b->own_fd = p ? p->fd : own_part(shard, key);
+    b->own_fd = p ? p->fd : shm_own_part(shard, key | OWN_PART);
     if (b->own_fd < 0) {
         err = b->own_fd;
         bell_free(&b->part);

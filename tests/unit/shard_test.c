@@ -2,64 +2,9 @@
  * shard_test.c - shards under threads: nobody sleeps through news, a rail that leaves is
  * left alone, an added part is armed.
  */
-#include "tests/shim/shim.h"
+#include "tests/unit/shard_bell.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "rsock/shard_part.h"
-#include "rsock/shm_bell.h"
-#include "rsock/shm_ring.h"
-#include "rsock/sys.h"
-
-static int bell_fd;
-
-static void fd_added(void *arg, int fd)
-{
-    int ep = *(int *)arg;
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
-
-    bell_fd = fd;
-    if (ep >= 0)
-        ASSERT_EQ_INT(sys_epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev), 0);
-}
-
-/* A rail of which only the news matters. */
-static _Atomic unsigned news;
-static _Atomic int notified;
-
-static unsigned fake_poll(struct rsk_rail *r, unsigned events)
-{
-    (void)r;
-    return RSK_CTL & events;
-}
-
-static void fake_notify(struct rsk_rail *r, unsigned events)
-{
-    (void)r, (void)events;
-    atomic_exchange(&news, 0);
-    atomic_fetch_add(&notified, 1);
-}
-
-static const struct rsk_wire fake_wire = {.name = "fake", .poll = fake_poll};
-static struct rsk_rail fake = {.wire = &fake_wire, .notify = fake_notify};
-
-/* The bell for peers of a user: 0 is our own. */
-static struct shm_bell *bell_for(struct rsk_shard *s, uint32_t uid)
-{
-    struct shm_bell *b = NULL;
-
-    (void)shm_bell_of(s, &(struct shm_cred){.uid = uid, .pid = 1, .alike = uid == 0}, &b);
-    return b;
-}
 
 TEST_CASE(shard, one_bell_for_each_uid)
 {
@@ -81,31 +26,6 @@ TEST_CASE(shard, one_bell_for_each_uid)
     EXPECT_EQ_INT(bell_fd, -1);
     rsk_shard_put(s);
 }
-
-/* Whoever has the numbers of many users does not get all descriptors, and takes no bell from whom we trust. */
-TEST_CASE(shard, bells_for_many_users)
-{
-    int none = -1;
-    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
-    struct rlimit was, few = {.rlim_cur = 512 + 2 * 80};
-    uint32_t n = 1;
-
-    ASSERT(s != NULL);
-    prlimit(0, RLIMIT_NOFILE, NULL, &was);
-    few.rlim_max = was.rlim_max;
-    ASSERT_EQ_INT(setrlimit(RLIMIT_NOFILE, &few), 0);
-    while (n < 100 && bell_for(s, n))
-        n++;
-    EXPECT_EQ_INT(n - 1, 10); /* half of 80, and each has four */
-    EXPECT(bell_for(s, 1) && bell_for(s, 0));
-    rsk_shard_put(s);
-    s = rsk_shard_new(fd_added, &none);
-    EXPECT(s && bell_for(s, 100) != NULL); /* those have been given back */
-    rsk_shard_put(s);
-    setrlimit(RLIMIT_NOFILE, &was);
-}
-
-const struct rsk_wire rsk_verbs_wire = {.name = "not in this test"};
 
 TEST_CASE(shard, news_reaches_the_right_slot)
 {
@@ -132,117 +52,6 @@ TEST_CASE(shard, news_reaches_the_right_slot)
     EXPECT_EQ_INT(rsk_shard_drain(s), 0);
     EXPECT_EQ_INT(shm_bell_reserve(b), 199);
     rsk_shard_put(s);
-}
-
-/* The bell for another user is a socket. */
-struct foreign {
-    struct rsk_shard *s;
-    struct shm_bell *b;
-    uint32_t slot;
-    int page, event; /* what the peer is given */
-    struct shm_peer_bell *peer;
-};
-
-static void foreign_bell(struct foreign *f, int *ep)
-{
-    f->s = rsk_shard_new(fd_added, ep);
-    ASSERT(f->s != NULL);
-    f->b = bell_for(f->s, geteuid() + 1);
-    ASSERT(f->b != NULL);
-    f->slot = (uint32_t)shm_bell_reserve(f->b);
-    shm_bell_set(f->b, f->slot, &fake);
-    shm_bell_fds(f->b, &f->page, &f->event);
-    f->peer =
-        shm_peer_bell_get(sys_hide_fd(dup(f->page)), sys_hide_fd(dup(f->event)),
-                          &(struct shm_cred){geteuid() + 1, (uint32_t)getpid(), false, false});
-    ASSERT(f->peer != NULL);
-}
-
-static void foreign_put(struct foreign *f)
-{
-    shm_peer_bell_put(f->peer);
-    rsk_shard_put(f->s);
-}
-
-/* One wish to be woken, one ring, its edge. The bytes in the socket after it. */
-static int ring_once(struct foreign *f, int ep)
-{
-    struct epoll_event ev;
-    int bytes = -1;
-
-    EXPECT(!rsk_shard_arm(f->s));
-    shm_peer_ring(f->peer, f->slot);
-    EXPECT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
-    EXPECT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 0);
-    EXPECT_EQ_INT(rsk_shard_drain(f->s), 1);
-    EXPECT_EQ_INT(ioctl(bell_fd, FIONREAD, &bytes), 0);
-    rsk_shard_disarm(f->s);
-    return bytes;
-}
-
-/* Each wish to be woken has its edge, more often than what the socket holds, and the bytes in it stay
- * few, and never none. */
-TEST_CASE(shard, bell_of_another_user)
-{
-    enum { TIMES = 3000 };
-    int ep = sys_epoll_create1(0);
-    struct foreign f;
-
-    foreign_bell(&f, &ep);
-    for (int i = 0; i < TIMES; i++) {
-        int bytes = ring_once(&f, ep);
-
-        ASSERT(bytes > 0 && bytes < 100);
-    }
-    /* Filled by somebody, and its sends made to block: nobody waits, and the bytes are taken out again. */
-    while (send(f.event, "", 1, MSG_DONTWAIT) > 0)
-        ;
-    ASSERT_EQ_INT(fcntl(f.event, F_SETFL, 0), 0);
-    for (int i = 0; i < TIMES; i++) {
-        (void)rsk_shard_arm(f.s);
-        shm_peer_ring(f.peer, f.slot);
-        ASSERT_EQ_INT(rsk_shard_drain(f.s), 1);
-        rsk_shard_disarm(f.s);
-    }
-    foreign_put(&f);
-    sys_close(ep);
-}
-
-/* Whenever bytes are taken out, `late` more are counted and not sent yet: none is forgotten, or the socket is
- * full of them in the end. */
-static void late_bytes(int late)
-{
-    enum { TIMES = 200, SENT = 1 /* the page's word for them */ };
-    int ep = sys_epoll_create1(0);
-    struct epoll_event ev;
-    struct foreign f;
-    _Atomic uint32_t *page;
-
-    foreign_bell(&f, &ep);
-    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f.page, 0);
-    ASSERT(page != MAP_FAILED);
-    for (int i = 0; i < TIMES; i++) {
-        atomic_fetch_add(&page[SENT], (uint32_t)late);
-        for (int j = 0; j < 70; j++) {
-            int bytes = ring_once(&f, ep);
-
-            ASSERT(bytes < 64); /* one less each time, were one forgotten */
-            /* Nobody who was woken finds it empty, but with very many on their way. */
-            ASSERT(bytes > 0 || late > 30);
-        }
-        for (int j = 0; j < late; j++)
-            ASSERT_EQ_INT(send(f.event, "", 1, MSG_DONTWAIT), 1);
-        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
-    }
-    munmap((void *)page, 4096);
-    foreign_put(&f);
-    sys_close(ep);
-}
-
-TEST_CASE(shard, bytes_on_their_way_to_a_bell)
-{
-    late_bytes(3);
-    late_bytes(40);
 }
 
 /* Holds up whoever drains, until somebody is about to drain, and a while longer. */
