@@ -26,7 +26,7 @@ static void to_tail(struct pl_member *m)
 /* A stream of which there is nothing else to be told. */
 static bool may_look(const struct pl_member *m)
 {
-    return !m->stash && m->hot && m->stream && !m->parked;
+    return !m->stash && m->hot && m->stream;
 }
 
 static uint32_t bytes_of(const struct pl_member *m)
