@@ -38,9 +38,18 @@ void end_leave(struct fb_conn *c, int reason)
     leave_by(c, reason, TODO_LEAVE);
 }
 
-/* Bytes before an announced switch, in front of all others, or in the ring alone, since TCP had no room for them once more:
- * only the application can take them. */
-static bool unread(struct fb_conn *c)
+/* What is at S has come: SWITCH, or what shows that there is none. */
+static bool told_at_S(struct fb_conn *c)
+{
+    int n = c->fd >= 0 ? fb_io.inq(c->fd) : 0;
+
+    return n > 0 && (uint64_t)n > c->x->rx.S - c->s.pub->rx;
+}
+
+/* Bytes before a switch, in front of all others, or in the ring alone, since TCP had no room for them once more: only the
+ * application can take them. As long as a switch is but announced, that is known of who reads, RSK_RX: whoever waits for the
+ * sending half as well may yet be told that there is none. */
+static bool unread(struct fb_conn *c, unsigned of)
 {
     const struct fb_rx *rx = &c->x->rx;
     uint64_t at;
@@ -48,7 +57,8 @@ static bool unread(struct fb_conn *c)
 
     fb_lock(&c->x->rx.lock);
     at = c->s.pub->rx;
-    yes = rx_front_left(c) || (rx->state == RX_gS && at < rx->S) ||
+    yes = rx_front_left(c) ||
+          (rx->state == RX_gS && at < rx->S && (of == RSK_RX || told_at_S(c))) ||
           (rx->state == RX_sk && rx->end == 0 && at < rx->V && rx->V - rx->skip > at);
     rx_unlock(c);
     return yes;
@@ -153,21 +163,23 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 {
     uint64_t begin = fb_io.now();
 
-    while (!end_settled(c, reason) && !(of == RSK_TX && c->x->tx.state == TX_T) &&
-           !(of == RSK_RX && rx_settled(c))) {
-        /* What is to be sent does not wait for this process's application. */
-        bool in_vain = (!(of & RSK_TX) || c->x->tx.state == TX_T) && unread(c);
+    for (;;) {
+        /* What is to be sent does not wait for this process's application. Asked first: what comes after that is looked at. */
+        bool in_vain = (!(of & RSK_TX) || c->x->tx.state == TX_T) && unread(c, of);
 
+        if (end_settled(c, reason) || (of == RSK_TX && c->x->tx.state == TX_T) ||
+            (of == RSK_RX && rx_settled(c)))
+            return true;
         if (in_vain && of == RSK_RX) /* that is who asks */
             until = begin;
         if (fb_io.now() >= (in_vain && until > begin + UNREAD_NS ? begin + UNREAD_NS : until)) {
             end_unsettled(c);
             return false;
         }
-        /* An error that is no end would end each wait at once. */
-        fb_io.wait(c->x->rx.state == RX_t || fb_io.poll(c->fd, 0) ? -1 : c->fd, POLLIN, 500000);
+        /* An error that is no end would end each wait at once, and so would what is unread. */
+        fb_io.wait(c->x->rx.state == RX_t || fb_io.poll(c->fd, 0) || unread(c, RSK_RX) ? -1 : c->fd,
+                   POLLIN, 500000);
     }
-    return true;
 }
 
 /* wait: for which halves, RSK_RX and RSK_TX. tx: as leave_by's. */
@@ -191,7 +203,7 @@ static void pin_until(struct fb_conn *c, int reason, unsigned wait, unsigned tx,
     }
     leave_by(c, reason, tx);
     if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
-        !end_settle(c, reason, wait, until) && !unread(c))
+        !end_settle(c, reason, wait, until) && !unread(c, wait))
         log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
                  cfg_reason_name(reason));
     conn_reason(c, reason);

@@ -130,22 +130,77 @@ static void give_up(struct end *a, struct end *b, uint64_t *pos)
     ASSERT_EQ_INT(conn_of(b->s)->x->tx.state, TX_T);
 }
 
-/* What is unread on TCP then is all the stream's, and whoever is handed it gets it. */
-TEST_CASE(stream_for_good, handed_over_where_the_switch_was_given_up)
+/* All of a stream that was handed over, from its socket. */
+static void reads_the_socket(struct end *a, uint64_t pos)
 {
-    struct end a, b;
-    uint64_t pos;
     size_t n = 0;
 
-    give_up(&a, &b, &pos);
-    ASSERT(fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX));
     while (n < pos) {
-        int r = (int)sys_recv(a.fd, in + n, (size_t)pos - n, 0);
+        int r = (int)sys_recv(a->fd, in + n, (size_t)pos - n, 0);
 
         ASSERT(r > 0);
         n += (size_t)r;
     }
     EXPECT(check(in, 0, n));
+}
+
+/* What is unread on TCP then is all the stream's, and whoever is handed it gets it. */
+TEST_CASE(stream_for_good, handed_over_where_the_switch_was_given_up)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    give_up(&a, &b, &pos);
+    ASSERT(fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX));
+    reads_the_socket(&a, pos);
+    done(&b);
+    done(&a);
+}
+
+/* What the kernel has not delivered yet of a descriptor: all behind its first bytes, until then. */
+static _Atomic int late_fd = -1;
+static _Atomic uint64_t in_time, late_until;
+static int (*real_inq)(int);
+static ssize_t (*real_recv)(int, const struct iovec *, int, uint64_t, int);
+
+static int late_inq(int fd)
+{
+    int n = real_inq(fd);
+
+    if (fd != atomic_load(&late_fd) || n < 0 || (uint64_t)n <= atomic_load(&in_time))
+        return n;
+    return sys_now() < atomic_load(&late_until) ? (int)atomic_load(&in_time) : n;
+}
+
+static ssize_t late_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
+{
+    bool late = fd == atomic_load(&late_fd) && sys_now() < atomic_load(&late_until);
+
+    return real_recv(fd, v, cnt, late && limit > in_time ? in_time : limit, flags);
+}
+
+/* Before there is another thread. */
+__attribute__((constructor)) static void lie(void)
+{
+    real_inq = fb_io.inq;
+    real_recv = fb_io.recv;
+    fb_io.inq = late_inq;
+    fb_io.recv = late_recv;
+}
+
+/* On a busy machine a segment waits for the kernel's own thread. */
+TEST_CASE(stream_for_good, handed_over_where_that_comes_late)
+{
+    struct end a, b;
+    uint64_t pos;
+
+    give_up(&a, &b, &pos);
+    atomic_store(&in_time, conn_of(a.s)->x->rx.S);
+    atomic_store(&late_until, sys_now() + 100000000);
+    atomic_store(&late_fd, a.fd);
+    EXPECT(fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX));
+    atomic_store(&late_fd, -1);
+    reads_the_socket(&a, pos);
     done(&b);
     done(&a);
 }
