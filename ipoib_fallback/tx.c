@@ -275,7 +275,7 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 continue;
             return n;
         case TX_T:
-            if (tx->fin || !tx->want || !tx_may_board(c, fd, flags)) {
+            if (tx->fin || !tx->want || !tx_may_board(c, fd)) {
                 atomic_fetch_add(&c->s.tx_in, 1);
                 *plain = true;
                 return 0;

@@ -47,7 +47,7 @@ void tx_dead(struct fb_conn *);
 /* Writes SWITCH. 1: the half is on the rail (or has left it again); 0: no room; < 0: error. */
 int tx_write_switch(struct fb_conn *);
 /* Is now a moment at which boarding may be tried with a byte in hand? */
-bool tx_may_board(struct fb_conn *, int fd, int flags);
+bool tx_may_board(struct fb_conn *, int fd);
 /* Tries to board before the first byte of v. 0: look at the state again. > 0: that many bytes went
  * plainly instead. < 0: -errno. Without bytes it goes on with what was announced, as far as that goes. */
 ssize_t tx_board(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);

@@ -45,13 +45,13 @@ static void waited_in_vain(uint64_t began)
     atomic_store(&vain_until, (from > now ? from : now) + (now - began) * VAIN_SHARE);
 }
 
-bool tx_may_board(struct fb_conn *c, int fd, int flags)
+bool tx_may_board(struct fb_conn *c, int fd)
 {
     struct rsk_rail *rail = c->x->rail;
     uint64_t sent, received;
     short room;
 
-    if (!rail || rail->failed || c->x->tx.on_rail || (flags & MSG_MORE))
+    if (!rail || rail->failed || c->x->tx.on_rail)
         return false;
     if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->x->tx.not_before)
         return false;

@@ -9,6 +9,7 @@
 #include "rsock/loop.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -381,7 +382,39 @@ TEST_CASE(stream, zero_copy_and_stamps_may_be_asked_for)
     }
 }
 
-/* Who announces with MSG_MORE what follows, each time, boards where it follows. */
+/* A proxy in the middle of a long answer: there is always more. */
+TEST_CASE(stream, boards_while_there_is_always_more)
+{
+    struct end a, b;
+    uint64_t pos = 0;
+    int on = 1;
+
+    eager();
+    pair(&a, &b);
+    while (a.s->pub->path_tx != FB_PATH_SHM) {
+        unsigned char bytes[100], back[100];
+
+        fill(bytes, pos, sizeof(bytes));
+        ASSERT_EQ_INT(put_with(&a, bytes, sizeof(bytes), MSG_MORE), sizeof(bytes));
+        setsockopt(a.fd, IPPROTO_TCP, TCP_NODELAY, &on,
+                   sizeof(on)); /* the kernel has waited long enough */
+        for (size_t n = 0; n < sizeof(bytes);) {
+            ssize_t r = get(&b, back, sizeof(back) - n);
+
+            ASSERT(r > 0);
+            EXPECT(check(back, pos + n, (size_t)r));
+            n += (size_t)r;
+        }
+        pos += sizeof(bytes);
+        ASSERT_EQ_INT(put(&b, back, 1), 1);
+        ASSERT_EQ_INT(get(&a, back, 1), 1);
+        wait_for_news();
+    }
+    done(&a);
+    done(&b);
+}
+
+/* Who announces with MSG_MORE what follows, each time, boards where it follows, or with the next head. */
 TEST_CASE(stream, head_and_body_board)
 {
     unsigned char bytes[100] = {0};
