@@ -294,6 +294,9 @@ bool fb_may_change(const struct fb_stream *);
 /* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
 int fb_so_error(struct fb_stream *);
 /* The kernel itself has just told the program an error of the stream, which read nothing (SO_ERROR, recvmmsg, splice). If TCP
+/* What the kernel has just said of a connect that did not wait, or is tried again: an errno, or 0. One that came to nothing is not
+ * counted as a connection. */
+void fb_connect_said(struct fb_stream *, int err);
  * has ended with it, the end of the stream is not told as an error a second time. */
 void fb_told(struct fb_stream *, int fd);
 /* An error that a call met when it already had something to return: the next call's. err: -errno. */

@@ -321,6 +321,41 @@ bool fb_tryget(struct fb_stream *s)
     return false;
 }
 
+static bool moved(const struct fb_stream *s)
+{
+    return s->pub->tx || s->pub->rx;
+}
+
+void fb_connect_said(struct fb_stream *s, int err)
+{
+    struct fb_conn *c = conn_of(s);
+    int now = s->pub->reason, first = first_reason(c->fd);
+
+    if (s->role != FB_CONNECTED || moved(s))
+        return;
+    switch (err) {
+    case ECONNREFUSED:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+        if (now == first)
+            conn_reason(c, RSN_NOT_ESTABLISHED);
+        break;
+    case 0:
+    case EINPROGRESS:
+        if (now == RSN_NOT_ESTABLISHED)
+            conn_reason(c, first);
+        break;
+    }
+}
+
+/* A connection of which nothing has gone through this process may be a forked child's, who counts it, or none. */
+static bool counts(struct fb_conn *c)
+{
+    return moved(&c->s) ||
+           (!conn_shared(c) && c->s.pub->reason != RSN_NOT_ESTABLISHED);
+}
+
 void fb_put(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
@@ -339,7 +374,8 @@ void fb_put(struct fb_stream *s)
     clear_more(c->x);
     fb_lock(&registry);
     s->pub->role |= FB_PUB_CLOSING;
-    fb_pub_closed(s->pub, show);
+    if (counts(c))
+        fb_pub_closed(s->pub, show);
     if (show)
         memset(show, 0, sizeof(*show)); /* before the slot is another stream's */
     atomic_store_explicit(&s->pub->gen, c->gen + 1, memory_order_release);

@@ -207,8 +207,10 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
 
         if (f && *(int *)value == 0)
             *(int *)value = -fb_so_error(f->stream);
-        else if (f)
+        else if (f) {
             fb_told(f->stream, fd);
+            fb_connect_said(f->stream, *(int *)value);
+        }
     }
     return ret;
 }

@@ -115,9 +115,11 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     }
     ret = f ? RSK_OPENED(pl_real.connect(fd, addr, len)) : pl_real.connect(fd, addr, len);
     /* A number that is known already: the second connect() of a non-blocking socket, or an error. */
+    err = errno;
+    if (f && f->kind == PL_STREAM)
+        fb_connect_said(f->stream, ret == 0 ? 0 : err);
     if (f || (to->sa_family != AF_INET && to->sa_family != AF_INET6))
         return ret;
-    err = errno;
     if ((ret == 0 || err == EINPROGRESS) && (pl_made(fd) || pl_is_tcp(fd)))
         pl_track(fd, FB_CONNECTED, -1);
     errno = err;

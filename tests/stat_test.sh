@@ -262,6 +262,38 @@ out=$("$railsock" run --board eager --report=always -- "$python" "$scratch/close
 [[ $out == *'800 connections'* && $out != *no-rdma-on-route* && $out != *' uid: '* ]]
 verdict closed_while_asking "$out"
 
+# Connections that came to nothing are none, and a forked child's are the child's.
+cat >"$scratch/counted.py" <<'END'
+import errno, os, select, socket
+
+with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as nobody:
+    nobody.bind(("127.0.0.1", 0))  # and does not listen
+    for again in (False, True):
+        refused = socket.socket()
+        refused.setblocking(False)
+        assert refused.connect_ex(nobody.getsockname()) == errno.EINPROGRESS
+        select.select([], [refused], [])
+        error = refused.connect_ex(nobody.getsockname()) if again else refused.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        assert error == errno.ECONNREFUSED
+        refused.close()
+    for _ in range(3):
+        client = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+        if os.fork() == 0:
+            client.close()
+            peer.sendall(b"answer")
+            os._exit(0)
+        peer.close()
+        assert client.recv(6, socket.MSG_WAITALL) == b"answer"
+        os.wait()
+        client.close()
+END
+for mode in auto tcp; do
+    out=$(RAILSOCK_MODE=$mode "$railsock" run --report=always -- "$python" "$scratch/counted.py" 2>&1)
+    [[ $out == *' 6 connections,'* ]]
+    verdict "counted_once[$mode]" "$out"
+done
+
 # Programs that really run with the library: what only a rail can show.
 port=$((22000 + $$ % 900))
 exec {server}< <(exec "$railsock" run --board eager --wire shm -- "$python" tests/echo.py server $port 2>&1)
