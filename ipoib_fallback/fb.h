@@ -128,8 +128,9 @@ bool fb_untouched(const struct fb_stream *);
 /* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
  * both halves are plain. */
 bool fb_may_linger(const struct fb_stream *);
-/* The same since a moment, although no call of the application's came between: its peer has asked for it. For whoever is about to
- * close its last number: from here on it is too late to ask. */
+/* The same since a moment, although no call of the application's came between: its peer has asked for it. Or the progress thread
+ * asks the kernel about it, which keeps the socket, and what is registered of it, for a moment longer than close. For whoever is
+ * about to close its last number: from here on it is too late to ask. */
 bool fb_may_be_found(struct fb_stream *);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
@@ -293,10 +294,10 @@ bool fb_may_board(const struct fb_stream *);
 bool fb_may_change(const struct fb_stream *);
 /* SO_ERROR, where the kernel has none: an error that the library has taken from it, once. 0 or -errno. */
 int fb_so_error(struct fb_stream *);
-/* The kernel itself has just told the program an error of the stream, which read nothing (SO_ERROR, recvmmsg, splice). If TCP
 /* What the kernel has just said of a connect that did not wait, or is tried again: an errno, or 0. One that came to nothing is not
  * counted as a connection. */
 void fb_connect_said(struct fb_stream *, int err);
+/* The kernel itself has just told the program an error of the stream, which read nothing (SO_ERROR, recvmmsg, splice). If TCP
  * has ended with it, the end of the stream is not told as an error a second time. */
 void fb_told(struct fb_stream *, int fd);
 /* An error that a call met when it already had something to return: the next call's. err: -errno. */

@@ -428,12 +428,13 @@ bool fb_may_linger(const struct fb_stream *s)
     return !conn_without_rail(atomic_load(&s->flags));
 }
 
-/* link_up claims the same word: it sees CF_CLOSED, or is seen. */
+/* link_up claims the same word: it sees CF_CLOSED, or is seen. So does take (find.c), who clears fresh first. */
 bool fb_may_be_found(struct fb_stream *s)
 {
-    if (s->role != FB_ACCEPTED || (atomic_load(&s->flags) & (CF_LOOKS | CF_PINNED)) != CF_LOOKS)
+    if (s->role != FB_ACCEPTED)
         return false;
-    return (atomic_fetch_or(&s->flags, CF_CLOSED) & (CF_LINKED | CF_ASKED)) != 0;
+    return (atomic_fetch_or(&s->flags, CF_CLOSED) & (CF_LINKED | CF_ASKED | CF_ADDRESSES)) ||
+           atomic_load(&conn_of(s)->fresh) == 0;
 }
 
 bool fb_ever_tracked(void)

@@ -91,11 +91,13 @@ void pl_cloning(uint64_t flags);
 
 /* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
  * Before fb_close and the kernel's close. */
-void pl_epoll_forget_members(struct pl_file *);
-static inline void pl_epoll_forget_fd(struct pl_file *f)
+bool pl_epoll_marked(int fd);
+/* stays: the number and its socket do, of which there is another connection next. */
+void pl_epoll_forget_members(struct pl_file *, bool stays);
+static inline void pl_epoll_forget_fd(struct pl_file *f, bool stays)
 {
     if (atomic_load_explicit(&f->members, memory_order_relaxed))
-        pl_epoll_forget_members(f);
+        pl_epoll_forget_members(f, stays);
 }
 /* A number has become a tracked stream by connect: it may have been registered before. After pl_install, whose exchange comes
  * before its look at who has been. */

@@ -45,6 +45,14 @@ static bool unmark(int fd)
            (atomic_load(&marks[fd / 64]) & bit && atomic_fetch_and(&marks[fd / 64], ~bit) & bit);
 }
 
+/* What is registered under one number, and may be connected under another one: the kernel goes on telling under the first. */
+bool pl_epoll_marked(int fd)
+{
+    rsk_fence();
+    return pl_epoll_useful() && fd < MARKS &&
+           atomic_load(&marks[fd / 64]) & (uint64_t)1 << (fd % 64);
+}
+
 /* ---- epoll_ctl, ctl held. Each returns the kernel's result; errno is the kernel's. */
 
 static struct pl_member *new_member(struct pl_epoll *ep, int fd, const struct epoll_event *ev)
@@ -180,6 +188,7 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
     /* Connected since it was looked up, maybe by who has not seen it on the list. */
     if (m && !target && fd >= 0) {
         mark(fd);
+        pl_made_registered(fd);
         target = pl_at(fd) ? pl_get(fd) : NULL;
     }
     if (m) {
@@ -331,7 +340,7 @@ PL_EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
     pl_ready();
     PL_HELD f = pl_hold(epfd);
 
-    if (!f && op == EPOLL_CTL_ADD)
+    if (!f && op == EPOLL_CTL_ADD && pl_epoll_useful())
         leave_to_unknown(fd);
     if (!f || f->kind != PL_EPOLL ||
         (op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD && op != EPOLL_CTL_DEL) ||
@@ -437,7 +446,7 @@ static void leave_behind(struct pl_member *m, int epfd)
         sys_epoll_ctl(epfd, EPOLL_CTL_MOD, m->fd, &ev);
 }
 
-void pl_epoll_forget_members(struct pl_file *f)
+void pl_epoll_forget_members(struct pl_file *f, bool stays)
 {
     struct pl_member *m;
 
@@ -449,12 +458,16 @@ void pl_epoll_forget_members(struct pl_file *f)
             fb_pin(m->stream, RSN_EPOLL, true);
         pl_ctl_lock(ep);
         if (!m->dead) {
-            if (dup && ep->kfd >= 0)
+            if ((dup || stays) && ep->kfd >= 0)
                 leave_behind(m, ep->kfd);
-            /* It may live on under a number of ours until its end has been said (linger.c). */
+            /* It may live on under a number of ours until its end has been said (linger.c), or for as long as the progress
+             * thread's question about it takes. */
             else if (m->stream && (fb_may_linger(m->stream) || fb_may_be_found(m->stream)) &&
                      ep->kfd >= 0)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
+            /* A forked child's copy keeps the registration, and nobody would know of what it says. */
+            else if (ep->kfd >= 0 && (m->kdata != m->data || m->kevents != m->events))
+                leave_behind(m, ep->kfd);
             pl_reg_detach(m);
         }
         fb_unlock(&ep->ctl);

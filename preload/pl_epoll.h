@@ -251,9 +251,9 @@ int pl_ready_drain_all(struct pl_epoll *);
 
 /* ---- pl_epoll_filter.c ---- */
 
-/* Takes out what is ours. `since`: ep->flips before the kernel was asked, or, if there is `more` in the array,
- * before that was collected. Returns what is left; *ours: there was something, so look at the ready list. */
-int pl_filter(struct pl_epoll *, struct epoll_event *, int n, uint64_t since, bool more,
+/* Takes out what is ours. `since`: ep->flips before the kernel was asked, or, if so many events lie in the array `before` these,
+ * before those were collected. Returns what is left; *ours: there was something, so look at the ready list. */
+int pl_filter(struct pl_epoll *, struct epoll_event *, int n, uint64_t since, int before,
               bool *ours);
 
 /* ---- pl_epoll_reg.c ---- */

@@ -6,6 +6,13 @@
  */
 #include "preload/pl_epoll.h"
 
+/* What lies in the array in front of what is judged, and ep->flips before that. */
+struct fetched {
+    struct epoll_event *array;
+    int before;
+    uint64_t since;
+};
+
 static bool other_has(struct pl_epoll *ep, uint64_t data)
 {
     for (uint32_t i = 0; i < ep->buckets; i++)
@@ -36,21 +43,35 @@ static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
 
 /* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
  * taken since. The registration is the application's again, and tells of what comes. A level that holds is
- * told by the next call if the array may have it already (`more`). One-shots are claimed, and a lost one would not
+ * told by the next call if the array may have it already (events before this one). One-shots are claimed, and a lost one would not
  * come again. lock held. */
-static bool holds(const struct pl_member *m, struct epoll_event *ev, bool more)
+static bool holds(const struct pl_member *m, struct epoll_event *ev, int before)
 {
     if (m->events & EPOLLONESHOT)
         return true;
-    if (more && !(m->events & EPOLLET))
+    if (before && !(m->events & EPOLLET))
         return false;
     ev->events &= pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
     return ev->events != 0;
 }
 
+/* An edge of who has been reported from the list in this wait, and has become the kernel's since: the array names a
+ * registration once. */
+static bool joins(const struct pl_member *m, uint32_t events, const struct fetched *f)
+{
+    if (m->cooled <= f->since || m->events & EPOLLONESHOT)
+        return false;
+    for (int i = 0; i < f->before; i++)
+        if (f->array[i].data.u64 == m->data) {
+            f->array[i].events |= events;
+            return true;
+        }
+    return false;
+}
+
 /* One event under a cookie. True: the application gets it. tally: of the member's stream, where it is wanted
  * (counted). lock held. */
-static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more,
+static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, const struct fetched *f,
                     struct fb_tally tally)
 {
     struct pl_member *m = pl_member_of(ep, (uint32_t)ev->data.u64);
@@ -71,7 +92,7 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since,
     ev->events &= m->events | EPOLLERR | EPOLLHUP; /* MOD may have come between */
     if (!ev->events)
         return false;
-    if (m->cooled > since && m->stream && !holds(m, ev, more))
+    if (m->cooled > f->since && m->stream && !holds(m, ev, f->before))
         return false;
     if (pl_told(m, ev->events, tally))
         return false;
@@ -79,6 +100,8 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since,
         return false;
     if (m->events & EPOLLET)
         pl_tell(m, ev->events, tally);
+    if (joins(m, ev->events, f))
+        return false;
     ev->data.u64 = m->data;
     return true;
 }
@@ -98,23 +121,24 @@ static struct pl_member *counted(struct pl_epoll *ep, uint32_t cookie)
     return m;
 }
 
-static bool claim(struct pl_epoll *ep, struct epoll_event *ev, uint64_t since, bool more)
+static bool claim(struct pl_epoll *ep, struct epoll_event *ev, const struct fetched *f)
 {
     struct pl_member *m = counted(ep, (uint32_t)ev->data.u64);
     struct fb_tally tally = m ? fb_tally(m->stream, m->fd) : (struct fb_tally){0};
     bool keep;
 
     fb_lock(&ep->lock);
-    keep = claimed(ep, ev, since, more, tally);
+    keep = claimed(ep, ev, f, tally);
     fb_unlock(&ep->lock);
     if (m)
         pl_member_put(m);
     return keep;
 }
 
-int pl_filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, bool more,
+int pl_filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since, int before,
               bool *ours)
 {
+    const struct fetched f = {ev - before, before, since};
     uint32_t tag = atomic_load(&ep->tag);
     bool flipped;
     int left = 0;
@@ -131,7 +155,7 @@ int pl_filter(struct pl_epoll *ep, struct epoll_event *ev, int n, uint64_t since
             *ours = true;
             if ((uint32_t)ev[i].data.u64 == PL_COOKIE_WAKE)
                 continue;
-            keep = claim(ep, &ev[i], since, more);
+            keep = claim(ep, &ev[i], &f);
         } else if (flipped) {
             fb_lock(&ep->lock);
             keep = !outdated(ep, ev[i].data.u64, since);

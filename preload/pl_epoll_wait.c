@@ -80,7 +80,7 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
         int n = sys_epoll_wait(c->epfd, c->out + have, c->max - have, 0), left = 0;
 
         if (n > 0)
-            left = pl_filter(ep, c->out + have, n, since, have > 0, ours);
+            left = pl_filter(ep, c->out + have, n, since, have, ours);
         atomic_store_explicit(&ep->kernel_had, left > 0, memory_order_relaxed);
         if (n <= 0)
             return n;
@@ -296,7 +296,7 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
             return -EINTR;
         end_sleep(s);
         if (n > 0) {
-            n = pl_filter(ep, c->out, n, since, false, &ours);
+            n = pl_filter(ep, c->out, n, since, 0, &ours);
             atomic_store_explicit(&ep->kernel_had, n > 0, memory_order_relaxed);
         }
         if (n >= 0 && n < c->max)
@@ -445,7 +445,7 @@ static int do_wait(struct pl_epoll *ep, const struct call *c)
         if (n < 0)
             return n;
         if (n > 0)
-            n = pl_filter(ep, c->out, n, since, false, &ours);
+            n = pl_filter(ep, c->out, n, since, 0, &ours);
         if (n > 0) {
             if (ours)
                 pass_baton(ep);

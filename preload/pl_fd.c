@@ -27,7 +27,7 @@ static void closing(struct pl_file *f, void (*end)(struct fb_stream *, int fd))
     struct pl_file *taken;
 
     if (f->kind != PL_LISTENER)
-        pl_epoll_forget_fd(f);
+        pl_epoll_forget_fd(f, end == fb_disconnected);
     if (f->kind == PL_STREAM)
         end(f->stream, f->fd);
     taken = pl_take(f->fd);

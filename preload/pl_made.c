@@ -104,6 +104,11 @@ void pl_made_dup(int fd, int newfd)
     note(&twice, (unsigned)newfd);
     note(&twice, (unsigned)fd);
     forget(&made, (unsigned)fd);
+    /* Connected as newfd, nobody would know of the registration: for all that is known it is somebody else's. */
+    if (pl_epoll_marked(fd)) {
+        pl_made_away(newfd);
+        pl_made_away(fd);
+    }
 }
 
 void pl_made_away(int fd)
@@ -150,6 +155,13 @@ static void forget_where(bool (*holds)(int fd, int of), int of)
             if (holds(fd, of))
                 pl_made_away(fd);
         }
+}
+
+/* One of the two sees the other: pl_made_dup notes, and then looks at the mark. */
+void pl_made_registered(int fd)
+{
+    if (has(&twice, (unsigned)fd) && pl_is_owner_here())
+        forget_where(pl_same_socket, fd);
 }
 
 static bool any(int fd, int unused)

@@ -290,6 +290,8 @@ void pl_made_forget_range(unsigned int first, unsigned int last);
 void pl_made_dup(int fd, int newfd);
 /* Somebody else uses it as well; this is stdio, by this number. */
 void pl_made_away(int fd);
+/* It has been added to an epoll instance, and is marked as that. */
+void pl_made_registered(int fd);
 void pl_made_file(int fd);
 bool pl_made_has_file(int fd);
 /* Around a fork, in the parent, and in its child; before a program is executed, here or in a child. */

@@ -198,7 +198,7 @@ struct pl_file *pl_hold_number(int fd)
 /* Its number has been closed where we did not see it, and is another file's: nothing of the stream's goes there. */
 static void lost(struct pl_file *f)
 {
-    pl_epoll_forget_fd(f);
+    pl_epoll_forget_fd(f, false);
     if (f->kind == PL_STREAM)
         fb_disconnected(f->stream, f->fd);
     pl_put(f);

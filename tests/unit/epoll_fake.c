@@ -467,7 +467,7 @@ void fake_close(struct fake *f)
     struct pl_file *file = pl_get(f->fd), *taken;
 
     if (file) {
-        pl_epoll_forget_fd(file);
+        pl_epoll_forget_fd(file, false);
         taken = pl_take(f->fd);
         if (taken)
             pl_put(taken);

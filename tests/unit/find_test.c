@@ -120,7 +120,7 @@ TEST_CASE(find, asks_the_kernel)
                        from;
     int l = socket(AF_INET, SOCK_STREAM, 0), near = socket(AF_INET, SOCK_STREAM, 0), far;
     struct rsk_tuple t = {.family = AF_INET};
-    struct fb_stream *s, *closed;
+    struct fb_stream *s, *closed, *early;
     struct fb_conn *c;
 
     ASSERT_EQ_INT(bind(l, (struct sockaddr *)&at, sizeof(at)) | listen(l, 1), 0);
@@ -142,6 +142,13 @@ TEST_CASE(find, asks_the_kernel)
     EXPECT(c && &c->s == s);
     if (c)
         fb_put(&c->s);
+    EXPECT(fb_may_be_found(s)); /* the kernel may just be asked */
+    EXPECT(!conn_find(&t));
+    early = fb_track(far, FB_ACCEPTED, 0);
+    EXPECT(!fb_may_be_found(early)); /* nor will it be */
+    EXPECT(!conn_find(&t));
+    EXPECT(!conn_flag(conn_of(early), CF_ADDRESSES));
+    fb_put(early);
     fb_put(s);
     fb_put(closed);
     close(near);

@@ -17,10 +17,17 @@ void fb_put(struct fb_stream *s)
     atomic_fetch_sub(&s->refs, 1);
 }
 
-void pl_epoll_forget_members(struct pl_file *f)
+void pl_epoll_forget_members(struct pl_file *f, bool stays)
 {
+    (void)stays;
     f->members = NULL;
     atomic_fetch_add(&forgotten, 1);
+}
+
+bool pl_epoll_marked(int fd)
+{
+    (void)fd;
+    return false;
 }
 
 void pl_epoll_free(struct pl_epoll *e)
