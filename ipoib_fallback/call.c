@@ -300,11 +300,11 @@ int fb_pin_tx(struct fb_stream *s, int fd, int reason, int flags)
 }
 
 __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, const struct iovec *v,
-                                                  int cnt, int flags)
+                                                  int cnt, int flags, bool some)
 {
     struct fb_stream *s = &c->s;
     struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
-    struct wait w = {.signals = sleep_signals()};
+    struct wait w = {.signals = sleep_signals(), .some = some};
     ssize_t done = 0;
     bool nonblock;
 
@@ -364,7 +364,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
                 w.cut = true;
             }
             fb_tx_leave(s, got, part, n);
-            if (got == -EINTR && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
+            if (got == -EINTR && !w.some && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
             if (got == -EAGAIN && w.timed && !w.cut) {
                 r = wait_writable(fd, &w);
@@ -403,5 +403,10 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     struct fb_conn *c = conn_of(s);
     size_t n = tx_quick(c, v, cnt, flags);
 
-    return n ? (ssize_t)n : send_all(c, fd, v, cnt, flags);
+    return n ? (ssize_t)n : send_all(c, fd, v, cnt, flags, false);
+}
+
+ssize_t fb_send_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt)
+{
+    return send_all(conn_of(s), fd, v, cnt, 0, true);
 }
