@@ -235,6 +235,9 @@ ssize_t pl_pass_over(struct pl_file *, const struct iovec *v, int cnt, int flags
 bool pl_kernels_own(struct pl_file *, int flags);
 /* recvmmsg's next message; first: of the call. As recvmsg, with errno. */
 ssize_t pl_recv_one(struct pl_file *, int fd, struct mmsghdr *, int flags, bool first);
+/* Of recvmmsg and sendmmsg, before a message behind the first: waits until it can begin. There a handler ends the kernel's call, also
+ * one that restarts calls, and poll is restarted by none. False, with errno: none can. */
+bool pl_another(int fd, int flags, short events);
 
 /* ---- pl_send.c ---- */
 

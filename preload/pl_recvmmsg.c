@@ -9,6 +9,8 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 
 /* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
  * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
@@ -26,6 +28,24 @@ static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
     return err;
 }
 
+bool pl_another(int fd, int flags, short events)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    struct timeval limit = {0, 0};
+    struct timespec ts;
+    socklen_t len = sizeof(limit);
+    int n;
+
+    if (flags & MSG_DONTWAIT || SYS6(SYS_fcntl, fd, F_GETFL, 0, 0, 0, 0) & O_NONBLOCK)
+        return true; /* the call itself says so */
+    sys_getsockopt(fd, SOL_SOCKET, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &limit, &len);
+    ts = (struct timespec){limit.tv_sec, limit.tv_usec * 1000};
+    n = ppoll(&p, 1, limit.tv_sec || limit.tv_usec ? &ts : NULL, NULL);
+    if (n == 0)
+        errno = EAGAIN;
+    return n > 0;
+}
+
 /*
  * One message after the other, as the kernel's own loop, which no frame could wake: MSG_WAITFORONE waits for the first
  * only, the time is looked at after each, and an error that comes after the first is the next call's.
@@ -40,7 +60,8 @@ static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned 
     ssize_t n;
 
     do {
-        n = pl_recv_one(f, fd, &msgs[i], each, i == 0);
+        n = i == 0 || pl_another(fd, each, POLLIN) ? pl_recv_one(f, fd, &msgs[i], each, i == 0)
+                                                   : -1;
         if (n < 0)
             break;
         msgs[i++].msg_len = (unsigned int)n;

@@ -408,7 +408,8 @@ static int each_message(struct pl_file *f, struct mmsghdr *msgs, unsigned int cn
     if (cnt > IOV_MAX)
         cnt = IOV_MAX;
     for (i = 0; i < cnt; i++) {
-        n = send_message(f, fd, &msgs[i].msg_hdr, flags);
+        n = i == 0 || pl_another(fd, flags, POLLOUT) ? send_message(f, fd, &msgs[i].msg_hdr, flags)
+                                                     : -1;
         if (n < 0)
             break;
         msgs[i].msg_len = (unsigned int)n;

@@ -1,0 +1,104 @@
+/*
+ * restarted.c - a call that has done something ends for a handler, also for one that restarts calls: a sendfile that nobody reads,
+ * on a rail too, whose ring stays full; recvmmsg and sendmmsg that have had a first message.
+ */
+#include "pair.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/time.h>
+
+enum { LENGTH = 64 << 20 };
+
+static char bytes[65536];
+
+static void nothing(int sig)
+{
+    (void)sig;
+}
+
+static void signals(bool on)
+{
+    const struct itimerval every = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+
+    must(setitimer(ITIMER_REAL, on ? &every : &never, NULL) == 0, "setitimer");
+}
+
+static void reads(int fd, size_t n)
+{
+    for (ssize_t r; n > 0; n -= (size_t)r) {
+        r = recv(fd, bytes, n < sizeof(bytes) ? n : sizeof(bytes), 0);
+        must(r > 0, "recv");
+    }
+}
+
+static void sends_a_file(int p[2])
+{
+    int in = memfd_create("zeros", MFD_CLOEXEC);
+    ssize_t n;
+
+    must(ftruncate(in, LENGTH) == 0, "ftruncate");
+    signals(true);
+    n = sendfile(p[0], in, NULL, LENGTH);
+    signals(false);
+    printf("sendfile: %s\n", n > 0 && n < LENGTH ? "a part"
+                             : n < 0             ? strerrorname_np(errno)
+                                                 : "all of it");
+    close(in);
+    reads(p[1], n > 0 ? (size_t)n : 0);
+}
+
+static void receives_messages(int p[2])
+{
+    struct iovec v = {bytes, 5};
+    struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = &v, .msg_iovlen = 1}},
+                           {.msg_hdr = {.msg_iov = &v, .msg_iovlen = 1}}};
+
+    must(write(p[1], "hello", 5) == 5, "write");
+    signals(true);
+    SHOW(recvmmsg(p[0], m, 2, MSG_WAITALL, NULL));
+    signals(false);
+}
+
+/* A first one without bytes, and a second one for which there is no room. */
+static void sends_messages(int p[2])
+{
+    struct iovec v[2] = {{bytes, 0}, {bytes, sizeof(bytes)}};
+    struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = &v[0], .msg_iovlen = 1}},
+                           {.msg_hdr = {.msg_iov = &v[1], .msg_iovlen = 1}}};
+    size_t sent = 0;
+    ssize_t n;
+
+    do {
+        while ((n = send(p[0], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+            sent += (size_t)n;
+        nanosleep(&(struct timespec){0, 20000000},
+                  NULL); /* what the kernel moves on, or a track that changes, makes room */
+    } while ((n = send(p[0], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0 && (sent += (size_t)n));
+    signals(true);
+    SHOW(sendmmsg(p[0], m, 2, 0));
+    signals(false);
+    reads(p[1], sent);
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction act = {.sa_handler = nothing, .sa_flags = SA_RESTART};
+    int p[2];
+
+    (void)argc;
+    if (!getenv("RAILSOCK_STALL")) { /* else TCP's room ends it */
+        setenv("RAILSOCK_STALL", "0", 1);
+        execv("/proc/self/exe", argv);
+    }
+    tcp_pair(p);
+    on_rail(p);
+    sigaction(SIGALRM, &act, NULL);
+    for (int i = 0; i < 3; i++) {
+        sends_a_file(p);
+        receives_messages(p);
+        sends_messages(p);
+    }
+    return 0;
+}
