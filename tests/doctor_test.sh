@@ -159,7 +159,7 @@ fi
 out=$("$railsock" doctor --json | "$python" -c '
 import json, sys
 d = json.load(sys.stdin)
-assert d["of"] == "host" and d["ready"] == (d["failed"] == 0), d
+assert d["of"] == "host" and d["ready"] == (d["failed"] == 0) and d["told"], d
 for c in d["checks"]:
     assert c["says"] and (c["verdict"] != "fail" or c["advice"]), c
     assert c["verdict"] in ("ok", "note", "fail", "skip") and c["microseconds"] >= 0, c
@@ -222,7 +222,7 @@ fi
 
 # ---- peers on this host
 
-port=$((21000 + $$ % 190 * 5))
+port=$((21000 + $$ % 100 * 10))
 # serve PORT COMMAND...: a server, once it listens. Its number is in $served.
 serve() {
     exec {server}< <(exec "$@" 2>&1)
@@ -264,6 +264,58 @@ says peer_auto 0 '^skip rdma within one host' "$railsock" doctor 127.0.0.1:$port
 says peer_loopback_is_no_rdma 1 '^FAIL (rdma|device) ' "$railsock" doctor --wire verbs 127.0.0.1:$port
 serve "$railsock" run --tcp -- "$python" tests/echo.py server $((port + 1))
 says peer_on_tcp 1 '^FAIL server .*was told to use TCP' "$railsock" doctor --wire shm 127.0.0.1:$((port + 1))
+# What is to be run says that nothing boards.
+for own in MODE=tcp BOARD=never MODE=bogus; do
+    says "peer_own[$own]" 1 "^FAIL rule .* RAILSOCK_$own: " env "RAILSOCK_$own" "$railsock" doctor --wire shm 127.0.0.1:$port
+    [ "$(grep -c '^skip shm' "$dir/lines")" -eq 1 ]
+    is=$? words="$(cat "$dir/lines")"
+    [ $is -eq 0 ]
+    verdict "peer_own_stops[$own]" "$words"
+done
+# A server that says so of the connection itself, or of those that it has had: of this one it is not known before bytes have passed.
+cat >"$dir/epoll.py" <<'END'
+import asyncio, sys
+async def serve(r, w):
+    while d := await r.read(65536):
+        w.write(d)
+async def main():
+    s = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))
+    print("listening", flush=True)
+    await s.serve_forever()
+asyncio.run(main())
+END
+serve "$railsock" run --tcp -- "$python" "$dir/epoll.py" $((port + 5))
+says peer_epoll_on_tcp 1 '^FAIL server .*(epoll|mode-tcp): ' "$railsock" doctor --wire shm 127.0.0.1:$((port + 5))
+serve sh -c "ulimit -n 300; exec '$railsock' run -- '$python' '$dir/epoll.py' $((port + 6))"
+says peer_without_descriptors 1 '^FAIL server .*fd-limit: ' "$railsock" doctor --wire shm 127.0.0.1:$((port + 6))
+echo 'server mode tcp' >"$dir/server.rules"
+echo x >"$dir/wrong.rules"
+for why in rule config; do
+    [ $why = rule ] && rules=$dir/server.rules || rules=$dir/wrong.rules
+    serve env RAILSOCK_CONFIG="$rules" "$railsock" run -- "$python" tests/echo.py server $((port + 7))
+    timeout 60 "$railsock" run -- "$python" tests/echo.py client $((port + 7)) 2000 </dev/null >"$dir/client" 2>&1
+    says "peer_with[$why]" 0 "^note server .*has kept connections on TCP: $why: " "$railsock" doctor --wire shm 127.0.0.1:$((port + 7))
+    [ "$(tail -n 1 "$dir/lines")" = 'nothing failed, but whether connections there can board cannot be told' ] &&
+        "$railsock" doctor --json --wire shm 127.0.0.1:$((port + 7)) | grep -q '"ready":true,"told":false}$'
+    is=$? words="$(cat "$dir/lines" "$dir/client")"
+    [ $is -eq 0 ]
+    verdict "peer_with_is_not_told[$why]" "$words"
+    kill "$served"
+    wait "$served" 2>/dev/null
+done
+# Its connections are not its child's alone at first, and board all the same.
+cat >"$dir/forking.py" <<'END'
+import socketserver, sys
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while d := self.request.recv(65536):
+            self.request.sendall(d)
+with socketserver.ForkingTCPServer(("127.0.0.1", int(sys.argv[1])), Echo) as s:
+    print("listening", flush=True)
+    s.serve_forever()
+END
+serve "$railsock" run -- "$python" "$dir/forking.py" $((port + 8))
+says peer_that_forks 0 '^ok server .*runs with railsock' "$railsock" doctor --wire shm 127.0.0.1:$((port + 8))
 # Without the library; it hears one connection, nothing over it, and its end.
 serve "$python" -c '
 import socket, sys

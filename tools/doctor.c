@@ -162,7 +162,8 @@ static int examine(struct doctor *d, enum group group, bool json)
     }
     t = run(d, group, json);
     if (json)
-        printf("],\"failed\":%u,\"ready\":%s}\n", t.failed, t.failed ? "false" : "true");
+        printf("],\"failed\":%u,\"ready\":%s,\"told\":%s}\n", t.failed,
+               t.failed ? "false" : "true", d->untold && !t.failed ? "false" : "true");
     else if (t.failed)
         printf("\nnot ready: %u of %u failed\n", t.failed, t.ran);
     else
