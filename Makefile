@@ -177,6 +177,7 @@ TOOL_SRC := \
 	tools/ab.c \
 	tools/profile.c \
 	tools/report.c \
+	tools/room.c \
 	tools/doctor.c \
 	tools/doctor_host.c \
 	tools/doctor_own.c \

@@ -1,5 +1,6 @@
 """ab_html - the comparison as one HTML file that needs no other; the plots are gnuplot's SVG."""
 import html
+import os
 import re
 import shutil
 import subprocess
@@ -25,6 +26,15 @@ class Trouble(Exception):
 def check():
     if not shutil.which("gnuplot"):
         raise Trouble("--html needs gnuplot; on Debian: apt-get install gnuplot-nox")
+
+
+def check_file(path):
+    """OSError if it cannot be written, before anything has run for it. What is there stays until then."""
+    new = not os.path.lexists(path)
+    with open(path, "ab"):
+        pass
+    if new:
+        os.unlink(path)
 
 
 def plot(script, name):
