@@ -278,6 +278,7 @@ static void look_for_server(struct doctor *d, struct doc_result *r)
 
     if (stat_read(STAT_BASE, 0, NULL, &list) < 0)
         list.n = 0;
+    stat_addresses(&list);
     for (size_t i = 0; i < list.n && !found; i++)
         for (size_t j = 0; j < list.processes[i].nconns && !found; j++) {
             const struct stat_process *p = &list.processes[i];
