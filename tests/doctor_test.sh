@@ -110,6 +110,8 @@ says unknown_setting 0 '^note settings wire shm, .*; nobody reads RAILSOCK_MEM$'
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
+# What follows from that is no failure of its own.
+says descriptors_alone 1 '^skip sock_diag ' sh -c "ulimit -n 100; exec '$railsock' doctor --wire shm"
 says seccomp 0 '^note seccomp ' "$python" tests/refusing.py -- "$railsock" doctor --wire shm
 for io_uring in io_uring_setup kill:io_uring_setup; do
     says "io_uring[$io_uring]" 0 '^note io_uring not used under a seccomp filter' \
@@ -122,9 +124,16 @@ says no_netlink 1 '^FAIL sock_diag the kernel cannot be asked' "$python" tests/r
 if unshare -nm true 2>/dev/null; then
     says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm
     says no_proc 1 '^FAIL names ' unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
+    says no_proc_is_no_kernel 1 '^skip seccomp /proc cannot be read' \
+        unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
+    # The command's own folder is found all the same.
+    says no_proc_installed 1 "^(ok|note) installed ${railsock%/*}/librailsock.so" \
+        unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
     says no_tmpfs 0 '^note /dev/shm is not a tmpfs' unshare -m sh -c \
         "mount -t ramfs none /dev/shm; exec '$railsock' doctor --wire shm"
-    says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB' unshare -m sh -c \
+    says no_inodes 0 '^note /dev/shm tmpfs, 2 inodes free: .* stat shows nothing' unshare -m sh -c \
+        "mount -t tmpfs -o size=0,nr_inodes=3 none /dev/shm; exec '$railsock' doctor --wire shm"
+    says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB free: programs that stat shows get no rails' unshare -m sh -c \
         "mount -t tmpfs -o size=4k none /dev/shm; exec '$railsock' doctor --wire shm"
     says any_room 0 '^ok /dev/shm tmpfs, without a limit' unshare -m sh -c \
         "mount -t tmpfs -o size=0 none /dev/shm; exec '$railsock' doctor --wire shm"
@@ -175,6 +184,11 @@ done
 out=$("$railsock" doctor --wire shm 2>&1 >/dev/full); [ $? -eq 1 ] && [ -n "$out" ]
 verdict full_disk "$out"
 
+# Who has seen enough is told nothing.
+out=$( (trap - PIPE; "$railsock" doctor --wire shm 2>"$dir/err" | head -n 1) && cat "$dir/err")
+[[ $out == 'ok '*kernel* && $out != *doctor* ]]
+verdict broken_pipe "$out"
+
 # ---- programs
 
 says program 0 '^the library can reach it$' "$railsock" doctor cat
@@ -183,6 +197,11 @@ chmod +x "$dir/good"
 says program_script 0 '^ok interpreter a script; /bin/sh runs it' "$railsock" doctor "$dir/good"
 says program_not_there 1 '^FAIL found .*none: No such file' "$railsock" doctor "$dir/none"
 says program_not_in_path 1 '^FAIL found .*is not in PATH' "$railsock" doctor no-such-program-here
+says program_number 1 '^FAIL found 999999999 is not in PATH' "$railsock" doctor 999999999
+grep -q -- 'railsock stat --pid' "$dir/out"
+is=$? words="$(cat "$dir/out")"
+[ $is -eq 0 ]
+verdict program_number_of_a_process "$words"
 says program_not_executable 1 '^FAIL found .*ermission denied' "$railsock" doctor tests/LIST
 printf 'echo no first line\n' >"$dir/text"
 printf '#!%s/none\n' "$dir" >"$dir/lost"
