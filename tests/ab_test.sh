@@ -225,7 +225,7 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --address 10.0.0.1 --addre
 verdict address_of_the_tcp_leg "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric-lower 'took (?P<took>\d+)' -- echo took 12 2>&1) &&
     [[ $(tr -s ' ' <<<"$out") == *'took 12.0 12.0 1.00 - too few pairs'* ]] &&
-    [[ $out == *'Nothing went over a rail'*'saw no TCP connection'* ]]
+    [[ $out == '1 pair, abba,'*'Nothing went over a rail'*'saw no TCP connection'* ]]
 verdict own_metric "$out"
 echo 'int main(void) { return 0; }' >"$dir/main.c"
 if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then

@@ -185,8 +185,12 @@ out=$("$railsock" doctor --wire shm 2>&1 >/dev/full); [ $? -eq 1 ] && [ -n "$out
 verdict full_disk "$out"
 
 # Who has seen enough is told nothing.
-out=$( (trap - PIPE; "$railsock" doctor --wire shm 2>"$dir/err" | head -n 1) && cat "$dir/err")
-[[ $out == 'ok '*kernel* && $out != *doctor* ]]
+out=$("$python" -c '
+import os, signal, subprocess, sys
+r, w = os.pipe()
+os.close(r)
+end = subprocess.run([sys.argv[1], "doctor", "--wire", "shm"], stdout=w, stderr=subprocess.PIPE)
+assert end.returncode == -signal.SIGPIPE and not end.stderr, end' "$railsock" 2>&1)
 verdict broken_pipe "$out"
 
 # ---- programs

@@ -95,7 +95,7 @@ def cells(tag, row):
 
 
 def page(found):
-    out = [HEAD, f"<h1>TCP and the rail</h1>\n<p>{found['pairs']} pairs in {found['order']} order after "
+    out = [HEAD, f"<h1>TCP and the rail</h1>\n<p>{found['pairs']} pair{'' if found['pairs'] == 1 else 's'} in {found['order']} order after "
                  f"{found['warm_up']} for warming up; {html.escape(time.strftime('%Y-%m-%d %H:%M:%S %Z'))}</p>\n"]
     out += [f'<p class="remark">{html.escape(line)}</p>\n' for line in ab_show.remarks(found)]
     out.append("<table>" + cells("th", ("", "unit", "TCP", "rail", "ratio", "95 % interval", "the rail is / takes")))

@@ -59,7 +59,7 @@ def commands(found):
 
 
 def text(found):
-    lines = [f"{found['pairs']} pairs, {found['order']}, after {found['warm_up']} for warming up", *commands(found)]
+    lines = [f"{found['pairs']} pair{'' if found['pairs'] == 1 else 's'}, {found['order']}, after {found['warm_up']} for warming up", *commands(found)]
     lines += [f"{name}={value}" for name, value in found["settings"].items()]
     if found["metrics"]:
         rows = [("", "UNIT", "TCP", "RAIL", "RATIO", "INTERVAL", "THE RAIL IS/TAKES")]
