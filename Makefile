@@ -177,6 +177,7 @@ TOOL_SRC := \
 	tools/ab.c \
 	tools/profile.c \
 	tools/report.c \
+	tools/room.c \
 	tools/doctor.c \
 	tools/doctor_host.c \
 	tools/doctor_own.c \
@@ -818,8 +819,9 @@ INSTALLED = \
 	644|README.md|$(SHARE)/doc/railsock/README.md \
 	644|tools/completion.bash|$(SHARE)/bash-completion/completions/railsock \
 	$(foreach f,$(EXAMPLES),644|$(f)|$(SHARE)/doc/railsock/examples/$(notdir $(f)))
-# Ours alone, so they go when they are empty.
-INSTALLED_DIRS = $(LIBDIR)/railsock $(SHARE)/railsock $(SHARE)/doc/railsock/examples $(SHARE)/doc/railsock
+# Ours alone, or perhaps made by us: they go when they are empty. Those that every prefix has stay.
+INSTALLED_DIRS = $(LIBDIR)/railsock $(SHARE)/railsock $(SHARE)/doc/railsock/examples $(SHARE)/doc/railsock \
+	$(foreach n,1 5 7,$(SHARE)/man/man$(n)) $(SHARE)/bash-completion/completions $(SHARE)/bash-completion
 
 install: all
 	@while IFS='|' read -r mode from to; do \

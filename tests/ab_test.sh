@@ -128,6 +128,29 @@ verdict report_refuses "$out"
 out=$(kept); [ -z "$out" ]
 verdict report_leaves_nothing "$out"
 
+# Where a process finds no room it is not shown, though it may be on a rail.
+if unshare -m true 2>/dev/null; then
+    for room in size=8k size=1m,nr_inodes=4; do
+        why='/dev/shm is full'
+        [ $room = size=8k ] || why='/dev/shm has no inodes left'
+        out=$(unshare -m sh -c 'mount -t tmpfs -o "$1" none /dev/shm && shift && exec "$@"' sh $room \
+            timeout -k 1 60 "$railsock" run --report=always -- "$python" tests/ab/talk.py PLAIN 2>&1)
+        [[ $out == "railsock run: warning: $why: "*'saw, or none could be shown: '"$why" ]]
+        verdict "report_without_room[$room]" "$out"
+        out=$(unshare -m sh -c 'mount -t tmpfs -o "$1" none /dev/shm && shift && exec "$@"' sh $room \
+            timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- "$python" tests/ab/talk.py OOB 2>&1)
+        [[ $out == *"What went over a rail is not known: $why."* && $out != *'Nothing went over'* ]]
+        verdict "ab_without_room[$room]" "$out"
+    done
+else
+    echo 'skip ab.report_without_room: needs root'
+fi
+out=$(sh -c 'ulimit -f 100; exec "$@"' sh timeout -k 1 60 "$railsock" run --report=always -- "$python" tests/ab/talk.py PLAIN 2>&1)
+[[ $out == *'none could be shown: a file size limit is too low (ulimit -f)' ]]
+verdict report_with_a_file_size_limit "$out"
+out=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["not_shown"])' "$dir/sums") && [ "$out" = None ]
+verdict report_json_has_all "$out"
+
 # ---- ab
 
 cat >"$dir/check.py" <<'PY'
@@ -202,7 +225,7 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --address 10.0.0.1 --addre
 verdict address_of_the_tcp_leg "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric-lower 'took (?P<took>\d+)' -- echo took 12 2>&1) &&
     [[ $(tr -s ' ' <<<"$out") == *'took 12.0 12.0 1.00 - too few pairs'* ]] &&
-    [[ $out == *'Nothing went over a rail'*'saw no TCP connection'* ]]
+    [[ $out == '1 pair, abba,'*'Nothing went over a rail'*'saw no TCP connection'* ]]
 verdict own_metric "$out"
 echo 'int main(void) { return 0; }' >"$dir/main.c"
 if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
@@ -215,6 +238,10 @@ fi
 out=$(timeout -k 1 60 "$railsock" ab -n 3 -- sh -c 'echo why; exit 5' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'warm-up 1, tcp: sh ended with 5: why'* ]]
 verdict command_fails "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 3 -- false 2>&1)
+[ $? -eq 1 ] && [ "$(tail -n 2 <<<"$out")" = '1 run failed; its pair is not in the figures:
+  warm-up 1, tcp: false ended with 1' ]
+verdict command_fails_silently "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 3 --server 'sh -c "echo no luck; exit 4"' -- true 2>&1)
 [ $? -eq 1 ] && [[ $out == *'the server sh has ended with 4: no luck'* ]]
 verdict server_fails "$out"
@@ -266,6 +293,14 @@ else
     [ ! -e "$dir/report.html" ] && [[ $out == *'--html needs gnuplot'* ]]
     verdict html_without_gnuplot "$out"
 fi
+for file in "$dir/none/report.html" "$dir"; do
+    out=$(timeout -k 1 60 "$railsock" ab -n 1 --html "$file" -- sh -c 'echo >>"$1"' sh "$dir/ran" 2>&1)
+    status=$?
+    if command -v gnuplot >/dev/null; then
+        [ $status -eq 1 ] && [ ! -e "$dir/ran" ] && [[ $out == "railsock ab: $file: "* && $out != *Errno* ]]
+        verdict "html_not_there[${file#"$dir"}]" "$out"
+    fi
+done
 # tools/measure stands on the same parts.
 mkdir "$dir/a b"
 cp "$build/librailsock.so" "$railsock" "$dir/a b"

@@ -59,6 +59,8 @@ says_wrong 'tap: [::1]:3: expected at most two ADDRESS:PORT' tap -o - 1.2.3.4:1 
 says_wrong 'tap: 2: expected one process, and 1 was named before' tap -o - 1 2
 says_wrong 'doctor: unexpected argument: b' doctor a b
 says_wrong 'doctor: host:0: expected a port from 1 to 65535' doctor host:0
+says_wrong 'doctor: 127.0.0.1:: expected HOST:PORT' doctor 127.0.0.1:
+says_wrong 'doctor: host:http: expected HOST:PORT' doctor host:http
 says_wrong 'doctor: host:99999: expected a port from 1 to 65535' doctor host:99999
 says_wrong 'lab: --hosts 9: expected a number from 1 to 4' lab run --hosts 9 -- true
 says_wrong 'lab: --device wlan: expected rxe, siw or none' lab run --device wlan -- true
@@ -216,10 +218,17 @@ else
     [ $? -eq 125 ] && [[ $out == *'librailsock.so is not in'* ]]
     verdict no_library_anywhere "$out"
 fi
+if unshare -m true 2>/dev/null; then
+    out=$(RAILSOCK_LIBRARY='' unshare -m sh -c 'umount -l /proc && exec "$1" run sh -c "echo \$LD_PRELOAD"' sh "$railsock" 2>&1)
+    [ "$out" = "${railsock%/*}/librailsock.so" ]
+    verdict own_library_without_proc "$out"
+else
+    echo 'skip command.own_library_without_proc: needs root'
+fi
 place=$(cat "${railsock%/*}/plain/library_place")
 if unshare -m true 2>/dev/null && [[ $place == /usr/local/* && $railsock != /usr/local/* ]]; then
     out=$(RAILSOCK_LIBRARY='' unshare -m sh -c 'mount -t tmpfs none /usr/local && mkdir -p "${1%/*}" &&
-        cp "$2" "$1" && umount -l /proc && exec "$3" run sh -c "echo \$LD_PRELOAD"' sh "$place" "$dir/one.so" "$railsock" 2>&1)
+        cp "$2" "$1" && umount -l /proc && exec "$3" run sh -c "echo \$LD_PRELOAD"' sh "$place" "$dir/one.so" "$dir/bin/railsock" 2>&1)
     [ "$out" = "$place" ]
     verdict library_without_proc "$out"
 else
@@ -267,10 +276,10 @@ if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     warns static 'statically linked: LD_PRELOAD has no effect' "$dir/static"
     printf '#!%s\n' "$dir/static" >"$dir/script"
     chmod +x "$dir/script"
-    warns static_interpreter 'statically linked' "$dir/script"
+    warns static_interpreter "$dir/script is run by $dir/static, which is statically linked" "$dir/script"
     printf '#!/usr/bin/env -S static\n' >"$dir/script"
     (PATH=$dir:$PATH; warns static_in_path 'statically linked' static
-        warns static_interpreter_by_env 'statically linked' "$dir/script")
+        warns static_interpreter_by_env "run by $dir/static, which is statically linked" "$dir/script")
 else
     echo 'skip command.warns_static: no static libc'
 fi

@@ -110,6 +110,8 @@ says unknown_setting 0 '^note settings wire shm, .*; nobody reads RAILSOCK_MEM$'
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
+# What follows from that is no failure of its own.
+says descriptors_alone 1 '^skip sock_diag ' sh -c "ulimit -n 100; exec '$railsock' doctor --wire shm"
 says seccomp 0 '^note seccomp ' "$python" tests/refusing.py -- "$railsock" doctor --wire shm
 for io_uring in io_uring_setup kill:io_uring_setup; do
     says "io_uring[$io_uring]" 0 '^note io_uring not used under a seccomp filter' \
@@ -122,9 +124,16 @@ says no_netlink 1 '^FAIL sock_diag the kernel cannot be asked' "$python" tests/r
 if unshare -nm true 2>/dev/null; then
     says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm
     says no_proc 1 '^FAIL names ' unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
+    says no_proc_is_no_kernel 1 '^skip seccomp /proc cannot be read' \
+        unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
+    # The command's own folder is found all the same.
+    says no_proc_installed 1 "^(ok|note) installed ${railsock%/*}/librailsock.so" \
+        unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
     says no_tmpfs 0 '^note /dev/shm is not a tmpfs' unshare -m sh -c \
         "mount -t ramfs none /dev/shm; exec '$railsock' doctor --wire shm"
-    says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB' unshare -m sh -c \
+    says no_inodes 0 '^note /dev/shm tmpfs, 2 inodes free: .* stat shows nothing' unshare -m sh -c \
+        "mount -t tmpfs -o size=0,nr_inodes=3 none /dev/shm; exec '$railsock' doctor --wire shm"
+    says no_room 1 '^FAIL /dev/shm tmpfs, 0 MiB free: programs that stat shows get no rails' unshare -m sh -c \
         "mount -t tmpfs -o size=4k none /dev/shm; exec '$railsock' doctor --wire shm"
     says any_room 0 '^ok /dev/shm tmpfs, without a limit' unshare -m sh -c \
         "mount -t tmpfs -o size=0 none /dev/shm; exec '$railsock' doctor --wire shm"
@@ -159,7 +168,7 @@ fi
 out=$("$railsock" doctor --json | "$python" -c '
 import json, sys
 d = json.load(sys.stdin)
-assert d["of"] == "host" and d["ready"] == (d["failed"] == 0), d
+assert d["of"] == "host" and d["ready"] == (d["failed"] == 0) and d["told"], d
 for c in d["checks"]:
     assert c["says"] and (c["verdict"] != "fail" or c["advice"]), c
     assert c["verdict"] in ("ok", "note", "fail", "skip") and c["microseconds"] >= 0, c
@@ -175,6 +184,15 @@ done
 out=$("$railsock" doctor --wire shm 2>&1 >/dev/full); [ $? -eq 1 ] && [ -n "$out" ]
 verdict full_disk "$out"
 
+# Who has seen enough is told nothing.
+out=$("$python" -c '
+import os, signal, subprocess, sys
+r, w = os.pipe()
+os.close(r)
+end = subprocess.run([sys.argv[1], "doctor", "--wire", "shm"], stdout=w, stderr=subprocess.PIPE)
+assert end.returncode == -signal.SIGPIPE and not end.stderr, end' "$railsock" 2>&1)
+verdict broken_pipe "$out"
+
 # ---- programs
 
 says program 0 '^the library can reach it$' "$railsock" doctor cat
@@ -183,6 +201,11 @@ chmod +x "$dir/good"
 says program_script 0 '^ok interpreter a script; /bin/sh runs it' "$railsock" doctor "$dir/good"
 says program_not_there 1 '^FAIL found .*none: No such file' "$railsock" doctor "$dir/none"
 says program_not_in_path 1 '^FAIL found .*is not in PATH' "$railsock" doctor no-such-program-here
+says program_number 1 '^FAIL found 999999999 is not in PATH' "$railsock" doctor 999999999
+grep -q -- 'railsock stat --pid' "$dir/out"
+is=$? words="$(cat "$dir/out")"
+[ $is -eq 0 ]
+verdict program_number_of_a_process "$words"
 says program_not_executable 1 '^FAIL found .*ermission denied' "$railsock" doctor tests/LIST
 printf 'echo no first line\n' >"$dir/text"
 printf '#!%s/none\n' "$dir" >"$dir/lost"
@@ -222,7 +245,7 @@ fi
 
 # ---- peers on this host
 
-port=$((21000 + $$ % 190 * 5))
+port=$((21000 + $$ % 100 * 10))
 # serve PORT COMMAND...: a server, once it listens. Its number is in $served.
 serve() {
     exec {server}< <(exec "$@" 2>&1)
@@ -264,6 +287,58 @@ says peer_auto 0 '^skip rdma within one host' "$railsock" doctor 127.0.0.1:$port
 says peer_loopback_is_no_rdma 1 '^FAIL (rdma|device) ' "$railsock" doctor --wire verbs 127.0.0.1:$port
 serve "$railsock" run --tcp -- "$python" tests/echo.py server $((port + 1))
 says peer_on_tcp 1 '^FAIL server .*was told to use TCP' "$railsock" doctor --wire shm 127.0.0.1:$((port + 1))
+# What is to be run says that nothing boards.
+for own in MODE=tcp BOARD=never MODE=bogus; do
+    says "peer_own[$own]" 1 "^FAIL rule .* RAILSOCK_$own: " env "RAILSOCK_$own" "$railsock" doctor --wire shm 127.0.0.1:$port
+    [ "$(grep -c '^skip shm' "$dir/lines")" -eq 1 ]
+    is=$? words="$(cat "$dir/lines")"
+    [ $is -eq 0 ]
+    verdict "peer_own_stops[$own]" "$words"
+done
+# A server that says so of the connection itself, or of those that it has had: of this one it is not known before bytes have passed.
+cat >"$dir/epoll.py" <<'END'
+import asyncio, sys
+async def serve(r, w):
+    while d := await r.read(65536):
+        w.write(d)
+async def main():
+    s = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))
+    print("listening", flush=True)
+    await s.serve_forever()
+asyncio.run(main())
+END
+serve "$railsock" run --tcp -- "$python" "$dir/epoll.py" $((port + 5))
+says peer_epoll_on_tcp 1 '^FAIL server .*(epoll|mode-tcp): ' "$railsock" doctor --wire shm 127.0.0.1:$((port + 5))
+serve sh -c "ulimit -n 300; exec '$railsock' run -- '$python' '$dir/epoll.py' $((port + 6))"
+says peer_without_descriptors 1 '^FAIL server .*fd-limit: ' "$railsock" doctor --wire shm 127.0.0.1:$((port + 6))
+echo 'server mode tcp' >"$dir/server.rules"
+echo x >"$dir/wrong.rules"
+for why in rule config; do
+    [ $why = rule ] && rules=$dir/server.rules || rules=$dir/wrong.rules
+    serve env RAILSOCK_CONFIG="$rules" "$railsock" run -- "$python" tests/echo.py server $((port + 7))
+    timeout 60 "$railsock" run -- "$python" tests/echo.py client $((port + 7)) 2000 </dev/null >"$dir/client" 2>&1
+    says "peer_with[$why]" 0 "^note server .*has kept connections on TCP: $why: " "$railsock" doctor --wire shm 127.0.0.1:$((port + 7))
+    [ "$(tail -n 1 "$dir/lines")" = 'nothing failed, but whether connections there can board cannot be told' ] &&
+        "$railsock" doctor --json --wire shm 127.0.0.1:$((port + 7)) | grep -q '"ready":true,"told":false}$'
+    is=$? words="$(cat "$dir/lines" "$dir/client")"
+    [ $is -eq 0 ]
+    verdict "peer_with_is_not_told[$why]" "$words"
+    kill "$served"
+    wait "$served" 2>/dev/null
+done
+# Its connections are not its child's alone at first, and board all the same.
+cat >"$dir/forking.py" <<'END'
+import socketserver, sys
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while d := self.request.recv(65536):
+            self.request.sendall(d)
+with socketserver.ForkingTCPServer(("127.0.0.1", int(sys.argv[1])), Echo) as s:
+    print("listening", flush=True)
+    s.serve_forever()
+END
+serve "$railsock" run -- "$python" "$dir/forking.py" $((port + 8))
+says peer_that_forks 0 '^ok server .*runs with railsock' "$railsock" doctor --wire shm 127.0.0.1:$((port + 8))
 # Without the library; it hears one connection, nothing over it, and its end.
 serve "$python" -c '
 import socket, sys

@@ -40,7 +40,8 @@ makes install "${args[@]}"
 files "$root" | cmp -s - "$dir/files"
 verdict $case.again 'another installation above it has other files'
 makes uninstall "${args[@]}"
-gone "$root" "$root/usr/share/railsock" "$root/usr/lib/$cpu/railsock" "$root/usr/share/doc/railsock"
+gone "$root" "$root/usr/share/railsock" "$root/usr/lib/$cpu/railsock" "$root/usr/share/doc/railsock" \
+    "$root/usr/share/bash-completion" "$root"/usr/share/man/man{1,5,7}
 
 # In a prefix of one's own, which has a folder "tools" above it, as a checkout has; the command takes its own.
 case=prefix

@@ -80,6 +80,19 @@ for right in '--program sl?ee*' '--port 7' '--port 8' '--path verbs' '--path ver
     out=$("$railsock" stat $right) && grep -q "^ *$sleeper " <<<"$out"
     verdict "filter[$right]" "$out"
 done
+# A reason of those that are shown: of the closed ones nothing is known then.
+out=$("$railsock" run --tcp -- /usr/bin/python3 -c '
+import os, socket, subprocess, sys
+with socket.create_server(("127.0.0.1", 0)) as s:
+    c = socket.create_connection(s.getsockname())
+    a, _ = s.accept()
+    c.send(b"x")
+    a.recv(1)
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+    print(subprocess.run([sys.argv[1], "stat", "--port", str(s.getsockname()[1])], env=env, capture_output=True, text=True).stdout)
+' "$railsock" 2>&1)
+grep -qE '^ +[12] +- +mode-tcp ' <<<"$out"
+verdict filter_and_closed "$out"
 for wrong in '--program sl' '--port 9' '--path shm --program sl?eep' "--path shm --pid $sleeper"; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" stat $wrong 2>&1)
@@ -147,6 +160,21 @@ wait "$sleeper" 2>/dev/null
 verdict dead_process "its file is still there"
 sleeper=''
 
+if unshare -nm true 2>/dev/null; then
+    alone() { # WORDS...: with a /dev/shm of its own
+        # shellcheck disable=SC2016 # the inner shell's
+        unshare -m sh -c 'mount -t tmpfs -o mode=1777 none /dev/shm && exec "$@"' sh "$@" 2>&1
+    }
+    out=$(alone "$railsock" stat) && [ "$out" = 'railsock stat: no running program has had a TCP connection under railsock' ]
+    verdict nothing "$out"
+    cp "$railsock" "$scratch/" && chmod 755 "$scratch"
+    out=$(cd / && alone setpriv --reuid 65534 --clear-groups "/proc/self/fd/9" stat 9<"$scratch/railsock") &&
+        [ "$out" = 'railsock stat: no running program that you may see has had a TCP connection under railsock; root sees all' ]
+    verdict nothing_for_a_user "$out"
+else
+    echo 'skip stat.nothing: needs root'
+fi
+
 # One that /proc does not show, as it may not be traced, is alive all the same.
 if command -v setpriv >/dev/null && unshare -m sh -c 'mount -t proc -o hidepid=2,gid=54321 proc /proc' 2>/dev/null; then
     cat >"$scratch/hidden.py" <<'END'
@@ -205,11 +233,16 @@ railsock, command, trace = sys.argv[1], sys.argv[1:2] + ["run", "--board", "neve
 programs = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]
 for p in programs:
     p.stdout.readline()
-said = subprocess.run(["strace", "-o", trace, "-e", "trace=openat", railsock, "stat"], capture_output=True, text=True, check=True).stdout
+def traced(*options):
+    said = subprocess.run(["strace", "-o", trace, "-e", "trace=openat", railsock, "stat", *options],
+                          capture_output=True, text=True, check=True).stdout
+    with open(trace) as f:
+        return said, re.findall(r"/net/(tcp6?)\"", f.read())
+said, tables = traced()
+sums, tables_of_sums = traced("--prometheus")
 for p in programs:
     p.communicate()
-with open(trace) as f:
-    tables = re.findall(r"/net/(tcp6?)\"", f.read())
+assert sums.count('path="tcp"} 2') == 3 and not tables_of_sums, sums
 assert tables.count("tcp") == 1, tables
 assert len(re.findall(r"127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+", said)) == 6, said
 END

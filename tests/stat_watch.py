@@ -3,6 +3,7 @@ shows, with one connection; a second one is added. Prints what is wrong."""
 
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -82,6 +83,7 @@ flags = termios.tcgetattr(w.fd)
 screens = w.screens()
 first = next(screens)
 check(b"\033[?1049h" in first and b"2 connections" in first, f"the first screen: {first}")
+check(re.search(rb"PID +PROGRAM +LOCAL +PEER +PATH +TX/s +RX/s", first), f"80 columns have no rates: {first}")
 check(not termios.tcgetattr(w.fd)[3] & termios.ECHO, "keys are echoed")
 for slot, port in ((1, b"77"), (0, b"7")):
     for n, screen in enumerate(screens):

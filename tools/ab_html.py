@@ -1,5 +1,6 @@
 """ab_html - the comparison as one HTML file that needs no other; the plots are gnuplot's SVG."""
 import html
+import os
 import re
 import shutil
 import subprocess
@@ -25,6 +26,15 @@ class Trouble(Exception):
 def check():
     if not shutil.which("gnuplot"):
         raise Trouble("--html needs gnuplot; on Debian: apt-get install gnuplot-nox")
+
+
+def check_file(path):
+    """OSError if it cannot be written, before anything has run for it. What is there stays until then."""
+    new = not os.path.lexists(path)
+    with open(path, "ab"):
+        pass
+    if new:
+        os.unlink(path)
 
 
 def plot(script, name):
@@ -85,7 +95,7 @@ def cells(tag, row):
 
 
 def page(found):
-    out = [HEAD, f"<h1>TCP and the rail</h1>\n<p>{found['pairs']} pairs in {found['order']} order after "
+    out = [HEAD, f"<h1>TCP and the rail</h1>\n<p>{found['pairs']} pair{'' if found['pairs'] == 1 else 's'} in {found['order']} order after "
                  f"{found['warm_up']} for warming up; {html.escape(time.strftime('%Y-%m-%d %H:%M:%S %Z'))}</p>\n"]
     out += [f'<p class="remark">{html.escape(line)}</p>\n' for line in ab_show.remarks(found)]
     out.append("<table>" + cells("th", ("", "unit", "TCP", "rail", "ratio", "95 % interval", "the rail is / takes")))

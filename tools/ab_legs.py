@@ -90,8 +90,17 @@ def session_listens(leader):
 
 
 def tail(path):
+    """The end of what a program has said, to follow other words."""
     with open(path, encoding="utf-8", errors="replace") as f:
-        return f.read()[-300:].strip()
+        said = f.read()[-300:].strip()
+    return f": {said}" if said else ""
+
+
+def words(error):
+    """An exception's, without Python's number of an OSError."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 class Leg:
@@ -123,7 +132,7 @@ class Leg:
             with open(self.report, encoding="utf-8") as f:
                 return json.load(f)
         except (OSError, ValueError):
-            raise Failure(f"{self.name}: no report: {tail(self.output)}") from None
+            raise Failure(f"{self.name}: no report{tail(self.output)}") from None
 
     def warnings(self):
         """What railsock run said first: that the library does not reach the program."""
@@ -181,7 +190,7 @@ class Server:
     def check(self):
         status = self.leg.process.poll()
         if status is not None:
-            raise Failure(f"the server {self.leg.name} has ended with {status}: {tail(self.leg.output)}")
+            raise Failure(f"the server {self.leg.name} has ended with {status}{tail(self.leg.output)}")
 
     def end(self):
         """Ends it and returns its figures. close() is still to be called."""
@@ -248,7 +257,7 @@ def serve(railsock, mode, options, command, port, stdin, stdout):
     try:
         server = Server(railsock, mode, options, command, port)
     except (Failure, OSError) as e:
-        say(failed=str(e))
+        say(failed=words(e))
         return 1
     try:
         say(listens=True)

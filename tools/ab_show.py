@@ -59,7 +59,7 @@ def commands(found):
 
 
 def text(found):
-    lines = [f"{found['pairs']} pairs, {found['order']}, after {found['warm_up']} for warming up", *commands(found)]
+    lines = [f"{found['pairs']} pair{'' if found['pairs'] == 1 else 's'}, {found['order']}, after {found['warm_up']} for warming up", *commands(found)]
     lines += [f"{name}={value}" for name, value in found["settings"].items()]
     if found["metrics"]:
         rows = [("", "UNIT", "TCP", "RAIL", "RATIO", "INTERVAL", "THE RAIL IS/TAKES")]
@@ -78,7 +78,10 @@ def remarks(found):
     lines = []
     moved = [v for v in found["share"]["rail"] if v is not None]
     why = ", ".join(f"{name}: {n}" for name, n in sorted(found["reasons"].items(), key=lambda r: -r[1]))
-    if found["pairs"] and not any(moved):
+    hidden = "; ".join(found["not_shown"])
+    if hidden:
+        lines.append(f"What went over a rail is not known{' of all processes' if any(moved) else ''}: {hidden}.")
+    elif found["pairs"] and not any(moved):
         lines.append("Nothing went over a rail: this compares TCP with TCP. "
                      + (f"Connections stayed on TCP because of {why}." if why else
                         "The library saw no TCP connection."))
@@ -88,7 +91,8 @@ def remarks(found):
     if any(found["share"]["tcp"]):
         lines.append("Bytes of the TCP leg went over a rail: it is no TCP leg.")
     if found["failures"]:
-        lines.append(f"{len(found['failures'])} runs failed; their pairs are not in the figures:")
+        lines.append("1 run failed; its pair is not in the figures:" if len(found["failures"]) == 1 else
+                     f"{len(found['failures'])} runs failed; their pairs are not in the figures:")
         lines += [f"  {f}" for f in found["failures"]]
     return lines
 

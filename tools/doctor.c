@@ -74,6 +74,8 @@ bool doc_line(const char *path, char *line, size_t size)
 
 /* ---- output */
 
+static void (*before)(int); /* what SIGPIPE did */
+
 struct tally {
     unsigned ran, failed;
 };
@@ -162,7 +164,8 @@ static int examine(struct doctor *d, enum group group, bool json)
     }
     t = run(d, group, json);
     if (json)
-        printf("],\"failed\":%u,\"ready\":%s}\n", t.failed, t.failed ? "false" : "true");
+        printf("],\"failed\":%u,\"ready\":%s,\"told\":%s}\n", t.failed, t.failed ? "false" : "true",
+               d->untold && !t.failed ? "false" : "true");
     else if (t.failed)
         printf("\nnot ready: %u of %u failed\n", t.failed, t.ran);
     else
@@ -170,6 +173,12 @@ static int examine(struct doctor *d, enum group group, bool json)
                d->untold ? "nothing failed, but whether connections there can board cannot be told"
                          : ready[group]);
     if (fflush(stdout) != 0) {
+        if (errno ==
+            EPIPE) { /* who reads has seen enough; ends us as it would have at the first line */
+            signal(SIGPIPE, before);
+            raise(SIGPIPE);
+            errno = EPIPE;
+        }
         fprintf(stderr, "railsock doctor: %s\n", strerror(errno));
         return 1;
     }
@@ -190,17 +199,17 @@ static bool parse_wire(const char *text, enum cfg_wire *wire)
     return false;
 }
 
-/* NAME:DIGITS, where the digits are no port. */
-static bool has_no_port(const char *target)
+/* What is wrong with a word that has a colon, and is neither a peer nor a program. NULL: nothing that is known. */
+static const char *wrong_peer(const char *target)
 {
     const char *colon = strrchr(target, ':');
-    unsigned long port;
-    char *end;
+    char path[PATH_MAX];
 
-    if (!colon || colon == target || colon[1] < '0' || colon[1] > '9' || strchr(target, '/'))
-        return false;
-    port = strtoul(colon + 1, &end, 10);
-    return !*end && (!port || port > UINT16_MAX);
+    if (!colon || strchr(target, '/') || elf_search(target, path))
+        return NULL;
+    return colon > target && colon[1] && !colon[1 + strspn(colon + 1, "0123456789")]
+               ? "a port from 1 to 65535"
+               : "HOST:PORT";
 }
 
 int cmd_doctor(int argc, char **argv)
@@ -212,6 +221,7 @@ int cmd_doctor(int argc, char **argv)
         {NULL, 0, NULL, 0},
     };
     struct doctor d = {.fd = -1};
+    const char *wrong;
     bool json = false;
     int c, status;
 
@@ -235,7 +245,7 @@ int cmd_doctor(int argc, char **argv)
                 argv[optind + 1] ? argv[optind + 1] : "");
         goto wrong;
     }
-    signal(SIGPIPE, SIG_IGN);
+    before = signal(SIGPIPE, SIG_IGN);
     if (!d.target)
         return examine(&d, HOST, json);
     if (access(d.target, F_OK) != 0 && doc_is_peer(d.target, &d)) {
@@ -243,8 +253,9 @@ int cmd_doctor(int argc, char **argv)
         doc_peer_end(&d);
         return status;
     }
-    if (access(d.target, F_OK) != 0 && has_no_port(d.target)) {
-        fprintf(stderr, "railsock doctor: %s: expected a port from 1 to 65535\n", d.target);
+    wrong = access(d.target, F_OK) != 0 ? wrong_peer(d.target) : NULL;
+    if (wrong) {
+        fprintf(stderr, "railsock doctor: %s: expected %s\n", d.target, wrong);
         return 2;
     }
     return examine(&d, PROGRAM, json);

@@ -30,6 +30,7 @@ struct doctor {
     bool wire_given; /* by an option, which has the say over rules */
     bool stop;       /* the next checks of the group make no sense */
 
+    bool few;                /* descriptors */
     bool libraries, devices; /* can be used */
 
     enum elf_why why; /* of PROGRAM */

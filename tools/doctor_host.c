@@ -28,6 +28,8 @@
 
 /* Below it a process that lowers its limit has no rails: pl_hold.c. */
 enum { FEW = 640 };
+/* A process's file, its folder, and what `run --report` has. */
+enum { INODES = 8 };
 
 void doc_KERNEL(struct doctor *d, struct doc_result *r)
 {
@@ -121,15 +123,15 @@ void doc_SETTINGS(struct doctor *d, struct doc_result *r)
 
 void doc_DESCRIPTORS(struct doctor *d, struct doc_result *r)
 {
-    struct rlimit l;
+    struct rlimit l = {0};
 
-    (void)d;
     if (getrlimit(RLIMIT_NOFILE, &l) < 0)
         doc_say(r, DOC_FAIL, "the limit cannot be read: %s", strerror(errno));
     else
         doc_say(r, l.rlim_cur >= FEW ? DOC_OK : DOC_FAIL,
                 "a process may open %llu; rails need %d, as the library's own are 512 and up",
                 (unsigned long long)l.rlim_cur, FEW);
+    d->few = l.rlim_cur < FEW;
 }
 
 void doc_PROGRESS(struct doctor *d, struct doc_result *r)
@@ -170,7 +172,9 @@ void doc_SECCOMP(struct doctor *d, struct doc_result *r)
             break;
     if (f)
         fclose(f);
-    if (mode > 0)
+    if (!f)
+        doc_say(r, DOC_SKIP, "/proc cannot be read");
+    else if (mode > 0)
         doc_say(r, DOC_NOTE,
                 "this process runs under a filter that it inherited; whether it lets through what "
                 "rails need, the other checks show");
@@ -193,7 +197,7 @@ void doc_SHM(struct doctor *d, struct doc_result *r)
         return;
     }
     room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-    /* Without a place for what stat shows there are rails; without room in it there are none. */
+    /* Who finds no place for what stat shows has rails all the same; who has one and no room in it for more, none. */
     if (lstat(dir, &st) == 0 &&
         (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 0777) != 0700)) {
         doc_say(r, DOC_NOTE,
@@ -206,11 +210,20 @@ void doc_SHM(struct doctor *d, struct doc_result *r)
                                : "chmod 1777 /dev/shm");
     } else if (fs.f_type != TMPFS_MAGIC) {
         doc_say(r, DOC_NOTE, "is not a tmpfs: counters that stat shows would be written to a disk");
+    } else if (fs.f_blocks && room < want) {
+        doc_say(r, DOC_FAIL,
+                "tmpfs, %llu MiB free: programs that stat shows get no rails for want of room; of "
+                "those that find none at their start stat shows nothing",
+                (unsigned long long)(room >> 20));
+    } else if (fs.f_files && fs.f_ffree < INODES) {
+        doc_say(r, DOC_NOTE,
+                "tmpfs, %llu inodes free: of programs that find none stat shows nothing; mount it "
+                "with more (nr_inodes=)",
+                (unsigned long long)fs.f_ffree);
     } else if (!fs.f_blocks) {
         doc_say(r, DOC_OK, "tmpfs, without a limit");
     } else {
-        doc_say(r, room < want ? DOC_FAIL : DOC_OK, "tmpfs, %llu MiB free",
-                (unsigned long long)(room >> 20));
+        doc_say(r, DOC_OK, "tmpfs, %llu MiB free", (unsigned long long)(room >> 20));
     }
 }
 
@@ -297,7 +310,10 @@ void doc_SOCK_DIAG(struct doctor *d, struct doc_result *r)
     uint32_t uid = 0;
     int fds[3];
 
-    (void)d;
+    if (d->few) {
+        doc_say(r, DOC_SKIP, "cannot be told with so few descriptors");
+        return;
+    }
     if (!own_connection(&t, fds)) {
         doc_say(r, DOC_FAIL, "no TCP connection to 127.0.0.1: %s", strerror(errno));
         r->advice = "ip link set lo up";

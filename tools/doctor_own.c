@@ -162,6 +162,12 @@ void doc_RULE(struct doctor *d, struct doc_result *r)
     char place[300] = "the defaults";
 
     d->set = &cfg.stream;
+    if (!cfg.rules) { /* nothing boards, whatever they say */
+        doc_SETTINGS(d, r);
+        r->advice = "unset RAILSOCK_MODE and RAILSOCK_BOARD";
+        d->stop = true;
+        return;
+    }
     if (!read_rules(&rules, r))
         return;
     if (rules.n_errors) {

@@ -212,32 +212,82 @@ static bool is_end(const struct stat_conn *c, const struct rsk_tuple *t)
            memcmp(c->local.addr, t->dst, 16) == 0 && memcmp(c->peer.addr, t->src, 16) == 0;
 }
 
+/* What a connection may show over which nothing has gone, and board later: those of servers that fork for each are not
+ * with one process alone at first. */
+static bool may_board(unsigned reason)
+{
+    switch (reason) {
+    case RSN_NONE:
+    case RSN_NEW:
+    case RSN_WAIT_PEER:
+    case RSN_NOT_YET:
+    case RSN_SHARED:
+    case RSN_INHERITED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The first reason, if any, that other connections of the process show and that may be of all: it shows these only of
+ * those that would have been worth a rail. */
+static int reason_of_others(const struct stat_process *p)
+{
+    static const int of_all[] = {RSN_IO_URING, RSN_CONFIG,   RSN_SECCOMP,     RSN_LIMIT_FD,
+                                 RSN_RULE,     RSN_MODE_TCP, RSN_BOARD_NEVER, RSN_NO_KEY};
+
+    for (size_t i = 0; i < sizeof(of_all) / sizeof(of_all[0]); i++) {
+        if (p->closed.by_reason[of_all[i]])
+            return of_all[i];
+        for (size_t j = 0; j < p->nconns; j++)
+            if (p->conns[j].reason == (unsigned)of_all[i])
+                return of_all[i];
+    }
+    return RSN_NONE;
+}
+
+static void judge_server(struct doctor *d, struct doc_result *r, const struct stat_process *p,
+                         unsigned reason)
+{
+    int others = reason_of_others(p);
+
+    d->served = true;
+    d->stop = !may_board(reason);
+    d->untold |= !d->stop && others;
+    if (d->stop) {
+        doc_say(r, DOC_FAIL, "%s, process %u: %s: %s", p->program, p->pid,
+                cfg_reason_name((int)reason), cfg_reason_sentence((int)reason));
+        r->advice = *cfg_reason_advice((int)reason)
+                        ? cfg_reason_advice((int)reason)
+                        : "railsock stat shows the server's connections; railsock(7) says more";
+    } else if (others) {
+        doc_say(r, DOC_NOTE,
+                "%s, process %u, runs with railsock, but has kept connections on TCP: %s: %s",
+                p->program, p->pid, cfg_reason_name(others), cfg_reason_sentence(others));
+    } else {
+        doc_say(r, DOC_OK, "%s, process %u, runs with railsock", p->program, p->pid);
+    }
+}
+
 /* The server's process shows the connection, as to `railsock stat`. It may do so a little after the kernel says
  * that it has accepted. */
-static bool look_for_server(struct doctor *d, struct doc_result *r)
+static void look_for_server(struct doctor *d, struct doc_result *r)
 {
     struct stat_list list;
+    bool found = false;
 
     if (stat_read(STAT_BASE, 0, NULL, &list) < 0)
         list.n = 0;
-    for (size_t i = 0; i < list.n && !d->served; i++)
-        for (size_t j = 0; j < list.processes[i].nconns && !d->served; j++) {
+    stat_addresses(&list);
+    for (size_t i = 0; i < list.n && !found; i++)
+        for (size_t j = 0; j < list.processes[i].nconns && !found; j++) {
             const struct stat_process *p = &list.processes[i];
-            unsigned reason = p->conns[j].reason;
 
-            if (!is_end(&p->conns[j], &d->tuple))
-                continue;
-            d->served = true;
-            doc_say(r, DOC_OK, "%s, process %u, runs with railsock", p->program, p->pid);
-            if (reason == RSN_MODE_TCP || reason == RSN_BOARD_NEVER || reason == RSN_STDIO_FD) {
-                doc_say(r, DOC_FAIL, "%s, process %u: %s", p->program, p->pid,
-                        cfg_reason_sentence((int)reason));
-                r->advice = cfg_reason_advice((int)reason);
-                d->stop = true;
-            }
+            found = is_end(&p->conns[j], &d->tuple);
+            if (found)
+                judge_server(d, r, p, p->conns[j].reason);
         }
     stat_free(&list);
-    return d->served;
 }
 
 void doc_SERVER(struct doctor *d, struct doc_result *r)
@@ -252,14 +302,18 @@ void doc_SERVER(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_SKIP, "cannot be told: no process has the connection yet");
         return;
     }
-    for (int i = 0; i < LOOKS / 4; i++) {
+    for (int i = 0; i < LOOKS / 4 && !d->stop; i++) {
+        const bool again = d->served;
+
         if (i)
             nap();
-        if (look_for_server(d, r))
-            return;
-        if (!seen)
+        look_for_server(d, r);
+        /* In order, it is looked at once more: what the server does next with the connection may keep it on TCP. */
+        if (again || (!d->served && !seen))
             break;
     }
+    if (d->served)
+        return;
     if (seen)
         doc_say(r, DOC_NOTE,
                 "no process of user %u shows the connection here: it runs without railsock, or in "

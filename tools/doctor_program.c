@@ -11,9 +11,12 @@
 void doc_FOUND(struct doctor *d, struct doc_result *r)
 {
     d->stop = true;
-    if (!elf_search(d->target, d->path))
+    if (!elf_search(d->target, d->path)) {
         doc_say(r, DOC_FAIL, "%s is not in PATH", d->target);
-    else if (access(d->path, X_OK) < 0)
+        if (!d->target[strspn(d->target, "0123456789")])
+            r->advice = "give a program or HOST:PORT; what a process of that number has on rails, "
+                        "and why not: railsock stat --pid";
+    } else if (access(d->path, X_OK) < 0)
         doc_say(r, DOC_FAIL, "%s: %s", d->path, strerror(errno));
     else if (access(d->path, R_OK) < 0)
         doc_say(r, DOC_FAIL, "%s cannot be read, so what it is cannot be told", d->path);

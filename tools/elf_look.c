@@ -236,7 +236,7 @@ bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1])
     return found;
 }
 
-const char *elf_look(const char *command)
+const char *elf_look(const char *command, char runs[PATH_MAX])
 {
     static const char *const words[] = {
         [ELF_NARROW] = "a 32-bit program, and the library is not: it runs on plain TCP",
@@ -249,7 +249,7 @@ const char *elf_look(const char *command)
         [ELF_CAPABLE] =
             "a program with file capabilities: LD_PRELOAD has no effect; it runs on plain TCP",
     };
-    char path[PATH_MAX], runs[PATH_MAX];
+    char path[PATH_MAX];
 
     return elf_search(command, path) ? words[elf_check(path, runs)] : NULL;
 }

@@ -26,10 +26,10 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX]);
 
 /*
  * Finds command as execvp would, follows `#!` lines, and reads the file of the program that
- * will really run. Returns why the library has no effect on it, in words to follow "NAME is ",
+ * will really run, whose path is put into runs. Returns why the library has no effect on it, in words to follow "NAME is ",
  * or NULL if nothing speaks against it or the file cannot be read. The result is static text.
  */
-const char *elf_look(const char *command);
+const char *elf_look(const char *command, char runs[PATH_MAX]);
 
 /* The first shared library that the program which will really run is linked to and whose name begins with prefix; its
  * name is put into name. False: none, or the file is not understood. */

@@ -3,6 +3,8 @@
  */
 #include "tools/library.h"
 
+#include "tools/self.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,13 +39,14 @@ static bool find_own(char path[PATH_MAX], char *why, size_t size)
     static const char *const places[] = {"", "../lib/railsock/", MULTIARCH, "../lib64/railsock/",
                                          "../lib/"};
     char self[PATH_MAX], file[PATH_MAX + 64];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-    if (n < 0) {
-        snprintf(why, size, "/proc/self/exe: %s", strerror(errno));
+    if (!self_path(self)) {
+        snprintf(why, size,
+                 "the command's own place cannot be told (%s), and %s is not there; name the "
+                 "library in RAILSOCK_LIBRARY",
+                 strerror(errno), LIBRARY_INSTALLED);
         return found(LIBRARY_INSTALLED, path);
     }
-    self[n] = '\0';
     *strrchr(self, '/') = '\0';
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         snprintf(file, sizeof(file), "%s/%s%s", self, places[i], LIBRARY);

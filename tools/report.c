@@ -5,6 +5,8 @@
 #include "tools/report.h"
 
 #include "config/reason.h"
+#include "tools/json.h"
+#include "tools/room.h"
 #include "tools/stat_read.h"
 
 #include <dirent.h>
@@ -143,6 +145,12 @@ static void collect(int fd, bool all, struct report *r)
     closedir(d);
 }
 
+void report_look(struct report *r)
+{
+    if (!r->lacking)
+        r->lacking = room_lacking();
+}
+
 void report_collect(const char *folder, bool all, struct report *r)
 {
     collect(open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), all, r);
@@ -246,7 +254,8 @@ void report_print(FILE *f, const char *program, const struct report *r)
     unsigned tenths = share(r);
 
     if (!r->connections) {
-        fprintf(f, "railsock: %s made no TCP connection that the library saw\n", program);
+        fprintf(f, "railsock: %s made no TCP connection that the library saw%s%s\n", program,
+                r->lacking ? ", or none could be shown: " : "", r->lacking ? r->lacking : "");
         return;
     }
     fprintf(f,
@@ -265,6 +274,9 @@ void report_print(FILE *f, const char *program, const struct report *r)
                     cfg_reason_name((int)i), cfg_reason_sentence((int)i), *advice ? "; " : "",
                     advice);
     }
+    if (r->lacking)
+        fprintf(f, "railsock:   processes may be missing that could not be shown: %s\n",
+                r->lacking);
 }
 
 static double seconds(struct timeval t)
@@ -289,5 +301,10 @@ void report_json(FILE *f, const struct report *r, int64_t wall_ns, const struct 
             fprintf(f, "%s\"%s\":%" PRIu64, comma, cfg_reason_name((int)i), r->by_reason[i]);
             comma = ",";
         }
-    fputs("}}\n", f);
+    fputs("},\"not_shown\":", f);
+    if (r->lacking)
+        json_string(f, r->lacking);
+    else
+        fputs("null", f);
+    fputs("}\n", f);
 }

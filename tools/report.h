@@ -15,12 +15,15 @@ struct report {
     uint64_t by_reason[64]; /* connections that never boarded, by their last reason */
     uint64_t
         failed; /* connections that had boarded and were lost to a failing rail, open at the end */
+    const char *lacking; /* why processes may be missing in the sums; NULL: none */
 };
 
 #define REPORT_FOLDER_SIZE 64 /* as RAILSOCK_KEEP may have */
 
 /* Makes the folder, its path in folder, and holds a lock on it until report_end. 0 or -errno. */
 int report_begin(char folder[REPORT_FOLDER_SIZE]) __attribute__((warn_unused_result));
+/* Notes whether there is room for what a process shows: now and then, as it may be gone in between. */
+void report_look(struct report *r);
 /* Adds and removes the files of processes that have ended, or all of them. */
 void report_collect(const char *folder, bool all, struct report *r);
 /* Removes the folder, which report_collect has emptied. */

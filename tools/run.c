@@ -214,10 +214,25 @@ static bool preload_ours(const char *library)
     return ok && preload(library, true);
 }
 
+/* Then it has been said why. */
+static bool is_out_of_reach(const char *command)
+{
+    char path[PATH_MAX], runs[PATH_MAX], by[PATH_MAX + 32] = "";
+    const char *why = elf_look(command, runs);
+
+    if (!why)
+        return false;
+    if (elf_search(command, path) && strcmp(path, runs) != 0)
+        snprintf(by, sizeof(by), "run by %s, which is ", runs);
+    fprintf(stderr, "railsock run: %s%s is %s%s%s\n", rail_demanded ? "" : "warning: ", command, by,
+            why,
+            rail_demanded ? ": --rail is not possible, without it the program runs on TCP" : "");
+    return true;
+}
+
 int cmd_run(int argc, char **argv)
 {
     char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX], sanitizer[NAME_MAX + 1];
-    const char *why;
     char **command;
     int status, err;
 
@@ -240,16 +255,8 @@ int cmd_run(int argc, char **argv)
     /* Its run-time library ends a program that has another one before it. */
     if (elf_needs(*command, "libasan.so", sanitizer) && !preload(sanitizer, false))
         return EXIT_FAILED;
-    why = elf_look(*command);
-    if (why && rail_demanded) {
-        fprintf(
-            stderr,
-            "railsock run: %s is %s: --rail is not possible, without it the program runs on TCP\n",
-            *command, why);
+    if (is_out_of_reach(*command) && rail_demanded)
         return EXIT_FAILED;
-    }
-    if (why)
-        fprintf(stderr, "railsock run: warning: %s is %s\n", *command, why);
     /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
      * program for a script and writes to whatever its bytes name. */
     if (elf_search(*command, path)) {

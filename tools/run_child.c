@@ -96,6 +96,7 @@ static int attend(pid_t pid, const sigset_t *watched, struct witness *w, const c
             return 0;
         /* SIGCHLD is blocked: one that came since wait4 ends this at once. */
         if (sigtimedwait(watched, &info, &second) < 0) {
+            report_look(r);
             report_collect(folder, false, r);
             witness_refresh(w, watched);
         } else if (info.si_signo != SIGCHLD) {
@@ -150,6 +151,9 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
                 strerror(-err));
         return -1;
     }
+    report_look(&r);
+    if (r.lacking)
+        fprintf(stderr, "railsock run: warning: %s: the report may lack processes\n", r.lacking);
     setenv("RAILSOCK_KEEP", folder, 1);
     forwarded(&watched);
     sigprocmask(SIG_BLOCK, &watched, &before);
@@ -176,6 +180,7 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     status = attend(pid, &watched, &w, folder, &r, &usage);
     witness_end(&w);
     begun = now_ns() - begun;
+    report_look(&r);
     report_collect(folder, true, &r);
     report_end(folder);
     if (json)

@@ -3,6 +3,8 @@
  */
 #include "tools/script.h"
 
+#include "tools/self.h"
+
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,7 +18,6 @@ char *script_find(const char *name)
     const char *share = getenv("RAILSOCK_SHARE");
     char exe[PATH_MAX];
     char *path;
-    ssize_t len;
 
     if (share && *share) {
         if (asprintf(&path, "%s/%s", share, name) < 0)
@@ -26,10 +27,8 @@ char *script_find(const char *name)
         free(path);
         return NULL;
     }
-    len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (len < 0)
+    if (!self_path(exe))
         return NULL;
-    exe[len] = 0;
     dirname(exe);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (asprintf(&path, "%s/%s/%s", exe, places[i], name) < 0)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void usage(FILE *f)
 {
@@ -178,7 +179,7 @@ static bool parse(int argc, char **argv, struct wish *w)
     return right;
 }
 
-int stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *list)
+int stat_take(const struct stat_filter *filter, bool quiet, bool addresses, struct stat_list *list)
 {
     int err;
 
@@ -189,6 +190,8 @@ int stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *li
         stat_free(list);
         return err;
     }
+    if (addresses || filter->port)
+        stat_addresses(list);
     stat_rings(list); /* before the filter, which may keep one end only */
     stat_filter(list, filter);
     return 0;
@@ -200,9 +203,10 @@ void stat_not_taken(int err)
 }
 
 /* As stat_take, and says why not. */
-static bool take(const struct stat_filter *filter, bool quiet, struct stat_list *list)
+static bool take(const struct wish *w, bool quiet, struct stat_list *list)
 {
-    int err = stat_take(filter, quiet, list);
+    /* Sums show none, and the kernel's tables are long where there are many. */
+    int err = stat_take(&w->filter, quiet, w->form != PROMETHEUS, list);
 
     if (err < 0)
         stat_not_taken(err);
@@ -215,12 +219,12 @@ static bool take_rates(const struct wish *w, struct stat_list *list)
     struct stat_list before;
 
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    if (!take(&w->filter, true, &before))
+    if (!take(w, true, &before))
         return false;
     while (nanosleep(&left, &left) < 0 && errno == EINTR)
         ;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    if (!take(&w->filter, false, list)) {
+    if (!take(w, false, list)) {
         stat_free(&before);
         return false;
     }
@@ -256,7 +260,9 @@ static int nothing(const struct wish *w)
                 "connected yet\n",
                 f->pid);
     else if (w->form == TABLE)
-        fputs("railsock stat: no program runs with railsock\n", stderr);
+        fprintf(stderr, "railsock stat: no running program %s TCP connection under railsock%s\n",
+                geteuid() ? "that you may see has had a" : "has had a",
+                geteuid() ? "; root sees all" : "");
     return f->program || f->port || f->path || f->pid;
 }
 
@@ -275,7 +281,7 @@ int cmd_stat(int argc, char **argv)
     report_sweep();
     if (w.watch)
         return stat_watch(&w.filter, w.view, w.interval);
-    if (w.view.rates ? !take_rates(&w, &list) : !take(&w.filter, false, &list))
+    if (w.view.rates ? !take_rates(&w, &list) : !take(&w, false, &list))
         return 1;
     print(&w, &list);
     if (!list.n)

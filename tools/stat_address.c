@@ -99,6 +99,8 @@ static FILE *open_table(const struct unknown *unknown, size_t n, const char *tab
                  unknown[i].process->thread, table);
         f = fopen(path, "re");
     }
+    if (f) /* else it asks for a kilobyte at a time */
+        setvbuf(f, NULL, _IOFBF, 64 << 10);
     return f;
 }
 

@@ -9,9 +9,10 @@
 #include <stdio.h>
 
 struct stat_view {
-    bool rates;   /* columns for them; the list went through stat_rates */
-    bool wide;    /* rings, credit, pauses */
-    bool by_rate; /* the busiest first, by what they have moved if there are no rates */
+    bool rates; /* columns for them; the list went through stat_rates */
+    bool wide;  /* rings, credit, pauses */
+    bool
+        by_rate; /* the busiest first, by what they have moved if there are no rates; and these in short, before what is long */
 };
 
 /* A table: a line for each connection, and one for the closed ones of a process. */

@@ -389,7 +389,6 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *, con
     if (list->n)
         qsort(list->processes, list->n, sizeof(*list->processes), by_pid);
     drop_doubles(list);
-    stat_addresses(list);
     return err;
 }
 

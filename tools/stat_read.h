@@ -61,7 +61,7 @@ struct stat_list {
  * Reads every file of a living process below base (STAT_BASE) that this user may read, or of
  * one process if pid is not 0. Files of dead processes that belong to this user are removed.
  * complain is called with a path and why it was ignored, if it is neither. 0 or -errno; the
- * list is to be freed in any case.
+ * list is to be freed in any case. Addresses that a process does not know are left to stat_addresses.
  */
 int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path, const char *why),
               struct stat_list *list) __attribute__((warn_unused_result));

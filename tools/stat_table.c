@@ -59,6 +59,12 @@ static const struct {
     [SWITCHES] = {"SWITCHES"},
 };
 
+/* --watch: a terminal's width must not cut them off. */
+static const enum column rates_first[COLUMNS] = {
+    PID, PROGRAM, LOCAL,   PEER,    PATH,    TX_RATE, RX_RATE, REASON,  TX,
+    RX,  RAIL_TX, RAIL_RX, TX_RING, RX_RING, CREDIT,  PAUSE,   RETRIES, SWITCHES,
+};
+
 struct item {
     const struct stat_process *process;
     const struct stat_conn *conn; /* NULL: the closed ones */
@@ -87,6 +93,17 @@ void stat_addr(const struct fb_pub_addr *a, char text[STAT_ADDR_SIZE])
 static void put_number(char cell[CELL], uint64_t value)
 {
     snprintf(cell, CELL, "%" PRIu64, value);
+}
+
+/* In six characters. */
+static void put_rate(char cell[CELL], uint64_t value)
+{
+    static const char suffix[] = " kMGTPE";
+    unsigned n = 0;
+
+    for (; value >= 100000; n++)
+        value /= 1000;
+    snprintf(cell, CELL, "%" PRIu64 "%.*s", value, n > 0, &suffix[n]);
 }
 
 static void put_head(struct row *r, const struct stat_process *p)
@@ -141,7 +158,7 @@ static void put_pause(char cell[CELL], uint64_t ns)
         snprintf(cell, CELL, "%" PRIu64 "us", (ns + 999) / 1000);
 }
 
-static void fill_open(struct row *r, const struct stat_conn *c)
+static void fill_open(struct row *r, const struct stat_conn *c, const struct stat_view *view)
 {
     char(*cell)[CELL] = r->cell;
     bool on_rail = c->path_tx || c->path_rx;
@@ -158,8 +175,8 @@ static void fill_open(struct row *r, const struct stat_conn *c)
         snprintf(cell[REASON], CELL, "%s", cfg_reason_name((int)c->reason));
     put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
     if (c->rated) {
-        put_number(cell[TX_RATE], c->tx_rate);
-        put_number(cell[RX_RATE], c->rx_rate);
+        (view->by_rate ? put_rate : put_number)(cell[TX_RATE], c->tx_rate);
+        (view->by_rate ? put_rate : put_number)(cell[RX_RATE], c->rx_rate);
     }
     put_ring(cell[TX_RING], c->tx_used_known, c->tx_used, on_rail ? c->tx_ring : 0);
     put_ring(cell[RX_RING], c->rx_used_known, c->rx_used, on_rail ? c->rx_ring : 0);
@@ -177,11 +194,11 @@ static void fill_closed(struct row *r, const struct stat_closed *c)
     put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
 }
 
-static const struct row *fill(struct row *r, const struct item *item)
+static const struct row *fill(struct row *r, const struct item *item, const struct stat_view *view)
 {
     put_head(r, item->process);
     if (item->conn)
-        fill_open(r, item->conn);
+        fill_open(r, item->conn, view);
     else
         fill_closed(r, &item->process->closed);
     return r;
@@ -195,10 +212,13 @@ static bool is_shown(enum column i, const struct stat_view *view)
 static void print_row(FILE *f, const int width[COLUMNS], const struct row *r,
                       const struct stat_view *view)
 {
-    for (enum column i = 0; i < COLUMNS; i++)
+    for (unsigned at = 0; at < COLUMNS; at++) {
+        enum column i = view->by_rate ? rates_first[at] : (enum column)at;
+
         if (is_shown(i, view))
-            fprintf(f, "%s%*s", i ? "  " : "", columns[i].left ? -width[i] : width[i],
+            fprintf(f, "%s%*s", at ? "  " : "", columns[i].left ? -width[i] : width[i],
                     r ? r->cell[i] : columns[i].head);
+    }
     fputc('\n', f);
 }
 
@@ -262,13 +282,13 @@ void stat_print_table(FILE *f, const struct stat_list *list, const struct stat_v
         width[i] = (int)strlen(columns[i].head);
     /* Every line is made twice: the widths come first. */
     for (size_t j = 0; j < n; j++) {
-        fill(&r, &items[j]);
+        fill(&r, &items[j], view);
         for (enum column i = 0; i < COLUMNS; i++)
             if ((int)strlen(r.cell[i]) > width[i])
                 width[i] = (int)strlen(r.cell[i]);
     }
     print_row(f, width, NULL, view);
     for (size_t i = 0; i < n; i++)
-        print_row(f, width, fill(&r, &items[i]), view);
+        print_row(f, width, fill(&r, &items[i], view), view);
     free(items);
 }

@@ -61,9 +61,12 @@ void stat_print_totals(FILE *f, const struct stat_list *list)
     fprintf(f, "ON TCP  CLOSED  %-*s  WHY\n", width, "REASON");
     for (int i = 0; i < STAT_REASONS; i++) {
         const char *advice = cfg_reason_advice(i);
+        char closed[24] = "-";
 
+        if (!list->some)
+            snprintf(closed, sizeof(closed), "%" PRIu64, t.closed[i]);
         if (t.open[i] || t.closed[i])
-            fprintf(f, "%6" PRIu64 "  %6" PRIu64 "  %-*s  %s%s%s\n", t.open[i], t.closed[i], width,
+            fprintf(f, "%6" PRIu64 "  %6s  %-*s  %s%s%s\n", t.open[i], closed, width,
                     cfg_reason_name(i), cfg_reason_sentence(i), *advice ? "; " : "", advice);
     }
 }

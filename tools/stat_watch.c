@@ -159,7 +159,7 @@ int stat_watch(const struct stat_filter *filter, struct stat_view view, struct t
     }
     view.by_rate = view.rates = true;
     while (why < 0 || why == SIGWINCH) {
-        err = stat_take(filter, true, &now);
+        err = stat_take(filter, true, true, &now);
         if (err < 0)
             break;
         last = at;

@@ -9,8 +9,8 @@
 
 #include <time.h>
 
-/* Reads and filters. 0, or -errno, which the other one puts in words. */
-int stat_take(const struct stat_filter *filter, bool quiet, struct stat_list *list);
+/* Reads and filters; addresses: also those that are not known yet. 0, or -errno, which the other one puts in words. */
+int stat_take(const struct stat_filter *filter, bool quiet, bool addresses, struct stat_list *list);
 void stat_not_taken(int err);
 
 /* Shows the table in place on the terminal, anew each interval, until q or SIGINT; the terminal is then as it

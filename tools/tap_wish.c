@@ -340,6 +340,7 @@ bool tap_choose(const struct tap_wish *w, struct stat_list *list, struct tap_cho
 
     if (err < 0)
         fprintf(stderr, "railsock tap: %s: %s\n", STAT_BASE, strerror(-err));
+    stat_addresses(list);
     stat_filter(list, &w->filter);
     all = keep_ends(list, w);
     *it = choose(list, all);

@@ -175,8 +175,8 @@ class Shown(unittest.TestCase):
                  "address": "10.0.0.1", "address_tcp": "10.9.0.1", "tcp_leg": "railsock run --tcp",
                  "rail_leg": "railsock run", "settings": {}, "pairs": 6, "order": "abba", "warm_up": 1, "seed": 1,
                  "resamples": 10000, "metrics": [ab_stats.compare(metric, [3.0] * 6, [1.0, 1.1] * 3, 1)],
-                 "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "warnings": [], "failures": [],
-                 "machine": {"cores": 2}}
+                 "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "not_shown": [],
+                 "warnings": [], "failures": [], "machine": {"cores": 2}}
         return {**found, **more}
 
     def test_text(self):
@@ -191,6 +191,10 @@ class Shown(unittest.TestCase):
         self.assertIn("because of no-peer-library: 3",
                       ab_show.text(self.result(share=nothing, reasons={"no-peer-library": 3})))
         self.assertIn("saw no TCP connection", ab_show.text(self.result(share={"tcp": [None], "rail": [None]})))
+        full = ab_show.text(self.result(share={"tcp": [None], "rail": [None]}, not_shown=["/dev/shm is full"]))
+        self.assertIn("What went over a rail is not known: /dev/shm is full.", full)
+        self.assertNotIn("Nothing went", full)
+        self.assertIn("is not known of all processes: x; y.", ab_show.text(self.result(not_shown=["x", "y"])))
         self.assertIn("Less than half", ab_show.text(self.result(share={"tcp": [0.0], "rail": [20.0]})))
         self.assertIn("it is no TCP leg", ab_show.text(self.result(share={"tcp": [1.0], "rail": [99.0]})))
         self.assertIn("  pair 1, tcp: no", ab_show.text(self.result(failures=["pair 1, tcp: no"])))

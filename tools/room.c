@@ -1,0 +1,58 @@
+/*
+ * room.c - see room.h. What pubfile.c needs: a folder, a file as long as it may ever become, and room for its beginning.
+ */
+#include "tools/room.h"
+
+#include "ipoib_fallback/pub.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+/* It begins with the first chunk of slots. The file of `run --report` has a second name, and tmpfs counts names. */
+enum { SLOTS = 256, NAMES = 2 };
+
+static bool is_limited(void)
+{
+    struct rlimit l;
+
+    return getrlimit(RLIMIT_FSIZE, &l) == 0 &&
+           l.rlim_cur < FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail);
+}
+
+/* The folder: 1 if it is there, 0 if not, -1 if it is not this user's alone. */
+static int look_at_folder(void)
+{
+    char dir[48];
+    struct stat st;
+
+    snprintf(dir, sizeof(dir), FB_PUB_DIR, (unsigned)geteuid());
+    if (lstat(dir, &st) < 0)
+        return 0;
+    return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 0777) == 0700 ? 1 : -1;
+}
+
+const char *room_lacking(void)
+{
+    const uint64_t need = sizeof(struct fb_pub_file) + SLOTS * sizeof(struct fb_pub);
+    struct statfs fs;
+    int folder = look_at_folder();
+
+    if (is_limited())
+        return "a file size limit is too low (ulimit -f)";
+    if (statfs("/dev/shm", &fs) < 0)
+        return "there is no /dev/shm";
+    if (folder < 0)
+        return "its folder in /dev/shm is not this user's alone";
+    if (faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) < 0)
+        return "/dev/shm cannot be written to";
+    /* Of a file system without a limit both are 0. */
+    if (fs.f_blocks && (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < need)
+        return "/dev/shm is full";
+    if (fs.f_files && fs.f_ffree < NAMES + (folder ? 0u : 1u))
+        return "/dev/shm has no inodes left";
+    return NULL;
+}
