@@ -158,21 +158,25 @@ static void *stand_in(void *p)
     return NULL;
 }
 
-/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will come of. */
+/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will come of. libc's own two
+ * signals stay open, here and in that thread: who is in set*id has the lock that pthread_create wants, and waits until each thread
+ * has answered. */
 static void make_libc_set_its(void)
 {
     struct stand_in s = {0};
-    uint64_t mask = sys_block_signals();
+    sigset_t all, before;
     pthread_t t;
     RSK_UNCANCELLED; /* pthread_join is a cancellation point */
 
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&t, NULL, stand_in, &s) == 0) {
         wait_for(&s.there);
         pthread_cancel(t);
         tell(&s.done);
         pthread_join(t, NULL);
     }
-    sys_restore_signals(mask);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static bool get_action(struct kernel_action *a)
