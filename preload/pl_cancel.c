@@ -3,13 +3,16 @@
  * they send and receive, which POSIX does not allow, and which does no harm where all of a call is the kernel's. In ours such a thread may
  * hold a lock, or have a count raised. So libc's cancellation signal gets a handler of ours once a
  * program asks for that: a thread that is where it must not end is made a deferred one, and an asynchronous one again at its
- * section's end (rsk_cancel_later), where it then ends at once. Deferred cancellation needs nothing of this.
+ * section's end (rsk_cancel_later), where it then ends at once. Deferred cancellation needs nothing of this, but that handlers do not run
+ * as asynchronously as the sleeps that they come over.
  *
- * pthread_setcanceltype: any thread. The handler: in any thread, after which nothing but the thread's own state has changed.
+ * pthread_setcanceltype: any thread. The handler, and pl_cancel_handler_*: in any thread's handlers, after which nothing but the
+ * thread's own state has changed.
  */
-#include "preload/pl_own.h"
+#include "preload/pl_cancel.h"
 
 #include "ipoib_fallback/lock.h"
+#include "preload/pl_own.h"
 #include "preload/pl_signal.h"
 #include "rsock/loop.h"
 #include "rsock/section.h"
@@ -21,6 +24,7 @@
 #include <signal.h>
 
 enum { SIGCANCEL = 32 }; /* glibc's own, which its sigaction refuses */
+enum { HANDLERS_STACK = 256 * 1024, RESTORER = 9 /* bytes */ };
 
 /* The kernel's, on both architectures. */
 struct kernel_action {
@@ -39,28 +43,69 @@ static struct fb_lock lock;
 static _Atomic bool taken;
 static void (*libcs)(int, siginfo_t *, void *);
 static struct range libc, own;
+static uintptr_t restorer; /* x86-64: what a handler returns to, in libc */
 static pthread_key_t at_end;
 static bool at_end_made;
 static _Thread_local struct {
     int id; /* the kernel's */
     bool made;
 } again;
+static _Thread_local struct pl_overs over;
 
 static bool within(const struct range *r, uintptr_t pc)
 {
     return pc >= r->begin && pc < r->end;
 }
 
+/* Of the signal stack that was set when the context was interrupted. */
+static bool on_signal_stack(const ucontext_t *uc, uintptr_t at)
+{
+    return at - (uintptr_t)uc->uc_stack.ss_sp < uc->uc_stack.ss_size;
+}
+
+/* Is the thread, at this place of its stack, in a handler over one where it must not end? A handler that has jumped out is not there
+ * any more: its frame is above the thread's, or something else has been written over it. */
+static bool stays_at(uintptr_t sp, bool there)
+{
+    uintptr_t begin = (uintptr_t)over.stays;
+
+    if (!begin || (over.stays_on_signal_stack && !there))
+        return false;
+    if (there && !over.stays_on_signal_stack)
+        return true; /* in a handler that came over it */
+    return sp < begin && begin - sp < HANDLERS_STACK && over.stays->self == over.stays;
+}
+
+static bool stays(const ucontext_t *uc)
+{
+    uintptr_t sp = pl_signal_sp(uc);
+
+    return stays_at(sp, on_signal_stack(uc, sp));
+}
+
+/* At a section's end. */
+static bool not_yet(void)
+{
+    return over.stays && stays_at((uintptr_t)__builtin_frame_address(0), rsk_on_signal_stack());
+}
+
 /* In a section. Or in a function of ours and not in a call of it: the unwinder would not find what gives back what it has raised, or
  * find it and jump to it with a frame that is only half there. With a window open that may be the case further up, unless
- * the thread is in libc's function, or sleeps. */
+ * the thread is in libc's function, or sleeps. In a handler it depends on what that has interrupted, and on windows since; and
+ * where it has jumped out of windows there is nobody to find them. */
 static bool must_not_end(ucontext_t *uc)
 {
     uintptr_t pc = *pl_signal_pc(uc);
+    uint32_t n = rsk_sig.windows;
 
-    if (rsk_sig.depth)
+    /* Not yet where the handler has come from, of which the kernel has left the context on the stack. */
+    if (restorer && pc - restorer < RESTORER)
+        return must_not_end((ucontext_t *)pl_signal_sp(uc));
+    if (rsk_sig.depth || stays(uc))
         return true;
-    return !rsk_sig.sleeps && (within(&own, pc) || (rsk_sig.windows && !within(&libc, pc)));
+    if (rsk_sig.sleeps)
+        return false;
+    return within(&own, pc) || (n && rsk_sig.window[n - 1].id > over.windows && !within(&libc, pc));
 }
 
 /* Outside of a section nothing comes to its end. So the signal comes once more, when the thread has gone on a little. */
@@ -71,7 +116,8 @@ static void look_again(void)
     struct itimerspec soon = {.it_value.tv_nsec = 50000};
 
     how._sigev_un._tid = sys_gettid();
-    if (SYS6(SYS_timer_create, CLOCK_MONOTONIC, &how, &again.id, 0, 0, 0) < 0)
+    if (atomic_load_explicit(&pl_passive, memory_order_relaxed) ||
+        SYS6(SYS_timer_create, CLOCK_MONOTONIC, &how, &again.id, 0, 0, 0) < 0)
         return;
     again.made = true;
     SYS6(SYS_timer_settime, again.id, 0, &soon, NULL, 0, 0);
@@ -82,6 +128,44 @@ static void no_more(void)
     if (again.made)
         SYS6(SYS_timer_delete, again.id, 0, 0, 0, 0, 0);
     again.made = false;
+}
+
+/* For the time of the handler a deferred thread is one, also where it sleeps and has been made an asynchronous one for that,
+ * by us or by libc: the handler's calls enter sections. And one that jumps out leaves it so. */
+void pl_cancel_handler_begins(struct pl_over *o, ucontext_t *uc)
+{
+    bool stay;
+
+    o->was = over;
+    o->sleeps = rsk_sig.sleeps;
+    o->asynchronous = rsk_sig.asynchronous;
+    if (!o->asynchronous) {
+        pl_real.pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &o->type);
+    } else if (atomic_load(&taken) && !stays(uc)) {
+        stay = must_not_end(uc);
+        o->was.stays = NULL; /* if there is one, it has jumped out */
+        o->self = o;
+        over.stays_on_signal_stack = on_signal_stack(uc, (uintptr_t)o);
+        over.stays = stay ? o : NULL;
+    }
+    over.windows = rsk_sig.ids;
+    atomic_signal_fence(memory_order_seq_cst);
+    rsk_sig.sleeps = false;
+}
+
+void pl_cancel_handler_ends(const struct pl_over *o)
+{
+    rsk_sig.sleeps = o->sleeps;
+    atomic_signal_fence(memory_order_seq_cst);
+    over = o->was;
+    /* Since a section of the handler's, see not_yet. Nothing may come to its end where it has come from. */
+    if ((rsk_sig.pending & RSK_CANCEL) && !rsk_sig.depth && !again.made)
+        look_again();
+    if (o->asynchronous || o->type == PTHREAD_CANCEL_DEFERRED)
+        return;
+    /* Who sleeps will set the type back himself: what the handler has made of it is lost, as it is without us. */
+    rsk_sig.asynchronous = false;
+    pl_real.pthread_setcanceltype(o->type, NULL);
 }
 
 static void thread_ends(void *unused)
@@ -99,7 +183,7 @@ static void cancelled(int sig, siginfo_t *info, void *ctx)
     if (rsk_sig.asynchronous && must_not_end(ctx)) {
         rsk_cancel_later();
         no_more();
-        if (!rsk_sig.depth && !atomic_load_explicit(&pl_passive, memory_order_relaxed))
+        if (!rsk_sig.depth)
             look_again();
     } else if (is_again && rsk_sig.asynchronous) {
         no_more();
@@ -158,21 +242,25 @@ static void *stand_in(void *p)
     return NULL;
 }
 
-/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will come of. */
+/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will come of. libc's own two
+ * signals stay open, here and in that thread: who is in set*id has the lock that pthread_create wants, and waits until each thread
+ * has answered. */
 static void make_libc_set_its(void)
 {
     struct stand_in s = {0};
-    uint64_t mask = sys_block_signals();
+    sigset_t all, before;
     pthread_t t;
     RSK_UNCANCELLED; /* pthread_join is a cancellation point */
 
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&t, NULL, stand_in, &s) == 0) {
         wait_for(&s.there);
         pthread_cancel(t);
         tell(&s.done);
         pthread_join(t, NULL);
     }
-    sys_restore_signals(mask);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static bool get_action(struct kernel_action *a)
@@ -192,6 +280,9 @@ static void take(void)
     dl_iterate_phdr(find, &(struct object){(void *)(uintptr_t)gnu_get_libc_version, &libc});
     dl_iterate_phdr(find, &(struct object){(void *)(uintptr_t)cancelled, &own});
     at_end_made = pthread_key_create(&at_end, thread_ends) == 0;
+#if defined(__x86_64__)
+    restorer = (uintptr_t)a.restorer;
+#endif
     libcs = a.fn;
     a.fn = cancelled;
     if (SYS6(SYS_rt_sigaction, SIGCANCEL, &a, NULL, sizeof(a.mask), 0, 0) == 0)
@@ -215,8 +306,8 @@ PL_EXPORT int pthread_setcanceltype(int type, int *old)
         fb_unlock(&lock);
         rsk_section_leave();
     }
-    if (type == PTHREAD_CANCEL_ASYNCHRONOUS && atomic_load(&taken)) {
-        if (at_end_made)
+    if (type == PTHREAD_CANCEL_ASYNCHRONOUS) {
+        if (atomic_load(&taken) && at_end_made)
             pthread_setspecific(at_end, &again);
         rsk_sig.asynchronous = true;
     }
@@ -234,5 +325,6 @@ static void in_child(void)
 
 __attribute__((constructor)) static void at_load(void)
 {
+    rsk_cancel_asks(not_yet);
     rsk_at_fork_child(in_child);
 }

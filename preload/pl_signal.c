@@ -18,6 +18,7 @@
 #include "preload/pl_signal.h"
 
 #include "ipoib_fallback/lock.h"
+#include "preload/pl_cancel.h"
 #include "preload/pl_own.h"
 #include "rsock/loop.h"
 #include "rsock/sys.h"
@@ -176,15 +177,19 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
     ucontext_t *uc = ctx;
     unsigned int flags = (unsigned int)atomic_load_explicit(&h->flags, memory_order_acquire);
     struct rsk_over over;
+    struct pl_over cancel;
 
     if (depth && !at_once(sig, info)) {
         put_off(sig, info, uc);
         return;
     }
+    pl_cancel_handler_begins(&cancel, uc);
     if (kept.sig == sig)
         take_kept(info);
-    if ((flags & SA_RESETHAND) && !reset(sig, info, which))
+    if ((flags & SA_RESETHAND) && !reset(sig, info, which)) {
+        pl_cancel_handler_ends(&cancel);
         return;
+    }
     rsk_sig.seen = rsk_sig.seen + 1;
     if (!(flags & SA_RESTART))
         rsk_sig.cut = rsk_sig.cut + 1;
@@ -200,6 +205,7 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
     rsk_sig.handler = outer;
     rsk_sig.stop = stop;
     rsk_sig.depth = depth;
+    pl_cancel_handler_ends(&cancel);
 }
 
 static void before_0(int sig, siginfo_t *info, void *ctx)

@@ -27,4 +27,13 @@ static inline uintptr_t *pl_signal_pc(ucontext_t *uc)
 #endif
 }
 
+static inline uintptr_t pl_signal_sp(const ucontext_t *uc)
+{
+#if defined(__x86_64__)
+    return (uintptr_t)uc->uc_mcontext.gregs[REG_RSP];
+#else
+    return (uintptr_t)uc->uc_mcontext.sp;
+#endif
+}
+
 #endif

@@ -13,6 +13,7 @@
 _Thread_local struct rsk_sig rsk_sig __attribute__((aligned(64)));
 RSK_HOT _Atomic bool rsk_sections_on;
 static void (*held_put)(void *);
+static bool (*cancel_not_yet)(void);
 static pthread_key_t at_end;
 static bool at_end_made;
 
@@ -44,8 +45,17 @@ void rsk_section_flush(void)
     if (what & RSK_HANDLER)
         SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask), 0, 0);
     errno = saved;
-    if (what & RSK_CANCEL)
+    if (!(what & RSK_CANCEL))
+        return;
+    if (cancel_not_yet && cancel_not_yet())
+        __atomic_fetch_or(&rsk_sig.pending, RSK_CANCEL, __ATOMIC_RELAXED);
+    else
         rsk_cancel_now();
+}
+
+void rsk_cancel_asks(bool (*not_yet)(void))
+{
+    cancel_not_yet = not_yet;
 }
 
 void rsk_cancel_now(void)
@@ -91,7 +101,7 @@ void rsk_windows_reclaim(const void *frame)
             return;
         lower_last();
     }
-    /* A handler has jumped out of a sleep. */
+    /* A handler has jumped out of a sleep, and not through pl_cancel_handler_begins: it was set by a system call. */
     if (rsk_sig.sleeps && !rsk_sig.windows) {
         set_type(rsk_sig.asynchronous ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED);
         rsk_sig.sleeps = false;

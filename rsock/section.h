@@ -277,7 +277,7 @@ long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
  */
 struct rsk_cancel {
     int type;
-    bool sleeps; /* a handler that came over another sleep */
+    bool sleeps; /* a bare handler that came over another sleep */
 };
 static inline struct rsk_cancel rsk_cancel_open(void)
 {
@@ -300,6 +300,8 @@ static inline void rsk_cancel_close(struct rsk_cancel was)
 void rsk_cancel_later(void);
 /* It is asynchronous again, and ends here if it was cancelled. */
 void rsk_cancel_now(void);
+/* At load: whether a section's end is to wait for another one's, or for another rsk_cancel_now. */
+void rsk_cancel_asks(bool (*not_yet)(void));
 
 /* To the end of the scope the thread cannot be cancelled: around what calls libc's functions, or other libraries', where a
  * thread that unwinds would leave a lock, or memory that another thread writes to. */

@@ -120,7 +120,57 @@ static void *jumping(void *unused)
     }
     must(send(c, "x", 1, 0) == 1 && recv(s, &b, 1, 0) == 1, "pass");
     pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &old);
-    must(!mode || strcmp(mode, "rail") != 0 || old == PTHREAD_CANCEL_DEFERRED, "type");
+    must(!mode || old == PTHREAD_CANCEL_DEFERRED, "type");
+    return NULL;
+}
+
+static void jumps_over_recv(void)
+{
+    char b;
+
+    if (sigsetjmp(out, 1) == 0) {
+        sleeper = gettid();
+        must(recv(s, &b, 1, 0) < 0, "recv");
+    }
+}
+
+/* It makes no call any more. */
+static void *computing_after_jump(void *unused)
+{
+    (void)unused;
+    asynchronous();
+    jumps_over_recv();
+    at_once = 1;
+    for (;;)
+        calls++;
+    return NULL;
+}
+
+/* Asks for it after the jump. */
+static void *asking_after_jump(void *unused)
+{
+    began = 1;
+    jumps_over_recv();
+    return computing(unused);
+}
+
+static void stay(int sig)
+{
+    (void)sig;
+    at_once = 1;
+    for (;;)
+        calls++;
+}
+
+/* A handler over a sleep has no end. */
+static void *handling(void *unused)
+{
+    char b;
+
+    (void)unused;
+    asynchronous();
+    sleeper = gettid();
+    must(recv(s, &b, 1, 0) < 0, "recv");
     return NULL;
 }
 
@@ -208,17 +258,32 @@ static void trials(void *(*in)(void *))
     }
 }
 
-static void one(void *(*fn)(void *))
+/* handler: for the sleep of fn's. */
+static void one(void *(*fn)(void *), void (*handler)(int))
 {
     pthread_t t;
 
     at_once = 0;
+    sleeper = 0;
     begin(&t, fn);
+    if (handler) {
+        signal(SIGUSR1, handler);
+        until_it_sleeps(&sleeper);
+        pthread_kill(t, SIGUSR1);
+    }
     for (time_t since = time(NULL); !at_once;)
         must(others_run(since), "the call");
     must(pthread_cancel(t) == 0, "cancel");
     at_once = 0;
     ends(t);
+}
+
+/* That it has sent. */
+static void take_one(void)
+{
+    char b;
+
+    must(recv(s, &b, 1, 0) == 1, "its byte");
 }
 
 int main(void)
@@ -228,9 +293,13 @@ int main(void)
     trials(polling);
     connected();
     jumps_out();
-    one(computing);
-    one(deferred);
-    drain();
+    one(computing, NULL);
+    one(deferred, NULL);
+    take_one();
+    one(computing_after_jump, jump);
+    one(asking_after_jump, jump);
+    take_one();
+    one(handling, stay);
     deliver(c, s, "still works");
     printf("closed %d %d\n", close(c), close(s));
     return 0;

@@ -2,10 +2,7 @@
  * cancelled_anywhere.c - a thread that may be cancelled at any instruction, and is within a call on its connection, at one of its
  * instructions after another, in a child each. It ends, though it makes no other call, and the connection goes on.
  */
-#include "rounds.h"
-#include "walk.h"
-
-enum { PIECE = 64, MOST = 4 * PIECE };
+#include "cancelled.h"
 
 struct call {
     const char *name;
@@ -13,18 +10,6 @@ struct call {
     unsigned each; /* of so many instructions one (walk_step) */
 };
 
-static int p[2];
-
-static void write_piece(void)
-{
-    char some[PIECE] = "w";
-    (void)!write(p[0], some, sizeof(some));
-}
-static void read_piece(void)
-{
-    char some[PIECE];
-    (void)!read(p[1], some, sizeof(some));
-}
 static void count(void)
 {
     int n;
@@ -34,41 +19,11 @@ static void count(void)
 static const struct call calls[] = {
     {"write", write_piece, 16}, {"read", read_piece, 16}, {"FIONREAD", count, 48}};
 
-static struct shared {
-    volatile bool over; /* the call has returned */
-    _Atomic int wish;   /* the main thread is to be cancelled now; 2: it has been */
-} * both;
-
-static pthread_t first;
-
-static void after(void)
-{
-    const char word[] = "goes on";
-    char got[MOST + sizeof(word)];
-    size_t n = 0;
-    ssize_t r;
-
-    must(write(p[0], word, sizeof(word)) == sizeof(word), "write");
-    do {
-        must((r = read(p[1], got + n, sizeof(got) - n)) > 0, "read");
-        n += (size_t)r;
-    } while (n < sizeof(word) || memcmp(got + n - sizeof(word), word, sizeof(word)) != 0);
-    must(close(p[0]) == 0 && read(p[1], got, 1) == 0 && close(p[1]) == 0, "close");
-}
-
-/* Not traced: the main thread stands still meanwhile. */
 static void *canceller(void *unused)
 {
-    void *result;
-
     (void)unused;
-    while (!both->wish)
-        sched_yield();
-    must(pthread_cancel(first) == 0, "pthread_cancel");
-    both->wish = 2;
-    must(pthread_join(first, &result) == 0 && result == PTHREAD_CANCELED, "join");
-    after();
-    _exit(0);
+    cancel_first();
+    return NULL;
 }
 
 static void child(const struct call *c)
@@ -79,12 +34,8 @@ static void child(const struct call *c)
     alarm(30);
     first = pthread_self();
     must(pthread_create(&t, NULL, canceller, NULL) == 0, "thread");
-    tcp_pair(p);
-    must(setsockopt(p[0], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0, "TCP_NODELAY");
-    on_rail(p);
-    for (int i = 0; i < 2; i++) /* the dynamic linker knows the functions, and read has something */
-        write_piece();
-    read_piece();
+    connected(p);
+    in_hand();
     must(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0, "type");
     raise(SIGTRAP);
     c->make();

@@ -1,0 +1,77 @@
+/*
+ * cancelled.h - for programs that cancel their main thread at one instruction after another: its connection, and the thread that
+ * cancels it and then uses what is left.
+ */
+#ifndef TESTS_PRELOAD_CANCELLED_H
+#define TESTS_PRELOAD_CANCELLED_H
+
+#include "rounds.h"
+#include "walk.h"
+
+enum { PIECE = 64, MOST = 4 * PIECE };
+
+static int p[2];
+
+static inline void write_piece(void)
+{
+    char some[PIECE] = "w";
+    (void)!write(p[0], some, sizeof(some));
+}
+static inline void read_piece(void)
+{
+    char some[PIECE];
+    (void)!read(p[1], some, sizeof(some));
+}
+
+static struct shared {
+    volatile bool over; /* the call has returned */
+    _Atomic int wish;   /* the main thread is to be cancelled now; 2: it has been */
+} * both;
+
+static pthread_t first;
+
+static inline void connected(int of[2])
+{
+    tcp_pair(of);
+    must(setsockopt(of[0], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0, "TCP_NODELAY");
+    on_rail(of);
+}
+
+/* The dynamic linker knows the functions, and read has something. */
+static inline void in_hand(void)
+{
+    for (int i = 0; i < 2; i++)
+        write_piece();
+    read_piece();
+}
+
+static inline void after(void)
+{
+    const char word[] = "goes on";
+    char got[MOST + sizeof(word)];
+    size_t n = 0;
+    ssize_t r;
+
+    must(write(p[0], word, sizeof(word)) == sizeof(word), "write");
+    do {
+        must((r = read(p[1], got + n, sizeof(got) - n)) > 0, "read");
+        n += (size_t)r;
+    } while (n < sizeof(word) || memcmp(got + n - sizeof(word), word, sizeof(word)) != 0);
+    must(close(p[0]) == 0 && read(p[1], got, 1) == 0 && close(p[1]) == 0, "close");
+}
+
+/* Not traced: the main thread stands still meanwhile. */
+static inline void cancel_first(void)
+{
+    void *result;
+
+    while (!both->wish)
+        sched_yield();
+    must(pthread_cancel(first) == 0, "pthread_cancel");
+    both->wish = 2;
+    must(pthread_join(first, &result) == 0 && result == PTHREAD_CANCELED, "join");
+    after();
+    _exit(0);
+}
+
+#endif
