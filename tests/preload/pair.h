@@ -80,6 +80,10 @@ static inline void pair_at(int l, const struct sockaddr_in *at, int p[2])
     must(p[1] >= 0, "accept");
 }
 
+/* A thread of the library's that stands still in the middle of a step may have the number that the program's would get, if it
+ * does so for longer than the program's call waits: then the next one gets it. For loops that end with the right number. */
+enum { TRIES_FOR_A_NUMBER = 20 };
+
 /* Whether streams are to board at once. */
 static inline bool mode_rail(void)
 {
