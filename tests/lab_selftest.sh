@@ -199,7 +199,7 @@ for limit in 2 15; do
     ! has none.out 'host1| here' || break
 done
 case_is timeout-status "status $status, not 124" is "$status" 124
-case_is timeout-told 'not said' has none.err 'railsock lab: host 1: no end after '$limit' s'
+case_is timeout-told 'not said' has none.err "railsock lab: host 1: no end after $limit s"
 case_is timeout-keeps-output 'the output is missing' has none.out 'host1| here'
 case_is device-none 'there is a device' has_not none.out 'rxe0\|uverbs'
 [ "$failed" -eq "$bad" ] || show none
