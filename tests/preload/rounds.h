@@ -53,7 +53,7 @@ static void *deadline(void *what)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
-    sleep(100);
+    sleep(250);
     printf("HANGS: %s\n", *(const char *_Atomic *)what);
     fflush(stdout);
     _exit(3);
