@@ -122,6 +122,20 @@ static void drained(int n)
         sys_yield();
 }
 
+/* It is held up with a byte that came just before that: on with it, and then once more. */
+static bool let_go_again(int done)
+{
+    bool read;
+
+    atomic_store(&w.rest, 1);
+    atomic_store(&w.go, 1);
+    read = becomes(&w.done, done, 30000);
+    atomic_store(&w.go, 0);
+    atomic_store(&w.rest, 0);
+    atomic_store(&w.held, 0);
+    return read;
+}
+
 /* Another thread goes to sleep while who spins has the stream off the list, to leave it there unarmed. */
 TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
 {
@@ -135,8 +149,12 @@ TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
         int done = atomic_load(&w.done);
 
         fake_arrive(w.f, 1);
-        EXPECT(becomes(&w.done, done, 30000));
-        becomes(&w.held, 0, 20);
+        while (atomic_load(&w.done) == done && !atomic_load(&w.held) && sys_now() < late)
+            sys_yield();
+        if (atomic_load(&w.held) && atomic_load(&w.done) == done)
+            ASSERT(let_go_again(done));
+        else
+            becomes(&w.held, 0, 20);
     }
     ASSERT(atomic_load(&w.held));
     EXPECT_EQ_INT((int)atomic_load(&w.f->armed), 0);

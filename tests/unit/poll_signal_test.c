@@ -12,7 +12,7 @@
 
 static sigjmp_buf out;
 
-static volatile sig_atomic_t in_call; /* and not yet out of it */
+static _Atomic int in_call; /* and not yet out of it */
 static _Atomic int sleeper;
 
 static void jump(int sig)
