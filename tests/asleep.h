@@ -37,6 +37,26 @@ static inline bool at_work(char state)
     return state == 'R' || state == 'D';
 }
 
+/* How often it has gone to sleep, while it sleeps; 0 while it does not. */
+static inline unsigned long sleep_of(int tid)
+{
+    char path[64], text[4096];
+    const char *state, *count;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    state = strstr(text, "\nState:\t");
+    count = strstr(text, "\nvoluntary_ctxt_switches:\t");
+    return state && count && state[8] == 'S' ? 1 + strtoul(count + 26, NULL, 10) : 0;
+}
+
 /* Or has ended. The thread writes its number there before the call. */
 static inline void until_it_sleeps(_Atomic int *tid)
 {

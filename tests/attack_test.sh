@@ -242,6 +242,7 @@ rogues() {
         listens $port && says "$work/rogue" listening
         timeout -k 1 60 "$RAILSOCK" run --board eager -- $python "${talker[@]}" $port >"$work/out" 2>&1
         verdict squatted-name.stream "$(cat "$work/out")" 'fine tcp uid'
+        says "$work/rogue" 'hung up' # his words come when he has a turn
         verdict squatted-name "$(sed 1d "$work/rogue" | sort -u)" 'hung up'
         end_all
     fi
@@ -289,7 +290,7 @@ proxies() {
         'fine tcp no-peer-library'
     verdict proxy.changes-bytes "$(timeout 60 "${run[@]}" $python tests/attack/talker.py 127.0.0.3 $port changed 2>&1 |
         tail -n 1)" 'fine tcp not-mine'
-    verdict proxy.with-library "$(timeout 60 "${run[@]}" $python tests/attack/talker.py 127.0.0.4 $port boards 2>&1 | tail -n 1)" \
+    verdict proxy.with-library "$(TALKER_ROUNDS=100 timeout 90 "${run[@]}" $python tests/attack/talker.py 127.0.0.4 $port boards 2>&1 | tail -n 1)" \
         'fine shm .*'
     end_all
 }

@@ -40,10 +40,10 @@ if ! cc -std=gnu11 -O2 -U_FORTIFY_SOURCE -D_GNU_SOURCE= -Wall -Wextra -Wno-nonnu
     exit
 fi
 "$dir/rows" --list >"$dir/list"
-timeout 120 "$dir/rows" >"$dir/plain" 2>&1 </dev/null
+timeout 300 "$dir/rows" >"$dir/plain" 2>&1 </dev/null
 want=$?
 ROWS_LOG=$dir/log ROWS_NOTES=$dir/notes RAILSOCK_LOG=info:$dir/log RAILSOCK_MODE=rail LD_PRELOAD=$lib \
-    timeout 120 "$dir/rows" >"$dir/rail" 2>&1 </dev/null
+    timeout 300 "$dir/rows" >"$dir/rail" 2>&1 </dev/null
 got=$?
 if [ "$want $got" = '0 0' ] && cmp -s "$dir/plain" "$dir/rail"; then
     echo 'ok calls.rows'

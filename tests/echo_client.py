@@ -42,11 +42,12 @@ def until(holds, look, busy):
     come(holds, look, step)
 
 
-def processes(railsock):
-    """What `railsock stat` shows of them, itself without the library."""
+def processes(railsock, pid=None):
+    """What `railsock stat`, itself without the library, shows of them, or of this one, if that has anything to show."""
     clean = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    return json.loads(subprocess.run([railsock, "stat", "--json"], env=clean, check=True,
-                                     capture_output=True).stdout)["processes"]
+    one = ["--pid", str(pid)] if pid else []
+    run = subprocess.run([railsock, "stat", "--json", *one], env=clean, check=not pid, capture_output=True)
+    return json.loads(run.stdout)["processes"] if run.stdout else []
 
 
 def path(connection):

@@ -21,12 +21,12 @@ unset LD_PRELOAD
 alike() {
     local program=$dir/$1 plain=$dir/$1.plain out=$dir/$1.$2 status
 
-    if [ ! -e "$plain" ] && ! timeout 110 "$program" >"$plain" 2>&1 </dev/null; then
+    if [ ! -e "$plain" ] && ! timeout 300 "$program" >"$plain" 2>&1 </dev/null; then
         echo "not ok preload.$1.$2: it fails without the library"
         sed 's/^/    /' "$plain"
         return
     fi
-    PAIR_WARM=1 RAILSOCK_MODE=$2 LD_PRELOAD=$lib timeout 110 "$program" >"$out" 2>&1 </dev/null
+    PAIR_WARM=1 RAILSOCK_MODE=$2 LD_PRELOAD=$lib timeout 300 "$program" >"$out" 2>&1 </dev/null
     status=$?
     if [ "$status" -eq 0 ] && cmp -s "$plain" "$out"; then
         echo "ok preload.$1.$2"

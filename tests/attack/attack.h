@@ -51,6 +51,8 @@ struct lie {
     const char *name;
     /* What comes back is of no interest, and neither whether it comes: the lie hurts ourselves. */
     bool careless;
+    /* The victim leaves because of it, as soon as it has a turn, which the round trips wait for. */
+    bool leaves;
     /* Before the connection is made: hooks. NULL: none. */
     void (*before)(void);
     /* On a boarded connection, again and again while traffic runs, on a thread of its own. NULL: none. */

@@ -341,7 +341,7 @@ static void leave_lies(struct victim *v)
 const struct lie frame_lies[] = {
     {.name = "stale-epochs", .once = stale_epochs},
     {.name = "announce-again", .once = announce_again},
-    {.name = "leave-lies", .once = leave_lies},
+    {.name = "leave-lies", .leaves = true, .once = leave_lies},
     {.name = "switch-tag", .before = switch_wrong_tag},
     {.name = "switch-nonce", .before = switch_wrong_nonce},
     {.name = "switch-epoch", .before = switch_wrong_epoch},
@@ -362,7 +362,7 @@ const struct lie frame_lies[] = {
     {.name = "replay", .once = replay},
     {.name = "echo", .before = echo_lie},
     {.name = "proof", .before = proof_lie},
-    {.name = "proof-again", .before = keep_proof, .once = prove_again},
+    {.name = "proof-again", .leaves = true, .before = keep_proof, .once = prove_again},
     {.name = "proof-without-key", .before = keyless_lie},
     {.name = "no-proof", .before = no_proof_lie},
     {.name = "weak-proof", .before = weak_lie},

@@ -114,6 +114,7 @@ struct scribbler {
 
 /* On a busy machine the round trips may be over before it has had a turn. */
 enum { TIMES = 1000 };
+#define LEAVES_NS 20000000000u /* so long is a turn waited for */
 
 static void *scribble(void *arg)
 {
@@ -165,6 +166,7 @@ static int peer(const char *address, const char *port, const char *name)
     struct scribbler s = {.lie = lie, .v = &v};
     bool left = false;
     pthread_t t = 0;
+    uint64_t late;
     int err = 0;
 
     if (!lie)
@@ -196,7 +198,11 @@ static int peer(const char *address, const char *port, const char *name)
     if (lie->scribble && pthread_create(&t, NULL, scribble, &s))
         DIE("no thread");
     /* Large ones, so that both rings are more than half full at times and credit is looked at. */
-    for (int i = 0; (i < rounds || (lie->scribble && s.times < TIMES)) && err == 0 && !left; i++) {
+    late = sys_now() + LEAVES_NS;
+    for (int i = 0;
+         (i < rounds || (lie->scribble && s.times < TIMES) || (lie->leaves && sys_now() < late)) &&
+         err == 0 && !left;
+         i++) {
         if (lie->each && conn(&v)->x->rail && !rail->failed)
             lie->each(&v);
         err = round_trip(&v, i % 2 ? 65000 : 100);

@@ -223,7 +223,7 @@ const struct lie shm_lies[] = {
     {.name = "consumed-ahead", .scribble = consumed_ahead},
     {.name = "consumed-back", .scribble = consumed_back},
     {.name = "head-beyond", .scribble = head_beyond},
-    {.name = "sequence", .once = sequence},
+    {.name = "sequence", .leaves = true, .once = sequence},
     {.name = "wishes", .careless = true, .scribble = wishes},
     {.name = "all-random", .careless = true, .scribble = all_random},
     {.name = "flood", .scribble = flood},

@@ -130,7 +130,7 @@ void board_half(int fd, bool sends);
 
 /* ---- waiting for what happens at the other end: 10 s, then the case fails */
 
-#define PATIENCE 10000 /* ms */
+#define PATIENCE 30000 /* ms */
 
 /* Whether the public file of this process says that fd sends, receives, or both, on a rail; or, if it need
  * not last, has done so. Does not wait. */

@@ -30,8 +30,9 @@ int ctl(int on, int op, int fd, unsigned events, char letter);
 #define MOD(fd, events, letter) SHOW(ctl(ep, EPOLL_CTL_MOD, fd, events, letter))
 #define DEL(fd)                 SHOW(epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL))
 
-/* Waits ms for up to max events and prints them in the order of their letters. SOON: what is there or on its way
- * to this thread, or nothing. */
+/* Waits ms for up to max events and prints them in the order of their letters. DUE: for what is there or on its way
+ * to this thread, however late that runs. SOON: to find that there is nothing. */
+#define DUE  10000
 #define SOON 150
 int got(int on, int max, int ms);
 

@@ -16,7 +16,7 @@ int my_tid(void)
 
 void asleep(int tid)
 {
-    for (int i = 0, in_row = 0; i < 2000 && in_row < 3; i++) {
+    for (int i = 0, in_row = 0; i < PATIENCE && in_row < 3; i++) {
         in_row = state_of(tid) == 'S' ? in_row + 1 : 0;
         sleep_ms(1);
     }
@@ -59,7 +59,7 @@ void until_caught(void)
     struct timespec limit;
 
     clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 5;
+    limit.tv_sec += 30;
     while (sem_timedwait(&caught_one, &limit) != 0 && errno == EINTR)
         ;
 }

@@ -29,6 +29,13 @@ CASE(lowest_number)
     SHOW(close(p[0]));
     b = dup(0);
     c = dup(0);
+    /* A thread of the library's that stands still in the middle of a step may have had one of them. */
+    for (int i = 0; (b != p[0] || c != a + 1) && i < 20; i++) {
+        close(b);
+        close(c);
+        b = dup(0);
+        c = dup(0);
+    }
     say("%d %d", b == p[0], c == a + 1);
 }
 

@@ -15,7 +15,7 @@ on_host() {
 
 # ---- faults
 
-rdma_off() { on_host "$1" timeout 20 rdma link delete rxe0; }
+rdma_off() { on_host "$1" timeout 60 rdma link delete rxe0; }
 rdma_on() { on_host "$1" rdma link add rxe0 type rxe netdev eth0; }
 
 # The first filter makes the kernel patch ip_local_deliver, and so does the end of the last. QEMU 7.2 can keep a translation of

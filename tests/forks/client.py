@@ -19,8 +19,8 @@ if case == "unread":
             got = fifo.read()
     assert got == "0123456789", got
     sys.exit()
-s = socket.create_connection(("127.0.0.1", port), 10)
-s.settimeout(10)
+s = socket.create_connection(("127.0.0.1", port), 30)
+s.settimeout(30)
 f = s.makefile("rb")
 number = 0
 
@@ -58,7 +58,7 @@ def connection(pid, path="path"):
     return "none", "none"
 
 
-def until(wanted, who, seconds=10):
+def until(wanted, who, seconds=30):
     """Goes on with exchanges until the server's connection is what is wanted."""
     end = time.monotonic() + seconds
     while True:
@@ -115,7 +115,7 @@ def before_a_switch(reader):
         os.mkfifo(f"{folder}/sent")
         pid = say(f"ahead {folder}/sent {reader}", "parent", "ready")[1]
         s.sendall(pattern[:20])  # more, and the proof would wait until it is read
-        late = time.monotonic() + 10
+        late = time.monotonic() + 30
         while "shm" not in connection(pid)[0]:
             assert time.monotonic() < late, connection(pid)
             hear()
@@ -149,7 +149,7 @@ def read_by(who, reader):
 def goes_on():
     """The parent answers, and gives back what the bytes were in."""
     exchanges(100, "parent")
-    late = time.monotonic() + 10
+    late = time.monotonic() + 30
     while say("unread", "parent")[2] != "0":
         assert time.monotonic() < late
 
@@ -263,7 +263,7 @@ def ahead_full():
     """The sender has left a full ring, and there was no room for all that it has sent again."""
     pattern = bytes(range(251)) * 4000
     until("shm", "parent")
-    late = time.monotonic() + 10
+    late = time.monotonic() + 30
     while connection(os.getpid(), "path_tx")[0] != "shm":
         assert time.monotonic() < late
         exchanges(20, "parent")

@@ -38,7 +38,7 @@ static int one_try(unsigned steps)
         int l = listener(&at), q[2];
         pthread_t t;
 
-        alarm(20);
+        alarm(120);
         pair_at(l, &at, p);
         pthread_create(&t, NULL, first_calls, NULL);
         while (!begun)

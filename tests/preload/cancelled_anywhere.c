@@ -31,7 +31,7 @@ static void child(const struct call *c)
     pthread_t t;
 
     must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
-    alarm(30);
+    alarm(120);
     first = pthread_self();
     must(pthread_create(&t, NULL, canceller, NULL) == 0, "thread");
     connected(p);

@@ -44,7 +44,7 @@ static void reader(void)
     pthread_t t[READERS];
     uint64_t n;
 
-    alarm(40);
+    alarm(120);
     for (int i = 0; i < READERS; i++)
         pthread_create(&t[i], NULL, read_all, NULL);
     for (int i = 0; i < READERS; i++)
@@ -82,7 +82,7 @@ int main(void)
     uint64_t n;
     pid_t child;
 
-    alarm(40);
+    alarm(120);
     l = listener(&at);
     must(pipe(said) == 0, "pipe");
     child = fork();

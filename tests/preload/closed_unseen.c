@@ -29,6 +29,11 @@ int main(void)
         on_rail(p);
         close_unseen(p[0]);
         pair_at(l, &at, q);
+        for (int j = 0; q[0] != p[0] && j < TRIES_FOR_A_NUMBER; j++) {
+            close(q[0]);
+            close(q[1]);
+            pair_at(l, &at, q);
+        }
         same += q[0] == p[0];
         for (int j = 0; j < 400; j++) {
             pass(q, 0);

@@ -41,7 +41,7 @@ int main(void)
     int status;
     pid_t pid;
 
-    alarm(80);
+    alarm(120);
     l = listener(&at);
     pid = fork();
     if (pid == 0)

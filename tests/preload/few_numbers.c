@@ -27,7 +27,7 @@ static void child_has(rlim_t most, bool unread, bool program)
         deliver(p[1], p[0], "left unread");
     pid = fork();
     if (pid == 0) {
-        alarm(30);
+        alarm(120);
         few(most);
         if (program) {
             dup2(p[0], 0);

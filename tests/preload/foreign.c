@@ -34,7 +34,7 @@ static void second_program(int ep)
     must(epoll_ctl(ep, EPOLL_CTL_ADD, p[1], &ev) == 0, "add");
     for (int i = 0; i < 40; i++) {
         must(write(p[0], "x", 1) == 1, "write");
-        must(epoll_wait(ep, &got, 1, 3000) == 1 && got.data.u64 == 3, "event");
+        must(epoll_wait(ep, &got, 1, 30000) == 1 && got.data.u64 == 3, "event");
         must(read(p[1], &c, 1) == 1 && write(p[1], &c, 1) == 1 && read(p[0], &c, 1) == 1, "echo");
         usleep(1000);
     }

@@ -41,9 +41,9 @@ static void turn(int from, int to)
     char b[16];
 
     must(write(from, "a message", 9) == 9, "write");
-    must(epoll_wait(one, &ev, 1, 5000) == 1 && ev.data.fd == to, "the first instance is silent");
-    must(epoll_wait(two, &ev, 1, 5000) == 1 && ev.data.fd == to, "the second instance is silent");
-    must(poll(&p, 1, 5000) == 1, "poll is silent");
+    must(epoll_wait(one, &ev, 1, 30000) == 1 && ev.data.fd == to, "the first instance is silent");
+    must(epoll_wait(two, &ev, 1, 30000) == 1 && ev.data.fd == to, "the second instance is silent");
+    must(poll(&p, 1, 30000) == 1, "poll is silent");
     must(read(to, b, sizeof(b)) == 9, "read");
     close(one);
     close(two);

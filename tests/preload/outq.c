@@ -27,7 +27,7 @@ int main(void)
     ssize_t n, sent = 0;
     int p[2];
 
-    alarm(60);
+    alarm(120);
     tcp_pair(p);
     SHOW(write(p[0], "0123456789", 10));
     until_empty(p[0]);

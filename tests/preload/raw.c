@@ -91,13 +91,13 @@ static void waits(void)
     SHOW(syscall(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, p[1], &ev));
     SHOW(epoll_wait(ep, &got, 1, 0));
     deliver(p[0], p[1], "word");
-    SHOW(epoll_wait(ep, &got, 1, 1000));
+    SHOW(epoll_wait(ep, &got, 1, 30000));
     SHOW(got.data.u64);
-    SHOW(syscall(SYS_epoll_pwait, ep, &got, 1, 1000, NULL, 8));
+    SHOW(syscall(SYS_epoll_pwait, ep, &got, 1, 30000, NULL, 8));
     SHOW(got.data.u64);
     hear(p[1], "end");
     close(p[0]);
-    SHOW(epoll_wait(ep, &got, 1, 1000));
+    SHOW(epoll_wait(ep, &got, 1, 30000));
     hear(p[1], "end of stream");
     close(p[1]);
     close(ep);

@@ -201,19 +201,20 @@ static void unread(void)
 
 static void at_a_switch(void)
 {
-    int status, good = 0, crossed = 0;
+    int status, lost = 0, crossed = 0;
 
-    for (int i = 0; i < 10; i++) {
+    /* On a busy machine none of a few may be at a switch. */
+    for (int i = 0; i < 10 || (mode_rail() && !lost && !crossed && i < 200); i++) {
         pid_t pid = fork();
 
         if (pid == 0)
             unread();
         must(waitpid(pid, &status, 0) == pid, "waitpid");
-        good += WIFEXITED(status) && (WEXITSTATUS(status) == 5 || WEXITSTATUS(status) == 6);
+        lost += !WIFEXITED(status) || (WEXITSTATUS(status) != 5 && WEXITSTATUS(status) != 6);
         crossed += WIFEXITED(status) && WEXITSTATUS(status) == 5;
     }
-    printf("%d survived\n", good);
-    if (mode_rail() && good == 10 && !crossed)
+    printf("%d did not survive\n", lost);
+    if (mode_rail() && !lost && !crossed)
         puts("no switch behind unread bytes");
     exit(11);
 }

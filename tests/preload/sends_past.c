@@ -186,7 +186,7 @@ static void hit(const struct way *w, bool full)
 
 int main(void)
 {
-    alarm(90);
+    alarm(120);
     signal(SIGPIPE, SIG_IGN);
     l = listener(&at);
     must(pipe(said) == 0 && pipe(pipes) == 0, "pipe");

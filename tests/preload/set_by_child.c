@@ -46,7 +46,7 @@ int main(void)
     char byte;
     pid_t pid;
 
-    alarm(80);
+    alarm(120);
     tcp_pair(p);
     on_rail(p);
     pid = fork();

@@ -65,6 +65,12 @@ static void once(int l, const struct sockaddr_in *at)
     until_it_sleeps(&sleeper);
     close(old[1]);
     new[1] = accept(l, NULL, NULL);
+    for (int i = 0; new[1] != number &&i < TRIES_FOR_A_NUMBER; i++) {
+        int other = new[1];
+
+        new[1] = dup(other);
+        close(other);
+    }
     must(new[1] == number, "the same number");
     for (int i = 0; i < ROUNDS; i++) {
         memcpy(ask, &i, sizeof(i));
@@ -89,7 +95,7 @@ int main(void)
     struct sockaddr_in at;
     int l = listener(&at);
 
-    alarm(40);
+    alarm(120);
     once(l, &at);
     by_select = true;
     once(l, &at);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """A socket that waits while signals come: PEP 475 retries what SA_RESTART would not, set_wakeup_fd, an exception
 out of a handler."""
+import os
 import signal
 import socket
 import threading
@@ -9,11 +10,26 @@ import time
 listener = socket.create_server(("127.0.0.1", 0))
 a = socket.create_connection(listener.getsockname())
 b, _ = listener.accept()
-for i in range(300):
-    a.sendall(bytes(500))
-    assert len(b.recv(500, socket.MSG_WAITALL)) == 500
-    b.sendall(bytes(500))
-    assert len(a.recv(500, socket.MSG_WAITALL)) == 500
+
+
+def on_rails():
+    """Both ends, by the library's log; without the library there is nothing to wait for."""
+    path = os.environ.get("RAILSOCK_LOG", "").partition(":")[2]
+    if not path:
+        return True
+    with open(path, encoding="ascii", errors="replace") as log:
+        return log.read().count("sending on shm") >= 2
+
+
+end = time.monotonic() + 30
+while True:
+    for i in range(300):
+        a.sendall(bytes(500))
+        assert len(b.recv(500, socket.MSG_WAITALL)) == 500
+        b.sendall(bytes(500))
+        assert len(a.recv(500, socket.MSG_WAITALL)) == 500
+    if on_rails() or time.monotonic() > end:
+        break
 
 
 class Out(Exception):

@@ -84,24 +84,30 @@ static void end(uint32_t spin_ns)
 /* Nobody is asked to tell of the ring until who spins goes to sleep. */
 TEST_CASE(epoll, spin_asks_nobody_to_ring)
 {
-    uint32_t spin_ns = begin();
-    uint64_t late = sys_now() + 3000000000;
-    int looks = 0, unasked = 0;
+    uint32_t spin_ns = 0;
+    int unasked = 0;
 
-    /* Its waits spin once one of them has, and some of them for so briefly that it sleeps soon. */
-    while (unasked < 20 && sys_now() < late) {
-        int done = atomic_load(&w.done);
+    /* Its waits spin once one of them has, and some of them for so briefly that it sleeps soon. Where a busy machine has
+     * taught it not to, another one begins. */
+    for (int tries = 0; tries < 10 && !unasked; tries++) {
+        uint64_t late = sys_now() + 3000000000;
 
-        looks = atomic_load(&w.f->glanced);
-        while (!atomic_load(&w.f->armed) && atomic_load(&w.f->glanced) == looks && sys_now() < late)
-            sys_yield();
-        unasked += !atomic_load(&w.f->armed) && atomic_load(&w.f->glanced) != looks;
-        fake_arrive(w.f, 1);
-        if (!EXPECT(becomes(&w.done, done, 3000)))
-            break;
+        if (tries)
+            end(spin_ns);
+        spin_ns = begin();
+        while (unasked < 20 && sys_now() < late) {
+            int done = atomic_load(&w.done), looks = atomic_load(&w.f->glanced);
+
+            while (!atomic_load(&w.f->armed) && atomic_load(&w.f->glanced) == looks &&
+                   sys_now() < late)
+                sys_yield();
+            unasked += !atomic_load(&w.f->armed) && atomic_load(&w.f->glanced) != looks;
+            fake_arrive(w.f, 1);
+            ASSERT(becomes(&w.done, done, 30000));
+        }
     }
     EXPECT(unasked > 0);
-    EXPECT(is_armed(5000));
+    EXPECT(is_armed(30000));
     end(spin_ns);
 }
 
@@ -122,6 +128,20 @@ static void drained(int n)
         sys_yield();
 }
 
+/* It is held up with a byte that came just before that: on with it, and then once more. */
+static bool let_go_again(int done)
+{
+    bool read;
+
+    atomic_store(&w.rest, 1);
+    atomic_store(&w.go, 1);
+    read = becomes(&w.done, done, 30000);
+    atomic_store(&w.go, 0);
+    atomic_store(&w.rest, 0);
+    atomic_store(&w.held, 0);
+    return read;
+}
+
 /* Another thread goes to sleep while who spins has the stream off the list, to leave it there unarmed. */
 TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
 {
@@ -135,8 +155,12 @@ TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
         int done = atomic_load(&w.done);
 
         fake_arrive(w.f, 1);
-        EXPECT(becomes(&w.done, done, 3000));
-        becomes(&w.held, 0, 20);
+        while (atomic_load(&w.done) == done && !atomic_load(&w.held) && sys_now() < late)
+            sys_yield();
+        if (atomic_load(&w.held) && atomic_load(&w.done) == done)
+            ASSERT(let_go_again(done));
+        else
+            becomes(&w.held, 0, 20);
     }
     ASSERT(atomic_load(&w.held));
     EXPECT_EQ_INT((int)atomic_load(&w.f->armed), 0);

@@ -301,10 +301,10 @@ TEST_CASE(epoll, all_sleepers_are_served)
         fake_board(f[i]);
     }
     for (int i = 0; i < THREADS; i++)
-        start(&w[i], ep, 5000);
+        start(&w[i], ep, 60000);
     for (int i = 0; i < THREADS; i++)
         until_it_sleeps(&w[i].tid);
-    limit = sys_now() + 3000000000; /* less than their time-out */
+    limit = sys_now() + 30000000000; /* less than their time-out */
     for (int i = 0; i < THREADS; i++) {
         fake_arrive(f[i], 1);
         while (!(taken(w, THREADS) >> i & 1) && sys_now() < limit)

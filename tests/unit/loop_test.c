@@ -114,7 +114,7 @@ BOTH_BACKENDS(no_post_is_slept_over)
 /* ---- timers */
 
 static int order[3], n_order;
-static uint64_t fired_at;
+static uint64_t fired_at, adding; /* ns: so long did it take to add them */
 static sem_t fired;
 
 static void note_timer(void *arg)
@@ -128,6 +128,7 @@ static void note_timer(void *arg)
 
 static void add_timers(void *arg)
 {
+    uint64_t begin = sys_now();
     struct rsk_timer *t;
 
     (void)arg;
@@ -137,17 +138,23 @@ static void add_timers(void *arg)
     ASSERT(t != NULL);
     ASSERT(rsk_timer_add(20000000, note_timer, (void *)2));
     rsk_timer_cancel(t);
+    adding = sys_now() - begin;
 }
 
 BOTH_BACKENDS(timers_fire_in_order_and_not_early)
 {
-    uint64_t before = sys_now();
+    uint64_t before;
+    int tries = 0;
 
-    n_order = 0;
-    sem_init(&fired, 0, 0);
-    on_thread(add_timers, NULL);
-    ASSERT(soon(&fired));
-    EXPECT_EQ_INT(n_order, 3);
+    /* Who is held up in the middle of adding them has them due in another order. */
+    do {
+        before = sys_now();
+        n_order = 0;
+        sem_init(&fired, 0, 0);
+        on_thread(add_timers, NULL);
+        ASSERT(soon(&fired));
+        EXPECT_EQ_INT(n_order, 3);
+    } while (adding > 5000000 && ++tries < 100);
     for (int i = 0; i < 3; i++)
         EXPECT_EQ_INT(order[i], i + 1);
     EXPECT(fired_at - before >= 30000000);

@@ -163,7 +163,7 @@ static void *ringer(void *arg)
     struct stress *t = arg;
 
     for (int i = 0; i < ROUNDS; i++) {
-        uint64_t until = sys_now() + 5000000000u;
+        uint64_t until = sys_now() + 30000000000u;
 
         atomic_store(&news, 1);
         ring_it(t);

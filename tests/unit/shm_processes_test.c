@@ -289,7 +289,7 @@ TEST_CASE(shm_rdv_processes, one_that_hangs_costs_the_deadline)
     begin();
     t0 = sys_now();
     EXPECT_EQ_INT(try_connect(&c.t, NULL), RSN_RDV_TIMEOUT);
-    EXPECT(sys_now() - t0 < 9000000000u);
+    EXPECT(sys_now() - t0 < 30000000000u);
     child_end(&ch);
     tcp_free(&c);
 }

@@ -11,11 +11,11 @@
 #include "rsock/sys.h"
 #include "rsock/wire.h"
 
-/* Sleeps until the event, RSK_RX or RSK_TX, may hold. False: nothing came for 5 s, which is a lost wake-up. */
+/* Sleeps until the event, RSK_RX or RSK_TX, may hold. False: nothing came for 30 s, which is a lost wake-up. */
 static inline bool sleep_on_word(struct rsk_rail *r, unsigned event)
 {
     _Atomic uint32_t *word = event == RSK_RX ? r->rx_word : r->tx_word;
-    const struct timespec limit = {5, 0};
+    const struct timespec limit = {30, 0};
     uint32_t v = atomic_load(word);
 
     if (r->wire->arm(r, event, RSK_BY_FUTEX))

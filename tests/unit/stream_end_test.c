@@ -233,36 +233,6 @@ TEST_CASE(stream, reset_after_part_of_a_waitall_on_the_way_to_tcp)
     done(&b);
 }
 
-struct held {
-    sem_t there, go;
-};
-
-static void hold_up(void *arg)
-{
-    struct held *h = arg;
-
-    sem_post(&h->there);
-    while (sem_wait(&h->go))
-        ;
-}
-
-/* The thread that watches sockets does nothing until go is posted. */
-static void hold(struct held *h)
-{
-    sem_init(&h->there, 0, 0);
-    sem_init(&h->go, 0, 0);
-    ASSERT_EQ_INT(rsk_loop_post(hold_up, h), 0);
-    while (sem_wait(&h->there))
-        ;
-}
-
-/* It has done with h when this returns. */
-static void let_go(struct held *h)
-{
-    sem_post(&h->go);
-    jobs_done();
-}
-
 static void fails(struct end *e)
 {
     struct fb_conn *c = conn_of(e->s);

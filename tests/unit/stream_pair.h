@@ -63,6 +63,36 @@ static inline void wait_for_news(void)
         }                                         \
     } while (0)
 
+struct held {
+    sem_t there, go;
+};
+
+static inline void hold_up(void *arg)
+{
+    struct held *h = arg;
+
+    sem_post(&h->there);
+    while (sem_wait(&h->go))
+        ;
+}
+
+/* The thread that watches sockets does nothing until it is let go: nobody may wait for its jobs meanwhile. */
+static inline void hold(struct held *h)
+{
+    sem_init(&h->there, 0, 0);
+    sem_init(&h->go, 0, 0);
+    ASSERT_EQ_INT(rsk_loop_post(hold_up, h), 0);
+    while (sem_wait(&h->there))
+        ;
+}
+
+/* It has done with h when this returns. */
+static inline void let_go(struct held *h)
+{
+    sem_post(&h->go);
+    jobs_done();
+}
+
 struct end {
     int fd;
     struct fb_stream *s;
