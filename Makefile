@@ -295,6 +295,7 @@ UNIT_TESTS := \
 	siphash_test \
 	silent_test \
 	verbs_dev_test \
+	verbs_cm_test \
 	proof_test \
 	section_test \
 	iov_test \
@@ -345,6 +346,13 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
+verbs_cm_test_SRC := \
+	tests/unit/verbs_cm_test.c \
+	rsock/verbs_cm.c \
+	rsock/verbs_setup.c \
+	rsock/verbs_route.c \
+	rsock/shm_diag.c \
+	rsock/own.c \
 
 proof_test_SRC := \
 	tests/unit/proof_test.c \

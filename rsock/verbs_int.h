@@ -224,6 +224,7 @@ struct vb_rail {
     struct rsk_own_map map_in, map_out;
     size_t off_ctl, off_credit, off_hello;
     struct rsk_timer *deadline;
+    uint64_t until; /* when it fires, 0: none yet */
     struct rsk_tuple tuple;
     struct rsk_route route; /* initiator */
     uint32_t request;
@@ -433,7 +434,7 @@ void vb_setup_failed(struct vb_rail *, int reason);
 void vb_setup_step(struct vb_rail *);
 /* The rail is up: hands it to the layer above, with the news that came too early for it. */
 void vb_setup_done(struct vb_rail *);
-/* Bounds the set-up to 3 s. */
+/* Bounds the set-up to 3 s, or to what `until` says. */
 void vb_setup_deadline(struct vb_rail *);
 /* Conn parameters of either side. */
 void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t len);
@@ -449,6 +450,8 @@ void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_ro
 struct rsk_route vb_own_route(const struct rsk_tuple *);
 /* Where the rail of that connection goes; owner as for rsk_wire.on_route. */
 struct rsk_route vb_route(const struct rsk_tuple *, void *owner);
+/* The RDMA port from which it is asked for; 0: any. */
+uint16_t vb_own_port(const struct rsk_tuple *);
 
 /* ---- verbs_pin.c */
 
