@@ -28,15 +28,10 @@ static uint32_t requests;
 
 static void on_channel(void *arg, uint32_t events);
 
-int vb_cm_open(void)
+static int open_channel(void)
 {
-    int err;
+    int err = vb_dl_open();
 
-    if (channel)
-        return 0;
-    if (vb_dev_forked())
-        return -ENODEV;
-    err = vb_dl_open();
     if (err)
         return err;
     /* librdmacm looks for devices, and loads their drivers, with the first channel. */
@@ -65,6 +60,22 @@ int vb_cm_open(void)
     }
     channel = NULL; /* leaked: rdma_destroy_event_channel would close a number of somebody's */
     return -EMFILE;
+}
+
+int vb_cm_open(void)
+{
+    int err;
+
+    if (channel)
+        return 0;
+    if (vb_dev_forked())
+        return -ENODEV;
+    err = open_channel();
+    if (err)
+        vb_host_refused(err == -EMFILE   ? RSN_LIMIT_FD
+                        : err == -ENOMEM ? RSN_NO_MEMORY
+                                         : RSN_NO_VERBS);
+    return err;
 }
 
 bool vb_cm_is_open(void)

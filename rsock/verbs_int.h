@@ -405,12 +405,13 @@ bool vb_dev_forked(void);
 
 /* ---- verbs_host.c */
 
-/* The kernel shows some RDMA device. */
-bool vb_host_has_device(void);
-/* The program has a device of /dev/infiniband open that we have not opened, or had. Where /proc is not to be read, none. */
-bool vb_host_program_uses(void);
-/* Why libibverbs is not to be opened now, as it would complain on stderr: a reason, or 0. */
-int vb_host_complaint(void);
+/* 0: the kernel shows some RDMA device; or a reason. */
+int vb_host_has_device(void);
+/* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
+ * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
+int vb_host_refuses(void);
+/* That is what came of opening it. */
+void vb_host_refused(int reason);
 
 /* ---- verbs_cm.c */
 

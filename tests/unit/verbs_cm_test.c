@@ -89,6 +89,13 @@ int vb_kick_open(void)
     return 0;
 }
 
+static int refused;
+
+void vb_host_refused(int reason)
+{
+    refused = reason;
+}
+
 struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
 {
     (void)shard, (void)ring;
@@ -332,7 +339,22 @@ static uint16_t any_port(int *fd)
     return ntohs(a.sin_port);
 }
 
+static struct rdma_event_channel *no_channel(void)
+{
+    errno = ENOENT;
+    return NULL;
+}
+
 /* ---- */
+
+/* First, as the channel stays. */
+TEST_CASE(verbs_cm, that_there_is_no_channel_is_noted)
+{
+    libraries();
+    vdl.create_event_channel = no_channel;
+    EXPECT_EQ_INT(vb_cm_open(), -ENODEV);
+    EXPECT_EQ_INT(refused, RSN_NO_VERBS);
+}
 
 TEST_CASE(verbs_cm, the_port_of_a_listener_is_left_to_it)
 {
