@@ -90,13 +90,14 @@ struct vb_cm_owner {
 
 /* One opened RDMA device. The context is librdmacm's. Progress thread only. */
 struct vb_dev {
-    struct ibv_context *ctx;
-    uint64_t key; /* never reused, as a device that comes back is another one */
+    struct ibv_context *ctx; /* NULL: librdmacm may have closed it */
+    uint64_t key;            /* never reused, as a device that comes back is another one */
     struct rsk_watch *async;
     struct rdma_cm_id *sentinel; /* hears of the removal when no rail's id does */
     struct vb_cm_owner cm_owner;
     unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
     bool gone;
+    bool held;           /* by a reference of a list's */
     uint64_t ports_down; /* bit n: port n is */
     struct vb_late_id *late;
     int max_cqe;
