@@ -296,6 +296,8 @@ UNIT_TESTS := \
 	siphash_test \
 	silent_test \
 	verbs_dev_test \
+	verbs_cm_test \
+	verbs_host_test \
 	proof_test \
 	section_test \
 	iov_test \
@@ -346,6 +348,14 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
+verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c
+verbs_cm_test_SRC := \
+	tests/unit/verbs_cm_test.c \
+	rsock/verbs_cm.c \
+	rsock/verbs_setup.c \
+	rsock/verbs_route.c \
+	rsock/shm_diag.c \
+	rsock/own.c \
 
 proof_test_SRC := \
 	tests/unit/proof_test.c \

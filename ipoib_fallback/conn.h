@@ -187,6 +187,7 @@ struct fb_more {
     /* Progress thread only. */
     struct rsk_timer *timer;
     enum fb_rdv rdv;
+    bool far;   /* its peer is on another host, or wants RDMA */
     bool roams; /* an instance has given it away while a rail for its shard was made */
     uint64_t hello_up, hello_down; /* checkpoints of the proof */
     uint32_t rdv_tries;

@@ -157,28 +157,45 @@ static void got_rail(struct fb_conn *c, struct rsk_rail *rail)
     rdv_again(c, RSN_NOT_YET);
 }
 
-/* Questions that wait for their answer. By shared memory who is asked takes 64 at once from everybody (shm_accept.c),
- * and where a thousand connections become worth a rail at one time, the first answer may be for all. Over RDMA each has a
- * queue pair and its memory already, and the peer's one thread answers all. */
-static struct rush {
-    const uint32_t most;
-    uint32_t asking, queued; /* queued: since one was last put off, in this rush */
-} shm = {.most = 16}, verbs = {.most = 64};
+/* Questions that wait for their answer. Who is asked by shared memory takes 64 at once from everybody (shm_accept.c),
+ * and where a thousand connections become worth a rail at one time, the first answer may be for all. */
+enum { SHM_MOST = 16 };
+static uint32_t shm_asking, shm_queued; /* queued: put off, since one last was not */
 
-static bool rush(struct fb_conn *c, struct rush *r)
+static uint32_t shm_rounds(void)
 {
-    if (r->asking < r->most) {
-        r->queued = 0;
+    if (shm_asking < SHM_MOST)
+        return shm_queued = 0;
+    return 1 + shm_queued++ / SHM_MOST;
+}
+
+static bool wait_rounds(struct fb_conn *c, uint32_t n)
+{
+    if (n == 0)
         return false;
-    }
     c->x->rdv_calls = UINT64_MAX; /* whether or not it has called meanwhile, it asks */
-    link_timer(c, RETRY_FIRST * (1 + r->queued++ / r->most), retry_timer);
+    link_timer(c, RETRY_FIRST * n, retry_timer);
+    return true;
+}
+
+/* Over RDMA. Who is known to be silent is waited for as long as that is, and in nobody's way. */
+static bool put_off(struct fb_conn *c)
+{
+    int reason = 0;
+    uint64_t silent = silent_for(&c->x->tuple, &reason);
+
+    if (!silent)
+        return wait_rounds(c, silent_rounds(&c->x->tuple));
+    conn_reason(c, reason);
+    c->x->rdv_calls = c->s.calls;
+    link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
     return true;
 }
 
 void rdv_forget(void)
 {
-    shm.asking = shm.queued = verbs.asking = verbs.queued = 0;
+    shm_asking = shm_queued = 0;
+    silent_forget();
 }
 
 static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
@@ -186,7 +203,6 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
-    verbs.asking--;
     silent_answer(&c->x->tuple, reason);
     silent_said(&c->x->tuple, reason);
     log_info("stream %u: verbs rendezvous: %s", c->s.slot, cfg_reason_name(reason));
@@ -244,31 +260,21 @@ static int not_asked(int err)
 static void ask_verbs(struct fb_conn *c)
 {
     int reason = rsk_verbs_wire.usable();
-    uint64_t silent;
 
     if (reason) {
         rdv_again(c, reason);
         return;
     }
-    if (rush(c, &verbs)) {
+    if (put_off(c)) {
         budget_free(c);
-        return;
-    }
-    silent = silent_for(&c->x->tuple, &reason);
-    if (silent) {
-        budget_free(c);
-        conn_reason(c, reason);
-        c->x->rdv_calls = c->s.calls;
-        link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
         return;
     }
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    verbs.asking++;
+    silent_ask(&c->x->tuple);
     reason = not_asked(
         rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done));
     if (reason) {
-        verbs.asking--;
         c->x->rdv = RDV_NONE;
         silent_answer(&c->x->tuple, reason); /* as good as an answer: the next one may ask */
         rdv_again(c, reason);
@@ -290,10 +296,11 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
-    shm.asking--;
+    shm_asking--;
     /* Of a connection that is closed meanwhile the kernel knows as little as of another host's. */
     if ((reason == RSN_OTHER_HOST || reason == RSN_UID) && conn_flag(c, CF_CLOSED))
         reason = RSN_ENDING;
+    c->x->far = reason == RSN_OTHER_HOST;
     silent_said(&c->x->tuple, reason);
     log_info("stream %u: shm rendezvous: %s", c->s.slot, cfg_reason_name(reason));
     if (rail)
@@ -314,11 +321,11 @@ static void ask_shm(struct fb_conn *c)
 
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    shm.asking++;
+    shm_asking++;
     reason = not_asked(
         rsk_shm_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, shm_done));
     if (reason) {
-        shm.asking--;
+        shm_asking--;
         c->x->rdv = RDV_NONE;
         rdv_again(c, reason);
         fb_put(&c->s);
@@ -354,6 +361,14 @@ static void elsewhere(struct fb_conn *c)
     conn_afresh(c);
 }
 
+/* Shared memory need not be asked for, or has been: the other end of a connection stays on its host. */
+static bool over_verbs(struct fb_conn *c)
+{
+    enum cfg_wire wire = conn_config(c)->wire;
+
+    return wire == CFG_WIRE_VERBS || (wire != CFG_WIRE_SHM && c->x->far);
+}
+
 /* called: by heat.c, though the peer has just had no room. */
 static void attempt(struct fb_conn *c, bool called)
 {
@@ -382,7 +397,7 @@ static void attempt(struct fb_conn *c, bool called)
         rdv_again(c, RSN_BUDGET);
         return;
     }
-    if (!called && rush(c, conn_config(c)->wire == CFG_WIRE_VERBS ? &verbs : &shm))
+    if (!called && (over_verbs(c) ? put_off(c) : wait_rounds(c, shm_rounds())))
         return;
     if (!budget_take(c)) {
         rdv_again(c, RSN_BUDGET);
@@ -393,7 +408,7 @@ static void attempt(struct fb_conn *c, bool called)
         budget_free(c);
         return;
     }
-    if (conn_config(c)->wire == CFG_WIRE_VERBS)
+    if (over_verbs(c))
         ask_verbs(c);
     else
         ask_shm(c);

@@ -167,7 +167,9 @@ static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *
 {
     int reason = rsk_verbs_wire.usable(), r = -ENOMEM;
 
-    if (reason && reason != RSN_NO_MEMORY)
+    if (reason == RSN_LIMIT_FD)
+        r = -EMFILE;
+    else if (reason && reason != RSN_NO_MEMORY)
         return -ENODEV; /* which is as it may be */
     if (!reason)
         r = rsk_verbs_wire.listen(family, port, 0, ops);

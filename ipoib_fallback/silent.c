@@ -2,7 +2,8 @@
  * silent.c - whom it is no use to ask for a while: ports for which nobody answers, and hosts of which two ports gave no answer at all,
  * where each question costs seconds of waiting for packets. One connection asks for
  * all of them, and when it is answered the others ask as well. One port may be that of a process that is stopped. And whom it is no use to ask for a second, because
- * all its rails are taken: a question costs both ends more than a hundred messages. Progress thread.
+ * all its rails are taken: a question costs both ends more than a hundred messages. And how many questions may be under way at a time,
+ * so that hosts which do not answer leave room for those that do. Progress thread.
  */
 #include "ipoib_fallback/silent.h"
 
@@ -48,13 +49,72 @@ uint64_t silent_for(const struct rsk_tuple *t, int *reason)
         if (s->asking) /* that takes as long as before, or less: nobody looks every moment */
             return s->pause / 4;
     }
+    return 0;
+}
+
+/* Over RDMA each question has a queue pair and its memory already, and the peer's one thread answers all. */
+enum { QUESTIONS = 64 };
+
+/* Hosts that are being asked, and how many streams have been put off since one last was not. */
+static struct host {
+    uint8_t family, addr[16];
+    uint32_t asking, queued;
+} hosts[QUESTIONS];
+static uint32_t asking;
+
+static struct host *host_of(const struct rsk_tuple *t)
+{
+    struct host *unused = NULL;
+
+    for (struct host *h = hosts; h < hosts + QUESTIONS; h++) {
+        if (h->family == t->family && memcmp(h->addr, t->dst, 16) == 0)
+            return h;
+        if (!h->asking)
+            unused = h;
+    }
+    if (unused) {
+        *unused = (struct host){.family = t->family};
+        memcpy(unused->addr, t->dst, 16);
+    }
+    return unused;
+}
+
+uint32_t silent_rounds(const struct rsk_tuple *t)
+{
+    struct host *h = host_of(t);
+
+    if (!h)
+        return 1;
+    /* To one host no more than are left for all others: one alone gets half of them, the next one half of the rest. */
+    if (h->asking < QUESTIONS - asking) {
+        h->queued = 0;
+        return 0;
+    }
+    return 1 + h->queued++ / QUESTIONS;
+}
+
+void silent_ask(const struct rsk_tuple *t)
+{
+    const uint16_t ports[] = {0, t->dst_port};
+    struct host *h = host_of(t);
+
     for (unsigned i = 0; i < 2; i++) {
         struct silent *s = silent_slot(t, ports[i]);
 
         if (is_of(s, t, ports[i]))
             s->asking = true;
     }
-    return 0;
+    asking++;
+    if (h)
+        h->asking++;
+}
+
+void silent_forget(void)
+{
+    for (struct silent *s = silent_peers; s < silent_peers + SILENT; s++)
+        s->asking = false;
+    memset(hosts, 0, sizeof(hosts));
+    asking = 0;
 }
 
 static void note_silence(const struct rsk_tuple *t, uint16_t port, int reason)
@@ -88,7 +148,12 @@ static bool another_silent(const struct rsk_tuple *t)
 void silent_answer(const struct rsk_tuple *t, int reason)
 {
     struct silent *host = silent_slot(t, 0), *port = silent_slot(t, t->dst_port);
+    struct host *h = host_of(t);
 
+    if (h && h->asking) {
+        h->asking--;
+        asking--;
+    }
     if (reason == RSN_RDV_TIMEOUT) {
         if (is_of(host, t, 0) || another_silent(t))
             note_silence(t, 0, reason);

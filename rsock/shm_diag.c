@@ -235,6 +235,16 @@ int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid)
     return 0;
 }
 
+bool shm_diag_listens(const struct rsk_tuple *t)
+{
+    /* With the port of no peer the look-up can find nothing else. */
+    struct rsk_tuple nobody = *t;
+    struct inet_diag_msg m = {0};
+
+    nobody.dst_port = 0;
+    return look_up(&nobody, SHM_END_SRC, false, &m) == 0 && m.idiag_state == TCP_LISTEN;
+}
+
 bool shm_diag_usable(void)
 {
     int fd;

@@ -17,6 +17,8 @@ enum shm_end { SHM_END_SRC, SHM_END_DST };
  * LIMIT_FD, NO_MEMORY (not now). A local system call; the progress thread, which keeps a
  * socket for it, or any where there is none. */
 int shm_diag_owner(const struct rsk_tuple *t, enum shm_end end, uint32_t *uid);
+/* Whether somebody listens at the source end of t; where that cannot be asked, nobody. As above. */
+bool shm_diag_listens(const struct rsk_tuple *t);
 /* Closes that socket. Progress thread. */
 void shm_diag_shut(void);
 void shm_diag_after_fork_child(void);

@@ -28,15 +28,10 @@ static uint32_t requests;
 
 static void on_channel(void *arg, uint32_t events);
 
-int vb_cm_open(void)
+static int open_channel(void)
 {
-    int err;
+    int err = vb_dl_open();
 
-    if (channel)
-        return 0;
-    if (vb_dev_forked())
-        return -ENODEV;
-    err = vb_dl_open();
     if (err)
         return err;
     /* librdmacm looks for devices, and loads their drivers, with the first channel. */
@@ -65,6 +60,22 @@ int vb_cm_open(void)
     }
     channel = NULL; /* leaked: rdma_destroy_event_channel would close a number of somebody's */
     return -EMFILE;
+}
+
+int vb_cm_open(void)
+{
+    int err;
+
+    if (channel)
+        return 0;
+    if (vb_dev_forked())
+        return -ENODEV;
+    err = open_channel();
+    if (err)
+        vb_host_refused(err == -EMFILE   ? RSN_LIMIT_FD
+                        : err == -ENOMEM ? RSN_NO_MEMORY
+                                         : RSN_NO_VERBS);
+    return err;
 }
 
 bool vb_cm_is_open(void)
@@ -173,8 +184,8 @@ static int start(struct vb_rail *r, uint16_t port)
     set_tos(r);
     vb_sockaddr(r->tuple.family, r->route.dst, port, &dst);
     /* Bound to the TCP connection's own address, or to what the rules have in its place: no other device
-     * can be chosen. Its own port, too: any other may be one at which somebody is going to listen. */
-    vb_sockaddr(r->tuple.family, r->route.src, r->tuple.src_port, &src);
+     * can be chosen. */
+    vb_sockaddr(r->tuple.family, r->route.src, vb_own_port(&r->tuple), &src);
     err = resolve(r->id, &src, &dst);
     if (err == EADDRINUSE || err == EADDRNOTAVAIL || err == EACCES) {
         vb_sockaddr(r->tuple.family, r->route.src, 0, &src);
@@ -231,7 +242,8 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }
 
-/* Of another process of that server. By a rail of its own: what the refused one had posted is flushed, and that fails a rail. */
+/* Of another process of that server. By a rail of its own: what the refused one had posted is flushed, and that fails a rail. And
+ * within the time that the first one had: who is asked could send us round and round. */
 static int ask_elsewhere(struct vb_rail *refused, uint16_t port, uint16_t began)
 {
     struct vb_rail *r = vb_rail_new(refused->base.shard, refused->base.rx_size);
@@ -247,6 +259,8 @@ static int ask_elsewhere(struct vb_rail *refused, uint16_t port, uint16_t began)
     r->request = refused->request;
     r->redirects = refused->redirects + 1;
     r->began = began;
+    r->until = refused->until;
+    vb_rail_close(refused); /* its id has the port that this one is to have */
     reason = start(r, port);
     if (reason) {
         vb_rail_free(r);

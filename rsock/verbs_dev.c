@@ -5,7 +5,9 @@
  * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"),
  * and `rdma link delete` waits until every descriptor of the device is closed. So when a device
  * goes we end every object on it and then put /dev/null in the place of the context's
- * descriptors; librdmacm closes those when it notices.
+ * descriptors; librdmacm closes those when it notices. It may have noticed before we do, as when several devices
+ * go: then it closes the context with the last id that is on the device, so ids are ended last, and by then the context is
+ * ours no more.
  *
  * Progress thread only, except the fork hook.
  */
@@ -37,7 +39,7 @@ void vb_dev_end_id(struct vb_dev *dev, struct rdma_cm_id *id)
 {
     struct vb_late_id *late = NULL;
 
-    if (dev->ports_down >> (id->port_num & 63) & 1 && !dev->gone)
+    if (dev->ctx && (dev->gone || dev->ports_down >> (id->port_num & 63) & 1))
         late = malloc(sizeof *late);
     if (!late) {
         vdl.destroy_id(id);
@@ -224,21 +226,20 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
 }
 
 /* Also what nobody has a rail on is told of its removal, and forgotten by a child. */
-static void note(struct ibv_context *ctx)
+static struct vb_dev *note(struct ibv_context *ctx)
 {
     struct vb_dev *dev = devs;
 
     while (dev && dev->ctx != ctx)
         dev = dev->next;
-    if (!dev)
-        (void)new_dev(ctx);
+    return dev ? dev : new_dev(ctx);
 }
 
 void vb_dev_seen(struct rdma_cm_id *id)
 {
     struct vb_dev *dev;
 
-    note(id->verbs);
+    (void)note(id->verbs);
     dev = vb_dev_find(id->verbs);
     if (dev && !dev->sentinel)
         add_sentinel(dev, id);
@@ -258,28 +259,47 @@ static int null_fd(void)
 void vb_dev_put(struct vb_dev *dev)
 {
     struct vb_dev **at = &devs;
-    int fd;
 
     if (--dev->users || !dev->gone)
         return;
     while (*at != dev)
         at = &(*at)->next;
     *at = dev->next;
-    if (dev->async)
-        rsk_unwatch(dev->async);
-    fd = dev->ctx->cmd_fd;
-    dev->ctx->cmd_fd = null_fd();
-    rsk_own_close(fd);
-    fd = dev->ctx->async_fd;
-    dev->ctx->async_fd = null_fd();
-    rsk_own_close(fd);
-    stale = true;
-    log_info("verbs: %s is closed", dev->name);
     free(dev);
 }
 
-void vb_dev_gone(struct vb_dev *dev)
+static void close_ctx(struct vb_dev *dev)
 {
+    struct ibv_context *ctx = dev->ctx;
+    int cmd = ctx->cmd_fd, async = ctx->async_fd;
+
+    dev->ctx = NULL;
+    if (dev->async)
+        rsk_unwatch(dev->async);
+    ctx->cmd_fd = null_fd();
+    rsk_own_close(cmd);
+    ctx->async_fd = null_fd();
+    rsk_own_close(async);
+    stale = true;
+    log_info("verbs: %s is closed", dev->name);
+}
+
+/* A list's reference: librdmacm closes the context with the last one. It frees the list. */
+static void let_go(struct ibv_context *ctx)
+{
+    struct ibv_context **one = calloc(2, sizeof(struct ibv_context *));
+
+    if (!one)
+        return;
+    one[0] = ctx;
+    vdl.free_devices(one);
+}
+
+/* keep: librdmacm does not close the context, whose device need not be about to go. */
+static void end_dev(struct vb_dev *dev, bool keep)
+{
+    struct ibv_context *ctx = dev->ctx;
+
     if (dev->gone)
         return;
     log_info("verbs: %s is being removed", dev->name);
@@ -300,18 +320,37 @@ void vb_dev_gone(struct vb_dev *dev)
     for (struct vb_part *p = vb_parts; p; p = p->next)
         if (p->dev == dev)
             vb_part_close(p);
-    end_late_ids(dev, 0);
-    if (dev->sentinel) {
+    close_ctx(dev);
+    /* The kernel's half of an id that is kept goes with the event channel. */
+    if (keep && (dev->sentinel || dev->held))
+        vb_dl_close_later(ctx);
+    else if (dev->sentinel)
         vdl.destroy_id(dev->sentinel);
-        dev->sentinel = NULL;
-        dev->users--;
-    }
+    dev->users -= dev->sentinel != NULL;
+    dev->sentinel = NULL;
+    end_late_ids(dev, 0);
+    if (dev->held && !keep)
+        let_go(ctx);
     vb_dev_put(dev);
+}
+
+void vb_dev_gone(struct vb_dev *dev)
+{
+    end_dev(dev, false);
+}
+
+static bool listed(struct ibv_context *const *list, const struct ibv_context *ctx)
+{
+    while (*list && *list != ctx)
+        list++;
+    return *list;
 }
 
 void vb_dev_resync(void)
 {
     struct ibv_context **list;
+    struct vb_dev *dev, *next;
+    unsigned n = 0;
 
     if (!stale)
         return;
@@ -325,12 +364,23 @@ void vb_dev_resync(void)
     if (!list)
         return;
     stale = false;
+    for (dev = devs; dev; dev = next) {
+        next = dev->next;
+        if (dev->held && !dev->users && !listed(list, dev->ctx))
+            vb_dev_gone(dev);
+    }
     for (int i = 0; list[i]; i++) {
-        note(list[i]);
+        dev = note(list[i]);
         if (!vb_dev_find(list[i]))
             stale =
                 true; /* the dead context still: the driver goes on with the device, or has not come to its end yet */
+        /* With no id on it: librdmacm would close it as soon as it is on the list no more, and nobody told us. */
+        if (dev && !dev->gone && !dev->sentinel && !dev->held)
+            dev->held = true;
+        else
+            list[n++] = list[i];
     }
+    list[n] = NULL;
     vdl.free_devices(list);
 }
 
@@ -339,10 +389,7 @@ void vb_dev_shut(void)
     while (devs) {
         struct vb_dev *next = devs->next;
 
-        /* One that has gone before librdmacm may have closed already. */
-        if (!devs->gone)
-            vb_dl_close_later(devs->ctx);
-        vb_dev_gone(devs);
+        end_dev(devs, true);
         devs = next; /* if somebody still counts on it: it is of no use to him */
     }
     stale = false;
@@ -424,7 +471,8 @@ static void in_child(void)
     /* librdmacm's contexts are of no use here, and it cannot be made to forget them: their
      * numbers must not name somebody else's descriptors. */
     for (dev = devs; dev; dev = dev->next) {
-        dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
+        if (dev->ctx)
+            dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
         forked = true;
     }
     devs = NULL;

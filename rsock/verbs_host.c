@@ -1,6 +1,8 @@
 /*
  * verbs_host.c - what is looked at before anything of RDMA is opened: whether the host has a device, whether the program uses one
- * itself, and whether libibverbs would complain on the program's stderr. Progress thread.
+ * itself, and whether libibverbs would complain on the program's stderr. A no is good for a second: every stream to another
+ * host asks, and where there is a device of no use, as in many a container, each would look at all of the program's descriptors.
+ * Progress thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,8 +22,10 @@ struct dirent64 {
     char name[];
 };
 
-/* Whether there is such a name in a folder; one that cannot be read has none. */
-static bool any(const char *folder, bool (*such)(int fd, const char *name))
+#define REFUSED_NS 1000000000u
+
+/* Whether there is such a name in a folder, which has none if it cannot be read; or -EMFILE, -ENFILE. */
+static int any(const char *folder, bool (*such)(int fd, const char *name))
 {
     _Alignas(8) char buf[1024] = {0};
     int fd = rsk_own_fd(sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
@@ -29,7 +33,7 @@ static bool any(const char *folder, bool (*such)(int fd, const char *name))
     long n;
 
     if (fd < 0)
-        return false;
+        return fd == -EMFILE || fd == -ENFILE ? fd : 0;
     while (!found && (n = SYS6(SYS_getdents64, fd, buf, sizeof buf, 0, 0, 0)) > 0)
         for (long at = 0; at < n;) {
             const struct dirent64 *d = (const void *)(buf + at);
@@ -47,12 +51,14 @@ static bool is_device(int fd, const char *name)
     return true;
 }
 
-bool vb_host_has_device(void)
+int vb_host_has_device(void)
 {
-    return any("/sys/class/infiniband", is_device);
+    int found = any("/sys/class/infiniband", is_device);
+
+    return found > 0 ? 0 : found < 0 ? RSN_LIMIT_FD : RSN_NO_RDMA_ON_ROUTE;
 }
 
-/* A link of /proc/self/fd. Only character devices are worth a look at where it leads: there may be a hundred thousand sockets. */
+/* A link of /proc/thread-self/fd. Only character devices are worth a look at where it leads: there may be a hundred thousand sockets. */
 static bool is_rdma(int folder, const char *link)
 {
     static const char devices[] = "/dev/infiniband/";
@@ -65,18 +71,19 @@ static bool is_rdma(int folder, const char *link)
            memcmp(to, devices, sizeof to) == 0;
 }
 
-bool vb_host_program_uses(void)
+static int program_uses(void)
 {
     static bool uses; /* what it has from librdmacm may outlive its descriptors */
+    /* Of the process itself there is no such folder once its first thread has ended. */
+    int found = uses ? 1 : any("/proc/thread-self/fd", is_rdma);
 
-    if (!uses && any("/proc/self/fd", is_rdma)) {
-        uses = true;
+    if (found > 0 && !uses)
         log_info("verbs: the program has an RDMA device open itself");
-    }
-    return uses;
+    uses |= found > 0;
+    return found < 0 ? RSN_LIMIT_FD : uses ? RSN_OWN_RDMA : 0;
 }
 
-int vb_host_complaint(void)
+static int complaint(void)
 {
     struct rlimit l = {0};
     int fd;
@@ -95,4 +102,30 @@ int vb_host_complaint(void)
     }
     rsk_own_close(fd);
     return 0;
+}
+
+static struct {
+    int reason;
+    unsigned uid; /* another user may be let in */
+    uint64_t until;
+} refused;
+
+void vb_host_refused(int reason)
+{
+    refused.reason = reason;
+    refused.uid = sys_geteuid();
+    refused.until = sys_now() + REFUSED_NS;
+}
+
+int vb_host_refuses(void)
+{
+    int reason = refused.reason;
+
+    if (reason && sys_now() < refused.until && sys_geteuid() == refused.uid)
+        return reason;
+    reason = program_uses();
+    if (!reason)
+        reason = complaint();
+    vb_host_refused(reason);
+    return reason;
 }

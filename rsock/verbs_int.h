@@ -90,13 +90,14 @@ struct vb_cm_owner {
 
 /* One opened RDMA device. The context is librdmacm's. Progress thread only. */
 struct vb_dev {
-    struct ibv_context *ctx;
-    uint64_t key; /* never reused, as a device that comes back is another one */
+    struct ibv_context *ctx; /* NULL: librdmacm may have closed it */
+    uint64_t key;            /* never reused, as a device that comes back is another one */
     struct rsk_watch *async;
     struct rdma_cm_id *sentinel; /* hears of the removal when no rail's id does */
     struct vb_cm_owner cm_owner;
     unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
     bool gone;
+    bool held;           /* by a reference of a list's */
     uint64_t ports_down; /* bit n: port n is */
     struct vb_late_id *late;
     int max_cqe;
@@ -224,6 +225,7 @@ struct vb_rail {
     struct rsk_own_map map_in, map_out;
     size_t off_ctl, off_credit, off_hello;
     struct rsk_timer *deadline;
+    uint64_t until; /* when it fires, 0: none yet */
     struct rsk_tuple tuple;
     struct rsk_route route; /* initiator */
     uint32_t request;
@@ -404,12 +406,13 @@ bool vb_dev_forked(void);
 
 /* ---- verbs_host.c */
 
-/* The kernel shows some RDMA device. */
-bool vb_host_has_device(void);
-/* The program has a device of /dev/infiniband open that we have not opened, or had. Where /proc is not to be read, none. */
-bool vb_host_program_uses(void);
-/* Why libibverbs is not to be opened now, as it would complain on stderr: a reason, or 0. */
-int vb_host_complaint(void);
+/* 0: the kernel shows some RDMA device; or a reason. */
+int vb_host_has_device(void);
+/* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
+ * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
+int vb_host_refuses(void);
+/* That is what came of opening it. */
+void vb_host_refused(int reason);
 
 /* ---- verbs_cm.c */
 
@@ -433,7 +436,7 @@ void vb_setup_failed(struct vb_rail *, int reason);
 void vb_setup_step(struct vb_rail *);
 /* The rail is up: hands it to the layer above, with the news that came too early for it. */
 void vb_setup_done(struct vb_rail *);
-/* Bounds the set-up to 3 s. */
+/* Bounds the set-up to 3 s, or to what `until` says. */
 void vb_setup_deadline(struct vb_rail *);
 /* Conn parameters of either side. */
 void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t len);
@@ -449,6 +452,8 @@ void vb_on_route(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_ro
 struct rsk_route vb_own_route(const struct rsk_tuple *);
 /* Where the rail of that connection goes; owner as for rsk_wire.on_route. */
 struct rsk_route vb_route(const struct rsk_tuple *, void *owner);
+/* The RDMA port from which it is asked for; 0: any. */
+uint16_t vb_own_port(const struct rsk_tuple *);
 
 /* ---- verbs_pin.c */
 

@@ -66,7 +66,11 @@ static void on_deadline(void *arg)
 
 void vb_setup_deadline(struct vb_rail *r)
 {
-    r->deadline = rsk_timer_add(DEADLINE_NS, on_deadline, r);
+    uint64_t now = sys_now();
+
+    if (!r->until)
+        r->until = now + DEADLINE_NS;
+    r->deadline = rsk_timer_add(r->until > now ? r->until - now : 1, on_deadline, r);
 }
 
 void vb_setup_failed(struct vb_rail *r, int reason)

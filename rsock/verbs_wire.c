@@ -13,25 +13,24 @@
 
 static int usable(void)
 {
-    if (vb_dev_forked())
-        return RSN_NO_VERBS;
-    if (!vb_host_has_device())
-        return RSN_NO_RDMA_ON_ROUTE;
-    if (!vb_cm_is_open()) {
-        /* librdmacm has one context of each device for all of a process, and we do with it as we like. */
-        int reason = vb_host_program_uses() ? RSN_OWN_RDMA : vb_host_complaint();
+    int reason = vb_dev_forked() ? RSN_NO_VERBS : vb_host_has_device();
 
-        if (reason)
-            return reason;
-    }
+    /* librdmacm has one context of each device for all of a process, and we do with it as we like. */
+    if (!reason && !vb_cm_is_open())
+        reason = vb_host_refuses();
+    if (reason)
+        return reason;
     switch (vb_dl_open()) {
     case 0:
         return 0;
     case -ENOMEM:
-        return RSN_NO_MEMORY;
+        reason = RSN_NO_MEMORY;
+        break;
     default:
-        return RSN_NO_VERBS;
+        reason = RSN_NO_VERBS;
     }
+    vb_host_refused(reason);
+    return reason;
 }
 
 static void shut(int reason)

@@ -1,5 +1,5 @@
 /*
- * silent_test.c - who gave no answer is not asked for a while, and who else is not.
+ * silent_test.c - who gave no answer is not asked for a while, and who else is not; and what is left for those who answer.
  */
 #include "tests/shim/shim.h"
 
@@ -30,6 +30,8 @@ static bool asked(uint8_t host, uint16_t port)
 
     if (ns)
         EXPECT_EQ_INT(reason, RSN_RDV_TIMEOUT);
+    else
+        silent_ask(&t);
     return ns == 0;
 }
 
@@ -81,4 +83,54 @@ TEST_CASE(silent, another_port_long_ago)
     clock_ns += 10 * SECOND;
     answer(4, 81, RSN_RDV_TIMEOUT);
     EXPECT(asked(4, 82));
+}
+
+/* Who looks, and is then put off for another reason, is not the one for whose answer the others wait. */
+TEST_CASE(silent, a_look_is_no_question)
+{
+    struct rsk_tuple t = at(5, 80);
+    int reason;
+
+    answer(5, 80, RSN_RDV_TIMEOUT);
+    clock_ns += 2 * SECOND;
+    EXPECT_EQ_U64(silent_for(&t, &reason), 0);
+    EXPECT_EQ_U64(silent_for(&t, &reason), 0);
+    EXPECT(asked(5, 80));
+    EXPECT(!asked(5, 80));
+    silent_forget(); /* it was its parent's question */
+    EXPECT(asked(5, 80));
+}
+
+/* Asks as long as there is room, 0: there is none. */
+static unsigned fill(uint8_t host)
+{
+    struct rsk_tuple t = at(host, 80);
+    unsigned n = 0;
+
+    for (; silent_rounds(&t) == 0; n++)
+        silent_ask(&t);
+    return n;
+}
+
+TEST_CASE(silent, silent_hosts_leave_room)
+{
+    struct rsk_tuple t = at(10, 80);
+
+    silent_forget();
+    EXPECT_EQ_INT(fill(10), 32);
+    EXPECT_EQ_INT(fill(11), 16);
+    EXPECT_EQ_INT(fill(12), 8);
+    EXPECT_EQ_INT(fill(13), 4);
+    /* Who is put off again and again waits longer, and nobody else does. */
+    for (unsigned i = 0; i < 200; i++)
+        EXPECT(silent_rounds(&t) > i / 64);
+    EXPECT_EQ_INT(fill(40), 2);
+    EXPECT(silent_rounds(&t) > 3);
+    for (unsigned i = 0; i < 32; i++)
+        silent_answer(&t, 0);
+    EXPECT_EQ_INT(silent_rounds(&t), 0);
+    EXPECT_EQ_INT(fill(10), 17);
+    silent_forget();
+    EXPECT_EQ_INT(fill(41), 32);
+    silent_forget();
 }

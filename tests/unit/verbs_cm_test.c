@@ -1,0 +1,431 @@
+/*
+ * verbs_cm_test.c - who asks over RDMA, with libraries that are not there: from which port, and what a peer can make of it that sends him on
+ * and on.
+ */
+#include "tests/shim/shim.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "config/log.h"
+#include "config/reason.h"
+#include "rsock/verbs_int.h"
+
+/* ---- what verbs_cm.c and verbs_setup.c call */
+
+struct vb_dl vdl;
+_Atomic int cfg_log_level;
+void (*cfg_log_around)(bool begins);
+const struct rsk_wire rsk_verbs_wire;
+static void (*on_channel)(void *, uint32_t);
+static uint64_t deadlines[8];
+static unsigned n_deadlines;
+static struct vb_rail *rail; /* the newest */
+
+void cfg_log_write(int level, const char *fmt, ...)
+{
+    (void)level, (void)fmt;
+}
+
+const char *cfg_reason_name(int number)
+{
+    (void)number;
+    return "reason";
+}
+
+struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *, uint32_t),
+                               void *arg)
+{
+    (void)fd, (void)events, (void)anchor, (void)arg;
+    on_channel = fn;
+    return (struct rsk_watch *)&on_channel;
+}
+
+void rsk_unwatch(struct rsk_watch *w)
+{
+    (void)w;
+}
+
+struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *), void *arg)
+{
+    (void)fn, (void)arg;
+    deadlines[n_deadlines++ % 8] = ns;
+    return NULL;
+}
+
+void rsk_timer_cancel(struct rsk_timer *t)
+{
+    (void)t;
+}
+
+bool rsk_loop_is_self(void)
+{
+    return false;
+}
+
+int rsk_loop_post(void (*fn)(void *), void *arg)
+{
+    (void)fn, (void)arg;
+    return -ENOMEM;
+}
+
+int vb_dl_open(void)
+{
+    return 0;
+}
+
+bool vb_dl_room(void)
+{
+    return true;
+}
+
+int vb_kick_open(void)
+{
+    return 0;
+}
+
+static int refused;
+
+void vb_host_refused(int reason)
+{
+    refused = reason;
+}
+
+struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
+{
+    (void)shard, (void)ring;
+    return rail = calloc(1, sizeof(*rail));
+}
+
+void vb_rail_close(struct vb_rail *r)
+{
+    if (r->id)
+        vdl.destroy_id(r->id);
+    r->id = NULL;
+}
+
+void vb_rail_free(struct vb_rail *r)
+{
+    vb_rail_close(r);
+    if (rail == r)
+        rail = NULL;
+    free(r);
+}
+
+int vb_rail_open(struct vb_rail *r)
+{
+    (void)r;
+    return 0;
+}
+
+int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
+{
+    (void)r, (void)ring_log2;
+    return 0;
+}
+
+int vb_rail_peer(struct vb_rail *r, const struct vb_desc *d)
+{
+    (void)r, (void)d;
+    return 0;
+}
+
+void vb_rail_known(struct vb_rail *r)
+{
+    (void)r;
+}
+
+void vb_rail_describe(const struct vb_rail *r, struct vb_desc *d)
+{
+    (void)r, (void)d;
+}
+
+void vb_rail_fail(struct vb_rail *r, int reason)
+{
+    (void)r, (void)reason;
+}
+
+void vb_header(const struct vb_rail *r, struct vb_hdr *h, size_t len)
+{
+    (void)r, (void)h, (void)len;
+}
+
+int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
+{
+    (void)r, (void)d;
+    return 0;
+}
+
+unsigned vb_look(struct vb_rail *r)
+{
+    (void)r;
+    return 0;
+}
+
+void vb_request(struct vb_listener *l, struct rdma_cm_id *id, const void *data, size_t len)
+{
+    (void)l, (void)id, (void)data, (void)len;
+}
+
+bool vb_dev_forked(void)
+{
+    return false;
+}
+
+void vb_dev_resync(void)
+{
+}
+
+void vb_dev_hide(struct ibv_context *ctx)
+{
+    (void)ctx;
+}
+
+void vb_dev_seen(struct rdma_cm_id *id)
+{
+    (void)id;
+}
+
+void vb_dev_gone(struct vb_dev *dev)
+{
+    (void)dev;
+}
+
+struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
+{
+    (void)id;
+    return NULL;
+}
+
+/* ---- the libraries: an id has a port from where it is resolved until it is destroyed, and no other one has that */
+
+enum { IDS = 16 };
+
+static struct fake_id {
+    struct rdma_cm_id id;
+    bool live;
+    uint16_t from, to;
+} ids[IDS];
+
+static struct rdma_event_channel *create_event_channel(void)
+{
+    struct rdma_event_channel *c = malloc(sizeof(*c));
+
+    c->fd = eventfd(0, EFD_CLOEXEC);
+    return c;
+}
+
+static int create_id(struct rdma_event_channel *c, struct rdma_cm_id **id, void *context,
+                     enum rdma_port_space space)
+{
+    (void)c, (void)space;
+    for (unsigned i = 0; i < IDS; i++) {
+        if (ids[i].live)
+            continue;
+        ids[i] = (struct fake_id){.live = true, .id.context = context};
+        *id = &ids[i].id;
+        return 0;
+    }
+    errno = ENOMEM;
+    return -1;
+}
+
+static int destroy_id(struct rdma_cm_id *id)
+{
+    ((struct fake_id *)id)->live = false;
+    return 0;
+}
+
+static int resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int ms)
+{
+    struct fake_id *f = (struct fake_id *)id;
+    uint16_t from = ntohs(((struct sockaddr_in *)src)->sin_port);
+
+    (void)ms;
+    for (unsigned i = 0; from && i < IDS; i++)
+        if (ids[i].live && ids[i].from == from) {
+            errno = EADDRINUSE;
+            return -1;
+        }
+    f->from = from;
+    f->to = ntohs(((struct sockaddr_in *)dst)->sin_port);
+    return 0;
+}
+
+static struct rdma_cm_event event;
+static bool event_there;
+
+static int get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **ev)
+{
+    (void)c;
+    if (!event_there)
+        return -1;
+    event_there = false;
+    *ev = &event;
+    return 0;
+}
+
+static int ack_cm_event(struct rdma_cm_event *ev)
+{
+    (void)ev;
+    return 0;
+}
+
+static int said;
+
+static void done(void *owner, struct rsk_rail *r, int reason)
+{
+    (void)owner, (void)r;
+    said = reason;
+}
+
+static void libraries(void)
+{
+    vdl.create_event_channel = create_event_channel;
+    vdl.create_id = create_id;
+    vdl.destroy_id = destroy_id;
+    vdl.resolve_addr = resolve_addr;
+    vdl.get_cm_event = get_cm_event;
+    vdl.ack_cm_event = ack_cm_event;
+    memset(ids, 0, sizeof(ids));
+    n_deadlines = 0;
+    said = -1;
+}
+
+static const struct fake_id *asking(void)
+{
+    return rail ? (struct fake_id *)rail->id : NULL;
+}
+
+/* The peer refuses, and says who else could be asked. */
+static void sent_on(uint16_t port)
+{
+    static struct vb_rej rej;
+
+    rej = (struct vb_rej){
+        .h = {.magic = VB_MAGIC, .len = sizeof(rej)}, .reason = RSN_NOT_MINE, .redirect = port};
+    event = (struct rdma_cm_event){
+        .id = rail->id,
+        .event = RDMA_CM_EVENT_REJECTED,
+        .status = 28, /* consumer defined */
+        .param.conn = {.private_data = &rej, .private_data_len = sizeof(rej)}};
+    event_there = true;
+    on_channel(NULL, 1);
+}
+
+static struct rsk_tuple from_port(uint16_t port)
+{
+    return (struct rsk_tuple){.family = AF_INET,
+                              .src = {127, 0, 0, 1},
+                              .dst = {10, 1, 0, 2},
+                              .src_port = port,
+                              .dst_port = 7000};
+}
+
+/* One that the kernel has chosen, and nobody has. */
+static uint16_t any_port(int *fd)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof(a);
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT(bind(*fd, (struct sockaddr *)&a, len) == 0);
+    ASSERT(getsockname(*fd, (struct sockaddr *)&a, &len) == 0);
+    return ntohs(a.sin_port);
+}
+
+static struct rdma_event_channel *no_channel(void)
+{
+    errno = ENOENT;
+    return NULL;
+}
+
+/* ---- */
+
+/* First, as the channel stays. */
+TEST_CASE(verbs_cm, that_there_is_no_channel_is_noted)
+{
+    libraries();
+    vdl.create_event_channel = no_channel;
+    EXPECT_EQ_INT(vb_cm_open(), -ENODEV);
+    EXPECT_EQ_INT(refused, RSN_NO_VERBS);
+}
+
+TEST_CASE(verbs_cm, the_port_of_a_listener_is_left_to_it)
+{
+    int fd;
+    uint16_t port = any_port(&fd);
+    struct rsk_tuple t = from_port(port), chosen = from_port(700);
+
+    EXPECT_EQ_INT(vb_own_port(&t), port);
+    EXPECT_EQ_INT(vb_own_port(&chosen), 0); /* by its program, which may be going to listen there */
+    ASSERT_EQ_INT(listen(fd, 1), 0);
+    EXPECT_EQ_INT(vb_own_port(&t), 0);
+    close(fd);
+    EXPECT_EQ_INT(vb_own_port(&t), port);
+    /* Of both families. */
+    fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd,
+                       (struct sockaddr *)&(struct sockaddr_in6){.sin6_family = AF_INET6,
+                                                                 .sin6_port = htons(port)},
+                       sizeof(struct sockaddr_in6)) < 0)
+        SKIP("no IPv6");
+    ASSERT_EQ_INT(listen(fd, 1), 0);
+    EXPECT_EQ_INT(vb_own_port(&t), 0);
+    close(fd);
+}
+
+static void ask(uint16_t *port)
+{
+    struct rsk_tuple t;
+    int fd;
+
+    libraries();
+    *port = any_port(&fd);
+    close(fd);
+    t = from_port(*port);
+    t.src[0] = 10; /* not loopback's */
+    ASSERT_EQ_INT(vb_connect(&t, NULL, 0, NULL, done), 0);
+    ASSERT(asking() != NULL);
+    EXPECT_EQ_INT(asking()->from, *port);
+    EXPECT_EQ_INT(asking()->to, 7000);
+}
+
+TEST_CASE(verbs_cm, who_is_sent_on_keeps_his_port)
+{
+    uint16_t port;
+
+    ask(&port);
+    for (uint16_t to = 7001; to < 7004; to++) {
+        sent_on(to);
+        ASSERT(asking() != NULL);
+        EXPECT_EQ_INT(asking()->from, port);
+        EXPECT_EQ_INT(asking()->to, to);
+    }
+    sent_on(7000); /* where it began */
+    EXPECT(asking() == NULL);
+    EXPECT_EQ_INT(said, RSN_NOT_MINE);
+    for (unsigned i = 0; i < IDS; i++)
+        EXPECT(!ids[i].live);
+}
+
+TEST_CASE(verbs_cm, who_is_sent_on_has_no_more_time)
+{
+    enum { LATE_US = 20000 };
+    uint16_t port;
+
+    ask(&port);
+    ASSERT_EQ_INT(n_deadlines, 1);
+    for (unsigned i = 1; i < 3; i++) {
+        usleep(LATE_US);
+        sent_on((uint16_t)(7000 + i));
+        ASSERT_EQ_INT(n_deadlines, i + 1);
+        EXPECT(deadlines[i] <= deadlines[0] - i * LATE_US * UINT64_C(1000));
+    }
+    sent_on(7000);
+}
