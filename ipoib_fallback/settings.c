@@ -22,6 +22,46 @@ void fb_set_nonblock(struct fb_stream *s, bool on)
     atomic_store(&s->nonblock, on);
 }
 
+/* past: calls find their time over. */
+static uint64_t timeout_of(int fd, int name, bool past)
+{
+    struct timeval tv = {0, 0};
+    socklen_t len = sizeof(tv);
+
+    if (past)
+        return 1;
+    sys_getsockopt(fd, SOL_SOCKET, name, &tv, &len);
+    if (tv.tv_sec > INT32_MAX) /* for ever, and not in 64 bits of nanoseconds */
+        return 0;
+    return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
+void conn_settings(struct fb_conn *c)
+{
+    int flags, again, low = 1, inq = 0;
+    socklen_t len = sizeof(low), inq_len = sizeof(inq);
+
+    if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
+        return;
+    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_CHANGED);
+    /* Until it has not changed meanwhile: fcntl may have told us before we wrote what was. */
+    for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
+        c->s.nonblock = (flags & O_NONBLOCK) != 0;
+        again = sys_fcntl(c->fd, F_GETFL, 0);
+        if (again == flags)
+            break;
+    }
+    c->x->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO, c->x->rcv_past);
+    c->x->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO, c->x->snd_past);
+    if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)
+        conn_set(c, CF_RCVLOWAT);
+    c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;
+    c->x->stamps = conn_stamps(c);
+    conn_set(c, CF_SETTINGS);
+    if (conn_flag(c, CF_CHANGED))
+        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
+}
+
 /* They are read again before the next wait. */
 static void changed(struct fb_conn *c)
 {

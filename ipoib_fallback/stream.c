@@ -352,8 +352,7 @@ void fb_connect_said(struct fb_stream *s, int err)
 /* A connection of which nothing has gone through this process may be a forked child's, who counts it, or none. */
 static bool counts(struct fb_conn *c)
 {
-    return moved(&c->s) ||
-           (!conn_shared(c) && c->s.pub->reason != RSN_NOT_ESTABLISHED);
+    return moved(&c->s) || (!conn_shared(c) && c->s.pub->reason != RSN_NOT_ESTABLISHED);
 }
 
 void fb_put(struct fb_stream *s)
@@ -468,20 +467,6 @@ void conn_boarded(struct fb_conn *c)
     conn_reason(c, RSN_NONE);
 }
 
-/* past: calls find their time over. */
-static uint64_t timeout_of(int fd, int name, bool past)
-{
-    struct timeval tv = {0, 0};
-    socklen_t len = sizeof(tv);
-
-    if (past)
-        return 1;
-    sys_getsockopt(fd, SOL_SOCKET, name, &tv, &len);
-    if (tv.tv_sec > INT32_MAX) /* for ever, and not in 64 bits of nanoseconds */
-        return 0;
-    return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
-}
-
 bool conn_other_protocol(const struct fb_conn *c)
 {
     int protocol = 0;
@@ -489,32 +474,6 @@ bool conn_other_protocol(const struct fb_conn *c)
 
     return sys_getsockopt(c->fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
            protocol != IPPROTO_TCP;
-}
-
-void conn_settings(struct fb_conn *c)
-{
-    int flags, again, low = 1, inq = 0;
-    socklen_t len = sizeof(low), inq_len = sizeof(inq);
-
-    if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
-        return;
-    atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_CHANGED);
-    /* Until it has not changed meanwhile: fcntl may have told us before we wrote what was. */
-    for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
-        c->s.nonblock = (flags & O_NONBLOCK) != 0;
-        again = sys_fcntl(c->fd, F_GETFL, 0);
-        if (again == flags)
-            break;
-    }
-    c->x->rcv_timeout = timeout_of(c->fd, SO_RCVTIMEO, c->x->rcv_past);
-    c->x->snd_timeout = timeout_of(c->fd, SO_SNDTIMEO, c->x->snd_past);
-    if (sys_getsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) == 0 && low != 1)
-        conn_set(c, CF_RCVLOWAT);
-    c->x->tells_inq = sys_getsockopt(c->fd, IPPROTO_TCP, TCP_INQ, &inq, &inq_len) == 0 && inq;
-    c->x->stamps = conn_stamps(c);
-    conn_set(c, CF_SETTINGS);
-    if (conn_flag(c, CF_CHANGED))
-        atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
 void fb_registry_forget(void)

@@ -252,3 +252,40 @@ TEST_CASE(epoll, crossing_takes_our_descriptors_out)
     fake_close(f);
     close_ep(ep);
 }
+
+static struct fake *reported;
+
+static void leaves_reported(struct fake *f)
+{
+    (void)f;
+    fake_glances = NULL;
+    fake_leave(reported);
+    shutdown(reported->peer, SHUT_RDWR);
+}
+
+/* An edge from the list, and then, since it has left, from the kernel, which is asked in the same wait: one event. */
+TEST_CASE(epoll, reported_and_leaves)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new(), *idle = fake_new();
+    struct epoll_event ev[8];
+
+    f->by_thread = idle->by_thread = true;
+    add(ep, f->fd, EPOLLIN | EPOLLRDHUP | EPOLLET, 7);
+    add(ep, idle->fd, EPOLLIN, 8);
+    fake_board(f);
+    fake_board(idle);
+    EXPECT_EQ_U64(one(ep, 0), 0);
+    fake_arrive(f, 1);
+    fake_wake(idle, RSK_RX);
+    fake_ms(2); /* since the kernel was asked */
+    reported = f;
+    fake_glances = leaves_reported;
+    EXPECT_EQ_INT(epoll_wait(ep, ev, 8, 0), 1);
+    EXPECT(!fake_glances);
+    EXPECT_EQ_U64(ev[0].data.u64, 7);
+    EXPECT_EQ_U64(ev[0].events & EPOLLHUP, EPOLLHUP);
+    fake_close(f);
+    fake_close(idle);
+    close_ep(ep);
+}
