@@ -3,6 +3,7 @@
  * handed over, with frames among what it has not read.
  */
 #include "tests/unit/stream_ahead.h"
+#include "tests/unit/stream_waits.h"
 
 /* As the application's own recv in a process that may call nothing else. */
 static ssize_t get_for_good(struct end *e, void *p, size_t n)
@@ -201,6 +202,22 @@ TEST_CASE(stream_for_good, handed_over_where_that_comes_late)
     EXPECT(fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX));
     atomic_store(&late_fd, -1);
     reads_the_socket(&a, pos);
+    done(&b);
+    done(&a);
+}
+
+/* exec resets first what it cannot hand over, and nothing comes to who was reset: 5 s would be 10,000 waits. */
+TEST_CASE(stream_for_good, who_was_reset_waits_for_nothing)
+{
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    struct end a, b;
+    uint64_t pos;
+
+    cross(&a, &b, &pos);
+    connect(a.fd, &none, sizeof(none));
+    waits_are_counted();
+    (void)fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX);
+    EXPECT(waits_so_far() < 1000);
     done(&b);
     done(&a);
 }

@@ -15,14 +15,24 @@ static void counting_wait(int fd, short events, uint64_t ns)
     real_wait(fd, events, ns);
 }
 
-static inline unsigned waits_of_pin_rx(struct end *e)
+static inline void waits_are_counted(void)
 {
     atomic_store(&waits, 0);
     real_wait = fb_io.wait;
     fb_io.wait = counting_wait;
-    fb_pin_rx(e->s, RSN_CALL);
+}
+
+static inline unsigned waits_so_far(void)
+{
     fb_io.wait = real_wait;
     return atomic_load(&waits);
+}
+
+static inline unsigned waits_of_pin_rx(struct end *e)
+{
+    waits_are_counted();
+    fb_pin_rx(e->s, RSN_CALL);
+    return waits_so_far();
 }
 
 #endif
