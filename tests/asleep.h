@@ -14,20 +14,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As the kernel says: 'S' asleep, 'R' running, 'Z' or '?' ended. */
-static inline char state_of(int tid)
+/* False: there is no such thread any more. */
+static inline bool proc_says(int tid, const char *file, char *text, size_t size)
 {
-    char path[64], text[512], *end;
+    char path[64];
     ssize_t n;
     int fd;
 
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+    snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, file);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    n = fd < 0 ? -1 : read(fd, text, size - 1);
     close(fd);
     if (n <= 0)
-        return '?';
+        return false;
     text[n] = 0;
+    return true;
+}
+
+/* As the kernel says: 'S' asleep, 'R' running, 'Z' or '?' ended. */
+static inline char state_of(int tid)
+{
+    char text[512], *end;
+
+    if (!proc_says(tid, "stat", text, sizeof(text)))
+        return '?';
     end = strrchr(text, ')');
     return end ? end[2] : '?';
 }
@@ -40,18 +50,11 @@ static inline bool at_work(char state)
 /* How often it has gone to sleep, while it sleeps; 0 while it does not. */
 static inline unsigned long sleep_of(int tid)
 {
-    char path[64], text[4096];
+    char text[4096];
     const char *state, *count;
-    ssize_t n;
-    int fd;
 
-    snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0)
+    if (!proc_says(tid, "status", text, sizeof(text)))
         return 0;
-    text[n] = 0;
     state = strstr(text, "\nState:\t");
     count = strstr(text, "\nvoluntary_ctxt_switches:\t");
     return state && count && state[8] == 'S' ? 1 + strtoul(count + 26, NULL, 10) : 0;

@@ -74,4 +74,46 @@ static inline void cancel_first(void)
     _exit(0);
 }
 
+/* ---- who traces ---- */
+
+static inline pid_t next_child(void)
+{
+    both->over = false;
+    both->wish = 0;
+    fflush(stdout);
+    return fork();
+}
+
+/* From the child's raise to its n'th place. False: it was walked through, to learn of the places. */
+static inline bool at_place(struct walk *w, unsigned n, pid_t pid, int status)
+{
+    must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");
+    if (w->places) {
+        run_to(pid, w->at[n]);
+        return true;
+    }
+    walk(w, pid, &both->over);
+    must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+    return false;
+}
+
+static inline void cancel_it_there(void)
+{
+    both->wish = 1;
+    while (both->wish != 2)
+        sched_yield();
+}
+
+/* It goes on, with this signal, and all is as it should be. */
+static inline void goes_well(const struct walk *w, unsigned n, pid_t pid, long sig,
+                             const char *name)
+{
+    int status;
+
+    must(ptrace(PTRACE_DETACH, pid, NULL, (void *)sig) == 0, "PTRACE_DETACH");
+    must(waitpid(pid, &status, 0) == pid, "waitpid");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        printf("%s at place %u of %u: status %#x\n", name, n, w->places, (unsigned)status);
+}
+
 #endif

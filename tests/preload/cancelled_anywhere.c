@@ -49,32 +49,16 @@ static void child(const struct call *c)
 /* One child, which is cancelled at its n'th place, or walked through. */
 static void one(const struct call *c, struct walk *w, unsigned n)
 {
-    int status;
-    pid_t pid;
+    pid_t pid = next_child();
 
-    both->over = false;
-    both->wish = 0;
-    fflush(stdout);
-    pid = fork();
     if (pid == 0) {
         child(c);
         _exit(1);
     }
-    status = first_stop(pid);
-    must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");
-    if (!w->places) {
-        walk(w, pid, &both->over);
-        must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+    if (!at_place(w, n, pid, first_stop(pid)))
         return;
-    }
-    run_to(pid, w->at[n]);
-    both->wish = 1;
-    while (both->wish != 2)
-        sched_yield();
-    must(ptrace(PTRACE_DETACH, pid, NULL, NULL) == 0, "PTRACE_DETACH");
-    must(waitpid(pid, &status, 0) == pid, "waitpid");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        printf("%s at place %u of %u: status %#x\n", c->name, n, w->places, (unsigned)status);
+    cancel_it_there();
+    goes_well(w, n, pid, 0, c->name);
 }
 
 int main(void)

@@ -8,7 +8,6 @@
  */
 #include "cancelled.h"
 
-#include <alloca.h>
 #include <setjmp.h>
 
 static int other[2];
@@ -48,7 +47,10 @@ static void jumps(int sig)
 /* Below all that has been on the stack. */
 static void deep(void)
 {
-    memset(alloca(65536), 0, 65536);
+    volatile char room[65536];
+
+    for (size_t i = 0; i < sizeof(room); i += 512)
+        room[i] = 0;
     both->wish = 1;
     for (;;)
         ;
@@ -60,9 +62,7 @@ static void goes_on_after(int sig)
     int n;
 
     (void)sig;
-    both->wish = 1;
-    while (both->wish != 2)
-        sched_yield();
+    cancel_it_there();
     ioctl(p[1], FIONREAD, &n);
 }
 
@@ -100,7 +100,7 @@ static void child(unsigned n)
     char c;
 
     must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
-    alarm(30);
+    alarm(120);
     first = pthread_self();
     connected(p);
     in_hand();
@@ -124,13 +124,9 @@ static void child(unsigned n)
 /* One child, at its n'th place, or walked through. */
 static void one(struct walk *w, unsigned n)
 {
+    pid_t pid = next_child();
     int status;
-    pid_t pid;
 
-    both->over = false;
-    both->wish = 0;
-    fflush(stdout);
-    pid = fork();
     if (pid == 0) {
         child(n);
         _exit(1);
@@ -140,23 +136,11 @@ static void one(struct walk *w, unsigned n)
         must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGUSR1 &&
                  goes_on(pid, PTRACE_CONT, SIGUSR1, &status),
              "the signal");
-    must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");
-    if (!w->places) {
-        walk(w, pid, &both->over);
-        must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+    if (!at_place(w, n, pid, status))
         return;
-    }
-    run_to(pid, w->at[n]);
-    if (trial->deferred) {
-        both->wish = 1;
-        while (both->wish != 2)
-            sched_yield();
-    }
-    must(ptrace(PTRACE_DETACH, pid, NULL, (void *)(trial->deferred ? 0L : (long)SIGUSR1)) == 0,
-         "PTRACE_DETACH");
-    must(waitpid(pid, &status, 0) == pid, "waitpid");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        printf("%s at place %u of %u: status %#x\n", trial->name, n, w->places, (unsigned)status);
+    if (trial->deferred)
+        cancel_it_there();
+    goes_well(w, n, pid, trial->deferred ? 0 : SIGUSR1, trial->name);
 }
 
 /* Closer together at its end, where a function gives its frame back. */

@@ -1,6 +1,7 @@
 /*
  * poll_signal_test.c - signals and cancellation in a poll over streams on rails; as poll_test.c, over a fake engine.
  */
+#include "tests/unit/jumps_out.h"
 #include "tests/unit/poll_sleeper.h"
 
 #include <sched.h>
@@ -9,32 +10,6 @@
 #include <sys/time.h>
 
 #include "preload/pl_poll.h"
-
-static sigjmp_buf out;
-
-static _Atomic int in_call; /* and not yet out of it */
-static _Atomic int sleeper;
-
-static void jump(int sig)
-{
-    (void)sig;
-    if (!in_call)
-        return;
-    in_call = 0;
-    siglongjmp(out, 1);
-}
-
-/* The signal is for who sleeps, and not for what precedes that: a library's function that is not to be jumped out of. Again
- * where a handler is put off, as who watches threads does. */
-static void *wakes(void *thread)
-{
-    until_it_sleeps(&sleeper);
-    while (in_call) {
-        pthread_kill(*(pthread_t *)thread, SIGALRM);
-        usleep(3000);
-    }
-    return NULL;
-}
 
 static void nothing(int sig)
 {

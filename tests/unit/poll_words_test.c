@@ -5,6 +5,7 @@
 #include "tests/asleep.h"
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_fake.h"
+#include "tests/unit/jumps_out.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -304,32 +305,6 @@ TEST_CASE(poll_words, unsure)
     EXPECT_EQ_INT(atomic_load(&f->word_refs), 0);
     f->unsure = false;
     fake_close(f);
-}
-
-static sigjmp_buf out;
-
-static _Atomic int in_call; /* and not yet out of it */
-static _Atomic int sleeper;
-
-static void jump(int sig)
-{
-    (void)sig;
-    if (!in_call)
-        return;
-    in_call = 0;
-    siglongjmp(out, 1);
-}
-
-/* The signal is for who sleeps, and not for what precedes that: a library's function that is not to be jumped out of. Again
- * where a handler is put off, as who watches threads does. */
-static void *wakes(void *thread)
-{
-    until_it_sleeps(&sleeper);
-    while (in_call) {
-        pthread_kill(*(pthread_t *)thread, SIGALRM);
-        usleep(3000);
-    }
-    return NULL;
 }
 
 /* As preload/pl_signal.c does around a program's handler. */
