@@ -458,15 +458,16 @@ void pl_epoll_forget_members(struct pl_file *f, bool stays)
             fb_pin(m->stream, RSN_EPOLL, true);
         pl_ctl_lock(ep);
         if (!m->dead) {
-            if ((dup || stays) && ep->kfd >= 0)
-                leave_behind(m, ep->kfd);
             /* It may live on under a number of ours until its end has been said (linger.c), or for as long as the progress
              * thread's question about it takes. */
-            else if (m->stream && (fb_may_linger(m->stream) || fb_may_be_found(m->stream)) &&
-                     ep->kfd >= 0)
+            bool ours = m->stream && !dup && !stays &&
+                        (fb_may_linger(m->stream) || fb_may_be_found(m->stream));
+
+            /* A forked child's copy keeps the registration, too, and nobody would know of what it says under a cookie. */
+            if (ep->kfd >= 0 && ours)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
-            /* A forked child's copy keeps the registration, and nobody would know of what it says. */
-            else if (ep->kfd >= 0 && (m->kdata != m->data || m->kevents != m->events))
+            else if (ep->kfd >= 0 &&
+                     (dup || stays || m->kdata != m->data || m->kevents != m->events))
                 leave_behind(m, ep->kfd);
             pl_reg_detach(m);
         }
