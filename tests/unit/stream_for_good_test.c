@@ -214,7 +214,7 @@ TEST_CASE(stream_for_good, who_was_reset_waits_for_nothing)
     uint64_t pos;
 
     cross(&a, &b, &pos);
-    connect(a.fd, &none, sizeof(none));
+    EXPECT_EQ_INT(connect(a.fd, &none, sizeof(none)), 0);
     waits_are_counted();
     (void)fb_hand_over(a.s, RSN_FDOPEN, RSK_RX | RSK_TX);
     EXPECT(waits_so_far() < 1000);
