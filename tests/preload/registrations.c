@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
-enum { WORDS = 60, LIMIT_MS = 20000 };
+enum { WORDS = 3000, LIMIT_MS = 20000 };
 
 static int l, ep;
 static struct sockaddr_in at;
@@ -21,13 +21,17 @@ static void add(int fd, uint32_t name)
     must(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0, "epoll_ctl");
 }
 
-/* Words to fd, which answers each when it is told of it. */
-static void talk(const char *what, int fd, int peer)
+/* Words to fd, which answers each when it is told of it; boards: until they go over a rail, where they are to. */
+static void talk(const char *what, int fd, int peer, bool boards)
 {
+    time_t begin = time(NULL);
     struct epoll_event ev;
     char word[64] = {0};
+    bool tcp = boards && mode_rail();
 
-    for (int i = 0; i < WORDS; i++) {
+    for (int i = 0; i < WORDS || (tcp && others_run(begin)); i++) {
+        unsigned long long before = tcp_sent(peer);
+
         must(write(peer, word, sizeof(word)) == sizeof(word), "write");
         if (epoll_wait(ep, &ev, 1, LIMIT_MS) != 1) {
             printf("%s: nothing is told\n", what);
@@ -36,8 +40,7 @@ static void talk(const char *what, int fd, int peer)
         must(read(fd, word, sizeof(word)) == sizeof(word), "read");
         must(write(fd, word, sizeof(word)) == sizeof(word), "write back");
         must(read(peer, word, sizeof(word)) == sizeof(word), "read back");
-        if (i % 16 == 15)
-            nanosleep(&(struct timespec){0, 2000000}, NULL); /* time to board */
+        tcp = tcp && tcp_sent(peer) != before;
     }
     printf("%s: all is told\n", what);
 }
@@ -58,11 +61,11 @@ static void connected_again(void)
     int fd = socket(AF_INET, SOCK_STREAM, 0), peer = connects(fd);
 
     add(fd, 1);
-    talk("connected", fd, peer);
+    talk("connected", fd, peer, true);
     must(connect(fd, &none, sizeof(none)) == 0, "disconnect");
     close(peer);
     peer = connects(fd);
-    talk("connected again", fd, peer);
+    talk("connected again", fd, peer, false);
     close(fd);
     close(peer);
 }
@@ -78,7 +81,7 @@ static void under_another_number(bool added_first)
         add(fd, 2);
     close(fd);
     peer = connects(other);
-    talk("another number", other, peer);
+    talk("another number", other, peer, false);
     close(other);
     close(peer);
 }

@@ -221,3 +221,21 @@ TEST_CASE(stream_for_good, who_was_reset_waits_for_nothing)
     done(&b);
     done(&a);
 }
+
+/* What splice has taken is not counted as read, but has come. */
+TEST_CASE(stream_for_good, handed_over_after_splice)
+{
+    struct end a, b;
+    uint64_t pos = 0;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    more(&b, &pos, 30);
+    fb_pin(a.s, RSN_CALL, true);
+    ASSERT(fb_plain(a.s));
+    EXPECT_EQ_INT(recv(a.fd, in, sizeof(in), 0), 30);
+    EXPECT(end_settled(conn_of(a.s), RSN_SHARED));
+    done(&b);
+    done(&a);
+}
