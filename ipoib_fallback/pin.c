@@ -41,12 +41,14 @@ void end_leave(struct fb_conn *c, int reason)
 /* What is at S has come: SWITCH, or what shows that there is none, or the end. Or it does not come before something is read. */
 static bool told_at_S(struct fb_conn *c)
 {
-    int n = c->fd >= 0 ? fb_io.inq(c->fd) : 0;
     uint64_t before = c->x->rx.S - c->s.pub->rx;
+    int n;
 
-    if (n > 0 && ((uint64_t)n > before || (uint64_t)n >= fb_io.room(c->fd)))
+    if (c->fd < 0)
         return true;
-    return c->fd < 0 || (fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)) != 0;
+    n = fb_io.inq(c->fd);
+    return (n > 0 && ((uint64_t)n > before || (uint64_t)n >= fb_io.room(c->fd))) ||
+           (fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)) != 0;
 }
 
 /* Bytes before a switch, in front of all others, or in the ring alone, since TCP had no room for them once more: only the

@@ -104,9 +104,10 @@ void silent_ask(const struct rsk_tuple *t)
         if (is_of(s, t, ports[i]))
             s->asking = true;
     }
-    asking++;
-    if (h)
+    if (h) { /* as silent_rounds has found */
+        asking++;
         h->asking++;
+    }
 }
 
 void silent_forget(void)

@@ -89,10 +89,10 @@ void pl_cloning(uint64_t flags);
 
 /* ---- pl_epoll.c, for the wrappers of descriptors ---- */
 
-/* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
- * Before fb_close and the kernel's close. */
+/* A number that was none of ours has been registered in an epoll instance, and has not become a stream since. */
 bool pl_epoll_marked(int fd);
-/* stays: the number and its socket do, of which there is another connection next. */
+/* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
+ * Before fb_close and the kernel's close. stays: the number and its socket do, of which there is another connection next. */
 void pl_epoll_forget_members(struct pl_file *, bool stays);
 static inline void pl_epoll_forget_fd(struct pl_file *f, bool stays)
 {

@@ -32,12 +32,13 @@ bool pl_another(int fd, int flags, short events)
 {
     struct pollfd p = {.fd = fd, .events = events};
     struct timeval limit = {0, 0};
-    struct timespec ts;
+    struct timespec ts = {0, 0};
     socklen_t len = sizeof(limit);
     int n;
 
-    if (flags & MSG_DONTWAIT || SYS6(SYS_fcntl, fd, F_GETFL, 0, 0, 0, 0) & O_NONBLOCK)
-        return true; /* the call itself says so */
+    if (flags & MSG_DONTWAIT || ppoll(&p, 1, &ts, NULL) > 0 ||
+        SYS6(SYS_fcntl, fd, F_GETFL, 0, 0, 0, 0) & O_NONBLOCK)
+        return true; /* or the call itself says that there is none */
     sys_getsockopt(fd, SOL_SOCKET, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &limit, &len);
     ts = (struct timespec){limit.tv_sec, limit.tv_usec * 1000};
     n = ppoll(&p, 1, limit.tv_sec || limit.tv_usec ? &ts : NULL, NULL);

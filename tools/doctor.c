@@ -173,8 +173,8 @@ static int examine(struct doctor *d, enum group group, bool json)
                d->untold ? "nothing failed, but whether connections there can board cannot be told"
                          : ready[group]);
     if (fflush(stdout) != 0) {
-        if (errno ==
-            EPIPE) { /* who reads has seen enough; ends us as it would have at the first line */
+        /* Who reads has seen enough: it ends us as it would have at the first line. */
+        if (errno == EPIPE) {
             signal(SIGPIPE, before);
             raise(SIGPIPE);
             errno = EPIPE;

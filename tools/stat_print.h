@@ -11,8 +11,8 @@
 struct stat_view {
     bool rates; /* columns for them; the list went through stat_rates */
     bool wide;  /* rings, credit, pauses */
-    bool
-        by_rate; /* the busiest first, by what they have moved if there are no rates; and these in short, before what is long */
+    /* The busiest first, by what they have moved if there are no rates; and these in short, before what is long. */
+    bool by_rate;
 };
 
 /* A table: a line for each connection, and one for the closed ones of a process. */
