@@ -107,7 +107,8 @@ memory_lies() { # KIND
     lie "$1" tail-far left "$broke"
     lie "$1" consumed-ahead left "$broke"
     lie "$1" consumed-back left "$broke"
-    lie "$1" head-beyond 'left|stays' "$broke"
+    # Seen by who sends a message, and a rail that has all that it needs may never send another.
+    lie "$1" head-beyond 'left|stays(, unnoticed)?' "$broke"
     lie "$1" sequence left "$broke"
     lie "$1" wishes "$any"
     lie "$1" all-random "$any" 'rail failed: '
