@@ -62,20 +62,30 @@ victim() { # COMMAND...: with the library, on the next port, which is PORT in th
     listens $port
 }
 
-# Whether every thread of the victim sleeps, seen twenty times in a row.
-rests() {
-    local i stat state calm=0
+# Sets ran to how many ns the victim's threads have run.
+runs() {
+    local stat ns
 
-    for ((i = 0; i < 1000 && calm < 20; i++)); do
-        calm=$((calm + 1))
-        for stat in /proc/"$victim"/task/*/stat; do
-            # One that has ended meanwhile has nothing to say.
-            { read -r state <"$stat"; } 2>/dev/null || continue
-            [[ ${state##*) } == S* ]] || calm=0
-        done
-        sleep 0.02
+    ran=0
+    for stat in /proc/"$victim"/task/*/schedstat; do
+        # One that has ended meanwhile has nothing to say.
+        { read -r ns _ <"$stat"; } 2>/dev/null && ran=$((ran + ns))
     done
-    [ $calm = 20 ]
+}
+
+# Whether the victim sleeps: for a tenth of a second it has run for less than a fiftieth of that.
+rests() {
+    local i before
+
+    for ((i = 0; i < 200; i++)); do
+        runs
+        before=$ran
+        sleep 0.1
+        runs
+        # Less than before: a thread has ended.
+        [ "$ran" -lt "$before" ] || [ $((ran - before)) -ge 2000000 ] || return 0
+    done
+    return 1
 }
 
 # lie KIND NAME WANTED [LOG]: LOG is an extended regular expression that the victim has to say.
