@@ -113,18 +113,18 @@ static ssize_t from_kernel(struct fb_conn *c, int fd, struct iovec part[], int n
 }
 
 __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v,
-                                                 int cnt, int flags)
+                                                 int cnt, int flags, bool some)
 {
     struct fb_stream *s = &c->s;
     struct cursor u = {v, cnt, 0, fb_iov_size(v, cnt)};
-    struct wait w = {.signals = sleep_signals()};
+    struct wait w = {.signals = sleep_signals(), .some = some};
     ssize_t done = 0, shown = 0; /* by a look that wanted more */
     bool nonblock;
 
     if (u.left == 0) { /* as TCP: waits for something, and takes nothing */
         char byte;
         struct iovec one = {&byte, 1};
-        ssize_t n = fb_recvv(s, fd, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK);
+        ssize_t n = receive(c, fd, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK, some);
 
         return n > 0 ? 0 : n;
     }
@@ -163,7 +163,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 return got > 0 ? done + got : done ? done : got;
             if (got == FB_RETRY)
                 continue;
-            if (got == -EINTR && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
+            if (got == -EINTR && !some && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
             if (got == -EAGAIN && (w.timed || w.marks) && !enough && !w.cut) {
                 fb_lock(&c->x->rx.lock);
@@ -241,7 +241,15 @@ ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     struct fb_conn *c = conn_of(s);
     ssize_t n = rx_quick(c, v, cnt, flags);
 
-    return n ? n : receive(c, fd, v, cnt, flags);
+    return n ? n : receive(c, fd, v, cnt, flags, false);
+}
+
+ssize_t fb_recv_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct fb_conn *c = conn_of(s);
+    ssize_t n = rx_quick(c, v, cnt, flags);
+
+    return n ? n : receive(c, fd, v, cnt, flags, true);
 }
 
 /* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It
@@ -406,7 +414,10 @@ ssize_t fb_sendv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, in
     return n ? (ssize_t)n : send_all(c, fd, v, cnt, flags, false);
 }
 
-ssize_t fb_send_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt)
+ssize_t fb_send_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
-    return send_all(conn_of(s), fd, v, cnt, 0, true);
+    struct fb_conn *c = conn_of(s);
+    size_t n = tx_quick(c, v, cnt, flags);
+
+    return n ? (ssize_t)n : send_all(c, fd, v, cnt, flags, true);
 }

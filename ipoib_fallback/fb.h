@@ -125,6 +125,8 @@ void fb_exit(void);
 void fb_after_fork_child(void);
 /* It has asked for no rail, or will never have one, and no child knows of it: fb_close will concern this process's memory alone. */
 bool fb_untouched(const struct fb_stream *);
+/* Another process may have the same socket. */
+bool fb_shared(struct fb_stream *);
 /* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
  * both halves are plain. */
 bool fb_may_linger(const struct fb_stream *);
@@ -282,8 +284,9 @@ static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, 
  * -EPIPE is returned without SIGPIPE: the caller raises it unless MSG_NOSIGNAL. */
 ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
-/* The same for more bytes of a call that has sent some: a handler ends its wait, also with SA_RESTART. */
-ssize_t fb_send_on(struct fb_stream *, int fd, const struct iovec *v, int cnt);
+/* The same for more bytes of a call that has moved some: a handler ends its wait, also with SA_RESTART. */
+ssize_t fb_recv_on(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
+ssize_t fb_send_on(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 /* What most of those calls are on a rail: bytes to or from one buffer, and nothing else to be done. How many; -EAGAIN: none,
  * and the call does not wait for any; 0: it is not that, and nothing has happened. Never sleeps; a receive that may block
  * spins for some us. The caller needs no reference: what it has may have become another stream since it has looked fd

@@ -422,6 +422,11 @@ bool fb_untouched(const struct fb_stream *s)
            c->born == atomic_load(&heir_forks);
 }
 
+bool fb_shared(struct fb_stream *s)
+{
+    return conn_shared(conn_of(s));
+}
+
 bool fb_may_linger(const struct fb_stream *s)
 {
     return !conn_without_rail(atomic_load(&s->flags));

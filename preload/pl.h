@@ -91,6 +91,8 @@ void pl_cloning(uint64_t flags);
 
 /* A number that was none of ours has been registered in an epoll instance, and has not become a stream since. */
 bool pl_epoll_marked(int fd);
+/* The number is that of a socket that has just been made: nothing of it can be registered. */
+void pl_epoll_unmark(int fd);
 /* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
  * Before fb_close and the kernel's close. stays: the number and its socket do, of which there is another connection next. */
 void pl_epoll_forget_members(struct pl_file *, bool stays);

@@ -26,6 +26,7 @@ static void insert(struct pl_epoll *ep, struct pl_member *m)
  * Numbers that were registered before anything of ours had them, and that connect() may yet make a stream of: for others it
  * need not look through the instances. Who registers one puts it on the list, marks it, and looks once more what it is; who
  * connects puts it into the table, and then looks at the mark: one of the two sees the other. Above these all count as marked.
+ * A mark is nothing any more once the number is another socket's.
  */
 enum { MARKS = 65536 };
 static _Atomic uint64_t marks[MARKS / 64];
@@ -49,8 +50,14 @@ static bool unmark(int fd)
 bool pl_epoll_marked(int fd)
 {
     rsk_fence();
-    return pl_epoll_useful() && fd < MARKS &&
-           atomic_load(&marks[fd / 64]) & (uint64_t)1 << (fd % 64);
+    return pl_epoll_useful() &&
+           (fd >= MARKS || atomic_load(&marks[fd / 64]) & (uint64_t)1 << (fd % 64));
+}
+
+void pl_epoll_unmark(int fd)
+{
+    if (fd < MARKS && atomic_load_explicit(&marks[fd / 64], memory_order_relaxed))
+        unmark(fd);
 }
 
 /* ---- epoll_ctl, ctl held. Each returns the kernel's result; errno is the kernel's. */
@@ -463,11 +470,11 @@ void pl_epoll_forget_members(struct pl_file *f, bool stays)
             bool ours = m->stream && !dup && !stays &&
                         (fb_may_linger(m->stream) || fb_may_be_found(m->stream));
 
-            /* A forked child's copy keeps the registration, too, and nobody would know of what it says under a cookie. */
+            /* A forked child's copy keeps the registration, too, and nobody would know of what it says under a cookie. Without one
+             * the registration goes with the number: made the application's, it would be told of once more until then. */
             if (ep->kfd >= 0 && ours)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
-            else if (ep->kfd >= 0 &&
-                     (dup || stays || m->kdata != m->data || m->kevents != m->events))
+            else if (ep->kfd >= 0 && (dup || stays || (m->stream && fb_shared(m->stream))))
                 leave_behind(m, ep->kfd);
             pl_reg_detach(m);
         }

@@ -233,11 +233,11 @@ ssize_t pl_pass_over(struct pl_file *, const struct iovec *v, int cnt, int flags
  * call is the kernel's, and where it concerns the stream it has left and stays on TCP. The error
  * queue does not touch the stream. */
 bool pl_kernels_own(struct pl_file *, int flags);
-/* recvmmsg's next message; first: of the call. As recvmsg, with errno. */
-ssize_t pl_recv_one(struct pl_file *, int fd, struct mmsghdr *, int flags, bool first);
-/* Of recvmmsg and sendmmsg, before a message behind the first: waits until it can begin. There a handler ends the kernel's call, also
- * one that restarts calls, and poll is restarted by none. False, with errno: none can. */
-bool pl_another(int fd, int flags, short events);
+/* recvmmsg's first message. As recvmsg, with errno; the kernel is asked for an error before it, as it does itself. */
+ssize_t pl_recv_first(struct pl_file *, int fd, struct mmsghdr *, int flags);
+/* What TCP tells beside the n bytes of a message, into it: no address (and no length of it where none was asked for), and of
+ * control data only TCP_INQ's. n < 0: nothing. Returns n. */
+ssize_t pl_msg_told(struct pl_file *, struct msghdr *, int flags, ssize_t n);
 
 /* ---- pl_send.c ---- */
 

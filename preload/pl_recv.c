@@ -427,14 +427,12 @@ static void put_inq(struct msghdr *msg, int inq)
     msg->msg_controllen = room < CMSG_SPACE(sizeof inq) ? room : CMSG_SPACE(sizeof inq);
 }
 
-static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
+ssize_t pl_msg_told(struct pl_file *f, struct msghdr *msg, int flags, ssize_t n)
 {
-    ssize_t n = rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE);
     int inq;
 
     if (n < 0)
         return n;
-    /* As TCP: no address (and no length of it where none was asked for), and of control data only TCP_INQ's. */
     if (msg->msg_name)
         msg->msg_namelen = 0;
     msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
@@ -444,6 +442,12 @@ static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
     else
         msg->msg_controllen = 0;
     return n;
+}
+
+static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
+{
+    return pl_msg_told(f, msg, flags,
+                       rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE));
 }
 
 /* When bytes of a ring came nobody knows. */
@@ -467,19 +471,17 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
                    pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
 }
 
-/* Only of the first has the kernel not been asked for an error yet. */
-static ssize_t plain_one(int fd, struct mmsghdr *m, int flags, bool first)
+/* Of the first message the kernel has not been asked for an error yet. */
+static ssize_t plain_one(int fd, struct mmsghdr *m, int flags)
 {
-    if (!first)
-        return pl_real.recvmsg(fd, &m->msg_hdr, flags);
     return pl_real.recvmmsg(fd, m, 1, flags, NULL) == 1 ? (ssize_t)m->msg_len : -1;
 }
 
-ssize_t pl_recv_one(struct pl_file *f, int fd, struct mmsghdr *m, int flags, bool first)
+ssize_t pl_recv_first(struct pl_file *f, int fd, struct mmsghdr *m, int flags)
 {
     struct msghdr *h = &m->msg_hdr;
 
     kernels_stamps(f);
-    return RECEIVE(f, h->msg_iov, pl_iov_count(h->msg_iovlen), flags,
-                   plain_one(fd, m, flags, first), rail_msg(f, h, flags));
+    return RECEIVE(f, h->msg_iov, pl_iov_count(h->msg_iovlen), flags, plain_one(fd, m, flags),
+                   rail_msg(f, h, flags));
 }

@@ -9,8 +9,6 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 
 /* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
  * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
@@ -28,23 +26,23 @@ static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
     return err;
 }
 
-bool pl_another(int fd, int flags, short events)
+/* One behind the first, on any half: a handler ends its wait, where recvmsg itself would begin again. */
+static ssize_t next_one(struct pl_file *f, int fd, struct msghdr *h, int flags)
 {
-    struct pollfd p = {.fd = fd, .events = events};
-    struct timeval limit = {0, 0};
-    struct timespec ts = {0, 0};
-    socklen_t len = sizeof(limit);
-    int n;
+    const struct iovec *v = h->msg_iov;
+    int cnt = pl_iov_count(h->msg_iovlen);
+    struct iovec one;
+    size_t total;
+    ssize_t n;
 
-    if (flags & MSG_DONTWAIT || ppoll(&p, 1, &ts, NULL) > 0 ||
-        SYS6(SYS_fcntl, fd, F_GETFL, 0, 0, 0, 0) & O_NONBLOCK)
-        return true; /* or the call itself says that there is none */
-    sys_getsockopt(fd, SOL_SOCKET, events == POLLIN ? SO_RCVTIMEO : SO_SNDTIMEO, &limit, &len);
-    ts = (struct timespec){limit.tv_sec, limit.tv_usec * 1000};
-    n = ppoll(&p, 1, limit.tv_sec || limit.tv_usec ? &ts : NULL, NULL);
-    if (n == 0)
-        errno = EAGAIN;
-    return n > 0;
+    if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) || fb_stamps(f->stream) ||
+        pl_iov_fit(&v, &cnt, &one, -EMSGSIZE, &total))
+        return recvmsg(fd, h, flags);
+    pthread_testcancel();
+    n = fb_recv_on(f->stream, f->fd, v, cnt, flags & ~MSG_NOSIGNAL);
+    if (n == -EINTR)
+        pthread_testcancel();
+    return pl_ret(pl_msg_told(f, h, flags, n));
 }
 
 /*
@@ -61,8 +59,7 @@ static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned 
     ssize_t n;
 
     do {
-        n = i == 0 || pl_another(fd, each, POLLIN) ? pl_recv_one(f, fd, &msgs[i], each, i == 0)
-                                                   : -1;
+        n = i == 0 ? pl_recv_first(f, fd, msgs, each) : next_one(f, fd, &msgs[i].msg_hdr, each);
         if (n < 0)
             break;
         msgs[i++].msg_len = (unsigned int)n;

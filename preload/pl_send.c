@@ -74,7 +74,9 @@ int pl_pin_tx(struct pl_file *f, int reason, int flags)
     return r;
 }
 
-static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
+/* on: of a call that has sent something. */
+static inline ssize_t rail_from(struct pl_file *f, const struct iovec *v, int cnt, int flags,
+                                int too_many, bool on)
 {
     struct iovec one;
     size_t total;
@@ -84,11 +86,17 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
     n = pl_iov_fit(&v, &cnt, &one, too_many < 0 ? too_many : -EINVAL, &total);
     if (n || (total == 0 && too_many == BY_WRITEV))
         return n;
-    n = fb_sendv(f->stream, f->fd, v, cnt, flags);
+    n = on ? fb_send_on(f->stream, f->fd, v, cnt, flags)
+           : fb_sendv(f->stream, f->fd, v, cnt, flags);
     if (n == -EINTR)
         pthread_testcancel();
     told(n, flags);
     return n;
+}
+
+static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
+{
+    return rail_from(f, v, cnt, flags, too_many, false);
 }
 
 /* `from` and `first` as RECEIVE_FROM's. */
@@ -395,6 +403,15 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
     return sent;
 }
 
+/* One behind sendmmsg's first, on any half: a handler ends its wait, where sendmsg itself would begin again. */
+static ssize_t send_next(struct pl_file *f, int fd, const struct msghdr *msg, int flags)
+{
+    if ((flags & ~SHORT_FLAGS) || msg->msg_controllen || msg->msg_name)
+        return send_message(f, fd, msg, flags);
+    return pl_ret(
+        rail_from(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE, true));
+}
+
 /* The kernel's loop: stops at an error, which counts only when nothing was sent, and at a message
  * that was sent in part. */
 static int each_message(struct pl_file *f, struct mmsghdr *msgs, unsigned int cnt, int fd,
@@ -408,8 +425,7 @@ static int each_message(struct pl_file *f, struct mmsghdr *msgs, unsigned int cn
     if (cnt > IOV_MAX)
         cnt = IOV_MAX;
     for (i = 0; i < cnt; i++) {
-        n = i == 0 || pl_another(fd, flags, POLLOUT) ? send_message(f, fd, &msgs[i].msg_hdr, flags)
-                                                     : -1;
+        n = (i == 0 ? send_message : send_next)(f, fd, &msgs[i].msg_hdr, flags);
         if (n < 0)
             break;
         msgs[i].msg_len = (unsigned int)n;

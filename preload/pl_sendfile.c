@@ -51,7 +51,7 @@ static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char
         if (got <= 0)
             break;
         v.iov_len = (size_t)got;
-        put = sent ? fb_send_on(f->stream, f->fd, &v, 1) : fb_sendv(f->stream, f->fd, &v, 1, 0);
+        put = sent ? fb_send_on(f->stream, f->fd, &v, 1, 0) : fb_sendv(f->stream, f->fd, &v, 1, 0);
         if (put <= 0)
             break;
         sent += (size_t)put;

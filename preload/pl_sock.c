@@ -79,6 +79,7 @@ PL_EXPORT int socket(int domain, int type, int protocol)
     fd = PL_NUMBERED(pl_real.socket(domain, type, protocol));
     if (fd >= 0) {
         pl_drop_stale(fd);
+        pl_epoll_unmark(fd);
         if (for_tcp(domain, type, protocol) && pl_is_owner_here())
             pl_made_note(fd, begun);
     }

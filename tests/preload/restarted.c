@@ -1,6 +1,7 @@
 /*
  * restarted.c - a call that has done something ends for a handler, also for one that restarts calls: a sendfile that nobody reads,
- * on a rail too, whose ring stays full; recvmmsg and sendmmsg that have had a first message.
+ * on a rail too, whose ring stays full; recvmmsg and sendmmsg that have had a first message. And they wait for no more than each
+ * of their messages would by itself, which is less than poll waits for.
  */
 #include "pair.h"
 
@@ -85,6 +86,41 @@ static void sends_messages(int p[2])
     reads(p[1], sent + (n == 2 ? m[1].msg_len : 0));
 }
 
+static void messages_that_fit(int p[2])
+{
+    struct iovec v = {bytes, 10};
+    struct mmsghdr m[3];
+    struct pollfd room = {.fd = p[0], .events = POLLOUT};
+    struct timeval never = {-1, 0};
+    int low = 100, usual = 1;
+    size_t sent = 0;
+    ssize_t n;
+
+    for (int i = 0; i < 3; i++)
+        m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &v, .msg_iovlen = 1}};
+    must(setsockopt(p[0], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low)) == 0, "SO_RCVLOWAT");
+    must(write(p[1], bytes, 30) == 30, "write");
+    while (recv(p[0], bytes, 30, MSG_PEEK | MSG_DONTWAIT) < 30)
+        sched_yield();
+    SHOW(recvmmsg(p[0], m, 3, 0, NULL));
+    must(setsockopt(p[0], SOL_SOCKET, SO_RCVLOWAT, &usual, sizeof(usual)) == 0, "SO_RCVLOWAT");
+    must(setsockopt(p[0], SOL_SOCKET, SO_RCVTIMEO, &never, sizeof(never)) == 0, "SO_RCVTIMEO");
+    must(write(p[1], bytes, 10) == 10, "write");
+    SHOW(recvmmsg(p[0], m, 3, 0, NULL));
+    /* No third of the buffer is free, and some bytes are. */
+    do
+        while (poll(&room, 1, 0) == 1 && (n = send(p[0], bytes, 1024, MSG_DONTWAIT)) > 0)
+            sent += (size_t)n;
+    while (poll(&room, 1, 100) == 1);
+    n = 2;
+    if (send(p[0], bytes, 10, MSG_DONTWAIT) == 10) {
+        n = sendmmsg(p[0], m, 2, 0);
+        sent += 10 + (size_t)n * 10;
+    }
+    printf("sendmmsg without POLLOUT: %zd\n", n);
+    reads(p[1], sent);
+}
+
 int main(int argc, char **argv)
 {
     struct sigaction act = {.sa_handler = nothing, .sa_flags = SA_RESTART};
@@ -95,6 +131,10 @@ int main(int argc, char **argv)
         setenv("RAILSOCK_STALL", "0", 1);
         execv("/proc/self/exe", argv);
     }
+    tcp_pair(p);
+    messages_that_fit(p);
+    close(p[0]);
+    close(p[1]);
     tcp_pair(p);
     on_rail(p);
     sigaction(SIGALRM, &act, NULL);

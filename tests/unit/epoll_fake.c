@@ -67,6 +67,11 @@ bool fb_may_linger(const struct fb_stream *s)
     return !fb_plain(s) || ((const struct fake *)s)->lingers;
 }
 
+bool fb_shared(struct fb_stream *s)
+{
+    return ((struct fake *)s)->shared;
+}
+
 bool fb_may_be_found(struct fb_stream *s)
 {
     return ((struct fake *)s)->found;

@@ -30,6 +30,7 @@ struct fake {
     bool unsure;           /* who arms it is told of bytes, who looks finds none */
     bool lingers;          /* a number of the library's may keep it open when it is closed */
     bool found;            /* so may one if its peer asks for it before that */
+    bool shared;           /* with another process */
     bool deaf;             /* fb_ready does not ask the kernel: what it reports is denied */
     bool counts; /* fb_tally knows; then what is read must be counted: fake_read, fake_take */
     pthread_mutex_t count_lock;
