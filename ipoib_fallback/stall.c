@@ -1,21 +1,26 @@
 /*
  * stall.c - a sender whose ring is full and stays full. TCP would hold more: programs that write a
  * megabyte to each other before either reads work there, and would stand still on a rail. So a
- * stream leaves when its receiver has consumed nothing for a while, and TCP's buffers take over.
+ * stream leaves when its receiver has consumed nothing, or next to nothing, for a while, and TCP's buffers take over.
  * Progress thread, except tx_stalled, which a sender calls.
  */
 #include "ipoib_fallback/stream.h"
 
 #include "rsock/loop.h"
 
-/* tx lock held. */
+/* For a send, or for who waits in poll. tx lock held. */
 static bool is_full(struct fb_conn *c)
 {
-    struct iovec room[2];
     struct rsk_rail *rail = c->x->rail;
 
-    return c->x->tx.state == TX_R && rail && !rail->failed && !c->x->tx.fin &&
-           rail->wire->tx_space(rail, room) == 0;
+    return c->x->tx.state == TX_R && rail && !rail->failed && !c->x->tx.fin && !tx_has_room(rail);
+}
+
+/* A write that TCP would have taken at once must not wait for a receiver that takes the ring's bytes one by one: less than
+ * a quarter of the ring since the last look is nothing. */
+static bool crawls(const struct fb_conn *c, uint64_t freed)
+{
+    return c->x->stalled_at != UINT64_MAX && freed - c->x->stalled_at < tx_most(c->x->rail) / 4;
 }
 
 static void check(void *arg)
@@ -27,7 +32,7 @@ static void check(void *arg)
         return;
     if (is_full(c)) {
         freed = c->x->rail->wire->tx_freed(c->x->rail);
-        if (freed == c->x->stalled_at) {
+        if (crawls(c, freed)) {
             c->x->end_reason = RSN_STALLED;
             tx_leave(c, RSN_STALLED, true);
         } else {

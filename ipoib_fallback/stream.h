@@ -110,6 +110,14 @@ void tx_leave(struct fb_conn *, int reason, bool force);
 /* Pushes a frame or residue on its way. True if the half is in T (or R) afterwards. */
 bool tx_push(struct fb_conn *);
 bool tx_can_send(struct fb_conn *, int fd);
+/* How much of what was sent may be unread. */
+static inline size_t tx_most(const struct rsk_rail *rail)
+{
+    return rail->tx_limit && rail->tx_limit < rail->tx_size ? rail->tx_limit : rail->tx_size;
+}
+/* As much as poll wants to say that bytes can be sent: a third of it, as TCP, whose next blocking write then seldom waits. A send
+ * itself takes what there is. */
+bool tx_has_room(struct rsk_rail *);
 
 /* ---- owed.c ---- */
 

@@ -324,9 +324,16 @@ int tx_back(struct fb_conn *c, int fd)
     }
 }
 
-bool tx_can_send(struct fb_conn *c, int fd)
+bool tx_has_room(struct rsk_rail *rail)
 {
     struct iovec sp[2];
+    size_t room = rail->wire->tx_space(rail, sp), cap = tx_most(rail);
+
+    return room >= (cap - room) / 2;
+}
+
+bool tx_can_send(struct fb_conn *c, int fd)
+{
     struct rsk_rail *rail = c->x->rail;
 
     switch ((enum fb_tx_state)c->x->tx.state) {
@@ -337,7 +344,7 @@ bool tx_can_send(struct fb_conn *c, int fd)
     case TX_R:
         if (!rail || rail->failed || c->x->tx.fin)
             return true; /* the send will leave first, or says that it is the end */
-        if (rail->wire->tx_space(rail, sp) > 0)
+        if (tx_has_room(rail))
             return true;
         /* Who only asks, and never tries, would otherwise wait for as long as the receiver reads nothing. */
         tx_stalled(c);
