@@ -158,6 +158,7 @@ PRELOAD_SRC := \
 	preload/pl_select.c \
 	preload/pl_send.c \
 	preload/pl_sendfile.c \
+	preload/pl_shell.c \
 	preload/pl_signal.c \
 	preload/pl_signal_old.c \
 	preload/pl_sock.c \

@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <wordexp.h>
 
 /* Set when the constructor, or the first wrapper of a rare call, runs. */
 static _Atomic int owner;
@@ -364,54 +363,6 @@ PL_EXPORT int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_
 {
     pl_ready();
     return pidfd_spawned("pidfd_spawnp", pidfd, file, acts, attr, argv, envp);
-}
-
-/* A shell does not touch what it merely inherits: the stream stays where it is, but its close is no
- * longer its end. */
-static void maybe_shared(struct pl_file *f, void *unused)
-{
-    (void)unused;
-    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
-        fb_maybe_shared(f->stream);
-}
-
-static void before_shell(void)
-{
-    if (!pl_is_owner())
-        return;
-    pl_each(maybe_shared, NULL);
-    pl_made_inherited();
-}
-
-PL_EXPORT int system(const char *command)
-{
-    pl_ready();
-    /* NULL only asks for a shell. */
-    if (command)
-        before_shell();
-    return pl_real.system(command);
-}
-
-PL_EXPORT FILE *popen(const char *command, const char *mode)
-{
-    FILE *file;
-
-    pl_ready();
-    before_shell();
-    file = pl_real.popen(command, mode);
-    if (file)
-        pl_drop_stale(fileno_unlocked(file));
-    return file;
-}
-
-PL_ALIAS(_IO_popen, popen);
-
-/* What $(...) in the words names is run by a shell. */
-PL_EXPORT int wordexp(const char *restrict words, wordexp_t *restrict to, int flags)
-{
-    pl_ready();
-    before_shell();
-    return pl_real.wordexp(words, to, flags);
 }
 
 /* ---- exit ---- */
