@@ -71,6 +71,7 @@ static bool passing(int reason)
     case RSN_LIMIT_FD:
     case RSN_UID: /* somebody else has a name that could be the peer's; the peer may come */
     case RSN_STALLED:
+    case RSN_BUFFER:
     case RSN_CREDENTIALS:
     case RSN_NAMESPACE:
     case RSN_NETNS:
@@ -131,7 +132,7 @@ void rdv_again(struct fb_conn *c, int reason)
     c->x->rdv_tries++;
     if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
         reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE ||
-        reason == RSN_LIMIT_FD) {
+        reason == RSN_LIMIT_FD || reason == RSN_BUFFER) {
         if (c->x->up_at && fb_io.now() - c->x->up_at > STEADY)
             c->x->holds = 0;
         c->x->up_at = 0;

@@ -140,6 +140,27 @@ static void past(_Atomic bool *is, bool now)
         atomic_store(is, now);
 }
 
+/* TCP would hold less from now on, or more. By the bound that a rail has begun with its receiver tells of room, so the stream
+ * boards anew. The peer is to leave, too, or the rail would stay for its half. */
+static void bounded(struct fb_conn *c)
+{
+    struct rsk_msg m = {.type = FM_LEAVE_REQ, .a = c->s.pub->rx};
+    struct rsk_rail *rail;
+
+    if (!conn_flag(c, CF_LINKED))
+        return;
+    fb_lock(&c->x->tx.lock);
+    rail = c->x->rail;
+    if (c->x->tx.state == TX_R && rail && !rail->failed &&
+        tx_bounded(rail, fb_io.bound(c->fd)) != tx_most(rail)) {
+        m.epoch = c->x->epoch;
+        rail->wire->ctl_send(rail, &m);
+        c->x->end_reason = RSN_BUFFER;
+        tx_leave(c, RSN_BUFFER, true);
+    }
+    tx_unlock(c);
+}
+
 void fb_sockopt(struct fb_stream *s, int level, int name, int value)
 {
     struct fb_conn *c = conn_of(s);
@@ -164,6 +185,11 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         case SO_TIMESTAMPNS_OLD:
         case SO_TIMESTAMPNS_NEW:
             changed(c);
+            break;
+        case SO_SNDBUF:
+        case SO_SNDBUFFORCE:
+        case SO_BUF_LOCK:
+            bounded(c);
             break;
         case SO_RCVLOWAT:
             if (value != 0 && value != 1) /* the kernel takes 0 for 1 */

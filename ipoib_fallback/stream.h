@@ -110,10 +110,14 @@ void tx_leave(struct fb_conn *, int reason, bool force);
 /* Pushes a frame or residue on its way. True if the half is in T (or R) afterwards. */
 bool tx_push(struct fb_conn *);
 bool tx_can_send(struct fb_conn *, int fd);
-/* How much of what was sent may be unread. */
-static inline size_t tx_most(const struct rsk_rail *rail)
+/* How much of what was sent may be unread, under that bound (0: there is none); under the rail's own. */
+static inline uint32_t tx_bounded(const struct rsk_rail *rail, uint32_t bound)
 {
-    return rail->tx_limit && rail->tx_limit < rail->tx_size ? rail->tx_limit : rail->tx_size;
+    return bound && bound < rail->tx_size ? bound : rail->tx_size;
+}
+static inline uint32_t tx_most(const struct rsk_rail *rail)
+{
+    return tx_bounded(rail, rail->tx_limit);
 }
 /* As much as poll wants to say that bytes can be sent: a third of it, as TCP, whose next blocking write then seldom waits. A send
  * itself takes what there is. */

@@ -1,6 +1,6 @@
 /*
  * bounded.c - how much can be sent that nobody reads, where the application has said how much (SO_SNDBUF): before
- * connect, and by the listener for what it accepts. On a rail no more than that and the least of TCP's windows; no less than it
+ * connect, by the listener for what it accepts, and by either end when it is on its rail. On a rail no more than that and the least of TCP's windows; no less than it
  * in any case. A stream whose ring stays full leaves it for TCP, where there is more room: what has done so is not counted.
  */
 #include "pair.h"
@@ -32,10 +32,13 @@ static void fills(int from, int to, const char *who)
         must((n = recv(to, bytes, sizeof(bytes), 0)) > 0, "recv");
 }
 
-int main(void)
+static void before(void)
 {
     struct sockaddr_in at;
     int l = listener(&at), room = 16384, p[2];
+
+    puts("-- before");
+    counted = 0;
 
     SHOW(setsockopt(l, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
     p[0] = socket(AF_INET, SOCK_STREAM, 0);
@@ -50,5 +53,52 @@ int main(void)
     }
     if (mode_rail() && counted < 2)
         puts("it was never on a rail");
+    close(p[0]);
+    close(p[1]);
+    close(l);
+}
+
+/* More than a ring changes nothing, and so does the same again. */
+static void stays(int p[2], int room, const char *what)
+{
+    unsigned long long by_tcp = tcp_sent(p[0]);
+
+    SHOW(setsockopt(p[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+    for (int i = 0; i < 20; i++)
+        pass(p, 0);
+    if (mode_rail() && tcp_sent(p[0]) != by_tcp)
+        printf("%s: it has left its rail\n", what);
+}
+
+static void on_its_rail(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at), room = 16384, p[2];
+
+    puts("-- on its rail");
+    counted = 0;
+    pair_at(l, &at, p);
+    on_rail(p);
+    stays(p, 1 << 20, "as much as there may be");
+    SHOW(setsockopt(p[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+    on_rail(p);
+    SHOW(setsockopt(p[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+    on_rail(p);
+    stays(p, room, "the same again");
+    for (int i = 0; i < 50; i++) {
+        fills(p[0], p[1], "who has connected");
+        fills(p[1], p[0], "who was accepted");
+    }
+    if (mode_rail() && counted < 2)
+        puts("it was never on a rail");
+    close(p[0]);
+    close(p[1]);
+    close(l);
+}
+
+int main(void)
+{
+    before();
+    on_its_rail();
     return 0;
 }
