@@ -23,7 +23,7 @@ enum cfg_key {
     CFG_RAILS,    /* rails at once, 0..100000 */
     CFG_MEMORY,   /* bytes of their rings, k, m */
     CFG_IDLE,     /* seconds (0..86400) after which a rail is given back; 0: never */
-    CFG_STALL,    /* milliseconds (0..60000) for which a full ring may stand still, or almost; 0: for ever */
+    CFG_STALL,    /* milliseconds (0..60000) for which a full ring may stand still; 0: for ever */
     CFG_TOS,      /* service type of the rail's packets (IPv4 ToS, IPv6 traffic class), 0..255 */
     CFG_SITE_KEY, /* the file of the key that both ends must have; none */
     CFG_KEYS

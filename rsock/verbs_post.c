@@ -334,12 +334,6 @@ size_t vb_tx_room(struct vb_rail *r)
     return room_at(r, vb_known(r));
 }
 
-/* Less than who waits in poll wants (tx_has_room). */
-static bool is_little(const struct vb_rail *r, size_t room)
-{
-    return room < (r->tx_window - room) / 2;
-}
-
 /* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
  * then not tell a thread that sleeps without having looked. Who finds no room at N has none until the peer has consumed
  * more than N; any thread's N will do for all. */
@@ -347,7 +341,8 @@ void vb_wait_for_room(struct vb_rail *r)
 {
     uint64_t known = vb_known(r);
 
-    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || !is_little(r, room_at(r, known)))
+    if (!atomic_load_explicit(&r->open, memory_order_relaxed) ||
+        !vb_is_little(r, room_at(r, known)))
         return;
     atomic_store(&r->no_room_at, known);
     vb_due(r, VB_DUE_WAIT_BYTES);
@@ -388,7 +383,7 @@ size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
     vb_tx_freed(rail);
     room = vb_tx_room(r);
     /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask. */
-    if (is_little(r, room) && r->tx_window <= rail->tx_size / 2 &&
+    if (vb_is_little(r, room) && r->tx_window <= rail->tx_size / 2 &&
         !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES))
         vb_wait_for_room(r);
     return pieces(r->staging, rail->tx_size, atomic_load_explicit(&r->tx, memory_order_relaxed),
