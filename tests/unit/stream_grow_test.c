@@ -185,3 +185,27 @@ TEST_CASE(stream_grow, who_does_not_fill_it_keeps_it)
     EXPECT(x.good);
     fb_put(x.e.s);
 }
+
+/* SO_SNDBUF holds from the moment that it is set: the stream leaves, and boards with it. */
+TEST_CASE(stream_grow, not_beyond_what_is_set)
+{
+    enum { ROOM = 16384 };
+    struct end a, b;
+    int room = ROOM;
+
+    begin();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_U64(more_of(&a)->rail->tx_limit, 0);
+    ASSERT_EQ_INT(setsockopt(a.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
+    fb_sockopt(a.s, SOL_SOCKET, SO_SNDBUF, 0);
+    EXPECT(more_of(&a)->tx.state != TX_R);
+    ASSERT(board(&a, &b));
+    EXPECT(more_of(&a)->rail->tx_limit >= 2 * ROOM && more_of(&a)->rail->tx_limit < SMALL);
+    EXPECT_EQ_U64(more_of(&b)->rail->tx_limit, 0);
+    /* The same again is nothing new. */
+    fb_sockopt(a.s, SOL_SOCKET, SO_SNDBUF, 0);
+    EXPECT_EQ_INT(more_of(&a)->tx.state, TX_R);
+    done(&a);
+    done(&b);
+}
