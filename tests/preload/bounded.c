@@ -63,6 +63,19 @@ static void before(void)
     close(l);
 }
 
+/* The other half of the rail is asked to leave as well, and does so some time later. */
+static void set_and_boards(int p[2], int i, int room)
+{
+    unsigned long long by_tcp = tcp_sent(p[!i]);
+    time_t begin = time(NULL);
+
+    SHOW(setsockopt(p[i], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+    if (mode_rail())
+        while (tcp_sent(p[!i]) == by_tcp && others_run(begin))
+            pass(p, !i);
+    on_rail(p);
+}
+
 /* More than a ring changes nothing, and so does the same again. */
 static void stays(int p[2], int room, const char *what)
 {
@@ -84,10 +97,8 @@ static void on_its_rail(void)
     pair_at(l, &at, p);
     on_rail(p);
     stays(p, 1 << 20, "as much as there may be");
-    SHOW(setsockopt(p[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
-    on_rail(p);
-    SHOW(setsockopt(p[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
-    on_rail(p);
+    set_and_boards(p, 0, room);
+    set_and_boards(p, 1, room);
     stays(p, room, "the same again");
     both_fill(p);
     close(l);
