@@ -329,6 +329,9 @@ bool tx_has_room(struct rsk_rail *rail)
     struct iovec sp[2];
     size_t room = rail->wire->tx_space(rail, sp), cap = tx_most(rail);
 
+    /* There who finds some room is not armed for more. */
+    if (rail->wire->news_by_drain)
+        return room > 0;
     return room >= (cap - room) / 2;
 }
 

@@ -311,11 +311,6 @@ void vb_tx_stop(struct rsk_rail *);
 int vb_ctl_send(struct rsk_rail *, const struct rsk_msg *);
 /* Bytes that could be accepted now, by the newest credit; any thread. */
 size_t vb_tx_room(struct vb_rail *);
-/* That is less than who waits in poll wants (tx_has_room). */
-static inline bool vb_is_little(const struct vb_rail *r, size_t room)
-{
-    return room < (r->tx_window - room) / 2;
-}
 /* The peer's consumption as far as it is known and possible; any thread, a hint. */
 uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */

@@ -341,8 +341,7 @@ void vb_wait_for_room(struct vb_rail *r)
 {
     uint64_t known = vb_known(r);
 
-    if (!atomic_load_explicit(&r->open, memory_order_relaxed) ||
-        !vb_is_little(r, room_at(r, known)))
+    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) > 0)
         return;
     atomic_store(&r->no_room_at, known);
     vb_due(r, VB_DUE_WAIT_BYTES);
@@ -383,7 +382,7 @@ size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
     vb_tx_freed(rail);
     room = vb_tx_room(r);
     /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask. */
-    if (vb_is_little(r, room) && r->tx_window <= rail->tx_size / 2 &&
+    if (room == 0 && r->tx_window <= rail->tx_size / 2 &&
         !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES))
         vb_wait_for_room(r);
     return pieces(r->staging, rail->tx_size, atomic_load_explicit(&r->tx, memory_order_relaxed),
