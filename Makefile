@@ -515,6 +515,7 @@ CONFORM_SRC := \
 	tests/conform/send_wait.c \
 	tests/conform/forms_ready.c \
 	tests/conform/ready.c \
+	tests/conform/closed.c \
 	tests/conform/kit_epoll.c \
 	tests/conform/epoll.c \
 	tests/conform/epoll_list.c \

@@ -94,6 +94,13 @@ static bool waits_for_more(struct fb_conn *c, int fd, struct wait *w)
     return w->ends || wait_more(c, w) == 0;
 }
 
+/* The kernel says EAGAIN to a call that began blocking: another thread has since changed the socket's mode or its time-out, which
+ * are those of calls that begin. But where a filter may forbid poll the kernel keeps the time-out of ours. */
+static bool goes_on(bool nonblock)
+{
+    return !nonblock && !hold_for_good();
+}
+
 /* In t; at most so many bytes (rx_goes_on). FB_RETRY: it is not in t any more, or that is to be looked at. */
 static ssize_t from_kernel(struct fb_conn *c, int fd, struct iovec part[], int n, ssize_t most,
                            int flags, struct fb_signals *signals)
@@ -165,7 +172,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
                 continue;
             if (got == -EINTR && !some && sleep_ended(&w.signals, got, c->x->rcv_timeout) == 0)
                 continue;
-            if (got == -EAGAIN && (w.timed || w.marks) && !enough && !w.cut) {
+            if (got == -EAGAIN && !enough && !w.cut && (w.timed || w.marks || goes_on(nonblock))) {
                 fb_lock(&c->x->rx.lock);
                 /* What has come since is no news any more: another look, with the lock. */
                 if (c->x->rx.state != RX_t || atomic_load(&c->x->rx_todo)) {
@@ -307,6 +314,13 @@ int fb_pin_tx(struct fb_stream *s, int fd, int reason, int flags)
     return r;
 }
 
+/* Is the socket what it was when this call began, which began blocking? */
+static bool as_it_began(struct fb_conn *c, const struct wait *w)
+{
+    conn_settings(c);
+    return !c->s.nonblock && c->x->snd_timeout == w->timeout;
+}
+
 __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, const struct iovec *v,
                                                   int cnt, int flags, bool some)
 {
@@ -374,7 +388,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
             fb_tx_leave(s, got, part, n);
             if (got == -EINTR && !w.some && sleep_ended(&w.signals, got, c->x->snd_timeout) == 0)
                 continue;
-            if (got == -EAGAIN && w.timed && !w.cut) {
+            if (got == -EAGAIN && !w.cut && (w.timed || goes_on(nonblock))) {
                 r = wait_writable(fd, &w);
                 if (r < 0)
                     return done ? done : r;
@@ -401,7 +415,8 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
         if (u.left == 0)
             return done;
         /* A blocking one ended early for a signal or an error, which the next call tells. */
-        if (plain && !w.timed && (size_t)got < fb_iov_size(part, n))
+        if (plain && !w.timed && (size_t)got < fb_iov_size(part, n) &&
+            (!goes_on(nonblock) || as_it_began(c, &w)))
             return done;
     }
 }

@@ -1,7 +1,8 @@
 /*
  * wait.c - how a receive or send that has found nothing waits (wait.h): for what comes by a ring it spins a little and then
  * sleeps on a futex word (the peer's process wakes it itself on shm), for what comes on the anchor in the kernel's own
- * recv(MSG_PEEK), or in poll if there is a time-out. No lock is held while asleep. Application threads.
+ * recv(MSG_PEEK), or in poll if there is a time-out, or the socket does not block any more. No lock is held while asleep.
+ * Application threads.
  *
  * Signals: handlers run in the windows of this file's sleeps, or after the call (rsock/section.h). One
  * that ran before a sleep has begun keeps the sleep from beginning, one that runs in it ends it; then the half is
@@ -190,14 +191,17 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
     int r = 0;
 
     if (w->where == ON_ANCHOR) {
+        bool by_poll;
         ssize_t n;
 
         w->marks = w->marks && !hold_for_good();
+        by_poll = timed(w) || w->marks;
         up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
-        n = timed(w) || w->marks
-                ? sleep_poll(fd, w->marks ? POLLIN | POLLPRI : POLLIN, w->deadline, w->signals.seen)
-                : sleep_peek(fd, w->signals.seen);
+        n = by_poll ? 0 : sleep_peek(fd, w->signals.seen);
+        /* EAGAIN: another thread has changed the socket's mode, or its time-out. Ours are those of before. */
+        if (by_poll || (n == -EAGAIN && !hold_for_good()))
+            n = sleep_poll(fd, w->marks ? POLLIN | POLLPRI : POLLIN, w->deadline, w->signals.seen);
         /* At most once: it may be ahead of bytes that are still on their way. */
         if (w->marks && n > 0 && !(n & POLLIN))
             w->marks = false;
@@ -316,8 +320,10 @@ int wait_writable(int fd, struct wait *w)
     int r;
 
     begin_to_wait(w);
-    if (!timed(w))
+    if (hold_for_good()) { /* one has come during the call */
+        w->timed = false;
         return 0;
+    }
     sleep_open(&up, __builtin_frame_address(0));
     r = sleep_poll(fd, POLLOUT, w->deadline, w->signals.seen);
     sleep_close(&up, &w->signals);
@@ -325,6 +331,6 @@ int wait_writable(int fd, struct wait *w)
         return -EINTR;
     if (r == -EAGAIN)
         return r;
-    w->cut = sleep_ended(&w->signals, r, w->deadline) == -EINTR;
+    w->cut = sleep_ended(&w->signals, r, w->deadline) == -EINTR || (w->some && w->signals.ran);
     return 0;
 }

@@ -17,6 +17,22 @@
 
 enum pl_kind { PL_STREAM = 1, PL_EPOLL = 2, PL_LISTENER = 3 };
 
+/* pl_file.closing. What follows on PL_CLOSING is for who sleeps in poll, whom the kernel does not wake for a close. */
+enum {
+    PL_CLOSING = 0x40,
+    PL_GONE =
+        0x80, /* a stream is being closed, and what held of it before (pl_held_bits) he has been woken for */
+    PL_KERNELS = 0xc0, /* what the number stands for is the kernel's alone to say */
+};
+
+/* POLL*, below PL_CLOSING. */
+static inline uint8_t pl_held_bits(short events)
+{
+    return (uint8_t)((events & (POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP)) |
+                     (events & POLLRDHUP ? 0x20 : 0));
+}
+_Static_assert((POLLIN | POLLPRI | POLLOUT | POLLERR | POLLHUP) < 0x20, "");
+
 /* What a descriptor number stands for; type-stable, counted. Dups of one description share the
  * stream (or epoll instance) but each number has a file of its own. */
 struct pl_file {
@@ -30,8 +46,9 @@ struct pl_file {
     struct fb_stream *_Atomic stream;
     struct pl_member *_Atomic members; /* epoll registrations of this number; pl_epoll.c's */
     uint8_t kind;
-    _Atomic uint8_t closing; /* one thread is closing the number; a second close is EBADF */
-    uint16_t epoch;          /* pl_table.c's, as is index */
+    _Atomic uint8_t
+        closing;    /* PL_CLOSING: one thread is closing the number; a second close is EBADF */
+    uint16_t epoch; /* pl_table.c's, as is index */
     uint32_t index;
 };
 _Static_assert(sizeof(struct pl_file) <= 32, "every tracked connection has one");

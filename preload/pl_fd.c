@@ -21,11 +21,27 @@
 #include <linux/close_range.h>
 #include <sys/stat.h>
 
+#define EVERY_EVENT (POLLIN | POLLPRI | POLLOUT | POLLRDHUP)
+
+/* What who sleeps over it in poll is to make of its close, found out before its end wakes him. Who is in no call has no
+ * reference: then there are the table's and the caller's. Pairs with own_events() in pl_poll_serve.c, which takes one first. */
+static uint8_t as_it_is(struct pl_file *f, bool closed)
+{
+    uint8_t held = 0;
+
+    if (f->kind != PL_STREAM || !closed || !fb_may_linger(f->stream))
+        return PL_KERNELS;
+    if (atomic_load(&f->refs) > 2)
+        held = pl_held_bits(fb_ready(f->stream, f->fd, EVERY_EVENT));
+    return PL_GONE | held;
+}
+
 /* The file's number was claimed by the caller: nobody else closes it meanwhile. end: how a stream does. */
 static void closing(struct pl_file *f, void (*end)(struct fb_stream *, int fd))
 {
     struct pl_file *taken;
 
+    atomic_store(&f->closing, as_it_is(f, end == fb_close));
     if (f->kind != PL_LISTENER)
         pl_epoll_forget_fd(f, end == fb_disconnected);
     if (f->kind == PL_STREAM)
@@ -49,7 +65,7 @@ int pl_closing(int fd)
     ours = f->kind == PL_STREAM && fb_untouched(f->stream) ? pl_is_owner_here() : pl_is_owner();
     if (!ours)
         return 0;
-    if (atomic_exchange(&f->closing, 1))
+    if (atomic_exchange(&f->closing, PL_CLOSING))
         return -EBADF;
     closing(f, fb_close);
     return 0;
@@ -84,7 +100,7 @@ void pl_dup_file(struct pl_file *f, int newfd)
 
 static void disconnected_number(struct pl_file *f, void *stream)
 {
-    if (f->kind == PL_STREAM && f->stream == stream && !atomic_exchange(&f->closing, 1))
+    if (f->kind == PL_STREAM && f->stream == stream && !atomic_exchange(&f->closing, PL_CLOSING))
         closing(f, fb_disconnected);
 }
 
@@ -135,7 +151,7 @@ static void close_in_range(struct pl_file *f, void *arg)
         fb_maybe_shared(f->stream);
         fb_pin(f->stream, RSN_SHARED, true);
     }
-    if (!atomic_exchange(&f->closing, 1))
+    if (!atomic_exchange(&f->closing, PL_CLOSING))
         closing(f, r->unshare ? fb_forget : fb_close);
 }
 

@@ -124,7 +124,7 @@ __attribute__((noinline)) static int do_poll(const struct call *c)
     enum pl_need need;
     uint64_t deadline;
     uint32_t signals = rsk_sig.seen;
-    bool served = false;
+    bool served = false, waited = false;
     int count = 0;
 
     /* A set that the kernel refuses, it shall refuse: never walk it. */
@@ -145,6 +145,7 @@ __attribute__((noinline)) static int do_poll(const struct call *c)
         else
             count = sleep_published(c, &served);
         if (!served) {
+            waited = true;
             if (count > 0)
                 count = pl_poll_verify(c->fds, c->n, count);
             else if (count < 0 || need_of_set(c->fds, c->n) != PL_SERVE)
@@ -153,7 +154,7 @@ __attribute__((noinline)) static int do_poll(const struct call *c)
                 return count;
         }
     }
-    return (int)pl_ret(pl_poll_serve(c->fds, c->n, deadline, c->mask, signals));
+    return (int)pl_ret(pl_poll_serve(c->fds, c->n, deadline, c->mask, signals, &waited));
 }
 
 PL_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)

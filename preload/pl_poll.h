@@ -76,10 +76,10 @@ bool pl_words_add(struct pl_words *, const struct fb_words *);
 int pl_words_sleep(struct pl_words *, uint64_t deadline, uint32_t signals);
 
 /* poll(2) on any set, sleeping at most until deadline, with mask while it sleeps (NULL: as it is).
- * signals: rsk_sig.seen when the application's call began. Count or -errno. Fills fds[].revents. A cancellation
- * point. */
+ * signals: rsk_sig.seen when the application's call began. Count or -errno. Fills fds[].revents. *waited: whether the call has
+ * found nothing before, set when it has; then what is POLLNVAL has been closed since it began. A cancellation point. */
 int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline, const sigset_t *mask,
-                  uint32_t signals);
+                  uint32_t signals, bool *waited);
 
 /* The kernel has answered for a set that was plain when it was asked: corrects fds[].revents of
  * streams that are not plain any more. Returns the count that is left. */

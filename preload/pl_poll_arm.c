@@ -32,7 +32,7 @@ bool pl_poll_by_words(const struct pl_poll_wait *w, const struct pollfd *fds)
     for (nfds_t i = 0; i < w->n; i++) {
         const struct pl_entry *e = &w->entry[i];
 
-        if (fds[i].fd < 0)
+        if (fds[i].fd < 0 || e->gone)
             continue;
         if (!e->hot || e->muted || e->file->kind != PL_STREAM)
             return false;

@@ -74,6 +74,13 @@ static void put_wait(struct pl_poll_wait **w)
         pl_block_put(&(*w)->block);
 }
 
+static void get_file(struct pl_entry *e, int fd)
+{
+    e->file = pl_get(fd);
+    if (e->file && e->file->kind == PL_LISTENER)
+        release(e);
+}
+
 static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const void *frame)
 {
     size_t entries = sizeof(struct pl_poll_wait) + n * sizeof(struct pl_entry);
@@ -85,7 +92,7 @@ static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const v
     atomic_store_explicit(&w->woken, PL_WAKE_FD, memory_order_relaxed);
     w->efd = pl_thread_fd();
     w->unsure = 0;
-    w->leans = w->crowded = false;
+    w->leans = w->crowded = w->gone = w->ended = false;
     w->sleeper = NULL;
     w->kernel = (struct pollfd *)((char *)w + entries);
     w->n = 0;
@@ -97,26 +104,39 @@ static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const v
         e->watcher.wake = wake;
         e->wait = w;
         w->n = i + 1;
-        if (fds[i].fd < 0)
-            continue;
-        e->file = pl_get(fds[i].fd);
-        if (e->file && e->file->kind == PL_LISTENER)
-            release(e);
+        if (fds[i].fd >= 0)
+            get_file(e, fds[i].fd);
     }
     return w;
+}
+
+/* Its number is being closed, or has been. The kernel wakes nobody for that, but who has been woken for something else, and
+ * comes to look only now, returns. */
+static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
+{
+    struct pl_poll_wait *w = e->wait;
+
+    release(e);
+    if (closing == PL_KERNELS)
+        return;
+    w->gone = e->gone = true;
+    e->ended = !w->waited || (closing & pl_held_bits(pl_poll_asked(p)));
+    w->ended |= e->ended;
 }
 
 /* What we know ourselves about one descriptor; sets what the kernel shall be asked. */
 static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollfd *k)
 {
     struct pl_file *f = e->file;
+    /* Pairs with as_it_is() in pl_fd.c: whoever closes it sees our reference, or we see that he does. */
+    uint8_t closing = f ? atomic_load(&f->closing) : 0;
     short r;
 
-    *k = (struct pollfd){.fd = p->fd, .events = p->events};
-    if (f && atomic_load_explicit(&f->closing, memory_order_relaxed)) {
-        release(e); /* closed under us: the kernel says what that is */
+    if (closing >= PL_GONE) {
+        closed(e, p, closing);
         f = NULL;
     }
+    *k = (struct pollfd){.fd = e->gone ? -1 : p->fd, .events = p->events};
     e->alone = false;
     if (!f)
         return 0;
@@ -139,6 +159,43 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
     e->muted |= e->hinted && !r;
     e->hinted = false;
     return r;
+}
+
+/* What the kernel has said, and the engine of that, if the stream is not plain. */
+static short kernels_events(const struct pl_entry *e, const struct pollfd *p, short said)
+{
+    if (said && e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
+        return fb_poll(e->file->stream, e->file->fd, pl_poll_asked(p));
+    return said;
+}
+
+static short gone_events(struct pl_entry *e, const struct pollfd *p)
+{
+    static const struct timespec zero;
+    struct pollfd k;
+    short r;
+
+    e->gone = false;
+    get_file(e, p->fd);
+    r = own_events(e, p, &k);
+    if (e->gone)
+        return POLLNVAL;
+    if (k.fd >= 0 && sys_ppoll(&k, 1, &zero, NULL) > 0)
+        r = kernels_events(e, p, k.revents);
+    return !r && e->ended ? POLLNVAL : r; /* the kernel's close is yet to come */
+}
+
+/* The call ends: whose number was closed is now what that stands for, as the kernel looks anew. How many that are. */
+static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
+{
+    int count = 0;
+
+    for (nfds_t i = 0; i < w->n; i++)
+        if (w->entry[i].gone) {
+            fds[i].revents = gone_events(&w->entry[i], &fds[i]);
+            count += fds[i].revents != 0;
+        }
+    return count;
 }
 
 /* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds nothing spins, and looks
@@ -180,9 +237,7 @@ static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask
         if (!w->kernel[i].revents)
             continue;
         said--;
-        fds[i].revents = w->kernel[i].revents;
-        if (e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
-            fds[i].revents = fb_poll(e->file->stream, e->file->fd, pl_poll_asked(&fds[i]));
+        fds[i].revents = kernels_events(e, &fds[i], w->kernel[i].revents);
         if (fds[i].revents)
             count++;
     }
@@ -245,7 +300,7 @@ static uint64_t kernel_set(struct pl_poll_wait *w, const struct pollfd *fds)
         struct pl_entry *e = &w->entry[i];
         struct pollfd *k = &w->kernel[i];
 
-        *k = (struct pollfd){.fd = fds[i].fd, .events = fds[i].events};
+        *k = (struct pollfd){.fd = e->gone ? -1 : fds[i].fd, .events = fds[i].events};
         if (e->hot && e->file->kind == PL_STREAM) {
             k->events = fb_kernel_events(e->file->stream, fds[i].events);
             if (e->muted) {
@@ -354,7 +409,7 @@ static unsigned hot_streams(const struct pl_poll_wait *w)
 
 /* Its own frame must lie below its caller's: pl_select.c has a block too. A cancellation point in any case. */
 __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
-                                            const sigset_t *mask, uint32_t signals)
+                                            const sigset_t *mask, uint32_t signals, bool *waited)
 {
     pthread_testcancel();
     struct pl_poll_wait *w __attribute__((cleanup(put_wait))) =
@@ -365,6 +420,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
 
     if (!w)
         return -ENOMEM;
+    w->waited = *waited;
     for (;;) {
         uint64_t now, until;
         bool skipped = false;
@@ -372,8 +428,9 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         /* The sleep has ended with events, and a handler that forked came with them. */
         count = pl_block_lost(&w->block) ? -EINTR : look(w, fds, mask, waits, brief, &skipped);
         brief = false;
-        if (count != 0)
+        if (count != 0 || w->ended)
             break;
+        w->waited |= !skipped;
         now = sys_now();
         if (now >= deadline) {
             if (!skipped)
@@ -396,6 +453,12 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
             pl_poll_stand(w);
         if (count < 0)
             break;
+    }
+    *waited = w->waited;
+    if (w->gone && (count >= 0 || count == -EINTR) && !pl_block_lost(&w->block)) {
+        int gone = tell_gone(w, fds);
+
+        count = gone ? gone + (count > 0 ? count : 0) : count;
     }
     if (count > 0)
         pl_spin_ready((unsigned)count);

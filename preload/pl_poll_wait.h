@@ -17,6 +17,8 @@ struct pl_entry {
     bool hinted; /* the kernel has reported something that must be verified */
     bool muted;  /* and it was nothing: a level that would wake us at once, leave it out */
     bool joined; /* an epoll instance that knows of us */
+    bool gone;   /* its number was closed meanwhile */
+    bool ended;  /* which ends the call: something had come before */
     _Atomic unsigned armed; /* and its shards */
     struct fb_words words;
 };
@@ -29,7 +31,9 @@ struct pl_poll_wait {
     _Atomic uint32_t woken;
     int efd; /* or -errno */
     nfds_t n;
-    bool leans; /* on the common shard */
+    bool leans;       /* on the common shard */
+    bool gone, ended; /* an entry is */
+    bool waited;      /* the kernel has been asked, and nothing was ready */
     unsigned unsure;
     struct pollfd *kernel;      /* n + 1 */
     nfds_t place;               /* of efd in there: the last, or one that is free */

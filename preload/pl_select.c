@@ -15,9 +15,9 @@
 #include <sys/select.h>
 #include <sys/time.h>
 
-#define IN_SET  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
-#define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
-#define EX_SET  POLLPRI
+#define IN_SET  (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR | POLLNVAL)
+#define OUT_SET (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR | POLLNVAL)
+#define EX_SET  (POLLPRI | POLLNVAL)
 
 enum { WORD_BITS = 8 * sizeof(unsigned long) };
 enum { SETS = 3, READ = 0, WRITE = 1, EXCEPT = 2 };
@@ -193,12 +193,13 @@ static nfds_t poll_set(struct select_wait *w)
 }
 
 /* Clears the application's sets and sets what holds. The number of bits, or -EBADF with the sets as
- * they were; 0: nothing that select would report (POLLHUP of a descriptor in writefds only). */
-static int answer(const struct call *c, const struct select_wait *w, nfds_t n)
+ * they were; 0: nothing that select would report (POLLHUP of a descriptor in writefds only). Only what was not open when the call
+ * began is EBADF: closed later (waited), it is ready for everything since Linux 5.17. */
+static int answer(const struct call *c, const struct select_wait *w, nfds_t n, bool waited)
 {
     int bits = 0;
 
-    for (nfds_t i = 0; i < n; i++)
+    for (nfds_t i = 0; i < n && !waited; i++)
         if (w->fds[i].revents & POLLNVAL)
             return -EBADF;
     for (int s = 0; s < SETS; s++)
@@ -230,18 +231,20 @@ static void drop_unwanted(struct select_wait *w, nfds_t n)
             w->fds[i].fd = ~w->fds[i].fd;
 }
 
-static int serve(const struct call *c, struct select_wait *w, uint64_t deadline, uint32_t signals)
+static int serve(const struct call *c, struct select_wait *w, uint64_t deadline, uint32_t signals,
+                 bool waited)
 {
     nfds_t n = poll_set(w);
 
     for (;;) {
-        int count = pl_poll_serve(w->fds, n, deadline, c->mask, signals);
+        int count = pl_poll_serve(w->fds, n, deadline, c->mask, signals, &waited);
 
         if (count < 0)
             return count;
-        count = answer(c, w, n);
+        count = answer(c, w, n, waited);
         if (count != 0 || pl_expired(deadline))
             return count;
+        waited = true;
         drop_unwanted(w, n);
     }
 }
@@ -322,7 +325,7 @@ static bool boarded(const struct call *c, const struct select_wait *w)
     restore(c, w);
     yes = need_of_sets(c) == PL_SERVE;
     if (!yes)
-        answer(c, w, 0);
+        answer(c, w, 0, true);
     return yes;
 }
 
@@ -357,7 +360,7 @@ __attribute__((noinline)) static int do_select(struct call *c)
         }
         errno = saved;
     }
-    count = serve(c, w, deadline, signals);
+    count = serve(c, w, deadline, signals, need == PL_PUBLISH && !served);
     if (count < 0)
         restore(c, w);
     write_back(c, deadline);

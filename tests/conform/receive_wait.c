@@ -143,6 +143,61 @@ EACH_RFORM(not_restarted_with_a_time_out)
     say("caught %d", (int)caught);
 }
 
+/* A call keeps the mode and the time-out that it began with, also if its stream leaves its rail meanwhile. */
+
+static void leaves(void)
+{
+    int on = 1;
+
+    must(setsockopt(p[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0, "SO_OOBINLINE");
+    asleep(sleeper);
+}
+
+static void nonblocking_and_leaves(void *text)
+{
+    nonblock(p[1], true);
+    leaves();
+    sends(text);
+}
+
+static void nonblocking(void *text)
+{
+    leaves();
+    nonblock(p[1], true);
+    sends(text);
+}
+
+static void short_of_time_and_leaves(void *text)
+{
+    struct timeval tv = {0, 50000};
+
+    must(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0, "SO_RCVTIMEO");
+    leaves();
+    sleep_ms(150);
+    sends(text);
+}
+
+EACH_RFORM(nonblocking_meanwhile)
+{
+    pair(p);
+    waits(f, nonblocking_and_leaves, "all the same");
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(nonblocking_after_it_has_left)
+{
+    pair(p);
+    waits(f, nonblocking, "all the same");
+    take_by(f, p[1], 100);
+}
+
+EACH_RFORM(short_of_time_meanwhile)
+{
+    pair(p);
+    waits(f, short_of_time_and_leaves, "all the same");
+    take_by(f, p[1], 100);
+}
+
 /* MSG_WAITALL: what it waits for, and what it gives when the wait ends early. */
 
 /* The sleeper has all that was sent, and sleeps again or has returned. */

@@ -161,6 +161,67 @@ EACH_SFORM(much)
     say("all there: %d", m.there);
 }
 
+/* A call keeps the mode and the time-out that it began with, also if its stream leaves its rail meanwhile. */
+
+static void leaves_and_takes_much(void *much)
+{
+    int on = 1;
+
+    must(setsockopt(p[0], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0, "SO_OOBINLINE");
+    asleep(sleeper);
+    sleep_ms(150);
+    takes_much(much);
+}
+
+static void nonblocking_and_leaves(void *much)
+{
+    nonblock(p[0], true);
+    leaves_and_takes_much(much);
+}
+
+static void short_of_time_and_leaves(void *much)
+{
+    struct timeval tv = {0, 50000};
+
+    must(setsockopt(p[0], SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) == 0, "SO_SNDTIMEO");
+    leaves_and_takes_much(much);
+}
+
+static void all_the_same(const struct sform *f, void (*fn)(void *))
+{
+    static char bytes[16 << 20];
+    struct much m = {.n = sizeof(bytes)};
+    struct later l;
+    ssize_t did;
+
+    if (strcmp(f->name, "splice") == 0 || strcmp(f->name, "sendfile") == 0) {
+        say("each of its pieces is a call of the kernel's");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)pattern(i);
+    pair(p);
+    sleeper = my_tid();
+    later(&l, fn, &m);
+    errno = CLEAN;
+    did = f->put(p[0], bytes, sizeof(bytes));
+    show("all", did, errno);
+    if (did >= 0 && (size_t)did < m.n)
+        shutdown(p[0], SHUT_WR);
+    later_end(&l);
+    say("all there: %d", m.there);
+}
+
+EACH_SFORM(nonblocking_meanwhile)
+{
+    all_the_same(f, nonblocking_and_leaves);
+}
+
+EACH_SFORM(short_of_time_meanwhile)
+{
+    all_the_same(f, short_of_time_and_leaves);
+}
+
 /* What has gone before the signal is told. */
 static void much_by(const struct sform *f, int sa_flags, void (*fn)(void *))
 {

@@ -252,6 +252,43 @@ TEST_CASE(poll, boards_and_leaves_while_a_thread_sleeps)
     }
 }
 
+/* As close does: whoever sleeps goes on, unless he was woken for what the stream had before, and has not come to look yet. */
+TEST_CASE(poll, closed_while_a_thread_sleeps)
+{
+    static const short had[] = {0, POLLOUT, POLLIN, POLLHUP};
+
+    for (size_t i = 0; i < sizeof had / sizeof *had; i++) {
+        struct fake *f = fake_new(), *g = fake_new();
+        struct pl_file *file = pl_get(f->fd);
+        bool ends = had[i] && had[i] != POLLOUT; /* which nobody waits for */
+        unsigned long before;
+        struct sleeper s;
+
+        fake_board(f);
+        fake_board(g);
+        start(&s, -1, 2, f, g->fd);
+        asleep(&s);
+        before = sleep_of(s.tid);
+        atomic_store(&file->closing, PL_GONE | pl_held_bits(had[i]));
+        fake_wake(f, 0);
+        if (!ends) {
+            unsigned long now;
+
+            while ((now = sleep_of(s.tid)) == 0 || now == before)
+                sys_yield();
+            EXPECT(!atomic_load(&s.done));
+            fake_arrive(g, 1);
+        }
+        pthread_join(s.thread, NULL);
+        EXPECT_EQ_INT(s.n, ends ? 1 : 2);
+        EXPECT_EQ_INT(s.p[0].revents, POLLNVAL);
+        EXPECT_EQ_INT(s.p[1].revents, ends ? 0 : POLLIN);
+        pl_put(file);
+        fake_close(f);
+        fake_close(g);
+    }
+}
+
 TEST_CASE(poll, time_is_kept_and_costs_no_cpu)
 {
     struct fake *f = fake_new();
