@@ -149,7 +149,7 @@ short fb_peek_ready(struct fb_stream *s, short events)
     if (!rail)
         return 0;
     bits = rail->wire->poll(rail, RSK_CTL | (events & IN_BITS ? RSK_RX : 0) |
-                                      (events & OUT_BITS ? RSK_TX : 0));
+                                      (events & OUT_BITS ? RSK_TX | RSK_MUCH : 0));
     rsk_rail_put(rail);
     if (bits & RSK_CTL) {
         conn_mail(c);
@@ -190,7 +190,7 @@ static unsigned wanted(const struct fb_conn *c, short events)
     if ((events & IN_BITS) && c->x->rx.state == RX_r)
         want |= RSK_RX;
     if ((events & OUT_BITS) && c->x->tx.state == TX_R)
-        want |= RSK_TX;
+        want |= RSK_TX | RSK_MUCH;
     return want;
 }
 
@@ -283,7 +283,7 @@ unsigned fb_has_words(struct fb_stream *s, short events)
 
     if (rail)
         rsk_rail_put(rail);
-    return (unsigned)__builtin_popcount(want);
+    return (unsigned)__builtin_popcount(want & (RSK_RX | RSK_TX));
 }
 
 short fb_arm_words(struct fb_stream *s, int fd, short events, struct fb_words *w)

@@ -119,8 +119,7 @@ static inline uint32_t tx_most(const struct rsk_rail *rail)
 {
     return tx_bounded(rail, rail->tx_limit);
 }
-/* As much as poll wants to say that bytes can be sent: a third of it, as TCP, whose next blocking write then seldom waits. A send
- * itself takes what there is. Over verbs a byte is enough. */
+/* As much as poll wants to say that bytes can be sent (rsk_much). A send itself takes what there is. */
 bool tx_has_room(struct rsk_rail *);
 
 /* ---- owed.c ---- */

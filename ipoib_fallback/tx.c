@@ -327,12 +327,8 @@ int tx_back(struct fb_conn *c, int fd)
 bool tx_has_room(struct rsk_rail *rail)
 {
     struct iovec sp[2];
-    size_t room = rail->wire->tx_space(rail, sp), cap = tx_most(rail);
 
-    /* There who finds some room is not armed for more. */
-    if (rail->wire->news_by_drain)
-        return room > 0;
-    return room >= (cap - room) / 2;
+    return rail->wire->tx_space(rail, sp) >= rsk_much(rail, tx_most(rail));
 }
 
 bool tx_can_send(struct fb_conn *c, int fd)

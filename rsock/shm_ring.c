@@ -412,9 +412,9 @@ uint64_t shm_rx_freeze(struct rsk_rail *rail)
 
 /* ---- waiting */
 
-static bool can_send(struct shm_rail *r)
+static bool can_send(struct shm_rail *r, unsigned events)
 {
-    uint64_t tx, freed, c;
+    uint64_t tx, freed, c, enough;
     uint32_t cap;
 
     do {
@@ -423,13 +423,14 @@ static bool can_send(struct shm_rail *r)
         freed = atomic_load_explicit(&r->freed, memory_order_acquire);
         tx = atomic_load_explicit(&r->tx, memory_order_acquire);
         cap = get(&r->tx_cap);
+        enough = events & RSK_MUCH ? rsk_much(&r->base, cap) : 1;
         c = freed;
         if (atomic_load_explicit(&r->tx_open, memory_order_acquire))
             c = atomic_load_explicit(&r->out->consumer.consumed, memory_order_acquire);
         if (c - freed <= tx - freed)
-            return tx - c < cap;
+            return tx - c + enough <= cap;
     } while (freed != get(&r->freed) || tx != get(&r->tx));
-    return tx - freed < cap; /* a left-over from before rx_start, or a lie */
+    return tx - freed + enough <= cap; /* a left-over from before rx_start, or a lie */
 }
 
 static bool can_receive(struct shm_rail *r)
@@ -451,7 +452,7 @@ static bool can_receive(struct shm_rail *r)
  */
 static bool asked_for_room(struct shm_rail *r)
 {
-    if (!get(&r->tx_asked) || !can_send(r))
+    if (!get(&r->tx_asked) || !can_send(r, 0))
         return false;
     set(&r->tx_asked, false);
     return true;
@@ -469,7 +470,7 @@ unsigned shm_poll(struct rsk_rail *rail, unsigned events)
     if (get(&rail->failed))
         now |= RSK_FAIL;
     /* The consumer writes that line at each receive, and waits for it if we have taken it. */
-    else if ((events & RSK_TX && can_send(r)) || (events & RSK_TX_ASKED && asked_for_room(r)))
+    else if ((events & RSK_TX && can_send(r, events)) || (events & RSK_TX_ASKED && asked_for_room(r)))
         now |= RSK_TX;
     if (events & RSK_CTL && shm_ctl_ready(r, get(&r->ctl_in)))
         now |= RSK_CTL;

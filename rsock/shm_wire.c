@@ -182,6 +182,7 @@ const struct rsk_wire rsk_shm_wire = {
     .name = "shm",
     .path = 1,
     .outlives_sender = true,
+    .much = 3,
     .read_in_place = true,
     .usable = shm_usable,
     .listen = shm_listen,

@@ -315,8 +315,13 @@ size_t vb_tx_room(struct vb_rail *);
 uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
 void vb_due(struct vb_rail *, unsigned due);
-/* Has the peer say when there is room, unless there is: then look again. Any thread, as above. */
-void vb_wait_for_room(struct vb_rail *);
+/* Has the peer say when there is room, unless there is so much: then look again. Any thread, as above. */
+void vb_wait_for_room(struct vb_rail *, size_t enough);
+/* For whoever wants these news (RSK_MUCH). */
+static inline size_t vb_enough(const struct vb_rail *r, unsigned events)
+{
+    return events & RSK_MUCH ? rsk_much(&r->base, r->tx_window) : 1;
+}
 /* The initiator's first SEND. 0 or -errno. */
 int vb_post_hello(struct vb_rail *, const struct vb_desc *);
 
@@ -474,6 +479,7 @@ void vb_listen_shut(void);
 
 /* ---- verbs_wire.c */
 
-unsigned vb_look(struct vb_rail *);
+/* What there is; RSK_TX as `events` mean it. */
+unsigned vb_look(struct vb_rail *, unsigned events);
 
 #endif

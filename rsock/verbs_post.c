@@ -147,7 +147,7 @@ static int publish(struct vb_rail *r, uint32_t imm)
 static uint32_t wait_imm(struct vb_rail *r, unsigned needs)
 {
     /* The peer knows our ring, but not the smaller window: how much is worth a WAKE. */
-    uint64_t worth = r->tx_window / 4;
+    uint64_t worth = rsk_much(&r->base, r->tx_window);
 
     return VB_IMM(VB_WAIT, needs, worth > 0xffffff ? 0xffffff : worth);
 }
@@ -335,13 +335,13 @@ size_t vb_tx_room(struct vb_rail *r)
 }
 
 /* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
- * then not tell a thread that sleeps without having looked. Who finds no room at N has none until the peer has consumed
- * more than N; any thread's N will do for all. */
-void vb_wait_for_room(struct vb_rail *r)
+ * then not tell a thread that sleeps without having looked. Who finds too little room at N has no more until the peer has
+ * consumed more than N; any thread's N will do for all. */
+void vb_wait_for_room(struct vb_rail *r, size_t enough)
 {
     uint64_t known = vb_known(r);
 
-    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) > 0)
+    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) >= enough)
         return;
     atomic_store(&r->no_room_at, known);
     vb_due(r, VB_DUE_WAIT_BYTES);
@@ -384,7 +384,7 @@ size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
     /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask. */
     if (room == 0 && r->tx_window <= rail->tx_size / 2 &&
         !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES))
-        vb_wait_for_room(r);
+        vb_wait_for_room(r, 1);
     return pieces(r->staging, rail->tx_size, atomic_load_explicit(&r->tx, memory_order_relaxed),
                   room, v);
 }

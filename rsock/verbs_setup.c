@@ -108,7 +108,7 @@ void vb_setup_done(struct vb_rail *r)
         return;
     }
     /* The peer may have sent before there was a notify(). */
-    news = vb_look(r) & (RSK_RX | RSK_CTL | RSK_FAIL);
+    news = vb_look(r, 0) & (RSK_RX | RSK_CTL | RSK_FAIL);
     if (news && r->base.notify)
         r->base.notify(&r->base, news);
 }

@@ -60,14 +60,14 @@ static void destroy(struct rsk_rail *rail)
 
 /* ---- waiting */
 
-unsigned vb_look(struct vb_rail *r)
+unsigned vb_look(struct vb_rail *r, unsigned events)
 {
     unsigned bits = 0;
 
     if ((atomic_load_explicit(&r->arrived, memory_order_acquire) & ~VB_FROZEN) !=
         atomic_load_explicit(&r->consumed, memory_order_relaxed))
         bits |= RSK_RX;
-    if (vb_tx_room(r) > 0)
+    if (vb_tx_room(r) >= vb_enough(r, events))
         bits |= RSK_TX;
     if (atomic_load_explicit(&r->ctl_arrived, memory_order_acquire) !=
         atomic_load_explicit(&r->ctl_taken, memory_order_relaxed))
@@ -80,13 +80,13 @@ unsigned vb_look(struct vb_rail *r)
 static unsigned poll_rail(struct rsk_rail *rail, unsigned events)
 {
     rsk_shard_drain(rail->shard);
-    return vb_look(vb_of(rail)) & (events | RSK_FAIL);
+    return vb_look(vb_of(rail), events) & (events | RSK_FAIL);
 }
 
 /* Sets or takes back what a futex sleeper wants; keeps the part's count of such rails. */
 static void want(struct vb_rail *r, unsigned events)
 {
-    if (atomic_fetch_or(&r->want, events) == 0)
+    if (atomic_fetch_or(&r->want, events & (RSK_RX | RSK_TX)) == 0)
         atomic_fetch_add(&r->part->sleepers, 1);
 }
 
@@ -110,9 +110,9 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
     if (how & (RSK_BY_FUTEX | RSK_BY_LOOP))
         vb_mind_watch_ask(r->part);
     rsk_fence(); /* pairs with vb_tell */
-    bits = vb_look(r) & (events | RSK_FAIL);
+    bits = vb_look(r, events) & (events | RSK_FAIL);
     if (!bits && events & RSK_TX)
-        vb_wait_for_room(r);
+        vb_wait_for_room(r, vb_enough(r, events));
     /* The CQ of this rail tells the progress thread, which drains for futex sleepers, and the common shard for whom it
      * likes; RSK_BY_SHARD is armed by rsk_shard_arm. Then drain what came before the arming: nobody is told of it.
      * Who does not sleep does not wait for that: it is drained, or somebody else is draining. */
@@ -122,13 +122,13 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
         if (how & (RSK_BY_FUTEX | RSK_BY_LOOP) && c)
             vb_arm_cq(r->part, c);
         if (!vb_part_peek(r->part)) {
-            bits = vb_look(r) & (events | RSK_FAIL);
+            bits = vb_look(r, events) & (events | RSK_FAIL);
             break;
         }
         /* Somebody else is draining, and may have lost the CPU: let it. */
         if (rsk_shard_drain(rail->shard) <= 0)
             sys_yield();
-        bits = vb_look(r) & (events | RSK_FAIL);
+        bits = vb_look(r, events) & (events | RSK_FAIL);
     }
     if (bits && how & RSK_BY_FUTEX)
         unwant(r, events);
@@ -154,6 +154,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .name = "verbs",
     .slow_to_wake = true,
     .news_by_drain = true,
+    .much = 4, /* the receiver tells of as much (wait_imm) */
     .bound_to_credentials = true,
     .path = 2,
     .usable = usable,

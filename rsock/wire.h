@@ -40,6 +40,8 @@ enum {
     /* For poll() on shm: RSK_TX, if arm() has asked for it since it was last found by this. For a drain, which tells all
      * who wait of it. */
     RSK_TX_ASKED = 16,
+    /* Beside RSK_TX, for poll() and arm(): it shall be rsk_much() that can be accepted. */
+    RSK_MUCH = 32,
 };
 
 /* Of a peer whose direction of the TCP connection has ended. */
@@ -136,6 +138,8 @@ struct rsk_wire {
     bool slow_to_wake;
     /* That something has arrived is known once somebody has drained the shard, which poll() does. */
     bool news_by_drain;
+    /* That part of what may be unread is much: rsk_much(). */
+    uint8_t much;
     /* Its objects do not work under other credentials than those that opened them. */
     bool bound_to_credentials;
 
@@ -236,6 +240,15 @@ struct rsk_wire {
 
 extern const struct rsk_wire rsk_shm_wire;
 extern const struct rsk_wire rsk_verbs_wire;
+
+/* So much room poll wants before it says that bytes can be sent, as TCP, whose next blocking write then seldom waits. most: how
+ * much may be unread. */
+static inline size_t rsk_much(const struct rsk_rail *r, size_t most)
+{
+    size_t n = most / r->wire->much;
+
+    return n ? n : 1;
+}
 
 static inline void rsk_rail_get(struct rsk_rail *r)
 {

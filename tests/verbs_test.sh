@@ -8,7 +8,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/wait.sh
 . tests/wait.sh
-build=${RAILSOCK_TEST_BUILD:-build}
+build=$(realpath "${RAILSOCK_TEST_BUILD:-build}")
 overwritten=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0
 
 # Runs cases as a client; prefixes their names.
@@ -51,6 +51,20 @@ measure() {
     done
 }
 
+# A program of tests/preload over verbs, beside what it has printed on this machine without the library.
+alike() { # NAME
+    local of=$LAB_SCRATCH/$1
+
+    PAIR_ADDRESS=$LAB_IP_1 PAIR_WARM=1 RAILSOCK_MODE=rail RAILSOCK_WIRE=verbs RAILSOCK_LOG=info:$of.log \
+        LD_PRELOAD=$build/librailsock.so timeout 100 "$of" >"$of.verbs" 2>&1
+    if cmp -s "$of.plain" "$of.verbs" && grep -q 'sending on rxe' "$of.log"; then
+        echo "ok preload.$1"
+    else
+        echo "not ok preload.$1: not what it prints without the library, or not on a rail:"
+        diff "$of.plain" "$of.verbs" | head -n 20 | sed 's/^/# /'
+    fi
+}
+
 host1() {
     # A message without a posted receive must never be sent; this server and its peer would fail.
     # What is freed is overwritten.
@@ -59,6 +73,8 @@ host1() {
     lab-barrier servers-up
     lab-barrier remote-done
     measure
+    alike writable
+    alike crawls
     mode=both client both- 10.1.0.1 7002 one-byte duplex limit reboard
     client local- 10.1.0.1 7000 one-byte duplex wrap limit late-wait fork killed unplug plug again
     # shellcheck disable=SC2086 # process ids
@@ -89,6 +105,10 @@ trap 'rm -rf "$dir"' EXIT
 ${CC:-cc} -std=gnu11 -O2 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$dir/verbs_wire_test" \
     tests/lab/verbs_wire_*.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason,values}.o \
     -ldl -lpthread || exit 1
+for program in writable crawls; do
+    ${CC:-cc} -std=gnu11 -O2 -D_GNU_SOURCE -o "$dir/$program" "tests/preload/$program.c" -lpthread || exit 1
+    timeout 100 "$dir/$program" >"$dir/$program.plain" 2>&1
+done
 export LAB_MEASURE=${VERBS_MEASURE-}
 "$build/railsock" lab run --hosts 2 --timeout 800 --scratch "$dir" -- tests/verbs_test.sh |
     sed -u 's/^host[12]| //'

@@ -62,10 +62,11 @@ static inline int listener(struct sockaddr_in *at)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     socklen_t len = sizeof(*at);
+    const char *address = getenv("PAIR_ADDRESS"); /* one that RDMA goes by */
 
     memset(at, 0, sizeof(*at));
     at->sin_family = AF_INET;
-    at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at->sin_addr.s_addr = address ? inet_addr(address) : htonl(INADDR_LOOPBACK);
     must(fd >= 0 && bind(fd, (struct sockaddr *)at, len) == 0 && listen(fd, 64) == 0, "listen");
     must(getsockname(fd, (struct sockaddr *)at, &len) == 0, "getsockname");
     return fd;

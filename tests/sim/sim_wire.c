@@ -256,7 +256,7 @@ static unsigned w_poll(struct rsk_rail *rail, unsigned events)
 
     if (r->arrived > r->rx)
         bits |= RSK_RX;
-    if (space(r) > 0)
+    if (space(r) >= (events & RSK_MUCH ? rsk_much(rail, r->most) : 1))
         bits |= RSK_TX;
     if (r->ctl_taken < r->ctl_arrived)
         bits |= RSK_CTL;
@@ -447,5 +447,5 @@ void sim_wire_check(void)
     .tx_ends = w_tx_ends, .tx_fate = w_tx_fate
 
 const struct rsk_wire rsk_shm_wire = {
-    .name = "shm", .path = 1, .outlives_sender = true, OPERATIONS};
-const struct rsk_wire rsk_verbs_wire = {.name = "verbs", .path = 2, OPERATIONS};
+    .name = "shm", .path = 1, .outlives_sender = true, .much = 3, OPERATIONS};
+const struct rsk_wire rsk_verbs_wire = {.name = "verbs", .path = 2, .much = 4, OPERATIONS};

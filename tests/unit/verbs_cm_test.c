@@ -161,9 +161,9 @@ int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
     return 0;
 }
 
-unsigned vb_look(struct vb_rail *r)
+unsigned vb_look(struct vb_rail *r, unsigned events)
 {
-    (void)r;
+    (void)r, (void)events;
     return 0;
 }
 
