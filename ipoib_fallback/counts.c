@@ -193,10 +193,10 @@ int fb_outq(struct fb_stream *s, int fd)
     fb_lock(&c->x->tx.lock);
     rail = c->x->rail;
     if (c->x->tx.state == TX_R && rail) {
-        uint64_t unread = c->s.pub->tx - rail->wire->tx_freed(rail);
+        uint64_t sent = c->s.pub->tx, read = rail->wire->tx_freed(rail);
+        uint64_t there = rail->wire->tx_arrived ? rail->wire->tx_arrived(rail) : sent;
 
-        /* On a wire on which it may still be on its way nothing says what has come before it is read. */
-        n += rail->wire->outlives_sender ? unacknowledged(fd, unread) : (int)unread;
+        n += (int)(sent - there) + unacknowledged(fd, there - read);
     } else if (c->x->tx.state >= TX_L1) {
         n += (int)(c->x->tx.E - (c->x->tx.state == TX_L3 ? c->x->tx.cur : c->x->tx.F));
     }

@@ -155,7 +155,11 @@ enum { /* vb_rail.due */
        VB_DUE_WAIT_MESSAGES = 16,
        VB_DUE_AGAIN = 32, /* somebody found the lock taken */
        VB_DUE_SOON = 64,  /* credit that goes with the next data, and need not go by itself yet */
+       VB_DUE_MARK =
+           128, /* a request whose completion shows that what was posted before has arrived */
 };
+
+enum vb_mark { VB_NO_MARK, VB_MARK_DUE, VB_MARK_OUT };
 
 struct vb_rail {
     struct rsk_rail base;
@@ -173,6 +177,7 @@ struct vb_rail {
     uint32_t max_message;
     _Atomic bool tx_on, open, stopped;
     uint8_t *staging;
+    uint64_t landed;                  /* no less is in the peer's memory: tx_arrived */
     uint64_t r_ring, r_ctl, r_credit; /* the peer's memory */
     uint32_t r_rkey;
     struct vb_credit *credit_in; /* the peer writes it at any time: each word loaded once */
@@ -190,6 +195,9 @@ struct vb_rail {
     _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
     _Atomic unsigned due;     /* what could not be posted yet: any thread */
     _Atomic unsigned waiting; /* VB_NEED_*: WAIT is out, WAKE has not come */
+    _Atomic uint8_t mark;     /* enum vb_mark: the sender makes it due, who posts it puts it out */
+    uint64_t mark_pos;        /* posted before it, */
+    uint32_t mark_slot;       /* and its place: not written while it is out */
     uint8_t *ctl_out;
     struct vb_credit *credit_out; /* VB_CREDIT_OUT of them */
     uint32_t max_inline, lkey_out;
@@ -309,19 +317,10 @@ uint64_t vb_tx_freed(struct rsk_rail *);
 size_t vb_tx_kept(struct rsk_rail *, uint64_t from, uint64_t to, struct iovec v[2]);
 void vb_tx_stop(struct rsk_rail *);
 int vb_ctl_send(struct rsk_rail *, const struct rsk_msg *);
-/* Bytes that could be accepted now, by the newest credit; any thread. */
-size_t vb_tx_room(struct vb_rail *);
 /* The peer's consumption as far as it is known and possible; any thread, a hint. */
 uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
 void vb_due(struct vb_rail *, unsigned due);
-/* Has the peer say when there is room, unless there is so much: then look again. Any thread, as above. */
-void vb_wait_for_room(struct vb_rail *, size_t enough);
-/* For whoever wants these news (RSK_MUCH). */
-static inline size_t vb_enough(const struct vb_rail *r, unsigned events)
-{
-    return events & RSK_MUCH ? rsk_much(&r->base, r->tx_window) : 1;
-}
 /* The initiator's first SEND. 0 or -errno. */
 int vb_post_hello(struct vb_rail *, const struct vb_desc *);
 
@@ -479,6 +478,15 @@ void vb_listen_shut(void);
 
 /* ---- verbs_wire.c */
 
+/* Bytes that could be accepted now, by the newest credit; any thread. */
+size_t vb_tx_room(struct vb_rail *);
+/* Has the peer say when there is room, unless there is so much: then look again. Any thread, as above. */
+void vb_wait_for_room(struct vb_rail *, size_t enough);
+/* For whoever wants these news (RSK_MUCH). */
+static inline size_t vb_enough(const struct vb_rail *r, unsigned events)
+{
+    return events & RSK_MUCH ? rsk_much(&r->base, r->tx_window) : 1;
+}
 /* What there is; RSK_TX as `events` mean it. */
 unsigned vb_look(struct vb_rail *, unsigned events);
 

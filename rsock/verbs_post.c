@@ -152,6 +152,17 @@ static uint32_t wait_imm(struct vb_rail *r, unsigned needs)
     return VB_IMM(VB_WAIT, needs, worth > 0xffffff ? 0xffffff : worth);
 }
 
+/* The next request is one. */
+static void put_mark(struct vb_rail *r)
+{
+    if (atomic_load(&r->mark) != VB_MARK_DUE)
+        return; /* of an earlier start */
+    r->mark_pos = atomic_load_explicit(&r->posted, memory_order_relaxed);
+    r->mark_slot = r->sq_posted + 1;
+    r->sq_unsignalled = VB_SIGNAL_EVERY;
+    atomic_store(&r->mark, VB_MARK_OUT);
+}
+
 /* 0 or a reason. */
 static int post_due(struct vb_rail *r)
 {
@@ -185,11 +196,14 @@ static int post_due(struct vb_rail *r)
             left |= due & (VB_DUE_WAIT_BYTES | VB_DUE_WAIT_MESSAGES);
         }
     }
-    if (!err && due & VB_DUE_CREDIT) {
-        if (have_slots(r, 1, 0))
+    if (!err && due & (VB_DUE_CREDIT | VB_DUE_MARK)) {
+        if (have_slots(r, 1, 0)) {
+            if (due & VB_DUE_MARK)
+                put_mark(r);
             err = publish(r, 0);
-        else
-            left |= VB_DUE_CREDIT;
+        } else {
+            left |= due & (VB_DUE_CREDIT | VB_DUE_MARK);
+        }
     }
     if (left)
         atomic_fetch_or(&r->due, left);
@@ -310,41 +324,12 @@ void vb_tx_start(struct rsk_rail *rail, uint64_t S)
     atomic_store_explicit(&r->tx, S, memory_order_relaxed);
     atomic_store_explicit(&r->posted, S, memory_order_relaxed);
     atomic_store_explicit(&r->freed, S, memory_order_relaxed);
+    atomic_store(&r->mark, VB_NO_MARK);
+    r->landed = S;
     /* An old WAIT that nobody answered must not stand for a new one. */
     atomic_fetch_and(&r->waiting, ~(unsigned)VB_NEED_BYTES);
     atomic_store_explicit(&r->stopped, false, memory_order_relaxed);
     atomic_store_explicit(&r->tx_on, true, memory_order_release);
-}
-
-/* Bytes that could be accepted if so much is consumed. */
-static size_t room_at(struct vb_rail *r, uint64_t consumed)
-{
-    uint64_t kept;
-
-    if (!atomic_load_explicit(&r->tx_on, memory_order_acquire) ||
-        atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
-        atomic_load_explicit(&r->base.failed, memory_order_relaxed))
-        return 0;
-    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - consumed;
-    return kept < r->tx_window ? (size_t)(r->tx_window - kept) : 0;
-}
-
-size_t vb_tx_room(struct vb_rail *r)
-{
-    return room_at(r, vb_known(r));
-}
-
-/* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
- * then not tell a thread that sleeps without having looked. Who finds too little room at N has no more until the peer has
- * consumed more than N; any thread's N will do for all. */
-void vb_wait_for_room(struct vb_rail *r, size_t enough)
-{
-    uint64_t known = vb_known(r);
-
-    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) >= enough)
-        return;
-    atomic_store(&r->no_room_at, known);
-    vb_due(r, VB_DUE_WAIT_BYTES);
 }
 
 uint64_t vb_tx_freed(struct rsk_rail *rail)

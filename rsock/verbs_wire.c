@@ -60,6 +60,37 @@ static void destroy(struct rsk_rail *rail)
 
 /* ---- waiting */
 
+/* Bytes that could be accepted if so much is consumed. */
+static size_t room_at(struct vb_rail *r, uint64_t consumed)
+{
+    uint64_t kept;
+
+    if (!atomic_load_explicit(&r->tx_on, memory_order_acquire) ||
+        atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
+        atomic_load_explicit(&r->base.failed, memory_order_relaxed))
+        return 0;
+    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - consumed;
+    return kept < r->tx_window ? (size_t)(r->tx_window - kept) : 0;
+}
+
+size_t vb_tx_room(struct vb_rail *r)
+{
+    return room_at(r, vb_known(r));
+}
+
+/* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
+ * then not tell a thread that sleeps without having looked. Who finds too little room at N has no more until the peer has
+ * consumed more than N; any thread's N will do for all. */
+void vb_wait_for_room(struct vb_rail *r, size_t enough)
+{
+    uint64_t known = vb_known(r);
+
+    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) >= enough)
+        return;
+    atomic_store(&r->no_room_at, known);
+    vb_due(r, VB_DUE_WAIT_BYTES);
+}
+
 unsigned vb_look(struct vb_rail *r, unsigned events)
 {
     unsigned bits = 0;
@@ -135,6 +166,28 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
     return bits & (events | RSK_FAIL);
 }
 
+/* An adapter says that a request is done when the peer's has acknowledged it, and all before it. */
+static uint64_t tx_arrived(struct rsk_rail *rail)
+{
+    struct vb_rail *r = vb_of(rail);
+    uint64_t freed = vb_tx_freed(rail);
+
+    rsk_shard_drain(rail->shard);
+    if (atomic_load(&r->mark) == VB_MARK_OUT &&
+        (int32_t)(atomic_load(&r->sq_done) - r->mark_slot) >= 0) {
+        r->landed = r->mark_pos;
+        atomic_store(&r->mark, VB_NO_MARK);
+    }
+    if (r->landed < freed)
+        r->landed = freed;
+    if (r->landed < atomic_load_explicit(&r->posted, memory_order_relaxed) &&
+        atomic_load(&r->mark) == VB_NO_MARK) {
+        atomic_store(&r->mark, VB_MARK_DUE);
+        vb_due(r, VB_DUE_MARK);
+    }
+    return r->landed;
+}
+
 static void kill_rail(struct rsk_rail *rail, int reason)
 {
     vb_rail_fail(vb_of(rail), reason);
@@ -172,6 +225,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .tx_open = vb_tx_open,
     .tx_push = vb_tx_push,
     .tx_freed = vb_tx_freed,
+    .tx_arrived = tx_arrived,
     .tx_kept = vb_tx_kept,
     .tx_stop = vb_tx_stop,
     .rx_start = vb_rx_start,

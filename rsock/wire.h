@@ -191,6 +191,9 @@ struct rsk_wire {
     /* F: the highest consumption that the receiver has published, brought up to date and bounded
      * by what was posted; a value outside [old F, posted] fails the rail. */
     uint64_t (*tx_freed)(struct rsk_rail *);
+    /* What is known to be in the receiver's memory, read or not: up to here. Where that has to be asked, it is asked, and a later
+     * call knows it. NULL: all that was accepted. */
+    uint64_t (*tx_arrived)(struct rsk_rail *);
     /* The bytes [from, to) that were accepted and not yet freed, for the replay. */
     size_t (*tx_kept)(struct rsk_rail *, uint64_t from, uint64_t to, struct iovec v[2]);
     /* No byte is posted from now on. Returns once no work request can still read or write
