@@ -68,7 +68,7 @@ int vb_cm_open(void)
 
     if (channel)
         return 0;
-    if (vb_dev_forked())
+    if (!vb_dev_afresh())
         return -ENODEV;
     err = open_channel();
     if (err)

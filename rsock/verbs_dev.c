@@ -399,9 +399,13 @@ void vb_dev_shut(void)
 
 static bool forked;
 
-bool vb_dev_forked(void)
+bool vb_dev_afresh(void)
 {
-    return forked;
+    if (forked && rsk_loop_may_load()) {
+        forked = false;
+        vb_dl_shut();
+    }
+    return !forked;
 }
 
 /* Reads a line of /proc/self/maps without stdio; false at the end. */
@@ -468,14 +472,16 @@ static void in_child(void)
 
     if (devs)
         unmap_queues();
-    /* librdmacm's contexts are of no use here, and it cannot be made to forget them: their
-     * numbers must not name somebody else's descriptors. */
+    /* librdmacm's contexts are of no use here. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed: that
+     * would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
     for (dev = devs; dev; dev = dev->next) {
         if (dev->ctx)
             dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
         forked = true;
     }
     devs = NULL;
+    stale = false;
+    vb_dl_close_none();
     vb_parts = NULL;
     for (unsigned i = 0; i < vb_rails_high; i++)
         atomic_store(&vb_rails[i], NULL);

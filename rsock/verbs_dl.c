@@ -106,6 +106,11 @@ enum { CONTEXTS = 16 };
 static struct ibv_context *contexts[CONTEXTS];
 static unsigned n_contexts;
 
+void vb_dl_close_none(void)
+{
+    n_contexts = 0;
+}
+
 void vb_dl_close_later(struct ibv_context *ctx)
 {
     if (n_contexts < CONTEXTS)
@@ -119,7 +124,7 @@ void vb_dl_shut(void)
     n_contexts = 0;
     if (result)
         return;
-    dlclose(lib[1]);
+    dlclose(lib[1]); /* with its locks, which a thread of the parent's may have had */
     /* It keeps contexts that were opened under other credentials for as long as it is loaded. */
     if (dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) {
         log_info("verbs: librdmacm.so.1 is used by somebody else, and cannot be opened afresh");

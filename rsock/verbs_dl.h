@@ -79,6 +79,8 @@ bool vb_dl_room(void);
 /* Gives them back, with every context that librdmacm holds; nothing of theirs is in use any more. If
  * somebody else has librdmacm loaded there is no verbs afterwards. Progress thread. */
 void vb_dl_shut(void);
+/* A forked child: what there is to close is its parent's. */
+void vb_dl_close_none(void);
 /* A context of librdmacm's, which ends without closing any: vb_dl_shut does it. */
 void vb_dl_close_later(struct ibv_context *);
 

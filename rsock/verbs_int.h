@@ -405,8 +405,8 @@ struct vb_dev *vb_dev_find(const struct ibv_context *);
 void vb_dev_resync(void);
 /* Ends everything on all devices and closes them. */
 void vb_dev_shut(void);
-/* A device was open when this process was forked off: librdmacm is of no use any more. */
-bool vb_dev_forked(void);
+/* Before anything is opened. A device was open when this process was forked off: librdmacm is loaded afresh. False: it may not. */
+bool vb_dev_afresh(void);
 
 /* ---- verbs_host.c */
 

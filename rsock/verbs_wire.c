@@ -13,13 +13,15 @@
 
 static int usable(void)
 {
-    int reason = vb_dev_forked() ? RSN_NO_VERBS : vb_host_has_device();
+    int reason = vb_host_has_device();
 
     /* librdmacm has one context of each device for all of a process, and we do with it as we like. */
     if (!reason && !vb_cm_is_open())
         reason = vb_host_refuses();
     if (reason)
         return reason;
+    if (!vb_dev_afresh())
+        return RSN_NO_VERBS;
     switch (vb_dl_open()) {
     case 0:
         return 0;

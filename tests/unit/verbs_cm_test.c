@@ -172,9 +172,9 @@ void vb_request(struct vb_listener *l, struct rdma_cm_id *id, const void *data, 
     (void)l, (void)id, (void)data, (void)len;
 }
 
-bool vb_dev_forked(void)
+bool vb_dev_afresh(void)
 {
-    return false;
+    return true;
 }
 
 void vb_dev_resync(void)

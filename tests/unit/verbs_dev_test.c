@@ -78,6 +78,19 @@ void vb_dl_close_later(struct ibv_context *ctx)
     close_it(ctx);
 }
 
+void vb_dl_close_none(void)
+{
+}
+
+void vb_dl_shut(void)
+{
+}
+
+bool rsk_loop_may_load(void)
+{
+    return true;
+}
+
 void rsk_at_fork_child(void (*fn)(void))
 {
     (void)fn;
