@@ -15,6 +15,7 @@
 #include "preload/pl_own.h"
 
 #include "config/env.h"
+#include "config/log.h"
 #include "config/reason.h"
 #include "rsock/sys.h"
 
@@ -64,6 +65,8 @@ void pl_filter_begin(struct pl_hold *h, bool strict, const void *filter)
     h->on = false;
     if (pl_started())
         pl_plain_for_good(RSN_SECCOMP);
+    log_info("a seccomp filter comes: nothing is logged any more");
+    cfg_log_to(0, NULL);
     errno = h->saved;
 }
 

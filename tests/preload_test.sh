@@ -82,15 +82,17 @@ valgrind_finds_none() { # PROGRAM
     [ -n "$boarded" ] && echo "ok preload.$1.valgrind" || echo "not ok preload.$1.valgrind: nothing boards"
 }
 
-# A log that goes to a file opens it for each line, and its number is not met either.
-numbered_logged() {
-    RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$dir/numbered.log PAIR_WARM=1 LD_PRELOAD=$lib \
-        timeout 60 "$dir/numbered" >"$dir/numbered.logged" 2>&1 </dev/null
-    if cmp -s "$dir/numbered.plain" "$dir/numbered.logged" && grep -q 'sending on shm' "$dir/numbered.log"; then
-        echo 'ok preload.numbered.logged'
+# A log that goes to a file opens it for each line: its number is not met, and after a seccomp filter there is none.
+logged() { # PROGRAM
+    local of=$dir/$1
+
+    RAILSOCK_MODE=rail RAILSOCK_LOG=debug:$of.log PAIR_WARM=1 LD_PRELOAD=$lib \
+        timeout 60 "$of" >"$of.logged" 2>&1 </dev/null
+    if cmp -s "$of.plain" "$of.logged" && grep -q 'sending on shm' "$of.log"; then
+        echo "ok preload.$1.logged"
     else
-        echo 'not ok preload.numbered.logged: not what it prints without the library:'
-        diff "$dir/numbered.plain" "$dir/numbered.logged" | head -n 20 | sed 's/^/    /'
+        echo "not ok preload.$1.logged: not what it prints without the library:"
+        diff "$of.plain" "$of.logged" | head -n 20 | sed 's/^/    /'
     fi
 }
 
@@ -126,7 +128,10 @@ simultaneous_open() {
 more_of() { # PROGRAM
     case $1 in
     namespaces) left namespaces namespace ;;
-    seccomp) left seccomp seccomp ;;
+    seccomp)
+        left seccomp seccomp
+        logged seccomp
+        ;;
     raw) left raw bypassed ;;
     unconnected) left unconnected fdopen ;;
     sockmap)
@@ -137,7 +142,7 @@ more_of() { # PROGRAM
         fi
         ;;
     passing | threads) valgrind_finds_none "$1" ;;
-    numbered) numbered_logged ;;
+    numbered) logged numbered ;;
     crossings) simultaneous_open ;;
     esac
 }

@@ -76,6 +76,7 @@ host1() {
     alike writable
     alike crawls
     alike outq
+    alike processes
     mode=both client both- 10.1.0.1 7002 one-byte duplex limit reboard
     client local- 10.1.0.1 7000 one-byte duplex wrap limit late-wait fork killed unplug plug again
     # shellcheck disable=SC2086 # process ids
@@ -106,7 +107,7 @@ trap 'rm -rf "$dir"' EXIT
 ${CC:-cc} -std=gnu11 -O2 -g -I. -D_GNU_SOURCE -Wall -Wextra -o "$dir/verbs_wire_test" \
     tests/lab/verbs_wire_*.c "$build"/plain/rsock/*.o "$build"/plain/config/{env,log,reason,values}.o \
     -ldl -lpthread || exit 1
-for program in writable crawls outq; do
+for program in writable crawls outq processes; do
     ${CC:-cc} -std=gnu11 -O2 -D_GNU_SOURCE -o "$dir/$program" "tests/preload/$program.c" -lpthread || exit 1
     timeout 100 "$dir/$program" >"$dir/$program.plain" 2>&1
 done
