@@ -351,6 +351,9 @@ static void release(void *arg)
             detach(c);
             tx_want(c, false);
             c->x->rdv = RDV_NONE;
+            if (c->x->tx.state == TX_L1 &&
+                c->x->tx.owed) /* it left before it knew that the rail fails */
+                tx_owes(c);
             if (conn_plain(c))
                 heir_settled(c);
         }

@@ -273,7 +273,7 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
         link_watch(c);
         return;
     }
-    if (tx->state == TX_L1 && tx->owed && rail && rail->failed)
+    if (tx->state == TX_L1 && tx->owed && (!rail || rail->failed))
         tx_owes(c);
     actions = tx_to(c, TE_LEAVE);
     if (actions & TA_LATER) {

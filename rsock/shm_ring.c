@@ -470,7 +470,8 @@ unsigned shm_poll(struct rsk_rail *rail, unsigned events)
     if (get(&rail->failed))
         now |= RSK_FAIL;
     /* The consumer writes that line at each receive, and waits for it if we have taken it. */
-    else if ((events & RSK_TX && can_send(r, events)) || (events & RSK_TX_ASKED && asked_for_room(r)))
+    else if ((events & RSK_TX && can_send(r, events)) ||
+             (events & RSK_TX_ASKED && asked_for_room(r)))
         now |= RSK_TX;
     if (events & RSK_CTL && shm_ctl_ready(r, get(&r->ctl_in)))
         now |= RSK_CTL;

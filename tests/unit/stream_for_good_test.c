@@ -239,3 +239,51 @@ TEST_CASE(stream_for_good, handed_over_after_splice)
     done(&b);
     done(&a);
 }
+
+/* The echo's end owes its frame, and no rail is left over which it could be asked for it. */
+static void handed_over_without_rail(bool leaves_first)
+{
+    struct echo x = {0};
+    struct end a;
+    pthread_t t;
+    struct rsk_rail *rail;
+    struct fb_conn *c;
+    struct held h;
+    uint64_t pos = 0;
+
+    ASSERT(echo_boarded(&a, &x, &t, &pos));
+    c = conn_of(x.e.s);
+    rail = c->x->rail;
+    ASSERT(rail != NULL);
+    if (leaves_first) {
+        hold(&h);
+        fb_lock(&c->x->tx.lock);
+        tx_leave(c, RSN_PEER_LEFT, false);
+        EXPECT(c->x->tx.owed);
+        tx_unlock(c);
+    }
+    rail->wire->kill(rail, RSN_RAIL_FAILED);
+    if (leaves_first)
+        let_go(&h);
+    conn_todo_tx(c, TODO_FAIL);
+    conn_todo_rx(c, TODO_FAIL);
+    conn_serve(c);
+    UNTIL(!c->x->rail);
+    fb_pin(a.s, RSN_CALL, true);
+    EXPECT(fb_plain(a.s));
+    EXPECT(round_trip(&a, &pos, 100));
+    done(&a);
+    pthread_join(t, NULL);
+    EXPECT(x.good);
+    fb_put(x.e.s);
+}
+
+TEST_CASE(stream_for_good, failed_rail_then_handed_over)
+{
+    handed_over_without_rail(false);
+}
+
+TEST_CASE(stream_for_good, left_rail_that_fails_then_handed_over)
+{
+    handed_over_without_rail(true);
+}

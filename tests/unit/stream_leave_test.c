@@ -228,32 +228,6 @@ TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
     fb_put(x.e.s);
 }
 
-/* The echo's end owes its frame, and no rail is left over which it could be asked for it. */
-TEST_CASE(stream, failed_rail_then_handed_over)
-{
-    struct echo x = {0};
-    struct end a;
-    pthread_t t;
-    struct rsk_rail *rail;
-    uint64_t pos = 0;
-
-    ASSERT(echo_boarded(&a, &x, &t, &pos));
-    rail = conn_of(x.e.s)->x->rail;
-    ASSERT(rail != NULL);
-    rail->wire->kill(rail, RSN_RAIL_FAILED);
-    conn_todo_tx(conn_of(x.e.s), TODO_FAIL);
-    conn_todo_rx(conn_of(x.e.s), TODO_FAIL);
-    conn_serve(conn_of(x.e.s));
-    UNTIL(!conn_of(x.e.s)->x->rail);
-    fb_pin(a.s, RSN_CALL, true);
-    EXPECT(fb_plain(a.s));
-    EXPECT(round_trip(&a, &pos, 100));
-    done(&a);
-    pthread_join(t, NULL);
-    EXPECT(x.good);
-    fb_put(x.e.s);
-}
-
 static _Atomic bool handling, handled;
 
 /* As preload/pl_signal.c counts one without SA_RESTART; and it takes its time. */
