@@ -362,14 +362,15 @@ static size_t pieces(uint8_t *base, uint32_t size, uint64_t pos, size_t n, struc
 size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
 {
     struct vb_rail *r = vb_of(rail);
-    size_t room;
+    size_t room, much = rsk_much(rail, r->tx_window);
 
     vb_tx_freed(rail);
     room = vb_tx_room(r);
-    /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask. */
-    if (room == 0 && r->tx_window <= rail->tx_size / 2 &&
+    /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask: also for who asks again and again,
+     * and never sleeps. */
+    if (room < much && r->tx_window <= rail->tx_size / 2 &&
         !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES))
-        vb_wait_for_room(r, 1);
+        vb_wait_for_room(r, much);
     return pieces(r->staging, rail->tx_size, atomic_load_explicit(&r->tx, memory_order_relaxed),
                   room, v);
 }
