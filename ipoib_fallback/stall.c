@@ -49,6 +49,8 @@ static void check(void *arg)
     /* Before the lock goes: a sender that finds the ring full right after must find the flag down, since
      * one that does not block says so only once. */
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_STALL);
+    /* A receiver tells of some more at a time, and who waits in poll may lack less than it has read since. */
+    conn_wake(c, RSK_TX);
     tx_unlock(c);
     fb_put(&c->s);
 }

@@ -198,6 +198,22 @@ static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
     return count;
 }
 
+/* Everything that it waits for has been closed. The kernel would look again when something comes for one of them from its peer,
+ * which nobody tells us any more: not to sleep for ever, it is looked at now. 0: goes on. */
+static int nothing_left(struct pl_poll_wait *w, struct pollfd *fds, uint64_t deadline)
+{
+    int count;
+
+    if (!w->gone || deadline != PL_FOREVER)
+        return 0;
+    for (nfds_t i = 0; i < w->n; i++)
+        if (fds[i].fd >= 0 && !w->entry[i].gone)
+            return 0;
+    count = tell_gone(w, fds); /* none: numbers that stand for something else by now */
+    w->gone = false;           /* told */
+    return count;
+}
+
 /* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds nothing spins, and looks
  * again; *skipped: the kernel was not asked. */
 static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask, bool waits,
@@ -431,6 +447,9 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         if (count != 0 || w->ended)
             break;
         w->waited |= !skipped;
+        count = nothing_left(w, fds, deadline);
+        if (count > 0)
+            break;
         now = sys_now();
         if (now >= deadline) {
             if (!skipped)

@@ -402,7 +402,7 @@ static bool forked;
 bool vb_dev_afresh(void)
 {
     if (forked && rsk_loop_may_load()) {
-        forked = false;
+        forked = stale = false;
         vb_dl_shut();
     }
     return !forked;
@@ -472,15 +472,13 @@ static void in_child(void)
 
     if (devs)
         unmap_queues();
+    forked |= devs || vb_cm_is_open();
     /* librdmacm's contexts are of no use here. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed: that
      * would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
-    for (dev = devs; dev; dev = dev->next) {
+    for (dev = devs; dev; dev = dev->next)
         if (dev->ctx)
             dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
-        forked = true;
-    }
     devs = NULL;
-    stale = false;
     vb_dl_close_none();
     vb_parts = NULL;
     for (unsigned i = 0; i < vb_rails_high; i++)

@@ -480,6 +480,8 @@ void vb_listen_shut(void);
 
 /* Bytes that could be accepted now, by the newest credit; any thread. */
 size_t vb_tx_room(struct vb_rail *);
+/* With so much consumed: how much more makes rsk_much. At least 1. */
+size_t vb_lacks(struct vb_rail *, uint64_t consumed);
 /* Has the peer say when there is room, unless there is so much: then look again. Any thread, as above. */
 void vb_wait_for_room(struct vb_rail *, size_t enough);
 /* For whoever wants these news (RSK_MUCH). */

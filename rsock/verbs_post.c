@@ -147,7 +147,7 @@ static int publish(struct vb_rail *r, uint32_t imm)
 static uint32_t wait_imm(struct vb_rail *r, unsigned needs)
 {
     /* The peer knows our ring, but not the smaller window: how much is worth a WAKE. */
-    uint64_t worth = rsk_much(&r->base, r->tx_window);
+    uint64_t worth = vb_lacks(r, r->wait_seen);
 
     return VB_IMM(VB_WAIT, needs, worth > 0xffffff ? 0xffffff : worth);
 }

@@ -75,6 +75,13 @@ static size_t room_at(struct vb_rail *r, uint64_t consumed)
     return kept < r->tx_window ? (size_t)(r->tx_window - kept) : 0;
 }
 
+size_t vb_lacks(struct vb_rail *r, uint64_t consumed)
+{
+    size_t room = room_at(r, consumed), much = rsk_much(&r->base, r->tx_window);
+
+    return room < much ? much - room : 1;
+}
+
 size_t vb_tx_room(struct vb_rail *r)
 {
     return room_at(r, vb_known(r));
@@ -89,7 +96,9 @@ void vb_wait_for_room(struct vb_rail *r, size_t enough)
 
     if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) >= enough)
         return;
-    atomic_store(&r->no_room_at, known);
+    /* What another thread waits for with less consumed, and has not been posted yet, is not put off. */
+    if (!(atomic_load(&r->due) & VB_DUE_WAIT_BYTES) || known < atomic_load(&r->no_room_at))
+        atomic_store(&r->no_room_at, known);
     vb_due(r, VB_DUE_WAIT_BYTES);
 }
 
@@ -176,7 +185,7 @@ static uint64_t tx_arrived(struct rsk_rail *rail)
 
     rsk_shard_drain(rail->shard);
     if (atomic_load(&r->mark) == VB_MARK_OUT &&
-        (int32_t)(atomic_load(&r->sq_done) - r->mark_slot) >= 0) {
+        r->mark_slot - atomic_load(&r->sq_done) - 1 >= VB_SQ) { /* it is not among what is out */
         r->landed = r->mark_pos;
         atomic_store(&r->mark, VB_NO_MARK);
     }

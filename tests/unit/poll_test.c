@@ -289,6 +289,25 @@ TEST_CASE(poll, closed_while_a_thread_sleeps)
     }
 }
 
+/* From a closed connection's peer nothing is told any more: who waits for nothing else would sleep for ever. */
+TEST_CASE(poll, all_closed_while_a_thread_sleeps)
+{
+    struct fake *f = fake_new();
+    struct pl_file *file = pl_get(f->fd);
+    struct sleeper s;
+
+    fake_board(f);
+    start(&s, -1, 1, f, -1);
+    asleep(&s);
+    atomic_store(&file->closing, PL_GONE);
+    fake_wake(f, 0);
+    pthread_join(s.thread, NULL);
+    EXPECT_EQ_INT(s.n, 1);
+    EXPECT_EQ_INT(s.p[0].revents, POLLNVAL);
+    pl_put(file);
+    fake_close(f);
+}
+
 TEST_CASE(poll, time_is_kept_and_costs_no_cpu)
 {
     struct fake *f = fake_new();

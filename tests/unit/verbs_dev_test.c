@@ -86,6 +86,11 @@ void vb_dl_shut(void)
 {
 }
 
+bool vb_cm_is_open(void)
+{
+    return false;
+}
+
 bool rsk_loop_may_load(void)
 {
     return true;
