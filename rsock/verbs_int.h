@@ -159,6 +159,8 @@ enum { /* vb_rail.due */
            128, /* a request whose completion shows that what was posted before has arrived */
 };
 
+#define VB_ASKED_NONE UINT64_MAX
+
 enum vb_mark { VB_NO_MARK, VB_MARK_DUE, VB_MARK_OUT };
 
 struct vb_rail {
@@ -190,8 +192,9 @@ struct vb_rail {
     uint64_t data_sent;                   /* DATA messages */
     uint64_t peer_messages, peer_control; /* last valid values of credit_in */
     uint64_t ctl_sent;
-    _Atomic uint64_t no_room_at; /* there was none with this much consumed: any thread */
-    uint64_t wait_seen;          /* what the last WAIT for bytes said */
+    _Atomic uint64_t
+        no_room_at; /* with so much consumed, the least of who asks and is not posted yet; or VB_ASKED_NONE */
+    uint64_t wait_seen; /* what the last WAIT for bytes said */
     _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
     _Atomic unsigned due;     /* what could not be posted yet: any thread */
     _Atomic unsigned waiting; /* VB_NEED_*: WAIT is out, WAKE has not come */
@@ -405,7 +408,7 @@ struct vb_dev *vb_dev_find(const struct ibv_context *);
 void vb_dev_resync(void);
 /* Ends everything on all devices and closes them. */
 void vb_dev_shut(void);
-/* Before anything is opened. A device was open when this process was forked off: librdmacm is loaded afresh. False: it may not. */
+/* Before anything is opened: if librdmacm was in use when this process was forked off, it is loaded afresh. False: it may not. */
 bool vb_dev_afresh(void);
 
 /* ---- verbs_host.c */

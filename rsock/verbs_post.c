@@ -188,8 +188,11 @@ static int post_due(struct vb_rail *r)
             atomic_fetch_or(&r->waiting, needs);
             /* Stays in the block until that WAIT is answered: a credit write that overtook its
              * reading would say that we know more than whoever sleeps has looked at. */
-            if (needs & VB_NEED_BYTES)
-                r->wait_seen = atomic_load(&r->no_room_at);
+            if (needs & VB_NEED_BYTES) {
+                r->wait_seen = atomic_exchange(&r->no_room_at, VB_ASKED_NONE);
+                if (r->wait_seen == VB_ASKED_NONE) /* posted for another, and answered since */
+                    r->wait_seen = vb_known(r);
+            }
             err = publish(r, wait_imm(r, needs));
             due &= ~(unsigned)VB_DUE_CREDIT;
         } else {

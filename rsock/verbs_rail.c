@@ -43,6 +43,7 @@ struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
     errno = ENOSPC;
     if (i == VB_MAX_RAILS || !(r = calloc(1, sizeof *r)))
         return NULL;
+    atomic_init(&r->no_room_at, VB_ASKED_NONE);
     r->base.wire = &rsk_verbs_wire;
     r->base.shard = rsk_shard_get(shard);
     r->base.rx_word = &r->rx_word;

@@ -89,16 +89,16 @@ size_t vb_tx_room(struct vb_rail *r)
 
 /* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
  * then not tell a thread that sleeps without having looked. Who finds too little room at N has no more until the peer has
- * consumed more than N; any thread's N will do for all. */
+ * consumed more than N; the least N will do for all that have asked before it is posted. Who asks too late for that looks once
+ * more (arm), at what they have seen. */
 void vb_wait_for_room(struct vb_rail *r, size_t enough)
 {
-    uint64_t known = vb_known(r);
+    uint64_t known = vb_known(r), least = atomic_load(&r->no_room_at);
 
     if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) >= enough)
         return;
-    /* What another thread waits for with less consumed, and has not been posted yet, is not put off. */
-    if (!(atomic_load(&r->due) & VB_DUE_WAIT_BYTES) || known < atomic_load(&r->no_room_at))
-        atomic_store(&r->no_room_at, known);
+    while (known < least && !atomic_compare_exchange_weak(&r->no_room_at, &least, known))
+        ;
     vb_due(r, VB_DUE_WAIT_BYTES);
 }
 

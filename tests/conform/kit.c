@@ -81,6 +81,20 @@ void sleep_ms(int ms)
         ;
 }
 
+void timed_out(const struct timeval *tv)
+{
+    int s[2];
+    char byte;
+
+    must(socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0 &&
+             setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, tv, sizeof(*tv)) == 0,
+         "a time-out");
+    for (int i = 0; i < 2; i++)
+        must(recv(s[0], &byte, 1, 0) == -1 && errno == EAGAIN, "it is over");
+    close(s[0]);
+    close(s[1]);
+}
+
 /* ---- rails */
 
 /* The rest of the slot that lies there. */

@@ -148,6 +148,8 @@ void put(int fd, size_t from, size_t n); /* blocking, all */
 /* Reads n bytes, or to the end with SIZE_MAX; false and a line if they are not the pattern. */
 bool take(int fd, size_t from, size_t n);
 void sleep_ms(int ms);
+/* Calls that begin now, with this time-out, have ended: one after the other, which is for a slow machine. */
+void timed_out(const struct timeval *);
 
 /* The peer's end is gone without a FIN: RST. fd is closed. */
 void reset(int fd);

@@ -173,7 +173,7 @@ static void short_of_time_and_leaves(void *text)
 
     must(setsockopt(p[1], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) == 0, "SO_RCVTIMEO");
     leaves();
-    sleep_ms(150);
+    timed_out(&tv);
     sends(text);
 }
 

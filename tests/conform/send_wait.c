@@ -163,20 +163,19 @@ EACH_SFORM(much)
 
 /* A call keeps the mode and the time-out that it began with, also if its stream leaves its rail meanwhile. */
 
-static void leaves_and_takes_much(void *much)
+static void leaves(void)
 {
     int on = 1;
 
     must(setsockopt(p[0], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0, "SO_OOBINLINE");
     asleep(sleeper);
-    sleep_ms(150);
-    takes_much(much);
 }
 
 static void nonblocking_and_leaves(void *much)
 {
     nonblock(p[0], true);
-    leaves_and_takes_much(much);
+    leaves();
+    takes_much(much);
 }
 
 static void short_of_time_and_leaves(void *much)
@@ -184,7 +183,9 @@ static void short_of_time_and_leaves(void *much)
     struct timeval tv = {0, 50000};
 
     must(setsockopt(p[0], SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) == 0, "SO_SNDTIMEO");
-    leaves_and_takes_much(much);
+    leaves();
+    timed_out(&tv);
+    takes_much(much);
 }
 
 static void all_the_same(const struct sform *f, void (*fn)(void *))
