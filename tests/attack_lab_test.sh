@@ -7,7 +7,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${RAILSOCK_TEST_BUILD:-build} PREFIX=attack-verbs
 . tests/attack/lib.sh
-python=/usr/bin/python3
+python='/usr/bin/python3 -SE'
 
 if [ -z "${LAB_HOST-}" ]; then
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/attack_lab.XXXXXX") || exit 1

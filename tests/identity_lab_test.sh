@@ -56,7 +56,7 @@ program() {
     shift 2
     install -m 666 /dev/null "$log" # for every user
     if LD_PRELOAD=$PWD/build/librailsock.so RAILSOCK_WIRE=verbs RAILSOCK_BOARD=eager RAILSOCK_LOG=info:$log \
-        "$@" timeout 300 /usr/bin/python3 "tests/$script" "$log" 2>"/tmp/$name.err" && [ ! -s "/tmp/$name.err" ]; then
+        "$@" timeout 300 /usr/bin/python3 -SE "tests/$script" "$log" 2>"/tmp/$name.err" && [ ! -s "/tmp/$name.err" ]; then
         echo "ok identity.$name"
     else
         echo "not ok identity.$name: $(tail -n 1 "/tmp/$name.err")"

@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/wait.sh
 . tests/wait.sh
-python=/usr/bin/python3
+python=(/usr/bin/python3 -SE)
 port=7100
 ulimit -l unlimited
 rm /usr/lib/*/libibverbs.so.1* || exit 1
@@ -32,10 +32,10 @@ echoes() {
 
     port=$((port + 1))
     rm -f /tmp/seen
-    railsock run --rail --wire "$wire" -- "$python" tests/apps/echo_server.py threads "$address" $port &
+    railsock run --rail --wire "$wire" -- "${python[@]}" tests/apps/echo_server.py threads "$address" $port &
     server=$!
     serves $port $server
-    railsock run --rail --wire "$wire" -- "$python" -c '
+    railsock run --rail --wire "$wire" -- "${python[@]}" -c '
 import os, socket, sys
 s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 n = 0

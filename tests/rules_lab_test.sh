@@ -13,19 +13,19 @@ if [ -z "${LAB_HOST-}" ]; then
 fi
 # shellcheck source=tests/wait.sh
 . tests/wait.sh
-python=/usr/bin/python3
+python=(/usr/bin/python3 -SE)
 map='reach 10.1.0.0/24 at 10.9.0.0/24'
 
 serve() { # ADDRESS PORT RULES
     echo "$3" >"/tmp/rules.$2"
-    RAILSOCK_CONFIG="/tmp/rules.$2" "$LAB_RAILSOCK" run -- $python tests/apps/echo_server.py threads "$1" "$2" &
+    RAILSOCK_CONFIG="/tmp/rules.$2" "$LAB_RAILSOCK" run -- "${python[@]}" tests/apps/echo_server.py threads "$1" "$2" &
     serves "$2" $!
 }
 
 ask() { # NAME ADDRESS PORT CLIENT SERVER RULES
     echo "run rules-lab.$1"
     echo "$6" >/tmp/rules.client
-    if ADDRESS=$2 RAILSOCK_CONFIG=/tmp/rules.client timeout 60 "$LAB_RAILSOCK" run -- $python tests/rules.py \
+    if ADDRESS=$2 RAILSOCK_CONFIG=/tmp/rules.client timeout 60 "$LAB_RAILSOCK" run -- "${python[@]}" tests/rules.py \
         "$LAB_RAILSOCK" "$3" one "$4" "$5" >/tmp/client 2>&1; then
         echo "ok rules-lab.$1"
     else

@@ -12,17 +12,17 @@ if [ -z "${LAB_HOST-}" ]; then
 fi
 # shellcheck source=tests/wait.sh
 . tests/wait.sh
-python=/usr/bin/python3 port=7000
+python=(/usr/bin/python3 -SE) port=7000
 export RAILSOCK_MODE=rail
 
 echo "run strict-lab.rings"
 echo 900000 >/proc/sys/vm/overcommit_kbytes
 echo 2 >/proc/sys/vm/overcommit_memory
-"$LAB_RAILSOCK" run -- $python tests/apps/echo_server.py threads 127.0.0.1 $port &
+"$LAB_RAILSOCK" run -- "${python[@]}" tests/apps/echo_server.py threads 127.0.0.1 $port &
 server=$!
 serves $port $server
 mkfifo /tmp/go
-RAILSOCK_LOG=info:/tmp/log "$LAB_RAILSOCK" run -- $python tests/strict.py $port </tmp/go >/tmp/client 2>&1 &
+RAILSOCK_LOG=info:/tmp/log "$LAB_RAILSOCK" run -- "${python[@]}" tests/strict.py $port </tmp/go >/tmp/client 2>&1 &
 client=$!
 exec 9>/tmp/go
 wait_until 30 grep -q boarded /tmp/client

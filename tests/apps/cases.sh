@@ -80,7 +80,7 @@ redis_cli() {
     redis_server || return
     client_sh '
         cli() { $RUN redis-cli -h '"$ip"' -p '"$port"' "$@"; }
-        for size in '"$(amount '1 1000 100000 10000000' '100000 1000000')"'; do
+        for size in '"$(amount '1 1000 100000 10000000' 1000000)"'; do
             head -c $size '"$data_part"' | cli -x set key$size >/dev/null || exit 10
             cli --raw get key$size | head -c -1 | cmp - <(head -c $size '"$data_part"') || exit 11
         done
@@ -92,7 +92,7 @@ redis_cli() {
 
 memcached_values() {
     server memcached -u root -l "$ip" -p "$port" -U 0 -t 4 -m 256 || return
-    client "$python" "$apps/memcached_client.py" "$ip" "$port" 8 $((200 / scale + 20)) ||
+    client "${own_python[@]}" "$apps/memcached_client.py" "$ip" "$port" 8 $((200 / scale + 20)) ||
         fail "$(cat "$out")"
 }
 
@@ -181,7 +181,7 @@ iperf3_run() {
 
 iperf3_client() { # SECONDS OPTION...
     client iperf3 -c "$ip" -p "$port" -t "$1" -J "${@:2}" || { fail "iperf3: $(grep error "$out")"; return; }
-    "$python" - "$out" <<'END' || fail 'iperf3: what was received is not what was sent'
+    "${own_python[@]}" - "$out" <<'END' || fail 'iperf3: what was received is not what was sent'
 import json, sys
 r = json.load(open(sys.argv[1]))
 assert "error" not in r, r["error"]
@@ -214,15 +214,15 @@ sockperf_client() { # SECONDS
 # ---- python
 
 python_echo() { # asyncio|threads CONNECTIONS
-    server "$python" "$apps/echo_server.py" "$1" "$ip" "$port" || return
-    client "$python" "$apps/echo_client.py" "$ip" "$port" "$2" $((100 / scale + 20)) \
+    server "${own_python[@]}" "$apps/echo_server.py" "$1" "$ip" "$port" || return
+    client "${own_python[@]}" "$apps/echo_client.py" "$ip" "$port" "$2" $((100 / scale + 20)) \
         $(((8 << 20) / scale)) || fail "$(head -n 2 "$out")"
 }
 
 # ---- curl
 
 curl_upload() {
-    server "$python" "$apps/http_sink.py" "$ip" "$port" || return
+    server "${own_python[@]}" "$apps/http_sink.py" "$ip" "$port" || return
     client_sh '
         url=http://'"$ip:$port"'/
         $RUN curl -sS --fail --data-binary @'"$data_part"' $url --next \
@@ -274,7 +274,7 @@ all_cases() {
         run_case redis_1_client 10 redis_1
         run_case redis_50_clients "$many" redis_50
         and_more && run_case redis_pipeline_16 "$many" redis_pipeline
-        run_case redis_100_kb "$many" redis_large
+        and_more && run_case redis_100_kb "$many" redis_large
         run_case redis_cli 1 redis_cli
         run_case redis_bgsave 50 redis_bgsave
     fi
@@ -287,7 +287,7 @@ all_cases() {
         run_case nginx_wrk "$many" nginx_wrk
     fi
     if need iperf3 iperf3; then
-        run_case iperf3 10 iperf3_run
+        and_more && run_case iperf3 10 iperf3_run
         and_more && run_case iperf3_reverse 10 iperf3_run -R
         run_case iperf3_both_ways 10 iperf3_run --bidir
         and_more && run_case iperf3_8_streams 10 iperf3_run -P 8
@@ -316,8 +316,8 @@ one_sided_cases() {
     run_case redis 0 redis_pipeline "$(amount 200000 5000)"
     and_more && run_case redis_cli 0 redis_cli
     and_more && run_case python_asyncio 0 python_echo asyncio 4
-    run_case nc_both_ways 0 nc_files "$part" "$part"
     and_more || return 0
+    run_case nc_both_ways 0 nc_files "$part" "$part"
     run_case memcached 0 memcached_values
     run_case nginx_64_mib 0 nginx_files off on 1
     run_case nginx_wrk 0 nginx_wrk

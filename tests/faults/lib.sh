@@ -83,7 +83,7 @@ hears_18799() { rdma resource show cm_id | grep -q 'LISTEN.*:18799'; }
 
 # What the open connections of this host's programs go over: "verbs", "tcp", or both.
 paths() {
-    "$railsock" stat --json | "$python" -c '
+    "$railsock" stat --json | "${own_python[@]}" -c '
 import collections, json, sys
 stat = json.load(sys.stdin)
 paths = collections.Counter(c["path"].partition(":")[0] for p in stat["processes"] for c in p["connections"])
