@@ -835,11 +835,14 @@ INSTALLED = \
 INSTALLED_DIRS = $(LIBDIR)/railsock $(SHARE)/railsock $(SHARE)/doc/railsock/examples $(SHARE)/doc/railsock \
 	$(foreach n,1 5 7,$(SHARE)/man/man$(n)) $(SHARE)/bash-completion/completions $(SHARE)/bash-completion
 
+# Renamed into its place: who starts meanwhile finds the old file or the new one, whole.
 install: all
 	@while IFS='|' read -r mode from to; do \
 	    printf 'install %s\n' "$(DESTDIR)$$to"; \
-	    install -D -m "$$mode" "$$from" "$(DESTDIR)$$to"; \
-	    case $$from in tools/examples/*) sed -i 's|@LIBRARY@|$(LIBRARY)|' "$(DESTDIR)$$to" ;; esac; \
+	    new="$(DESTDIR)$$to.new"; \
+	    install -D -m "$$mode" "$$from" "$$new"; \
+	    case $$from in tools/examples/*) sed -i 's|@LIBRARY@|$(LIBRARY)|' "$$new" ;; esac; \
+	    mv -fT "$$new" "$(DESTDIR)$$to"; \
 	done < <(printf '%s\n' $(foreach row,$(INSTALLED),'$(row)'))
 
 uninstall:

@@ -101,8 +101,8 @@ static bool goes_on(bool nonblock)
     return !nonblock && !hold_for_good();
 }
 
-/* In t; at most so many bytes (rx_goes_on). FB_RETRY: it is not in t any more, or that is to be looked at. */
-static ssize_t from_kernel(struct fb_conn *c, int fd, struct iovec part[], int n, ssize_t most,
+/* In t; most: what rx_goes_on has said, or SSIZE_MAX. FB_RETRY: it is not in t any more, or that is to be looked at. */
+static ssize_t from_kernel(struct fb_conn *c, int fd, const struct iovec *part, int n, ssize_t most,
                            int flags, struct fb_signals *signals)
 {
     ssize_t got;
@@ -113,8 +113,6 @@ static ssize_t from_kernel(struct fb_conn *c, int fd, struct iovec part[], int n
     }
     if (!fb_rx_enter(&c->s))
         return FB_RETRY;
-    if (most >= 0)
-        n = cut(part, n, (size_t)most);
     got = sleep_recv(&c->s, fd, part, n, flags, signals);
     return signals->forked ? got : fb_rx_leave(&c->s, fd, got, part, n, flags);
 }
@@ -143,8 +141,10 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
     if (!nonblock)
         wait_limit(&w, c->x->rcv_timeout);
     for (;;) {
-        struct iovec part[FB_PIECES];
-        int n = window(&u, part), r;
+        struct iovec rest[FB_PIECES];
+        /* A look shows all at once, or is not to be told from one at all that there is. */
+        const struct iovec *part = flags & MSG_PEEK ? v : rest;
+        int n = flags & MSG_PEEK ? cnt : window(&u, rest), r;
         /* Nothing more is waited for. */
         bool enough = done && !(flags & MSG_WAITALL);
         uint8_t state;
@@ -164,6 +164,8 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
             rx_unlock(c);
             if (most == -EINTR)
                 return done;
+            if (done && most >= 0)
+                n = cut(rest, n, (size_t)most);
             got = from_kernel(c, fd, part, n, most,
                               (flags & ~MSG_WAITALL) | (looks ? MSG_DONTWAIT : 0), &w.signals);
             if (w.signals.forked) /* what the child has got it was given by the kernel alone */

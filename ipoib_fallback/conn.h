@@ -245,7 +245,7 @@ struct fb_conn {
     };
     _Atomic uint32_t id; /* of its two addresses: find.c's, as is the last */
     _Atomic uint32_t fresh;
-    uint32_t accepted_at; /* sleepers_now() then; 0: it is no accepted one */
+    uint32_t began_at; /* fb_sleeps_now() when its number was given; 0: not known */
 };
 _Static_assert(sizeof(struct fb_conn) <= 128, "every tracked connection has one");
 

@@ -158,8 +158,10 @@ int fb_inq_told(struct fb_stream *s, int fd)
     if (!conn_of(s)->x->tells_inq || hold_for_good())
         return -1;
     n = fb_inq(s, fd);
-    /* As TCP: who has received the end may come for it. */
-    return n > 0 ? n : (fb_ready(s, fd, POLLRDHUP) & POLLRDHUP) != 0;
+    if (n < 0)
+        n = 0;
+    /* As TCP: the end that has come counts as a byte. One that this end has made itself does not. */
+    return n + (!conn_of(s)->shut && (fb_ready(s, fd, POLLRDHUP) & POLLRDHUP) != 0);
 }
 
 bool fb_stamps(struct fb_stream *s)

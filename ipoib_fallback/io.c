@@ -33,17 +33,20 @@ static bool may_sleep(int flags)
 static ssize_t anchor_recv(int fd, const struct iovec *v, int cnt, uint64_t limit, int flags)
 {
     struct iovec part[FB_PIECES];
-    struct msghdr m = {.msg_iov = part};
+    struct msghdr m = {.msg_iov = (struct iovec *)v, .msg_iovlen = (size_t)cnt};
     uint64_t left = limit;
     int n = 0;
 
-    for (; n < cnt && n < FB_PIECES && left > 0; n++) {
-        part[n] = v[n];
-        if (part[n].iov_len > left)
-            part[n].iov_len = (size_t)left;
-        left -= part[n].iov_len;
+    if (limit != UINT64_MAX) {
+        for (; n < cnt && n < FB_PIECES && left > 0; n++) {
+            part[n] = v[n];
+            if (part[n].iov_len > left)
+                part[n].iov_len = (size_t)left;
+            left -= part[n].iov_len;
+        }
+        m.msg_iov = part;
+        m.msg_iovlen = (size_t)n;
     }
-    m.msg_iovlen = (size_t)n;
     return may_sleep(flags)
                ? RSK_SLEEP(rsk_sig.stop, rsk_sig.stop_was, SYS_recvmsg, fd, &m, flags, 0, 0, 0)
                : sys_recvmsg(fd, &m, flags);

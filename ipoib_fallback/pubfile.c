@@ -228,14 +228,17 @@ static void keep(void)
     }
 }
 
-static void hide_or_close(void)
+/* The file's descriptor is out of the program's way, or is not needed any more. False: there is no room for all that might be. */
+static bool hide(void)
 {
-    int hidden = file_fd < 0 ? -1 : rsk_own_fd(sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512));
+    int hidden = rsk_own_fd(sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512));
 
-    reserved = hidden < 0 && file_fd >= 0 ? reserve() : 0;
-    if (file_fd >= 0)
-        sys_close(file_fd);
-    file_fd = hidden < 0 ? -1 : hidden;
+    reserved = 0;
+    if (hidden < 0)
+        return (reserved = reserve()) != 0;
+    sys_close(file_fd);
+    file_fd = hidden;
+    return true;
 }
 
 /* The kernel would answer with SIGXFSZ, which ends programs. */
@@ -254,7 +257,7 @@ static bool make(size_t need)
     file_fd = open_file();
     if (file_fd >= 0 && may_be_long() && sys_ftruncate(file_fd, (off_t)WHOLE) == 0)
         p = mmap(NULL, WHOLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_fd, 0);
-    if (p != MAP_FAILED && !allocate(0, need)) {
+    if (p != MAP_FAILED && !(allocate(0, need) && hide())) {
         munmap(p, WHOLE);
         p = MAP_FAILED;
     }
@@ -276,7 +279,10 @@ static bool make(size_t need)
     named = file_fd >= 0;
     if (named)
         keep();
-    hide_or_close();
+    if (reserved) {
+        sys_close(file_fd);
+        file_fd = -1;
+    }
     return true;
 }
 

@@ -20,6 +20,8 @@ struct port {
     uint32_t users; /* streams */
     uint16_t number;
     bool v4, v6, ending; /* ending: its timer is set */
+    int shm_said,
+        verbs_said; /* the error of a wire that was complained of last: each stream would make a line */
 };
 
 static struct port *ports;
@@ -154,8 +156,12 @@ static bool may_pass(int err)
     return err == -ENOMEM || err == -EMFILE;
 }
 
-static void complain(uint16_t port, const char *wire, int err)
+static void complain(uint16_t port, const char *wire, int err, int *said)
 {
+    if (said && err == *said)
+        return;
+    if (said)
+        *said = err;
     if (may_pass(err)) /* and is asked for again and again */
         log_info("port %u: no %s rendezvous yet: error %d", port, wire, -err);
     else if (err < 0)
@@ -163,7 +169,7 @@ static void complain(uint16_t port, const char *wire, int err)
 }
 
 /* As rsk_wire's listen. */
-static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *ops)
+static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *ops, int *said)
 {
     int reason = rsk_verbs_wire.usable(), r = -ENOMEM;
 
@@ -173,7 +179,7 @@ static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *
         return -ENODEV; /* which is as it may be */
     if (!reason)
         r = rsk_verbs_wire.listen(family, port, 0, ops);
-    complain(port, "RDMA", r);
+    complain(port, "RDMA", r, said);
     return r;
 }
 
@@ -182,14 +188,16 @@ bool reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
 {
     int family = c->x->tuple.family, r = -ENODEV, v = -ENODEV;
     uint16_t port = c->x->tuple.dst_port;
+    struct port *p;
 
     count(c);
+    p = port_of(port);
     if (conn_config(c)->wire != CFG_WIRE_VERBS) {
         r = rsk_shm_wire.listen(family, port, c->x->tuple.src_port, shm);
-        complain(port, "shared-memory", r);
+        complain(port, "shared-memory", r, p ? &p->shm_said : NULL);
     }
     if (conn_config(c)->wire != CFG_WIRE_SHM)
-        v = listen_verbs(family, port, verbs);
+        v = listen_verbs(family, port, verbs, p ? &p->verbs_said : NULL);
     if (conn_config(c)->wire == CFG_WIRE_AUTO && r == 0 && !may_pass(v))
         make_known(c);
     return r == 0 || v == 0 || !(may_pass(r) || may_pass(v));

@@ -5,9 +5,14 @@
  */
 #include "ipoib_fallback/stream.h"
 
+#include "rsock/sys.h"
+
+#include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/uio.h>
 
 struct fb_sleeper {
     struct fb_lock lock; /* against the memory of pfd and sets going away while it is scanned */
@@ -19,8 +24,8 @@ struct fb_sleeper {
     uint32_t at; /* when it began */
 };
 
-/* How many connections have been accepted. */
-static _Atomic uint32_t accepted;
+/* How many numbers have been given to connections. */
+static _Atomic uint32_t given;
 
 #define PER_BLOCK 64
 struct block {
@@ -94,7 +99,7 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     s->reads = r;
     s->writes = w;
     s->nfds = nfds;
-    s->at = atomic_load_explicit(&accepted, memory_order_relaxed);
+    s->at = atomic_load_explicit(&given, memory_order_relaxed);
     atomic_fetch_add(&s->seq,
                      1); /* full fence: before the caller's test for rails (sleepers_collect) */
     fb_unlock(&s->lock);
@@ -147,36 +152,64 @@ static bool ours(struct fb_conn *c, int fd)
            (fd == c->fd || fd == conn_alt(c, 0) || fd == conn_alt(c, 1) || fd == conn_alt(c, 2));
 }
 
-uint32_t sleepers_now(void)
+uint32_t fb_sleeps_now(void)
 {
-    uint32_t now = atomic_fetch_add(&accepted, 1) + 1;
+    uint32_t now = atomic_fetch_add(&given, 1) + 1;
 
-    return now ? now : atomic_fetch_add(&accepted, 1) + 1;
+    return now ? now : atomic_fetch_add(&given, 1) + 1;
+}
+
+void fb_sleeps_since(struct fb_stream *s, uint32_t since)
+{
+    conn_of(s)->began_at = since;
 }
 
 /* On another connection, then, that had one of its numbers: the kernel's poll goes on with that, closed or not. */
 static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
 {
-    return c->accepted_at && (int32_t)(s->at - c->accepted_at) < 0;
+    return c->began_at && (int32_t)(s->at - c->began_at) < 0;
+}
+
+/* What lies in the application's memory, which it may have given back: if a handler has jumped out of the call, the sleep is over when the
+ * thread's next call says so. False: nothing does any more. */
+static bool copy_of(void *to, const void *from, size_t n)
+{
+    struct iovec local = {to, n}, remote = {(void *)from, n};
+    long got = SYS6(SYS_process_vm_readv, sys_getpid(), &local, 1, &remote, 1, 0);
+
+    if (got >= 0 || got == -EFAULT)
+        return got == (long)n;
+    memcpy(to, from, n); /* no such call, or a filter forbids it */
+    return true;
 }
 
 /* The application's set may be wider than an fd_set: as many bits as it has said. */
 static bool has(const fd_set *set, int fd)
 {
     enum { BITS = 8 * sizeof(unsigned long) };
-    const unsigned long *word = (const void *)set;
+    unsigned long word = 0;
 
-    return set && word[fd / BITS] >> (fd % BITS) & 1;
+    return set &&
+           copy_of(&word, (const unsigned long *)(const void *)set + fd / BITS, sizeof(word)) &&
+           word >> (fd % BITS) & 1;
 }
 
 /* 0: does not sleep on it; 1: POLLIN will wake it; -1: it sleeps on it without POLLIN */
 static int sleeps_on(struct fb_sleeper *s, struct fb_conn *c)
 {
+    enum { SOME = 64 };
+    struct pollfd some[SOME];
     int r = 0;
 
-    for (nfds_t i = 0; i < s->n; i++)
-        if (ours(c, s->pfd[i].fd))
-            r = s->pfd[i].events & (POLLIN | POLLRDNORM) ? 1 : -1;
+    for (nfds_t at = 0; at < s->n; at += SOME) {
+        nfds_t n = s->n - at < SOME ? s->n - at : SOME;
+
+        if (!copy_of(some, s->pfd + at, n * sizeof(*some)))
+            break;
+        for (nfds_t i = 0; i < n; i++)
+            if (ours(c, some[i].fd))
+                r = some[i].events & (POLLIN | POLLRDNORM) ? 1 : -1;
+    }
     for (int fd = 0; fd < s->nfds; fd++) {
         if (!ours(c, fd))
             continue;

@@ -199,8 +199,6 @@ bool end_settle(struct fb_conn *, int reason, unsigned of, uint64_t until);
 
 /* Scans the sleeping threads for this stream's descriptors. False: one of them cannot be woken by
  * POLLIN, or there are too many. Fills rx.must_see. */
-/* A time for those who accept: who began to sleep before it does not sleep on what is accepted then. Never 0. */
-uint32_t sleepers_now(void);
 bool sleepers_collect(struct fb_conn *);
 bool sleepers_gone(struct fb_conn *);
 void sleepers_forget(void); /* forked child: those threads are not there */

@@ -127,12 +127,14 @@ void pl_epoll_get(struct pl_epoll *);
 void pl_epoll_free(struct pl_epoll *);
 /* epoll_create(1) gave fd. */
 void pl_epoll_created(int fd);
-/* Another process will hold the instance (the number survives an exec or spawn, goes over a socket):
+/* Another process will hold the instance (the number survives an exec or spawn):
  * the kernel alone serves it from now on. Its streams leave first, by fb_leave_all or fb_pin. Other kinds
  * are ignored. */
 void pl_epoll_cross(struct pl_file *);
 /* The same for all instances: before fork, after fb_leave_all. */
 void pl_epoll_cross_all(void);
+/* An instance goes over a socket: its streams leave, which is waited for as by fb_pin, and it is crossed. */
+void pl_epoll_give(struct pl_file *);
 /* Progress thread: a forked child wants the instance that is known by this number. True: it has been
  * crossed, and all its streams are the kernel's. */
 bool pl_epoll_asked(uintptr_t id);

@@ -254,6 +254,9 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
     PL_HELD f = pl_get_stream(fd);
     if (f && corked(f, level, name, value, len))
         return 0;
+    /* In repair nothing can be sent or received any more, what hands the stream over neither. */
+    if (f && level == IPPROTO_TCP && name == TCP_REPAIR)
+        fb_pin(f->stream, RSN_OPTION, true);
     ret = pl_real.setsockopt(fd, level, name, value, len);
     if (ret == 0 && f) {
         int number = 0;

@@ -168,8 +168,10 @@ void pl_member_each(struct pl_epoll *, void (*fn)(struct pl_member *, void *), v
 /* pl_file.members. */
 void pl_member_link(struct pl_file *, struct pl_member *);
 void pl_member_unlink(struct pl_file *, struct pl_member *);
-/* Up to max of them, each with a reference, and one to its instance. */
+/* Up to max of them, each with a reference, and one to its instance; none whose instance is about to end. */
 int pl_member_some(struct pl_file *, struct pl_member **, int max);
+/* False: its last reference is gone. */
+bool pl_epoll_tryget(struct pl_epoll *);
 void pl_pool_after_fork_child(void);
 struct pl_epoll *pl_epoll_alloc(void); /* zeroed */
 void pl_epoll_release(struct pl_epoll *);

@@ -55,7 +55,7 @@ void pl_epoll_get(struct pl_epoll *ep)
     atomic_fetch_add_explicit(&ep->refs, 1, memory_order_relaxed);
 }
 
-static bool tryget(struct pl_epoll *ep)
+bool pl_epoll_tryget(struct pl_epoll *ep)
 {
     uint32_t refs = atomic_load_explicit(&ep->refs, memory_order_relaxed);
 
@@ -72,7 +72,7 @@ void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg)
     fb_lock(&registry_lock);
     for (struct pl_link *l = registry.next; l != &registry; l = l->next) {
         ep = (struct pl_epoll *)l; /* its first member */
-        if (!tryget(ep))
+        if (!pl_epoll_tryget(ep))
             continue;
         fb_unlock(&registry_lock);
         if (held)
@@ -338,6 +338,42 @@ void pl_epoll_cross(struct pl_file *f)
 {
     if (f->kind == PL_EPOLL)
         cross(pl_epoll_of(f), NULL);
+}
+
+enum { SETTLED_AT_ONCE = 32 };
+
+struct on_rails {
+    struct fb_stream *some[SETTLED_AT_ONCE];
+    int n;
+};
+
+static void note_on_rails(struct pl_member *m, void *arg)
+{
+    struct on_rails *on = arg;
+
+    if (!m->stream || fb_plain(m->stream) || on->n == SETTLED_AT_ONCE)
+        return;
+    fb_get(m->stream);
+    on->some[on->n++] = m->stream;
+}
+
+void pl_epoll_give(struct pl_file *f)
+{
+    const uint64_t until = fb_pin_time();
+    struct pl_epoll *ep = pl_epoll_of(f);
+    struct on_rails on;
+
+    do {
+        on.n = 0;
+        pl_ctl_lock(ep);
+        pl_member_each(ep, note_on_rails, &on);
+        fb_unlock(&ep->ctl);
+        for (int i = 0; i < on.n; i++) {
+            fb_pin_by(on.some[i], RSN_EPOLL, until);
+            fb_put(on.some[i]);
+        }
+    } while (on.n == SETTLED_AT_ONCE && sys_now() < until);
+    cross(ep, NULL);
 }
 
 struct wanted {

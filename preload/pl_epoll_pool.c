@@ -247,9 +247,10 @@ int pl_member_some(struct pl_file *f, struct pl_member **out, int max)
         return 0;
     fb_lock(links_of(f));
     for (struct pl_member *m = f->members; m && n < max; m = m->file_next) {
-        /* Its instance lives: it unlinks its members before it goes. */
+        /* It unlinks its members before it goes, which another thread may be about to: that is its end of them. */
+        if (!pl_epoll_tryget(m->ep))
+            continue;
         pl_member_get(m);
-        pl_epoll_get(m->ep);
         out[n++] = m;
     }
     fb_unlock(links_of(f));

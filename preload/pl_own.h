@@ -243,6 +243,8 @@ ssize_t pl_msg_told(struct pl_file *, struct msghdr *, int flags, ssize_t n);
 
 /* fb_pin_tx. SIGPIPE is raised, unless the flags say MSG_NOSIGNAL. */
 int pl_pin_tx(struct pl_file *, int reason, int flags);
+/* SIGPIPE to this thread, as the kernel sends it. */
+void pl_sigpipe(void);
 
 /* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. */
 void pl_passes(const struct msghdr *);
@@ -286,6 +288,8 @@ uint32_t pl_made_begin(void);
 void pl_made_note(int fd, uint32_t begun);
 /* Is it that still, perhaps with a dup? False: not known. */
 bool pl_made(int fd);
+/* For fb_sleeps_since: when the number was made, if it stands for its socket alone; else 0. */
+uint32_t pl_made_since(int fd);
 /* It, or these, may be something else from now on: before the kernel's close. */
 void pl_made_forget(int fd);
 void pl_made_forget_range(unsigned int first, unsigned int last);

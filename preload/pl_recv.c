@@ -408,44 +408,10 @@ PL_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t room, int f
                     : recvfrom(fd, buf, n, flags, addr, len);
 }
 
-/* As the kernel's put_cmsg: what there is no room for is cut off, and the flag says so. */
-static void put_inq(struct msghdr *msg, int inq)
-{
-    struct cmsghdr head = {
-        .cmsg_len = CMSG_LEN(sizeof inq), .cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
-    size_t room = msg->msg_control ? msg->msg_controllen : 0;
-
-    msg->msg_controllen = 0;
-    if (room < head.cmsg_len)
-        msg->msg_flags |= MSG_CTRUNC;
-    if (room < sizeof head)
-        return;
-    if (room < head.cmsg_len)
-        head.cmsg_len = room;
-    memcpy(msg->msg_control, &head, sizeof head);
-    memcpy(CMSG_DATA((struct cmsghdr *)msg->msg_control), &inq, head.cmsg_len - sizeof head);
-    msg->msg_controllen = room < CMSG_SPACE(sizeof inq) ? room : CMSG_SPACE(sizeof inq);
-}
-
-ssize_t pl_msg_told(struct pl_file *f, struct msghdr *msg, int flags, ssize_t n)
-{
-    int inq;
-
-    if (n < 0)
-        return n;
-    if (msg->msg_name)
-        msg->msg_namelen = 0;
-    msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
-    inq = fb_inq_told(f->stream, f->fd);
-    if (inq >= 0)
-        put_inq(msg, inq);
-    else
-        msg->msg_controllen = 0;
-    return n;
-}
-
 static ssize_t rail_msg(struct pl_file *f, struct msghdr *msg, int flags)
 {
+    if (msg->msg_name && (int)msg->msg_namelen < 0)
+        return -EINVAL;
     return pl_msg_told(f, msg, flags,
                        rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE));
 }
@@ -457,6 +423,44 @@ static void kernels_stamps(struct pl_file *f)
         fb_pin_rx(f->stream, RSN_OPTION);
 }
 
+/* The kernel has filled in what it says beside the bytes, which are to be received anew. */
+static void unsay(struct msghdr *msg, const struct msghdr *was)
+{
+    msg->msg_namelen = was->msg_namelen;
+    msg->msg_controllen = was->msg_controllen;
+    msg->msg_flags = was->msg_flags;
+}
+
+/* Of the first message of recvmmsg the kernel has not been asked for an error yet. */
+static ssize_t plain_one(int fd, struct mmsghdr *m, int flags)
+{
+    return pl_real.recvmmsg(fd, m, 1, flags, NULL) == 1 ? (ssize_t)m->msg_len : -1;
+}
+
+/* m: recvmmsg's, or NULL. again: what boarded while the kernel's call slept has left for its stamps, or could not. */
+static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m, int flags,
+                       bool again)
+{
+    const struct msghdr was = *msg;
+    bool asked = false;
+
+    kernels_stamps(f);
+    return RECEIVE(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
+                   (asked = true, m ? plain_one(fd, m, flags) : pl_real.recvmsg(fd, msg, flags)), ({
+                       ssize_t n_;
+
+                       if (asked)
+                           unsay(msg, &was);
+                       if (asked && !again && fb_stamps(f->stream)) {
+                           n_ = message(f, fd, msg, m, flags, true);
+                           n_ = n_ < 0 ? -errno : n_;
+                       } else {
+                           n_ = rail_msg(f, msg, flags);
+                       }
+                       n_;
+                   }));
+}
+
 PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
     pl_ready();
@@ -466,22 +470,10 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
         return pl_real.recvmsg(fd, msg, flags);
     if (!msg || pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmsg(fd, msg, flags));
-    kernels_stamps(f);
-    return RECEIVE(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
-                   pl_real.recvmsg(fd, msg, flags), rail_msg(f, msg, flags));
-}
-
-/* Of the first message the kernel has not been asked for an error yet. */
-static ssize_t plain_one(int fd, struct mmsghdr *m, int flags)
-{
-    return pl_real.recvmmsg(fd, m, 1, flags, NULL) == 1 ? (ssize_t)m->msg_len : -1;
+    return message(f, fd, msg, NULL, flags, false);
 }
 
 ssize_t pl_recv_first(struct pl_file *f, int fd, struct mmsghdr *m, int flags)
 {
-    struct msghdr *h = &m->msg_hdr;
-
-    kernels_stamps(f);
-    return RECEIVE(f, h->msg_iov, pl_iov_count(h->msg_iovlen), flags, plain_one(fd, m, flags),
-                   rail_msg(f, h, flags));
+    return message(f, fd, &m->msg_hdr, m, flags, false);
 }

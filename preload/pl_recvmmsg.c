@@ -1,5 +1,6 @@
 /*
- * pl_recvmmsg.c - several messages with one call: each is received as by recvmsg (pl_recv.c), in a loop like the kernel's.
+ * pl_recvmmsg.c - several messages with one call: each is received as by recvmsg (pl_recv.c), in a loop like the kernel's. And
+ * what a message from a rail says beside its bytes.
  *
  * Called by the application on any thread, also in signal handlers.
  */
@@ -9,6 +10,45 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+
+/* As the kernel's put_cmsg: what there is no room for is cut off, and the flag says so. */
+static void put_inq(struct msghdr *msg, int inq)
+{
+    struct cmsghdr head = {
+        .cmsg_len = CMSG_LEN(sizeof inq), .cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
+    size_t room = msg->msg_control ? msg->msg_controllen : 0;
+
+    msg->msg_controllen = 0;
+    if (room < head.cmsg_len)
+        msg->msg_flags |= MSG_CTRUNC;
+    if (room < sizeof head)
+        return;
+    if (room < head.cmsg_len)
+        head.cmsg_len = room;
+    memcpy(msg->msg_control, &head, sizeof head);
+    memcpy(CMSG_DATA((struct cmsghdr *)msg->msg_control), &inq, head.cmsg_len - sizeof head);
+    msg->msg_controllen = room < CMSG_SPACE(sizeof inq) ? room : CMSG_SPACE(sizeof inq);
+}
+
+ssize_t pl_msg_told(struct pl_file *f, struct msghdr *msg, int flags, ssize_t n)
+{
+    int inq;
+
+    if (n < 0)
+        return n;
+    if (msg->msg_name)
+        msg->msg_namelen = 0;
+    msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+    inq = fb_inq_told(f->stream, f->fd);
+    if (inq >= 0)
+        put_inq(msg, inq);
+    else
+        msg->msg_controllen = 0;
+    return n;
+}
 
 /* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
  * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
@@ -36,7 +76,7 @@ static ssize_t next_one(struct pl_file *f, int fd, struct msghdr *h, int flags)
     ssize_t n;
 
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) || fb_stamps(f->stream) ||
-        pl_iov_fit(&v, &cnt, &one, -EMSGSIZE, &total))
+        (h->msg_name && (int)h->msg_namelen < 0) || pl_iov_fit(&v, &cnt, &one, -EMSGSIZE, &total))
         return recvmsg(fd, h, flags);
     pthread_testcancel();
     n = fb_recv_on(f->stream, f->fd, v, cnt, flags & ~MSG_NOSIGNAL);

@@ -134,7 +134,7 @@ static int sleep_published(const struct call *c, bool *served)
 {
     PL_SLEEP s = {fb_sleeper_select(c->nfds, c->set[READ], c->set[WRITE]), {0}};
 
-    if (need_of_sets(c) == PL_SERVE) {
+    if (!s.sleeper || need_of_sets(c) == PL_SERVE) { /* pl_poll.c */
         *served = true;
         return 0;
     }

@@ -60,10 +60,21 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
 /* rail's too_many: -EINVAL, and nothing at all is no call on the socket, also where it is at its end. */
 enum { BY_WRITEV = 0 };
 
+void pl_sigpipe(void)
+{
+    const long pid = sys_getpid(), tid = sys_gettid();
+    siginfo_t info = {.si_signo = SIGPIPE, .si_code = SI_USER};
+
+    info.si_pid = (pid_t)pid;
+    info.si_uid = (uid_t)SYS6(SYS_getuid, 0, 0, 0, 0, 0, 0);
+    if (SYS6(SYS_rt_tgsigqueueinfo, pid, tid, SIGPIPE, &info, 0, 0) < 0)
+        SYS6(SYS_tgkill, pid, tid, SIGPIPE, 0, 0, 0);
+}
+
 static void told(ssize_t n, int flags)
 {
     if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
-        SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+        pl_sigpipe();
 }
 
 int pl_pin_tx(struct pl_file *f, int reason, int flags)
@@ -336,10 +347,12 @@ static int next_control(const struct msghdr *msg, size_t *at, struct cmsghdr *he
 
 static void give(int fd)
 {
-    PL_HELD f = pl_get_stream(fd);
+    PL_HELD f = pl_hold(fd);
 
-    if (f)
+    if (f && f->kind == PL_STREAM)
         pl_give_away(f, RSN_SHARED);
+    else if (f && f->kind == PL_EPOLL)
+        pl_epoll_give(f);
     else
         pl_made_away(fd);
 }

@@ -56,19 +56,18 @@ static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char
             break;
         sent += (size_t)put;
         pos += put;
-        /* A handler may have run in a wait that then was not in vain. */
-        if (put < got || rsk_sig.seen != signals)
+        /* A handler may have run in a wait that then was not in vain. What has cut a piece short otherwise the next one is told of, as
+         * the kernel's next page. */
+        if (rsk_sig.seen != signals)
             break;
     }
     if (sent > 0 && off)
         *off = pos;
     else if (sent > 0)
         SYS6(SYS_lseek, in, pos, SEEK_SET, 0, 0, 0);
-    if (sent > 0)
-        return (ssize_t)sent;
     if (put == -EPIPE)
-        SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
-    return put;
+        pl_sigpipe();
+    return sent > 0 ? (ssize_t)sent : put;
 }
 
 struct piece {
@@ -86,6 +85,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
 {
     struct piece *large __attribute__((cleanup(put_piece))) = NULL;
     char few[FEW];
+    RSK_UNCANCELLED; /* sendfile is no cancellation point */
 
     if (n > sizeof(few))
         large = (struct piece *)pl_block_get(sizeof *large, __builtin_frame_address(0), NULL);
@@ -164,7 +164,7 @@ static int until_writable(int out, bool nonblock)
         return n == 0 ? -EAGAIN : -errno;
     if (!(p.revents & POLLERR))
         return 0;
-    SYS6(SYS_tgkill, sys_getpid(), sys_gettid(), SIGPIPE, 0, 0, 0);
+    pl_sigpipe();
     return -EPIPE;
 }
 

@@ -52,6 +52,8 @@ struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock)
         return NULL;
     if (fd <= 2)
         fb_pin(s, RSN_STDIO_FD, false);
+    if (role == FB_CONNECTED)
+        fb_sleeps_since(s, pl_made_since(fd));
     f = pl_install(fd, PL_STREAM, s);
     if (f) {
         if (role == FB_CONNECTED)

@@ -55,11 +55,15 @@ static void refused(int err)
 {
     static atomic_bool said;
 
+    /* systemd's filter says that there is no such family; SELinux and AppArmor say that it is not permitted. */
     if (!atomic_exchange(&said, true))
         log_warn(
             "netlink sockets are refused (error %d), so the kernel cannot be asked who owns a connection: no rails "
-            "within the host. A unit of systemd needs RestrictAddressFamilies=AF_NETLINK",
-            -err);
+            "within the host. %s",
+            -err,
+            err == -EACCES || err == -EPERM
+                ? "A security module (SELinux, AppArmor) or a filter does not permit them: see the audit log"
+                : "A unit of systemd needs RestrictAddressFamilies=AF_NETLINK");
 }
 
 /* -EACCES: there are none for this process. */

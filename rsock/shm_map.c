@@ -40,13 +40,14 @@ uint32_t shm_ring_size(size_t wish)
 }
 
 /* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages are counted when they are
- * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. */
+ * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. Where /proc/sys
+ * is hidden (ProcSubset=pid of a systemd unit) it may be so. */
 bool shm_strict(void)
 {
     static _Atomic uint64_t asked_at;
     static _Atomic bool was;
     uint64_t now = sys_now();
-    char mode = '0';
+    char mode = '2';
     int fd;
 
     if (atomic_load(&asked_at) && now - atomic_load(&asked_at) < 1000000000u)
@@ -55,6 +56,8 @@ bool shm_strict(void)
     if (fd >= 0) {
         sys_read(fd, &mode, 1);
         rsk_own_close(fd);
+    } else if (fd != -ENOENT && fd != -EACCES) {
+        return atomic_load(&was); /* in want of something: the next one asks again */
     }
     atomic_store(&was, mode == '2');
     atomic_store(&asked_at, now);

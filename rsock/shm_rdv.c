@@ -8,7 +8,6 @@
  * runs as the user who owns the other end.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +28,10 @@ enum { TURN_NS = 200000000 };
 /* As many more than that are worth a look at who has come since, if none of them says that it has this connection. */
 enum { MANY = 16 };
 
-/* peer: the port of the connection by which it became reachable, which is the only one where each has a process of its own. */
+/* uid: as its own user namespace counts. peer: the port of the connection by which it became reachable, which is the only one where
+ * each has a process of its own. */
 struct candidate {
-    uint32_t pid;
+    uint32_t uid, pid;
     uint16_t peer;
 };
 
@@ -72,29 +72,58 @@ static struct list {
     struct candidate who[CANDIDATES];
 } lists[LISTS];
 
-/* Sockets that were accepted bear the same name; 00010000 marks the one that listens. */
+/* The next number of a name, and what is behind it and the dot after it. */
+static unsigned long number(const char **rest)
+{
+    char *end;
+    unsigned long n = strtoul(*rest, &end, 10);
+
+    *rest = *end == '.' ? end + 1 : end;
+    return n;
+}
+
+/* The first whose name has another number for the user, or the end. */
+static int another_uid(const struct list *l)
+{
+    int i = 0;
+
+    while (i < l->n && l->who[i].uid == l->uid)
+        i++;
+    return i;
+}
+
+/* What the kernel gives for who has no number in our user namespace: anybody, so nobody is looked for by it. */
+#define OVERFLOW_UID 65534u
+
+/*
+ * Sockets that were accepted bear the same name; 00010000 marks the one that listens. In a user namespace a process may know itself
+ * by another number than we do (a container without root): who answers is judged by what the kernel says of it. Those
+ * with the number that we know are not kept out by others.
+ */
 static void candidate(void *arg, const char *line, const char *rest)
 {
     struct list *l = arg;
-    char *end;
-    unsigned long pid = strtoul(rest, &end, 10),
-                  peer = *end == '.' ? strtoul(end + 1, &end, 10) : 0;
+    unsigned long uid = number(&rest), port = number(&rest), pid = number(&rest),
+                  peer = number(&rest);
     int at = l->n;
 
-    if (!pid || *end || peer > UINT16_MAX || !strstr(line, " 00010000 "))
+    if (port != l->port || !pid || pid > UINT32_MAX || *rest || peer > UINT16_MAX ||
+        !strstr(line, " 00010000 ") || (uid != l->uid && l->uid == OVERFLOW_UID))
         return;
-    /* Where there are too many, not without the one that says so. */
-    if (at == CANDIDATES && peer == l->peer)
-        at = 0;
+    if (at == CANDIDATES && uid == l->uid) {
+        at = another_uid(l);
+        /* Where there are too many, not without the one that says so. */
+        if (at == CANDIDATES && peer == l->peer)
+            at = 0;
+    }
     if (at == CANDIDATES)
         return;
     l->n += at == l->n;
-    l->who[at] = (struct candidate){(uint32_t)pid, (uint16_t)peer};
+    l->who[at] = (struct candidate){(uint32_t)uid, (uint32_t)pid, (uint16_t)peer};
 }
 
 static void read_list(struct list *l, const struct asking *a)
 {
-    char prefix[64];
     uint64_t began = sys_now();
 
     l->read_at = 0; /* a forked child may have it as it is now */
@@ -102,8 +131,7 @@ static void read_list(struct list *l, const struct asking *a)
     l->port = a->tuple.dst_port;
     l->peer = a->tuple.src_port;
     l->n = 0;
-    snprintf(prefix, sizeof prefix, "railsock.%u.%u.", l->uid, l->port);
-    rsk_unix_names(prefix, candidate, l);
+    rsk_unix_names("railsock.", candidate, l);
     l->read_at = sys_now();
     /* Nobody yet, in a moment perhaps somebody: but not more than a twentieth of the time goes into reading that. */
     l->until = l->read_at + (l->n ? LIST_NS : 20 * (l->read_at - began));
@@ -124,10 +152,10 @@ static struct list *list_for(const struct asking *a)
     return oldest;
 }
 
-static bool asked(const struct asking *a, uint32_t pid)
+static bool asked(const struct asking *a, const struct candidate *c)
 {
     for (int i = 0; i < a->at; i++)
-        if (a->who[i].pid == pid)
+        if (a->who[i].pid == c->pid && a->who[i].uid == c->uid)
             return true;
     return false;
 }
@@ -155,10 +183,10 @@ static void find_candidates(struct asking *a, bool again)
     if (!a->old)
         read_list(l, a);
     first = who_says_so(l, a->tuple.src_port);
-    if (first < l->n && !asked(a, l->who[first].pid))
+    if (first < l->n && !asked(a, &l->who[first]))
         who[n++] = l->who[first];
     for (int i = 0; i < l->n; i++)
-        if (i != first && !asked(a, l->who[i].pid))
+        if (i != first && !asked(a, &l->who[i]))
             who[n++] = l->who[i];
     memcpy(a->who, who, (size_t)n * sizeof who[0]);
     a->n = n;
@@ -218,7 +246,7 @@ static void finish(struct asking *a, int reason)
 static int dial(struct asking *a, struct candidate c)
 {
     struct sockaddr_storage ss;
-    socklen_t len = shm_rdv_name(&ss, a->uid, a->tuple.dst_port, c.pid, c.peer);
+    socklen_t len = shm_rdv_name(&ss, c.uid, a->tuple.dst_port, c.pid, c.peer);
     int fd = rsk_own_fd(sys_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
     /* Where there are no such sockets at all, nobody can be reached. */
@@ -229,8 +257,9 @@ static int dial(struct asking *a, struct candidate c)
     a->sock = fd;
     if (sys_connect(fd, &ss, len))
         return RSN_NO_PEER_LIB;
+    /* Another number than we know need not be meant for us: that says nothing. */
     if (!shm_peer_cred(fd, &a->cred) || a->cred.uid != a->uid)
-        return RSN_UID;
+        return c.uid == a->uid ? RSN_UID : a->reason;
     shm_peer_judge(&a->cred);
     return shm_rail_my_bells(a->rail, a->shard, &a->cred);
 }

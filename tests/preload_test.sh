@@ -221,20 +221,30 @@ else
     echo 'skip preload.netns: no network of its own'
 fi
 
-# As in a pod: two programs that share the network, and nothing else.
+# As in a pod: two programs that share the network, and nothing else. And where one of the two, or each, has another number for
+# its user, as in containers without root.
 alone=(unshare --pid --fork --mount --ipc --uts --user --map-root-user --mount-proc)
-if unshare -n "${alone[@]}" true 2>/dev/null; then
-    # shellcheck disable=SC2016 # for the inner shell
-    if said=$(unshare -n bash -c 'ip link set lo up; lib=$1; shift
-        export RAILSOCK_MODE=rail LD_PRELOAD=$lib
-        timeout 60 "$@" python3 tests/preload/pod.py serve | {
-            read -r port; RAILSOCK_LOG=info timeout 60 "$@" python3 tests/preload/pod.py "$port"; }' \
-        bash "$lib" "${alone[@]}" 2>&1) && grep -q 'sending on shm' <<<"$said" &&
+renumbered=(unshare --user --map-user=4711 --map-group=4711)
+pod() { # NAME SERVER CLIENT: arrays' names
+    local -n server=$2 client=$3
+    local said
+
+    if said=$(RAILSOCK_MODE=rail unshare -n bash -c 'ip link set lo up; lib=$1; n=$2; shift 2
+        timeout 60 "${@:1:n}" env LD_PRELOAD="$lib" python3 tests/preload/pod.py serve | {
+            read -r port; RAILSOCK_LOG=info timeout 60 "${@:n+1}" env LD_PRELOAD="$lib" python3 tests/preload/pod.py "$port"; }' \
+        bash "$lib" "${#server[@]}" "${server[@]}" "${client[@]}" 2>&1) && grep -q 'sending on shm' <<<"$said" &&
         grep -q 'receiving on shm' <<<"$said"; then
-        echo 'ok preload.pod'
+        echo "ok preload.$1"
     else
-        echo "not ok preload.pod: $(tail -n 1 <<<"$said")"
+        echo "not ok preload.$1: $(tail -n 1 <<<"$said")"
     fi
+}
+if unshare -n "${alone[@]}" true 2>/dev/null && unshare -n "${renumbered[@]}" true 2>/dev/null; then
+    here=()
+    pod pod alone alone
+    pod pod.server_renumbered renumbered here
+    pod pod.client_renumbered here renumbered
+    pod pod.both_numbered alone renumbered
 else
     echo 'skip preload.pod: no namespaces'
 fi

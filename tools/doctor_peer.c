@@ -269,6 +269,15 @@ static void judge_server(struct doctor *d, struct doc_result *r, const struct st
     }
 }
 
+static unsigned
+    unread; /* files of processes, as they are shown by another version of the library */
+
+static void not_read(const char *path, const char *why)
+{
+    (void)path, (void)why;
+    unread++;
+}
+
 /* The server's process shows the connection, as to `railsock stat`. It may do so a little after the kernel says
  * that it has accepted. */
 static void look_for_server(struct doctor *d, struct doc_result *r)
@@ -276,7 +285,8 @@ static void look_for_server(struct doctor *d, struct doc_result *r)
     struct stat_list list;
     bool found = false;
 
-    if (stat_read(STAT_BASE, 0, NULL, &list) < 0)
+    unread = 0;
+    if (stat_read(STAT_BASE, 0, not_read, &list) < 0)
         list.n = 0;
     stat_addresses(&list);
     for (size_t i = 0; i < list.n && !found; i++)
@@ -315,10 +325,14 @@ void doc_SERVER(struct doctor *d, struct doc_result *r)
     if (d->served)
         return;
     if (seen)
-        doc_say(r, DOC_NOTE,
-                "no process of user %u shows the connection here: it runs without railsock, or in "
-                "another container, or cannot show anything",
-                d->uid);
+        doc_say(
+            r, DOC_NOTE,
+            "no process of user %u shows the connection here: it runs without railsock, or in "
+            "another container, or cannot show anything%s",
+            d->uid,
+            unread
+                ? ", or with another version of it: `railsock stat` says whose files it cannot read"
+                : "");
     else
         doc_say(r, DOC_NOTE, "user %u's: whether it runs with railsock is shown to root only",
                 d->uid);

@@ -327,9 +327,14 @@ static void no_choice(const struct tap_wish *w, const struct stat_list *list, si
                     : "railsock tap: there is no process %u\n",
                 w->filter.pid);
     } else {
+        struct stat_list ignored;
+
         fputs("railsock tap: no such connection of a program that runs with railsock and that you "
               "may look into; `railsock stat` lists them\n",
               stderr);
+        /* It may be one of a process whose file cannot be read: another version's, perhaps. */
+        if (!w->filter.pid && stat_read(STAT_BASE, 0, complain, &ignored) >= 0)
+            stat_free(&ignored);
     }
 }
 

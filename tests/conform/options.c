@@ -398,8 +398,11 @@ static void with_inq(int fd, size_t n, int flags, size_t room)
     memset(&c, 0, sizeof(c));
     SHOW(recvmsg(fd, &m, flags));
     say("room for %zu, used %zu, flags %x", room, (size_t)m.msg_controllen, (unsigned)m.msg_flags);
-    if (m.msg_controllen && m.msg_controllen < sizeof(c))
-        say_bytes("control data", &c, (ssize_t)m.msg_controllen);
+    if (m.msg_controllen >= CMSG_LEN(0) && m.msg_controllen < sizeof(c))
+        say("level %d, type %d, length %zu", c.head.cmsg_level, c.head.cmsg_type,
+            (size_t)c.head.cmsg_len);
+    if (m.msg_controllen >= CMSG_LEN(sizeof(int)) && c.head.cmsg_len >= CMSG_LEN(sizeof(int)))
+        say("says %d", *(int *)CMSG_DATA(&c.head));
 }
 
 CASE(inq)

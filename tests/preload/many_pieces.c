@@ -1,5 +1,6 @@
 /*
- * many_pieces.c - two threads that write messages of twenty pieces each: each message is whole, as the kernel has it.
+ * many_pieces.c - two threads that write messages of twenty pieces each: each message is whole, as the kernel has it. And a look
+ * at what is there through so many pieces shows it all.
  */
 #include "say.h"
 
@@ -27,6 +28,33 @@ static void *writer(void *which)
     return NULL;
 }
 
+static void look(int flags)
+{
+    char room[2 * PIECES * LENGTH] = "";
+    struct iovec v[2 * PIECES];
+    struct msghdr m = {.msg_iov = v, .msg_iovlen = 2 * PIECES};
+
+    for (int i = 0; i < 2 * PIECES; i++)
+        v[i] = (struct iovec){room + i * LENGTH, LENGTH};
+    SHOW(recvmsg(p[1], &m, flags));
+    printf("%.*s\n", (int)sizeof(room), room);
+}
+
+static void looks(void)
+{
+    char bytes[2 * PIECES * LENGTH];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)('a' + i % 26);
+    must(write(p[0], bytes, sizeof(bytes)) == sizeof(bytes), "write");
+    must(recv(p[1], (char[sizeof(bytes)]){0}, sizeof(bytes), MSG_PEEK | MSG_WAITALL) ==
+             sizeof(bytes),
+         "recv");
+    look(MSG_PEEK);
+    look(MSG_PEEK | MSG_WAITALL);
+    look(0);
+}
+
 int main(void)
 {
     static char names[2] = "ab";
@@ -48,5 +76,6 @@ int main(void)
     for (int i = 0; i < 2; i++)
         pthread_join(t[i], NULL);
     printf("mixed: %d\n", mixed);
+    looks();
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * stale_sleeper.c - a thread sleeps in poll, or in select, on a connection whose number is closed and given to another: the other
- * one is not its business, and gets its bytes.
+ * stale_sleeper.c - a thread sleeps in poll, or in select, on a connection whose number is closed and given to another, which is
+ * accepted, or connects: the other one is not its business, and gets its bytes.
  */
 #include "../asleep.h"
 #include "pair.h"
@@ -12,7 +12,7 @@
 enum { ROUNDS = 400 };
 
 static int number;
-static bool by_select;
+static bool by_select, connects;
 static _Atomic int sleeper;
 static _Atomic bool awake;
 
@@ -60,16 +60,28 @@ static void once(int l, const struct sockaddr_in *at)
     sleeper = 0;
     awake = false;
     pthread_create(&t, NULL, sleep_on, NULL);
-    new[0] = socket(AF_INET, SOCK_STREAM, 0);
-    must(connect(new[0], (const struct sockaddr *)at, sizeof(*at)) == 0, "connect");
-    until_it_sleeps(&sleeper);
-    close(old[1]);
-    new[1] = accept(l, NULL, NULL);
-    for (int i = 0; new[1] != number &&i < TRIES_FOR_A_NUMBER; i++) {
-        int other = new[1];
+    if (connects) {
+        until_it_sleeps(&sleeper);
+        close(old[1]);
+        new[1] = socket(AF_INET, SOCK_STREAM, 0);
+        for (int i = 0; new[1] != number &&i < TRIES_FOR_A_NUMBER; i++) {
+            close(new[1]);
+            new[1] = socket(AF_INET, SOCK_STREAM, 0);
+        }
+        must(connect(new[1], (const struct sockaddr *)at, sizeof(*at)) == 0, "connect");
+        new[0] = accept(l, NULL, NULL);
+    } else {
+        new[0] = socket(AF_INET, SOCK_STREAM, 0);
+        must(connect(new[0], (const struct sockaddr *)at, sizeof(*at)) == 0, "connect");
+        until_it_sleeps(&sleeper);
+        close(old[1]);
+        new[1] = accept(l, NULL, NULL);
+        for (int i = 0; new[1] != number &&i < TRIES_FOR_A_NUMBER; i++) {
+            int other = new[1];
 
-        new[1] = dup(other);
-        close(other);
+            new[1] = dup(other);
+            close(other);
+        }
     }
     must(new[1] == number, "the same number");
     for (int i = 0; i < ROUNDS; i++) {
@@ -87,7 +99,8 @@ static void once(int l, const struct sockaddr_in *at)
     pthread_join(t, NULL);
     close(old[0]);
     close(new[1]);
-    printf("%s: %d answers\n", by_select ? "select" : "poll", ROUNDS);
+    printf("%s, %s: %d answers\n", by_select ? "select" : "poll",
+           connects ? "connected" : "accepted", ROUNDS);
 }
 
 int main(void)
@@ -96,8 +109,10 @@ int main(void)
     int l = listener(&at);
 
     alarm(120);
-    once(l, &at);
-    by_select = true;
-    once(l, &at);
+    for (int i = 0; i < 4; i++) {
+        by_select = i & 1;
+        connects = i & 2;
+        once(l, &at);
+    }
     return 0;
 }
