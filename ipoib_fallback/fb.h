@@ -171,6 +171,8 @@ struct fb_fork {
  * had: the caller then lets everything leave and pins it. fb_fork_parent also after a failed fork. */
 bool fb_fork_begin(struct fb_fork *);
 void fb_fork_parent(struct fb_fork *);
+/* In the child, before the library's descriptors are closed there (rsk_own_after_fork_child): but for its link. */
+void fb_fork_keep(struct fb_fork *);
 /* In the child, instead of fb_after_fork_child. NULL: there is nothing to inherit, or no memory. */
 struct fb_heritage *fb_fork_child(struct fb_fork *);
 /* In the child: fd, one of the numbers of the parent's stream, is about to be used. The parent hands the

@@ -305,13 +305,13 @@ static struct heir_link *link_up_child(int *theirs)
     if (SYS6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
              0) == 0) {
         l->fd = rsk_own_fd(pair[0]);
-        *theirs = sys_hide_fd(pair[1]); /* not noted as ours: the child keeps it */
+        /* Noted as ours, so that a child which another thread makes meanwhile closes it; this one keeps it. */
+        *theirs = rsk_own_fd(pair[1]);
     }
     rsk_own_leave();
     if (l->fd < 0 || *theirs < 0) {
         rsk_own_close(l->fd);
-        if (*theirs >= 0)
-            sys_close(*theirs);
+        rsk_own_close(*theirs);
         *theirs = -1;
         old_link(l);
         return NULL;
@@ -351,7 +351,7 @@ void fb_fork_parent(struct fb_fork *f)
     if (f->theirs < 0)
         return;
     /* If the fork has failed, this is the link's end. */
-    sys_close(f->theirs);
+    rsk_own_close(f->theirs);
     if (atomic_load(&serving))
         rsk_loop_post_job(&watch_job);
 }

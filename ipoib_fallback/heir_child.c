@@ -39,6 +39,12 @@ void heir_child_forget(void)
     told = (struct fb_lock){0};
 }
 
+void fb_fork_keep(struct fb_fork *f)
+{
+    if (f->theirs >= 0 && rsk_own_keep(f->theirs) < 0)
+        f->theirs = -1;
+}
+
 struct fb_heritage *fb_fork_child(struct fb_fork *f)
 {
     /* No malloc: see heir.c. */
@@ -53,9 +59,8 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
         h->pid = sys_getpid();
         h->siblings = heir_siblings(f->link, &h->seq);
         h->file = fb_pub_hand_on();
-        rsk_own_keep(h->link);
     } else if (f->theirs >= 0) {
-        sys_close(f->theirs);
+        rsk_own_close(f->theirs);
     }
     fb_after_fork_child();
     return h;

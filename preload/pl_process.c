@@ -101,6 +101,8 @@ void pl_child(void)
         return;
     atomic_store(pl_alive, 1);
     pl_made_child();
+    if (forking && forking->asks)
+        fb_fork_keep(&forking->link);
     rsk_loop_after_fork_child();
     if (forking && forking->asks)
         heritage = fb_fork_child(&forking->link);
