@@ -41,8 +41,8 @@ void heir_child_forget(void)
 
 void fb_fork_keep(struct fb_fork *f)
 {
-    if (f->theirs >= 0 && rsk_own_keep(f->theirs) < 0)
-        f->theirs = -1;
+    if (f->theirs >= 0)
+        rsk_own_keep(f->theirs);
 }
 
 struct fb_heritage *fb_fork_child(struct fb_fork *f)

@@ -62,7 +62,7 @@ ssize_t rx_kernel_read(struct fb_conn *c, int fd, const struct iovec *v, int cnt
 
     if (n < 0)
         return n;
-    if (limit > (uint64_t)n)
+    if (n != SSIZE_MAX && limit > (uint64_t)n)
         limit = (uint64_t)n;
     n = fb_io.recv(fd, v, cnt, limit, (flags & MSG_PEEK) | MSG_DONTWAIT);
     if (n == 0)

@@ -138,6 +138,7 @@ void pl_cancel_handler_begins(struct pl_over *o, ucontext_t *uc)
 
     o->was = over;
     o->sleeps = rsk_sig.sleeps;
+    o->no_point = rsk_sig.no_point;
     o->asynchronous = rsk_sig.asynchronous;
     if (!o->asynchronous) {
         pl_real.pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &o->type);
@@ -150,12 +151,13 @@ void pl_cancel_handler_begins(struct pl_over *o, ucontext_t *uc)
     }
     over.windows = rsk_sig.ids;
     atomic_signal_fence(memory_order_seq_cst);
-    rsk_sig.sleeps = false;
+    rsk_sig.sleeps = rsk_sig.no_point = false;
 }
 
 void pl_cancel_handler_ends(const struct pl_over *o)
 {
     rsk_sig.sleeps = o->sleeps;
+    rsk_sig.no_point = o->no_point;
     atomic_signal_fence(memory_order_seq_cst);
     over = o->was;
     /* Since a section of the handler's, see not_yet. Nothing may come to its end where it has come from. */

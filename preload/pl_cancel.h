@@ -24,7 +24,7 @@ struct pl_over {
     const struct pl_over *self; /* as long as that frame is there, if `stays` */
     struct pl_overs was;
     int type;
-    bool asynchronous, sleeps;
+    bool asynchronous, sleeps, no_point;
 };
 
 /* A handler of the application's is to run over this context; it is as cancellable as the program wants the thread. No section is

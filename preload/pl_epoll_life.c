@@ -345,13 +345,14 @@ enum { SETTLED_AT_ONCE = 32 };
 struct on_rails {
     struct fb_stream *some[SETTLED_AT_ONCE];
     int n;
+    uint32_t at, from; /* members looked at, and before that others have been waited for */
 };
 
 static void note_on_rails(struct pl_member *m, void *arg)
 {
     struct on_rails *on = arg;
 
-    if (!m->stream || fb_plain(m->stream) || on->n == SETTLED_AT_ONCE)
+    if (on->n == SETTLED_AT_ONCE || on->at++ < on->from || !m->stream || fb_plain(m->stream))
         return;
     fb_get(m->stream);
     on->some[on->n++] = m->stream;
@@ -361,13 +362,16 @@ void pl_epoll_give(struct pl_file *f)
 {
     const uint64_t until = fb_pin_time();
     struct pl_epoll *ep = pl_epoll_of(f);
-    struct on_rails on;
+    struct on_rails on = {.from = 0};
 
+    pl_epoll_pin(ep, RSN_EPOLL);
     do {
         on.n = 0;
+        on.at = 0;
         pl_ctl_lock(ep);
         pl_member_each(ep, note_on_rails, &on);
         fb_unlock(&ep->ctl);
+        on.from = on.at;
         for (int i = 0; i < on.n; i++) {
             fb_pin_by(on.some[i], RSN_EPOLL, until);
             fb_put(on.some[i]);

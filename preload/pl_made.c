@@ -26,9 +26,11 @@ enum { MADE = 1 << 20, WORDS = MADE / 64 }; /* higher numbers are not known */
 
 typedef _Atomic uint64_t numbers[WORDS];
 static numbers made, twice;
-static numbers filed;                /* fdopen made a FILE of it */
-static _Atomic uint32_t since[MADE]; /* of those made: fb_sleeps_now() then */
-static _Atomic unsigned most;        /* nothing was ever noted above it */
+static numbers filed; /* fdopen made a FILE of it */
+/* Of those made: fb_sleeps_now() then. Of higher numbers it is not known. */
+enum { TIMED = 1 << 16 };
+static _Atomic uint32_t since[TIMED];
+static _Atomic unsigned most; /* nothing was ever noted above it */
 static _Atomic uint32_t forks_begun, forks_over;
 
 static bool has(numbers *in, unsigned n)
@@ -72,7 +74,7 @@ static bool none_since(uint32_t begun)
 
 void pl_made_note(int fd, uint32_t begun)
 {
-    if ((unsigned)fd < MADE)
+    if ((unsigned)fd < TIMED)
         atomic_store_explicit(&since[fd], fb_sleeps_now(), memory_order_relaxed);
     note(&made, (unsigned)fd);
     if (!none_since(begun))
@@ -81,7 +83,9 @@ void pl_made_note(int fd, uint32_t begun)
 
 uint32_t pl_made_since(int fd)
 {
-    return has(&made, (unsigned)fd) ? atomic_load_explicit(&since[fd], memory_order_relaxed) : 0;
+    return fd < TIMED && has(&made, (unsigned)fd)
+               ? atomic_load_explicit(&since[fd], memory_order_relaxed)
+               : 0;
 }
 
 void pl_made_forget(int fd)

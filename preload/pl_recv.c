@@ -451,7 +451,7 @@ static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mms
 
                        if (asked)
                            unsay(msg, &was);
-                       if (asked && !again && fb_stamps(f->stream)) {
+                       if (asked && !again && !rsk_sig.was_cut && fb_stamps(f->stream)) {
                            n_ = message(f, fd, msg, m, flags, true);
                            n_ = n_ < 0 ? -errno : n_;
                        } else {

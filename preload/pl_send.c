@@ -5,6 +5,7 @@
  * Called by the application on any thread, also in signal handlers.
  */
 #include "preload/pl_short.h"
+#include "preload/pl_wait.h"
 
 #include "config/reason.h"
 #include "rsock/sys.h"
@@ -66,8 +67,9 @@ void pl_sigpipe(void)
     siginfo_t info = {.si_signo = SIGPIPE, .si_code = SI_USER};
 
     info.si_pid = (pid_t)pid;
-    info.si_uid = (uid_t)SYS6(SYS_getuid, 0, 0, 0, 0, 0, 0);
-    if (SYS6(SYS_rt_tgsigqueueinfo, pid, tid, SIGPIPE, &info, 0, 0) < 0)
+    if (!pl_filtered())
+        info.si_uid = (uid_t)SYS6(SYS_getuid, 0, 0, 0, 0, 0, 0);
+    if (pl_filtered() || SYS6(SYS_rt_tgsigqueueinfo, pid, tid, SIGPIPE, &info, 0, 0) < 0)
         SYS6(SYS_tgkill, pid, tid, SIGPIPE, 0, 0, 0);
 }
 

@@ -51,7 +51,9 @@ static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char
         if (got <= 0)
             break;
         v.iov_len = (size_t)got;
+        rsk_sig.no_point = true;
         put = sent ? fb_send_on(f->stream, f->fd, &v, 1, 0) : fb_sendv(f->stream, f->fd, &v, 1, 0);
+        rsk_sig.no_point = false;
         if (put <= 0)
             break;
         sent += (size_t)put;
@@ -85,7 +87,6 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
 {
     struct piece *large __attribute__((cleanup(put_piece))) = NULL;
     char few[FEW];
-    RSK_UNCANCELLED; /* sendfile is no cancellation point */
 
     if (n > sizeof(few))
         large = (struct piece *)pl_block_get(sizeof *large, __builtin_frame_address(0), NULL);

@@ -245,12 +245,22 @@ static int note(int fd)
     return fd;
 }
 
+static void forget(int fd)
+{
+    struct chunk *c = fd / CHUNK_FDS < CHUNKS ? atomic_load(&chunks[fd / CHUNK_FDS]) : NULL;
+
+    if (c)
+        atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
+}
+
 int rsk_own_keep(int fd)
 {
     int r;
 
-    if (n_kept == KEPT)
+    if (n_kept == KEPT) { /* then it is nobody's, and stays */
+        forget(fd);
         return -ENOSPC;
+    }
     r = note(fd);
     if (r >= 0)
         kept[n_kept++] = fd;
@@ -275,14 +285,6 @@ int rsk_own_opened(int fd)
         sys_close(fd);
     rsk_own_leave();
     return noted;
-}
-
-static void forget(int fd)
-{
-    struct chunk *c = fd / CHUNK_FDS < CHUNKS ? atomic_load(&chunks[fd / CHUNK_FDS]) : NULL;
-
-    if (c)
-        atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
 }
 
 bool rsk_own_has(int fd)

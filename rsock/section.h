@@ -60,6 +60,8 @@ struct rsk_sig {
     uint64_t mask; /* pending: the application's signal mask */
     struct rsk_window window[RSK_WINDOWS];
     volatile uint32_t stop_was;
+    /* The call is no cancellation point, nor are its sleeps. Not while a handler runs. */
+    volatile bool no_point;
     const void *
         handler; /* the frame below which a handler of the application's runs; NULL: none, see rsk_in_handler */
     uint64_t
@@ -278,11 +280,15 @@ long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
 struct rsk_cancel {
     int type;
     bool sleeps; /* a bare handler that came over another sleep */
+    bool no_point;
 };
 static inline struct rsk_cancel rsk_cancel_open(void)
 {
-    struct rsk_cancel was = {.sleeps = rsk_sig.sleeps};
+    struct rsk_cancel was = {.sleeps = rsk_sig.sleeps,
+                             .no_point = rsk_sig.no_point && !rsk_sig.asynchronous};
 
+    if (__builtin_expect(was.no_point, 0))
+        return was;
     /* First: from then on an asynchronous thread that is cancelled ends at once. */
     rsk_sig.sleeps = true;
     atomic_signal_fence(memory_order_seq_cst);
@@ -291,6 +297,8 @@ static inline struct rsk_cancel rsk_cancel_open(void)
 }
 static inline void rsk_cancel_close(struct rsk_cancel was)
 {
+    if (__builtin_expect(was.no_point, 0))
+        return;
     pthread_setcanceltype(was.type, NULL);
     atomic_signal_fence(memory_order_seq_cst);
     rsk_sig.sleeps = was.sleeps;

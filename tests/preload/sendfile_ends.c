@@ -1,11 +1,12 @@
 /*
- * sendfile_ends.c - a sendfile that waits: a cancellation of its thread does not end it; when another thread ends the direction, it has
- * sent what it has, and SIGPIPE comes, as the kernel sends it.
+ * sendfile_ends.c - a sendfile that waits: a cancellation of its thread does not end it, but one that a handler has taken out of it; when
+ * another thread ends the direction, it has sent what it has, and SIGPIPE comes, as the kernel sends it.
  */
 #include "../asleep.h"
 #include "pair.h"
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/sendfile.h>
 
@@ -42,6 +43,28 @@ static void *sends(void *unused)
     if (sent != at)
         puts("the offset is not what was sent");
     pthread_testcancel();
+    return NULL;
+}
+
+static sigjmp_buf out;
+
+static void jump(int sig)
+{
+    (void)sig;
+    siglongjmp(out, 1);
+}
+
+static void *is_taken_out(void *unused)
+{
+    off_t at = 0;
+
+    (void)unused;
+    if (sigsetjmp(out, 1) == 0) {
+        tid = gettid();
+        sendfile(p[0], file, &at, SIZE);
+    }
+    tid = -1;
+    recv(p[0], &(char){0}, 1, 0);
     return NULL;
 }
 
@@ -82,6 +105,21 @@ int main(void)
     }
     pthread_join(t, &result);
     printf("cancelled: %s, %zd bytes\n", result == PTHREAD_CANCELED ? "yes" : "no", sent);
+    close(p[0]);
+    close(p[1]);
+
+    pair_at(l, &at, p);
+    on_rail(p);
+    tid = 0;
+    must(pthread_create(&t, NULL, is_taken_out, NULL) == 0, "pthread_create");
+    until_it_sleeps(&tid);
+    signal(SIGUSR1, jump);
+    pthread_kill(t, SIGUSR1);
+    while (tid != -1)
+        sched_yield();
+    pthread_cancel(t);
+    pthread_join(t, &result);
+    printf("taken out: %s\n", result == PTHREAD_CANCELED ? "cancelled" : "no");
     close(p[0]);
     close(p[1]);
 
