@@ -437,7 +437,24 @@ static ssize_t plain_one(int fd, struct mmsghdr *m, int flags)
     return pl_real.recvmmsg(fd, m, 1, flags, NULL) == 1 ? (ssize_t)m->msg_len : -1;
 }
 
-/* m: recvmmsg's, or NULL. again: what boarded while the kernel's call slept has left for its stamps, or could not. */
+static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m, int flags,
+                       bool again);
+
+/* was: before the kernel's call that met a frame; NULL: there was none. What boarded in it leaves for its stamps, once. */
+static ssize_t message_on_rail(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m,
+                               int flags, const struct msghdr *was, bool again)
+{
+    ssize_t n;
+
+    if (was)
+        unsay(msg, was);
+    if (!was || again || rsk_sig.was_cut || !fb_stamps(f->stream))
+        return rail_msg(f, msg, flags);
+    n = message(f, fd, msg, m, flags, true);
+    return n < 0 ? -errno : n;
+}
+
+/* m: recvmmsg's, or NULL. */
 static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m, int flags,
                        bool again)
 {
@@ -446,19 +463,8 @@ static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mms
 
     kernels_stamps(f);
     return RECEIVE(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags,
-                   (asked = true, m ? plain_one(fd, m, flags) : pl_real.recvmsg(fd, msg, flags)), ({
-                       ssize_t n_;
-
-                       if (asked)
-                           unsay(msg, &was);
-                       if (asked && !again && !rsk_sig.was_cut && fb_stamps(f->stream)) {
-                           n_ = message(f, fd, msg, m, flags, true);
-                           n_ = n_ < 0 ? -errno : n_;
-                       } else {
-                           n_ = rail_msg(f, msg, flags);
-                       }
-                       n_;
-                   }));
+                   (asked = true, m ? plain_one(fd, m, flags) : pl_real.recvmsg(fd, msg, flags)),
+                   message_on_rail(f, fd, msg, m, flags, asked ? &was : NULL, again));
 }
 
 PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)

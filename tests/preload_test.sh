@@ -229,6 +229,7 @@ pod() { # NAME SERVER CLIENT: arrays' names
     local -n server=$2 client=$3
     local said
 
+    # shellcheck disable=SC2016 # for the inner shell
     if said=$(RAILSOCK_MODE=rail unshare -n bash -c 'ip link set lo up; lib=$1; n=$2; shift 2
         timeout 60 "${@:1:n}" env LD_PRELOAD="$lib" python3 tests/preload/pod.py serve | {
             read -r port; RAILSOCK_LOG=info timeout 60 "${@:n+1}" env LD_PRELOAD="$lib" python3 tests/preload/pod.py "$port"; }' \
@@ -240,6 +241,7 @@ pod() { # NAME SERVER CLIENT: arrays' names
     fi
 }
 if unshare -n "${alone[@]}" true 2>/dev/null && unshare -n "${renumbered[@]}" true 2>/dev/null; then
+    # shellcheck disable=SC2034 # by its name
     here=()
     pod pod alone alone
     pod pod.server_renumbered renumbered here
