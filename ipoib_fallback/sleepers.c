@@ -228,7 +228,7 @@ static bool has(const struct fb_sleeper *s, const fd_set *set, int fd)
 static int sleeps_on(struct fb_sleeper *s, struct fb_conn *c)
 {
     enum { SOME = 64 };
-    struct pollfd some[SOME];
+    struct pollfd some[SOME] = {{0}};
     int r = 0;
 
     for (nfds_t at = 0; at < s->n; at += SOME) {
