@@ -71,8 +71,8 @@ static void walk(void)
         fresh_ns = FRESH_NS;
 }
 
-/* Does that instance watch fd? fdinfo has a line "tfd: FD events: ..." for each member. */
-static bool watches(int instance, int fd)
+/* Does that instance watch fd? fdinfo has a line "tfd: FD events: ..." for each member. *gone: its number is closed by now. */
+static bool watches(int instance, int fd, bool *gone)
 {
     char path[48], buf[4096], want[24];
     size_t have = 0, len;
@@ -92,22 +92,37 @@ static bool watches(int instance, int fd)
         }
     }
     rsk_own_close(file);
-    return found || file < 0; /* it cannot be seen that it does not */
+    *gone |= file == -ENOENT;
+    return found || (file < 0 && file != -ENOENT); /* it cannot be seen that it does not */
+}
+
+/* gone: one was closed since the look, a program's own perhaps, which it had not had for long. */
+static bool watched(const int fds[4], bool *gone)
+{
+    *gone = false;
+    for (int i = 0; i < n_instances; i++)
+        for (int j = 0; j < 4; j++)
+            if (fds[j] >= 0 && watches(instances[i], fds[j], gone))
+                return true;
+    return false;
 }
 
 static int foreign(const int fds[4])
 {
+    bool gone;
+
     if (sys_now() - seen_at > fresh_ns)
         walk();
     if (ring && !cfg.ring_for_files)
         return RSN_IO_URING;
     if (n_instances > INSTANCES)
         return RSN_EPOLL;
-    for (int i = 0; i < n_instances; i++)
-        for (int j = 0; j < 4; j++)
-            if (fds[j] >= 0 && watches(instances[i], fds[j]))
-                return RSN_EPOLL;
-    return 0;
+    if (watched(fds, &gone))
+        return RSN_EPOLL;
+    if (!gone)
+        return 0;
+    walk();
+    return n_instances > INSTANCES || watched(fds, &gone) ? RSN_EPOLL : 0;
 }
 
 __attribute__((constructor)) static void at_load(void)
