@@ -142,7 +142,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
         wait_limit(&w, c->x->rcv_timeout);
     for (;;) {
         struct iovec rest[FB_PIECES];
-        /* A look shows all at once, or is not to be told from one at all that there is. */
+        /* A look shows all at once: a second one would show the same bytes. */
         const struct iovec *part = flags & MSG_PEEK ? v : rest;
         int n = flags & MSG_PEEK ? cnt : window(&u, rest), r;
         /* Nothing more is waited for. */

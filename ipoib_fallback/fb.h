@@ -398,12 +398,14 @@ struct fb_sleeper; /* one per thread */
 /* Publishes that this thread is about to sleep on these (exactly one of pfd and the sets is used),
  * full fence. Test for rails after this call, then sleep, then fb_sleeper_end. */
 struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n);
+struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds);
+void fb_sleeper_end(struct fb_sleeper *);
 /* Who sleeps from before a number was given to a socket does not sleep on that, whatever the set says. Now, never 0; and the stream's
  * number was given then (0: not known), before it is in the table. Accepted ones know. Any thread. */
 uint32_t fb_sleeps_now(void);
 void fb_sleeps_since(struct fb_stream *, uint32_t since);
-struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds);
-void fb_sleeper_end(struct fb_sleeper *);
+/* May there be a filter for system calls, which kills who makes one that it does not know? Any thread. */
+bool fb_filtered(void);
 /* Which of the record's sleeps this is; and ends it if it still is. For who finds a sleep that a handler has
  * left. NULL: nothing. */
 uintptr_t fb_sleeper_sleep(struct fb_sleeper *);

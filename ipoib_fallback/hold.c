@@ -21,8 +21,10 @@
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
 
+#include "config/env.h"
 #include "config/log.h"
 #include "rsock/loop.h"
+#include "rsock/sys.h"
 
 #define STEP_NS    100000u
 #define THROUGH_NS 5000000000u /* somebody else may keep the thread waiting (README, FUSE) */
@@ -40,6 +42,18 @@ bool hold_on(void)
 int hold_for_good(void)
 {
     return atomic_load(&for_good);
+}
+
+bool fb_filtered(void)
+{
+    static _Atomic uint8_t known; /* 1 no, 2 yes */
+    uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!k) {
+        k = cfg.seccomp_rail || sys_filtered() ? 2 : 1;
+        atomic_store_explicit(&known, k, memory_order_relaxed);
+    }
+    return k == 2 || hold_for_good();
 }
 
 void hold_forget(void)

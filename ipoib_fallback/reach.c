@@ -20,8 +20,8 @@ struct port {
     uint32_t users; /* streams */
     uint16_t number;
     bool v4, v6, ending; /* ending: its timer is set */
-    int shm_said,
-        verbs_said; /* the error of a wire that was complained of last: each stream would make a line */
+    /* The error of a wire that was complained of last: each stream would make a line. */
+    int shm_said, verbs_said;
 };
 
 static struct port *ports;

@@ -3,8 +3,6 @@
  * sockets: one published record per thread, read only when a stream is about to
  * board. A record is odd while its thread sleeps.
  */
-#include "config/env.h"
-#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/stream.h"
 
 #include "rsock/sys.h"
@@ -187,23 +185,13 @@ static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
     return c->began_at && (int32_t)(s->at - c->began_at) < 0;
 }
 
-/* May the kernel be asked for what lies at an address? A filter may kill who does. */
-static bool may_ask(void)
-{
-    static _Atomic uint8_t known; /* 1 no, 2 yes */
-
-    if (!known)
-        known = cfg.seccomp_rail || sys_filtered() ? 1 : 2;
-    return known == 2 && !hold_for_good();
-}
-
 /* What lies in the application's memory, which it may have given back: if a handler has jumped out of the call, the sleep is over when the
  * thread's next call says so. False: nothing does any more. */
 static bool copy_of(const struct fb_sleeper *s, void *to, const void *from, size_t n)
 {
     bool copied = (uintptr_t)from - (uintptr_t)s < sizeof(*s);
     struct iovec local = {to, n}, remote = {(void *)from, n};
-    long got = copied || !may_ask()
+    long got = copied || fb_filtered()
                    ? -EPERM
                    : SYS6(SYS_process_vm_readv, sys_getpid(), &local, 1, &remote, 1, 0);
 

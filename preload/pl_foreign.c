@@ -96,33 +96,33 @@ static bool watches(int instance, int fd, bool *gone)
     return found || (file < 0 && file != -ENOENT); /* it cannot be seen that it does not */
 }
 
-/* gone: one was closed since the look, a program's own perhaps, which it had not had for long. */
-static bool watched(const int fds[4], bool *gone)
+/* By the last look. *gone: an instance was closed since, the program's own perhaps, which it had not had for long then. */
+static int judge(const int fds[4], bool *gone)
 {
     *gone = false;
-    for (int i = 0; i < n_instances; i++)
-        for (int j = 0; j < 4; j++)
-            if (fds[j] >= 0 && watches(instances[i], fds[j], gone))
-                return true;
-    return false;
-}
-
-static int foreign(const int fds[4])
-{
-    bool gone;
-
-    if (sys_now() - seen_at > fresh_ns)
-        walk();
     if (ring && !cfg.ring_for_files)
         return RSN_IO_URING;
     if (n_instances > INSTANCES)
         return RSN_EPOLL;
-    if (watched(fds, &gone))
-        return RSN_EPOLL;
-    if (!gone)
-        return 0;
+    for (int i = 0; i < n_instances; i++)
+        for (int j = 0; j < 4; j++)
+            if (fds[j] >= 0 && watches(instances[i], fds[j], gone))
+                return RSN_EPOLL;
+    return 0;
+}
+
+static int foreign(const int fds[4])
+{
+    int reason;
+    bool gone;
+
+    if (sys_now() - seen_at > fresh_ns)
+        walk();
+    reason = judge(fds, &gone);
+    if (!gone || reason)
+        return reason;
     walk();
-    return n_instances > INSTANCES || watched(fds, &gone) ? RSN_EPOLL : 0;
+    return judge(fds, &gone);
 }
 
 __attribute__((constructor)) static void at_load(void)

@@ -121,14 +121,7 @@ static uint32_t spin_most(void)
 
 bool pl_filtered(void)
 {
-    static _Atomic uint8_t known; /* 1 no, 2 yes */
-    uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
-
-    if (!k) {
-        k = cfg.seccomp_rail || sys_filtered() ? 2 : 1;
-        atomic_store_explicit(&known, k, memory_order_relaxed);
-    }
-    return k == 2 || atomic_load_explicit(&pl_passive, memory_order_relaxed);
+    return fb_filtered() || atomic_load_explicit(&pl_passive, memory_order_relaxed);
 }
 
 static void look_for_a_crowd(uint64_t now)

@@ -269,8 +269,8 @@ static void judge_server(struct doctor *d, struct doc_result *r, const struct st
     }
 }
 
-static unsigned
-    unread; /* files of processes, as they are shown by another version of the library */
+/* Files of processes, as another version of the library shows them. */
+static unsigned unread;
 
 static void not_read(const char *path, const char *why)
 {

@@ -78,6 +78,19 @@ static ssize_t reads_all(void)
     return all;
 }
 
+/* A thread that sleeps in a sendfile on a new connection. */
+static pthread_t sleeps_in(void *(*run)(void *), int l, const struct sockaddr_in *at)
+{
+    pthread_t t;
+
+    pair_at(l, at, p);
+    on_rail(p);
+    tid = 0;
+    must(pthread_create(&t, NULL, run, NULL) == 0, "pthread_create");
+    until_it_sleeps(&tid);
+    return t;
+}
+
 int main(void)
 {
     struct sigaction a = {.sa_sigaction = broken, .sa_flags = SA_SIGINFO};
@@ -92,10 +105,7 @@ int main(void)
     file = mkstemp(name);
     must(file >= 0 && unlink(name) == 0 && ftruncate(file, SIZE) == 0, "a file");
 
-    pair_at(l, &at, p);
-    on_rail(p);
-    must(pthread_create(&t, NULL, sends, NULL) == 0, "pthread_create");
-    until_it_sleeps(&tid);
+    t = sleeps_in(sends, l, &at);
     pthread_cancel(t);
     for (ssize_t got = 0, n; got < SIZE; got += n) {
         static char room[1 << 16];
@@ -108,11 +118,7 @@ int main(void)
     close(p[0]);
     close(p[1]);
 
-    pair_at(l, &at, p);
-    on_rail(p);
-    tid = 0;
-    must(pthread_create(&t, NULL, is_taken_out, NULL) == 0, "pthread_create");
-    until_it_sleeps(&tid);
+    t = sleeps_in(is_taken_out, l, &at);
     signal(SIGUSR1, jump);
     pthread_kill(t, SIGUSR1);
     while (tid != -1)
@@ -123,11 +129,7 @@ int main(void)
     close(p[0]);
     close(p[1]);
 
-    pair_at(l, &at, p);
-    on_rail(p);
-    tid = 0;
-    must(pthread_create(&t, NULL, sends, NULL) == 0, "pthread_create");
-    until_it_sleeps(&tid);
+    t = sleeps_in(sends, l, &at);
     shutdown(p[0], SHUT_WR);
     pthread_join(t, NULL);
     printf("ended: %s\n",

@@ -123,6 +123,11 @@ bool hold_on(void)
     return false;
 }
 
+bool fb_filtered(void)
+{
+    return false;
+}
+
 int hold_for_good(void)
 {
     return 0;

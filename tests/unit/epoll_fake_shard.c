@@ -234,6 +234,11 @@ void fb_pin_by(struct fb_stream *s, int reason, uint64_t until)
     fb_pin(s, reason, true);
 }
 
+bool fb_filtered(void)
+{
+    return sys_filtered();
+}
+
 uint32_t fb_sleeps_now(void)
 {
     return 1;
