@@ -60,6 +60,7 @@ RSOCK_SRC := \
 	rsock/verbs_part.c \
 	rsock/verbs_pin.c \
 	rsock/verbs_post.c \
+	rsock/verbs_room.c \
 	rsock/verbs_probe.c \
 	rsock/verbs_rail.c \
 	rsock/verbs_route.c \
@@ -299,6 +300,7 @@ UNIT_TESTS := \
 	verbs_dev_test \
 	verbs_cm_test \
 	verbs_host_test \
+	verbs_post_test \
 	proof_test \
 	section_test \
 	iov_test \
@@ -349,6 +351,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
+verbs_post_test_SRC := tests/unit/verbs_post_test.c rsock/verbs_post.c rsock/verbs_room.c
 verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c
 verbs_cm_test_SRC := \
 	tests/unit/verbs_cm_test.c \

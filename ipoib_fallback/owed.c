@@ -1,14 +1,30 @@
 /*
- * owed.c - a RESUME that is owed on a rail that has failed. It would wait for the next bytes of its
- * direction; but the other end may have to hand the stream over, and has no rail any more to ask for it
- * (LEAVE_REQ). So it is written after a while, unless the peer is at its end, to whom a frame would
- * draw RST. Progress thread, except tx_owes.
+ * owed.c - what did not go at once, and nobody would come back for. Progress thread, except tx_owes.
+ *
+ * A RESUME that is owed on a rail that has failed. It would wait for the next bytes of its direction; but the other end
+ * may have to hand the stream over, and has no rail any more to ask for it (LEAVE_REQ). So it is written after a while,
+ * unless the peer is at its end, to whom a frame would draw RST.
+ *
+ * A LEAVE_REQ that the rail had no room for. The stream is not read before its sender has left, and it has not been asked.
  */
+#include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tx.h"
 
 #include "rsock/loop.h"
 
 #define DELAY_NS 100000000u
+#define AGAIN_NS 2000000u
+
+static void ask(void *arg)
+{
+    struct fb_conn *c = arg;
+
+    if (!link_lock(c, &c->x->rx.lock, ask))
+        return;
+    rx_ask_again(c);
+    rx_unlock(c);
+    fb_put(&c->s);
+}
 
 static void due(void *arg)
 {
@@ -21,13 +37,15 @@ static void due(void *arg)
         !conn_flag(c, CF_PEER_CLOSED) && !(fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)))
         tx_leave(c, c->x->tx.why, true);
     tx_unlock(c);
-    fb_put(&c->s);
+    ask(c);
 }
 
 static void begin(void *arg)
 {
-    if (!rsk_timer_add(DELAY_NS, due, arg))
-        due(arg);
+    struct fb_conn *c = arg;
+
+    if (!rsk_timer_add(c->x->rx.unasked ? AGAIN_NS : DELAY_NS, due, c))
+        due(c);
 }
 
 void tx_owes(struct fb_conn *c)

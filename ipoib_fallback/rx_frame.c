@@ -427,8 +427,26 @@ void rx_ask_back(struct fb_conn *c, uint64_t R, int reason)
     struct rsk_msg m = {
         .type = FM_LEAVE_REQ, .epoch = c->x->epoch, .a = R, .reason = (uint16_t)reason};
 
-    if (rail && !rail->failed)
-        rail->wire->ctl_send(rail, &m);
+    c->x->rx.unasked = 0;
+    if (!rail || rail->failed || rail->wire->ctl_send(rail, &m) != -EAGAIN)
+        return;
+    /* An idle stream stays on its rail, and is looked at again. */
+    if (reason != RSN_IDLE) {
+        c->x->rx.unasked = (uint16_t)reason;
+        tx_owes(c);
+    }
+}
+
+void rx_ask_again(struct fb_conn *c)
+{
+    struct fb_rx *rx = &c->x->rx;
+
+    if (!rx->unasked)
+        return;
+    if (rx->end == 0 && (rx->frozen || (rx->state == RX_gS && rx->asked)))
+        rx_ask_back(c, rx->frozen ? rx->V : rx->S, rx->unasked);
+    else /* it has left meanwhile */
+        rx->unasked = 0;
 }
 
 void rx_freeze(struct fb_conn *c, int reason)

@@ -479,10 +479,11 @@ void vb_request(struct vb_listener *, struct rdma_cm_id *id, const void *private
 void vb_listen_forget(void);
 void vb_listen_shut(void);
 
-/* ---- verbs_wire.c */
+/* ---- verbs_room.c */
 
-/* Bytes that could be accepted now, by the newest credit; any thread. */
+/* Bytes that could be accepted now, by the newest credit; any thread. Not to fill so much: the peer may take it back. */
 size_t vb_tx_room(struct vb_rail *);
+size_t vb_room_at(struct vb_rail *, uint64_t consumed);
 /* With so much consumed: how much more makes rsk_much. At least 1. */
 size_t vb_lacks(struct vb_rail *, uint64_t consumed);
 /* Has the peer say when there is room, unless there is so much: then look again. Any thread, as above. */

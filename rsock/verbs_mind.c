@@ -39,6 +39,10 @@ static void again(struct vb_part *p, uint64_t ns)
         rsk_timer_cancel(p->timer);
     p->timer_at = at;
     p->timer = rsk_timer_add(ns, on_timer, p);
+    if (!p->timer) { /* no memory: as it is without one, who next uses the arming up asks again */
+        atomic_store(&p->minding, false);
+        (void)vb_part_arm(p);
+    }
 }
 
 void vb_mind_watch(struct vb_part *p)
@@ -165,7 +169,7 @@ static void on_fd(void *arg, uint32_t events)
                 p->seen_drains = atomic_load_explicit(&p->drains, memory_order_relaxed);
                 again(p, SOON_NS);
             }
-            if (!atomic_load(&p->sleepers))
+            if (!atomic_load(&p->sleepers) && atomic_load(&p->minding))
                 unwatch(p);
         }
     }

@@ -7,9 +7,10 @@
  * credit, and it is never exceeded: a receiver that is not ready (RNR) would hold the queue for
  * as long as its min_rnr_timer says. Of the credit the last few are kept back, in this order:
  *
- *   DATA leaves 8, CTRL leaves 6, WAIT leaves 1, WAKE takes the last
+ *   DATA leaves 8, CTRL leaves 3, WAIT leaves 1, WAKE takes the last
  *
- * so a sender without credit can always say so, and a receiver can always answer. The credit
+ * so a sender without credit can always say so, and a receiver can always answer. Who fills the ring while
+ * the messages are out has posted two WAITs, and can still ask for the stream back by three of CTRL. The credit
  * block itself travels by a plain WRITE that takes no credit, or with WAKE and WAIT.
  */
 #include <arpa/inet.h>
@@ -21,17 +22,7 @@
 #include "rsock/section.h"
 #include "rsock/verbs_int.h"
 
-enum { LEAVE_DATA = 8, LEAVE_CTRL = 6, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
-
-uint64_t vb_known(struct vb_rail *r)
-{
-    uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
-    uint64_t word = vb_word(&r->credit_in->consumed);
-
-    /* Not judged here: vb_tx_freed does that, under the tx lock. */
-    return word > freed && word <= atomic_load_explicit(&r->tx, memory_order_relaxed) ? word
-                                                                                      : freed;
-}
+enum { LEAVE_DATA = 8, LEAVE_CTRL = 3, LEAVE_WAIT = 1, LEAVE_WAKE = 0 };
 
 /* ---- under lock */
 
@@ -167,6 +158,7 @@ static void put_mark(struct vb_rail *r)
 static int post_due(struct vb_rail *r)
 {
     unsigned due = atomic_exchange(&r->due, 0), left = 0, needs;
+    const uint32_t posted = r->sq_posted;
     int err = 0;
 
     if (!refresh(r))
@@ -208,6 +200,8 @@ static int post_due(struct vb_rail *r)
             left |= due & (VB_DUE_CREDIT | VB_DUE_MARK);
         }
     }
+    if (r->sq_posted == posted)
+        left |= due & VB_DUE_SOON;
     if (left)
         atomic_fetch_or(&r->due, left);
     return err ? RSN_RAIL_FAILED : 0;
@@ -365,10 +359,10 @@ static size_t pieces(uint8_t *base, uint32_t size, uint64_t pos, size_t n, struc
 size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
 {
     struct vb_rail *r = vb_of(rail);
-    size_t room, much = rsk_much(rail, r->tx_window);
+    size_t much = rsk_much(rail, r->tx_window);
+    /* By the one look that is judged and noted: at the next the peer may have put more there, which it takes back. */
+    size_t room = vb_room_at(r, vb_tx_freed(rail));
 
-    vb_tx_freed(rail);
-    room = vb_tx_room(r);
     /* The receiver speaks up at a quarter of its ring; a window smaller than that has to ask: also for who asks again and again,
      * and never sleeps. */
     if (room < much && r->tx_window <= rail->tx_size / 2 &&
@@ -434,7 +428,7 @@ size_t vb_tx_kept(struct rsk_rail *rail, uint64_t from, uint64_t to, struct iove
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
     uint64_t tx = atomic_load_explicit(&r->tx, memory_order_relaxed);
 
-    if (from < freed || to > tx || from > to)
+    if (from < freed || to > tx || from > to || to - from > rail->tx_size)
         return pieces(r->staging, rail->tx_size, 0, 0, v);
     return pieces(r->staging, rail->tx_size, from, (size_t)(to - from), v);
 }

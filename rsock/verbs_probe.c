@@ -83,6 +83,8 @@ static uint64_t look_at(struct vb_rail *r, uint64_t now)
 static void again(uint64_t ns)
 {
     timer = rsk_timer_add(ns, look, NULL);
+    if (!timer) /* no memory: whoever moves something next asks again */
+        atomic_store(&vb_probing, false);
 }
 
 static void look(void *arg)

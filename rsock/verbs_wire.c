@@ -62,46 +62,6 @@ static void destroy(struct rsk_rail *rail)
 
 /* ---- waiting */
 
-/* Bytes that could be accepted if so much is consumed. */
-static size_t room_at(struct vb_rail *r, uint64_t consumed)
-{
-    uint64_t kept;
-
-    if (!atomic_load_explicit(&r->tx_on, memory_order_acquire) ||
-        atomic_load_explicit(&r->stopped, memory_order_relaxed) ||
-        atomic_load_explicit(&r->base.failed, memory_order_relaxed))
-        return 0;
-    kept = atomic_load_explicit(&r->tx, memory_order_relaxed) - consumed;
-    return kept < r->tx_window ? (size_t)(r->tx_window - kept) : 0;
-}
-
-size_t vb_lacks(struct vb_rail *r, uint64_t consumed)
-{
-    size_t room = room_at(r, consumed), much = rsk_much(&r->base, r->tx_window);
-
-    return room < much ? much - room : 1;
-}
-
-size_t vb_tx_room(struct vb_rail *r)
-{
-    return room_at(r, vb_known(r));
-}
-
-/* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
- * then not tell a thread that sleeps without having looked. Who finds too little room at N has no more until the peer has
- * consumed more than N; the least N will do for all that have asked before it is posted. Who asks too late for that looks once
- * more (arm), at what they have seen. */
-void vb_wait_for_room(struct vb_rail *r, size_t enough)
-{
-    uint64_t known = vb_known(r), least = atomic_load(&r->no_room_at);
-
-    if (!atomic_load_explicit(&r->open, memory_order_relaxed) || room_at(r, known) >= enough)
-        return;
-    while (known < least && !atomic_compare_exchange_weak(&r->no_room_at, &least, known))
-        ;
-    vb_due(r, VB_DUE_WAIT_BYTES);
-}
-
 unsigned vb_look(struct vb_rail *r, unsigned events)
 {
     unsigned bits = 0;
