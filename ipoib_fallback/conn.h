@@ -74,7 +74,7 @@ struct fb_rx {
     bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
     /* It was not, for want of room on the rail: why it is to leave. */
     _Atomic uint16_t unasked;
-    bool outlives;    /* on_rail: what was sent outlives its sender */
+    bool outlives; /* on_rail: what was sent outlives its sender */
     /* 0: none. After V: FB_EOF: end, or what is swallowed; FB_KERNELS: what the kernel says; FB_MISSING: or an error */
     _Atomic int end;
     uint32_t att;
