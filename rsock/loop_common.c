@@ -5,19 +5,15 @@
 #include "rsock/loop.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "rsock/loop_backend.h"
 #include "rsock/shard.h"
 
-enum { COMMON_FDS = 256 };
+enum { AGAIN_NS = 20000000 };
 
 static struct rsk_shard *_Atomic common;
-/* The common shard's descriptors, kept so that a restarted thread watches them again. */
-static pthread_mutex_t fds_lock = PTHREAD_MUTEX_INITIALIZER;
-static int common_fds[COMMON_FDS], n_common_fds;
 static struct rsk_watch *common_watches; /* linked by next_dead; the thread's */
 
 static void on_common(void *arg, uint32_t events)
@@ -32,8 +28,10 @@ static void watch_common(void *arg)
     struct rsk_watch *w =
         rsk_watch_fd((int)(intptr_t)arg, EPOLLIN | EPOLLET, true, on_common, NULL);
 
-    if (!w)
+    if (!w) { /* no memory, or too many watches of this user's; the common shard is never given back */
+        (void)rsk_timer_add(AGAIN_NS, watch_common, arg);
         return;
+    }
     w->next_dead = common_watches;
     common_watches = w;
 }
@@ -41,10 +39,6 @@ static void watch_common(void *arg)
 static void common_fd_added(void *arg, int fd)
 {
     (void)arg;
-    pthread_mutex_lock(&fds_lock);
-    if (n_common_fds < COMMON_FDS)
-        common_fds[n_common_fds++] = fd;
-    pthread_mutex_unlock(&fds_lock);
     if (rsk_loop_is_self())
         watch_common((void *)(intptr_t)fd);
     else
@@ -71,10 +65,7 @@ int loop_common_open(void)
 
 void loop_common_watch(void)
 {
-    pthread_mutex_lock(&fds_lock);
-    for (int i = 0; i < n_common_fds; i++)
-        watch_common((void *)(intptr_t)common_fds[i]);
-    pthread_mutex_unlock(&fds_lock);
+    rsk_shard_fds(rsk_shard_common(), watch_common);
 }
 
 void loop_common_free(void)
@@ -89,10 +80,6 @@ void loop_common_free(void)
 
 void loop_common_forget(void)
 {
-    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-
-    fds_lock = fresh;
     atomic_store(&common, NULL);
     common_watches = NULL;
-    n_common_fds = 0;
 }

@@ -215,6 +215,13 @@ void rsk_shard_disarm(struct rsk_shard *s)
             p->fire(p); /* what came while it was disarmed told nobody */
 }
 
+void rsk_shard_fds(struct rsk_shard *s, void (*fn)(void *fd))
+{
+    for (struct rsk_shard_part *p = atomic_load_explicit(&s->parts, memory_order_acquire); p;
+         p = p->next)
+        fn((void *)(intptr_t)p->fd);
+}
+
 /* ---- for the wires */
 
 struct rsk_shard_part *rsk_shard_find(struct rsk_shard *s, const struct rsk_wire *wire,

@@ -35,6 +35,8 @@ void rsk_shard_on_lonely(struct rsk_shard *, void (*fn)(void *), void *arg);
 bool rsk_shard_is_lonely(const struct rsk_shard *);
 /* After this fd_added is not called any more and no call of it is running. */
 void rsk_shard_orphan(struct rsk_shard *);
+/* fn for each of its descriptors so far, as the number that the pointer is. Not while one may be added: the progress thread. */
+void rsk_shard_fds(struct rsk_shard *, void (*fn)(void *fd));
 
 /* Calls notify() of every rail with news. Any thread; one drains at a time, a second one
  * returns -1 at once, though there may be news that the first one is already past. No system call when

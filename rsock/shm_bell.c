@@ -2,14 +2,20 @@
  * shm_bell.c - dirty-bit page, and eventfd or socket.
  *
  * The writer: set the bit, set its word's summary bit, full fence, look at `armed`; only if
- * it was set (and this writer is the one that clears it) write the eventfd, or send a byte.
+ * it is set write the eventfd, or send a byte, and then clear it.
  * The sleeper: set `armed`, full fence, look at the summary. So either the writer sees armed
  * or the sleeper sees the summary, and nobody sleeps through news.
+ *
+ * All processes of one user write to one page. One that is stopped between its look and its write (a signal, a
+ * debugger, a frozen container) leaves `armed` set, so that the others wake the sleeper. It may come back when the
+ * sleeper sleeps again; so each arming has a number, and it clears none but the one that it saw. Two that
+ * look at the same time both write.
  *
  * The reader clears the summary word before the words under it. A writer between its two
  * steps then leaves a summary bit without a dirty bit, or is found by it the next time.
  * The page is writable by the peers: indices are bounded by its layout, a bit whose slot is
- * free is ignored, and all that a bad peer can do is wake us or miss its own news.
+ * free is ignored, and all that a bad peer can do is wake us, or keep news from us of those who
+ * share the bell: the other processes with its user's number.
  */
 #include "rsock/shm_bell.h"
 
@@ -41,9 +47,9 @@
  * Nobody reads an eventfd, so that each write is an edge for whoever watches it and none takes it from another. The bytes
  * in a socket would fill it: the drain reads half of them when there are `batch`, by the page's
  * count of them. The count may be too high for a moment (of who is about to send; so not all but one), and never too
- * low: bytes that nobody counts would fill the socket in the end, and then there is no edge. Each byte needed somebody
- * to arm, who has drained before or will; so a full one has made its edges, unless the peer has filled it, whose news
- * alone it is.
+ * low: bytes that nobody counts would fill the socket in the end, and then there is no edge. Whoever arms drains
+ * before, also where only bytes are left (bell_quiet), of those that came after their news had been found; so there is
+ * room when he sleeps, or an edge for him, unless a peer has filled it.
  *
  * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
  * nobody else has, in a part of its own.
@@ -56,7 +62,7 @@ enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536, BATCH_MOST = 64 };
 #define OTHERS_PART (1ull << 33)
 
 struct page {
-    _Atomic uint32_t armed __attribute__((aligned(64)));
+    _Atomic uint32_t armed __attribute__((aligned(64))); /* the arming's number; 0: nobody sleeps */
     _Atomic uint32_t sent; /* bytes that are in the socket, were, or are about to be */
     _Atomic uint64_t summary __attribute__((aligned(64)));
     _Atomic uint64_t dirty[WORDS] __attribute__((aligned(64)));
@@ -70,11 +76,12 @@ struct shm_bell {
     struct page *page;
     int page_fd;
     struct rsk_own_map map;
-    int far;           /* the peers' end, where part.fd is a socket; else -1 */
-    uint32_t batch;    /* bytes that it may hold */
-    uint32_t received; /* of page->sent */
-    int own_fd;        /* an eventfd for what we tell ourselves: part.fd, or the other part's */
-    bool other;        /* for who may not trust us */
+    int far;                   /* the peers' end, where part.fd is a socket; else -1 */
+    uint32_t batch;            /* bytes that it may hold */
+    _Atomic uint32_t received; /* of page->sent */
+    _Atomic uint32_t armings;
+    int own_fd; /* an eventfd for what we tell ourselves: part.fd, or the other part's */
+    bool other; /* for who may not trust us */
     uint64_t used[WORDS];
     _Atomic(rail_ptr *) rails[WORDS]; /* 64 each, made on need, kept */
 };
@@ -127,13 +134,18 @@ static void fire(int event)
     sys_write(event, &one, sizeof one);
 }
 
-/* True: the caller is to wake who sleeps there. */
-static bool ring(struct page *p, uint32_t slot)
+/* Other than 0: the caller is to wake who sleeps there, and then to say so by woken(). */
+static uint32_t ring(struct page *p, uint32_t slot)
 {
     mark(p, slot);
     rsk_fence(); /* pairs with the one in bell_arm */
-    return atomic_load_explicit(&p->armed, memory_order_relaxed) &&
-           atomic_exchange_explicit(&p->armed, 0, memory_order_acq_rel);
+    return atomic_load_explicit(&p->armed, memory_order_relaxed);
+}
+
+static void woken(struct page *p, uint32_t arming)
+{
+    atomic_compare_exchange_strong_explicit(&p->armed, &arming, 0, memory_order_acq_rel,
+                                            memory_order_relaxed);
 }
 
 /* ---- the part */
@@ -166,22 +178,31 @@ static int drain_word(struct shm_bell *b, uint32_t w)
     return n;
 }
 
+static uint32_t bytes_left(struct shm_bell *b)
+{
+    return atomic_load_explicit(&b->page->sent, memory_order_relaxed) -
+           atomic_load_explicit(&b->received, memory_order_relaxed);
+}
+
 static bool bell_quiet(struct rsk_shard_part *p)
 {
-    return !atomic_load_explicit(&bell_of(p)->page->summary, memory_order_acquire);
+    struct shm_bell *b = bell_of(p);
+
+    return !atomic_load_explicit(&b->page->summary, memory_order_acquire) &&
+           (b->far < 0 || bytes_left(b) < b->batch);
 }
 
 static void take_bytes(struct shm_bell *b)
 {
-    uint32_t sent = atomic_load_explicit(&b->page->sent, memory_order_relaxed);
+    uint32_t left = bytes_left(b);
     char bytes[BATCH_MOST / 2];
     ssize_t n;
 
-    if (sent - b->received < b->batch)
+    if (left < b->batch)
         return;
     n = SYS6(SYS_recvfrom, b->part.fd, bytes, b->batch / 2, MSG_DONTWAIT, NULL, NULL);
     /* None at all where there should be so many: a peer lies, or many were killed on the way. */
-    b->received = n > 0 ? b->received + (uint32_t)n : sent;
+    atomic_fetch_add_explicit(&b->received, n > 0 ? (uint32_t)n : left, memory_order_relaxed);
 }
 
 static int bell_drain(struct rsk_shard_part *p)
@@ -190,9 +211,9 @@ static int bell_drain(struct rsk_shard_part *p)
     uint64_t words;
     int n = 0;
 
-    if (!atomic_load_explicit(&b->page->summary, memory_order_relaxed))
-        return 0;
-    words = atomic_exchange(&b->page->summary, 0);
+    words = atomic_load_explicit(&b->page->summary, memory_order_relaxed);
+    if (words)
+        words = atomic_exchange(&b->page->summary, 0);
     for (; words; words &= words - 1)
         n += drain_word(b, (uint32_t)__builtin_ctzll(words));
     if (b->far >= 0)
@@ -202,9 +223,14 @@ static int bell_drain(struct rsk_shard_part *p)
 
 static bool bell_arm(struct rsk_shard_part *p)
 {
-    struct page *page = bell_of(p)->page;
+    struct shm_bell *b = bell_of(p);
+    struct page *page = b->page;
+    uint32_t arming;
 
-    atomic_store_explicit(&page->armed, 1, memory_order_relaxed);
+    do
+        arming = atomic_fetch_add_explicit(&b->armings, 1, memory_order_relaxed) + 1;
+    while (!arming);
+    atomic_store_explicit(&page->armed, arming, memory_order_relaxed);
     rsk_fence(); /* pairs with the one in ring */
     return atomic_load_explicit(&page->summary, memory_order_relaxed) != 0;
 }
@@ -357,8 +383,12 @@ void shm_bell_release(struct shm_bell *b, uint32_t slot)
 
 void shm_bell_ring(struct shm_bell *b, uint32_t slot)
 {
-    if (ring(b->page, slot))
-        fire(b->own_fd);
+    uint32_t arming = ring(b->page, slot);
+
+    if (!arming)
+        return;
+    fire(b->own_fd);
+    woken(b->page, arming);
 }
 
 /* ---- the peer's */
@@ -435,15 +465,18 @@ void shm_peer_bell_put(struct shm_peer_bell *b)
 
 void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
 {
-    if (!b || !ring(b->page, slot))
+    uint32_t arming = b ? ring(b->page, slot) : 0;
+
+    if (!arming)
         return;
     if (!b->socket) {
         fire(b->event);
-        return;
+    } else {
+        atomic_fetch_add_explicit(&b->page->sent, 1, memory_order_relaxed);
+        if (sys_send(b->event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+            atomic_fetch_sub_explicit(&b->page->sent, 1, memory_order_relaxed);
     }
-    atomic_fetch_add_explicit(&b->page->sent, 1, memory_order_relaxed);
-    if (sys_send(b->event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
-        atomic_fetch_sub_explicit(&b->page->sent, 1, memory_order_relaxed);
+    woken(b->page, arming);
 }
 
 void shm_bell_after_fork_child(void)

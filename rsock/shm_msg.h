@@ -20,7 +20,7 @@
 
 enum {
     SHM_MAGIC = 0x6b735352, /* "RSsk" */
-    SHM_VERSION = 4,
+    SHM_VERSION = 5,
     SHM_CONFIRM = 'C',
     SHM_MAX_FDS = 5,
 };

@@ -155,7 +155,7 @@ static struct list *list_for(const struct asking *a)
 static bool asked(const struct asking *a, const struct candidate *c)
 {
     for (int i = 0; i < a->at; i++)
-        if (a->who[i].pid == c->pid && a->who[i].uid == c->uid)
+        if (a->who[i].pid == c->pid && a->who[i].uid == c->uid && a->who[i].peer == c->peer)
             return true;
     return false;
 }

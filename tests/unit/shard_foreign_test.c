@@ -106,3 +106,29 @@ TEST_CASE(shard, bytes_on_their_way_to_a_bell)
     late_bytes(3);
     late_bytes(40);
 }
+
+/* Who was late with his byte, the news having been found by another's: each is an edge, finds nothing, and leaves a byte. */
+TEST_CASE(shard, bytes_after_their_news)
+{
+    enum { TIMES = 3000, SENT = 1 };
+    int ep = sys_epoll_create1(0);
+    struct epoll_event ev;
+    _Atomic uint32_t *page;
+    struct foreign f;
+
+    foreign_bell(&f, &ep);
+    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f.page, 0);
+    ASSERT(page != MAP_FAILED);
+    for (int i = 0; i < TIMES; i++) {
+        EXPECT(!rsk_shard_arm(f.s));
+        atomic_fetch_add(&page[SENT], 1);
+        ASSERT_EQ_INT(send(f.event, "", 1, MSG_DONTWAIT), 1);
+        ASSERT_EQ_INT(epoll_wait(ep, &ev, 1, 0), 1);
+        rsk_shard_disarm(f.s);
+        EXPECT_EQ_INT(rsk_shard_drain(f.s), 0);
+    }
+    ASSERT(ring_once(&f, ep) < 100);
+    munmap((void *)page, 4096);
+    foreign_put(&f);
+    sys_close(ep);
+}

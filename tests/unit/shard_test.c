@@ -6,6 +6,8 @@
 
 #include <pthread.h>
 
+#include "tests/asleep.h"
+
 TEST_CASE(shard, one_bell_for_each_uid)
 {
     const uint64_t others = 1ull << 33; /* of the key */
@@ -248,6 +250,83 @@ TEST_CASE(shard, two_sleepers_miss_nothing_of_another_user)
     t.s = f.s, t.b = f.b, t.slot = f.slot, t.peer = f.peer;
     stress(&t, 2);
     foreign_put(&f);
+}
+
+/* ---- who is stopped on his way to wake */
+
+struct waker {
+    struct shm_peer_bell *peer;
+    uint32_t slot;
+    _Atomic int tid;
+};
+
+static void *wakes(void *arg)
+{
+    struct waker *w = arg;
+
+    atomic_store(&w->tid, sys_gettid());
+    shm_peer_ring(w->peer, w->slot);
+    return NULL;
+}
+
+/* The descriptor is full and blocks, so that whoever writes to it stands there: as if stopped by a signal or a debugger. */
+static pthread_t stuck(struct waker *w)
+{
+    uint64_t until = sys_now() + 30000000000u;
+    pthread_t t;
+
+    atomic_store(&w->tid, 0);
+    pthread_create(&t, NULL, wakes, w);
+    while (!atomic_load(&w->tid) || state_of(atomic_load(&w->tid)) != 'S') {
+        if (atomic_load(&w->tid) && state_of(atomic_load(&w->tid)) == '?')
+            break; /* it has not written at all */
+        if (sys_now() > until) {
+            FAILF("neither asleep nor gone");
+            break;
+        }
+        sys_yield();
+    }
+    return t;
+}
+
+/* Processes of one user write to one bell. One that is stopped before its write keeps nobody else's news from the sleeper;
+ * and when it goes on it does not clear what the sleeper has armed since. */
+TEST_CASE(shard, a_stopped_waker_stops_nobody_else)
+{
+    const uint64_t most = UINT64_MAX - 1;
+    int none = -1, page, event;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+    struct shm_bell *b = bell_for(s, 0);
+    struct waker w = {.slot = (uint32_t)shm_bell_reserve(b)};
+    pthread_t first, second;
+    uint64_t count = 0;
+
+    shm_bell_set(b, w.slot, &fake);
+    shm_bell_fds(b, &page, &event);
+    w.peer = shm_peer_bell_get(
+        sys_hide_fd(dup(page)), sys_hide_fd(dup(event)),
+        &(struct shm_cred){geteuid(), (uint32_t)getpid(), .trusted = true, .alike = true});
+    ASSERT(w.peer != NULL);
+    ASSERT_EQ_INT(write(event, &most, sizeof most), sizeof most);
+    ASSERT_EQ_INT(fcntl(event, F_SETFL, 0), 0);
+    EXPECT(!rsk_shard_arm(s));
+    first = stuck(&w);
+    second = stuck(&w);
+    /* Woken by the second, say, the sleeper finds the news, and sleeps again. */
+    rsk_shard_disarm(s);
+    EXPECT_EQ_INT(rsk_shard_drain(s), 1);
+    EXPECT(!rsk_shard_arm(s));
+    ASSERT_EQ_INT(read(event, &count, sizeof count), sizeof count);
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    shm_peer_ring(w.peer, w.slot);
+    shm_peer_ring(w.peer, w.slot); /* nobody sleeps any more: no write */
+    ASSERT_EQ_INT(fcntl(event, F_SETFL, O_NONBLOCK), 0);
+    ASSERT_EQ_INT(read(event, &count, sizeof count), sizeof count);
+    EXPECT_EQ_INT(count, 3);
+    rsk_shard_disarm(s);
+    shm_peer_bell_put(w.peer);
+    rsk_shard_put(s);
 }
 
 /* ---- leaving while others drain */
