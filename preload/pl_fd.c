@@ -111,16 +111,37 @@ void pl_disconnected(struct fb_stream *s)
 
 /* ---- close ---- */
 
-PL_EXPORT int close(int fd)
+/* What its stream or instance gives up cannot be had back by who keeps the number after all. A connection that never had
+ * to do with a rail is the kernel's all the same. */
+static bool gives_up(int fd)
 {
-    int err;
+    if (atomic_load_explicit(&pl_heirs, memory_order_relaxed))
+        return true;
+    PL_HELD f = pl_hold(fd);
 
-    pl_ready();
-    err = pl_closing(fd);
+    return f && !(f->kind == PL_STREAM && fb_untouched(f->stream));
+}
+
+static int close_it(int fd)
+{
+    int err = pl_closing(fd);
+
     if (err)
         return (int)pl_ret(err);
     /* A program that closes whatever numbers there may be does not know ours. */
     return PL_NUMBERED(rsk_own_has(fd) ? (int)pl_ret(-EBADF) : pl_real.close(fd));
+}
+
+/* A thread is cancelled before anything is given up, or when the number is the kernel's again: the kernel too has closed it
+ * when it lets a cancellation in. */
+PL_EXPORT int close(int fd)
+{
+    pl_ready();
+    if (!gives_up(fd))
+        return close_it(fd);
+    pthread_testcancel();
+    RSK_UNCANCELLED;
+    return close_it(fd);
 }
 
 PL_ALIAS(__close, close);
@@ -193,13 +214,24 @@ static void range_closing(unsigned int first, unsigned int last, bool unshare)
     pl_each(close_in_range, &r);
 }
 
-bool pl_alone(void)
+/* A directory's links: itself, its entry, and one per thread. 0: there is no /proc. */
+static unsigned long task_links(void)
 {
     struct stat st = {0};
 
-    /* A directory's links: itself, its entry, and one per thread. */
-    return SYS6(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0, 0, 0) == 0 &&
-           st.st_nlink <= (rsk_loop_running() ? 4 : 3);
+    return SYS6(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &st, 0, 0, 0) == 0 ? st.st_nlink : 0;
+}
+
+bool pl_sees_threads(void)
+{
+    return task_links() != 0;
+}
+
+bool pl_alone(void)
+{
+    unsigned long links = task_links();
+
+    return links && links <= (rsk_loop_running() ? 4 : 3);
 }
 
 PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)

@@ -262,6 +262,8 @@ int pl_closing(int fd);
 void pl_lend_to_spawned(struct pl_file *f, int fd);
 /* True if the process has no thread but this one and, perhaps, our progress thread. */
 bool pl_alone(void);
+/* False: without a /proc pl_alone is never true. */
+bool pl_sees_threads(void);
 /* Another process may have this one's table of descriptors as its own. */
 bool pl_shares_table(void);
 /* newfd is another number for what f stands for. */

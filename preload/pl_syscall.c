@@ -36,8 +36,10 @@ static long by_name(ARGS)
 {
     (void)d, (void)e, (void)f;
     switch (nr) {
-    case SYS_close:
+    case SYS_close: {
+        RSK_UNCANCELLED; /* as by this way the kernel's is */
         return close((int)a);
+    }
     case SYS_close_range:
         return close_range((unsigned)a, (unsigned)b, (int)c);
     case SYS_dup:

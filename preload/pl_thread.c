@@ -1,10 +1,12 @@
 /*
  * pl_thread.c - a main thread that ends by pthread_exit or thrd_exit, or is cancelled. The process then
  * lives until its last thread has ended, and ends with status 0. Our progress thread never ends, so it
- * looks whether it is the only one that is left, and then does what the last thread would have done.
+ * looks whether it is the only one that is left, and then does what the last thread would have done. Where it cannot
+ * see that, for want of a /proc, it ends first, for good, and libc counts the others itself.
  */
 #include "preload/pl_own.h"
 
+#include "config/reason.h"
 #include "rsock/loop.h"
 #include "rsock/sys.h"
 
@@ -49,6 +51,16 @@ static void main_ends(void)
 {
     if (atomic_load_explicit(&pl_passive, memory_order_relaxed) || sys_gettid() != sys_getpid())
         return;
+    if (!pl_sees_threads()) {
+        struct pl_hold h;
+
+        if (!pl_is_owner())
+            return;
+        pl_hold_begin(&h, RSN_CALL, FB_HOLD_THREAD); /* without an end */
+        if (pl_started())
+            pl_plain_for_good(RSN_CALL);
+        return;
+    }
     atomic_store(&main_ended, true);
     if (rsk_loop_running())
         rsk_loop_post(look, NULL);

@@ -60,8 +60,8 @@ static inline void after(void)
     must(close(p[0]) == 0 && read(p[1], got, 1) == 0 && close(p[1]) == 0, "close");
 }
 
-/* Not traced: the main thread stands still meanwhile. */
-static inline void cancel_first(void)
+/* Not traced: the main thread stands still meanwhile. then: with what is left. */
+static inline void cancel_first(void (*then)(void))
 {
     void *result;
 
@@ -70,7 +70,7 @@ static inline void cancel_first(void)
     must(pthread_cancel(first) == 0, "pthread_cancel");
     both->wish = 2;
     must(pthread_join(first, &result) == 0 && result == PTHREAD_CANCELED, "join");
-    after();
+    then();
     _exit(0);
 }
 

@@ -22,7 +22,7 @@ static const struct call calls[] = {
 static void *canceller(void *unused)
 {
     (void)unused;
-    cancel_first();
+    cancel_first(after);
     return NULL;
 }
 

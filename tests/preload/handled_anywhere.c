@@ -73,7 +73,7 @@ static void *canceller(void *unused)
         until_it_sleeps(&main_tid);
         syscall(SYS_tgkill, getpid(), main_tid, SIGUSR1);
     }
-    cancel_first();
+    cancel_first(after);
     return NULL;
 }
 
