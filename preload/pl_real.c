@@ -200,6 +200,7 @@ void pl_resolve(void)
     static _Atomic int publisher;
     struct pl_real found = EARLY;
     void *none = (void *)missing;
+    bool lacks = false;
     size_t i;
     int saved = errno;
 
@@ -214,7 +215,10 @@ void pl_resolve(void)
             memcpy(slot, &symbol, sizeof(symbol));
         else if (memcmp(slot, (void *[]){NULL}, sizeof(symbol)) == 0)
             memcpy(slot, &none, sizeof(none));
+        lacks |= !symbol && !is_newer(symbols[i].name);
     }
+    if (lacks) /* an older libc; what dlsym has noted of it is no answer to the program's dlerror() */
+        (void)dlerror();
     if (atomic_exchange(&publisher, 1) == 0) {
         pl_real = found;
         /* Release: pairs with pl_ready. */
