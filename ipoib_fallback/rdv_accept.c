@@ -109,12 +109,21 @@ static int find_verbs(const struct rsk_tuple *t, struct rsk_shard **shard, size_
 static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused, none};
 static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused, NULL};
 
+bool rdv_waits_for_peer(struct fb_conn *c)
+{
+    int reason = c->s.pub->reason;
+
+    /* A child that was forked for the connection, and has it for itself by now, can board as anybody. */
+    return reason == RSN_NEW || ((reason == RSN_INHERITED || reason == RSN_SHARED) && c->x &&
+                                 !conn_flag(c, CF_PINNED) && !heir_elsewhere(c));
+}
+
 void rdv_be_reachable(struct fb_conn *c)
 {
     if (rdv_half_closed(c))
         return;
     if (!reach_add(c, &shm_ops, &verbs_ops))
         conn_afresh(c); /* its traffic asks again */
-    if (c->s.pub->reason == RSN_NEW)
+    if (rdv_waits_for_peer(c))
         conn_reason(c, RSN_WAIT_PEER);
 }

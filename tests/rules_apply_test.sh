@@ -37,6 +37,10 @@ rules() {
 }
 
 rules rules.client one tcp/rule tcp/wait-peer <<<'client to 127.0.0.0/8:PORT mode tcp'
+# The same of a child that was forked for the connection.
+server[2]=fork
+rules rules.client-of-forked one tcp/rule tcp/wait-peer <<<'client to 127.0.0.0/8:PORT mode tcp'
+server[2]=threads
 rules rules.first-ones many tcp/rule tcp/wait-peer <<<'client mode tcp'
 rules rules.server one tcp/no-peer-library tcp/rule <<<'use tcp server python3* 127.0.0.1:PORT'
 rules rules.board one tcp/rule tcp/wait-peer <<<'client program python3* board never'

@@ -1,9 +1,10 @@
-"""echo_server.py asyncio|threads|processes HOST PORT: sends back what it gets, until the end of stream.
+"""echo_server.py asyncio|threads|processes|fork HOST PORT: sends back what it gets, until the end of stream.
 
-processes: four, begun before the first connection, accept on one listening socket.
+processes: four, begun before the first connection, accept on one listening socket. fork: one for each connection.
 """
 import asyncio
 import multiprocessing
+import os
 import signal
 import socket
 import sys
@@ -53,10 +54,24 @@ def processes_main(host, port):
             signal.pause()
 
 
+def fork_main(host, port):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.create_server((host, port), backlog=64) as listener:
+        while True:
+            s, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                thread_connection(s)
+                os._exit(0)
+            s.close()
+
+
 kind, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if kind == "asyncio":
     asyncio.run(asyncio_main(host, port))
 elif kind == "processes":
     processes_main(host, port)
+elif kind == "fork":
+    fork_main(host, port)
 else:
     threads_main(host, port)
