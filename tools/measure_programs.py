@@ -43,6 +43,14 @@ def thousands(text):
 # ---- unmodified programs
 
 
+def floor_under(name, **variables):
+    """The words before a program that tests/bench/NAME.c carries. The dynamic linker would go on without it."""
+    path = f"{TOP}/build/plain/tests/{name}.so"
+    if not os.path.exists(path):
+        raise Failure(f"{path} is not built; make bench builds it")
+    return ["env", f"LD_PRELOAD={path}", *(f"{variable}={value}" for variable, value in variables.items())]
+
+
 def redis(clients, requests, slow_requests, extra=(), floor=False):
     def program(slow, _folder):
         many = [requests, slow_requests, slow_requests // 5][min(slow, 2)]
@@ -60,7 +68,7 @@ def sockperf(full_rtt, floor=False):
     """floor: tests/bench/trip_floor.c between its ends."""
     def program(slow, _folder):
         port = free_port()
-        on = ["env", f"LD_PRELOAD={TOP}/build/plain/tests/trip_floor.so", f"TRIP_FLOOR=/trip_floor.{port}"] if floor else []
+        on = floor_under("trip_floor", TRIP_FLOOR=f"/trip_floor.{port}") if floor else []
         return Run([*on, "sockperf", "server", "--tcp", "-i", IP, "-p", str(port)], port,
                    [*on, "sockperf", "ping-pong", "--tcp", "-i", IP, "-p", str(port), "-m", "64",
                     "-t", "4" if slow else "2",
@@ -113,7 +121,7 @@ def wrk(port, seconds):
 
 def bare_rings(port, looks):
     """The words before both ends of a server that tests/bench/ring_floor.c carries, and how long it looks before it sleeps."""
-    return ["env", f"LD_PRELOAD={TOP}/build/plain/tests/ring_floor.so", f"RING_FLOOR=/ring_floor.{port}", f"RING_FLOOR_LOOKS={looks}"]
+    return floor_under("ring_floor", RING_FLOOR=f"/ring_floor.{port}", RING_FLOOR_LOOKS=looks)
 
 
 def nginx(floor=False):
@@ -127,8 +135,7 @@ def nginx(floor=False):
 def nginx_alone(_slow, folder):
     """tests/bench/answer_floor.c takes the place of its clients and of what carries the answers."""
     port, rate = free_port(), os.path.join(folder, "rate")
-    preload = ["env", f"LD_PRELOAD={TOP}/build/plain/tests/answer_floor.so", f"ANSWER_FLOOR={rate}"]
-    return Run([*preload, *nginx_command(folder, port)], port,
+    return Run([*floor_under("answer_floor", ANSWER_FLOOR=rate), *nginx_command(folder, port)], port,
                ["sh", "-c", '"$@" >&2 && cat ' + rate, "sh", *wrk(port, 3)],
                lambda text: float(text.split()[-1]) / 1000)
 
