@@ -115,8 +115,7 @@ void cfg_log_stderr(const char *line, size_t n)
     (void)quietly(STDERR_FILENO, line, n);
 }
 
-/* Not strerror(3): it may translate, which takes memory and locks. */
-static const char *words_of(int err)
+const char *cfg_errno_words(int err, char number[static CFG_ERRNO_WORDS])
 {
     static const struct {
         int err;
@@ -138,12 +137,17 @@ static const char *words_of(int err)
         {EPIPE, "nobody reads it"},
         {ECONNREFUSED, "nobody reads it"},
         {EAGAIN, "who reads it is slow"},
+        {ECONNRESET, "it was reset"},
+        {ETIMEDOUT, "it has timed out"},
+        {EHOSTUNREACH, "the host is not reachable"},
+        {ENETUNREACH, "the network is not reachable"},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (known[i].err == err)
             return known[i].words;
-    return NULL;
+    snprintf(number, CFG_ERRNO_WORDS, "error %d", err);
+    return number;
 }
 
 static _Atomic int fallen; /* the process that has said so: a child has a user of its own */
@@ -151,19 +155,17 @@ static _Atomic int fallen; /* the process that has said so: a child has a user o
 /* Once, before the first line that goes to stderr instead. */
 static void fall_back(const char *file, const char *what, int err)
 {
-    const char *words = words_of(err);
     int self = (int)getpid();
-    char line[LINE_SIZE], number[24];
+    char line[LINE_SIZE], number[CFG_ERRNO_WORDS];
     size_t n;
 
     if (atomic_exchange(&fallen, self) == self)
         return;
-    snprintf(number, sizeof(number), "error %d", err);
     n = line_head(line, CFG_LOG_ERROR);
-    n +=
-        (size_t)snprintf(line + n, LINE_SIZE - 1 - n,
-                         "the log %.300s could not be %s by user %d: %s; its lines come here", file,
-                         what, (int)cfg_raw4(SYS_geteuid, 0, 0, 0, 0), words ? words : number);
+    n += (size_t)snprintf(line + n, LINE_SIZE - 1 - n,
+                          "the log %.300s could not be %s by user %d: %s; its lines come here",
+                          file, what, (int)cfg_raw4(SYS_geteuid, 0, 0, 0, 0),
+                          cfg_errno_words(err, number));
     cfg_log_stderr(line, line_end(line, n));
 }
 

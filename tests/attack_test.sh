@@ -135,7 +135,7 @@ frame_lies() { # KIND
     for name in raw-bytes replay resume-{tag,nonce,epoch,version,type,noise}; do
         lie "$1" $name ended "$foreign"
     done
-    lie "$1" raw-end ended 'the TCP connection ended on the rail'
+    lie "$1" raw-end ended 'the (peer has ended the connection|connection has ended), '
     lie "$1" resume-ahead ended 'contradicts what has arrived'
     lie "$1" resume-behind ended 'contradicts what has arrived'
     for name in switch-{tag,nonce,epoch,version,type,place,noise}; do
