@@ -41,14 +41,16 @@ static const char *level_name(int level)
     return names[level < CFG_LOG_ERROR ? 0 : level > CFG_LOG_DEBUG ? 3 : level - 1];
 }
 
-/* "railsock[PID] TIME LEVEL: " */
+/* "railsock[PID] TIME PROGRAM LEVEL: ", without the name in what comes before it is known. */
 static size_t line_head(char line[LINE_SIZE], int level)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_REALTIME, &ts);
-    return (size_t)snprintf(line, LINE_SIZE - 1, "railsock[%d] %lld.%06ld %s: ", (int)getpid(),
-                            (long long)ts.tv_sec, ts.tv_nsec / 1000, level_name(level));
+    return (size_t)snprintf(line, LINE_SIZE - 1,
+                            "railsock[%d] %lld.%06ld %.32s%s%s: ", (int)getpid(),
+                            (long long)ts.tv_sec, ts.tv_nsec / 1000, cfg.program,
+                            cfg.program[0] ? " " : "", level_name(level));
 }
 
 /* Of n bytes, or what snprintf would have liked to write. The last place was kept for the end of line. */

@@ -369,7 +369,7 @@ TEST_CASE(log, one_line_and_errno_is_kept)
     n = pread(fd, text, sizeof(text) - 1, 0);
     ASSERT(n > 0);
     text[n] = '\0';
-    EXPECT(strstr(text, " warn: one?two 3\n"));
+    EXPECT(strstr(text, " env_test warn: one?two 3\n"));
     EXPECT(!strstr(text, "not seen"));
     EXPECT(n < 700);
     EXPECT(strchr(strchr(text, '\n') + 1, '\n') == text + n - 1);
