@@ -289,11 +289,13 @@ static void leave_first(struct fb_conn *c, void *arg)
 static void leave_wait(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
+    char who[FB_WHO];
 
     /* The child could not know of it. */
     if (e->pin_shared && !conn_flag(c, CF_CLOSED) && !rx_front_wait(c, e->until)) {
-        log_error("stream %u: another process would miss what a child has asked for: it is reset",
-                  c->s.slot);
+        log_error(
+            "stream %u: another process would miss what a child has asked for: it is reset (%s)",
+            c->s.slot, conn_who(c, who));
         sys_reset(c->fd);
     }
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&

@@ -172,11 +172,14 @@ static bool push_residue(struct fb_conn *c)
     while (tx->cur < tx->E) {
         struct iovec v[2];
         size_t have = rail ? rail->wire->tx_kept(rail, tx->cur, tx->E, v) : 0;
+        char who[FB_WHO];
         ssize_t n;
 
         if (have == 0) {
-            log_error("stream %u: bytes %llu to %llu are not in the ring any more", c->s.slot,
-                      (unsigned long long)tx->cur, (unsigned long long)tx->E);
+            log_error(
+                "stream %u: bytes %llu to %llu are not in the ring any more: the connection is lost (%s)",
+                c->s.slot, (unsigned long long)tx->cur, (unsigned long long)tx->E,
+                conn_who(c, who));
             /* No byte after them may pass for one of them: to the receiver an end before E is a reset. */
             fb_io.shutdown(c->fd, SHUT_WR);
             tx->err = -ECONNRESET;

@@ -127,8 +127,9 @@ memory_lies() { # KIND
     lie "$1" bells stays
 }
 
-foreign='are not a frame: the connection is reset'
-unannounced='at an announced switch are not the frame: the connection is reset'
+ends='\([0-9.]+:[0-9]+ with [0-9.]+:[0-9]+\)$'
+foreign="are not a frame: the connection is reset $ends"
+unannounced="at an announced switch are not the frame: the connection is reset $ends"
 frame_lies() { # KIND
     local name
 

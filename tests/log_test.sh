@@ -52,6 +52,10 @@ ends() {
 
 ends TERM 300 close; logged 'sending on shm' client server
 verdict boards
+# Which connection a line is of, also where many programs have one file.
+logged "^railsock\[[0-9]+\] [0-9.]+ python3 info: stream [0-9]+: the peer is proved: descriptor [0-9]+, 127\.0\.0\.1:$port with 127\.0\.0\.1:[0-9]+\$" server &&
+    logged " python3 info: stream [0-9]+: the peer is proved: descriptor [0-9]+, 127\.0\.0\.1:[0-9]+ with 127\.0\.0\.1:$port\$" client
+verdict which_connection
 logged 'stream [0-9]+: shm rendezvous: agreed$' client
 verdict success_is_told_as_such
 ! grep -qE 'fail|\(-[0-9]' "$work"/{client,server}.log
