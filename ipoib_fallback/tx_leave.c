@@ -117,8 +117,13 @@ static void as_after_reset(struct fb_conn *c)
 static void anchor_dead(struct fb_conn *c)
 {
     struct fb_tx *tx = &c->x->tx;
+    char number[CFG_ERRNO_WORDS];
 
-    log_info("stream %u: the TCP connection ended while it was leaving (%d)", c->s.slot, tx->err);
+    if (tx->err == -EPIPE)
+        log_info("stream %u: the connection has ended while it was leaving", c->s.slot);
+    else
+        log_info("stream %u: the connection has ended while it was leaving: %s", c->s.slot,
+                 cfg_errno_words(-tx->err, number));
     if (tx->err == -EPIPE)
         tx->err = 0; /* the kernel says it again each time */
     as_after_reset(c);
