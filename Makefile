@@ -68,6 +68,7 @@ RSOCK_SRC := \
 	rsock/verbs_wire.c \
 
 FB_SRC := \
+	ipoib_fallback/address.c \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/call.c \
 	ipoib_fallback/quick.c \

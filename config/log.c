@@ -41,28 +41,54 @@ static const char *level_name(int level)
     return names[level < CFG_LOG_ERROR ? 0 : level > CFG_LOG_DEBUG ? 3 : level - 1];
 }
 
-/* As syslog(3), which cannot be used: it keeps a descriptor and takes locks. */
-static bool put_syslog(int level, const char *line, size_t n)
+/* "railsock[PID] TIME PROGRAM LEVEL: ", without the name in what comes before it is known. */
+static size_t line_head(char line[LINE_SIZE], int level)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (size_t)snprintf(line, LINE_SIZE - 1,
+                            "railsock[%d] %lld.%06ld %.32s%s%s: ", (int)getpid(),
+                            (long long)ts.tv_sec, ts.tv_nsec / 1000, cfg.program,
+                            cfg.program[0] ? " " : "", level_name(level));
+}
+
+/* Of n bytes, or what snprintf would have liked to write. The last place was kept for the end of line. */
+static size_t line_end(char line[LINE_SIZE], size_t n)
+{
+    if (n > LINE_SIZE - 2)
+        n = LINE_SIZE - 2;
+    /* A newline inside, from a program's name say, would make two lines of one. */
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+            line[i] = '?';
+    line[n++] = '\n';
+    return n;
+}
+
+/* As syslog(3), which cannot be used: it keeps a descriptor and takes locks. 0 or -errno. */
+static int put_syslog(int level, const char *line, size_t n)
 {
     static const int priority[] = {3, 4, 6, 7}; /* of the facility LOG_USER, 1 */
     struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
     char packet[LINE_SIZE + 8];
     int fd = (int)cfg_raw4(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0);
-    bool sent = false;
     int head;
+    long r;
 
     if (fd < 0)
-        return false;
+        return fd;
     head = snprintf(packet, sizeof(packet), "<%d>", 8 + priority[level - CFG_LOG_ERROR]);
     memcpy(packet + head, line, n - 1); /* without the end of line */
-    if (cfg_raw4(SYS_connect, fd, (long)&un, sizeof(un), 0) == 0)
-        sent = cfg_raw_write(fd, packet, (size_t)head + n - 1) > 0;
+    r = cfg_raw4(SYS_connect, fd, (long)&un, sizeof(un), 0);
+    if (r == 0)
+        r = cfg_raw_write(fd, packet, (size_t)head + n - 1);
     cfg_raw_close(fd);
-    return sent;
+    return r < 0 ? (int)r : 0;
 }
 
-/* write(2), once; the signals that it may cause are not for the program. */
-static void quietly(int fd, const void *p, size_t n)
+/* write(2), once; the signals that it may cause are not for the program. 0 or -errno. */
+static int quietly(int fd, const void *p, size_t n)
 {
     const struct timespec now = {0, 0};
     uint64_t signals = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1), pending = 0, before;
@@ -75,6 +101,7 @@ static void quietly(int fd, const void *p, size_t n)
     if ((r == -EPIPE || r == -EFBIG) && signals)
         cfg_raw4(SYS_rt_sigtimedwait, (long)&signals, 0, (long)&now, sizeof(signals));
     cfg_raw4(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before));
+    return r < 0 ? (int)r : 0;
 }
 
 /* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it
@@ -87,7 +114,61 @@ void cfg_log_stderr(const char *line, size_t n)
     if (cfg_raw4(SYS_getsockname, STDERR_FILENO, (long)&own, (long)&len, 0) == 0 &&
         (own.ss_family == AF_INET || own.ss_family == AF_INET6))
         return;
-    quietly(STDERR_FILENO, line, n);
+    (void)quietly(STDERR_FILENO, line, n);
+}
+
+const char *cfg_errno_words(int err, char number[static CFG_ERRNO_WORDS])
+{
+    static const struct {
+        int err;
+        const char *words;
+    } known[] = {
+        {EACCES, "permission denied"},
+        {EPERM, "permission denied"},
+        {ENOENT, "no such file or folder"},
+        {ENOTDIR, "a part of its path is no folder"},
+        {EISDIR, "it is a folder"},
+        {ELOOP, "symbolic links are not followed"},
+        {EROFS, "the file system is read-only"},
+        {ENOSPC, "no space is left"},
+        {EDQUOT, "the quota is used up"},
+        {EFBIG, "no file may be so long"},
+        {EMFILE, "no descriptor is left"},
+        {ENFILE, "no descriptor is left"},
+        {ENXIO, "nobody reads it"},
+        {EPIPE, "nobody reads it"},
+        {ECONNREFUSED, "nobody reads it"},
+        {EAGAIN, "who reads it is slow"},
+        {ECONNRESET, "it was reset"},
+        {ETIMEDOUT, "it has timed out"},
+        {EHOSTUNREACH, "the host is not reachable"},
+        {ENETUNREACH, "the network is not reachable"},
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].err == err)
+            return known[i].words;
+    snprintf(number, CFG_ERRNO_WORDS, "error %d", err);
+    return number;
+}
+
+static _Atomic int fallen; /* the process that has said so: a child has a user of its own */
+
+/* Once, before the first line that goes to stderr instead. */
+static void fall_back(const char *file, const char *what, int err)
+{
+    int self = (int)getpid();
+    char line[LINE_SIZE], number[CFG_ERRNO_WORDS];
+    size_t n;
+
+    if (atomic_exchange(&fallen, self) == self)
+        return;
+    n = line_head(line, CFG_LOG_ERROR);
+    n += (size_t)snprintf(line + n, LINE_SIZE - 1 - n,
+                          "the log %.300s could not be %s by user %d: %s; its lines come here",
+                          file, what, (int)cfg_raw4(SYS_geteuid, 0, 0, 0, 0),
+                          cfg_errno_words(err, number));
+    cfg_log_stderr(line, line_end(line, n));
 }
 
 /*
@@ -96,23 +177,30 @@ void cfg_log_stderr(const char *line, size_t n)
  */
 static void put_to(const char *file, int level, const char *line, size_t n)
 {
-    int fd = -1;
+    const char *what = "opened";
+    int fd, err;
 
     if (file == CFG_LOG_SYSLOG) {
-        if (!put_syslog(level, line, n))
-            cfg_log_stderr(line, n);
-        return;
-    }
-    if (file[0])
-        fd = cfg_raw_open(
+        file = "/dev/log";
+        what = "written to";
+        err = put_syslog(level, line, n);
+    } else if (file[0]) {
+        err = fd = cfg_raw_open(
             file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
             0600);
-    if (fd < 0) {
+        if (fd >= 0) {
+            what = "written to";
+            err = quietly(fd, line, n);
+            cfg_raw_close(fd);
+        }
+    } else {
         cfg_log_stderr(line, n);
         return;
     }
-    quietly(fd, line, n);
-    cfg_raw_close(fd);
+    if (err < 0) {
+        fall_back(file, what, -err);
+        cfg_log_stderr(line, n);
+    }
 }
 
 static void put(int level, const char *line, size_t n)
@@ -133,28 +221,17 @@ static void put(int level, const char *line, size_t n)
 void cfg_log_write(int level, const char *fmt, ...)
 {
     char line[LINE_SIZE];
-    struct timespec ts;
     int saved = errno;
     size_t n;
     va_list ap;
 
-    clock_gettime(CLOCK_REALTIME, &ts);
-    /* The last place is kept for the end of line. */
-    n = (size_t)snprintf(line, LINE_SIZE - 1, "railsock[%d] %lld.%06ld %s: ", (int)getpid(),
-                         (long long)ts.tv_sec, ts.tv_nsec / 1000, level_name(level));
+    n = line_head(line, level);
     va_start(ap, fmt);
     n += (size_t)vsnprintf(line + n, LINE_SIZE - 1 - n, fmt, ap);
     va_end(ap);
-    if (n > LINE_SIZE - 2)
-        n = LINE_SIZE - 2;
-    /* A newline inside, from a program's name say, would make two lines of one. */
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-            line[i] = '?';
-    line[n++] = '\n';
     put(level < CFG_LOG_ERROR   ? CFG_LOG_ERROR
         : level > CFG_LOG_DEBUG ? CFG_LOG_DEBUG
                                 : level,
-        line, n);
+        line, line_end(line, n));
     errno = saved;
 }

@@ -26,6 +26,10 @@ extern void (*cfg_log_around)(bool begins);
  * that is a connection. Any thread. */
 void cfg_log_stderr(const char *line, size_t n);
 
+/* What an error means, in words; number is for one without. Not strerror(3), which may translate: that takes memory and locks. */
+enum { CFG_ERRNO_WORDS = 24 };
+const char *cfg_errno_words(int err, char number[static CFG_ERRNO_WORDS]);
+
 __attribute__((format(printf, 2, 3))) void cfg_log_write(int level, const char *fmt, ...);
 
 #define LOG_AT(level, ...)                                                                 \

@@ -123,6 +123,10 @@ void fb_leave_all(int reason, bool pin_shared);
 void fb_exit(void);
 /* In a forked child: every stream is forgotten; the caller clears its own tables. */
 void fb_after_fork_child(void);
+/* Its addresses in words, for a line of log: "10.0.0.1:80 with 10.0.0.2:4000", its own first. Those that it has not needed yet the
+ * kernel is asked for. Takes no lock and no memory. Returns text. */
+enum { FB_WHO = 128 };
+const char *fb_who(const struct fb_stream *, int fd, char text[static FB_WHO]);
 /* It has asked for no rail, or will never have one, and no child knows of it: fb_close will concern this process's memory alone. */
 bool fb_untouched(const struct fb_stream *);
 /* Another process may have the same socket. */

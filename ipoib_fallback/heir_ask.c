@@ -141,6 +141,7 @@ static void ask_step(void *arg)
     struct ask *a = arg;
     bool done = a->c ? end_settled(a->c, RSN_SHARED) : heir_epoll_asked(a->epoll);
     bool front = false; /* once this was so the rest may be read at any moment, by others */
+    char who[FB_WHO];
 
     if (a->knows && done && !end_in_order(a->c) && rx_front_due(a->c))
         done = false; /* it is at its end, and the ring has bytes */
@@ -152,8 +153,11 @@ static void ask_step(void *arg)
     }
     if (!done && fb_io.now() < a->until && rsk_timer_add(STEP_NS, ask_step, a))
         return;
-    if (!done)
-        log_warn("stream %u: not handed over to a child in time", a->c ? a->c->s.slot : 0);
+    if (!done && a->c)
+        log_warn("stream %u: not handed over to a child in time (%s)", a->c->s.slot,
+                 conn_who(a->c, who));
+    else if (!done)
+        log_warn("an epoll instance is not handed over to a child in time");
     if (!done && a->c)
         end_unsettled(a->c);
     /* What the ring has after its sender's end is ours alone. */

@@ -6,6 +6,7 @@
 #include "ipoib_fallback/heir.h"
 
 #include "config/log.h"
+#include "ipoib_fallback/address.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/rx.h"
 #include "rsock/own.h"
@@ -232,7 +233,10 @@ static uint8_t inherit(struct fb_digest *mine, const struct fb_digest *old, uint
 
 static void front_lost(int fd)
 {
-    log_error("descriptor %d: no memory for what its owner has handed over: it is reset", fd);
+    char who[FB_WHO];
+
+    log_error("descriptor %d: no memory for what its owner has handed over: it is reset (%s)", fd,
+              address_who(NULL, fd, who));
     sys_reset(fd);
 }
 
@@ -267,10 +271,12 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     struct fb_conn *old = conn_of(s), *c;
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen, moved = false;
+    char who[FB_WHO];
     int front = -1;
 
     if (!lend(h, old->s.slot, old->gen, false, &front)) {
-        log_error("descriptor %d: its owner does not hand the connection over: it is reset", fd);
+        log_error("descriptor %d: its owner does not hand the connection over: it is reset (%s)",
+                  fd, address_who(known ? old->s.pub : NULL, fd, who));
         sys_reset(fd);
     }
     mine = fb_track(fd, (enum fb_role)s->role, -1);

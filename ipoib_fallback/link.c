@@ -327,11 +327,26 @@ static bool never_boards(const struct fb_conn *c)
     return c->x->rdv == RDV_PROVED && conn_plain(c) && !c->x->tx.want;
 }
 
+/* A rail that is not used any more is marked as failed, too, with what has ended it: 0 for what is no failure. */
+static int failure(int reason)
+{
+    switch (reason) {
+    case RSN_RAIL_FAILED:
+    case RSN_DEVICE_GONE:
+    case RSN_PEER_PROTOCOL:
+    case RSN_NO_MEMORY:
+        return reason;
+    default:
+        return 0;
+    }
+}
+
 static void release(void *arg)
 {
     struct fb_conn *c = arg;
     struct rsk_rail *rail;
     bool end = false, failed = false, was_on, larger;
+    int broke = 0;
 
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
     if (!link_lock(c, &c->x->tx.lock, release))
@@ -344,6 +359,7 @@ static void release(void *arg)
     was_on = c->x->tx.on_rail || c->x->rx.on_rail;
     if (rail) {
         failed = rail->failed != 0;
+        broke = failure((int)rail->failed);
         end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->x->rdv == RDV_NONE ||
               (was_on && c->x->tx.state != TX_R && c->x->rx.state != RX_r) || never_boards(c);
         end = end && (c->fd < 0 || (tx_done(c, rail) && rx_done(c, rail)));
@@ -365,8 +381,11 @@ static void release(void *arg)
         /* conn_wake does not find the rail any more, but threads may sleep on its words. */
         conn_wake_word(rail->rx_word);
         conn_wake_word(rail->tx_word);
-        log_info("stream %u: the rail is given back%s", c->s.slot,
-                 failed ? " (it had failed)" : "");
+        if (broke)
+            log_info("stream %u: the rail is given back (it had failed: %s)", c->s.slot,
+                     cfg_reason_name(broke));
+        else
+            log_info("stream %u: the rail is given back", c->s.slot);
         budget_free(c);
         if (!failed) {
             struct rsk_msg m = {.type = FM_BYE, .epoch = c->x->epoch};

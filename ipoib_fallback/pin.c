@@ -72,6 +72,7 @@ static bool unread(struct fb_conn *c, unsigned of)
 /* Somebody is to have the socket without this library. */
 static void missed(struct fb_conn *c)
 {
+    char who[FB_WHO];
     uint64_t left;
 
     if (fb_plain_rx(&c->s))
@@ -81,8 +82,8 @@ static void missed(struct fb_conn *c)
     rx_unlock(c);
     if (left)
         log_warn(
-            "stream %u: who uses it without this library misses %llu bytes that a child has asked for",
-            c->s.slot, (unsigned long long)left);
+            "stream %u: who uses it without this library misses %llu bytes that a child has asked for (%s)",
+            c->s.slot, (unsigned long long)left, conn_who(c, who));
 }
 
 /* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. What splice or another
@@ -191,6 +192,7 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
 static void pin_until(struct fb_conn *c, int reason, unsigned wait, unsigned tx, uint64_t until)
 {
     bool pinned_now = conn_set(c, CF_PINNED);
+    char who[FB_WHO];
 
     if (reason == RSN_SHARED)
         heir_disown(c);
@@ -209,8 +211,8 @@ static void pin_until(struct fb_conn *c, int reason, unsigned wait, unsigned tx,
     leave_by(c, reason, tx);
     if (wait && (!conn_plain(c) || atomic_load(&c->x->rx.late)) &&
         !end_settle(c, reason, wait, until) && !unread(c, wait))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
-                 cfg_reason_name(reason));
+        log_warn("stream %u: the peer did not hand the stream back in time: %s (%s)", c->s.slot,
+                 cfg_reason_name(reason), conn_who(c, who));
     conn_reason(c, reason);
     link_release(c);
 }
@@ -289,17 +291,19 @@ static void leave_first(struct fb_conn *c, void *arg)
 static void leave_wait(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
+    char who[FB_WHO];
 
     /* The child could not know of it. */
     if (e->pin_shared && !conn_flag(c, CF_CLOSED) && !rx_front_wait(c, e->until)) {
-        log_error("stream %u: another process would miss what a child has asked for: it is reset",
-                  c->s.slot);
+        log_error(
+            "stream %u: another process would miss what a child has asked for: it is reset (%s)",
+            c->s.slot, conn_who(c, who));
         sys_reset(c->fd);
     }
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
         !end_settle(c, e->reason, RSK_RX | RSK_TX, e->until))
-        log_warn("stream %u: the peer did not hand the stream back in time (%s)", c->s.slot,
-                 cfg_reason_name(e->reason));
+        log_warn("stream %u: the peer did not hand the stream back in time: %s (%s)", c->s.slot,
+                 cfg_reason_name(e->reason), conn_who(c, who));
 }
 
 void fb_leave_all(int reason, bool pin_shared)

@@ -107,6 +107,7 @@ static void refuse(struct fb_conn *c, int reason)
 static void proved(struct fb_conn *c)
 {
     uint64_t answer = fb_io.now() - c->x->hello_at;
+    char who[FB_WHO];
 
     c->x->answer_ns = answer < UINT32_MAX ? (uint32_t)answer : UINT32_MAX;
     if (c->x->rail)
@@ -115,7 +116,8 @@ static void proved(struct fb_conn *c)
     c->x->rdv = RDV_PROVED;
     c->x->rdv_tries = 0;
     conn_reason(c, RSN_NONE);
-    log_info("stream %u: the peer is proved", c->s.slot);
+    log_info("stream %u: the peer is proved: descriptor %d, %s", c->s.slot, c->fd,
+             conn_who(c, who));
     fb_lock(&c->x->tx.lock);
     if (!conn_flag(c, CF_PINNED | CF_CLOSED) && !c->x->tx.fin) {
         c->x->tx.want = true;

@@ -199,6 +199,11 @@ void rdv_forget(void)
     silent_forget();
 }
 
+static const char *outcome(int reason)
+{
+    return reason == RSN_NONE ? "agreed" : cfg_reason_name(reason);
+}
+
 static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
 {
     struct fb_conn *c = owner;
@@ -206,7 +211,7 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     c->x->rdv = RDV_NONE;
     silent_answer(&c->x->tuple, reason);
     silent_said(&c->x->tuple, reason);
-    log_info("stream %u: verbs rendezvous: %s", c->s.slot, cfg_reason_name(reason));
+    log_info("stream %u: verbs rendezvous: %s", c->s.slot, outcome(reason));
     if (rail)
         got_rail(c, rail);
     else
@@ -303,7 +308,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
         reason = RSN_ENDING;
     c->x->far = reason == RSN_OTHER_HOST;
     silent_said(&c->x->tuple, reason);
-    log_info("stream %u: shm rendezvous: %s", c->s.slot, cfg_reason_name(reason));
+    log_info("stream %u: shm rendezvous: %s", c->s.slot, outcome(reason));
     if (rail)
         got_rail(c, rail);
     else if (hold_on()) /* what is asked for over RDMA now, a hold that is under way has not seen */

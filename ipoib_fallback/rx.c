@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
@@ -193,9 +194,23 @@ void rx_over(struct fb_conn *c, ssize_t n)
                   (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
 }
 
+/* n: as rx_look says it. */
+static const char *what_ended(ssize_t n, char words[static 64])
+{
+    char number[CFG_ERRNO_WORDS];
+
+    if (n == 0)
+        return "the peer has ended the connection";
+    if (n == -EPIPE) /* what it was the kernel says to the next call */
+        return "the connection has ended";
+    snprintf(words, 64, "the connection has ended: %s", cfg_errno_words((int)-n, number));
+    return words;
+}
+
 void rx_anchor(struct fb_conn *c, int fd)
 {
     struct fb_rx *rx = &c->x->rx;
+    char words[64];
 
     /* Also for a half that is plain: it receives by itself, but the other half must know. */
     if (!rx->by_call)
@@ -240,8 +255,8 @@ void rx_anchor(struct fb_conn *c, int fd)
             continue;
         }
         rx_over(c, n);
-        log_info("stream %u: the TCP connection ended on the rail (%zd), %llu bytes are left",
-                 c->s.slot, n, (unsigned long long)(rx->V - c->s.pub->rx));
+        log_info("stream %u: %s, %llu bytes of the rail are unread", c->s.slot,
+                 what_ended(n, words), (unsigned long long)(rx->V - c->s.pub->rx));
         /* The progress thread need not have heard of it. */
         atomic_fetch_or(&c->x->anchor_bits, POLLRDHUP);
         /* Nobody reads the other direction either; what becomes of it the kernel says. On shm no

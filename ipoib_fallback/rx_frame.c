@@ -21,10 +21,11 @@ static void rx_gate_set(struct fb_conn *c)
 uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
 {
     struct fb_step step = fb_rx_step(c->x->rx.state, event);
+    char who[FB_WHO];
 
     if (step.next < 0) {
-        log_error("stream %u: receiver: %s cannot happen in %s", c->s.slot, fb_rx_event_name(event),
-                  fb_rx_state_name(c->x->rx.state));
+        log_error("stream %u: receiver: %s cannot happen in %s (%s)", c->s.slot,
+                  fb_rx_event_name(event), fb_rx_state_name(c->x->rx.state), conn_who(c, who));
         return 0;
     }
     if ((enum fb_rx_state)step.next != c->x->rx.state) {
@@ -39,7 +40,9 @@ uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
 
 int rx_broken(struct fb_conn *c, const char *what)
 {
-    log_error("stream %u: %s: the connection is reset", c->s.slot, what);
+    char who[FB_WHO];
+
+    log_error("stream %u: %s: the connection is reset (%s)", c->s.slot, what, conn_who(c, who));
     rx_ended(c, -ECONNRESET);
     c->x->rx.V = c->s.pub->rx;
     c->x->rx.skip = 0;

@@ -7,6 +7,7 @@
 #include "config/env.h"
 #include "config/log.h"
 #include "config/rules.h"
+#include "ipoib_fallback/address.h"
 #include "ipoib_fallback/find.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
@@ -150,36 +151,6 @@ static struct fb_conn *take_slot(void)
     }
     fb_unlock(&registry);
     return c;
-}
-
-static struct fb_pub_addr address_of(int fd, bool peer)
-{
-    struct sockaddr_storage ss = {0};
-    socklen_t len = sizeof(ss);
-    int r = peer ? sys_getpeername(fd, &ss, &len) : sys_getsockname(fd, &ss, &len);
-    struct fb_pub_addr out = {0};
-
-    if (r < 0)
-        return out;
-    if (ss.ss_family == AF_INET) {
-        struct sockaddr_in *in = (struct sockaddr_in *)&ss;
-
-        out.family = AF_INET;
-        out.port = ntohs(in->sin_port);
-        memcpy(out.addr, &in->sin_addr, 4);
-    } else if (ss.ss_family == AF_INET6) {
-        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&ss;
-
-        out.port = ntohs(in6->sin6_port);
-        if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
-            out.family = AF_INET;
-            memcpy(out.addr, &in6->sin6_addr.s6_addr[12], 4);
-        } else {
-            out.family = AF_INET6;
-            memcpy(out.addr, &in6->sin6_addr, 16);
-        }
-    }
-    return out;
 }
 
 static struct rsk_tuple tuple_of(const struct fb_conn *c, const struct fb_pub_addr *local,

@@ -18,6 +18,11 @@ bool conn_addresses(struct fb_conn *);
 bool conn_target(struct fb_conn *);
 /* They as its connecting side sees them. The connecting end's is 0 as long as conn_target alone has asked. */
 struct rsk_tuple conn_tuple(struct fb_conn *);
+/* For the log: fb_who. */
+static inline const char *conn_who(struct fb_conn *c, char text[static FB_WHO])
+{
+    return fb_who(&c->s, c->fd, text);
+}
 /* Whether connect() had a TCP socket is not asked for every connection (preload/pl_made.c). */
 bool conn_other_protocol(const struct fb_conn *);
 /* Has it an option that a rail cannot honour? Asks the kernel. */

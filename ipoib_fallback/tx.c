@@ -77,10 +77,11 @@ static void pause_over(struct fb_conn *c)
 uint8_t tx_to(struct fb_conn *c, enum fb_tx_event event)
 {
     struct fb_step step = fb_tx_step(c->x->tx.state, event);
+    char who[FB_WHO];
 
     if (step.next < 0) {
-        log_error("stream %u: sender: %s cannot happen in %s", c->s.slot, fb_tx_event_name(event),
-                  fb_tx_state_name(c->x->tx.state));
+        log_error("stream %u: sender: %s cannot happen in %s (%s)", c->s.slot,
+                  fb_tx_event_name(event), fb_tx_state_name(c->x->tx.state), conn_who(c, who));
         return 0;
     }
     if ((enum fb_tx_state)step.next != c->x->tx.state) {

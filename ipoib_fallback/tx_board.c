@@ -195,6 +195,7 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
     uint8_t first = 0;
     uint16_t reason = RSN_RAIL_FAILED;
     bool alive = rail && !rail->failed, guarded = true;
+    char who[FB_WHO];
 
     for (int i = 0; i < cnt; i++)
         if (v[i].iov_len) {
@@ -249,7 +250,7 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
          * c. An answer will come while the rail lives; after that nothing would be understood. */
         if (c->x->tx.state == TX_W1 || (alive && !rail->failed))
             return -EAGAIN;
-        log_error("stream %u: cannot undo an announced switch", c->s.slot);
+        log_error("stream %u: cannot undo an announced switch (%s)", c->s.slot, conn_who(c, who));
         return -ECONNRESET;
     }
     return plain_instead(c, fd, v, cnt, flags);

@@ -117,8 +117,13 @@ static void as_after_reset(struct fb_conn *c)
 static void anchor_dead(struct fb_conn *c)
 {
     struct fb_tx *tx = &c->x->tx;
+    char number[CFG_ERRNO_WORDS];
 
-    log_info("stream %u: the TCP connection ended while it was leaving (%d)", c->s.slot, tx->err);
+    if (tx->err == -EPIPE)
+        log_info("stream %u: the connection has ended while it was leaving", c->s.slot);
+    else
+        log_info("stream %u: the connection has ended while it was leaving: %s", c->s.slot,
+                 cfg_errno_words(-tx->err, number));
     if (tx->err == -EPIPE)
         tx->err = 0; /* the kernel says it again each time */
     as_after_reset(c);
@@ -172,11 +177,14 @@ static bool push_residue(struct fb_conn *c)
     while (tx->cur < tx->E) {
         struct iovec v[2];
         size_t have = rail ? rail->wire->tx_kept(rail, tx->cur, tx->E, v) : 0;
+        char who[FB_WHO];
         ssize_t n;
 
         if (have == 0) {
-            log_error("stream %u: bytes %llu to %llu are not in the ring any more", c->s.slot,
-                      (unsigned long long)tx->cur, (unsigned long long)tx->E);
+            log_error(
+                "stream %u: bytes %llu to %llu are not in the ring any more: the connection is lost (%s)",
+                c->s.slot, (unsigned long long)tx->cur, (unsigned long long)tx->E,
+                conn_who(c, who));
             /* No byte after them may pass for one of them: to the receiver an end before E is a reset. */
             fb_io.shutdown(c->fd, SHUT_WR);
             tx->err = -ECONNRESET;

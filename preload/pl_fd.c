@@ -150,9 +150,12 @@ PL_ALIAS(mq_close, close);
 
 void pl_give_away(struct pl_file *f, int reason)
 {
+    char who[FB_WHO];
+
     if (fb_hand_over(f->stream, reason, RSK_RX | RSK_TX))
         return;
-    log_error("descriptor %d: its peer has not handed the connection back: it is reset", f->fd);
+    log_error("descriptor %d: its peer has not handed the connection back: it is reset (%s)", f->fd,
+              fb_who(f->stream, f->fd, who));
     sys_reset(f->fd);
 }
 

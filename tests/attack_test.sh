@@ -127,15 +127,16 @@ memory_lies() { # KIND
     lie "$1" bells stays
 }
 
-foreign='are not a frame: the connection is reset'
-unannounced='at an announced switch are not the frame: the connection is reset'
+ends='\([0-9.]+:[0-9]+ with [0-9.]+:[0-9]+\)$'
+foreign="are not a frame: the connection is reset $ends"
+unannounced="at an announced switch are not the frame: the connection is reset $ends"
 frame_lies() { # KIND
     local name
 
     for name in raw-bytes replay resume-{tag,nonce,epoch,version,type,noise}; do
         lie "$1" $name ended "$foreign"
     done
-    lie "$1" raw-end ended 'the TCP connection ended on the rail'
+    lie "$1" raw-end ended 'the (peer has ended the connection|connection has ended), '
     lie "$1" resume-ahead ended 'contradicts what has arrived'
     lie "$1" resume-behind ended 'contradicts what has arrived'
     for name in switch-{tag,nonce,epoch,version,type,place,noise}; do

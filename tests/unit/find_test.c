@@ -1,12 +1,14 @@
 /*
  * find_test.c - an accepted stream is found by its addresses, in whatever slot it is, and not when it is
  * closed or the slot is another one's. The streams have no sockets: what the kernel would say of
- * them is put where the library keeps it.
+ * them is put where the library keeps it. And how its addresses are written in the log.
  */
+#include "ipoib_fallback/address.h"
 #include "ipoib_fallback/find.h"
 #include "tests/shim/shim.h"
 
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -153,5 +155,34 @@ TEST_CASE(find, asks_the_kernel)
     fb_put(closed);
     close(near);
     close(far);
+    close(l);
+}
+
+/* A line of log says which connection it is of, also where nobody has needed its addresses yet, or nobody knows them. */
+TEST_CASE(find, addresses_in_words)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    char text[FB_WHO], want[FB_WHO];
+    socklen_t len = sizeof(at);
+    struct fb_stream *s = stream(2 << 8 | 7, FB_ACCEPTED);
+    int l;
+
+    EXPECT_STREQ(fb_who(s, -1, text), "10.0.0.0:80 with 10.7.0.0:2");
+    memset(s->pub->local.addr, 0xfd, sizeof(s->pub->local.addr));
+    s->pub->local.family = AF_INET6;
+    s->pub->local.port = 65535;
+    s->pub->peer = s->pub->local;
+    EXPECT_STREQ(fb_who(s, -1, text), "[fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd]:65535 with "
+                                      "[fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd]:65535");
+    fb_put(s);
+    EXPECT_STREQ(address_who(NULL, -1, text), "? with ?");
+    l = socket(AF_INET6, SOCK_STREAM, 0);
+    if (l < 0 || bind(l, (struct sockaddr *)&at, len) < 0 ||
+        getsockname(l, (struct sockaddr *)&at, &len) < 0)
+        SKIP("no IPv6");
+    snprintf(want, sizeof(want), "[::1]:%u with ?", ntohs(at.sin6_port));
+    s = fb_track(l, FB_ACCEPTED, 0);
+    EXPECT_STREQ(fb_who(s, l, text), want);
+    fb_put(s);
     close(l);
 }

@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -199,8 +201,8 @@ TEST_CASE(rules_own, log)
 static void syslog_child(const char *rules)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/dev/log"};
-    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
-    char text[300];
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0), err = memfd_create("stderr", MFD_CLOEXEC);
+    char text[900], *line;
     ssize_t n;
 
     if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
@@ -216,6 +218,26 @@ static void syslog_child(const char *rules)
     text[n > 0 ? n : 0] = '\0';
     EXPECT(strncmp(text, "<14>railsock[", 13) == 0); /* LOG_USER, LOG_INFO */
     EXPECT(strstr(text, " info: to the system") && !strchr(text, '\n'));
+    /* A daemon's worker, whose user could open no file of root's. */
+    EXPECT(chmod("/dev/log", 0666) == 0 && setresuid(65534, 65534, 65534) == 0);
+    log_info("of nobody");
+    n = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
+    text[n > 0 ? n : 0] = '\0';
+    EXPECT(strstr(text, " info: of nobody"));
+    close(fd);
+    dup2(err, STDERR_FILENO);
+    log_info("to nobody");
+    log_info("who listens");
+    n = pread(err, text, sizeof(text) - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    line = strchr(text, '\n');
+    EXPECT(
+        line &&
+        strstr(text,
+               " error: the log /dev/log could not be written to by user 65534: nobody reads it;"));
+    EXPECT(line && strstr(line, " info: to nobody\n"));
+    line = line ? strchr(line + 1, '\n') : NULL;
+    EXPECT(line && strstr(line, " info: who listens\n") && !strchr(line + 1, '\n')[1]);
     _exit(0);
 }
 
