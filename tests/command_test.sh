@@ -85,6 +85,20 @@ for pattern in daemon "$dir/daemon" "$(basename "$(readlink -f /bin/sh)")"; do
     out=$("$railsock" check "$dir/rules" --match client "$dir/daemon" 127.0.0.1:80) && [[ $out == *'stays on TCP: rule' ]]
     verdict "check_script[${pattern#"$dir"}]" "$out"
 done
+# A rule's own budget, or the process's, that leaves no rail.
+keeps() { # NAME LINE RULES...: the last line of what is said of a client's connection
+    local name=$1 line=$2
+    shift 2
+    printf '%s\n' "$@" >"$dir/rules"
+    out=$("$railsock" check "$dir/rules" --match client nginx 127.0.0.1:80) && [ "$(tail -n 1 <<<"$out")" = "$line" ]
+    verdict "check_budget[$name]" "$out"
+}
+keeps rails 'so it stays on TCP: budget (rails 0)' 'any rails 0'
+keeps defaults 'so it stays on TCP: budget (rails 0)' 'any rails 5' 'defaults rails 0'
+keeps memory 'so it stays on TCP: budget (memory 1m, and the two rings of a rail take 2m)' 'any ring 1m memory 1m'
+echo 'any ring 1m memory 2m' >"$dir/rules"
+out=$("$railsock" check "$dir/rules" --match client nginx 127.0.0.1:80) && [[ $out != *'stays on TCP'* ]]
+verdict 'check_budget[enough]' "$out"
 if unshare -m true 2>/dev/null; then
     { seq 100000 180000 | sed 's/.*/user&:x:&:1::\/:\/bin\/sh/' && printf 'last:x:777:1::/:/bin/sh'; } >"$dir/passwd"
     for user in user100000 user140000 last; do

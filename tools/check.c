@@ -8,6 +8,7 @@
 #include "config/print.h"
 #include "config/reason.h"
 #include "config/script.h"
+#include "tools/budget_look.h"
 #include "tools/elf_look.h"
 
 #include <errno.h>
@@ -100,6 +101,7 @@ static int answer(struct cfg_rules *r, const struct question *q)
     struct cfg_who who = {.uid = (uint32_t)geteuid()};
     const struct cfg_node *n;
     struct cfg_stream values;
+    char why[BUDGET_WHY];
     struct paths paths;
 
     if (cfg_word_endpoint(q->to, &to, &port, &last) || port != last || !to.family ||
@@ -141,6 +143,8 @@ static int answer(struct cfg_rules *r, const struct question *q)
     putchar('\n');
     if (values.reason)
         printf("so it stays on TCP: %s\n", cfg_reason_name(values.reason));
+    else if (budget_look(&r->base, &values, why))
+        printf("so it stays on TCP: %s (%s)\n", cfg_reason_name(RSN_BUDGET), why);
     return 0;
 }
 
