@@ -142,5 +142,10 @@ void stat_print_json(FILE *f, const struct stat_list *list)
         fputs("]}", f);
     }
     put_totals(f, list);
+    fputs(",\"not_shown\":", f);
+    if (list->lacking)
+        json_string(f, list->lacking);
+    else
+        fputs("null", f);
     fputs("}\n", f);
 }

@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+#define STAT_MISSING "programs may be missing that could not be shown: "
+
 struct stat_view {
     bool rates; /* columns for them; the list went through stat_rates */
     bool wide;  /* rings, credit, pauses */

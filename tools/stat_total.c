@@ -50,6 +50,8 @@ void stat_print_totals(FILE *f, const struct stat_list *list)
     if (!list->some)
         fprintf(f, "; %" PRIu64 " closed", t.closed_conns);
     fputc('\n', f);
+    if (list->lacking)
+        fprintf(f, STAT_MISSING "%s\n", list->lacking);
     for (int i = 0; i < STAT_REASONS; i++)
         if (t.open[i] || t.closed[i]) {
             any = true;

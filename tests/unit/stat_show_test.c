@@ -78,7 +78,7 @@ TEST_CASE(stat_show, json)
         "{\"reason_number\":11,\"reason\":\"rendezvous-timeout\",\"open\":1,\"closed\":0,"
         "\"means\":\"%s\",\"advice\":\"%s\"},"
         "{\"reason_number\":63,\"reason\":\"unknown\",\"open\":0,\"closed\":5,"
-        "\"means\":\"%s\",\"advice\":\"\"}]}}\n",
+        "\"means\":\"%s\",\"advice\":\"\"}]},\"not_shown\":null}\n",
         (int)getpid(), (unsigned)geteuid(), cfg_reason_sentence(1), cfg_reason_advice(1),
         cfg_reason_sentence(11), cfg_reason_advice(11), cfg_reason_sentence(63));
     EXPECT_STREQ(text, want);
@@ -86,7 +86,14 @@ TEST_CASE(stat_show, json)
     stat_free(&list);
     text = shown(stat_print_json, &list);
     EXPECT_STREQ(text, "{\"processes\":[],\"totals\":{\"connections\":0,\"tcp\":0,\"shm\":0,"
-                       "\"verbs\":0,\"closed\":0,\"reasons\":[]}}\n");
+                       "\"verbs\":0,\"closed\":0,\"reasons\":[]},\"not_shown\":null}\n");
+    free(text);
+    list.lacking = "no \"room\"";
+    text = shown(stat_print_json, &list);
+    EXPECT(strstr(text, "]},\"not_shown\":\"no \\\"room\\\"\"}\n"));
+    free(text);
+    text = shown(stat_print_totals, &list);
+    EXPECT(strstr(text, "programs may be missing that could not be shown: no \"room\"\n"));
     free(text);
     end();
 }
