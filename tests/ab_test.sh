@@ -125,6 +125,41 @@ out=$(talk --report -- "$dir/none"); [ $? -eq 127 ] && [[ $out == *'No such file
 verdict report_not_found "$out"
 out=$(talk --report=loud -- true); [ $? -eq 2 ] && [[ $out == *'expected always or json:FILE'* ]]
 verdict report_refuses "$out"
+# Its file is looked at first, and keeps what it has until the end; nothing of it is the program's.
+for file in "$dir/none/sums" "$dir" ''; do
+    out=$(talk --report=json:"$file" -- sh -c 'echo >>"$1"' sh "$dir/ran"); status=$?
+    if [ -n "$file" ]; then
+        [ $status -eq 125 ] && [[ $out == "railsock run: --report=json:$file: "* ]] && [ ! -e "$dir/ran" ]
+    else
+        [ $status -eq 2 ] && [ ! -e "$dir/ran" ]
+    fi
+    verdict "report_without_its_file[${file/#"$dir"/DIR}]" "status $status: $out"
+    rm -f "$dir/ran"
+done
+for ends in 0 3; do
+    out=$(talk --report=json:/dev/full -- sh -c "exit $ends"); status=$?
+    [ $status -eq $((ends ? ends : 125)) ] && [ "$out" = 'railsock run: --report=json:/dev/full: No space left on device' ]
+    verdict "report_to_a_full_disk[$ends]" "status $status: $out"
+done
+printf '%2000s' before >"$dir/file"
+out=$(talk --report=json:"$dir/file" -- sh -c 'wc -c <"$1"; ls -l /proc/self/fd' sh "$dir/file") && [[ $out == 2000* && $out != *"$dir/file"* ]] &&
+    grep -q '^{"wall_s":.*}$' "$dir/file"
+verdict report_file_in_between "$out"
+for how in 'rm "$1"' 'mv "$1" "$1.old"; echo >"$1.new"; mv "$1.new" "$1"; rm "$1.old"'; do
+    out=$(talk --report=json:"$dir/file" -- sh -c "$how" sh "$dir/file") && grep -q '^{"wall_s":.*}$' "$dir/file"
+    verdict "report_file_replaced[${how%% *}]" "$out"
+done
+out=$(cd "$dir" && talk --report=json:- -- echo first) && [[ $out == $'first\n{"wall_s":'*'}' ]] && [ ! -e "$dir/-" ]
+verdict report_to_standard_output "$out"
+for to in /dev/full '&-'; do
+    out=$(cd "$dir" && eval "'$railsock' run --report=json:- -- true 2>&1 >$to"); status=$?
+    [ $status -eq 125 ] && [[ $out == 'railsock run: --report=json:-: '* ]]
+    verdict "report_to_a_standard_output_that_is[$to]" "status $status: $out"
+done
+mkfifo "$dir/fifo"
+cat "$dir/fifo" >"$dir/got" &
+talk --report=json:"$dir/fifo" -- sleep 0.1 && wait $! && grep -q '^{"wall_s":.*}$' "$dir/got"
+verdict report_to_a_fifo "it got something else"
 out=$(kept); [ -z "$out" ]
 verdict report_leaves_nothing "$out"
 
