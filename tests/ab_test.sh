@@ -58,6 +58,15 @@ r = json.load(open(sys.argv[1]))
 assert r["connections"] == 2 and r["bytes"] in (20000, 20001) and r["rail_bytes"] == 0, r
 assert r["wall_s"] > 0 and r["cpu_s"] > 0 and 2e6 < r["peak_bytes"] < 1e9, r' "$dir/sums" 2>&1)
 verdict report_json "$out"
+# The layout of ipoib_fallback/pub.h: three connections, of which one ended before it boarded, and one as it began.
+out=$(talk --tcp --report=always -- "$python" -c '
+import os, struct
+head = struct.pack("<QIIQQ64sII", 0x6B636F736C696172, 6, 1, 1, 0, b"shown", 0, 0) + bytes(16 * 8 + 8)
+head += struct.pack("<7Q", 3, 1, 10, 20, 5, 6, 7) + struct.pack("<64Q", 1, 1, *bytes(62))
+with open(os.environ["RAILSOCK_KEEP"] + "/1.0", "wb") as f:
+    f.write(head + bytes(-len(head) % 64))')
+[[ $out == *': 3 connections, 1 boarded a rail;'*'  1 on TCP, none: it ended before it boarded'$'\n'*'  1 on TCP, new: '* ]]
+verdict report_of_what_ended_before "$out"
 # One that is killed leaves its folder to the next; what is still in use is left alone.
 cat >"$dir/stays.py" <<'PY'
 import os, select

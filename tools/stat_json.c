@@ -112,7 +112,7 @@ static void put_totals(FILE *f, const struct stat_list *list)
         put_key_string(f, "reason", cfg_reason_name(i));
         fprintf(f, ",\"open\":%" PRIu64, t.open[i]);
         put_number_or_null(f, "closed", !list->some, t.closed[i]);
-        put_key_string(f, "means", cfg_reason_sentence(i));
+        put_key_string(f, "means", stat_means(&t, i));
         put_key_string(f, "advice", cfg_reason_advice(i));
         fputc('}', f);
         comma = ",";

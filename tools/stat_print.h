@@ -45,5 +45,7 @@ struct stat_totals {
     uint64_t connections, closed_conns; /* sums */
 };
 void stat_total(const struct stat_list *list, struct stat_totals *t);
+/* A reason's sentence, for as many as are open and closed. */
+const char *stat_means(const struct stat_totals *t, int reason);
 
 #endif

@@ -120,6 +120,34 @@ TEST_CASE(stat_show, table)
     end();
 }
 
+/* What is over will not board with its next bytes. */
+TEST_CASE(stat_show, closed_without_a_reason)
+{
+    struct stat_list list;
+    char *text;
+
+    for (int open = 0; open <= 1; open++) {
+        begin(1);
+        use_slot(0, 7);
+        head()->slot[0].path_tx = head()->slot[0].path_rx = FB_PATH_TCP;
+        head()->slot[0].reason = open ? RSN_NONE : RSN_NEW;
+        head()->closed = 2;
+        head()->closed_by_reason[RSN_NONE] = 2;
+        put_whole();
+        ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+        text = shown(stat_print_totals, &list);
+        EXPECT(strstr(text, open ? "; a closed one ended before it boarded\n"
+                                 : "       2  none    it ended before it boarded\n"));
+        EXPECT(!strstr(text, "on a rail"));
+        free(text);
+        text = shown(stat_print_json, &list);
+        EXPECT(strstr(text, "ended before it boarded\"") && !strstr(text, "on a rail"));
+        free(text);
+        stat_free(&list);
+        end();
+    }
+}
+
 /* Two ends of one connection, of this one process; the first has sent more than the second has read. */
 static void use_both_ends(void)
 {
