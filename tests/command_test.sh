@@ -214,6 +214,24 @@ mkdir "$dir/path"
 : >"$dir/path/plain"
 out=$(PATH=$dir/path:$PATH "$railsock" run -- plain 2>&1); [ $? -eq 126 ] && [[ $out == 'railsock run: plain: Permission denied' ]]
 verdict not_executable_in_path "$out"
+# What shells run themselves.
+printf 'echo here\n' >"$dir/path/text"
+: >"$dir/path/empty"
+printf '\177ELF\0\0' >"$dir/path/binary"
+chmod +x "$dir"/path/{text,empty,binary}
+for report in --wire=auto --report; do
+    for file in text empty; do
+        out=$("$railsock" run $report -- "$dir/path/$file" 2>&1); status=$?
+        [ $status -eq 126 ] && [[ $out == "railsock run: $dir/path/$file: Exec format error: it has no #! line"*": railsock run sh $dir/path/$file" ]]
+        verdict "no_first_line[$file $report]" "status $status: $out"
+    done
+    out=$(PATH=$dir/path:$PATH "$railsock" run $report -- text 2>&1); status=$?
+    [ $status -eq 126 ] && [[ $out == 'railsock run: text: Exec '*": railsock run sh $dir/path/text" ]]
+    verdict "no_first_line_in_path[$report]" "status $status: $out"
+    out=$("$railsock" run $report -- "$dir/path/binary" 2>&1); status=$?
+    [ $status -eq 126 ] && [ "$(tail -n 1 <<<"$out")" = "railsock run: $dir/path/binary: Exec format error" ]
+    verdict "no_format_of_ours[$report]" "status $status: $out"
+done
 out=$("$railsock" run -- no-such-command 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
 verdict not_in_path "$out"
 out=$("$railsock" run -- "$dir" 2>&1); [ $? -eq 126 ] && [[ $out == *'ermission denied'* ]]

@@ -136,6 +136,17 @@ static enum elf_why look_rights(int fd)
     return ELF_FINE;
 }
 
+bool elf_is_text(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char head[CFG_SCRIPT_LINE];
+    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof(head));
+
+    if (fd >= 0)
+        close(fd);
+    return n >= 0 && !memchr(head, '\0', (size_t)n) && (n < 2 || memcmp(head, "#!", 2) != 0);
+}
+
 enum elf_why elf_check(const char *path, char runs[PATH_MAX])
 {
     _Alignas(Elf64_Ehdr) char head[HEAD_SIZE + 1];

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* As env(1) and the shells have them. */
-enum { EXIT_USAGE = 2, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
 static void usage(FILE *f)
 {
@@ -235,7 +235,7 @@ int cmd_run(int argc, char **argv)
 {
     char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX], sanitizer[NAME_MAX + 1];
     char **command;
-    int status, err;
+    int status;
 
     if (!parse_options(argc, argv)) {
         fputs("Try `railsock run --help`.\n", stderr);
@@ -258,15 +258,13 @@ int cmd_run(int argc, char **argv)
         return EXIT_FAILED;
     if (is_out_of_reach(*command) && rail_demanded)
         return EXIT_FAILED;
+    if (!elf_search(*command, path))
+        return run_failed(*command, NULL);
+    status = report_when ? run_child(path, command, report_when, report_file) : -1;
+    if (status >= 0)
+        return status;
     /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
      * program for a script and writes to whatever its bytes name. */
-    if (elf_search(*command, path)) {
-        status = report_when ? run_child(path, command, report_when, report_file) : -1;
-        if (status >= 0)
-            return status;
-        execv(path, command);
-    }
-    err = errno;
-    fprintf(stderr, "railsock run: %s: %s\n", *command, strerror(err));
-    return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+    execv(path, command);
+    return run_failed(*command, path);
 }

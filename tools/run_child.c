@@ -5,6 +5,7 @@
  */
 #include "tools/run_child.h"
 
+#include "tools/elf_look.h"
 #include "tools/report.h"
 #include "tools/run_witness.h"
 
@@ -23,7 +24,7 @@
 #include <unistd.h>
 
 /* As run.c has it. */
-enum { FAILED = 125 };
+enum { FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 /* All that a program can be sent, and that is not our own fault. */
 static void forwarded(sigset_t *set)
@@ -177,6 +178,20 @@ static int end_alike(int status)
     return 128 + WTERMSIG(status);
 }
 
+int run_failed(const char *command, const char *path)
+{
+    int err = errno;
+    bool text = err == ENOEXEC && path && elf_is_text(path);
+
+    fprintf(
+        stderr, "railsock run: %s: %s%s%s\n", command, strerror(err),
+        text
+            ? ": it has no #! line that names its interpreter; if it is a shell's: railsock run sh "
+            : "",
+        text ? path : "");
+    return err == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+}
+
 int run_child(const char *path, char **argv, enum report_when when, const char *json)
 {
     char folder[REPORT_FOLDER_SIZE];
@@ -216,9 +231,7 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
         signal(SIGCHLD, chld);
         sigprocmask(SIG_SETMASK, &before, NULL);
         execv(path, argv);
-        err = errno;
-        fprintf(stderr, "railsock run: %s: %s\n", argv[0], strerror(err));
-        _exit(err == ENOENT ? 127 : 126);
+        _exit(run_failed(argv[0], path));
     }
     if (pid < 0) {
         perror("railsock run");

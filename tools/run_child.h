@@ -6,6 +6,9 @@
 
 enum report_when { REPORT_NEVER, REPORT_IF_OFF, REPORT_ALWAYS };
 
+/* Says why the command could not be executed, whose file is path (NULL: none was found), as errno has it. Returns the exit status. */
+int run_failed(const char *command, const char *path);
+
 /*
  * Runs the file path with these arguments and the present environment, waits, and says on stderr what its
  * connections did, or writes JSON to the file json, "-" for standard output, if that is not NULL. Returns the exit status for this
