@@ -302,6 +302,10 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --port "$port" --server 'sleep 60' -- 
 [ $? -eq 1 ] && [[ $out == *"warm-up 1, tcp: port $port: another process listens there already"* ]]
 verdict port_is_taken "$out"
 { kill $pid; wait $pid; } 2>/dev/null
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --json -- sh -c 'echo >>"$1"' sh "$dir/ran" 2>&1 >&-); status=$?
+[ $status -eq 1 ] && [ "$out" = 'railsock ab: standard output is closed' ] && [ ! -e "$dir/ran" ]
+verdict closed_standard_output "status $status: $out"
+rm -f "$dir/ran"
 # A figure that is none costs its leg, and not the others.
 out=$(timeout -k 1 60 "$railsock" ab -n 2 --warm-up 0 -- sh -c '
     n=$(cat "$1" 2>/dev/null || echo 0)

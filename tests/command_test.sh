@@ -38,6 +38,17 @@ for c in run stat tap check ab doctor lab 'lab run'; do
     out=$("$railsock" $c --unknown 2>&1); [ $? -eq 2 ] && [[ $out == *"railsock $c: "*--unknown* ]]
     verdict "unknown_option_$c" "$out"
 done
+# Help that nobody can read is no success.
+for c in '' run stat tap check ab doctor lab 'lab run'; do
+    for to in /dev/full '&-'; do
+        # shellcheck disable=SC2086 # words
+        out=$(eval "exec '$railsock' $c --help 2>&1 >$to"); status=$?
+        [ $status -eq 1 ] && [[ $out == "railsock${c:+ ${c% run}}: "* ]]
+        verdict "help_not_written[$c >$to]" "status $status: $out"
+    done
+done
+out=$("$railsock" --version 2>&1 >/dev/full); [ $? -eq 1 ] && [ -n "$out" ]
+verdict version_not_written "$out"
 # says_wrong WORDS COMMAND...: wrong usage, and what is wrong with it.
 says_wrong() {
     local words=$1

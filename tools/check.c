@@ -266,8 +266,7 @@ int cmd_check(int argc, char **argv)
     int status = 0;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage(stdout);
-        return 0;
+        return command_help("railsock check", usage);
     }
     if (!parse(argv, &file, &q)) {
         usage(stderr);

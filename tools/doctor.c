@@ -229,10 +229,8 @@ int cmd_doctor(int argc, char **argv)
     d.wire = cfg.stream.wire;
     optind = 0;
     while ((c = getopt_long(argc, argv, "h", table, NULL)) != -1) {
-        if (c == 'h') {
-            usage(stdout);
-            return 0;
-        }
+        if (c == 'h')
+            return command_help("railsock doctor", usage);
         d.wire_given |= c == 'w';
         if (c == 'j')
             json = true;

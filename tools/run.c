@@ -136,8 +136,7 @@ static bool parse_options(int argc, char **argv)
             right = set_report(optarg);
             break;
         case 'h':
-            usage(stdout);
-            exit(0);
+            exit(command_help("railsock run", usage));
         default:
             return false;
         }

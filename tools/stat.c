@@ -284,8 +284,7 @@ int cmd_stat(int argc, char **argv)
     if (!parse(argc, argv, &w))
         return 2;
     if (w.help) {
-        usage(stdout);
-        return 0;
+        return command_help("railsock stat", usage);
     }
     report_sweep();
     if (w.watch)
