@@ -73,6 +73,10 @@ says_wrong 'doctor: host:0: expected a port from 1 to 65535' doctor host:0
 says_wrong 'doctor: 127.0.0.1:: expected HOST:PORT' doctor 127.0.0.1:
 says_wrong 'doctor: host:http: expected HOST:PORT' doctor host:http
 says_wrong 'doctor: host:99999: expected a port from 1 to 65535' doctor host:99999
+says_wrong 'doctor: 127.0.0.1: expected ADDRESS:PORT: it is an address without a port' doctor 127.0.0.1
+says_wrong 'doctor: ::1: expected [ADDRESS]:PORT: it is an address without a port' doctor ::1
+says_wrong 'check: unexpected argument: b' check -- a b
+says_wrong 'check: unexpected argument: -x' check -x
 says_wrong 'lab: --hosts 9: expected a number from 1 to 4' lab run --hosts 9 -- true
 says_wrong 'lab: --device wlan: expected rxe, siw or none' lab run --device wlan -- true
 
@@ -96,6 +100,14 @@ for pattern in daemon "$dir/daemon" "$(basename "$(readlink -f /bin/sh)")"; do
     out=$("$railsock" check "$dir/rules" --match client "$dir/daemon" 127.0.0.1:80) && [[ $out == *'stays on TCP: rule' ]]
     verdict "check_script[${pattern#"$dir"}]" "$out"
 done
+# As others have it: what follows is a file's name.
+printf 'client mode tcp\n' | tee "$dir/-x" >"$dir/--match"
+for file in "$dir/-x" -x --match; do
+    out=$(cd "$dir" && "$railsock" check -- "$file") && [ "$out" = 'client mode tcp' ]
+    verdict "check_after_dashes[${file#"$dir"}]" "$out"
+done
+out=$("$railsock" check --match client nginx 127.0.0.1:80 -- "$dir/-x") && [[ $out == *'stays on TCP: rule' ]]
+verdict check_options_before_dashes "$out"
 # A rule's own budget, or the process's, that leaves no rail.
 keeps() { # NAME LINE RULES...: the last line of what is said of a client's connection
     local name=$1 line=$2

@@ -231,6 +231,9 @@ chmod +x "$dir/good"
 says program_script 0 '^ok interpreter a script; /bin/sh runs it' "$railsock" doctor "$dir/good"
 says program_not_there 1 '^FAIL found .*none: No such file' "$railsock" doctor "$dir/none"
 says program_not_in_path 1 '^FAIL found .*is not in PATH' "$railsock" doctor no-such-program-here
+says program_directory 1 "^FAIL found $dir is a directory$" "$railsock" doctor "$dir"
+says program_root 1 '^FAIL found / is a directory$' "$railsock" doctor /
+says program_or_peer 1 '^ -> .*a peer is HOST:PORT' "$railsock" doctor no-such-host-here
 says program_number 1 '^FAIL found 999999999 is not in PATH' "$railsock" doctor 999999999
 grep -q -- 'railsock stat --pid' "$dir/out"
 is=$? words="$(cat "$dir/out")"

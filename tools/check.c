@@ -233,17 +233,21 @@ static bool parse_match(char **words, struct question *q)
 /* False: not understood, and said why. */
 static bool parse(char **argv, const char **file, struct question *q)
 {
+    bool options = true;
+
     for (int i = 1; argv[i]; i++) {
-        if (strcmp(argv[i], "--match") == 0) {
+        if (options && strcmp(argv[i], "--") == 0) {
+            options = false;
+        } else if (options && strcmp(argv[i], "--match") == 0) {
             if (!parse_match(argv + i + 1, q))
                 return false;
             i += 3;
-        } else if (strcmp(argv[i], "--user") == 0 && argv[i + 1]) {
+        } else if (options && strcmp(argv[i], "--user") == 0 && argv[i + 1]) {
             q->user = argv[++i];
-        } else if (strcmp(argv[i], "--user") == 0) {
+        } else if (options && strcmp(argv[i], "--user") == 0) {
             fputs("railsock check: --user: expected a user's name or number\n", stderr);
             return false;
-        } else if (argv[i][0] == '-' || *file) {
+        } else if ((options && argv[i][0] == '-') || *file) {
             fprintf(stderr, "railsock check: unexpected argument: %s\n", argv[i]);
             return false;
         } else if (!*argv[i]) {
