@@ -332,6 +332,8 @@ if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     printf '#!%s\n' "$dir/static" >"$dir/script"
     chmod +x "$dir/script"
     warns static_interpreter "$dir/script is run by $dir/static, which is statically linked" "$dir/script"
+    printf '#!/usr/bin/env -S A=b %s sh\n' "$dir/static" >"$dir/script"
+    warns static_interpreter_by_env_with_words "run by $dir/static, which is statically linked" "$dir/script"
     printf '#!/usr/bin/env -S static\n' >"$dir/script"
     (PATH=$dir:$PATH; warns static_in_path 'statically linked' static
         warns static_interpreter_by_env "run by $dir/static, which is statically linked" "$dir/script")

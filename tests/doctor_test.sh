@@ -255,6 +255,18 @@ if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     printf '#!/usr/bin/env static\n' >"$dir/by_env"
     chmod +x "$dir/by_env"
     says program_static_interpreter_by_env 1 '^FAIL dynamic statically linked' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
+    # Whatever else the line has: what of it is env's own, and what the program's.
+    for line in "-S $dir/static sh" '-S static sh -e' '-Sstatic -x' '-S -i A=b static sh' '-iS C= static x' '-S -u HOME static x' \
+        '-vS -uHOME  -C / static a=b' '--split-string=static x' '-S A=0 static sh'; do
+        printf '#!/usr/bin/env %s\n' "$line" >"$dir/by_env"
+        says "program_by_env[${line/"$dir"/DIR}]" 1 '^FAIL dynamic statically linked' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
+    done
+    # Not understood, so nothing is said of it.
+    # shellcheck disable=SC2016 # env's
+    for line in '-S "static" sh' '-S PATH=/x static' '-S --what static' '-S $A static' ''; do
+        printf '#!/usr/bin/env %s\n' "$line" >"$dir/by_env"
+        says "program_by_env_somehow[$line]" 0 '^ok dynamic ' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
+    done
     says program_static_interpreter 1 '^FAIL dynamic statically linked' "$railsock" doctor "$dir/script"
 else
     echo 'skip doctor.program_static: no static libc'
