@@ -278,6 +278,45 @@ done
 [ ${#killed[@]} -eq 40 ] && [ -n "${killed[39]}" ] && [ $left -lt 20 ] # a few more with others' processes of this user
 verdict killed_processes "$left of 40 files are still there"
 
+# One that was killed before it had said anything, in a folder where nobody else is; a new one may be just being made.
+if unshare -m true 2>/dev/null; then
+    cat >"$scratch/unsaid.py" <<'END'
+import os, subprocess, sys, time
+
+railsock, how, connected = sys.argv[1:]
+folder = f"/dev/shm/railsock-{os.getuid()}"
+os.mkdir(folder, 0o700)
+numbers = iter(n for n in range(400000, 4000000) if not os.path.exists(f"/proc/{n}"))
+def make(pid, size, age):
+    with open(f"{folder}/{pid}", "wb") as f:
+        f.truncate(size)
+    os.utime(f"{folder}/{pid}", (time.time() - age,) * 2)
+    return str(pid)
+child = subprocess.Popen(["sleep", "1000"])
+alive = make(child.pid, 0, 1000)
+new = {make(next(numbers), size, 0) for size in (0, 100000)}
+old = {make(next(numbers), size, 1000) for size in (0, 100, 100000)}
+if how == "stat":
+    subprocess.run([railsock, "stat"], check=True, stderr=subprocess.DEVNULL)
+else:
+    # Each program looks at eight of them.
+    subprocess.run([railsock, "run", "--", sys.executable, connected, "stays"], check=True, stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL)
+left = set(os.listdir(folder))
+child.kill()
+child.wait()
+assert left == new | {alive}, (left, new, old, alive)
+END
+    for how in stat program; do
+        # shellcheck disable=SC2016 # the inner shell's
+        out=$(timeout 60 unshare -m sh -c 'mount -t tmpfs none /dev/shm && exec "$@"' sh \
+            "$python" "$scratch/unsaid.py" "$railsock" $how "$scratch/connected.py" 2>&1)
+        verdict "killed_before_it_said_anything[$how]" "$out"
+    done
+else
+    echo 'skip stat.killed_before_it_said_anything: needs root'
+fi
+
 # The kernel's tables are read once, whoever's connections are looked for in them.
 if strace -o /dev/null true 2>/dev/null && unshare -nm true 2>/dev/null; then
     cat >"$scratch/many.py" <<'END'
