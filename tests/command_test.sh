@@ -179,6 +179,15 @@ out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --l
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
 [ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]
 verdict settings "$out"
+# It is rounded up, as the words for a wrong one say.
+for ring in 1:4k 3k:4k 5k:8k 64m:64m 0:0; do
+    printf 'any ring %s\n' "${ring%:*}" >"$dir/rules"
+    out=$("$railsock" check "$dir/rules") && [ "$out" = "any ring ${ring#*:}" ]
+    verdict "ring_is_rounded[$ring]" "$out"
+done
+out=$("$railsock" run --ring 65m true 2>&1)
+[[ $out == "railsock run: --ring 65m: expected bytes (rounded up to a power of two, 4k to 64m), or 0 for the wire's own"* ]]
+verdict ring_is_rounded_says_it "$out"
 out=$(RAILSOCK_SPIN=7 RAILSOCK_MODE=rail "$railsock" run --tcp sh -c 'echo $RAILSOCK_SPIN $RAILSOCK_MODE')
 [ "$out" = '7 tcp' ]
 verdict settings_over_environment "$out"
