@@ -178,6 +178,7 @@ TOOL_SRC := \
 	tools/check.c \
 	config/print.c \
 	tools/ab.c \
+	tools/budget_look.c \
 	tools/profile.c \
 	tools/report.c \
 	tools/room.c \

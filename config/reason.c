@@ -34,6 +34,11 @@ const char *cfg_reason_sentence(int number)
     return i == (size_t)-1 ? "a reason that this version does not know" : reasons[i].sentence;
 }
 
+const char *cfg_reason_ended(int number)
+{
+    return number == RSN_NONE ? "it ended before it boarded" : cfg_reason_sentence(number);
+}
+
 const char *cfg_reason_advice(int number)
 {
     size_t i = find(number);

@@ -14,5 +14,7 @@ enum cfg_reason {
 const char *cfg_reason_name(int number);
 const char *cfg_reason_sentence(int number);
 const char *cfg_reason_advice(int number);
+/* The sentence where the connection has ended without ever boarding. */
+const char *cfg_reason_ended(int number);
 
 #endif

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define WHOLE (FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail))
 
@@ -60,11 +61,29 @@ static void describe(struct fb_pub_file *f)
     f->magic = FB_PUB_MAGIC;
 }
 
+/* One that says nothing yet is just being made, perhaps by a process of another namespace; after so many seconds whoever made it has
+ * been killed over it. tools/stat_read.c has the same. */
+enum { BEING_MADE = 60 };
+
+/* n: what could be read of it. */
+static bool is_dead(const struct fb_pub_file *f, long n, uint32_t pid, const struct stat *st)
+{
+    struct timespec now;
+
+    if (n >= 0 && !f->magic) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        return S_ISREG(st->st_mode) && now.tv_sec - st->st_mtim.tv_sec > BEING_MADE;
+    }
+    return n == (long)sizeof(*f) && f->magic == FB_PUB_MAGIC && f->version == FB_PUB_VERSION &&
+           f->pid == pid && f->pid_namespace == pid_namespace;
+}
+
 static void remove_dead(int dirfd, uint32_t pid)
 {
     struct stat seen, now;
     struct fb_pub_file f = {0};
     char name[12];
+    long n;
     int fd;
 
     if (SYS6(SYS_kill, pid, 0, 0, 0, 0, 0) != -ESRCH)
@@ -74,9 +93,8 @@ static void remove_dead(int dirfd, uint32_t pid)
     if (fd < 0)
         return;
     /* A new process of that number, in between, has a new file. In another namespace it may be alive. */
-    if (SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0) == (long)sizeof(f) &&
-        f.magic == FB_PUB_MAGIC && f.version == FB_PUB_VERSION && f.pid == pid &&
-        f.pid_namespace == pid_namespace && fstat(fd, &seen) == 0 &&
+    n = SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0);
+    if (fstat(fd, &seen) == 0 && is_dead(&f, n, pid, &seen) &&
         fstatat(dirfd, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && seen.st_ino == now.st_ino &&
         SYS6(SYS_kill, pid, 0, 0, 0, 0, 0) == -ESRCH)
         SYS6(SYS_unlinkat, dirfd, name, 0, 0, 0, 0);

@@ -58,6 +58,15 @@ r = json.load(open(sys.argv[1]))
 assert r["connections"] == 2 and r["bytes"] in (20000, 20001) and r["rail_bytes"] == 0, r
 assert r["wall_s"] > 0 and r["cpu_s"] > 0 and 2e6 < r["peak_bytes"] < 1e9, r' "$dir/sums" 2>&1)
 verdict report_json "$out"
+# The layout of ipoib_fallback/pub.h: three connections, of which one ended before it boarded, and one as it began.
+out=$(talk --tcp --report=always -- "$python" -c '
+import os, struct
+head = struct.pack("<QIIQQ64sII", 0x6B636F736C696172, 6, 1, 1, 0, b"shown", 0, 0) + bytes(16 * 8 + 8)
+head += struct.pack("<7Q", 3, 1, 10, 20, 5, 6, 7) + struct.pack("<64Q", 1, 1, *bytes(62))
+with open(os.environ["RAILSOCK_KEEP"] + "/1.0", "wb") as f:
+    f.write(head + bytes(-len(head) % 64))')
+[[ $out == *': 3 connections, 1 boarded a rail;'*'  1 on TCP, none: it ended before it boarded'$'\n'*'  1 on TCP, new: '* ]]
+verdict report_of_what_ended_before "$out"
 # One that is killed leaves its folder to the next; what is still in use is left alone.
 cat >"$dir/stays.py" <<'PY'
 import os, select
@@ -125,6 +134,41 @@ out=$(talk --report -- "$dir/none"); [ $? -eq 127 ] && [[ $out == *'No such file
 verdict report_not_found "$out"
 out=$(talk --report=loud -- true); [ $? -eq 2 ] && [[ $out == *'expected always or json:FILE'* ]]
 verdict report_refuses "$out"
+# Its file is looked at first, and keeps what it has until the end; nothing of it is the program's.
+for file in "$dir/none/sums" "$dir" ''; do
+    out=$(talk --report=json:"$file" -- sh -c 'echo >>"$1"' sh "$dir/ran"); status=$?
+    if [ -n "$file" ]; then
+        [ $status -eq 125 ] && [[ $out == "railsock run: --report=json:$file: "* ]] && [ ! -e "$dir/ran" ]
+    else
+        [ $status -eq 2 ] && [ ! -e "$dir/ran" ]
+    fi
+    verdict "report_without_its_file[${file/#"$dir"/DIR}]" "status $status: $out"
+    rm -f "$dir/ran"
+done
+for ends in 0 3; do
+    out=$(talk --report=json:/dev/full -- sh -c "exit $ends"); status=$?
+    [ $status -eq $((ends ? ends : 125)) ] && [ "$out" = 'railsock run: --report=json:/dev/full: No space left on device' ]
+    verdict "report_to_a_full_disk[$ends]" "status $status: $out"
+done
+printf '%2000s' before >"$dir/file"
+out=$(talk --report=json:"$dir/file" -- sh -c 'wc -c <"$1"; ls -l /proc/self/fd' sh "$dir/file") && [[ $out == 2000* && $out != *"$dir/file"* ]] &&
+    grep -q '^{"wall_s":.*}$' "$dir/file"
+verdict report_file_in_between "$out"
+for how in 'rm "$1"' 'mv "$1" "$1.old"; echo >"$1.new"; mv "$1.new" "$1"; rm "$1.old"'; do
+    out=$(talk --report=json:"$dir/file" -- sh -c "$how" sh "$dir/file") && grep -q '^{"wall_s":.*}$' "$dir/file"
+    verdict "report_file_replaced[${how%% *}]" "$out"
+done
+out=$(cd "$dir" && talk --report=json:- -- echo first) && [[ $out == $'first\n{"wall_s":'*'}' ]] && [ ! -e "$dir/-" ]
+verdict report_to_standard_output "$out"
+for to in /dev/full '&-'; do
+    out=$(cd "$dir" && eval "'$railsock' run --report=json:- -- true 2>&1 >$to"); status=$?
+    [ $status -eq 125 ] && [[ $out == 'railsock run: --report=json:-: '* ]]
+    verdict "report_to_a_standard_output_that_is[$to]" "status $status: $out"
+done
+mkfifo "$dir/fifo"
+cat "$dir/fifo" >"$dir/got" &
+talk --report=json:"$dir/fifo" -- sleep 0.1 && wait $! && grep -q '^{"wall_s":.*}$' "$dir/got"
+verdict report_to_a_fifo "it got something else"
 out=$(kept); [ -z "$out" ]
 verdict report_leaves_nothing "$out"
 
@@ -258,6 +302,10 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --port "$port" --server 'sleep 60' -- 
 [ $? -eq 1 ] && [[ $out == *"warm-up 1, tcp: port $port: another process listens there already"* ]]
 verdict port_is_taken "$out"
 { kill $pid; wait $pid; } 2>/dev/null
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --json -- sh -c 'echo >>"$1"' sh "$dir/ran" 2>&1 >&-); status=$?
+[ $status -eq 1 ] && [ "$out" = 'railsock ab: standard output is closed' ] && [ ! -e "$dir/ran" ]
+verdict closed_standard_output "status $status: $out"
+rm -f "$dir/ran"
 # A figure that is none costs its leg, and not the others.
 out=$(timeout -k 1 60 "$railsock" ab -n 2 --warm-up 0 -- sh -c '
     n=$(cat "$1" 2>/dev/null || echo 0)

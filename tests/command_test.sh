@@ -38,6 +38,17 @@ for c in run stat tap check ab doctor lab 'lab run'; do
     out=$("$railsock" $c --unknown 2>&1); [ $? -eq 2 ] && [[ $out == *"railsock $c: "*--unknown* ]]
     verdict "unknown_option_$c" "$out"
 done
+# Help that nobody can read is no success.
+for c in '' run stat tap check ab doctor lab 'lab run'; do
+    for to in /dev/full '&-'; do
+        # shellcheck disable=SC2086 # words
+        out=$(eval "exec '$railsock' $c --help 2>&1 >$to"); status=$?
+        [ $status -eq 1 ] && [[ $out == "railsock${c:+ ${c% run}}: "* ]]
+        verdict "help_not_written[$c >$to]" "status $status: $out"
+    done
+done
+out=$("$railsock" --version 2>&1 >/dev/full); [ $? -eq 1 ] && [ -n "$out" ]
+verdict version_not_written "$out"
 # says_wrong WORDS COMMAND...: wrong usage, and what is wrong with it.
 says_wrong() {
     local words=$1
@@ -62,6 +73,10 @@ says_wrong 'doctor: host:0: expected a port from 1 to 65535' doctor host:0
 says_wrong 'doctor: 127.0.0.1:: expected HOST:PORT' doctor 127.0.0.1:
 says_wrong 'doctor: host:http: expected HOST:PORT' doctor host:http
 says_wrong 'doctor: host:99999: expected a port from 1 to 65535' doctor host:99999
+says_wrong 'doctor: 127.0.0.1: expected ADDRESS:PORT: it is an address without a port' doctor 127.0.0.1
+says_wrong 'doctor: ::1: expected [ADDRESS]:PORT: it is an address without a port' doctor ::1
+says_wrong 'check: unexpected argument: b' check -- a b
+says_wrong 'check: unexpected argument: -x' check -x
 says_wrong 'lab: --hosts 9: expected a number from 1 to 4' lab run --hosts 9 -- true
 says_wrong 'lab: --device wlan: expected rxe, siw or none' lab run --device wlan -- true
 
@@ -85,6 +100,28 @@ for pattern in daemon "$dir/daemon" "$(basename "$(readlink -f /bin/sh)")"; do
     out=$("$railsock" check "$dir/rules" --match client "$dir/daemon" 127.0.0.1:80) && [[ $out == *'stays on TCP: rule' ]]
     verdict "check_script[${pattern#"$dir"}]" "$out"
 done
+# As others have it: what follows is a file's name.
+printf 'client mode tcp\n' | tee "$dir/-x" >"$dir/--match"
+for file in "$dir/-x" -x --match; do
+    out=$(cd "$dir" && "$railsock" check -- "$file") && [ "$out" = 'client mode tcp' ]
+    verdict "check_after_dashes[${file#"$dir"}]" "$out"
+done
+out=$("$railsock" check --match client nginx 127.0.0.1:80 -- "$dir/-x") && [[ $out == *'stays on TCP: rule' ]]
+verdict check_options_before_dashes "$out"
+# A rule's own budget, or the process's, that leaves no rail.
+keeps() { # NAME LINE RULES...: the last line of what is said of a client's connection
+    local name=$1 line=$2
+    shift 2
+    printf '%s\n' "$@" >"$dir/rules"
+    out=$("$railsock" check "$dir/rules" --match client nginx 127.0.0.1:80) && [ "$(tail -n 1 <<<"$out")" = "$line" ]
+    verdict "check_budget[$name]" "$out"
+}
+keeps rails 'so it stays on TCP: budget (rails 0)' 'any rails 0'
+keeps defaults 'so it stays on TCP: budget (rails 0)' 'any rails 5' 'defaults rails 0'
+keeps memory 'so it stays on TCP: budget (memory 1m, and the two rings of a rail take 2m)' 'any ring 1m memory 1m'
+echo 'any ring 1m memory 2m' >"$dir/rules"
+out=$("$railsock" check "$dir/rules" --match client nginx 127.0.0.1:80) && [[ $out != *'stays on TCP'* ]]
+verdict 'check_budget[enough]' "$out"
 if unshare -m true 2>/dev/null; then
     { seq 100000 180000 | sed 's/.*/user&:x:&:1::\/:\/bin\/sh/' && printf 'last:x:777:1::/:/bin/sh'; } >"$dir/passwd"
     for user in user100000 user140000 last; do
@@ -142,6 +179,15 @@ out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --l
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
 [ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]
 verdict settings "$out"
+# It is rounded up, as the words for a wrong one say.
+for ring in 1:4k 3k:4k 5k:8k 64m:64m 0:0; do
+    printf 'any ring %s\n' "${ring%:*}" >"$dir/rules"
+    out=$("$railsock" check "$dir/rules") && [ "$out" = "any ring ${ring#*:}" ]
+    verdict "ring_is_rounded[$ring]" "$out"
+done
+out=$("$railsock" run --ring 65m true 2>&1)
+[[ $out == "railsock run: --ring 65m: expected bytes (rounded up to a power of two, 4k to 64m), or 0 for the wire's own"* ]]
+verdict ring_is_rounded_says_it "$out"
 out=$(RAILSOCK_SPIN=7 RAILSOCK_MODE=rail "$railsock" run --tcp sh -c 'echo $RAILSOCK_SPIN $RAILSOCK_MODE')
 [ "$out" = '7 tcp' ]
 verdict settings_over_environment "$out"
@@ -200,6 +246,24 @@ mkdir "$dir/path"
 : >"$dir/path/plain"
 out=$(PATH=$dir/path:$PATH "$railsock" run -- plain 2>&1); [ $? -eq 126 ] && [[ $out == 'railsock run: plain: Permission denied' ]]
 verdict not_executable_in_path "$out"
+# What shells run themselves.
+printf 'echo here\n' >"$dir/path/text"
+: >"$dir/path/empty"
+printf '\177ELF\0\0' >"$dir/path/binary"
+chmod +x "$dir"/path/{text,empty,binary}
+for report in --wire=auto --report; do
+    for file in text empty; do
+        out=$("$railsock" run $report -- "$dir/path/$file" 2>&1); status=$?
+        [ $status -eq 126 ] && [[ $out == "railsock run: $dir/path/$file: Exec format error: it has no #! line"*": railsock run sh $dir/path/$file" ]]
+        verdict "no_first_line[$file $report]" "status $status: $out"
+    done
+    out=$(PATH=$dir/path:$PATH "$railsock" run $report -- text 2>&1); status=$?
+    [ $status -eq 126 ] && [[ $out == 'railsock run: text: Exec '*": railsock run sh $dir/path/text" ]]
+    verdict "no_first_line_in_path[$report]" "status $status: $out"
+    out=$("$railsock" run $report -- "$dir/path/binary" 2>&1); status=$?
+    [ $status -eq 126 ] && [ "$(tail -n 1 <<<"$out")" = "railsock run: $dir/path/binary: Exec format error" ]
+    verdict "no_format_of_ours[$report]" "status $status: $out"
+done
 out=$("$railsock" run -- no-such-command 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
 verdict not_in_path "$out"
 out=$("$railsock" run -- "$dir" 2>&1); [ $? -eq 126 ] && [[ $out == *'ermission denied'* ]]
@@ -277,6 +341,8 @@ if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     printf '#!%s\n' "$dir/static" >"$dir/script"
     chmod +x "$dir/script"
     warns static_interpreter "$dir/script is run by $dir/static, which is statically linked" "$dir/script"
+    printf '#!/usr/bin/env -S A=b %s sh\n' "$dir/static" >"$dir/script"
+    warns static_interpreter_by_env_with_words "run by $dir/static, which is statically linked" "$dir/script"
     printf '#!/usr/bin/env -S static\n' >"$dir/script"
     (PATH=$dir:$PATH; warns static_in_path 'statically linked' static
         warns static_interpreter_by_env "run by $dir/static, which is statically linked" "$dir/script")

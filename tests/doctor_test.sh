@@ -113,6 +113,30 @@ says wrong_setting 1 '^FAIL settings RAILSOCK_SPIN=abc: expected microseconds' e
 says wrong_mode 1 '^FAIL settings RAILSOCK_MODE=TCP: expected auto, tcp or rail' env RAILSOCK_MODE=TCP "$railsock" doctor --wire shm
 says unknown_setting 0 '^note settings wire shm, .*; nobody reads RAILSOCK_MEM$' env RAILSOCK_MEM=1m RAILSOCK_SPIN='' RAILSOCK_SHARE= \
     "$railsock" doctor --wire shm
+says tests_own 0 "^note settings wire shm, .*; RAILSOCK_TEST_RNR0 is for railsock's own tests: unset it$" \
+    env RAILSOCK_TEST_RNR0=1 "$railsock" doctor --wire shm
+says tests_own_that_is_wrong 1 '^FAIL settings RAILSOCK_TEST_SWITCH=x: ' env RAILSOCK_TEST_SWITCH=x "$railsock" doctor --wire shm
+# Budgets that leave no rail.
+says no_rails 1 '^FAIL settings RAILSOCK_RAILS: rails 0: every connection stays on TCP$' env RAILSOCK_RAILS=0 "$railsock" doctor --wire shm
+says no_memory 1 '^FAIL settings RAILSOCK_MEMORY: memory 1, and the two rings of a rail take 512k: every' \
+    env RAILSOCK_MEMORY=1 "$railsock" doctor --wire shm
+says no_memory_for_the_ring 1 '^FAIL settings RAILSOCK_MEMORY: memory 16m, and the two rings of a rail take 128m: every' \
+    env RAILSOCK_RING=64m RAILSOCK_MEMORY=16m "$railsock" doctor --wire shm
+[[ $(tail -n 1 "$dir/lines") == 'not ready: 1 of '* ]]
+is=$? words="$(cat "$dir/lines")"
+[ $is -eq 0 ]
+verdict no_memory_is_one_failure "$words"
+says enough_memory 0 '^ok settings ' env RAILSOCK_RING=64m RAILSOCK_MEMORY=128m "$railsock" doctor --wire shm
+rules no_rails 1 "^FAIL rules every connection stays on TCP: $dir/rules:1: rails 0$" 'any rails 0\n'
+rules no_memory 1 "^FAIL rules every connection stays on TCP: where no rule says otherwise: memory 8k, and .* take 512k$" \
+    'defaults memory 8k\nany to *:80 mode tcp\n'
+rules all_on_tcp 1 "^FAIL rules every connection stays on TCP: $dir/rules:2: a rule" 'server mode tcp\nclient mode tcp\nany\n'
+rules servers_alone 0 '^ok rules 1 in ' 'client mode tcp\n'
+rules one_with_rails 0 '^ok rules 2 in ' 'any program nginx\nany rails 0\n'
+rules of_another_user 1 "^FAIL rules every connection stays on TCP: $dir/rules:2: rails 0$" 'any user 54321\nany rails 0\n'
+printf 'defaults ring 4k\n' >"$dir/rules"
+says memory_for_a_small_ring 0 '^this host is ready$' \
+    env RAILSOCK_CONFIG="$dir/rules" RAILSOCK_MEMORY=100k "$railsock" doctor --wire shm
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
@@ -207,6 +231,9 @@ chmod +x "$dir/good"
 says program_script 0 '^ok interpreter a script; /bin/sh runs it' "$railsock" doctor "$dir/good"
 says program_not_there 1 '^FAIL found .*none: No such file' "$railsock" doctor "$dir/none"
 says program_not_in_path 1 '^FAIL found .*is not in PATH' "$railsock" doctor no-such-program-here
+says program_directory 1 "^FAIL found $dir is a directory$" "$railsock" doctor "$dir"
+says program_root 1 '^FAIL found / is a directory$' "$railsock" doctor /
+says program_or_peer 1 '^ -> .*a peer is HOST:PORT' "$railsock" doctor no-such-host-here
 says program_number 1 '^FAIL found 999999999 is not in PATH' "$railsock" doctor 999999999
 grep -q -- 'railsock stat --pid' "$dir/out"
 is=$? words="$(cat "$dir/out")"
@@ -228,6 +255,18 @@ if cc -static -o "$dir/static" "$dir/main.c" 2>/dev/null; then
     printf '#!/usr/bin/env static\n' >"$dir/by_env"
     chmod +x "$dir/by_env"
     says program_static_interpreter_by_env 1 '^FAIL dynamic statically linked' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
+    # Whatever else the line has: what of it is env's own, and what the program's.
+    for line in "-S $dir/static sh" '-S static sh -e' '-Sstatic -x' '-S -i A=b static sh' '-iS C= static x' '-S -u HOME static x' \
+        '-vS -uHOME  -C / static a=b' '--split-string=static x' '-S A=0 static sh'; do
+        printf '#!/usr/bin/env %s\n' "$line" >"$dir/by_env"
+        says "program_by_env[${line/"$dir"/DIR}]" 1 '^FAIL dynamic statically linked' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
+    done
+    # Not understood, so nothing is said of it.
+    # shellcheck disable=SC2016 # env's
+    for line in '-S "static" sh' '-S PATH=/x static' '-S --what static' '-S $A static' ''; do
+        printf '#!/usr/bin/env %s\n' "$line" >"$dir/by_env"
+        says "program_by_env_somehow[$line]" 0 '^ok dynamic ' env PATH="$dir:$PATH" "$railsock" doctor "$dir/by_env"
+    done
     says program_static_interpreter 1 '^FAIL dynamic statically linked' "$railsock" doctor "$dir/script"
 else
     echo 'skip doctor.program_static: no static libc'
@@ -288,6 +327,7 @@ peer_rules() { # NAME STATUS LINE TEXT: with these
 }
 peer_rules none 0 '^ok rule .*the defaults: none is for it' 'client to *:1 mode tcp\n'
 peer_rules tcp 1 "^FAIL rule .*$dir/rules:2: connections there stay on TCP" "log min-level warn\nclient to *:$port mode tcp\n"
+peer_rules no_rails 1 "^FAIL rule .*$dir/rules:1: connections there stay on TCP: rails 0$" 'client rails 0\n'
 peer_rules but_for_some 0 "^note rule .*$dir/rules:2: .*, but for programs that a rule names" 'client program x mode auto\nclient mode tcp\n'
 peer_rules wire 1 '^FAIL (rdma|device) ' "client to *:$port wire verbs\n"
 peer_rules wrong 1 "^FAIL rule .*$dir/rules:1:1: expected " 'x\n'

@@ -167,6 +167,60 @@ if unshare -nm true 2>/dev/null; then
     }
     out=$(alone "$railsock" stat) && [ "$out" = 'railsock stat: no running program has had a TCP connection under railsock' ]
     verdict nothing "$out"
+    # Nor may anybody be seen who is there: who finds no room shows nothing.
+    missing='programs may be missing that could not be shown: /dev/shm'
+    short() { # OPTIONS OF THE MOUNT, WORDS...: with such a /dev/shm
+        # shellcheck disable=SC2016
+        unshare -m sh -c 'mount -t tmpfs -o "$1" none /dev/shm && [ -d "/dev/shm/railsock-$2" ] || mkdir -m 700 "/dev/shm/railsock-$2" 2>/dev/null
+            shift 2; exec "$@"' sh "$1" "$(id -u)" "${@:2}" 2>&1
+    }
+    for options in ro size=4k; do
+        why='cannot be written to'
+        [ $options = ro ] || why='is full'
+        out=$(short $options "$railsock" stat)
+        [ "$out" = "railsock stat: no running program has had a TCP connection under railsock
+railsock stat: $missing $why" ]
+        verdict "nothing_where_it[$why]" "$out"
+        out=$(short $options "$railsock" stat --pid $$)
+        [ $? -eq 1 ] && [[ $out == *"$missing $why" ]]
+        verdict "nothing_of_a_process_where_it[$why]" "$out"
+        out=$(short $options "$railsock" stat --json) && [[ $out == *",\"not_shown\":\"/dev/shm $why\"}" ]]
+        verdict "json_where_it[$why]" "$out"
+        out=$(short $options "$railsock" stat --prometheus) && [[ $out == *"railsock stat: $missing $why"* ]]
+        verdict "prometheus_where_it[$why]" "$out"
+        out=$(short $options timeout 60 python3 -c '
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], ["railsock", "stat", "--watch"])
+seen = b""
+while b"\033[J" not in seen:
+    seen += os.read(fd, 4096)
+os.write(fd, b"q")
+print(seen.decode())' "$railsock") && [[ $out == *"$missing $why"* ]]
+        verdict "watch_where_it[$why]" "$out"
+    done
+    out=$(alone "$railsock" stat --json) && [[ $out == *',"not_shown":null}' ]]
+    verdict json_with_room "$out"
+    # Beside the sums: what was there before it was full.
+    # shellcheck disable=SC2016
+    out=$(unshare -m sh -c 'mount -t tmpfs -o size=1m none /dev/shm && "$1" run --tcp -- /usr/bin/python3 -c "
+import os, socket, subprocess, sys
+with socket.create_server((\"127.0.0.1\", 0)) as s, socket.create_connection(s.getsockname()) as c:
+    a, _ = s.accept()
+    c.send(b\"x\")
+    a.recv(1)
+    try:
+        with open(\"/dev/shm/much\", \"wb\") as f:
+            while True:
+                f.write(bytes(4096))
+    except OSError:
+        pass
+    env = {k: v for k, v in os.environ.items() if k != \"LD_PRELOAD\"}
+    print(subprocess.run([sys.argv[1], \"stat\"], env=env, capture_output=True, text=True).stdout)
+" "$1"' sh "$railsock" 2>&1)
+    grep -A1 '^2 connections: ' <<<"$out" | grep -qxF "$missing is full"
+    verdict sums_where_it_is_full "$out"
     cp "$railsock" "$scratch/" && chmod 755 "$scratch"
     out=$(cd / && alone setpriv --reuid 65534 --clear-groups "/proc/self/fd/9" stat 9<"$scratch/railsock") &&
         [ "$out" = 'railsock stat: no running program that you may see has had a TCP connection under railsock; root sees all' ]
@@ -223,6 +277,45 @@ for pid in "${killed[@]}"; do
 done
 [ ${#killed[@]} -eq 40 ] && [ -n "${killed[39]}" ] && [ $left -lt 20 ] # a few more with others' processes of this user
 verdict killed_processes "$left of 40 files are still there"
+
+# One that was killed before it had said anything, in a folder where nobody else is; a new one may be just being made.
+if unshare -m true 2>/dev/null; then
+    cat >"$scratch/unsaid.py" <<'END'
+import os, subprocess, sys, time
+
+railsock, how, connected = sys.argv[1:]
+folder = f"/dev/shm/railsock-{os.getuid()}"
+os.mkdir(folder, 0o700)
+numbers = iter(n for n in range(400000, 4000000) if not os.path.exists(f"/proc/{n}"))
+def make(pid, size, age):
+    with open(f"{folder}/{pid}", "wb") as f:
+        f.truncate(size)
+    os.utime(f"{folder}/{pid}", (time.time() - age,) * 2)
+    return str(pid)
+child = subprocess.Popen(["sleep", "1000"])
+alive = make(child.pid, 0, 1000)
+new = {make(next(numbers), size, 0) for size in (0, 100000)}
+old = {make(next(numbers), size, 1000) for size in (0, 100, 100000)}
+if how == "stat":
+    subprocess.run([railsock, "stat"], check=True, stderr=subprocess.DEVNULL)
+else:
+    # Each program looks at eight of them.
+    subprocess.run([railsock, "run", "--", sys.executable, connected, "stays"], check=True, stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL)
+left = set(os.listdir(folder))
+child.kill()
+child.wait()
+assert left == new | {alive}, (left, new, old, alive)
+END
+    for how in stat program; do
+        # shellcheck disable=SC2016 # the inner shell's
+        out=$(timeout 60 unshare -m sh -c 'mount -t tmpfs none /dev/shm && exec "$@"' sh \
+            "$python" "$scratch/unsaid.py" "$railsock" $how "$scratch/connected.py" 2>&1)
+        verdict "killed_before_it_said_anything[$how]" "$out"
+    done
+else
+    echo 'skip stat.killed_before_it_said_anything: needs root'
+fi
 
 # The kernel's tables are read once, whoever's connections are looked for in them.
 if strace -o /dev/null true 2>/dev/null && unshare -nm true 2>/dev/null; then

@@ -8,6 +8,7 @@
 #include "config/print.h"
 #include "config/reason.h"
 #include "config/script.h"
+#include "tools/budget_look.h"
 #include "tools/elf_look.h"
 
 #include <errno.h>
@@ -100,6 +101,7 @@ static int answer(struct cfg_rules *r, const struct question *q)
     struct cfg_who who = {.uid = (uint32_t)geteuid()};
     const struct cfg_node *n;
     struct cfg_stream values;
+    char why[BUDGET_WHY];
     struct paths paths;
 
     if (cfg_word_endpoint(q->to, &to, &port, &last) || port != last || !to.family ||
@@ -141,6 +143,8 @@ static int answer(struct cfg_rules *r, const struct question *q)
     putchar('\n');
     if (values.reason)
         printf("so it stays on TCP: %s\n", cfg_reason_name(values.reason));
+    else if (budget_look(&r->base, &values, why))
+        printf("so it stays on TCP: %s (%s)\n", cfg_reason_name(RSN_BUDGET), why);
     return 0;
 }
 
@@ -229,17 +233,21 @@ static bool parse_match(char **words, struct question *q)
 /* False: not understood, and said why. */
 static bool parse(char **argv, const char **file, struct question *q)
 {
+    bool options = true;
+
     for (int i = 1; argv[i]; i++) {
-        if (strcmp(argv[i], "--match") == 0) {
+        if (options && strcmp(argv[i], "--") == 0) {
+            options = false;
+        } else if (options && strcmp(argv[i], "--match") == 0) {
             if (!parse_match(argv + i + 1, q))
                 return false;
             i += 3;
-        } else if (strcmp(argv[i], "--user") == 0 && argv[i + 1]) {
+        } else if (options && strcmp(argv[i], "--user") == 0 && argv[i + 1]) {
             q->user = argv[++i];
-        } else if (strcmp(argv[i], "--user") == 0) {
+        } else if (options && strcmp(argv[i], "--user") == 0) {
             fputs("railsock check: --user: expected a user's name or number\n", stderr);
             return false;
-        } else if (argv[i][0] == '-' || *file) {
+        } else if ((options && argv[i][0] == '-') || *file) {
             fprintf(stderr, "railsock check: unexpected argument: %s\n", argv[i]);
             return false;
         } else if (!*argv[i]) {
@@ -262,8 +270,7 @@ int cmd_check(int argc, char **argv)
     int status = 0;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage(stdout);
-        return 0;
+        return command_help("railsock check", usage);
     }
     if (!parse(argv, &file, &q)) {
         usage(stderr);

@@ -5,6 +5,20 @@
 #ifndef RAILSOCK_COMMANDS_H
 #define RAILSOCK_COMMANDS_H
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* For what asks for help: shows it, and says if it could not be written. The exit status. */
+static inline int command_help(const char *command, void (*usage)(FILE *))
+{
+    usage(stdout);
+    if (fflush(stdout) == 0)
+        return 0;
+    fprintf(stderr, "%s: %s\n", command, strerror(errno));
+    return 1;
+}
+
 int cmd_run(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_tap(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include "tools/doctor.h"
 #include "tools/json.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -199,13 +200,37 @@ static bool parse_wire(const char *text, enum cfg_wire *wire)
     return false;
 }
 
-/* What is wrong with a word that has a colon, and is neither a peer nor a program. NULL: nothing that is known. */
+static bool is_address(int family, const char *text)
+{
+    unsigned char to[sizeof(struct in6_addr)];
+
+    return inet_pton(family, text, to) == 1;
+}
+
+/* An address that lacks its port: "10.0.0.1", "::1"; but "fe80::1:80" has one behind its last colon. */
+static bool lacks_port(const char *target)
+{
+    char host[64];
+
+    snprintf(host, sizeof(host), "%s", target);
+    if (strchr(host, ':'))
+        *strrchr(host, ':') = '\0';
+    return is_address(AF_INET, target) ||
+           (is_address(AF_INET6, target) && !is_address(AF_INET6, host));
+}
+
+/* What a word has to be that is neither a peer nor a program, and looks like a peer. NULL: it does not. */
 static const char *wrong_peer(const char *target)
 {
     const char *colon = strrchr(target, ':');
     char path[PATH_MAX];
 
-    if (!colon || strchr(target, '/') || elf_search(target, path))
+    if (strchr(target, '/') || elf_search(target, path))
+        return NULL;
+    if (lacks_port(target))
+        return colon ? "[ADDRESS]:PORT: it is an address without a port"
+                     : "ADDRESS:PORT: it is an address without a port";
+    if (!colon)
         return NULL;
     return colon > target && colon[1] && !colon[1 + strspn(colon + 1, "0123456789")]
                ? "a port from 1 to 65535"
@@ -229,10 +254,8 @@ int cmd_doctor(int argc, char **argv)
     d.wire = cfg.stream.wire;
     optind = 0;
     while ((c = getopt_long(argc, argv, "h", table, NULL)) != -1) {
-        if (c == 'h') {
-            usage(stdout);
-            return 0;
-        }
+        if (c == 'h')
+            return command_help("railsock doctor", usage);
         d.wire_given |= c == 'w';
         if (c == 'j')
             json = true;
@@ -248,7 +271,7 @@ int cmd_doctor(int argc, char **argv)
     before = signal(SIGPIPE, SIG_IGN);
     if (!d.target)
         return examine(&d, HOST, json);
-    if (access(d.target, F_OK) != 0 && doc_is_peer(d.target, &d)) {
+    if (access(d.target, F_OK) != 0 && !lacks_port(d.target) && doc_is_peer(d.target, &d)) {
         status = examine(&d, PEER, json);
         doc_peer_end(&d);
         return status;

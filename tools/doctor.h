@@ -31,6 +31,7 @@ struct doctor {
     bool stop;       /* the next checks of the group make no sense */
 
     bool few;                /* descriptors */
+    bool no_budget;          /* the environment leaves none, whatever the rules say */
     bool libraries, devices; /* can be used */
 
     enum elf_why why; /* of PROGRAM */

@@ -6,6 +6,7 @@
 #include "ipoib_fallback/pub.h"
 #include "rsock/shm_diag.h"
 #include "rsock/unix_names.h"
+#include "tools/budget_look.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,6 +29,8 @@
 
 /* Below it a process that lowers its limit has no rails: pl_hold.c. */
 enum { FEW = 640 };
+/* config/values.c. */
+enum { SMALLEST_RING = 4096 };
 /* A process's file, its folder, and what `run --report` has. */
 enum { INODES = 8 };
 
@@ -52,6 +55,11 @@ void doc_KERNEL(struct doctor *d, struct doc_result *r)
         close(fd);
 }
 
+static bool is_the_tests(const char *name)
+{
+    return strncmp(name, "RAILSOCK_TEST_", 14) == 0;
+}
+
 /* What other parts than the library read. */
 static bool is_the_commands(const char *name)
 {
@@ -61,7 +69,7 @@ static bool is_the_commands(const char *name)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)
             return true;
-    return strncmp(name, "RAILSOCK_TEST_", 14) == 0;
+    return is_the_tests(name);
 }
 
 /* The first variable whose value is wrong, or, if there is none, one that nobody reads. Empty: all are in order. */
@@ -89,6 +97,30 @@ static bool wrong_variable(char name[64], const char **expected, const char **va
     return *expected;
 }
 
+/* One that only railsock's own tests set; empty: none. */
+static void find_tests(char name[64])
+{
+    name[0] = '\0';
+    for (char **e = environ; *e && !*name; e++) {
+        size_t n = strcspn(*e, "=");
+
+        if (is_the_tests(*e) && n < 64 && (*e)[n] && (*e)[n + 1]) {
+            memcpy(name, *e, n);
+            name[n] = '\0';
+        }
+    }
+}
+
+/* Whether the environment leaves no rail, whatever the rules say: where it names no ring they may choose the smallest. */
+static bool no_budget(char why[BUDGET_WHY])
+{
+    struct cfg_stream least = cfg.stream;
+
+    if (!(cfg.env.given & 1u << CFG_RING))
+        least.ring = SMALLEST_RING;
+    return budget_look(&least, &least, why) && budget_look(&cfg.stream, &cfg.stream, why);
+}
+
 static void say_board(const struct cfg_stream *s, char *text, size_t size)
 {
     if (s->board_bytes == UINT64_MAX)
@@ -104,7 +136,7 @@ void doc_SETTINGS(struct doctor *d, struct doc_result *r)
 {
     static const char *const wires[] = {"auto", "shm", "verbs"};
     const char *expected, *value;
-    char name[64], board[80];
+    char name[64], tests[64], board[80], why[BUDGET_WHY];
 
     if (wrong_variable(name, &expected, &value)) {
         doc_say(r, DOC_FAIL, "%s=%.80s: expected %s", name, value, expected);
@@ -113,11 +145,19 @@ void doc_SETTINGS(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_FAIL, "RAILSOCK_MODE=tcp: every connection stays on TCP");
     } else if (cfg.stream.board_never) {
         doc_say(r, DOC_FAIL, "RAILSOCK_BOARD=never: every connection stays on TCP");
+    } else if (no_budget(why)) {
+        d->no_budget = true;
+        doc_say(r, DOC_FAIL, "RAILSOCK_%s: %s: every connection stays on TCP",
+                cfg.stream.max_rails ? "MEMORY" : "RAILS", why);
+        r->advice = cfg.stream.max_rails ? "unset RAILSOCK_MEMORY, or make it as much for each rail"
+                                         : "unset RAILSOCK_RAILS, or make it more than 0";
     } else {
+        find_tests(tests);
         say_board(&cfg.stream, board, sizeof(board));
-        doc_say(r, *name ? DOC_NOTE : DOC_OK,
-                "wire %s, boards after %s, where no rule says otherwise%s%s", wires[d->wire], board,
-                *name ? "; nobody reads " : "", name);
+        doc_say(r, *name || *tests ? DOC_NOTE : DOC_OK,
+                "wire %s, boards after %s, where no rule says otherwise%s%s%s%s%s", wires[d->wire],
+                board, *name ? "; nobody reads " : "", name, *tests ? "; " : "", tests,
+                *tests ? " is for railsock's own tests: unset it" : "");
     }
 }
 

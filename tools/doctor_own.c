@@ -6,6 +6,7 @@
 #include "config/parse.h"
 #include "config/reason.h"
 #include "config/rules.h"
+#include "tools/budget_look.h"
 #include "tools/library.h"
 #include "tools/script.h"
 
@@ -14,6 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* What keeps everything on TCP: a place and a sentence. */
+enum { BY = 300 };
 
 /* Whether all that run programs can read it: the first folder of its path, or itself, that is only for some. */
 static const char *private_part(char path[PATH_MAX])
@@ -101,13 +105,48 @@ static bool read_rules(struct cfg_rules *rules, struct doc_result *r)
     return true;
 }
 
+/* Why streams of a rule, or of none, stay on TCP, in words; NULL: they may board. */
+static const char *kept_by(const struct cfg_rules *rules, const struct cfg_stream *s,
+                           char why[BUDGET_WHY])
+{
+    return s->reason ? cfg_reason_sentence(s->reason) : budget_look(&rules->base, s, why);
+}
+
+static bool is_for_all(const struct cfg_node *n)
+{
+    return !n->program && !n->to.family && !n->port_from && n->port_to == UINT16_MAX;
+}
+
+/* Whether no connection of this user's in that role can board, whatever its program and address. `by`: the place and the reason
+ * of the last that none gets past. */
+static bool none_boards(const struct cfg_rules *rules, unsigned role, char by[BY])
+{
+    char why[BUDGET_WHY];
+    const char *says;
+
+    for (const struct cfg_node *n = rules->nodes; n; n = n->next) {
+        if (n->kind != CFG_RULE || !(n->roles & role) || (n->user && n->uid != geteuid()))
+            continue;
+        says = kept_by(rules, &n->stream, why);
+        if (!says)
+            return false;
+        if (is_for_all(n)) {
+            snprintf(by, BY, "%.150s:%u: %s", n->at.file->path, n->at.line, says);
+            return true;
+        }
+    }
+    says = kept_by(rules, &rules->base, why);
+    if (says)
+        snprintf(by, BY, "where no rule says otherwise: %s", says);
+    return says;
+}
+
 void doc_RULES(struct doctor *d, struct doc_result *r)
 {
     struct cfg_rules rules;
     unsigned n = 0, kept = 0;
-    char files[300];
+    char files[300], by[BY];
 
-    (void)d;
     if (!read_rules(&rules, r))
         return;
     for (const struct cfg_node *node = rules.nodes; node; node = node->next)
@@ -123,7 +162,12 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
                 "this user may not read the site key %.200s: connections stay on TCP, but for "
                 "those that a rule gives another",
                 rules.base.key_file);
-    else if (rules.left_out)
+    else if (!d->no_budget && none_boards(&rules, CFG_SERVER, by) &&
+             none_boards(&rules, CFG_CLIENT, by)) {
+        doc_say(r, DOC_FAIL, "every connection stays on TCP: %s", by);
+        r->advice = "change that; railsock check shows the rules, and railsock check --match what "
+                    "holds for a connection";
+    } else if (rules.left_out)
         doc_say(r, DOC_NOTE, "%u%s%.200s; left out, as this user may not read it: %.120s", n,
                 *files ? " in " : "", files, rules.left_out);
     else if (!*files && rules.base.site_key)
@@ -141,14 +185,16 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
     cfg_rules_end(&rules);
 }
 
-/* Is there a rule for programs of some name that stands before this one, and would decide for a connection there? */
+/* Is there a rule for programs of some name that stands before this one, and would let a connection there board? */
 static bool has_exceptions(const struct cfg_rules *rules, const struct cfg_node *decides,
                            const struct rsk_tuple *t)
 {
+    char why[BUDGET_WHY];
+
     for (const struct cfg_node *n = rules->nodes; n && n != decides; n = n->next)
-        if (n->kind == CFG_RULE && n->roles & CFG_CLIENT && n->program && !n->stream.reason &&
-            t->dst_port >= n->port_from && t->dst_port <= n->port_to &&
-            cfg_prefix_holds(&n->to, t->family, t->dst))
+        if (n->kind == CFG_RULE && n->roles & CFG_CLIENT && n->program &&
+            !kept_by(rules, &n->stream, why) && t->dst_port >= n->port_from &&
+            t->dst_port <= n->port_to && cfg_prefix_holds(&n->to, t->family, t->dst))
             return true;
     return false;
 }
@@ -159,7 +205,8 @@ void doc_RULE(struct doctor *d, struct doc_result *r)
     static struct cfg_rules rules;
     struct cfg_who who = {.name = "", .exe = "", .uid = (uint32_t)geteuid()};
     const struct cfg_node *n;
-    char place[300] = "the defaults";
+    char place[300] = "the defaults", why[BUDGET_WHY];
+    const char *says;
 
     d->set = &cfg.stream;
     if (!cfg.rules) { /* nothing boards, whatever they say */
@@ -182,7 +229,8 @@ void doc_RULE(struct doctor *d, struct doc_result *r)
         d->wire = d->set->wire;
     if (n)
         snprintf(place, sizeof(place), "%.250s:%u", n->at.file->path, n->at.line);
-    if (!d->set->reason) {
+    says = kept_by(&rules, d->set, why);
+    if (!says) {
         doc_say(r, DOC_OK, "%s%s%s", place, d->set->maps ? ", with another address for RDMA" : "",
                 n ? "" : ": none is for it");
     } else if (has_exceptions(&rules, n, &d->tuple)) {
@@ -190,8 +238,7 @@ void doc_RULE(struct doctor *d, struct doc_result *r)
                 "%s: connections there stay on TCP, but for programs that a rule names", place);
         d->untold = true;
     } else {
-        doc_say(r, DOC_FAIL, "%s: connections there stay on TCP: %s", place,
-                cfg_reason_sentence(d->set->reason));
+        doc_say(r, DOC_FAIL, "%s: connections there stay on TCP: %s", place, says);
         d->stop = true;
     }
 }

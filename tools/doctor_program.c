@@ -6,17 +6,22 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void doc_FOUND(struct doctor *d, struct doc_result *r)
 {
+    struct stat st;
+
     d->stop = true;
     if (!elf_search(d->target, d->path)) {
         doc_say(r, DOC_FAIL, "%s is not in PATH", d->target);
         if (!d->target[strspn(d->target, "0123456789")])
             r->advice = "give a program or HOST:PORT; what a process of that number has on rails, "
                         "and why not: railsock stat --pid";
-    } else if (access(d->path, X_OK) < 0)
+    } else if (stat(d->path, &st) == 0 && S_ISDIR(st.st_mode))
+        doc_say(r, DOC_FAIL, "%s is a directory", d->path);
+    else if (access(d->path, X_OK) < 0)
         doc_say(r, DOC_FAIL, "%s: %s", d->path, strerror(errno));
     else if (access(d->path, R_OK) < 0)
         doc_say(r, DOC_FAIL, "%s cannot be read, so what it is cannot be told", d->path);

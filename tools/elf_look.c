@@ -65,6 +65,61 @@ static char *interpreter(char *head)
     return *p ? p : NULL;
 }
 
+/* An option of env(1): how many of the following words are its own. -1: one that is not understood, or ends what can be. */
+static int env_option(const char *word)
+{
+    static const char *const alone[] = {
+        "-", "-i", "-v", "-S", "-vS", "-iS", "--", "--debug", "--ignore-environment"};
+    static const char *const more[] = {"-u", "-C", "--unset", "--chdir"};
+
+    for (size_t i = 0; i < sizeof(alone) / sizeof(alone[0]); i++)
+        if (strcmp(word, alone[i]) == 0)
+            return 0;
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+        if (strcmp(word, more[i]) == 0)
+            return 1;
+    return strncmp(word, "--unset=", 8) == 0 || strncmp(word, "-u", 2) == 0 ? 0 : -1;
+}
+
+/* What env executes of a `#!` line that names it: the first word that is no option of its own and sets no variable. False: it does
+ * not name env, or says it in a way that is not understood here. head: n bytes, and a NUL. */
+static bool env_names(const char *head, size_t n, char name[CFG_SCRIPT_LINE])
+{
+    char line[CFG_SCRIPT_LINE], *rest = line, *word;
+
+    if (cfg_script_of(head, n, name) == CFG_SCRIPT_NONE)
+        return false;
+    snprintf(line, sizeof(line), "%.*s", (int)strcspn(head, "\n"), head);
+    rest += 2 + strspn(rest + 2, " \t");
+    strsep(&rest, " \t"); /* env */
+    while ((word = strsep(&rest, " \t"))) {
+        int skip;
+
+        if (strncmp(word, "-S", 2) == 0 && word[2]) /* -Sprogram */
+            word += 2;
+        else if (strncmp(word, "--split-string=", 15) == 0)
+            word += 15;
+        if (strpbrk(word, "\\\"'"))
+            return false;
+        /* Another PATH is another program. */
+        if (strncmp(word, "PATH=", 5) == 0)
+            return false;
+        if (!*word || (*word != '-' && strchr(word, '=')))
+            continue;
+        if (*word != '-') {
+            strcpy(name, word);
+            return !strchr(word, '$');
+        }
+        for (skip = env_option(word); skip > 0; skip--)
+            do
+                word = strsep(&rest, " \t");
+            while (word && !*word);
+        if (skip < 0)
+            return false;
+    }
+    return false;
+}
+
 /* Go's linker marks its programs with a note of this name, also when they are stripped. */
 static bool has_go_note(int fd, const Elf64_Phdr *ph)
 {
@@ -136,6 +191,17 @@ static enum elf_why look_rights(int fd)
     return ELF_FINE;
 }
 
+bool elf_is_text(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char head[CFG_SCRIPT_LINE];
+    ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof(head));
+
+    if (fd >= 0)
+        close(fd);
+    return n >= 0 && !memchr(head, '\0', (size_t)n) && (n < 2 || memcmp(head, "#!", 2) != 0);
+}
+
 enum elf_why elf_check(const char *path, char runs[PATH_MAX])
 {
     _Alignas(Elf64_Ehdr) char head[HEAD_SIZE + 1];
@@ -152,7 +218,7 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
         if (n < (ssize_t)sizeof(Elf64_Ehdr))
             memset(head + (n > 0 ? n : 0), 0, sizeof(Elf64_Ehdr));
         head[n > 0 ? n : 0] = '\0';
-        by_env = n > 0 && cfg_script_of(head, (size_t)n, name) == CFG_SCRIPT_ENV;
+        by_env = n > 0 && env_names(head, (size_t)n, name);
         if (by_env)
             next = elf_search(name, found) ? found : name;
         else

@@ -24,6 +24,9 @@ enum elf_why {
  * its file. */
 enum elf_why elf_check(const char *path, char runs[PATH_MAX]);
 
+/* Is it text without a `#!` line, which shells run themselves and the kernel does not? Not what cannot be read. */
+bool elf_is_text(const char *path);
+
 /*
  * Finds command as execvp would, follows `#!` lines, and reads the file of the program that
  * will really run, whose path is put into runs. Returns why the library has no effect on it, in words to follow "NAME is ",

@@ -110,8 +110,7 @@ static bool parse_options(int argc, char **argv, struct lab_options *o)
             o->verbose = true;
             break;
         case 'h':
-            usage(stdout);
-            exit(0);
+            exit(command_help("railsock lab", usage));
         default:
             return false;
         }
@@ -240,10 +239,8 @@ int cmd_lab(int argc, char **argv)
         return run(argc - 1, argv + 1);
     if (strcmp(action, "image") == 0 && argc == 2)
         return image_only();
-    if (strcmp(action, "--help") == 0 || strcmp(action, "-h") == 0) {
-        usage(stdout);
-        return 0;
-    }
+    if (strcmp(action, "--help") == 0 || strcmp(action, "-h") == 0)
+        return command_help("railsock lab", usage);
     if (strcmp(action, "image") == 0)
         fprintf(stderr, "railsock lab: image takes no argument\n");
     else if (*action)

@@ -32,6 +32,11 @@ static void usage(FILE *f)
     fputs("\n`railsock COMMAND --help` says more; `railsock --version` tells the version.\n", f);
 }
 
+static void version(FILE *f)
+{
+    fputs("railsock " VERSION "\n", f);
+}
+
 /* A file that we open must not become standard input, output or error. What was closed still fails, here and in what we execute. */
 static void fill_standard(void)
 {
@@ -52,14 +57,10 @@ int main(int argc, char **argv)
             argv[1] = full; /* what getopt's messages begin with */
             return commands[i].run(argc - 1, argv + 1);
         }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        usage(stdout);
-        return 0;
-    }
-    if (strcmp(name, "--version") == 0) {
-        puts("railsock " VERSION);
-        return 0;
-    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return command_help("railsock", usage);
+    if (strcmp(name, "--version") == 0)
+        return command_help("railsock", version);
     if (*name)
         fprintf(stderr, "railsock: there is no command %s\n", name);
     usage(stderr);

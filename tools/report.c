@@ -271,8 +271,7 @@ void report_print(FILE *f, const char *program, const struct report *r)
 
         if (r->by_reason[i])
             fprintf(f, "railsock:   %" PRIu64 " on TCP, %s: %s%s%s\n", r->by_reason[i],
-                    cfg_reason_name((int)i), cfg_reason_sentence((int)i), *advice ? "; " : "",
-                    advice);
+                    cfg_reason_name((int)i), cfg_reason_ended((int)i), *advice ? "; " : "", advice);
     }
     if (r->lacking)
         fprintf(f, "railsock:   processes may be missing that could not be shown: %s\n",

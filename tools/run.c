@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* As env(1) and the shells have them. */
-enum { EXIT_USAGE = 2, EXIT_FAILED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
 static void usage(FILE *f)
 {
@@ -36,12 +36,14 @@ static void usage(FILE *f)
         "  --wire NAME         auto, shm (same host) or verbs (RDMA)\n"
         "  --board POLICY      auto, eager, after=CALLS, after=BYTESk, after=BYTESm or never\n"
         "  --spin US           spin at most this long before a wait sleeps, or auto (auto)\n"
-        "  --ring BYTES        size of each ring: 4k to 64m, or 0 for the wire's own\n"
+        "  --ring BYTES        size of each ring, rounded up to a power of two, 4k to 64m;\n"
+        "                      0: the wire's own\n"
         "  --log LEVEL[:FILE]  error, warn, info or debug\n"
         "  --profile NAMES     latency, throughput or frugal, or several with commas; below\n"
         "  --report[=WHEN]     at its end, if connections stayed on TCP that need not have, say\n"
         "                      which and why; --report=always: in any case; --report=json:FILE:\n"
-        "                      sums, time and memory in FILE. COMMAND is then a child of run\n"
+        "                      sums, time and memory in FILE (-: standard output). COMMAND is then a\n"
+        "                      child of run\n"
         "\n"
         "Each sets RAILSOCK_* of its name (--tcp and --rail: RAILSOCK_MODE), which may also be\n"
         "set by hand. RAILSOCK_LIBRARY names the library if it is not where it belongs.\n"
@@ -135,8 +137,7 @@ static bool parse_options(int argc, char **argv)
             right = set_report(optarg);
             break;
         case 'h':
-            usage(stdout);
-            exit(0);
+            exit(command_help("railsock run", usage));
         default:
             return false;
         }
@@ -234,7 +235,7 @@ int cmd_run(int argc, char **argv)
 {
     char library[PATH_MAX], path[PATH_MAX], said[2 * PATH_MAX], sanitizer[NAME_MAX + 1];
     char **command;
-    int status, err;
+    int status;
 
     if (!parse_options(argc, argv)) {
         fputs("Try `railsock run --help`.\n", stderr);
@@ -257,15 +258,13 @@ int cmd_run(int argc, char **argv)
         return EXIT_FAILED;
     if (is_out_of_reach(*command) && rail_demanded)
         return EXIT_FAILED;
+    if (!elf_search(*command, path))
+        return run_failed(*command, NULL);
+    status = report_when ? run_child(path, command, report_when, report_file) : -1;
+    if (status >= 0)
+        return status;
     /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
      * program for a script and writes to whatever its bytes name. */
-    if (elf_search(*command, path)) {
-        status = report_when ? run_child(path, command, report_when, report_file) : -1;
-        if (status >= 0)
-            return status;
-        execv(path, command);
-    }
-    err = errno;
-    fprintf(stderr, "railsock run: %s: %s\n", *command, strerror(err));
-    return err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+    execv(path, command);
+    return run_failed(*command, path);
 }

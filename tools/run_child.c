@@ -5,6 +5,7 @@
  */
 #include "tools/run_child.h"
 
+#include "tools/elf_look.h"
 #include "tools/report.h"
 #include "tools/run_witness.h"
 
@@ -17,9 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* As run.c has it. */
+enum { FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 /* All that a program can be sent, and that is not our own fault. */
 static void forwarded(sigset_t *set)
@@ -105,15 +110,55 @@ static int attend(pid_t pid, const sigset_t *watched, struct witness *w, const c
     }
 }
 
-static void write_json(const char *file, const struct report *r, int64_t wall_ns,
+static bool is_stdout(const char *file)
+{
+    return strcmp(file, "-") == 0;
+}
+
+static void not_written(const char *file)
+{
+    fprintf(stderr, "railsock run: --report=json:%s: %s\n", file, strerror(errno));
+}
+
+/* Before the program runs, which may take hours. What is in the file stays until then. -1: said why not. */
+static int open_json(const char *file)
+{
+    int fd = is_stdout(file) ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+                             : open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+
+    if (fd < 0)
+        not_written(file);
+    return fd;
+}
+
+/* The program may have removed it, or put another in its place. */
+static int find_again(int fd, const char *file)
+{
+    struct stat st;
+
+    if (is_stdout(file) || fstat(fd, &st) < 0 || st.st_nlink > 0)
+        return fd;
+    close(fd);
+    return open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+}
+
+/* Closes fd. False: said why not. */
+static bool write_json(int fd, const char *file, const struct report *r, int64_t wall_ns,
                        const struct rusage *usage)
 {
-    FILE *f = fopen(file, "we");
+    FILE *f;
 
-    if (f)
+    fd = find_again(fd, file);
+    f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (f) {
+        if (!is_stdout(file))
+            (void)!ftruncate(fd, 0); /* a pipe has no length */
         report_json(f, r, wall_ns, usage);
-    if (!f || fclose(f) != 0)
-        fprintf(stderr, "railsock run: %s: %s\n", file, strerror(errno));
+    }
+    if (f && fclose(f) == 0)
+        return true;
+    not_written(file);
+    return false;
 }
 
 /* As the program ended, so that the caller sees no difference. */
@@ -133,6 +178,20 @@ static int end_alike(int status)
     return 128 + WTERMSIG(status);
 }
 
+int run_failed(const char *command, const char *path)
+{
+    int err = errno;
+    bool text = err == ENOEXEC && path && elf_is_text(path);
+
+    fprintf(
+        stderr, "railsock run: %s: %s%s%s\n", command, strerror(err),
+        text
+            ? ": it has no #! line that names its interpreter; if it is a shell's: railsock run sh "
+            : "",
+        text ? path : "");
+    return err == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
+}
+
 int run_child(const char *path, char **argv, enum report_when when, const char *json)
 {
     char folder[REPORT_FOLDER_SIZE];
@@ -142,7 +201,8 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     sigset_t watched, before;
     void (*chld)(int);
     int64_t begun;
-    int status, err;
+    int status, err, fd = -1;
+    bool written = true;
     pid_t pid;
 
     err = report_begin(folder);
@@ -150,6 +210,10 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
         fprintf(stderr, "railsock run: warning: %s: %s: there will be no report\n", folder,
                 strerror(-err));
         return -1;
+    }
+    if (json && (fd = open_json(json)) < 0) {
+        report_end(folder);
+        return FAILED;
     }
     report_look(&r);
     if (r.lacking)
@@ -167,15 +231,13 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
         signal(SIGCHLD, chld);
         sigprocmask(SIG_SETMASK, &before, NULL);
         execv(path, argv);
-        err = errno;
-        fprintf(stderr, "railsock run: %s: %s\n", argv[0], strerror(err));
-        _exit(err == ENOENT ? 127 : 126);
+        _exit(run_failed(argv[0], path));
     }
     if (pid < 0) {
         perror("railsock run");
         witness_end(&w);
         report_end(folder);
-        return 125;
+        return FAILED;
     }
     status = attend(pid, &watched, &w, folder, &r, &usage);
     witness_end(&w);
@@ -184,8 +246,9 @@ int run_child(const char *path, char **argv, enum report_when when, const char *
     report_collect(folder, true, &r);
     report_end(folder);
     if (json)
-        write_json(json, &r, begun, &usage);
+        written = write_json(fd, json, &r, begun, &usage);
     else if (when == REPORT_ALWAYS || report_off(&r))
         report_print(stderr, argv[0], &r);
-    return end_alike(status);
+    err = end_alike(status);
+    return err || written ? err : FAILED;
 }

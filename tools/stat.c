@@ -5,6 +5,7 @@
 #include "tools/commands.h"
 
 #include "tools/report.h"
+#include "tools/room.h"
 #include "tools/stat_watch.h"
 
 #include <ctype.h>
@@ -194,6 +195,7 @@ int stat_take(const struct stat_filter *filter, bool quiet, bool addresses, stru
         stat_addresses(list);
     stat_rings(list); /* before the filter, which may keep one end only */
     stat_filter(list, filter);
+    list->lacking = room_lacking();
     return 0;
 }
 
@@ -247,6 +249,13 @@ static void print(const struct wish *w, const struct stat_list *list)
     }
 }
 
+/* Where it does not stand beside the sums. */
+static void say_lacking(const struct wish *w, const struct stat_list *list)
+{
+    if (list->lacking && (w->form == PROMETHEUS || (w->form == TABLE && !list->n)))
+        fprintf(stderr, "railsock stat: " STAT_MISSING "%s\n", list->lacking);
+}
+
 /* Nothing is shown. The exit status. */
 static int nothing(const struct wish *w)
 {
@@ -275,8 +284,7 @@ int cmd_stat(int argc, char **argv)
     if (!parse(argc, argv, &w))
         return 2;
     if (w.help) {
-        usage(stdout);
-        return 0;
+        return command_help("railsock stat", usage);
     }
     report_sweep();
     if (w.watch)
@@ -286,6 +294,7 @@ int cmd_stat(int argc, char **argv)
     print(&w, &list);
     if (!list.n)
         status = nothing(&w);
+    say_lacking(&w, &list);
     stat_free(&list);
     if (fflush(stdout) != 0) {
         fprintf(stderr, "railsock stat: %s\n", strerror(errno));

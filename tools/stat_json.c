@@ -112,7 +112,7 @@ static void put_totals(FILE *f, const struct stat_list *list)
         put_key_string(f, "reason", cfg_reason_name(i));
         fprintf(f, ",\"open\":%" PRIu64, t.open[i]);
         put_number_or_null(f, "closed", !list->some, t.closed[i]);
-        put_key_string(f, "means", cfg_reason_sentence(i));
+        put_key_string(f, "means", stat_means(&t, i));
         put_key_string(f, "advice", cfg_reason_advice(i));
         fputc('}', f);
         comma = ",";
@@ -142,5 +142,10 @@ void stat_print_json(FILE *f, const struct stat_list *list)
         fputs("]}", f);
     }
     put_totals(f, list);
+    fputs(",\"not_shown\":", f);
+    if (list->lacking)
+        json_string(f, list->lacking);
+    else
+        fputs("null", f);
     fputs("}\n", f);
 }

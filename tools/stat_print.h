@@ -8,6 +8,8 @@
 
 #include <stdio.h>
 
+#define STAT_MISSING "programs may be missing that could not be shown: "
+
 struct stat_view {
     bool rates; /* columns for them; the list went through stat_rates */
     bool wide;  /* rings, credit, pauses */
@@ -43,5 +45,7 @@ struct stat_totals {
     uint64_t connections, closed_conns; /* sums */
 };
 void stat_total(const struct stat_list *list, struct stat_totals *t);
+/* A reason's sentence, for as many as are open and closed. */
+const char *stat_means(const struct stat_totals *t, int reason);
 
 #endif

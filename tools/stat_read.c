@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DIR_PREFIX "railsock-"
@@ -185,6 +186,20 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
 
 /* ---- one user's folder */
 
+/* One that says nothing yet is just being made, perhaps by a process of another namespace; after so many seconds whoever made it has
+ * been killed over it. */
+enum { BEING_MADE = 60 };
+
+static bool is_abandoned(int fd, const struct fb_pub_file *f)
+{
+    struct timespec now;
+    struct stat st;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return !f->magic && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           now.tv_sec - st.st_mtim.tv_sec > BEING_MADE;
+}
+
 /* Removes the file of a dead process. Not one that has been made meanwhile by a new process of
  * the same number: the file must still be the one that we looked at. */
 static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
@@ -192,10 +207,11 @@ static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
     struct stat seen, now;
     struct fb_pub_file f = {0};
     uint64_t start, space;
+    ssize_t n = pread(fd, &f, sizeof(f), 0);
 
     /* In another namespace there may be a process of that number: it must say, in whatever version, that it is of ours. */
-    space = pread(fd, &f, sizeof(f), 0) > 0 ? fb_pub_namespace(&f) : 0;
-    if (!space || space != fb_pub_own_namespace())
+    space = n > 0 ? fb_pub_namespace(&f) : 0;
+    if ((!space || space != fb_pub_own_namespace()) && !(n >= 0 && is_abandoned(fd, &f)))
         return;
     if (fstat(fd, &seen) == 0 && (seen.st_uid == geteuid() || geteuid() == 0) &&
         fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == seen.st_ino &&

@@ -54,7 +54,8 @@ struct stat_process {
 struct stat_list {
     struct stat_process *processes; /* by pid */
     size_t n;
-    bool some; /* only some connections of them: nothing is known of the closed ones */
+    bool some;           /* only some connections of them: nothing is known of the closed ones */
+    const char *lacking; /* why processes may be missing, in words to follow a colon; NULL: none */
 };
 
 /*

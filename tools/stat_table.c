@@ -59,7 +59,7 @@ static const struct {
     [SWITCHES] = {"SWITCHES"},
 };
 
-/* --watch: a terminal's width must not cut them off. */
+/* --watch: 80 columns have room for the rates, if not for all. */
 static const enum column rates_first[COLUMNS] = {
     PID, PROGRAM, LOCAL,   PEER,    PATH,    TX_RATE, RX_RATE, REASON,  TX,
     RX,  RAIL_TX, RAIL_RX, TX_RING, RX_RING, CREDIT,  PAUSE,   RETRIES, SWITCHES,

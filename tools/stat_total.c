@@ -37,6 +37,15 @@ void stat_total(const struct stat_list *list, struct stat_totals *t)
     }
 }
 
+const char *stat_means(const struct stat_totals *t, int reason)
+{
+    if (!t->closed[reason])
+        return cfg_reason_sentence(reason);
+    if (t->open[reason] && reason == RSN_NONE)
+        return "nothing stands in the way: it boards with its next bytes; a closed one ended before it boarded";
+    return cfg_reason_ended(reason);
+}
+
 void stat_print_totals(FILE *f, const struct stat_list *list)
 {
     struct stat_totals t;
@@ -50,6 +59,8 @@ void stat_print_totals(FILE *f, const struct stat_list *list)
     if (!list->some)
         fprintf(f, "; %" PRIu64 " closed", t.closed_conns);
     fputc('\n', f);
+    if (list->lacking)
+        fprintf(f, STAT_MISSING "%s\n", list->lacking);
     for (int i = 0; i < STAT_REASONS; i++)
         if (t.open[i] || t.closed[i]) {
             any = true;
@@ -67,6 +78,6 @@ void stat_print_totals(FILE *f, const struct stat_list *list)
             snprintf(closed, sizeof(closed), "%" PRIu64, t.closed[i]);
         if (t.open[i] || t.closed[i])
             fprintf(f, "%6" PRIu64 "  %6s  %-*s  %s%s%s\n", t.open[i], closed, width,
-                    cfg_reason_name(i), cfg_reason_sentence(i), *advice ? "; " : "", advice);
+                    cfg_reason_name(i), stat_means(&t, i), *advice ? "; " : "", advice);
     }
 }

@@ -94,9 +94,10 @@ static void show(const struct stat_list *list, const struct stat_view *view)
     stat_total(list, &t);
     fprintf(f,
             "%" PRIu64 " connections: %" PRIu64 " tcp, %" PRIu64 " shm, %" PRIu64
-            " verbs; sent %" PRIu64 " and received %" PRIu64 " bytes/s; q ends\n\n",
+            " verbs; sent %" PRIu64 " and received %" PRIu64 " bytes/s; q ends\n",
             t.connections, t.path[FB_PATH_TCP], t.path[FB_PATH_SHM], t.path[FB_PATH_VERBS],
             t.tx_rate, t.rx_rate);
+    fprintf(f, "%s%s\n", list->lacking ? STAT_MISSING : "", list->lacking ? list->lacking : "");
     stat_print_table(f, list, view);
     fclose(f);
     fputs(HOME, stdout);

@@ -232,8 +232,7 @@ int cmd_tap(int argc, char **argv)
     if (!tap_parse(argc, argv, &w))
         return 2;
     if (w.help) {
-        tap_usage(stdout);
-        return 0;
+        return command_help("railsock tap", tap_usage);
     }
     if (tap_choose(&w, &list, &it))
         status = tap(&w, &it);

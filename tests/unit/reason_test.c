@@ -51,6 +51,8 @@ TEST_CASE(reason, words)
         EXPECT_STREQ(cfg_reason_name(table[i].number), table[i].name);
         EXPECT_STREQ(cfg_reason_sentence(table[i].number), table[i].sentence);
         EXPECT_STREQ(cfg_reason_advice(table[i].number), table[i].advice);
+        EXPECT((strcmp(cfg_reason_ended(table[i].number), table[i].sentence) == 0) ==
+               (table[i].number != RSN_NONE));
     }
     EXPECT_STREQ(cfg_reason_name(RSN_NONE), "none");
 }

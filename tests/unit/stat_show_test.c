@@ -78,7 +78,7 @@ TEST_CASE(stat_show, json)
         "{\"reason_number\":11,\"reason\":\"rendezvous-timeout\",\"open\":1,\"closed\":0,"
         "\"means\":\"%s\",\"advice\":\"%s\"},"
         "{\"reason_number\":63,\"reason\":\"unknown\",\"open\":0,\"closed\":5,"
-        "\"means\":\"%s\",\"advice\":\"\"}]}}\n",
+        "\"means\":\"%s\",\"advice\":\"\"}]},\"not_shown\":null}\n",
         (int)getpid(), (unsigned)geteuid(), cfg_reason_sentence(1), cfg_reason_advice(1),
         cfg_reason_sentence(11), cfg_reason_advice(11), cfg_reason_sentence(63));
     EXPECT_STREQ(text, want);
@@ -86,7 +86,14 @@ TEST_CASE(stat_show, json)
     stat_free(&list);
     text = shown(stat_print_json, &list);
     EXPECT_STREQ(text, "{\"processes\":[],\"totals\":{\"connections\":0,\"tcp\":0,\"shm\":0,"
-                       "\"verbs\":0,\"closed\":0,\"reasons\":[]}}\n");
+                       "\"verbs\":0,\"closed\":0,\"reasons\":[]},\"not_shown\":null}\n");
+    free(text);
+    list.lacking = "no \"room\"";
+    text = shown(stat_print_json, &list);
+    EXPECT(strstr(text, "]},\"not_shown\":\"no \\\"room\\\"\"}\n"));
+    free(text);
+    text = shown(stat_print_totals, &list);
+    EXPECT(strstr(text, "programs may be missing that could not be shown: no \"room\"\n"));
     free(text);
     end();
 }
@@ -111,6 +118,34 @@ TEST_CASE(stat_show, table)
     free(text);
     stat_free(&list);
     end();
+}
+
+/* What is over will not board with its next bytes. */
+TEST_CASE(stat_show, closed_without_a_reason)
+{
+    struct stat_list list;
+    char *text;
+
+    for (int open = 0; open <= 1; open++) {
+        begin(1);
+        use_slot(0, 7);
+        head()->slot[0].path_tx = head()->slot[0].path_rx = FB_PATH_TCP;
+        head()->slot[0].reason = open ? RSN_NONE : RSN_NEW;
+        head()->closed = 2;
+        head()->closed_by_reason[RSN_NONE] = 2;
+        put_whole();
+        ASSERT_EQ_INT(stat_read(base, 0, complain, &list), 0);
+        text = shown(stat_print_totals, &list);
+        EXPECT(strstr(text, open ? "; a closed one ended before it boarded\n"
+                                 : "       2  none    it ended before it boarded\n"));
+        EXPECT(!strstr(text, "on a rail"));
+        free(text);
+        text = shown(stat_print_json, &list);
+        EXPECT(strstr(text, "ended before it boarded\"") && !strstr(text, "on a rail"));
+        free(text);
+        stat_free(&list);
+        end();
+    }
 }
 
 /* Two ends of one connection, of this one process; the first has sent more than the second has read. */
