@@ -276,6 +276,7 @@ UNIT_TESTS := \
 	stream_shut_test \
 	stream_nagle_test \
 	stream_close_test \
+	stream_crowded_test \
 	stream_killed_test \
 	stream_grow_test \
 	stream_plain_test \
@@ -404,6 +405,7 @@ stream_end_test_SRC := tests/unit/stream_end_test.c $(ENGINE_SRC)
 stream_shut_test_SRC := tests/unit/stream_shut_test.c $(ENGINE_SRC)
 stream_nagle_test_SRC := tests/unit/stream_nagle_test.c $(ENGINE_SRC)
 stream_close_test_SRC := tests/unit/stream_close_test.c $(ENGINE_SRC)
+stream_crowded_test_SRC := tests/unit/stream_crowded_test.c $(ENGINE_SRC)
 stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
 stream_grow_test_SRC := tests/unit/stream_grow_test.c $(ENGINE_SRC)
 stream_plain_test_SRC := tests/unit/stream_plain_test.c $(ENGINE_SRC)

@@ -74,11 +74,13 @@ struct fb_rx {
     bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
     /* It was not, for want of room on the rail: why it is to leave. */
     _Atomic uint16_t unasked;
-    bool outlives; /* on_rail: what was sent outlives its sender */
+    _Atomic bool unechoed; /* begun, but the sender has no ECHO yet, for want of room */
+    bool outlives;         /* on_rail: what was sent outlives its sender */
     /* 0: none. After V: FB_EOF: end, or what is swallowed; FB_KERNELS: what the kernel says; FB_MISSING: or an error */
     _Atomic int end;
     uint32_t att;
     uint64_t S, V, F, E, skip;
+    uint8_t X[16]; /* for the ECHO */
     struct fb_frame frame;
     uint8_t *shown; /* rx_shown.c's: bytes [shown_from, shown_to) */
     size_t shown_size;

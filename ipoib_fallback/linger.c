@@ -3,7 +3,8 @@
  * and the peer's frames are taken out of the socket so that the kernel's close does
  * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
  * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
- * after a minute. But a child that may still ask for the connection is waited for: it would receive
+ * after a minute. What has not gone into TCP yet has no such end, as the kernel's own has none: its peer may be slow, or stand still
+ * for hours, and if it is gone the kernel finds that out. But a child that may still ask for the connection is waited for: it would receive
  * frames for bytes. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
@@ -150,7 +151,7 @@ static void linger_step(struct fb_conn *c)
     }
     over = ended || finished(c);
     late = fb_io.now() > c->x->linger_until;
-    if ((drained && over) || (late && !(drained && awaited(c)))) {
+    if ((drained && over) || (late && (drained ? !awaited(c) : c->x->closed_shared))) {
         /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
          * writes all the same, these are its bytes. Another program that has the connection has not all of its bytes,
          * and is to know. */

@@ -296,6 +296,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         atomic_store(&c->x->larger, false);
         c->x->rx.frozen = c->x->rx.handed = c->x->rx.begun = c->x->rx.asked = false;
         c->x->rx.unasked = 0;
+        c->x->rx.unechoed = false;
         c->x->rx.unshown = false; /* of an announcement that came to nothing */
         atomic_store(&c->x->tx_todo, 0);
         atomic_store(&c->x->rx_todo, 0);

@@ -23,8 +23,8 @@ bool rx_frame_ours(struct fb_conn *, const struct fb_frame *, uint8_t type);
 void rx_begin(struct fb_conn *, const struct fb_frame *);
 /* Asks the sender to leave and to send again in TCP what is beyond R. */
 void rx_ask_back(struct fb_conn *, uint64_t R, int reason);
-/* What rx_ask_back found no room for, if its sender has not left meanwhile. */
-void rx_ask_again(struct fb_conn *);
+/* Tells the sender of the SWITCH frame that the ring has begun; once. */
+void rx_echo(struct fb_conn *, const struct fb_frame *);
 /* gS, and bytes before S are unread: how many can be read beyond S. */
 size_t rx_ahead_count(struct fb_conn *, int fd);
 /* The same, and the kernel's bytes before S are in v: copies those beyond. Returns how many. */

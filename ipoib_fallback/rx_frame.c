@@ -84,23 +84,10 @@ static void ring_begins(struct fb_conn *c)
         c->x->rail->wire->rx_start(c->x->rail, c->x->rx.S);
 }
 
-static void echo(struct fb_conn *c, const struct fb_frame *f)
-{
-    struct rsk_rail *rail = c->x->rail;
-    struct rsk_msg m = {.type = FM_ECHO, .epoch = c->x->epoch};
-
-    if (!rail || c->x->rx.begun)
-        return;
-    c->x->rx.begun = true;
-    memcpy(m.data, f->u.sw.X, 16);
-    if (!rail->failed && rail->wire->ctl_send(rail, &m) < 0)
-        conn_todo_tx(c, TODO_FAIL);
-}
-
 void rx_begin(struct fb_conn *c, const struct fb_frame *f)
 {
     ring_begins(c);
-    echo(c, f);
+    rx_echo(c, f);
 }
 
 static int take_switch(struct fb_conn *c)
@@ -126,7 +113,7 @@ static int take_switch(struct fb_conn *c)
     /* A RESUME may lie in TCP already, and its edge may be gone: look once. */
     atomic_store(&c->x->anchor_news, 1);
     rx_to(c, RE_WHOLE);
-    echo(c, &rx->frame);
+    rx_echo(c, &rx->frame);
     link_watch(c);
     if (conn_flag(c, CF_PINNED)) /* since the announcement */
         rx_freeze(c, c->s.pub->reason);
@@ -422,34 +409,6 @@ static void hand_back(struct fb_conn *c)
     rx_skip(c, c->fd);
     if (rx->skip == 0 && rx->end == 0)
         rx_caught_up(c);
-}
-
-void rx_ask_back(struct fb_conn *c, uint64_t R, int reason)
-{
-    struct rsk_rail *rail = c->x->rail;
-    struct rsk_msg m = {
-        .type = FM_LEAVE_REQ, .epoch = c->x->epoch, .a = R, .reason = (uint16_t)reason};
-
-    c->x->rx.unasked = 0;
-    if (!rail || rail->failed || rail->wire->ctl_send(rail, &m) != -EAGAIN)
-        return;
-    /* An idle stream stays on its rail, and is looked at again. */
-    if (reason != RSN_IDLE) {
-        c->x->rx.unasked = (uint16_t)reason;
-        tx_owes(c);
-    }
-}
-
-void rx_ask_again(struct fb_conn *c)
-{
-    struct fb_rx *rx = &c->x->rx;
-
-    if (!rx->unasked)
-        return;
-    if (rx->end == 0 && (rx->frozen || (rx->state == RX_gS && rx->asked)))
-        rx_ask_back(c, rx->frozen ? rx->V : rx->S, rx->unasked);
-    else /* it has left meanwhile */
-        rx->unasked = 0;
 }
 
 void rx_freeze(struct fb_conn *c, int reason)

@@ -192,8 +192,12 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
             bounded(c);
             break;
         case SO_RCVLOWAT:
-            if (value != 0 && value != 1) /* the kernel takes 0 for 1 */
+            if (value != 0 && value != 1) { /* the kernel takes 0 for 1 */
                 fb_pin(s, RSN_OPTION, true);
+            } else { /* its listener's may have been another */
+                atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_RCVLOWAT);
+                changed(c);
+            }
             break;
         case SO_ATTACH_FILTER:
         case SO_ATTACH_BPF:

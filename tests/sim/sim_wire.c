@@ -228,7 +228,8 @@ static int w_ctl_send(struct rsk_rail *rail, const struct rsk_msg *m)
         return -EPIPE;
     /* Over verbs also while the credit for messages is short: who asks for the stream then has to ask again. */
     if (p->ctl_sent - p->ctl_taken == SIM_CTL ||
-        (!sim.outlives && (m->type == FM_LEAVE_REQ || m->type == FM_OWED) && chance(200)))
+        (!sim.outlives && (m->type == FM_LEAVE_REQ || m->type == FM_OWED || m->type == FM_ECHO) &&
+         chance(200)))
         return -EAGAIN;
     p->in[p->ctl_sent++ % SIM_CTL] = *m;
     if (sim.outlives && !p->destroyed) {

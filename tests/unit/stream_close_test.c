@@ -156,3 +156,49 @@ TEST_CASE(stream, closed_under_a_plain_send)
     fb_put(a.s);
     done(&b);
 }
+
+static uint64_t now_much_later(void)
+{
+    return sys_now() + 100000000000;
+}
+
+/* What was sent before a close is the peer's, also if it does not fit into TCP at once, and he does not read for more than the
+ * minute for which a close waits for his end. */
+TEST_CASE(stream, closed_and_not_read_for_long)
+{
+    static unsigned char bytes[65536];
+    int l = pair_listener(), small = 4096;
+    uint64_t (*const now)(void) = fb_io.now;
+    size_t sent = 0, got = 0;
+    struct fb_conn *c;
+    struct end a, b;
+    ssize_t n;
+
+    eager();
+    setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    pair_at(l, &a, &b);
+    setsockopt(a.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    ASSERT(board(&a, &b));
+    c = conn_of(a.s);
+    fcntl(a.fd, F_SETFL, O_NONBLOCK);
+    a.s->nonblock = true;
+    while ((n = put(&a, bytes, sizeof(bytes))) > 0)
+        sent += (size_t)n;
+    EXPECT_EQ_INT(n, -EAGAIN);
+    fb_pin(a.s, RSN_CALL, false);
+    EXPECT_EQ_INT(c->x->tx.state, TX_L3);
+    fb_close(a.s, a.fd);
+    close(a.fd);
+    jobs_done();
+    fb_io.now = now_much_later;
+    link_linger(c);
+    jobs_done();
+    fb_io.now = now;
+    while ((n = get(&b, bytes, sizeof(bytes))) > 0)
+        got += (size_t)n;
+    EXPECT_EQ_INT(n, 0);
+    EXPECT_EQ_INT(got, sent);
+    fb_put(a.s);
+    done(&b);
+    close(l);
+}
