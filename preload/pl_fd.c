@@ -346,7 +346,7 @@ static bool file_follows(int to)
 static bool to_be_replaced(struct pl_file *f, int fd, int to)
 {
     bool stream = f && f->kind == PL_STREAM;
-    bool file = (stream || pl_made(fd)) && pl_is_owner() && file_follows(to);
+    bool file = (stream || pl_made(fd)) && pl_is_owner() && !rsk_own_has(to) && file_follows(to);
 
     if (file && stream)
         pl_give_away(f, RSN_FDOPEN);
