@@ -151,6 +151,7 @@ says no_memfd 1 '^FAIL memfd no sealed memory' "$python" tests/refusing.py memfd
 says deadly_memfd 1 '^FAIL memfd memfd_create kills who calls it' \
     "$python" tests/refusing.py kill:memfd_create -- "$railsock" doctor --wire shm
 says no_netlink 1 '^FAIL sock_diag the kernel cannot be asked' "$python" tests/refusing.py netlink -- "$railsock" doctor --wire shm
+says no_unix 1 '^FAIL names no sockets of AF_UNIX' "$python" tests/refusing.py unix -- "$railsock" doctor --wire shm
 if unshare -nm true 2>/dev/null; then
     says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm
     says no_proc 1 '^FAIL names ' unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"

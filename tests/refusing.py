@@ -1,7 +1,7 @@
 """refusing.py REFUSED... -- COMMAND...: runs COMMAND under a seccomp filter that refuses these system calls with EPERM
 and allows the others; `kill:CALL`: it kills who makes it, as the SystemCallFilter of a unit of systemd without
 SystemCallErrorNumber does; `netlink` is socket(AF_NETLINK), with EAFNOSUPPORT, as a unit without it in its
-RestrictAddressFamilies has it."""
+RestrictAddressFamilies has it, and `unix` the same of AF_UNIX."""
 
 import ctypes
 import errno
@@ -15,14 +15,15 @@ NUMBERS = {
     "x86_64": {"memfd_create": 319, "io_uring_setup": 425, "socket": 41},
     "aarch64": {"memfd_create": 279, "io_uring_setup": 425, "socket": 198},
 }[platform.machine()]
+FAMILIES = {"netlink": socket.AF_NETLINK, "unix": socket.AF_UNIX}
 LD, JEQ, RET, ALLOW, REFUSE, KILL = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000, 0x80000000
 NR, FIRST_ARGUMENT = 0, 16
 
 
 def lines_of(name):
-    if name == "netlink":
+    if name in FAMILIES:
         return [(LD, 0, 0, NR), (JEQ, 0, 3, NUMBERS["socket"]), (LD, 0, 0, FIRST_ARGUMENT),
-                (JEQ, 0, 1, int(socket.AF_NETLINK)), (RET, 0, 0, REFUSE | errno.EAFNOSUPPORT)]
+                (JEQ, 0, 1, int(FAMILIES[name])), (RET, 0, 0, REFUSE | errno.EAFNOSUPPORT)]
     how, _, call = name.rpartition(":")
     return [(LD, 0, 0, NR), (JEQ, 0, 1, NUMBERS[call]), (RET, 0, 0, KILL if how == "kill" else REFUSE | errno.EPERM)]
 

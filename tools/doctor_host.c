@@ -372,10 +372,20 @@ void doc_SOCK_DIAG(struct doctor *d, struct doc_result *r)
 void doc_NAMES(struct doctor *d, struct doc_result *r)
 {
     char line[128];
+    int fd;
 
     (void)d;
-    if (doc_line(RSK_UNIX_LIST, line, sizeof(line)))
-        doc_say(r, DOC_OK, RSK_UNIX_LIST " can be read");
-    else
+    if (!doc_line(RSK_UNIX_LIST, line, sizeof(line))) {
         doc_say(r, DOC_FAIL, RSK_UNIX_LIST ": %s", strerror(errno));
+        return;
+    }
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        doc_say(r, DOC_FAIL, "no sockets of AF_UNIX, by which processes find each other: %s",
+                strerror(errno));
+        r->advice = "allow them: in a systemd unit RestrictAddressFamilies=AF_UNIX beside its own";
+        return;
+    }
+    close(fd);
+    doc_say(r, DOC_OK, RSK_UNIX_LIST " can be read");
 }
