@@ -6,21 +6,46 @@
 #include <errno.h>
 
 static const struct rsk_wire *roomy;
-static unsigned crowded;
+static struct rsk_wire full; /* the rail may outlive its stream */
+static _Atomic int crowded;
 
 static int crowded_out(struct rsk_rail *rail, const struct rsk_msg *m)
 {
-    return (m->type == FM_LEAVE_REQ || m->type == FM_ECHO) && crowded-- > 0
+    return (m->type == FM_LEAVE_REQ || m->type == FM_ECHO) && atomic_fetch_sub(&crowded, 1) > 0
                ? -EAGAIN
                : roomy->ctl_send(rail, m);
+}
+
+/* The next three of these messages find no room. */
+static void crowd(struct end *e, bool outlives)
+{
+    struct rsk_rail *rail = conn_of(e->s)->x->rail;
+    struct held h;
+
+    hold(&h);
+    roomy = rail->wire;
+    full = *roomy;
+    full.ctl_send = crowded_out;
+    full.outlives_sender = outlives;
+    atomic_store(&crowded, 3);
+    rail->wire = &full;
+    let_go(&h);
+}
+
+static bool has_echo(struct fb_conn *c)
+{
+    bool yes;
+
+    fb_lock(&c->x->tx.lock);
+    yes = c->x->tx.echoed;
+    tx_unlock(c);
+    return yes;
 }
 
 /* The rail has no room for what asks the sender to leave; and nobody reads on before he has. */
 TEST_CASE(stream, pinned_while_the_rail_has_no_room_to_say_so)
 {
     unsigned char buf[6] = {0};
-    static struct rsk_wire full; /* the rail may outlive its stream */
-    struct rsk_rail *rail;
     struct end a, b;
 
     eager();
@@ -29,11 +54,7 @@ TEST_CASE(stream, pinned_while_the_rail_has_no_room_to_say_so)
         ASSERT_EQ_INT(put(&b, buf, 1), 1);
         ASSERT_EQ_INT(get(&a, buf, 1), 1);
     }
-    rail = conn_of(a.s)->x->rail;
-    full = *(roomy = rail->wire);
-    full.ctl_send = crowded_out;
-    crowded = 3;
-    rail->wire = &full;
+    crowd(&a, true);
     fb_pin(a.s, RSN_CALL, false);
     EXPECT(conn_of(a.s)->x->rx.frozen);
     UNTIL(conn_of(b.s)->x->tx.state != TX_R);
@@ -49,24 +70,17 @@ TEST_CASE(stream, pinned_while_the_rail_has_no_room_to_say_so)
 TEST_CASE(stream, boards_while_the_rail_has_no_room_to_say_so)
 {
     unsigned char buf[6] = {0};
-    static struct rsk_wire full;
-    struct rsk_rail *rail;
     struct end a, b;
 
     eager();
     pair_proved(&a, &b);
-    rail = conn_of(a.s)->x->rail;
-    full = *(roomy = rail->wire);
-    full.ctl_send = crowded_out;
-    full.outlives_sender = false; /* as of verbs: then the ECHO is waited for */
-    crowded = 3;
-    rail->wire = &full;
+    crowd(&a, false); /* as of verbs: then the ECHO is waited for */
     while (conn_of(a.s)->x->rx.state != RX_r) {
         ASSERT_EQ_INT(put(&b, buf, 1), 1);
         ASSERT_EQ_INT(get(&a, buf, 1), 1);
     }
     EXPECT(conn_of(a.s)->x->rx.unechoed);
-    UNTIL(conn_of(b.s)->x->tx.echoed);
+    UNTIL(has_echo(conn_of(b.s)));
     EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
     EXPECT_EQ_INT(conn_of(b.s)->x->tx.state, TX_R);
