@@ -239,7 +239,7 @@ struct fb_conn {
     struct fb_watcher *watchers;
     struct fb_lock watch_lock;
     _Atomic int fd; /* one of the application's numbers for the anchor, or the linger descriptor */
-    uint32_t born, gen; /* heir_forks and pub->gen when it was tracked */
+    uint32_t born, gen; /* heir_over and pub->gen when it was tracked */
     union {
         uint32_t next_free; /* while nobody has a reference */
         struct {

@@ -360,6 +360,24 @@ static void end_wait(struct fb_conn *c, void *arg)
     }
 }
 
+static void close_over(struct fb_conn *c, void *until)
+{
+    if (!conn_flag(c, CF_LINKED) || !conn_flag(c, CF_CLOSED) || !c->x->closed_shared)
+        return;
+    while (c->fd >= 0 && fb_io.now() < *(uint64_t *)until) {
+        link_linger(c);
+        fb_io.wait(-1, 0, 200000);
+    }
+}
+
+void fb_closed_over(void)
+{
+    uint64_t until = fb_io.now() + EXIT_NS;
+
+    if (rsk_loop_running())
+        conn_each(close_over, &until);
+}
+
 void fb_exit(void)
 {
     uint64_t until = fb_io.now() + EXIT_NS, locks = until - EXIT_NS * 3 / 4;

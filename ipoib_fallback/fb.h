@@ -86,6 +86,8 @@ uint64_t fb_pin_time(void);
 void fb_pin_by(struct fb_stream *, int reason, uint64_t until);
 /* Waits until the progress thread has done what it has been given so far. */
 void fb_through(void);
+/* Waits until nothing is left to be done for connections that were closed, and that others have; two seconds at most. */
+void fb_closed_over(void);
 /* One descriptor is about to be closed by the caller. When it is the last one, does what TCP's close
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
  * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */
@@ -168,6 +170,7 @@ void fb_on_foreign(int (*fn)(const int fds[4]));
 struct fb_heritage; /* what a child has of its parent; lives as long as the process */
 struct fb_fork {
     int theirs; /* the child's end of the link, -1: none is needed */
+    bool blind; /* there was no stream to link it for */
     void *link;
 };
 
@@ -183,8 +186,19 @@ struct fb_heritage *fb_fork_child(struct fb_fork *);
  * stream over if it is on a rail (blocks, at most 5 s; after that the connection is reset). The child's own
  * stream with one reference and fds == 1, or NULL: it cannot be tracked, the number is plain libc's. */
 struct fb_stream *fb_adopt(struct fb_heritage *, struct fb_stream *theirs, int fd);
-/* In the child: a new program will hold it. Blocks likewise. */
-void fb_disown(struct fb_heritage *, struct fb_stream *theirs);
+/* In the child: a new program will hold these, or they will be used by whom nobody sees. First the parents are asked for all, then
+ * they are waited for, by one clock; blocks likewise. */
+enum { FB_ASKS = 64 };
+struct fb_asks {
+    unsigned n; /* 0 at first */
+    struct fb_ask {
+        struct fb_heritage *heritage;
+        struct fb_stream *stream;
+        int reply;
+    } ask[FB_ASKS];
+};
+void fb_disown(struct fb_asks *, struct fb_heritage *, struct fb_stream *theirs);
+void fb_disowned(struct fb_asks *);
 /* In the child: it is about to use an epoll instance, which the parent knows by this number. */
 void fb_ask_epoll(struct fb_heritage *, uintptr_t id);
 /* In the parent: does a child use that instance? */

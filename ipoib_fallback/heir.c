@@ -35,6 +35,9 @@
 enum { MAX_LINKS = 1024, PRUNE_AT = 16, NOTES_MOST = 16 };
 
 _Atomic uint32_t heir_forks;
+_Atomic uint32_t heir_over;
+_Atomic unsigned heir_blind;
+static unsigned under_way; /* forks that have begun, and not ended; under links_lock */
 /* It has forked, and has no link to that child, before it had a stream of its own. */
 static _Atomic bool unlinked;
 static struct fb_lock links_lock;
@@ -328,6 +331,8 @@ bool fb_fork_begin(struct fb_fork *f)
     /* Where there is never a rail the child may use what it likes. */
     if (!fb_ever_tracked() || cfg.stream.mode == CFG_TCP || cfg.stream.board_never) {
         atomic_store(&unlinked, true);
+        atomic_fetch_add(&heir_blind, 1);
+        f->blind = true;
         return true;
     }
     signals = links_take();
@@ -338,6 +343,7 @@ bool fb_fork_begin(struct fb_fork *f)
         l->next = links;
         links = l;
         n_links++;
+        under_way++;
         f->link = l;
     }
     links_give(signals);
@@ -348,8 +354,16 @@ static struct rsk_job watch_job = {.fn = watch_links};
 
 void fb_fork_parent(struct fb_fork *f)
 {
+    uint64_t signals;
+
+    if (f->blind)
+        atomic_fetch_sub(&heir_blind, 1);
     if (f->theirs < 0)
         return;
+    signals = links_take();
+    if (--under_way == 0)
+        atomic_store(&heir_over, atomic_load(&heir_forks));
+    links_give(signals);
     /* If the fork has failed, this is the link's end. */
     rsk_own_close(f->theirs);
     if (atomic_load(&serving))
@@ -377,6 +391,9 @@ void heir_forget(void)
     atomic_store(&watch_job.posted, false);
     links_lock = (struct fb_lock){0};
     atomic_store(&heir_forks, 0);
+    atomic_store(&heir_over, 0);
+    atomic_store(&heir_blind, 0);
+    under_way = 0;
     unserved = 0;
     atomic_store(&serving, false);
 }

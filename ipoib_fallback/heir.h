@@ -9,11 +9,23 @@
 #include "ipoib_fallback/stream.h"
 
 extern _Atomic uint32_t heir_forks; /* of this process, while it had streams */
+/* The same without those that have not ended yet: what is made now, a child of one of them may have. */
+extern _Atomic uint32_t heir_over;
+/* Forks that are under way and make no link, as there was no stream yet: what is made now stays on TCP. */
+extern _Atomic unsigned heir_blind;
 
 /* Another process may hold the description, or has held it. */
 static inline bool conn_shared(struct fb_conn *c)
 {
     return conn_flag(c, CF_SHARED) || atomic_load(&heir_forks) != c->born;
+}
+
+/* Another process has it, or will have, for as long as can be known. Its children have to know, also when this process has ended. What
+ * it was before. */
+static inline bool conn_give_away(struct fb_conn *c)
+{
+    atomic_fetch_or(&c->s.pub->lent, FB_LENT_AWAY);
+    return conn_set(c, CF_SHARED);
 }
 
 /* May it still hold it? A child that goes on as another program has said so before (CF_SHARED), once there is somebody to

@@ -198,7 +198,7 @@ void heir_asked(const struct heir_note *n, int reply, uint32_t seq)
         a->read = a->c->s.pub->rx;
         a->at = fb_io.now();
         if (n->what == HEIR_ASK_STREAM_FOR_EVER)
-            conn_set(a->c, CF_SHARED);
+            conn_give_away(a->c);
         else if (!conn_flag(a->c, CF_PINNED))
             conn_set(a->c, CF_LENT);
         fb_pin(&a->c->s, RSN_SHARED, false);

@@ -108,31 +108,41 @@ static bool owner_is_gone(const struct fb_heritage *h)
     return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
 }
 
+/* The answer to a question: 1 with *answer, and perhaps *front; -ETIMEDOUT; or something else: nobody answers it. Gives ours back. */
+static ssize_t await(int ours, uint64_t until, uint8_t *answer, int *front)
+{
+    uint64_t now = sys_now(), ns = now < until ? until - now : 0;
+    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    struct pollfd p = {ours, POLLIN, 0};
+    struct shm_fds fds = {.n = 0};
+    ssize_t r;
+
+    do
+        r = sys_ppoll(&p, 1, &left, NULL);
+    while (r == -EINTR);
+    r = r > 0 ? shm_msg_recv(ours, answer, 1, &fds) : -ETIMEDOUT;
+    sys_close(ours);
+    if (r == 1 && fds.n == 1 && front)
+        *front = shm_fds_take(&fds, 0);
+    shm_fds_close(&fds);
+    return r;
+}
+
+static uint64_t patience(void)
+{
+    return sys_now() + HEIR_ASK_NS + 1000000000u;
+}
+
 /* 1: the owner has handed it over, and *front, if front is not NULL, is a descriptor of what is in front of it
  * (rx_front.c); 0: it does not answer; -1: it is no more. */
-static int ask(struct fb_heritage *h, const struct heir_note *n, int *front)
+static int ask(struct fb_heritage *h, const struct heir_note *n, int *front, uint64_t until)
 {
-    uint64_t until = sys_now() + HEIR_ASK_NS + 1000000000u, now;
-
-    while ((now = sys_now()) < until) {
-        struct timespec left = {(time_t)((until - now) / 1000000000u),
-                                (long)((until - now) % 1000000000u)};
+    while (sys_now() < until) {
         struct timespec pause = {0, 5000000};
-        struct pollfd p = {post(h, n), POLLIN, 0};
-        struct shm_fds fds = {.n = 0};
+        int ours = post(h, n);
         uint8_t answer = 0;
-        ssize_t r = 0;
+        ssize_t r = ours >= 0 ? await(ours, until, &answer, front) : 0;
 
-        if (p.fd >= 0) {
-            do
-                r = sys_ppoll(&p, 1, &left, NULL);
-            while (r == -EINTR);
-            r = r > 0 ? shm_msg_recv(p.fd, &answer, 1, &fds) : -ETIMEDOUT;
-            sys_close(p.fd);
-            if (r == 1 && fds.n == 1 && front)
-                *front = shm_fds_take(&fds, 0);
-            shm_fds_close(&fds);
-        }
         if (r == 1 || r == -ETIMEDOUT)
             return answer == 1;
         if (owner_is_gone(h))
@@ -166,6 +176,14 @@ static void hear(struct fb_heritage *h)
     }
 }
 
+/* By its owner, before it ended: to another program, or by SCM_RIGHTS. Had it been closed first, that was said. */
+static bool given_away(const struct fb_heritage *h, const struct fb_conn *c)
+{
+    const struct fb_pub *pub = &h->file->slot[c->x->old_slot];
+
+    return pub->gen == c->x->old_gen && atomic_load(&pub->lent) & FB_LENT_AWAY;
+}
+
 /* Does nobody but this process have the stream any more? */
 bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
 {
@@ -177,8 +195,8 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     for (struct gone *g = h->gone; g; g = g->next)
         if (g->slot == c->x->old_slot && g->gen == c->x->old_gen)
             yes = g->alone;
-    /* An owner that has died has said nothing; and has forked since, or not. */
-    if (!yes && h->ended && h->file && h->file->forks == h->seq) {
+    /* An owner that has died, or is another program now, has said nothing; and has forked since, or given it away, or not. */
+    if (!yes && h->ended && h->file && h->file->forks == h->seq && !given_away(h, c)) {
         for (l = h->siblings; l && l->seq <= c->x->old_born; l = l->next)
             ;
         yes = !l;
@@ -194,29 +212,43 @@ static bool same_connection(struct fb_conn *old, struct fb_conn *c)
     return !conn_flag(old, CF_ADDRESSES) || (conn_addresses(c) && old->id == c->id);
 }
 
-/* True: the kernel alone has the stream of that slot from now on. */
-static bool lend(struct fb_heritage *h, uint32_t slot, uint32_t gen, bool for_ever, int *front)
+static struct heir_note question(const struct fb_conn *old, bool for_ever)
 {
-    struct fb_pub *pub = &h->file->slot[slot];
-    _Atomic uint8_t *lent = &pub->lent;
-    struct heir_note n = {
-        .what = for_ever ? HEIR_ASK_STREAM_FOR_EVER : HEIR_ASK_STREAM, .slot = slot, .gen = gen};
+    return (struct heir_note){.what = for_ever ? HEIR_ASK_STREAM_FOR_EVER : HEIR_ASK_STREAM,
+                              .slot = old->s.slot,
+                              .gen = old->gen};
+}
+
+/* False: the kernel alone has the owner's stream from now on, and nobody has to be told. */
+static bool must_ask(struct fb_heritage *h, const struct fb_conn *old, bool for_ever)
+{
+    struct fb_pub *pub = &h->file->slot[old->s.slot];
     bool busy;
 
     /* The slot may have been given to another stream since: then this one is closed. */
-    if (pub->gen != gen)
-        return true;
-    busy = atomic_fetch_or(lent, FB_LENT_FOREIGN) & FB_LENT_BUSY;
-    if (!busy && (!for_ever || !h->file->serving))
-        return true;
-    switch (ask(h, &n, front)) {
-    case 1:
-        return true;
-    case -1: /* an orderly end has left the rail; a killed owner took the stream with it */
-        return !(atomic_load(lent) & FB_LENT_BUSY) || pub->gen != gen;
-    default:
+    if (pub->gen != old->gen)
         return false;
-    }
+    busy = atomic_fetch_or(&pub->lent, FB_LENT_FOREIGN) & FB_LENT_BUSY;
+    return busy || (for_ever && h->file->serving);
+}
+
+/* What ask() says of it. True: the kernel alone has it. */
+static bool was_lent(struct fb_heritage *h, const struct fb_conn *old, int said)
+{
+    struct fb_pub *pub = &h->file->slot[old->s.slot];
+
+    if (said >= 0)
+        return said == 1;
+    /* An orderly end has left the rail; a killed owner took the stream with it. */
+    return !(atomic_load(&pub->lent) & FB_LENT_BUSY) || pub->gen != old->gen;
+}
+
+/* True: the kernel alone has the stream from now on. */
+static bool lend(struct fb_heritage *h, const struct fb_conn *old, int *front)
+{
+    const struct heir_note n = question(old, false);
+
+    return !must_ask(h, old, false) || was_lent(h, old, ask(h, &n, front, patience()));
 }
 
 /* A digest as it was at the fork, of which the bytes up to `passed` may have gone by elsewhere since. */
@@ -274,7 +306,7 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     char who[FB_WHO];
     int front = -1;
 
-    if (!lend(h, old->s.slot, old->gen, false, &front)) {
+    if (!lend(h, old, &front)) {
         log_error("descriptor %d: its owner does not hand the connection over: it is reset (%s)",
                   fd, address_who(known ? old->s.pub : NULL, fd, who));
         sys_reset(fd);
@@ -289,7 +321,7 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
             fb_put(mine);
         return NULL;
     }
-    conn_set(c, CF_SHARED);
+    conn_give_away(c);
     c->x->heritage = h;
     c->x->old_slot = old->s.slot;
     c->x->old_gen = old->gen;
@@ -327,12 +359,47 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     return mine;
 }
 
-void fb_disown(struct fb_heritage *h, struct fb_stream *s)
+static void disowned(struct fb_stream *s, bool lent)
 {
-    struct fb_conn *old = conn_of(s);
+    if (!lent || rx_front_left(conn_of(s)))
+        log_warn("stream %u: its owner does not hand it over to a new program", s->slot);
+}
 
-    if (!lend(h, old->s.slot, old->gen, true, NULL) || rx_front_left(old))
-        log_warn("stream %u: its owner does not hand it over to a new program", old->s.slot);
+void fb_disown(struct fb_asks *a, struct fb_heritage *h, struct fb_stream *s)
+{
+    const struct fb_conn *old = conn_of(s);
+    const struct heir_note n = question(old, true);
+    int ours;
+
+    if (!must_ask(h, old, true)) {
+        disowned(s, true);
+        return;
+    }
+    if (a->n == FB_ASKS)
+        fb_disowned(a);
+    ours = post(h, &n);
+    if (ours >= 0)
+        a->ask[a->n++] = (struct fb_ask){h, s, ours};
+    else
+        disowned(s, was_lent(h, old, ask(h, &n, NULL, patience())));
+}
+
+void fb_disowned(struct fb_asks *a)
+{
+    uint64_t until = patience();
+
+    for (unsigned i = 0; i < a->n; i++) {
+        struct fb_ask *q = &a->ask[i];
+        const struct heir_note n = question(conn_of(q->stream), true);
+        uint8_t answer = 0;
+        ssize_t r = await(q->reply, until, &answer, NULL);
+
+        disowned(
+            q->stream,
+            was_lent(q->heritage, conn_of(q->stream),
+                     r == 1 || r == -ETIMEDOUT ? answer == 1 : ask(q->heritage, &n, NULL, until)));
+    }
+    a->n = 0;
 }
 
 /* It was handed over when it was adopted, so nobody has to wait for the answer, least of all the progress
@@ -362,6 +429,6 @@ void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
     }
     if (i == FB_PUB_FOREIGN)
         atomic_store(&h->file->foreign_epolls, 1);
-    if (atomic_load(&h->file->serving) && ask(h, &n, NULL) == 0)
+    if (atomic_load(&h->file->serving) && ask(h, &n, NULL, patience()) == 0)
         log_warn("an epoll instance of the parent's is not handed over");
 }

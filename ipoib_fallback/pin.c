@@ -254,7 +254,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 
     /* For ever, as far as can be known: its close here is not its end. What is in front others may be reading. */
     if (reason == RSN_SHARED) {
-        conn_set(c, CF_SHARED);
+        conn_give_away(c);
         (void)rx_front_wait(c, fb_io.now() + WAIT_NS);
     }
     pin(c, reason, directions, TODO_LEAVE);
@@ -265,7 +265,7 @@ bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 
 void fb_maybe_shared(struct fb_stream *s)
 {
-    conn_set(conn_of(s), CF_SHARED);
+    conn_give_away(conn_of(s));
     missed(conn_of(s));
 }
 
@@ -280,7 +280,8 @@ static void leave_first(struct fb_conn *c, void *arg)
     struct everyone *e = arg;
 
     if (e->pin_shared) {
-        conn_set(c, CF_PINNED | CF_SHARED);
+        conn_set(c, CF_PINNED);
+        conn_give_away(c);
         if (!conn_flag(c, CF_LINKED) && c->s.pub->reason == RSN_NEW)
             conn_reason(c, RSN_SHARED);
     }

@@ -67,7 +67,7 @@ struct fb_pub_rail {
 enum { FB_PUB_ACCEPTED = 1, FB_PUB_CLOSING = 2 };
 
 /* fb_pub.lent; heir.c says how they are used. */
-enum { FB_LENT_BUSY = 1, FB_LENT_FOREIGN = 2 };
+enum { FB_LENT_BUSY = 1, FB_LENT_FOREIGN = 2, FB_LENT_AWAY = 4 };
 
 #define FB_PUB_FOREIGN 16
 

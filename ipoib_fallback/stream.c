@@ -266,7 +266,11 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     if (nonblock >= 0)
         FIRST(c->s.nonblock, (uint8_t)nonblock);
     FIRST(c->s.fds, 1);
-    c->born = atomic_load(&heir_forks);
+    c->born = atomic_load(&heir_over);
+    if (__builtin_expect(atomic_load_explicit(&heir_blind, memory_order_relaxed) != 0, 0)) {
+        atomic_fetch_or(&c->s.flags, CF_PINNED | CF_ASKED | CF_SHARED);
+        conn_reason(c, RSN_SHARED);
+    }
     c->gen = atomic_load_explicit(&pub->gen, memory_order_relaxed) + 1;
     atomic_store_explicit(&pub->gen, c->gen, memory_order_release);
     c->began_at = role == FB_ACCEPTED ? fb_sleeps_now() : 0;

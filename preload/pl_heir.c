@@ -141,8 +141,11 @@ void pl_heir_lend(int fd)
     struct fb_heritage *heritage;
     struct pl_file *f = fd >= 0 ? find(fd, &heritage) : NULL;
 
+    struct fb_asks asks = {.n = 0};
+
     if (f && f->kind == PL_STREAM)
-        fb_disown(heritage, f->stream);
+        fb_disown(&asks, heritage, f->stream);
+    fb_disowned(&asks);
 }
 
 void pl_heir_drop_range(unsigned int first, unsigned int last)
@@ -158,20 +161,27 @@ void pl_heir_drop_range(unsigned int first, unsigned int last)
         }
 }
 
-void pl_heir_exec(void)
+void pl_heir_exec(bool all)
 {
+    struct fb_asks asks = {.n = 0};
+
     for (struct level *l = levels; l; l = l->next)
         for (uint32_t n = 0; n < l->chunks * CHUNK; n++) {
             slot *at = in_level(l, (int)n);
             struct pl_file *f = at ? atomic_load(at) : NULL;
+            long flags;
 
             if (!at)
                 n |= CHUNK - 1;
-            if (!f || sys_fcntl((int)n, F_GETFD, 0) != 0)
+            if (!f)
+                continue;
+            flags = sys_fcntl((int)n, F_GETFD, 0);
+            if (flags < 0 || (flags & FD_CLOEXEC && !all))
                 continue;
             if (f->kind == PL_STREAM)
-                fb_disown(l->heritage, f->stream);
+                fb_disown(&asks, l->heritage, f->stream);
             else if (f->kind == PL_EPOLL)
                 fb_ask_epoll(l->heritage, (uintptr_t)pl_epoll_of(f));
         }
+    fb_disowned(&asks);
 }

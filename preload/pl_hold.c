@@ -115,18 +115,29 @@ static bool too_few(pid_t pid, int what, const void *limit)
            (pid == 0 || pid == sys_getpid()) && what == RLIMIT_NOFILE;
 }
 
-#define LIMIT(name, params, args, pid, what, limit)          \
-    PL_EXPORT int name params                                \
-    {                                                        \
-        struct pl_hold h = {.on = false, .saved = errno};    \
-        int r;                                               \
-                                                             \
-        pl_ready();                                          \
-        if (too_few(pid, (int)(what), limit))                \
-            pl_hold_begin(&h, RSN_LIMIT_FD, FB_HOLD_THREAD); \
-        r = pl_real.name args;                               \
-        pl_hold_end(&h);                                     \
-        return r;                                            \
+/* To ask for what was inherited, and has not been used yet, takes a descriptor too. */
+static void few_begin(struct pl_hold *h)
+{
+    int saved = errno;
+
+    if (atomic_load(&pl_heirs) && pl_is_owner())
+        pl_heir_exec(true);
+    errno = saved;
+    pl_hold_begin(h, RSN_LIMIT_FD, FB_HOLD_THREAD);
+}
+
+#define LIMIT(name, params, args, pid, what, limit)       \
+    PL_EXPORT int name params                             \
+    {                                                     \
+        struct pl_hold h = {.on = false, .saved = errno}; \
+        int r;                                            \
+                                                          \
+        pl_ready();                                       \
+        if (too_few(pid, (int)(what), limit))             \
+            few_begin(&h);                                \
+        r = pl_real.name args;                            \
+        pl_hold_end(&h);                                  \
+        return r;                                         \
     }
 
 LIMIT(setrlimit, (__rlimit_resource_t what, const struct rlimit *limit), (what, limit), 0, what,

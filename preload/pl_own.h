@@ -182,8 +182,8 @@ static inline void pl_heir_drop(int fd)
         pl_heir_drop_here(fd);
 }
 void pl_heir_drop_range(unsigned int first, unsigned int last);
-/* Before exec: what the new program will hold. */
-void pl_heir_exec(void);
+/* Before exec: what the new program will hold. all: also what it will not, as nobody can be asked from now on. */
+void pl_heir_exec(bool all);
 /* The same for one number. */
 void pl_heir_lend(int fd);
 /* In a forked child: nobody is adopting. */

@@ -37,13 +37,14 @@ static void forget(struct pl_file *f, void *unused)
 
 void pl_plain_for_good(int reason)
 {
+    /* What was inherited and never used: an owner that has it on a rail is not asked any more, once this is so. */
+    if (atomic_load(&pl_heirs))
+        pl_heir_exec(true);
     fb_plain_for_good(reason);
     pl_epoll_cross_all();
     atomic_store(&pl_passive, true);
     atomic_store(&rsk_sections_on, false); /* a handler that is put off is sent by a call of ours */
     pl_each(forget, NULL);
-    /* What was inherited and never used: an owner that has it on a rail is not asked any more. */
-    pl_heir_exec();
     atomic_store(&pl_heirs, false);
 }
 

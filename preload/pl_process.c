@@ -286,7 +286,7 @@ void pl_before_spawn(void)
     if (!pl_is_owner())
         return;
     if (atomic_load(&pl_heirs))
-        pl_heir_exec();
+        pl_heir_exec(false);
     pl_each(leave_inherited, NULL);
     until = fb_pin_time();
     pl_each(pin_inherited, &until);
@@ -300,6 +300,7 @@ void pl_before_exec(void)
     /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but the new program has
      * it then. */
     fb_leave_all(RSN_FORKED, false);
+    fb_closed_over();
     fb_through(); /* the kernel ends our thread, which says last that children need not ask */
     pl_each(give_inherited, NULL);
     pl_before_spawn();

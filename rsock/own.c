@@ -29,11 +29,11 @@ enum { CHUNK_WORDS = 64, CHUNK_FDS = CHUNK_WORDS * 64, CHUNKS = 1024 };
 
 struct chunk {
     _Atomic uint64_t word[CHUNK_WORDS];
+    _Atomic uint64_t
+        kept[CHUNK_WORDS]; /* of those: what a forked child keeps, from all its ancestors */
 };
 
 static struct chunk *_Atomic chunks[CHUNKS];
-enum { KEPT = 16 };
-static int kept[KEPT], n_kept;
 static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
@@ -249,30 +249,24 @@ static void forget(int fd)
 {
     struct chunk *c = fd / CHUNK_FDS < CHUNKS ? atomic_load(&chunks[fd / CHUNK_FDS]) : NULL;
 
-    if (c)
-        atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
+    if (!c)
+        return;
+    atomic_fetch_and(&c->kept[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
+    atomic_fetch_and(&c->word[fd % CHUNK_FDS / 64], ~(1ull << (fd % 64)));
 }
 
 int rsk_own_keep(int fd)
 {
-    int r;
+    int r = note(fd);
 
-    if (n_kept == KEPT) { /* then it is nobody's, and stays */
-        forget(fd);
-        return -ENOSPC;
-    }
-    r = note(fd);
     if (r >= 0)
-        kept[n_kept++] = fd;
+        atomic_fetch_or(&chunk_of(fd)->kept[fd % CHUNK_FDS / 64], 1ull << (fd % 64));
     return r < 0 ? r : 0;
 }
 
 static bool is_kept(int fd)
 {
-    for (int i = 0; i < n_kept; i++)
-        if (kept[i] == fd)
-            return true;
-    return false;
+    return atomic_load(&chunk_of(fd)->kept[fd % CHUNK_FDS / 64]) >> (fd % 64) & 1;
 }
 
 int rsk_own_opened(int fd)

@@ -41,8 +41,7 @@ int rsk_own_opened(int fd);
 /* Evaluates `open`, hides its descriptor (sys_hide_fd) and notes it, with no fork in between. A negative one
  * is an error and handed back. The new number or -errno; on error the descriptor is closed. Any thread. */
 #define rsk_own_fd(open) (rsk_own_enter(), rsk_own_opened(open))
-/* Notes a number that is hidden already and that a forked child shall keep as its own. At most 16 in a
- * process's life; 0 or -errno. */
+/* Notes a number that is hidden already and that a forked child shall keep as its own, and so do its children. 0 or -errno. */
 int rsk_own_keep(int fd);
 /* Is this number one of ours? Two loads. */
 bool rsk_own_has(int fd);

@@ -32,7 +32,8 @@ struct fb_pub_rail *fb_pub_rail(uint32_t slot)
 }
 
 /* One process: nothing is lent. */
-_Atomic uint32_t heir_forks;
+_Atomic uint32_t heir_forks, heir_over;
+_Atomic unsigned heir_blind;
 
 bool heir_take(struct fb_conn *c)
 {
