@@ -170,7 +170,7 @@ void fb_on_foreign(int (*fn)(const int fds[4]));
 struct fb_heritage; /* what a child has of its parent; lives as long as the process */
 struct fb_fork {
     int theirs; /* the child's end of the link, -1: none is needed */
-    bool blind; /* there was no stream to link it for */
+    bool blind; /* there is no link, and may be streams before it has ended */
     void *link;
 };
 

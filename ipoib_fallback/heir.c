@@ -322,6 +322,12 @@ static struct heir_link *link_up_child(int *theirs)
     return l;
 }
 
+static void go_blind(struct fb_fork *f)
+{
+    f->blind = true;
+    atomic_fetch_add(&heir_blind, 1);
+}
+
 bool fb_fork_begin(struct fb_fork *f)
 {
     struct heir_link *l;
@@ -331,8 +337,7 @@ bool fb_fork_begin(struct fb_fork *f)
     /* Where there is never a rail the child may use what it likes. */
     if (!fb_ever_tracked() || cfg.stream.mode == CFG_TCP || cfg.stream.board_never) {
         atomic_store(&unlinked, true);
-        atomic_fetch_add(&heir_blind, 1);
-        f->blind = true;
+        go_blind(f);
         return true;
     }
     signals = links_take();
@@ -347,6 +352,8 @@ bool fb_fork_begin(struct fb_fork *f)
         f->link = l;
     }
     links_give(signals);
+    if (!l)
+        go_blind(f);
     return l != NULL;
 }
 

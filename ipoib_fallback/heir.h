@@ -11,7 +11,7 @@
 extern _Atomic uint32_t heir_forks; /* of this process, while it had streams */
 /* The same without those that have not ended yet: what is made now, a child of one of them may have. */
 extern _Atomic uint32_t heir_over;
-/* Forks that are under way and make no link, as there was no stream yet: what is made now stays on TCP. */
+/* Forks that are under way and make no link, as there was no stream yet, or no room: what is made now stays on TCP. */
 extern _Atomic unsigned heir_blind;
 
 /* Another process may hold the description, or has held it. */

@@ -140,7 +140,6 @@ void pl_heir_lend(int fd)
 {
     struct fb_heritage *heritage;
     struct pl_file *f = fd >= 0 ? find(fd, &heritage) : NULL;
-
     struct fb_asks asks = {.n = 0};
 
     if (f && f->kind == PL_STREAM)
