@@ -72,7 +72,7 @@ struct fb_rx {
     bool peer_closed; /* the peer's CLOSED was seen */
     bool by_call;     /* a call of the application's takes bytes and frames: fb_rx_enter_for_good */
     bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
-    /* It was not, for want of room on the rail: why it is to leave. */
+    /* It was not, for want of room on the rail: why it is to leave, plus one. */
     _Atomic uint16_t unasked;
     _Atomic bool unechoed; /* begun, but the sender has no ECHO yet, for want of room */
     bool outlives;         /* on_rail: what was sent outlives its sender */
@@ -200,6 +200,7 @@ struct fb_more {
     uint64_t rdv_calls;         /* s.calls at the last attempt */
     int end_reason;             /* why link_end was called */
     uint64_t linger_until;
+    uint64_t linger_cur, linger_stuck; /* tx.cur, and until when it may stay so */
     uint64_t linger_pause;
     uint64_t stalled_at;            /* stall.c's */
     bool out_of_reach;              /* of who ends the process: end.c */

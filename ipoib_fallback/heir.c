@@ -275,7 +275,7 @@ static void prune(void)
     uint32_t born = UINT32_MAX;
     struct heir_link **at = &links, *l;
 
-    if (n_links < PRUNE_AT || atomic_load(&serving))
+    if (n_links < PRUNE_AT || under_way || atomic_load(&serving))
         return;
     conn_each(oldest, &born);
     while ((l = *at)) {

@@ -187,16 +187,18 @@ static bool given_away(const struct fb_heritage *h, const struct fb_conn *c)
 /* Does nobody but this process have the stream any more? */
 bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
 {
-    bool yes = false;
+    bool yes = false, said = false;
     struct heir_link *l;
 
     fb_lock(&told);
     hear(h);
     for (struct gone *g = h->gone; g; g = g->next)
-        if (g->slot == c->x->old_slot && g->gen == c->x->old_gen)
+        if (g->slot == c->x->old_slot && g->gen == c->x->old_gen) {
+            said = true;
             yes = g->alone;
+        }
     /* An owner that has died, or is another program now, has said nothing; and has forked since, or given it away, or not. */
-    if (!yes && h->ended && h->file && h->file->forks == h->seq && !given_away(h, c)) {
+    if (!said && h->ended && h->file && h->file->forks == h->seq && !given_away(h, c)) {
         for (l = h->siblings; l && l->seq <= c->x->old_born; l = l->next)
             ;
         yes = !l;

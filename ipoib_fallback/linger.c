@@ -3,8 +3,8 @@
  * and the peer's frames are taken out of the socket so that the kernel's close does
  * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
  * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
- * after a minute. What has not gone into TCP yet has no such end, as the kernel's own has none: its peer may be slow, or stand still
- * for hours, and if it is gone the kernel finds that out. But a child that may still ask for the connection is waited for: it would receive
+ * after a minute. What has not gone into TCP yet has longer, as long as some of it goes: the kernel, too, keeps the bytes of a
+ * closed socket for some minutes for a peer that lives and takes none. But a child that may still ask for the connection is waited for: it would receive
  * frames for bytes. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
@@ -17,7 +17,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define LINGER_NS   60000000000ull /* the kernel's tcp_fin_timeout */
+#define LINGER_NS 60000000000ull /* the kernel's tcp_fin_timeout */
+#define STUCK_NS \
+    240000000000ull /* until the kernel's probes of an orphan's closed window have backed off to the longest */
 #define PAUSE_FIRST 500000ull
 #define PAUSE_MOST  100000000ull
 #define PAUSE_CHILD 5000000000ull
@@ -124,7 +126,7 @@ static bool busy(struct fb_conn *c)
 
 static void linger_step(struct fb_conn *c)
 {
-    bool ended = false, drained, over, late;
+    bool ended = false, drained, over, late, stuck;
 
     if (busy(c)) {
         link_linger_timer(c, PAUSE_FIRST, linger_timer);
@@ -143,6 +145,10 @@ static void linger_step(struct fb_conn *c)
     conn_mail(c);
     fb_lock(&c->x->tx.lock);
     drained = tx_push(c) || c->x->tx.state == TX_T;
+    if (c->x->tx.cur != c->x->linger_cur || !c->x->linger_stuck) {
+        c->x->linger_cur = c->x->tx.cur;
+        c->x->linger_stuck = fb_io.now() + STUCK_NS;
+    }
     tx_fin(c);
     tx_unlock(c);
     if (!strip(c, &ended)) {
@@ -151,7 +157,8 @@ static void linger_step(struct fb_conn *c)
     }
     over = ended || finished(c);
     late = fb_io.now() > c->x->linger_until;
-    if ((drained && over) || (late && (drained ? !awaited(c) : c->x->closed_shared))) {
+    stuck = !drained && (fb_io.now() > c->x->linger_stuck || (late && c->x->closed_shared));
+    if (stuck || (drained && (over || (late && !awaited(c))))) {
         /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
          * writes all the same, these are its bytes. Another program that has the connection has not all of its bytes,
          * and is to know. */

@@ -55,7 +55,7 @@ void rx_ask_back(struct fb_conn *c, uint64_t R, int reason)
         return;
     /* An idle stream stays on its rail, and is looked at again. */
     if (reason != RSN_IDLE) {
-        c->x->rx.unasked = (uint16_t)reason;
+        c->x->rx.unasked = (uint16_t)(reason + 1);
         tx_owes(c);
     }
 }
@@ -69,7 +69,7 @@ static void ask_again(struct fb_conn *c)
     if (!rx->unasked)
         return;
     if (rx->end == 0 && (rx->frozen || (rx->state == RX_gS && rx->asked)))
-        rx_ask_back(c, rx->frozen ? rx->V : rx->S, rx->unasked);
+        rx_ask_back(c, rx->frozen ? rx->V : rx->S, rx->unasked - 1);
     else /* it has left meanwhile */
         rx->unasked = 0;
 }
@@ -92,8 +92,9 @@ static void due(void *arg)
     if (!link_lock(c, &c->x->tx.lock, due))
         return;
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_OWES);
-    if (c->x->tx.state == TX_L1 && c->x->tx.owed && c->fd >= 0 && c->x->rx.end == 0 &&
-        !conn_flag(c, CF_PEER_CLOSED) && !(fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)))
+    if ((!c->x->rail || c->x->rail->failed) && c->x->tx.state == TX_L1 && c->x->tx.owed &&
+        c->fd >= 0 && c->x->rx.end == 0 && !conn_flag(c, CF_PEER_CLOSED) &&
+        !(fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)))
         tx_leave(c, c->x->tx.why, true);
     tx_unlock(c);
     ask(c);

@@ -9,7 +9,6 @@
 #include "config/rules.h"
 #include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/killed.h"
-#include "ipoib_fallback/rdv.h"
 #include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tap.h"
@@ -124,10 +123,9 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls
         return;
     } else if (c->s.role == FB_ACCEPTED && reach_known(c)) {
         /* Who asks finds it, and most end before anybody does (rdv_accept.c). */
-        uint16_t reason = c->s.pub->reason;
+        uint16_t reason = RSN_NEW;
 
-        if (rdv_waits_for_peer(c))
-            atomic_compare_exchange_strong(&c->s.pub->reason, &reason, RSN_WAIT_PEER);
+        atomic_compare_exchange_strong(&c->s.pub->reason, &reason, RSN_WAIT_PEER);
         look_again(c, calls + (calls < LOOKS_EACH ? calls : LOOKS_EACH));
     } else {
         conn_consider(c);

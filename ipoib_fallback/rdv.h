@@ -22,7 +22,5 @@ bool rdv_pin_foreign(struct fb_conn *);
 void rdv_begin(struct fb_conn *);
 /* It is asked for from now on: rdv_accept.c. */
 void rdv_be_reachable(struct fb_conn *);
-/* An accepted one on which nothing is missing but its peer's question: its reason is not known better. */
-bool rdv_waits_for_peer(struct fb_conn *);
 
 #endif

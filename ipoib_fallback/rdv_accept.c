@@ -109,7 +109,8 @@ static int find_verbs(const struct rsk_tuple *t, struct rsk_shard **shard, size_
 static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused, none};
 static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused, NULL};
 
-bool rdv_waits_for_peer(struct fb_conn *c)
+/* Is nothing missing but its peer's question? Then that is what is shown, and what is known better is left. */
+static bool waits_for_peer(struct fb_conn *c)
 {
     int reason = c->s.pub->reason;
 
@@ -124,6 +125,6 @@ void rdv_be_reachable(struct fb_conn *c)
         return;
     if (!reach_add(c, &shm_ops, &verbs_ops))
         conn_afresh(c); /* its traffic asks again */
-    if (rdv_waits_for_peer(c))
+    if (waits_for_peer(c))
         conn_reason(c, RSN_WAIT_PEER);
 }

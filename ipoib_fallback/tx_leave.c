@@ -312,8 +312,7 @@ void tx_leave(struct fb_conn *c, int reason, bool force)
         if (tx->owed && rail && !rail->failed) {
             struct rsk_msg m = {.type = FM_OWED, .epoch = c->x->epoch, .a = tx->F};
 
-            if (rail->wire->ctl_send(rail, &m) == -EAGAIN)
-                tx_owes(c);
+            rail->wire->ctl_send(rail, &m);
         } else if (tx->owed) {
             tx_owes(c);
         }

@@ -41,6 +41,7 @@ static void again(struct vb_part *p, uint64_t ns)
     p->timer = rsk_timer_add(ns, on_timer, p);
     if (!p->timer) { /* no memory: as it is without one, who next uses the arming up asks again */
         atomic_store(&p->minding, false);
+        atomic_store(&p->due_wanted, false);
         (void)vb_part_arm(p);
     }
 }

@@ -120,23 +120,36 @@ static void not_written(const char *file)
     fprintf(stderr, "railsock run: --report=json:%s: %s\n", file, strerror(errno));
 }
 
-/* Before the program runs, which may take hours. What is in the file stays until then. -1: said why not. */
+static bool is_fifo(const char *file)
+{
+    struct stat st;
+
+    return stat(file, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
+/* Before the program runs, which may take hours. What is in the file stays until then, and who reads a FIFO need not come
+ * before: of that there is only a look. -1: said why not. */
 static int open_json(const char *file)
 {
-    int fd = is_stdout(file) ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
-                             : open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    int fd;
 
+    if (is_stdout(file))
+        fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+    else if (is_fifo(file))
+        fd = access(file, W_OK) < 0 ? -1 : open(file, O_PATH | O_CLOEXEC);
+    else
+        fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
     if (fd < 0)
         not_written(file);
     return fd;
 }
 
-/* The program may have removed it, or put another in its place. */
+/* The program may have removed it, or put another in its place. Who reads a FIFO is waited for. */
 static int find_again(int fd, const char *file)
 {
     struct stat st;
 
-    if (is_stdout(file) || fstat(fd, &st) < 0 || st.st_nlink > 0)
+    if (is_stdout(file) || fstat(fd, &st) < 0 || (st.st_nlink > 0 && !S_ISFIFO(st.st_mode)))
         return fd;
     close(fd);
     return open(file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);

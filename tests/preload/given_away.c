@@ -7,7 +7,7 @@
 #include <spawn.h>
 
 enum { SIZE = 64, ROUNDS = 4000 };
-enum way { BECOMES, STARTS, PASSES };
+enum way { BECOMES, STARTS, PASSES, STARTS_AND_CLOSES, PASSES_AND_CLOSES };
 
 extern char **environ;
 
@@ -104,7 +104,7 @@ static void owner(int l, enum way way)
     pid_t pid;
 
     must(pipe(told) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, un) == 0, "pipe");
-    if (way == PASSES && fork() == 0) {
+    if ((way == PASSES || way == PASSES_AND_CLOSES) && fork() == 0) {
         close(told[1]);
         _exit(third(passed(un[1]), told[0]));
     }
@@ -120,20 +120,23 @@ static void owner(int l, enum way way)
     snprintf(b, sizeof(b), "%d", told[0]);
     if (way == BECOMES)
         execv("/proc/self/exe", program);
-    else if (way == STARTS)
+    else if (way == STARTS || way == STARTS_AND_CLOSES)
         must(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, program, environ) == 0, "posix_spawn");
     else
         pass_on(un[0], fd);
+    if (way >= STARTS_AND_CLOSES)
+        close(fd);
     _exit(0);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const ways[] = {"becomes", "starts", "passes"};
+    static const char *const ways[] = {"becomes", "starts", "passes", "starts, closes",
+                                       "passes, closes"};
 
     if (argc == 3)
         return third(atoi(argv[1]), atoi(argv[2]));
-    for (enum way way = BECOMES; way <= PASSES; way++) {
+    for (enum way way = BECOMES; way <= PASSES_AND_CLOSES; way++) {
         struct sockaddr_in at;
         int l = listener(&at);
         pid_t one, two;

@@ -32,6 +32,26 @@ static void crowd(struct end *e, bool outlives)
     let_go(&h);
 }
 
+static bool guards(struct fb_conn *c)
+{
+    bool yes;
+
+    fb_lock(&c->x->rx.lock);
+    yes = c->x->rx.state == RX_gS;
+    rx_unlock(c);
+    return yes;
+}
+
+static bool left_it(struct fb_conn *c)
+{
+    bool yes;
+
+    fb_lock(&c->x->tx.lock);
+    yes = c->x->tx.state != TX_R;
+    tx_unlock(c);
+    return yes;
+}
+
 static bool has_echo(struct fb_conn *c)
 {
     bool yes;
@@ -62,6 +82,37 @@ TEST_CASE(stream, pinned_while_the_rail_has_no_room_to_say_so)
     EXPECT_EQ_INT(get(&a, buf, sizeof(buf)), sizeof(buf));
     UNTIL(conn_of(a.s)->x->rx.state == RX_t);
     UNTIL(!conn_of(a.s)->x->rail);
+    done(&a);
+    done(&b);
+}
+
+/* The same of one that is pinned while the switch is announced: it is asked when that is read. */
+TEST_CASE(stream, pinned_before_the_switch_without_room_to_say_so)
+{
+    unsigned char buf[64] = {0};
+    size_t sent = 0;
+    struct end a, b;
+
+    eager();
+    pair_proved(&a, &b);
+    crowd(&a, true);
+    UNTIL(put(&b, buf, 1) == 1 && ++sent && guards(conn_of(a.s)));
+    fb_pin(a.s, RSN_CALL, false);
+    for (size_t got = 0; got < sent;) {
+        ssize_t n = get(&a, buf, sizeof(buf));
+
+        ASSERT(n > 0);
+        got += (size_t)n;
+    }
+    EXPECT_EQ_INT(put(&b, buf, sizeof(buf)), sizeof(buf));
+    UNTIL(left_it(conn_of(b.s)));
+    for (size_t got = 0; got < sizeof(buf);) {
+        ssize_t n = get(&a, buf, sizeof(buf));
+
+        ASSERT(n > 0);
+        got += (size_t)n;
+    }
+    EXPECT(atomic_load(&crowded) < 0);
     done(&a);
     done(&b);
 }
