@@ -74,6 +74,19 @@ static inline void cancel_first(void (*then)(void))
     _exit(0);
 }
 
+/* The child's main thread, on its rail, traced by its parent. */
+static inline void to_be_cancelled(void *(*canceller)(void *))
+{
+    pthread_t t;
+
+    must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
+    alarm(120);
+    first = pthread_self();
+    must(pthread_create(&t, NULL, canceller, NULL) == 0, "thread");
+    connected(p);
+    in_hand();
+}
+
 /* ---- who traces ---- */
 
 static inline pid_t next_child(void)

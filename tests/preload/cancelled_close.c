@@ -24,14 +24,7 @@ static void *canceller(void *unused)
 
 static void child(void)
 {
-    pthread_t t;
-
-    must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
-    alarm(120);
-    first = pthread_self();
-    must(pthread_create(&t, NULL, canceller, NULL) == 0, "thread");
-    connected(p);
-    in_hand();
+    to_be_cancelled(canceller);
     raise(SIGTRAP);
     close(p[0]);
     both->over = true;
