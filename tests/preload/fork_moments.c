@@ -204,8 +204,9 @@ int main(void)
     if (server == 0)
         echo_server();
     first = fork();
-    for (int left = GENERATIONS; first == 0; left--)
-        generation(left);
+    if (first == 0)
+        for (int left = GENERATIONS;; left--)
+            generation(left);
     ended(first);
     kill(server, SIGKILL);
     waitpid(server, NULL, 0);
