@@ -19,6 +19,34 @@ static void *sends(void *fd)
     return NULL;
 }
 
+static int stamps_in(struct msghdr *m)
+{
+    int n = 0;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+        n += c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMP;
+    return n;
+}
+
+/* The kernel stamps what comes in for as long as somebody wants it, and begins, and ends, a while after that. */
+static void have_it_stamp(int l, const struct sockaddr_in *at)
+{
+    char control[256], byte;
+    struct iovec v = {&byte, 1};
+    struct msghdr m;
+    int p[2], on = 1;
+
+    pair_at(l, at, p);
+    must(setsockopt(p[1], SOL_SOCKET, SO_TIMESTAMP, &on, sizeof(on)) == 0, "SO_TIMESTAMP");
+    do {
+        m = (struct msghdr){.msg_iov = &v,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof(control)};
+        must(write(p[0], "", 1) == 1 && recvmsg(p[1], &m, 0) == 1, "recvmsg");
+    } while (!stamps_in(&m));
+}
+
 static void once(int l, const struct sockaddr_in *at, bool several)
 {
     int p[2], on = 1, stamps = 0;
@@ -40,8 +68,7 @@ static void once(int l, const struct sockaddr_in *at, bool several)
             must(recvmmsg(p[1], &m, 1, 0, NULL) == 1 && m.msg_len == sizeof(bytes), "recvmmsg");
         else
             must(recvmsg(p[1], &m.msg_hdr, 0) == sizeof(bytes), "recvmsg");
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&m.msg_hdr); c; c = CMSG_NXTHDR(&m.msg_hdr, c))
-            stamps += c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMP;
+        stamps += stamps_in(&m.msg_hdr);
         must(write(p[1], "", 1) == 1, "write");
     }
     pthread_join(t, NULL);
@@ -65,6 +92,7 @@ int main(void)
     int l = listener(&at);
 
     alarm(120);
+    have_it_stamp(l, &at);
     once(l, &at, false);
     once(l, &at, true);
     return 0;
