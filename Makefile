@@ -99,6 +99,7 @@ FB_SRC := \
 	ipoib_fallback/prove.c \
 	ipoib_fallback/pubfile.c \
 	ipoib_fallback/rdv.c \
+	ipoib_fallback/rdv_rail.c \
 	ipoib_fallback/rdv_accept.c \
 	ipoib_fallback/reach.c \
 	ipoib_fallback/ready.c \
@@ -254,6 +255,7 @@ TOOL_SHARE := \
 UNIT_TESTS := \
 	shim_test \
 	env_test \
+	log_write_test \
 	rules_test \
 	rules_own_test \
 	site_key_test \
@@ -433,6 +435,12 @@ shim_test_SRC := \
 
 env_test_SRC := \
 	tests/unit/env_test.c \
+	config/env.c \
+	config/log.c \
+	config/values.c \
+
+log_write_test_SRC := \
+	tests/unit/log_write_test.c \
 	config/env.c \
 	config/log.c \
 	config/values.c \

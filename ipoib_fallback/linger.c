@@ -3,9 +3,9 @@
  * and the peer's frames are taken out of the socket so that the kernel's close does
  * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
  * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
- * after a minute. What has not gone into TCP yet has longer, as long as some of it goes: the kernel, too, keeps the bytes of a
- * closed socket for some minutes for a peer that lives and takes none. But a child that may still ask for the connection is waited for: it would receive
- * frames for bytes. Progress thread.
+ * after a minute. What has not gone into TCP yet has four, and anew whenever some of it goes: the kernel, too, keeps the
+ * bytes of a closed socket for longer than that minute if the peer lives. But a child that may still ask for the connection
+ * is waited for: it would receive frames for bytes. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/rx.h"
@@ -17,9 +17,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define LINGER_NS 60000000000ull /* the kernel's tcp_fin_timeout */
-#define STUCK_NS \
-    240000000000ull /* until the kernel's probes of an orphan's closed window have backed off to the longest */
+#define LINGER_NS   60000000000ull /* the kernel's tcp_fin_timeout */
+#define STUCK_NS    240000000000ull
 #define PAUSE_FIRST 500000ull
 #define PAUSE_MOST  100000000ull
 #define PAUSE_CHILD 5000000000ull

@@ -18,7 +18,6 @@
 #include "rsock/loop.h"
 #include "rsock/own.h"
 #include "rsock/section.h"
-#include "rsock/shard.h"
 
 #include <errno.h>
 #include <string.h>
@@ -26,7 +25,6 @@
 #define RETRY_FIRST 5000000ull
 #define RETRY_MOST  60000000000ull
 #define WAIT_FIRST  2000000000ull
-#define BULK_CALL   (16u * 1024)
 #define HOLD_FIRST  1000000000ull
 #define STEADY \
     60000000000ull /* a rail that has lived so long was none that fails again and again */
@@ -217,32 +215,6 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     else
         rdv_again(c, reason);
     fb_put(&c->s);
-}
-
-static void drop_shard(void *shard)
-{
-    rsk_shard_put(shard);
-}
-
-struct rsk_shard *rdv_shard_for(struct fb_conn *c)
-{
-    struct rsk_shard *s = conn_shard(c);
-
-    if (s && rsk_loop_post(drop_shard, s) == 0)
-        return s;
-    rsk_shard_put(s);
-    return rsk_shard_common();
-}
-
-size_t rdv_ring_for(struct fb_conn *c)
-{
-    uint64_t calls = atomic_load(&c->s.calls);
-
-    if (conn_config(c)->ring)
-        return conn_config(c)->ring;
-    if (atomic_load(&c->x->bulk))
-        return FB_BULK_RING;
-    return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? FB_BULK_RING : 0;
 }
 
 /* Why a wire could not even ask: what connect() has returned. 0: it asks. */

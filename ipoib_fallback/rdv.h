@@ -1,5 +1,5 @@
 /*
- * rdv.h - between rdv.c and rdv_accept.c. Progress thread.
+ * rdv.h - between rdv.c, rdv_accept.c and rdv_rail.c. Progress thread.
  */
 #ifndef FB_RDV_H
 #define FB_RDV_H

@@ -5,10 +5,11 @@
  */
 #include "say.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 
-enum { CLOSES = 20, GENERATIONS = 18 };
+enum { CLOSES = 4, GENERATIONS = 18 };
 
 static int l, accepted = -1;
 static struct sockaddr_in at;
@@ -90,19 +91,26 @@ static void accepted_in_a_fork(bool first)
 static void closed_then_exec(void)
 {
     char answer[6];
-    pid_t own = fork();
-    int fd;
+    pid_t peer = getpid(), own = fork();
+    int fd, over[2];
 
     if (own == 0) {
         int c = connected();
 
         words_by_rail(c);
+        must(pipe2(over, O_CLOEXEC) == 0, "pipe");
         if (fork() == 0) {
-            usleep(30000); /* its parent has become the program mostly */
+            struct pollfd program = {.fd = over[0], .events = POLLIN};
+
+            close(over[1]);
+            (void)!poll(&program, 1, 100); /* it need not wait for who stands still */
+            kill(peer, SIGCONT);
+            must(read(over[0], answer, 1) == 0, "pipe"); /* its parent is the program */
             say(c, "from the child");
             must(read(c, answer, sizeof(answer)) == sizeof(answer), "read");
             _exit(0);
         }
+        kill(peer, SIGSTOP); /* so that there is something left to be done after the close */
         close(c);
         execl("/bin/true", "true", NULL);
         _exit(9);
@@ -152,7 +160,6 @@ static void last_one(int fd, int tell, int told)
     dup2(tell, 300);
     dup2(told, 301);
     closefrom(302);
-    usleep(100000); /* to its parent, who has the connection, it is not gone */
     trip(fd, 'c');
     must(write(300, "", 1) == 1 && read(301, &byte, 1) == 1, "pipe");
     for (int i = 0; i < 50; i++)

@@ -4,8 +4,10 @@
  */
 #include "pair.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 static int p[2];
@@ -53,16 +55,19 @@ int main(void)
     must(mkdtemp(dir) != NULL, "directory");
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int before = 0; before < 2; before++) {
-        int status = -1, tries = 0;
+        struct pollfd end = {.events = POLLIN};
         pid_t pid = fork();
+        int status;
 
         if (pid == 0)
             child(before, dir);
+        end.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        must(end.fd >= 0, "pidfd_open");
         /* Its last thread may have every signal blocked, but for this one. */
-        while (waitpid(pid, &status, WNOHANG) == 0 && tries++ < 3000)
-            usleep(10000);
-        if (status == -1 && kill(pid, SIGKILL) == 0)
-            waitpid(pid, &status, 0);
+        if (poll(&end, 1, 30000) == 0)
+            kill(pid, SIGKILL);
+        must(waitpid(pid, &status, 0) == pid, "waitpid");
+        close(end.fd);
         printf("%s: status %#x\n", before ? "with a connection" : "connects after", status);
     }
     return rmdir(dir);

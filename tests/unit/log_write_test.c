@@ -1,0 +1,157 @@
+/*
+ * log_write_test.c - what a line of the log looks like, and where it goes if its file cannot be had.
+ */
+#include "config/env.h"
+#include "config/log.h"
+#include "tests/shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char said[2048]; /* on stderr */
+
+/* No variable of who runs this is meant. */
+__attribute__((constructor)) static void no_settings(void)
+{
+    unsetenv("RAILSOCK_LOG");
+    unsetenv("RAILSOCK_CONFIG");
+}
+
+TEST_CASE(log, one_line_and_errno_is_kept)
+{
+    char file[] = "/tmp/log_write_test.XXXXXX", text[4096], fill[2000];
+    int fd = mkstemp(file);
+    ssize_t n;
+
+    ASSERT(fd >= 0);
+    cfg_init();
+    snprintf(cfg.log_file, sizeof(cfg.log_file), "%s", file);
+    cfg_log_level = CFG_LOG_WARN;
+    memset(fill, 'y', sizeof(fill) - 1);
+    fill[sizeof(fill) - 1] = '\0';
+    errno = 4711;
+    log_info("not seen");
+    log_warn("one\ntwo %d", 3);
+    log_error("%s", fill);
+    EXPECT_EQ_INT(errno, 4711);
+    cfg_init();
+    n = pread(fd, text, sizeof(text) - 1, 0);
+    ASSERT(n > 0);
+    text[n] = '\0';
+    EXPECT(strstr(text, " log_write_test warn: one?two 3\n"));
+    EXPECT(!strstr(text, "not seen"));
+    EXPECT(n < 700);
+    EXPECT(strchr(strchr(text, '\n') + 1, '\n') == text + n - 1);
+    close(fd);
+    unlink(file);
+}
+
+/* What fn has sent to stderr in a child is in said[]. */
+static void heard(void (*fn)(const char *), const char *arg)
+{
+    FILE *out = tmpfile();
+    int status = -1;
+    size_t n;
+    pid_t pid;
+
+    ASSERT(out);
+    pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        dup2(fileno(out), STDERR_FILENO);
+        snprintf(cfg.log_file, sizeof(cfg.log_file), "%s", arg);
+        cfg_log_level = CFG_LOG_INFO;
+        fn(arg);
+        _exit(0);
+    }
+    EXPECT(waitpid(pid, &status, 0) == pid);
+    EXPECT_EQ_INT(status, 0);
+    rewind(out);
+    n = fread(said, 1, sizeof(said) - 1, out);
+    said[n] = '\0';
+    fclose(out);
+}
+
+static int times(const char *part)
+{
+    int n = 0;
+
+    for (const char *at = said; (at = strstr(at, part)); at++)
+        n++;
+    return n;
+}
+
+static void log_twice(const char *file)
+{
+    (void)file;
+    errno = 4711;
+    log_info("first line");
+    log_info("second line");
+    EXPECT_EQ_INT(errno, 4711);
+}
+
+TEST_CASE(log, a_file_that_cannot_be_opened_is_told_of_once)
+{
+    heard(log_twice, "/no/such/folder/rs.log");
+    EXPECT(strncmp(said, "railsock[", 9) == 0);
+    EXPECT_EQ_INT(times(" error: the log /no/such/folder/rs.log could not be opened by user "), 1);
+    EXPECT_EQ_INT(times(": no such file or folder; its lines come here\n"), 1);
+    EXPECT(strstr(said, "its lines come here\n") < strstr(said, " info: first line\n"));
+    EXPECT_EQ_INT(times(" info: second line\n"), 1);
+}
+
+TEST_CASE(log, a_file_that_cannot_be_written_to_is_told_of_once)
+{
+    if (access("/dev/full", W_OK) != 0)
+        SKIP("no /dev/full");
+    heard(log_twice, "/dev/full");
+    EXPECT_EQ_INT(times("the log /dev/full could not be written to by user "), 1);
+    EXPECT_EQ_INT(times(": no space is left; its lines come here\n"), 1);
+    EXPECT_EQ_INT(times(" info: first line\n"), 1);
+    EXPECT_EQ_INT(times(" info: second line\n"), 1);
+}
+
+/* As a daemon that begins as root and serves as nobody, by itself and in workers. */
+static void log_as_nobody(const char *file)
+{
+    struct stat st;
+    pid_t pid;
+
+    log_info("line of root");
+    EXPECT(stat(file, &st) == 0 && st.st_uid == 0 && (st.st_mode & 0777) == 0600);
+    pid = fork();
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+    EXPECT(setresuid(65534, 65534, 65534) == 0);
+    log_info("line of nobody");
+    log_info("another one");
+}
+
+TEST_CASE(log, a_user_who_may_not_write_to_the_file_is_told_once_in_each_process)
+{
+    char dir[] = "/tmp/log_write_test.XXXXXX", file[64], text[200];
+    ssize_t n;
+    int fd;
+
+    if (geteuid() != 0)
+        SKIP("only root can change the user");
+    ASSERT(mkdtemp(dir) && chmod(dir, 0777) == 0);
+    snprintf(file, sizeof(file), "%s/rs.log", dir);
+    heard(log_as_nobody, file);
+    EXPECT_EQ_INT(times("could not be opened by user 65534: permission denied;"), 2);
+    EXPECT_EQ_INT(times(" info: line of nobody\n"), 2);
+    EXPECT_EQ_INT(times(" info: another one\n"), 2);
+    fd = open(file, O_RDONLY);
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    EXPECT(strstr(text, " info: line of root\n") && !strstr(text, "nobody"));
+    unlink(file);
+    rmdir(dir);
+}
