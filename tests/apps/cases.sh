@@ -225,7 +225,8 @@ curl_upload() {
     server "${own_python[@]}" "$apps/http_sink.py" "$ip" "$port" || return
     client_sh '
         url=http://'"$ip:$port"'/
-        $RUN curl -sS --fail --data-binary @'"$data_part"' $url --next \
+        # Slowly first: a busy machine may have taken all before the connection has boarded.
+        $RUN curl -sS --fail --limit-rate 64M --data-binary @'"$data_part"' $url --next \
             -sS --fail --data-binary @'"$data_part"' $url --next -sS --fail $url |
             cmp - <(cat '"$data_part $data_part"'; echo 2)' || fail "$(tail -n 1 "$err")"
 }
