@@ -11,6 +11,7 @@
 CONFIG_SRC := \
 	config/arena.c \
 	config/build.c \
+	config/cgroup.c \
 	config/env.c \
 	config/files.c \
 	config/lex.c \
@@ -255,6 +256,7 @@ TOOL_SHARE := \
 UNIT_TESTS := \
 	shim_test \
 	env_test \
+	cgroup_test \
 	log_write_test \
 	rules_test \
 	rules_own_test \
@@ -450,6 +452,8 @@ rules_test_SRC := \
 	config/print.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \
+
+cgroup_test_SRC := tests/unit/cgroup_test.c config/cgroup.c
 
 rules_own_test_SRC := \
 	tests/unit/rules_own_test.c \

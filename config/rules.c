@@ -3,6 +3,7 @@
  */
 #include "config/rules.h"
 
+#include "config/cgroup.h"
 #include "config/env.h"
 #include "config/log.h"
 #include "config/parse.h"
@@ -321,6 +322,18 @@ static bool is_env_script(struct cfg_rules *r)
     return is > 0;
 }
 
+/* Rings are charged to the control group, and their user would be killed where a TCP that finds no memory waits. */
+static void fit_memory(struct cfg_stream *s)
+{
+    uint64_t most;
+
+    if (s->given & 1u << CFG_MEMORY || own.no_fd)
+        return;
+    most = cfg_cgroup_memory(CFG_CGROUP_OWN, CFG_CGROUP_ROOT, &own.no_fd) / 4;
+    if (most < s->max_memory)
+        s->max_memory = most;
+}
+
 static bool load(void)
 {
     if (!cfg_rules_begin(&own)) {
@@ -329,6 +342,7 @@ static bool load(void)
         cfg_rules_read_all(&own);
         if (!own.no_fd)
             cfg_rules_settle(&own);
+        fit_memory(&own.base);
         if (!own.no_fd)
             env_script = is_env_script(&own) ? cfg.argument : NULL;
         if (own.no_fd) {
@@ -343,6 +357,8 @@ static bool load(void)
         tell_log(&own);
     }
     if (!own.nodes && (own.n_errors || !own.env.key_file)) {
+        if (!own.n_errors)
+            cfg.stream.max_memory = own.base.max_memory;
         cfg_rules_end(&own);
         return true;
     }

@@ -259,3 +259,59 @@ TEST_CASE(rules_own, log_to_syslog)
         SKIP("a mount namespace cannot be had");
     EXPECT_EQ_INT(status, 0);
 }
+
+static void put(const char *name, const char *text)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+    ASSERT(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+}
+
+/* What the process's streams, and those of a rule, may have where the control group has 64 MiB. */
+static void confined_child(const char *rules, uint64_t process)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) < 0)
+        _exit(77);
+    put("/sys/fs/cgroup/memory.max", "67108864\n");
+    ASSERT(mkdir("/sys/fs/cgroup/memory", 0755) == 0);
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n");
+    setenv("RAILSOCK_CONFIG", rules, 1);
+    cfg_init();
+    ASSERT(cfg_rules_load());
+    EXPECT_EQ_INT(cfg_rules_base()->max_memory, process);
+    EXPECT_EQ_INT(cfg_rules_stream(CFG_SERVER, AF_INET, (uint8_t[4]){0}, 1)->max_memory, process);
+    _exit(0);
+}
+
+static void confined(const char *text, const char *env, uint64_t process)
+{
+    const char *rules = temporary();
+    pid_t pid;
+    int status;
+
+    clear();
+    fill(rules, text, 1);
+    pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        if (env)
+            setenv("RAILSOCK_MEMORY", env, 1);
+        confined_child(rules, process);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    unlink(rules);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("a mount namespace cannot be had");
+    EXPECT_EQ_INT(status, 0);
+}
+
+TEST_CASE(rules_own, memory_of_a_control_group)
+{
+    confined("", NULL, 16 << 20);
+    confined("log min-level 9\n", NULL, 16 << 20);
+    confined("defaults idle 5\n", NULL, 16 << 20);
+    confined("defaults memory 40m\n", NULL, 40 << 20); /* somebody has said so */
+    confined("", "50m", 50 << 20);
+}

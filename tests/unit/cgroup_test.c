@@ -1,0 +1,178 @@
+/*
+ * cgroup_test.c - the least memory limit above a process, in trees as version 1, version 2 and containers have them.
+ */
+#include "config/cgroup.h"
+#include "tests/shim/shim.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char top[] = "/tmp/cgroup_test.XXXXXX", name[400];
+
+static const char *in_top(const char *path)
+{
+    snprintf(name, sizeof(name), "%s/%s", top, path);
+    return name;
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *f;
+    char *slash;
+
+    in_top(path);
+    for (slash = strchr(name + sizeof(top), '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(name, 0755);
+        *slash = '/';
+    }
+    f = fopen(name, "w");
+    ASSERT(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+static int unmade(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static void begin(const char *own)
+{
+    strcpy(top + sizeof(top) - 7, "XXXXXX");
+    ASSERT(mkdtemp(top));
+    put("own", own);
+}
+
+static uint64_t found(void)
+{
+    char own[400];
+    bool no_fd = false;
+    uint64_t n;
+
+    strcpy(own, in_top("own"));
+    n = cfg_cgroup_memory(own, top, &no_fd);
+    EXPECT(!no_fd);
+    return n;
+}
+
+static void end(void)
+{
+    nftw(top, unmade, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+TEST_CASE(cgroup, version_2)
+{
+    begin("0::/system.slice/a:b.service\n");
+    EXPECT(found() == UINT64_MAX);
+    put("system.slice/a:b.service/memory.max", "max\n");
+    EXPECT(found() == UINT64_MAX);
+    put("system.slice/memory.max", "300\n");
+    EXPECT_EQ_INT(found(), 300);
+    put("system.slice/a:b.service/memory.max", "200\n");
+    EXPECT_EQ_INT(found(), 200);
+    put("system.slice/memory.max", "100\n");
+    EXPECT_EQ_INT(found(), 100);
+    put("memory.max", "50\n");
+    EXPECT_EQ_INT(found(), 50);
+    end();
+}
+
+/* Its own namespace of control groups: the path is the root. */
+TEST_CASE(cgroup, container)
+{
+    begin("0::/\n");
+    put("memory.max", "1000000");
+    EXPECT_EQ_INT(found(), 1000000);
+    end();
+}
+
+TEST_CASE(cgroup, version_1)
+{
+    begin("9:name=systemd:/\n4:cpu,memory,blkio:/docker/0a\n3:cpuset:/memory\n");
+    /* The host's path, of which the container has only what is below. */
+    put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+    EXPECT(found() == 9223372036854771712u);
+    put("memory/memory.limit_in_bytes", "4096\n");
+    EXPECT_EQ_INT(found(), 4096);
+    put("memory/docker/0a/memory.limit_in_bytes", "2048\n");
+    EXPECT_EQ_INT(found(), 2048);
+    put("memory/docker/memory.limit_in_bytes", "1024\n");
+    EXPECT_EQ_INT(found(), 1024);
+    /* Of no use to those that are in no group of that kind. */
+    put("memory.max", "1\n");
+    EXPECT_EQ_INT(found(), 1024);
+    end();
+}
+
+TEST_CASE(cgroup, both)
+{
+    begin("5:memory:/a\n0::/b\n");
+    put("memory/a/memory.limit_in_bytes", "70\n");
+    put("b/memory.max", "60\n");
+    EXPECT_EQ_INT(found(), 60);
+    put("memory/a/memory.limit_in_bytes", "50\n");
+    EXPECT_EQ_INT(found(), 50);
+    end();
+}
+
+TEST_CASE(cgroup, nonsense)
+{
+    static const char *const own[] = {
+        "", "\n\n", "0", "0:", "0::", ":memory:", "memory:/a", "0::a"};
+
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        begin(own[i]);
+        EXPECT(found() == UINT64_MAX);
+        end();
+    }
+    begin("0::/a\n");
+    put("a/memory.max", "");
+    EXPECT(found() == UINT64_MAX);
+    put("a/memory.max", "-5\n");
+    EXPECT(found() == UINT64_MAX);
+    put("a/memory.max", "99999999999999999999\n");
+    EXPECT(found() == UINT64_MAX);
+    put("a/memory.max", "100000000000000000000000000000\n"); /* longer than any */
+    EXPECT(found() == UINT64_MAX);
+    put("a/memory.max", "12 \n");
+    EXPECT_EQ_INT(found(), 12);
+    end();
+}
+
+TEST_CASE(cgroup, long_path)
+{
+    char text[1600];
+
+    memcpy(text, "0::/", 4);
+    memset(text + 4, 'x', sizeof(text) - 5);
+    text[sizeof(text) - 1] = '\0';
+    begin(text);
+    put("memory.max", "10\n");
+    EXPECT(found() == UINT64_MAX);
+    end();
+}
+
+TEST_CASE(cgroup, no_descriptor)
+{
+    struct rlimit was, none = {0};
+    bool no_fd = false;
+    char own[400];
+
+    begin("0::/\n");
+    put("memory.max", "10\n");
+    strcpy(own, in_top("own"));
+    ASSERT(getrlimit(RLIMIT_NOFILE, &was) == 0);
+    none.rlim_max = was.rlim_max;
+    ASSERT(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    EXPECT(cfg_cgroup_memory(own, top, &no_fd) == UINT64_MAX);
+    ASSERT(setrlimit(RLIMIT_NOFILE, &was) == 0);
+    EXPECT(no_fd);
+    end();
+}
