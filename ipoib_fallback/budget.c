@@ -12,10 +12,8 @@
 #include "ipoib_fallback/heat.h"
 #include "rsock/loop.h"
 
-#define SECOND 1000000000ull
-/* A rail that is asked for, whose size is not known yet, where no ring is configured. */
-#define EXPECTED (512u * 1024)
-#define SETTLES  2000000u
+#define SECOND  1000000000ull
+#define SETTLES 2000000u
 
 /* Of the process; a rule's own streams are counted in their settings too. */
 static struct cfg_use all;
@@ -151,7 +149,7 @@ static void tick(void *unused)
 
 static uint32_t expected(const struct cfg_stream *set)
 {
-    return set->ring ? 2 * set->ring : EXPECTED;
+    return set->ring ? 2 * set->ring : CFG_RAIL_EXPECTED;
 }
 
 /* For how many more like it; NULL: those of the process. */

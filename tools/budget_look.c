@@ -5,12 +5,9 @@
 
 #include <stdio.h>
 
-/* What budget.c expects of a rail where no ring is configured. */
-#define EXPECTED (512u * 1024)
-
 static bool lacks(const struct cfg_stream *most, const struct cfg_stream *own, char why[BUDGET_WHY])
 {
-    struct cfg_stream need = {.max_memory = own->ring ? 2ull * own->ring : EXPECTED};
+    struct cfg_stream need = {.max_memory = own->ring ? 2ull * own->ring : CFG_RAIL_EXPECTED};
     char has[32], wants[32];
 
     if (most->max_rails == 0) {
