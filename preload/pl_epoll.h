@@ -66,7 +66,7 @@ struct pl_member {
     bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
     _Atomic uint8_t idle;   /* so often nothing was found, and it was not armed */
     uint32_t pass;          /* lock: ep->pass of who reported it last */
-    /* EPOLLONESHOT: the kernel has used its registration up, and nothing was reported: it is to be registered anew */
+    /* The kernel has used a one-shot or an edge up, and nothing was reported, or has none to give: it is to be registered anew */
     _Atomic bool again;
     bool parked;           /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent; /* nest: on inner->parents */

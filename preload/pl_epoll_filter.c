@@ -80,10 +80,11 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, const struct fe
     if (!m)
         return false;
     /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may have given its
-     * one-shot for this event, so it is registered anew, and looked at then. */
+     * one-shot, or the only edge, for this event, so it is registered anew, and looked at then. */
     if (m->hot || (m->stream && !fb_plain(m->stream))) {
         if (!m->hot) {
-            atomic_store(&m->again, m->events & EPOLLONESHOT);
+            if (m->events & (EPOLLONESHOT | EPOLLET))
+                atomic_store(&m->again, true);
             pl_dirty_add(m);
         }
         pl_ready_add(m);

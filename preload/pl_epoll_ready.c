@@ -102,6 +102,11 @@ void pl_ready_absorb(struct pl_epoll *ep)
         pending = atomic_exchange(&m->pending, 0);
         if (m->dead)
             continue;
+        /* Between two waits it may have been on a rail that was full, and be plain again: TCP was not, and has no edge to give
+         * but for a new registration. (What is received by TCP is an edge in any case.) */
+        if ((pending & (FB_EV_STATE | RSK_TX)) == (FB_EV_STATE | RSK_TX) && !m->hot &&
+            m->events & EPOLLET)
+            atomic_store(&m->again, true);
         if (pending & FB_EV_STATE)
             pl_dirty_add(m);
         if (m->hot)
