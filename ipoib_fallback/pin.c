@@ -165,10 +165,9 @@ static bool rx_settled(struct fb_conn *c)
     return c->x->rx.end != 0 || (end_in_order(c) && follows(c));
 }
 
-bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
+/* vain: until then at most for what this process's application has not read. */
+static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until, uint64_t vain)
 {
-    uint64_t begin = fb_io.now();
-
     for (;;) {
         /* What is to be sent does not wait for this process's application. Asked first: what comes after that is looked at. */
         bool in_vain = (!(of & RSK_TX) || c->x->tx.state == TX_T) && unread(c, of);
@@ -177,8 +176,8 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
             (of == RSK_RX && rx_settled(c)))
             return true;
         if (in_vain && of == RSK_RX) /* that is who asks */
-            until = begin;
-        if (fb_io.now() >= (in_vain && until > begin + UNREAD_NS ? begin + UNREAD_NS : until)) {
+            until = 0;
+        if (fb_io.now() >= (in_vain && until > vain ? vain : until)) {
             end_unsettled(c);
             return false;
         }
@@ -186,6 +185,11 @@ bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
         fb_io.wait(c->x->rx.state == RX_t || fb_io.poll(c->fd, 0) || unread(c, RSK_RX) ? -1 : c->fd,
                    POLLIN, 500000);
     }
+}
+
+bool end_settle(struct fb_conn *c, int reason, unsigned of, uint64_t until)
+{
+    return settle(c, reason, of, until, fb_io.now() + UNREAD_NS);
 }
 
 /* wait: for which halves, RSK_RX and RSK_TX. tx: as leave_by's. */
@@ -272,7 +276,7 @@ void fb_maybe_shared(struct fb_stream *s)
 struct everyone {
     int reason;
     bool pin_shared;
-    uint64_t until;
+    uint64_t until, vain;
 };
 
 static void leave_first(struct fb_conn *c, void *arg)
@@ -289,6 +293,13 @@ static void leave_first(struct fb_conn *c, void *arg)
         end_leave(c, e->reason);
 }
 
+/* Each has asked for what it is to be answered before the time begins that all have together. */
+static void leave_ask(struct fb_conn *c, void *arg)
+{
+    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED))
+        (void)end_settled(c, ((struct everyone *)arg)->reason);
+}
+
 static void leave_wait(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
@@ -302,16 +313,18 @@ static void leave_wait(struct fb_conn *c, void *arg)
         sys_reset(c->fd);
     }
     if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
-        !end_settle(c, e->reason, RSK_RX | RSK_TX, e->until))
+        !settle(c, e->reason, RSK_RX | RSK_TX, e->until, e->vain) && !unread(c, RSK_RX | RSK_TX))
         log_warn("stream %u: the peer did not hand the stream back in time: %s (%s)", c->s.slot,
                  cfg_reason_name(e->reason), conn_who(c, who));
 }
 
 void fb_leave_all(int reason, bool pin_shared)
 {
-    struct everyone e = {reason, pin_shared, 0};
+    struct everyone e = {reason, pin_shared, 0, 0};
 
     conn_each(leave_first, &e);
+    conn_each(leave_ask, &e);
     e.until = fb_io.now() + WAIT_NS;
+    e.vain = fb_io.now() + UNREAD_NS; /* once, and not for each */
     conn_each(leave_wait, &e);
 }
