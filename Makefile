@@ -155,7 +155,7 @@ PRELOAD_SRC := \
 	preload/pl_poll_words.c \
 	preload/pl_process.c \
 	preload/pl_real.c \
-	preload/pl_recv.c \
+	preload/pl_recv.c preload/pl_ring.c \
 	preload/pl_recv_none.c \
 	preload/pl_recvmmsg.c \
 	preload/pl_select.c \

@@ -340,6 +340,12 @@ void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */
 void pl_before_exec(void);
 
+/* ---- pl_ring.c ---- */
+
+/* The program has made an io_uring, with these flags of its setup: what there is leaves. */
+void pl_ring_made(unsigned flags);
+extern _Atomic unsigned pl_rings;
+
 /* ---- pl_hold.c, pl_passive.c ---- */
 
 struct pl_hold {

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <linux/bpf.h>
+#include <linux/io_uring.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/tcp.h>
@@ -91,17 +92,12 @@ static long filter(ARGS)
     return r;
 }
 
-/* A ring reads and writes where no wrapper sees it. */
 static long new_ring(ARGS)
 {
     long r = THE_CALL;
-    int err = errno;
 
-    if (r >= 0 && !cfg.ring_for_files && pl_is_owner()) {
-        fb_plain_for_good(RSN_IO_URING);
-        fb_leave_all(RSN_IO_URING, false);
-    }
-    errno = err;
+    if (r >= 0)
+        pl_ring_made(((const struct io_uring_params *)b)->flags);
     return r;
 }
 
