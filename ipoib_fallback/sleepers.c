@@ -43,7 +43,7 @@ static __thread struct fb_sleeper *mine;
 /* A signal handler may poll while this thread is in here with its record's lock. */
 static __thread volatile bool busy;
 static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool key_made;
 
 static void thread_ended(void *arg)
 {
@@ -53,25 +53,23 @@ static void thread_ended(void *arg)
     atomic_store(&s->used, 0);
 }
 
-static void make_key(void)
+/* While there are keys, and with a value that needs no memory: the first 32 need none. */
+__attribute__((constructor)) static void at_load(void)
 {
-    pthread_key_create(&key, thread_ended);
+    key_made = pthread_key_create(&key, thread_ended) == 0;
 }
 
 static struct fb_sleeper *claim(void)
 {
     struct block *b;
 
-    pthread_once(&once, make_key);
     for (;;) {
         for (b = atomic_load(&blocks); b; b = b->next)
             for (int i = 0; i < PER_BLOCK; i++) {
                 uint32_t free = 0;
 
-                if (atomic_compare_exchange_strong(&b->s[i].used, &free, 1)) {
-                    pthread_setspecific(key, &b->s[i]);
+                if (atomic_compare_exchange_strong(&b->s[i].used, &free, 1))
                     return &b->s[i];
-                }
             }
         b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (b == MAP_FAILED)
@@ -90,9 +88,11 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     if (busy)
         return NULL;
     if (!s) {
-        s = mine = claim();
+        s = claim();
         if (!s)
             return NULL;
+        if (key_made && pthread_setspecific(key, s) == 0)
+            mine = s;
     }
     /* A signal handler that polls while this thread sleeps in an outer poll: the outer record stays. */
     if (atomic_load_explicit(&s->seq, memory_order_relaxed) & 1)
@@ -140,6 +140,9 @@ void fb_sleeper_end(struct fb_sleeper *s)
     fb_lock(&s->lock);
     atomic_fetch_add(&s->seq, 1);
     fb_unlock(&s->lock);
+    /* Nothing would be told of this thread's end. */
+    if (__builtin_expect(s != mine, 0))
+        atomic_store(&s->used, 0);
     busy = false;
 }
 
