@@ -308,6 +308,7 @@ UNIT_TESTS := \
 	verbs_post_test \
 	proof_test \
 	section_test \
+	sleepers_test \
 	iov_test \
 	past_test \
 	spin_test \
@@ -428,6 +429,8 @@ table_test_SRC := \
 	rsock/section.c \
 	rsock/waitv.c \
 
+# It includes the file itself.
+sleepers_test_SRC := tests/unit/sleepers_test.c $(filter-out ipoib_fallback/sleepers.c,$(ENGINE_SRC))
 section_test_SRC := tests/unit/section_test.c rsock/section.c
 
 shim_test_SRC := \

@@ -5,6 +5,7 @@
  */
 #include "ipoib_fallback/stream.h"
 
+#include "rsock/fence.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
@@ -23,14 +24,14 @@ struct fb_sleeper {
     nfds_t n;
     const fd_set *reads, *writes;
     int nfds;
-    uint32_t at; /* when it began */
+    uint64_t at; /* when it began */
     /* Copies of small sets. */
     struct pollfd few[FEW];
     unsigned long words[2][FEW_BITS / WORD_BITS];
 };
 
 /* How many numbers have been given to connections. */
-static _Atomic uint32_t given;
+static _Atomic uint64_t given;
 
 #define PER_BLOCK 64
 struct block {
@@ -115,9 +116,12 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
         s->writes = w ? memcpy(s->words[1], w, bytes) : NULL;
     }
     s->at = atomic_load_explicit(&given, memory_order_relaxed);
-    atomic_fetch_add(&s->seq,
-                     1); /* full fence: before the caller's test for rails (sleepers_collect) */
+    atomic_fetch_add(&s->seq, 1);
     fb_unlock(&s->lock);
+    /* The caller tests for rails by an acquire load, which some processors do before a read-modify-write of above is
+     * seen (LDAPR): it would find the gate down, and sleepers_collect, after rx_guard's store to that gate, nobody asleep.
+     * Nobody would wake this thread then. Pairs with the sequentially consistent store and load there. */
+    rsk_fence_after_rmw();
     busy = false;
     return s;
 }
@@ -170,22 +174,20 @@ static bool ours(struct fb_conn *c, int fd)
            (fd == c->fd || fd == conn_alt(c, 0) || fd == conn_alt(c, 1) || fd == conn_alt(c, 2));
 }
 
-uint32_t fb_sleeps_now(void)
+uint64_t fb_sleeps_now(void)
 {
-    uint32_t now = atomic_fetch_add(&given, 1) + 1;
-
-    return now ? now : atomic_fetch_add(&given, 1) + 1;
+    return atomic_fetch_add(&given, 1) + 1;
 }
 
-void fb_sleeps_since(struct fb_stream *s, uint32_t since)
+void fb_sleeps_since(struct fb_stream *s, uint64_t since)
 {
-    conn_of(s)->began_at = since;
+    conn_began_at(conn_of(s), since);
 }
 
 /* On another connection, then, that had one of its numbers: the kernel's poll goes on with that, closed or not. */
 static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
 {
-    return c->began_at && (int32_t)(s->at - c->began_at) < 0;
+    return s->at < conn_began(c);
 }
 
 /* What lies in the application's memory, which it may have given back: if a handler has jumped out of the call, the sleep is over when the

@@ -291,7 +291,7 @@ void pl_made_note(int fd, uint32_t begun);
 /* Is it that still, perhaps with a dup? False: not known. */
 bool pl_made(int fd);
 /* For fb_sleeps_since: when the number was made, if it stands for its socket alone; else 0. */
-uint32_t pl_made_since(int fd);
+uint64_t pl_made_since(int fd);
 /* It, or these, may be something else from now on: before the kernel's close. */
 void pl_made_forget(int fd);
 void pl_made_forget_range(unsigned int first, unsigned int last);
