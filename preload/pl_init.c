@@ -29,6 +29,7 @@ bool pl_started(void)
     if (!atomic_compare_exchange_strong(&state, &none, 1))
         return false;
     cfg_log_around = around_a_line;
+    cfg_log_note_stderr();
     pl_process_init();
     cfg_init();
     atomic_store_explicit(&state, 2, memory_order_release);

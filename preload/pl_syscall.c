@@ -350,7 +350,8 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_dup2:
 #endif
     case SYS_dup3:
-        return ours((int)a) || ours((int)b) ? (void *)by_name : (void *)pl_real.syscall;
+        return ours((int)a) || ours((int)b) || b == STDERR_FILENO ? (void *)by_name
+                                                                  : (void *)pl_real.syscall;
     case SYS_write:
     case SYS_writev:
         return leave_to_send((int)a, 0);
