@@ -156,7 +156,7 @@ PRELOAD_SRC := \
 	preload/pl_poll_words.c \
 	preload/pl_process.c \
 	preload/pl_real.c \
-	preload/pl_recv.c \
+	preload/pl_recv.c preload/pl_ring.c \
 	preload/pl_recv_none.c \
 	preload/pl_recvmmsg.c \
 	preload/pl_select.c \
@@ -310,6 +310,7 @@ UNIT_TESTS := \
 	verbs_post_test \
 	proof_test \
 	section_test \
+	sleepers_test \
 	iov_test \
 	past_test \
 	spin_test \
@@ -430,6 +431,8 @@ table_test_SRC := \
 	rsock/section.c \
 	rsock/waitv.c \
 
+# It includes the file itself.
+sleepers_test_SRC := tests/unit/sleepers_test.c $(filter-out ipoib_fallback/sleepers.c,$(ENGINE_SRC))
 section_test_SRC := tests/unit/section_test.c rsock/section.c
 
 shim_test_SRC := \
@@ -586,7 +589,10 @@ SANITIZERS_thread := -fsanitize=thread
 ifneq ($(SAN),)
 COMMON_FLAGS += $(SANITIZERS_$(SAN)) -fno-omit-frame-pointer -DRAILSOCK_SANITIZED
 endif
-CFLAGS_ALL = -std=gnu11 $(OPTIMIZE) $(COMMON_FLAGS) $(CFLAGS)
+# What no caller can ask for: the library stands in the place of the functions that _FORTIFY_SOURCE puts others before (-Wp,
+# because some say it so, which comes last), and some of its functions are called by assembly alone.
+NOT_WITH := -U_FORTIFY_SOURCE -Wp,-U_FORTIFY_SOURCE -fno-lto
+CFLAGS_ALL = -std=gnu11 $(OPTIMIZE) $(COMMON_FLAGS) $(CFLAGS) $(NOT_WITH)
 CXXFLAGS_ALL := -std=gnu++17 -O2 $(COMMON_FLAGS) $(CXXFLAGS)
 LDFLAGS_ALL := -O2 $(COMMON_FLAGS) $(LDFLAGS)
 OPTIMIZE := -O2

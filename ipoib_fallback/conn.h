@@ -246,6 +246,7 @@ struct fb_conn {
         struct {
             _Atomic bool shut;   /* shutdown(SHUT_RD) was called */
             _Atomic bool target; /* pub has the address that it was made to: conn_target */
+            uint16_t began_high; /* of began_at */
         };
     };
     _Atomic uint32_t id; /* of its two addresses: find.c's, as is the last */
@@ -253,6 +254,17 @@ struct fb_conn {
     uint32_t began_at; /* fb_sleeps_now() when its number was given; 0: not known */
 };
 _Static_assert(sizeof(struct fb_conn) <= 128, "every tracked connection has one");
+
+static inline void conn_began_at(struct fb_conn *c, uint64_t at)
+{
+    c->began_at = (uint32_t)at;
+    c->began_high = (uint16_t)(at >> 32);
+}
+
+static inline uint64_t conn_began(const struct fb_conn *c)
+{
+    return (uint64_t)c->began_high << 32 | c->began_at;
+}
 
 /* fb_stream.flags */
 enum {

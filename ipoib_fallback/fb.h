@@ -420,8 +420,8 @@ struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *
 void fb_sleeper_end(struct fb_sleeper *);
 /* Who sleeps from before a number was given to a socket does not sleep on that, whatever the set says. Now, never 0; and the stream's
  * number was given then (0: not known), before it is in the table. Accepted ones know. Any thread. */
-uint32_t fb_sleeps_now(void);
-void fb_sleeps_since(struct fb_stream *, uint32_t since);
+uint64_t fb_sleeps_now(void);
+void fb_sleeps_since(struct fb_stream *, uint64_t since);
 /* May there be a filter for system calls, which kills who makes one that it does not know? Any thread. */
 bool fb_filtered(void);
 /* Which of the record's sleeps this is; and ends it if it still is. For who finds a sleep that a handler has

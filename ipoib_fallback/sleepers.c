@@ -5,6 +5,7 @@
  */
 #include "ipoib_fallback/stream.h"
 
+#include "rsock/fence.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
@@ -23,14 +24,14 @@ struct fb_sleeper {
     nfds_t n;
     const fd_set *reads, *writes;
     int nfds;
-    uint32_t at; /* when it began */
+    uint64_t at; /* when it began */
     /* Copies of small sets. */
     struct pollfd few[FEW];
     unsigned long words[2][FEW_BITS / WORD_BITS];
 };
 
 /* How many numbers have been given to connections. */
-static _Atomic uint32_t given;
+static _Atomic uint64_t given;
 
 #define PER_BLOCK 64
 struct block {
@@ -43,7 +44,7 @@ static __thread struct fb_sleeper *mine;
 /* A signal handler may poll while this thread is in here with its record's lock. */
 static __thread volatile bool busy;
 static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool key_made;
 
 static void thread_ended(void *arg)
 {
@@ -53,25 +54,23 @@ static void thread_ended(void *arg)
     atomic_store(&s->used, 0);
 }
 
-static void make_key(void)
+/* While there are keys, and with a value that needs no memory: the first 32 need none. */
+__attribute__((constructor)) static void at_load(void)
 {
-    pthread_key_create(&key, thread_ended);
+    key_made = pthread_key_create(&key, thread_ended) == 0;
 }
 
 static struct fb_sleeper *claim(void)
 {
     struct block *b;
 
-    pthread_once(&once, make_key);
     for (;;) {
         for (b = atomic_load(&blocks); b; b = b->next)
             for (int i = 0; i < PER_BLOCK; i++) {
                 uint32_t free = 0;
 
-                if (atomic_compare_exchange_strong(&b->s[i].used, &free, 1)) {
-                    pthread_setspecific(key, &b->s[i]);
+                if (atomic_compare_exchange_strong(&b->s[i].used, &free, 1))
                     return &b->s[i];
-                }
             }
         b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (b == MAP_FAILED)
@@ -90,9 +89,11 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     if (busy)
         return NULL;
     if (!s) {
-        s = mine = claim();
+        s = claim();
         if (!s)
             return NULL;
+        if (key_made && pthread_setspecific(key, s) == 0)
+            mine = s;
     }
     /* A signal handler that polls while this thread sleeps in an outer poll: the outer record stays. */
     if (atomic_load_explicit(&s->seq, memory_order_relaxed) & 1)
@@ -115,9 +116,12 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
         s->writes = w ? memcpy(s->words[1], w, bytes) : NULL;
     }
     s->at = atomic_load_explicit(&given, memory_order_relaxed);
-    atomic_fetch_add(&s->seq,
-                     1); /* full fence: before the caller's test for rails (sleepers_collect) */
+    atomic_fetch_add(&s->seq, 1);
     fb_unlock(&s->lock);
+    /* The caller tests for rails by an acquire load, which some processors do before a read-modify-write of above is
+     * seen (LDAPR): it would find the gate down, and sleepers_collect, after rx_guard's store to that gate, nobody asleep.
+     * Nobody would wake this thread then. Pairs with the sequentially consistent store and load there. */
+    rsk_fence_after_rmw();
     busy = false;
     return s;
 }
@@ -140,6 +144,9 @@ void fb_sleeper_end(struct fb_sleeper *s)
     fb_lock(&s->lock);
     atomic_fetch_add(&s->seq, 1);
     fb_unlock(&s->lock);
+    /* Nothing would be told of this thread's end. */
+    if (__builtin_expect(s != mine, 0))
+        atomic_store(&s->used, 0);
     busy = false;
 }
 
@@ -167,22 +174,20 @@ static bool ours(struct fb_conn *c, int fd)
            (fd == c->fd || fd == conn_alt(c, 0) || fd == conn_alt(c, 1) || fd == conn_alt(c, 2));
 }
 
-uint32_t fb_sleeps_now(void)
+uint64_t fb_sleeps_now(void)
 {
-    uint32_t now = atomic_fetch_add(&given, 1) + 1;
-
-    return now ? now : atomic_fetch_add(&given, 1) + 1;
+    return atomic_fetch_add(&given, 1) + 1;
 }
 
-void fb_sleeps_since(struct fb_stream *s, uint32_t since)
+void fb_sleeps_since(struct fb_stream *s, uint64_t since)
 {
-    conn_of(s)->began_at = since;
+    conn_began_at(conn_of(s), since);
 }
 
 /* On another connection, then, that had one of its numbers: the kernel's poll goes on with that, closed or not. */
 static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
 {
-    return c->began_at && (int32_t)(s->at - c->began_at) < 0;
+    return s->at < conn_began(c);
 }
 
 /* What lies in the application's memory, which it may have given back: if a handler has jumped out of the call, the sleep is over when the

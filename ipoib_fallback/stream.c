@@ -273,7 +273,7 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     }
     c->gen = atomic_load_explicit(&pub->gen, memory_order_relaxed) + 1;
     atomic_store_explicit(&pub->gen, c->gen, memory_order_release);
-    c->began_at = role == FB_ACCEPTED ? fb_sleeps_now() : 0;
+    conn_began_at(c, role == FB_ACCEPTED ? fb_sleeps_now() : 0);
     atomic_store_explicit(&c->s.refs, 1, memory_order_release);
     if (role == FB_ACCEPTED)
         conn_findable(c);

@@ -360,6 +360,8 @@ static int replaced(struct pl_file *f, int fd, int newfd, bool file)
 {
     if (newfd < 0)
         return newfd;
+    if (newfd == STDERR_FILENO && pl_is_owner_here())
+        cfg_log_note_stderr();
     if (file) {
         pl_made_away(fd);
         pl_made_file(newfd);

@@ -8,12 +8,15 @@
  * look at them ten thousand times. What is a socket, which is nearly all of them there, is asked no further:
  * a name in /proc costs six times as much (seen on a busy machine: 50 ms for ten thousand, 8 ms this way).
  * And the moment is so long that the looks take a twentieth of the progress thread's time at most.
+ * A ring's number may be closed while it goes on by its registration; its queues stay mapped.
  * Progress thread.
  */
 #include "preload/pl_own.h"
 
 #include "config/env.h"
 #include "config/reason.h"
+#include "rsock/loop.h"
+#include "rsock/own.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
@@ -27,6 +30,7 @@ enum { INSTANCES = 64 };
 
 static uint64_t seen_at, fresh_ns;
 static bool ring;
+static unsigned rings; /* pl_rings when it was looked for */
 static int instances[INSTANCES];
 static int n_instances; /* unknown epoll instances; beyond INSTANCES they are only counted */
 
@@ -56,15 +60,52 @@ static void note(int fd)
         instances[n_instances - 1] = fd;
 }
 
+/* "START-END ... anon_inode:[io_uring]", and not ours. */
+static bool is_ring(const char *line, size_t n)
+{
+    static const char name[] = "anon_inode:[io_uring]";
+
+    return n > sizeof(name) && memcmp(line + n - sizeof(name) + 1, name, sizeof(name) - 1) == 0 &&
+           !rsk_loop_maps((uintptr_t)strtoull(line, NULL, 16));
+}
+
+static bool ring_is_mapped(void)
+{
+    char buf[8192];
+    size_t have = 0;
+    bool found = false;
+    ssize_t n;
+    int file;
+
+    file = rsk_own_fd(sys_open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC, 0));
+    while (file >= 0 && !found && (n = sys_read(file, buf + have, sizeof(buf) - have)) > 0) {
+        char *line = buf, *end;
+
+        have += (size_t)n;
+        while (!found && (end = memchr(line, '\n', have)) != NULL) {
+            found = is_ring(line, (size_t)(end - line));
+            have -= (size_t)(end + 1 - line);
+            line = end + 1;
+        }
+        if (have == sizeof(buf)) /* no name is so long */
+            have = 0;
+        memmove(buf, line, have);
+    }
+    rsk_own_close(file);
+    return found;
+}
+
 static void walk(void)
 {
     uint64_t began = sys_now();
     int n = pl_numbers();
 
+    rings = atomic_load(&pl_rings);
     ring = false;
     n_instances = 0;
     for (int fd = 0; fd < n; fd++)
         note(fd);
+    ring = ring || (!cfg.ring_for_files && ring_is_mapped());
     seen_at = sys_now();
     fresh_ns = 20 * (seen_at - began);
     if (fresh_ns < FRESH_NS)
@@ -116,7 +157,7 @@ static int foreign(const int fds[4])
     int reason;
     bool gone;
 
-    if (sys_now() - seen_at > fresh_ns)
+    if (sys_now() - seen_at > fresh_ns || rings != atomic_load(&pl_rings))
         walk();
     reason = judge(fds, &gone);
     if (!gone || reason)

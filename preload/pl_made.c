@@ -29,7 +29,7 @@ static numbers made, twice;
 static numbers filed; /* fdopen made a FILE of it */
 /* Of those made: fb_sleeps_now() then. Of higher numbers it is not known. */
 enum { TIMED = 1 << 16 };
-static _Atomic uint32_t since[TIMED];
+static _Atomic uint64_t since[TIMED];
 static _Atomic unsigned most; /* nothing was ever noted above it */
 static _Atomic uint32_t forks_begun, forks_over;
 
@@ -81,7 +81,7 @@ void pl_made_note(int fd, uint32_t begun)
         forget(&made, (unsigned)fd);
 }
 
-uint32_t pl_made_since(int fd)
+uint64_t pl_made_since(int fd)
 {
     return fd < TIMED && has(&made, (unsigned)fd)
                ? atomic_load_explicit(&since[fd], memory_order_relaxed)

@@ -291,7 +291,7 @@ void pl_made_note(int fd, uint32_t begun);
 /* Is it that still, perhaps with a dup? False: not known. */
 bool pl_made(int fd);
 /* For fb_sleeps_since: when the number was made, if it stands for its socket alone; else 0. */
-uint32_t pl_made_since(int fd);
+uint64_t pl_made_since(int fd);
 /* It, or these, may be something else from now on: before the kernel's close. */
 void pl_made_forget(int fd);
 void pl_made_forget_range(unsigned int first, unsigned int last);
@@ -339,6 +339,12 @@ void pl_give_away(struct pl_file *, int reason);
 void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */
 void pl_before_exec(void);
+
+/* ---- pl_ring.c ---- */
+
+/* The program has made an io_uring, with these flags of its setup: what there is leaves. */
+void pl_ring_made(unsigned flags);
+extern _Atomic unsigned pl_rings;
 
 /* ---- pl_hold.c, pl_passive.c ---- */
 

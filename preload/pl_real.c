@@ -184,10 +184,11 @@ static const struct {
 #undef CALL
 };
 
-/* To ask for what an older libc does not have takes memory, which a program would see: not before it is called. */
+/* To ask for what an older libc does not have, or only liburing, takes memory, which a program would see: not before it is called. */
 static bool is_newer(const char *name)
 {
-    return strcmp(name, "pidfd_spawn") == 0 || strcmp(name, "pidfd_spawnp") == 0;
+    return strcmp(name, "pidfd_spawn") == 0 || strcmp(name, "pidfd_spawnp") == 0 ||
+           strncmp(name, "io_uring_", 9) == 0;
 }
 
 void *pl_newer(const char *name)

@@ -164,16 +164,26 @@ static int file_closing(FILE *file, bool again)
 
 PL_EXPORT FILE *freopen(const char *restrict path, const char *restrict mode, FILE *restrict file)
 {
+    FILE *now;
+
     pl_ready();
     (void)file_closing(file, true);
-    return pl_real.freopen(path, mode, file);
+    now = pl_real.freopen(path, mode, file);
+    if (now && fileno_unlocked(now) == STDERR_FILENO && pl_is_owner_here())
+        cfg_log_note_stderr();
+    return now;
 }
 
 PL_EXPORT FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *restrict file)
 {
+    FILE *now;
+
     pl_ready();
     (void)file_closing(file, true);
-    return pl_real.freopen64(path, mode, file);
+    now = pl_real.freopen64(path, mode, file);
+    if (now && fileno_unlocked(now) == STDERR_FILENO && pl_is_owner_here())
+        cfg_log_note_stderr();
+    return now;
 }
 
 PL_EXPORT int fclose(FILE *file)

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <linux/bpf.h>
+#include <linux/io_uring.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/tcp.h>
@@ -91,17 +92,12 @@ static long filter(ARGS)
     return r;
 }
 
-/* A ring reads and writes where no wrapper sees it. */
 static long new_ring(ARGS)
 {
     long r = THE_CALL;
-    int err = errno;
 
-    if (r >= 0 && !cfg.ring_for_files && pl_is_owner()) {
-        fb_plain_for_good(RSN_IO_URING);
-        fb_leave_all(RSN_IO_URING, false);
-    }
-    errno = err;
+    if (r >= 0)
+        pl_ring_made(((const struct io_uring_params *)b)->flags);
     return r;
 }
 
@@ -186,6 +182,41 @@ static long refuse(ARGS)
     (void)nr, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
     errno = refused;
     return -1;
+}
+
+/* What the wrapper of its name does, for what is not the kernel's alone after all. */
+static long receive(ARGS)
+{
+    RSK_UNCANCELLED;
+    switch (nr) {
+    case SYS_read:
+        return read((int)a, (void *)b, (size_t)c);
+    case SYS_readv:
+        return readv((int)a, (const struct iovec *)b, (int)c);
+    case SYS_preadv2: /* e is the upper half of a place where a word has not room for all of it */
+        return preadv2((int)a, (const struct iovec *)b, (int)c, d, (int)f);
+    case SYS_recvfrom:
+        return recvfrom((int)a, (void *)b, (size_t)c, (int)d, (struct sockaddr *)e, (socklen_t *)f);
+    case SYS_recvmsg:
+        return recvmsg((int)a, (struct msghdr *)b, (int)c);
+    default: /* SYS_recvmmsg */
+        return recvmmsg((int)a, (struct mmsghdr *)b, (unsigned)c, (int)d, (struct timespec *)e);
+    }
+}
+
+/* For what only receives. Returns where to jump: with bytes unread in front of an announced switch, or on a rail whose
+ * peer has gone, the stream cannot leave before they are read, and what the kernel takes has to be counted. */
+static void *leave_to_receive(int fd)
+{
+    PL_HELD f = pl_hold(fd);
+
+    if (f && f->kind == PL_STREAM) {
+        fb_pin(f->stream, RSN_BYPASSED, true);
+        return fb_plain_rx(f->stream) ? (void *)pl_real.syscall : (void *)receive;
+    }
+    if (f)
+        pl_epoll_cross(f);
+    return (void *)pl_real.syscall;
 }
 
 /* For what only sends. Returns where to jump. */
@@ -319,7 +350,8 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_dup2:
 #endif
     case SYS_dup3:
-        return ours((int)a) || ours((int)b) ? (void *)by_name : (void *)pl_real.syscall;
+        return ours((int)a) || ours((int)b) || b == STDERR_FILENO ? (void *)by_name
+                                                                  : (void *)pl_real.syscall;
     case SYS_write:
     case SYS_writev:
         return leave_to_send((int)a, 0);
@@ -334,10 +366,11 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_read:
     case SYS_readv:
     case SYS_preadv2:
-    case SYS_pwritev2:
     case SYS_recvfrom:
     case SYS_recvmsg:
     case SYS_recvmmsg:
+        return leave_to_receive((int)a);
+    case SYS_pwritev2:
     case SYS_connect:
     case SYS_setsockopt:
     case SYS_ioctl:

@@ -8,6 +8,7 @@
 
 #include "preload/pl_own.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -201,7 +202,6 @@ static _Thread_local struct pl_thread {
 } self;
 
 static pthread_key_t key;
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static bool key_made;
 
 static void unmap(struct pl_block *b)
@@ -239,24 +239,23 @@ static void thread_end(void *arg)
     self = (struct pl_thread){0};
 }
 
-static void make_key(void)
+/* While there are keys, and with a value that needs no memory: the first 32 need none. */
+__attribute__((constructor)) static void at_load(void)
 {
     key_made = pthread_key_create(&key, thread_end) == 0;
 }
 
-static void at_thread_end(void)
+/* False: the end of this thread will not be heard of, so it must keep nothing. */
+static bool at_thread_end(void)
 {
-    if (self.keyed)
-        return;
-    pthread_once(&key_once, make_key);
-    self.keyed = true;
-    if (key_made)
-        pthread_setspecific(key, &self);
+    if (!self.keyed)
+        self.keyed = key_made && pthread_setspecific(key, &self) == 0;
+    return self.keyed;
 }
 
 static void keep(struct pl_block *b)
 {
-    if (b->size > KEEP_MAX || self.spares >= KEEP) {
+    if (b->size > KEEP_MAX || self.spares >= KEEP || !self.keyed) {
         unmap(b);
         return;
     }
@@ -305,7 +304,7 @@ struct pl_block *pl_block_get(size_t size, const void *frame, void (*fn)(struct 
     if (listed) {
         self.busy = true;
         atomic_signal_fence(memory_order_seq_cst);
-        at_thread_end();
+        (void)at_thread_end();
         reclaim(frame);
         for (p = &self.spare; *p; p = &(*p)->outer) {
             if ((*p)->size < size)
@@ -362,11 +361,10 @@ void pl_block_put(struct pl_block *b)
 int pl_thread_fd(void)
 {
     if (!self.efd) {
-        int fd = rsk_own_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
+        int fd = at_thread_end() ? rsk_own_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC)) : -EAGAIN;
 
         if (fd < 0)
             return fd;
-        at_thread_end();
         self.efd = fd + 1;
     }
     return self.efd - 1;

@@ -43,26 +43,36 @@
 #define PL_ALIAS(name, of) \
     extern __typeof__(of) name __attribute__((PL_COPY(of) alias(#of), visibility("default")))
 
+/* liburing's. */
+struct io_uring;
+struct io_uring_params;
+
 struct pl_real {
 #define CALL(ret, name, params, args, class) ret(*name) params;
 #include "preload/calls.def"
 #undef CALL
 };
 
-/* glibc has them, and no header of glibc's says so, or only the newest. */
+/* glibc or liburing has them, and no header that is needed otherwise says so. */
 int capset(cap_user_header_t head, cap_user_data_t data);
 int pidfd_getfd(int pidfd, int target, unsigned int flags);
 int pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *acts,
                 const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
 int pidfd_spawnp(int *pidfd, const char *file, const posix_spawn_file_actions_t *acts,
                  const posix_spawnattr_t *attr, char *const argv[], char *const envp[]);
+int io_uring_queue_init(unsigned int entries, struct io_uring *ring, unsigned int flags);
+int io_uring_queue_init_params(unsigned int entries, struct io_uring *ring,
+                               struct io_uring_params *p);
+int io_uring_queue_init_mem(unsigned int entries, struct io_uring *ring, struct io_uring_params *p,
+                            void *buf, size_t size);
+int io_uring_setup(unsigned int entries, struct io_uring_params *p);
 int pivot_root(const char *root, const char *old);
 
 extern struct pl_real pl_real;
 extern _Atomic bool pl_resolved;
 
 void pl_resolve(void);
-/* A symbol that older libcs do not have, and which is not in pl_real therefore; NULL: so it is here. */
+/* A symbol that older libcs do not have, or libc never has, and which is not in pl_real therefore; NULL: so it is here. */
 void *pl_newer(const char *name);
 
 /* First thing in every wrapper. Afterwards every pointer of pl_real can be called. */

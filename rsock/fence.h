@@ -21,4 +21,14 @@ static inline void rsk_fence(void)
 #endif
 }
 
+/* The same where a read-modify-write came before: on x86 that is one. */
+static inline void rsk_fence_after_rmw(void)
+{
+#if defined(__x86_64__)
+    atomic_signal_fence(memory_order_seq_cst);
+#else
+    rsk_fence();
+#endif
+}
+
 #endif

@@ -50,6 +50,9 @@ void rsk_unwatch(struct rsk_watch *);
  * was under way. rsk_unwatch must follow. */
 void rsk_watch_drop(struct rsk_watch *);
 
+/* Is there at that address a part of the io_uring that the thread itself has? Progress thread. */
+bool rsk_loop_maps(uintptr_t at);
+
 /* Calls fn once after ns nanoseconds. Cancel before it fired, not after. */
 struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *arg), void *arg);
 void rsk_timer_cancel(struct rsk_timer *);

@@ -100,6 +100,13 @@ out:
     return err;
 }
 
+bool rsk_loop_maps(uintptr_t at)
+{
+    return loop_backend == &loop_uring &&
+           (at == (uintptr_t)ring.sq.ring_ptr || at == (uintptr_t)ring.cq.ring_ptr ||
+            at == (uintptr_t)ring.sq.sqes);
+}
+
 static struct io_uring_sqe *sqe_get(void)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);

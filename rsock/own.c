@@ -100,6 +100,11 @@ static void sleeps(unsigned taken, uint64_t calls)
         atomic_compare_exchange_strong(&all.asleep, &taken, ended < taken ? taken - ended : 0);
 }
 
+bool rsk_own_in_step(void)
+{
+    return depth != 0;
+}
+
 /* Not for own steps that take no number: they only keep out of a fork's way. */
 static void enter(bool numbers)
 {

@@ -36,6 +36,8 @@ static inline void rsk_own_look(void)
  * another thread, but for ld.so's lock. */
 void rsk_own_enter(void);
 void rsk_own_leave(void);
+/* Is this thread in between? */
+bool rsk_own_in_step(void);
 /* Ends rsk_own_enter; use rsk_own_fd. */
 int rsk_own_opened(int fd);
 /* Evaluates `open`, hides its descriptor (sys_hide_fd) and notes it, with no fork in between. A negative one

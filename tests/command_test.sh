@@ -272,6 +272,12 @@ verdict not_executable "$out"
 out=$(RAILSOCK_LIBRARY=$dir/none.so "$railsock" run true 2>&1)
 [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*none.so* ]]
 verdict no_library "$out"
+cc -c -o "$dir/one.o" "$dir/lib.c"
+for file in /etc/passwd "$dir/one.o" /dev/null/x; do
+    out=$(RAILSOCK_LIBRARY=$file "$railsock" run -- sh -c 'echo it runs' 2>&1)
+    [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*"$file"* && $out != *'it runs'* ]]
+    verdict "no_library[${file##*/}]" "$out"
+done
 multiarch=lib/$(uname -m)-linux-gnu/railsock
 mkdir -p "$dir/bin" "$dir/lib/railsock" "$dir/lib64/railsock" "$dir/$multiarch" "$dir/a b"
 cp "$railsock" "$dir/bin/"

@@ -96,6 +96,21 @@ logged() { # PROGRAM
     fi
 }
 
+# Two installations' libraries in one process: the second one says so, and does nothing.
+two_copies() { # PROGRAM
+    local of=$dir/$1.twice
+
+    mkdir -p "$of" && cp "$lib" "$of/librailsock.so"
+    RAILSOCK_MODE=rail RAILSOCK_LOG=info:$of/log PAIR_WARM=1 \
+        timeout 60 env LD_PRELOAD="$lib:$of/librailsock.so" "$dir/$1" >"$of/said" 2>&1 </dev/null
+    if cmp -s "$dir/$1.plain" "$of/said" && grep -q 'sending on shm' "$of/log" &&
+        grep -q "$1 warn: $lib is loaded before this one" "$of/log" && ! grep -q 'no shared-memory' "$of/log"; then
+        echo "ok preload.$1.two_copies"
+    else
+        echo "not ok preload.$1.two_copies: $(grep -m 1 -E 'warn|error' "$of/log")"
+    fi
+}
+
 # The first two segments are lost, so that both ends' meet when they are sent again.
 simultaneous_open() {
     local crossing wanted got
@@ -132,7 +147,10 @@ more_of() { # PROGRAM
         left seccomp seccomp
         logged seccomp
         ;;
-    raw) left raw bypassed ;;
+    raw)
+        left raw bypassed
+        two_copies raw
+        ;;
     unconnected) left unconnected fdopen ;;
     sockmap)
         if grep -q '^no BPF here' "$dir/sockmap.plain"; then

@@ -237,6 +237,23 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
     return why;
 }
 
+bool elf_is_library(const char *path)
+{
+    Elf64_Ehdr eh;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return false;
+    n = read(fd, &eh, sizeof(eh));
+    if (n >= 0)
+        errno = 0;
+    close(fd);
+    return n == (ssize_t)sizeof(eh) && memcmp(eh.e_ident, ELFMAG, SELFMAG) == 0 &&
+           eh.e_ident[EI_CLASS] == ELFCLASS64 && eh.e_ident[EI_DATA] == ELFDATA2LSB &&
+           eh.e_machine == OWN_MACHINE && eh.e_type == ET_DYN;
+}
+
 static bool header_at(int fd, const Elf64_Ehdr *eh, unsigned i, Elf64_Phdr *ph)
 {
     return i < eh->e_phnum &&

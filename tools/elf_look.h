@@ -24,6 +24,9 @@ enum elf_why {
  * its file. */
 enum elf_why elf_check(const char *path, char runs[PATH_MAX]);
 
+/* Would the dynamic linker load the file into programs of this machine, as far as its first bytes tell? False: errno, 0 if it was read. */
+bool elf_is_library(const char *path);
+
 /* Is it text without a `#!` line, which shells run themselves and the kernel does not? Not what cannot be read. */
 bool elf_is_text(const char *path);
 

@@ -3,6 +3,7 @@
  */
 #include "tools/library.h"
 
+#include "tools/elf_look.h"
 #include "tools/self.h"
 
 #include <errno.h>
@@ -72,6 +73,12 @@ bool library_find(char path[PATH_MAX], char *why, size_t size)
     } else if (!found(named, path)) {
         snprintf(why, size, "RAILSOCK_LIBRARY=%s: %s", named,
                  errno ? strerror(errno) : "not a file");
+        return false;
+    }
+    if (!elf_is_library(path)) {
+        snprintf(why, size, "%s%s: %s", named && *named ? "RAILSOCK_LIBRARY=" : "", path,
+                 errno ? strerror(errno)
+                       : "it is no shared library that programs of this machine can load");
         return false;
     }
     if (strpbrk(path, ": \t\n")) {

@@ -13,8 +13,9 @@ import shutil
 import subprocess
 import sys
 
-# getpid(), then the page that tells a forked child of the fork.
-STARTING = [r"mmap\(NULL, 4096, PROT_READ\|PROT_WRITE, MAP_PRIVATE\|MAP_ANONYMOUS, -1, 0\)",
+# What number 2 is, getpid(), then the page that tells a forked child of the fork.
+STARTING = [r"fstat\(2, .*\)",
+            r"mmap\(NULL, 4096, PROT_READ\|PROT_WRITE, MAP_PRIVATE\|MAP_ANONYMOUS, -1, 0\)",
             r"madvise\(AT, 4096, MADV_WIPEONFORK\)"]
 # A shell waits for a child or finds it ended, as it happens. What the library does it does each time.
 ATTEMPTS = 5
@@ -78,7 +79,7 @@ def without_ours(calls):
     """The calls without our constructor's; None if it did something else, or did not run."""
     for i in range(len(calls) - 1):
         if all(re.match(p, c) for p, c in zip(STARTING, calls[i:])):
-            return calls[:i] + calls[i + 2:]
+            return calls[:i] + calls[i + len(STARTING):]
     return None
 
 

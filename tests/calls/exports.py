@@ -33,6 +33,8 @@ __sysv_signal sigset sigignore siginterrupt sigvec""".split())
 
 # In calls.def, and in newer ones than the libc that the tables were made for.
 NEWER = {"pidfd_spawn", "pidfd_spawnp"}
+# In calls.def, and another library's.
+LIBURINGS = {"io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem", "io_uring_setup"}
 
 HEADERS = """aio aliases argp argz arpa/inet arpa/nameser arpa/nameser_compat assert ctype dirent dlfcn envz err
 error execinfo fcntl fenv fmtmsg fnmatch fstab fts ftw gconv getopt glob gnu/libc-version grp gshadow iconv
@@ -193,7 +195,7 @@ class Libc:
     def gone(self, tables):
         """Rows for names that there are not. Only of the libc that the tables were made for."""
         made_for = platform.libc_ver()[1] == "2.36" and platform.machine() == "x86_64"
-        return sorted(set(tables) - set(self.versions) - NEWER) if made_for else []
+        return sorted(set(tables) - set(self.versions) - NEWER - LIBURINGS) if made_for else []
 
     def unknown(self, tables):
         return {n: why for n, why in self.concern.items() if n not in tables}

@@ -274,9 +274,14 @@ static void note(const struct row *r)
              "notes");
 }
 
-/* Not if the library alone has it: a name of newer ones. */
+/* Not if the library alone has it: a name of newer ones, or one of liburing's where that is not installed. */
 static bool in_libc(const char *symbol)
 {
+    if (strncmp(symbol, "io_uring_", 9) == 0) {
+        void *liburing = dlopen("liburing.so.2", RTLD_NOW | RTLD_GLOBAL);
+
+        return liburing && dlsym(liburing, symbol);
+    }
     return dlsym(strncmp(symbol, "pidfd_spawn", 11) ? RTLD_DEFAULT
                                                     : dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD),
                  symbol);

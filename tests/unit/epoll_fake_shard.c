@@ -239,7 +239,7 @@ bool fb_filtered(void)
     return sys_filtered();
 }
 
-uint32_t fb_sleeps_now(void)
+uint64_t fb_sleeps_now(void)
 {
     return 1;
 }

@@ -117,6 +117,39 @@ TEST_CASE(log, a_file_that_cannot_be_written_to_is_told_of_once)
     EXPECT_EQ_INT(times(" info: second line\n"), 1);
 }
 
+/* Number 2 becomes a file of data; then it is made the place for what is said. */
+static void log_in_data(const char *file)
+{
+    cfg_log_note_stderr();
+    log_info("to the first");
+    cfg_log_to(CFG_LOG_INFO, "");
+    log_info("to stderr");
+    close(STDERR_FILENO);
+    EXPECT_EQ_INT(open(file, O_RDWR | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
+    log_info("to the data");
+    cfg_log_note_stderr();
+    log_info("to the new one");
+}
+
+TEST_CASE(log, a_file_that_number_2_has_become_gets_nothing)
+{
+    char dir[] = "/tmp/log_write_test.XXXXXX", file[64], text[1000] = "";
+    int fd;
+
+    ASSERT(mkdtemp(dir));
+    snprintf(file, sizeof(file), "%s/data", dir);
+    heard(log_in_data, file);
+    fd = open(file, O_RDONLY);
+    ASSERT(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+    close(fd);
+    EXPECT_EQ_INT(times(" info: to stderr\n"), 1);
+    EXPECT(!strstr(text, "to the data"));
+    EXPECT(strstr(text, "to the first\n"));
+    EXPECT(strstr(text, "to the new one\n"));
+    unlink(file);
+    rmdir(dir);
+}
+
 /* As a daemon that begins as root and serves as nobody, by itself and in workers. */
 static void log_as_nobody(const char *file)
 {

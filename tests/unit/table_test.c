@@ -12,7 +12,7 @@
 
 static _Atomic int child_calls, forgotten;
 
-uint32_t fb_sleeps_now(void)
+uint64_t fb_sleeps_now(void)
 {
     return 1;
 }
