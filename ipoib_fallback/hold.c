@@ -210,7 +210,8 @@ const char *hold_words(int err, char number[static CFG_ERRNO_WORDS])
 
 int hold_start(void)
 {
-    static _Atomic uint64_t next; /* monotonic ns; failures are dear, and there may be very many who ask */
+    static _Atomic uint64_t
+        next; /* monotonic ns; failures are dear, and there may be very many who ask */
     bool lost = rsk_loop_lost();
     uint64_t now;
     int err;

@@ -3,7 +3,7 @@
  * woken by what its client sends and by its end all the same, whatever it sleeps in; also after the limit has been lifted. And one
  * that may have none at first.
  */
-#include "pair.h"
+#include "warm.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -14,8 +14,8 @@
 enum { USER = 54321, LIMIT_MS = 30000 };
 enum how { POLL, POLL_TWO, SELECT, LEVEL, EDGE, NESTED, RECV, FIRST, HOWS };
 
-static const char *const names[HOWS] = {"poll", "poll of two", "select", "epoll", "epoll, edges",
-                                        "epoll in epoll", "recv", "at first"};
+static const char *const names[HOWS] = {"poll",         "poll of two",    "select", "epoll",
+                                        "epoll, edges", "epoll in epoll", "recv",   "at first"};
 
 static int other[2], ep, outer;
 
@@ -85,38 +85,6 @@ static bool answers(enum how how, int fd)
     return n > 0 && write(fd, b, (size_t)n) == n;
 }
 
-/* One exchange; told: what the answer begins with. */
-static void echo(int fd, char told)
-{
-    char b[256];
-
-    must(recv(fd, b, sizeof b, MSG_WAITALL) == sizeof b, "recv");
-    b[0] = told;
-    must(write(fd, b, sizeof b) == sizeof b, "write");
-}
-
-/* Until both directions have left TCP, if they are to. */
-static void warms(enum how how, int fd)
-{
-    time_t begin = time(NULL);
-    int quiet = 0;
-
-    for (int i = 0; quiet < 3; i++) {
-        unsigned long long sent = tcp_sent(fd), received = tcp_received(fd);
-
-        echo(fd, 0);
-        if (mode_rail() && (tcp_sent(fd) != sent || tcp_received(fd) != received))
-            quiet = 0;
-        else if (i >= 300)
-            quiet++;
-        if (!others_run(begin)) {
-            printf("%s: not on a rail\n", names[how]);
-            break;
-        }
-    }
-    echo(fd, 1);
-}
-
 static void serve(enum how how, int l)
 {
     int fd, lifted = 0;
@@ -132,7 +100,7 @@ static void serve(enum how how, int l)
             echo(fd, 0);
         limit_threads(1000);
     }
-    warms(how, fd);
+    warms(names[how], fd);
     if (how != FIRST) {
         limit_threads(1);
         change_user();
@@ -142,23 +110,6 @@ static void serve(enum how how, int l)
             limit_threads(1000);
     close(fd);
     exit(0);
-}
-
-/* times: 0: until it is told that this is enough. */
-static void asks(int fd, int times)
-{
-    char b[256], got[256] = {0};
-
-    for (int i = 0; times ? i < times : got[0] != 1; i++) {
-        for (size_t k = 0; k < sizeof b; k++)
-            b[k] = (char)random();
-        must(write(fd, b, sizeof b) == sizeof b, "write");
-        must(recv(fd, got, sizeof got, MSG_WAITALL) == sizeof got, "recv");
-        if (memcmp(b + 1, got + 1, sizeof b - 1))
-            printf("another answer\n");
-        if (times)
-            usleep(20000); /* it sleeps again, most times */
-    }
 }
 
 int main(void)
