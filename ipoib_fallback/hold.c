@@ -25,14 +25,17 @@
 #include "config/log.h"
 #include "rsock/loop.h"
 #include "rsock/section.h"
+#include "rsock/shard.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
 
 #define STEP_NS    100000u
 #define THROUGH_NS 5000000000u /* somebody else may keep the thread waiting (README, FUSE) */
-#define ALONE_NS   10000000u   /* a sleep where the progress thread cannot go on */
-#define AGAIN_NS   500000000u  /* between two attempts to start it */
+#define ALONE_NS \
+    1000000u /* a sleep where the progress thread cannot go on: nobody else may tell it of news */
+#define TURN_NS  5000000u   /* between two turns of its work */
+#define AGAIN_NS 500000000u /* between two attempts to start it */
 
 static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
 static _Atomic int why;                   /* of the newest hold */
@@ -239,15 +242,17 @@ static void alone(void)
     static _Atomic uint64_t next; /* there may be many who are, and others that never sleep */
     uint64_t now = fb_io.now(), due = atomic_load(&next);
 
-    if (now >= due && atomic_compare_exchange_strong(&next, &due, now + ALONE_NS / 2) &&
+    if (now >= due && atomic_compare_exchange_strong(&next, &due, now + TURN_NS) &&
         hold_start() < 0)
         rsk_loop_turn();
 }
 
 void fb_alone(void)
 {
-    if (__builtin_expect(rsk_loop_lost(), 0) && !hold_on() && !rsk_in_handler())
-        alone();
+    if (__builtin_expect(!rsk_loop_lost(), 1) || hold_on() || rsk_in_handler())
+        return;
+    alone();
+    rsk_shard_drain(rsk_shard_common());
 }
 
 /* ---- for good */
