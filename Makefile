@@ -35,6 +35,7 @@ RSOCK_SRC := \
 	rsock/loop.c \
 	rsock/loop_common.c \
 	rsock/loop_epoll.c \
+	rsock/loop_spawn.c \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \
 	rsock/loop_watch.c \
@@ -268,6 +269,7 @@ UNIT_TESTS := \
 	stat_show_test \
 	loop_test \
 	loop_life_test \
+	loop_lost_test \
 	shard_test \
 	shard_foreign_test \
 	shm_ring_test \
@@ -504,6 +506,7 @@ LOOP_TEST_SRC := \
 	rsock/loop.c \
 	rsock/loop_common.c \
 	rsock/loop_epoll.c \
+	rsock/loop_spawn.c \
 	rsock/loop_timer.c \
 	rsock/loop_uring.c \
 	rsock/loop_watch.c \
@@ -515,6 +518,7 @@ SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/copy.c
 
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
 loop_life_test_SRC := tests/unit/loop_life_test.c $(LOOP_TEST_SRC)
+loop_lost_test_SRC := tests/unit/loop_lost_test.c $(LOOP_TEST_SRC)
 shard_test_SRC := tests/unit/shard_test.c $(SHM_TEST_SRC)
 shard_foreign_test_SRC := tests/unit/shard_foreign_test.c $(SHM_TEST_SRC)
 shm_ring_test_SRC := tests/unit/shm_ring_test.c $(SHM_TEST_SRC)

@@ -154,6 +154,11 @@ enum fb_hold_what {
  * over when this returns, and so is the progress thread. Several threads may hold. Blocks for as long as leaving takes, as fb_leave_all. */
 void fb_hold(int reason, enum fb_hold_what);
 void fb_release(enum fb_hold_what);
+/* Where the progress thread could not go on after a hold: so long may a thread sleep, in ns, that waits for something on a rail.
+ * UINT64_MAX: it runs. Before it looks it calls fb_alone, which does now and then what the progress thread would have done, and tries
+ * to have it back. No lock held. */
+uint64_t fb_sleep_most(void);
+void fb_alone(void);
 /* From now on every stream is and stays plain; inside a hold that is never released. */
 void fb_plain_for_good(int reason);
 /* After that: the kernel alone has the stream, and nothing of ours is left in it: it may be forgotten. False:

@@ -24,10 +24,18 @@
 #include "config/env.h"
 #include "config/log.h"
 #include "rsock/loop.h"
+#include "rsock/section.h"
+#include "rsock/shard.h"
 #include "rsock/sys.h"
+
+#include <errno.h>
 
 #define STEP_NS    100000u
 #define THROUGH_NS 5000000000u /* somebody else may keep the thread waiting (README, FUSE) */
+#define ALONE_NS \
+    1000000u /* a sleep where the progress thread cannot go on: nobody else may tell it of news */
+#define TURN_NS  5000000u   /* between two turns of its work */
+#define AGAIN_NS 500000000u /* between two attempts to start it */
 
 static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
 static _Atomic int why;                   /* of the newest hold */
@@ -181,12 +189,70 @@ void fb_release(enum fb_hold_what what)
     atomic_fetch_sub(&all_holds, what == FB_HOLD_THREAD);
     err = rsk_loop_resume();
     if (err) {
-        log_warn("the progress thread cannot go on: error %d", -err);
-        /* Who sleeps on a rail alone has left it to the progress thread to look at the anchor. */
+        char number[CFG_ERRNO_WORDS];
+
+        log_warn("the progress thread cannot go on for now: %s", hold_words(err, number));
+        /* Who sleeps on what it watches must come and sleep for a while only: fb_alone. */
         conn_each(look_yourself, NULL);
     }
     if (atomic_fetch_sub(&holds, 1) == 1 && rsk_loop_running())
         rsk_loop_post(again_job, NULL);
+}
+
+const char *hold_words(int err, char number[static CFG_ERRNO_WORDS])
+{
+    switch (err) {
+    case -EAGAIN:
+        return "the process may have no thread more, or no memory for its stack";
+    case -ENOSPC:
+        return "the user has as many epoll watches as he may";
+    default:
+        return cfg_errno_words(-err, number);
+    }
+}
+
+int hold_start(void)
+{
+    static _Atomic uint64_t
+        next; /* monotonic ns; failures are dear, and there may be very many who ask */
+    bool lost = rsk_loop_lost();
+    uint64_t now;
+    int err;
+
+    if (rsk_loop_running())
+        return 0;
+    now = fb_io.now();
+    if (now < atomic_load(&next))
+        return -EBUSY;
+    err = rsk_loop_start(cfg.uring);
+    if (err && err != -EBUSY)
+        atomic_store(&next, now + AGAIN_NS);
+    if (!err && lost)
+        rsk_loop_post(again_job, NULL);
+    return err;
+}
+
+uint64_t fb_sleep_most(void)
+{
+    return rsk_loop_lost() ? ALONE_NS : UINT64_MAX;
+}
+
+static void alone(void)
+{
+    static _Atomic uint64_t next; /* there may be many who are, and others that never sleep */
+    uint64_t now = fb_io.now(), due = atomic_load(&next);
+
+    if (now >= due && atomic_compare_exchange_strong(&next, &due, now + TURN_NS) &&
+        hold_start() < 0)
+        rsk_loop_turn();
+}
+
+void fb_alone(void)
+{
+    if (__builtin_expect(!rsk_loop_lost(), 1) || hold_on() || rsk_in_handler())
+        return;
+    alone();
+    rsk_shard_drain(rsk_shard_common());
 }
 
 /* ---- for good */

@@ -453,24 +453,35 @@ static void begin_job(void *arg)
     fb_put(&c->s);
 }
 
+static int no_thread(int err)
+{
+    switch (err) {
+    case -EMFILE:
+    case -ENFILE:
+        return RSN_LIMIT_FD;
+    case -ENOMEM:
+        return RSN_NO_MEMORY;
+    default:
+        return RSN_NO_THREAD;
+    }
+}
+
 void rdv_ask(struct fb_conn *c)
 {
+    static _Atomic int said;
+    char number[CFG_ERRNO_WORDS];
     int r;
 
     /* A thread, and the memory for it, are not to be had in the middle of a malloc: a later call asks. */
-    if (!rsk_loop_running() && rsk_in_handler()) {
-        conn_afresh(c);
-        return;
-    }
-    r = rsk_loop_start(cfg.uring);
-    if (r == -EAGAIN) {
-        conn_afresh(c);
-        return;
-    }
+    r = !rsk_loop_running() && rsk_in_handler() ? -EBUSY : hold_start();
     if (r < 0) {
-        log_warn("the progress thread cannot be started: error %d", -r);
-        conn_reason(c, r == -EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY);
+        if (r != -EBUSY && atomic_exchange(&said, r) != r)
+            log_warn("the progress thread cannot be started: %s", hold_words(r, number));
+        if (r != -EBUSY || atomic_load(&said))
+            conn_reason(c, no_thread(atomic_load(&said)));
+        conn_afresh(c); /* its traffic asks again */
         return;
     }
+    atomic_store_explicit(&said, 0, memory_order_relaxed);
     link_post_once(c, CF_BEGIN_JOB, JOB_BEGIN, begin_job);
 }

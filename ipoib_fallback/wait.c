@@ -86,10 +86,11 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     r = guarded ? sleep_futexes(w->word, w->val, w->own, w->own_val, limit, w->signals.seen)
                 : sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
-        /* A filter or a namespace does not let there be a progress thread, and nobody else looks. */
+        /* A filter, a namespace or a limit does not let there be a progress thread, and nobody else looks. */
         sleep_close(up, &w->signals);
         if (w->signals.forked)
             return -EINTR;
+        fb_alone();
         atomic_store(&c->x->anchor_news, 1);
         conn_todo_rx(c, TODO_ANCHOR);
         conn_todo_tx(c, TODO_PUSH);

@@ -256,7 +256,7 @@ static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
 
 /* Others sleep, and we return to our caller with the shard's news used up: arm it for them, and if
  * anything is ready, wake one, who will do the same. So, too, if none of them keeps it armed, because all have slept since
- * before there was a rail: whoever wakes does. */
+ * before there was a rail: whoever wakes does; and if they sleep for too long, since there is no progress thread any more. */
 static void pass_baton(struct pl_epoll *ep)
 {
     if (!atomic_load(&ep->asleep))
@@ -267,7 +267,8 @@ static void pass_baton(struct pl_epoll *ep)
         rsk_shard_disarm(ep->shard);
     }
     if (atomic_load(&ep->inbox) || atomic_load(&ep->nready) || atomic_load(&ep->ndirty) ||
-        (atomic_load(&ep->hot) && !atomic_load(&ep->resting) && !atomic_load(&ep->joined)))
+        (atomic_load(&ep->hot) && ((!atomic_load(&ep->resting) && !atomic_load(&ep->joined)) ||
+                                   fb_sleep_most() != UINT64_MAX)))
         pl_ready_kick(ep);
 }
 
@@ -291,6 +292,10 @@ static int rest(struct sleep *s, const struct call *c, uint64_t deadline, uint32
     since = atomic_load(&ep->flips);
     n = pl_ready_collect(ep, c->out, c->max);
     if (n == 0) {
+        uint64_t most = fb_sleep_most();
+
+        if (most != UINT64_MAX && deadline > sys_now() + most)
+            deadline = sys_now() + most;
         n = RSK_OPENED(cancellable(c, deadline, signals));
         if (pl_block_lost(&s->block))
             return -EINTR;
@@ -321,6 +326,7 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
         uint64_t now = sys_now(), flips = atomic_load(&ep->flips);
         bool missed, was_brief = brief;
 
+        fb_alone();
         brief = false;
         n = look(ep, c, now, was_brief, &missed);
         if (n != 0)

@@ -306,7 +306,7 @@ static uint64_t alone(const struct pl_poll_wait *w)
 /* The kernel's part of the set for a sleep. Returns how long it may last at most. */
 static uint64_t kernel_set(struct pl_poll_wait *w, const struct pollfd *fds)
 {
-    uint64_t longest = w->efd < 0 || w->crowded ? alone(w) : PL_FOREVER;
+    uint64_t longest = w->efd < 0 || w->crowded ? alone(w) : PL_FOREVER, most = fb_sleep_most();
 
     if (w->unsure > 3)
         longest = UNSURE_NS;
@@ -317,6 +317,8 @@ static uint64_t kernel_set(struct pl_poll_wait *w, const struct pollfd *fds)
         struct pollfd *k = &w->kernel[i];
 
         *k = (struct pollfd){.fd = e->gone ? -1 : fds[i].fd, .events = fds[i].events};
+        if (e->hot && longest > most)
+            longest = most;
         if (e->hot && e->file->kind == PL_STREAM) {
             k->events = fb_kernel_events(e->file->stream, fds[i].events);
             if (e->muted) {
@@ -441,6 +443,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         uint64_t now, until;
         bool skipped = false;
 
+        fb_alone();
         /* The sleep has ended with events, and a handler that forked came with them. */
         count = pl_block_lost(&w->block) ? -EINTR : look(w, fds, mask, waits, brief, &skipped);
         brief = false;

@@ -10,9 +10,7 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +24,7 @@
 #include "rsock/shard.h"
 #include "rsock/sys.h"
 
-enum { STACK = 256 * 1024, BATCH = 64, FORK_HOOKS = 8, ROUNDS = 8 };
+enum { BATCH = 64, FORK_HOOKS = 8, ROUNDS = 8 };
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -34,6 +32,7 @@ static atomic_bool running, stopping;
 /* rsk_loop_pause: so many callers want no thread; it was ended for them, and what it had waits. */
 static int paused;
 static atomic_bool resting;
+static atomic_bool turning; /* another thread does what it had to do: rsk_loop_turn */
 static bool with_uring;
 static _Atomic int tid;
 static sem_t begun; /* the thread has tried to open its backend, with this result: */
@@ -155,8 +154,11 @@ static void on_anchors(void *arg, uint32_t events)
 
 static void wait_for_news(struct rsk_shard *shard)
 {
-    uint64_t ns = timers_next();
+    uint64_t ns = timers_next(), again = loop_watch_retry();
     bool armed = false;
+
+    if (again < ns)
+        ns = again;
 
     atomic_store(&asleep, true);
     if (atomic_load(&jobs))
@@ -180,13 +182,17 @@ void rsk_at_loop_start(void (*fn)(void))
     start_hook = fn;
 }
 
-static void first_watches(void)
+/* Without these two it would hear of nothing. 0 or -errno. */
+static int first_watches(void)
 {
     wake_watch = rsk_watch_fd(wake_fd, POLLIN, false, on_wake, NULL);
     anchor_watch = rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL);
-    if (start_hook)
-        start_hook();
-    loop_common_watch();
+    if (wake_watch && anchor_watch)
+        return 0;
+    rsk_unwatch(wake_watch);
+    rsk_unwatch(anchor_watch);
+    wake_watch = anchor_watch = NULL;
+    return -ENOSPC;
 }
 
 /*
@@ -207,6 +213,13 @@ static int open_backend(void)
     return loop_backend->open();
 }
 
+static void close_backend(void)
+{
+    loop_backend->close();
+    loop_watch_rest();
+    loop_watch_bury();
+}
+
 static void *run(void *again)
 {
     struct rsk_shard *shard = rsk_shard_common();
@@ -215,13 +228,19 @@ static void *run(void *again)
     atomic_store(&tid, sys_gettid());
     SYS6(SYS_prctl, PR_SET_NAME, "railsock", 0, 0, 0, 0);
     opened = open_backend();
+    if (!opened) {
+        opened = again ? loop_watch_again(wake_watch, anchor_watch) : first_watches();
+        if (opened)
+            close_backend();
+    }
     sem_post(&begun);
     if (opened)
         return NULL;
-    if (again)
-        loop_watch_again();
-    else
-        first_watches();
+    if (!again) {
+        if (start_hook)
+            start_hook();
+        loop_common_watch();
+    }
     for (;;) {
         run_jobs();
         timers_run();
@@ -235,51 +254,18 @@ static void *run(void *again)
     }
 }
 
-/* The starter's real-time priority is its own: with it this thread would keep others from their processor. A filter may kill
- * who asks. */
-static void not_in_a_hurry(pthread_attr_t *attr)
-{
-    const struct sched_param none = {0};
-    long policy = sys_filtered() ? SCHED_OTHER : SYS6(SYS_sched_getscheduler, 0, 0, 0, 0, 0, 0);
-
-    if ((policy & ~(long)SCHED_RESET_ON_FORK) != SCHED_FIFO &&
-        (policy & ~(long)SCHED_RESET_ON_FORK) != SCHED_RR)
-        return;
-    pthread_attr_setinheritsched(attr, PTHREAD_EXPLICIT_SCHED);
-    pthread_attr_setschedpolicy(attr, SCHED_OTHER);
-    pthread_attr_setschedparam(attr, &none);
-}
-
 /* With a backend, when this returns 0. */
 static int spawn(bool again)
 {
-    void *arg = again ? &resting : NULL;
-    pthread_attr_t attr;
-    sigset_t all, before;
-    int err = pthread_attr_init(&attr);
+    int err;
 
-    if (err)
-        return -err;
     /* Not there: dlopen would wait for a starter that is inside dlopen. */
     loop_backend =
         with_uring && !sys_filtered() && loop_uring_load() == 0 ? &loop_uring : &loop_epoll;
     sem_init(&begun, 0, 0);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_setstacksize(&attr, STACK);
-    not_in_a_hurry(&attr);
-    err = pthread_create(&thread, &attr, run, arg);
-    /* Much thread-local memory in the program comes off the stack: EINVAL if it does not fit. */
-    if (err == EINVAL) {
-        pthread_attr_destroy(&attr);
-        pthread_attr_init(&attr);
-        not_in_a_hurry(&attr);
-        err = pthread_create(&thread, &attr, run, arg);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    err = loop_spawn(&thread, run, again ? &resting : NULL);
     if (err)
-        return err == EAGAIN ? -ENOMEM : -err; /* there may be no thread more: that is no pause */
+        return err;
     while (sem_wait(&begun))
         ;
     if (opened)
@@ -310,8 +296,8 @@ static int start_locked(bool use_uring)
 {
     int err;
 
-    if (paused)
-        return -EAGAIN;
+    if (paused || atomic_load(&turning))
+        return -EBUSY;
     if (atomic_load(&resting))
         return start_again();
     if (atomic_load(&running))
@@ -352,6 +338,12 @@ bool rsk_loop_running(void)
            !atomic_load_explicit(&resting, memory_order_acquire);
 }
 
+bool rsk_loop_lost(void)
+{
+    return atomic_load_explicit(&resting, memory_order_acquire) &&
+           atomic_load_explicit(&running, memory_order_acquire);
+}
+
 bool rsk_loop_is_self(void)
 {
     return is_self;
@@ -388,10 +380,11 @@ void rsk_loop_pause(void)
         sys_write(wake_fd, &one, sizeof one);
         pthread_join(thread, NULL);
         wait_until_gone();
-        loop_backend->close();
-        loop_watch_rest();
+        close_backend();
     }
     pthread_mutex_unlock(&life);
+    while (atomic_load(&turning))
+        sys_yield();
 }
 
 int rsk_loop_resume(void)
@@ -404,6 +397,27 @@ int rsk_loop_resume(void)
         err = start_again();
     pthread_mutex_unlock(&life);
     return err;
+}
+
+void rsk_loop_turn(void)
+{
+    bool mine;
+
+    RSK_UNCANCELLED;
+    pthread_mutex_lock(&life);
+    mine = !paused && rsk_loop_lost() && !atomic_exchange(&turning, true);
+    pthread_mutex_unlock(&life);
+    if (!mine)
+        return;
+    is_self = true;
+    loop_backend = &loop_none;
+    loop_watch_look();
+    run_jobs();
+    timers_run();
+    rsk_shard_drain(rsk_shard_common());
+    loop_watch_bury();
+    is_self = false;
+    atomic_store(&turning, false);
 }
 
 static _Atomic bool no_libraries;
@@ -433,10 +447,8 @@ void rsk_loop_stop(void)
             next = j->next;
             let_go(j);
         }
-        loop_backend->close();
+        close_backend();
         timers_clear();
-        loop_watch_rest();
-        loop_watch_bury();
         loop_watch_forget();
         free(wake_watch);
         free(anchor_watch);
@@ -464,6 +476,7 @@ void rsk_loop_after_fork_child(void)
     atomic_store(&running, false);
     atomic_store(&stopping, false);
     atomic_store(&resting, false);
+    atomic_store(&turning, false);
     paused = 0;
     loop_watch_forget();
     atomic_store(&jobs, NULL);

@@ -60,12 +60,18 @@ void rsk_timer_cancel(struct rsk_timer *);
 /* Asks the thread to end and joins it. Not from the thread itself. */
 void rsk_loop_stop(void);
 /* Ends the thread but keeps everything that it had to do: watches, timers and jobs, also those posted
- * meanwhile, wait for the last of as many rsk_loop_resume; rsk_loop_start is -EAGAIN until then. When
+ * meanwhile, wait for the last of as many rsk_loop_resume; rsk_loop_start is -EBUSY until then. When
  * this returns the kernel does not count the thread any more. The resumed one is the caller's child: it
  * has the caller's credentials, namespaces and filters. Any other thread. resume: 0, or -errno when there
  * cannot be a thread; the next rsk_loop_start tries again. */
 void rsk_loop_pause(void);
 int rsk_loop_resume(void);
+/* It has been ended, and has not gone on: its work waits, and posts are taken all the same. */
+bool rsk_loop_lost(void);
+/* Does some of the work of one that cannot go on: what is to be read, is due, or has been posted, on the thread that calls, which
+ * is the progress thread meanwhile. Nothing where it runs, is paused, or another thread does so. No lock held, not in a signal
+ * handler. */
+void rsk_loop_turn(void);
 /* No library is opened any more: another root directory may have something else under its name. */
 void rsk_loop_no_libraries(void);
 bool rsk_loop_may_load(void);

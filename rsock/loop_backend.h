@@ -5,6 +5,7 @@
 #ifndef RSK_LOOP_BACKEND_H
 #define RSK_LOOP_BACKEND_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@ struct rsk_watch {
     _Atomic bool dropped; /* the kernel does not know it any more (rsk_watch_drop) */
     bool dead;            /* unwatched; freed once no event of it can be under way */
     bool pending; /* io_uring: a poll is in the kernel, its completion will name this watch */
+    bool again;   /* the backend could not take it: loop_watch_retry */
     void (*fn)(void *arg, uint32_t events);
     void *arg;
     struct rsk_watch *next_dead;
@@ -36,6 +38,8 @@ struct loop_backend {
 };
 
 extern const struct loop_backend loop_epoll, loop_uring;
+/* No backend: what is watched waits for the next one, or is looked at by loop_watch_look. Only add and del. */
+extern const struct loop_backend loop_none;
 /* Finds liburing. 0 or -errno. On the starting thread. */
 int loop_uring_load(void);
 
@@ -46,9 +50,20 @@ extern int loop_anchor_ep;
 void loop_watch_bury(void);
 /* The backend was closed: no poll of it is under way. */
 void loop_watch_rest(void);
-/* Another one was opened: it gets the watches. */
-void loop_watch_again(void);
+/* Another one was opened: it gets the watches. 0, or -errno if it does not take these two. */
+int loop_watch_again(struct rsk_watch *wake, struct rsk_watch *anchors);
+/* The backend could not take it back. */
+void loop_watch_later(struct rsk_watch *);
+/* Gives the backend what it could not take. When to try once more, in ns; LOOP_FOREVER: it has them all. */
+uint64_t loop_watch_retry(void);
+/* Without a backend: calls for what has news now. */
+void loop_watch_look(void);
 void loop_watch_forget(void);
+
+/* ---- loop_spawn.c */
+
+/* 0 or -errno; -EAGAIN: there may be no thread more, or no memory for its stack. */
+int loop_spawn(pthread_t *, void *(*run)(void *), void *arg);
 
 /* ---- loop_common.c, under loop.c's life lock or on the thread ---- */
 

@@ -187,8 +187,8 @@ static void uring_pause(uint64_t ns)
             if (w[i]->dead)
                 continue;
             loop_event(w[i], res[i] < 0 ? (uint32_t)POLLERR : (uint32_t)res[i]);
-            if (!w[i]->dead)
-                uring_add(w[i]);
+            if (!w[i]->dead && uring_add(w[i]) < 0)
+                loop_watch_later(w[i]);
         }
 }
 

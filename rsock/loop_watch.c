@@ -16,6 +16,9 @@ int loop_anchor_ep = -1;
 
 static struct rsk_watch *dead;    /* unwatched, but perhaps still in a batch or in the kernel */
 static struct rsk_watch *watches; /* those that the backend has */
+static bool some_again;           /* or could not take */
+
+enum { AGAIN_NS = 20000000 };
 
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
                                void (*fn)(void *arg, uint32_t events), void *arg)
@@ -89,15 +92,82 @@ void loop_watch_bury(void)
     }
 }
 
-void loop_watch_again(void)
+void loop_watch_later(struct rsk_watch *w)
+{
+    w->again = some_again = true;
+}
+
+int loop_watch_again(struct rsk_watch *wake, struct rsk_watch *anchors)
 {
     for (struct rsk_watch *w = watches; w; w = w->next) {
         int err = loop_backend->add(w);
 
-        if (err < 0)
-            log_warn("descriptor %d is not watched any more: error %d", w->fd, -err);
+        if (err < 0 && (w == wake || w == anchors))
+            return err;
+        w->again = false;
+        if (err < 0) {
+            log_info("descriptor %d is not watched for now: error %d", w->fd, -err);
+            loop_watch_later(w);
+        }
     }
+    return 0;
 }
+
+uint64_t loop_watch_retry(void)
+{
+    if (!some_again)
+        return LOOP_FOREVER;
+    some_again = false;
+    for (struct rsk_watch *w = watches; w; w = w->next)
+        if (w->again) {
+            w->again = false;
+            if (loop_backend->add(w) < 0)
+                loop_watch_later(w);
+        }
+    return some_again ? AGAIN_NS : LOOP_FOREVER;
+}
+
+/* Some at a time: what is called may watch and unwatch. One that is passed over then has its turn the next time. */
+void loop_watch_look(void)
+{
+    enum { TOGETHER = 32 };
+    static const struct timespec zero;
+    struct rsk_watch *had[TOGETHER];
+    struct pollfd p[TOGETHER];
+    unsigned done = 0, n;
+
+    do {
+        unsigned skip = done;
+
+        n = 0;
+        for (struct rsk_watch *w = watches; w && n < TOGETHER; w = w->next) {
+            if (skip) {
+                skip--;
+                continue;
+            }
+            had[n] = w;
+            p[n++] = (struct pollfd){.fd = w->fd, .events = (short)w->events};
+        }
+        if (n && sys_ppoll(p, n, &zero, NULL) > 0)
+            for (unsigned i = 0; i < n; i++)
+                if (p[i].revents)
+                    loop_event(had[i], (uint16_t)p[i].revents);
+        done += n;
+    } while (n == TOGETHER);
+}
+
+static int none_add(struct rsk_watch *w)
+{
+    (void)w;
+    return 0;
+}
+
+static void none_del(struct rsk_watch *w)
+{
+    (void)w;
+}
+
+const struct loop_backend loop_none = {.name = "none", .add = none_add, .del = none_del};
 
 void loop_watch_rest(void)
 {
@@ -110,4 +180,5 @@ void loop_watch_rest(void)
 void loop_watch_forget(void)
 {
     watches = dead = NULL;
+    some_again = false;
 }

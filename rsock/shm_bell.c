@@ -29,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "config/reason.h"
 #include "rsock/fence.h"
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
@@ -404,9 +405,10 @@ static struct shm_peer_bell *known(const struct stat *st, const struct shm_cred 
     return NULL;
 }
 
-struct shm_peer_bell *shm_peer_bell_get(int page, int event, const struct shm_cred *cred)
+int shm_peer_bell_get(int page, int event, const struct shm_cred *cred, struct shm_peer_bell **bell)
 {
     struct shm_peer_bell *b = NULL;
+    int reason = RSN_PEER_PROTOCOL;
     struct stat st = {0};
     bool socket;
 
@@ -415,8 +417,14 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, const struct shm_cr
         SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
         goto out;
     b = known(&st, cred);
-    if (b || !shm_sealed_good(page, PAGE) || !shm_peer_event_good(event, cred, &socket))
+    if (b || !shm_sealed_good(page, PAGE))
         goto out;
+    if (!shm_peer_event_good(event, cred, &socket)) {
+        if (cred->unseen && !socket)
+            reason = RSN_NO_PROC;
+        goto out;
+    }
+    reason = RSN_NO_MEMORY;
     b = calloc(1, sizeof *b);
     if (!b)
         goto out;
@@ -440,7 +448,8 @@ struct shm_peer_bell *shm_peer_bell_get(int page, int event, const struct shm_cr
 out:
     rsk_own_close(page);
     rsk_own_close(event);
-    return b;
+    *bell = b;
+    return b ? 0 : reason;
 }
 
 struct shm_peer_bell *shm_peer_bell_again(struct shm_peer_bell *b)

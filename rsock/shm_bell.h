@@ -40,7 +40,8 @@ void shm_bell_ring(struct shm_bell *, uint32_t slot);
 
 /* Takes both descriptors, good or bad. NULL when they are not what they should be, or out of
  * memory. One object for each of the peer's bells, counted. Progress thread. */
-struct shm_peer_bell *shm_peer_bell_get(int page, int event, const struct shm_cred *);
+/* A reason, or 0 and *bell. */
+int shm_peer_bell_get(int page, int event, const struct shm_cred *, struct shm_peer_bell **bell);
 struct shm_peer_bell *shm_peer_bell_again(struct shm_peer_bell *);
 void shm_peer_bell_put(struct shm_peer_bell *);
 /* Any thread; NULL is ignored. slot < SHM_BELL_SLOTS is the caller's to see to. */

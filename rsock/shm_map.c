@@ -39,14 +39,34 @@ uint32_t shm_ring_size(size_t wish)
     return size;
 }
 
+/*
+ * For where /proc/sys is hidden (ProcSubset=pid of a systemd unit, a chroot): more memory than any host has is only promised by a
+ * kernel that promises what it has not, and MAP_NORESERVE means nothing to another. The right to write comes after what
+ * mlockall(MCL_FUTURE) has locked is unlocked, or all of it would be filled. False also where a limit of the process's is in the way.
+ */
+static bool promised_anything(void)
+{
+    const size_t much = (size_t)1 << 45;
+    long at =
+        SYS6(SYS_mmap, NULL, much, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bool yes;
+
+    if (at < 0)
+        return false;
+    yes = SYS6(SYS_munlock, at, much, 0, 0, 0, 0) == 0 &&
+          SYS6(SYS_mprotect, at, much, PROT_READ | PROT_WRITE, 0, 0, 0) == 0;
+    SYS6(SYS_munmap, at, much, 0, 0, 0, 0);
+    return yes;
+}
+
 /* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages are counted when they are
- * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. Where /proc/sys
- * is hidden (ProcSubset=pid of a systemd unit) it may be so. */
+ * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. */
 bool shm_strict(void)
 {
     static _Atomic uint64_t asked_at;
     static _Atomic bool was;
     uint64_t now = sys_now();
+    bool strict = true;
     char mode = '2';
     int fd;
 
@@ -56,12 +76,15 @@ bool shm_strict(void)
     if (fd >= 0) {
         sys_read(fd, &mode, 1);
         rsk_own_close(fd);
-    } else if (fd != -ENOENT && fd != -EACCES) {
+        strict = mode == '2';
+    } else if (fd == -ENOENT || fd == -EACCES) {
+        strict = !promised_anything();
+    } else {
         return atomic_load(&was); /* in want of something: the next one asks again */
     }
-    atomic_store(&was, mode == '2');
+    atomic_store(&was, strict);
     atomic_store(&asked_at, now);
-    return mode == '2';
+    return strict;
 }
 
 int shm_sealed_memfd(const char *name, size_t len)

@@ -76,21 +76,31 @@ static bool is_one_user(int fd, uint32_t uid)
     return strstr(text, ids) != NULL;
 }
 
+/* In a chroot there may be no /proc, and so nobody whom he trusts. Who may not look takes him for one of us. */
+static bool has_our_root(uint32_t pid)
+{
+    char path[40], root[2];
+
+    snprintf(path, sizeof path, "/proc/%u/root", pid);
+    return SYS6(SYS_readlinkat, AT_FDCWD, path, root, sizeof root, 0, 0) <= 1;
+}
+
 void shm_peer_judge(struct shm_cred *cred)
 {
     bool ours = is_ours(cred->uid);
     char path[40];
     int fd;
 
-    cred->trusted = cred->alike = false;
+    cred->trusted = cred->alike = cred->unseen = false;
     if (!cred->pid || !(ours || cred->uid == 0))
         return;
     snprintf(path, sizeof path, "/proc/%u/status", cred->pid);
     fd = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0));
+    cred->unseen = fd < 0;
     if (fd < 0)
         return;
     cred->trusted = has_one_number(fd);
-    cred->alike = ours && cred->trusted && is_one_user(fd, cred->uid);
+    cred->alike = ours && cred->trusted && is_one_user(fd, cred->uid) && has_our_root(cred->pid);
     rsk_own_close(fd);
 }
 
@@ -116,10 +126,11 @@ bool shm_peer_event_good(int fd, const struct shm_cred *cred, bool *socket)
         /* Of a process in another namespace we see no number: then the user has to do. */
         return shm_socket_option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
                maker.pid == cred->pid && (cred->pid || maker.uid == cred->uid);
+    if (!cred->trusted)
+        return false;
     /* Not self: that has no descriptors any more once the main thread has ended. */
     snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
     n = SYS6(SYS_readlinkat, AT_FDCWD, path, link, sizeof link - 1, 0, 0);
     link[n > 0 ? n : 0] = 0;
-    return strcmp(link, "anon_inode:[eventfd]") == 0 && cred->trusted &&
-           (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
+    return strcmp(link, "anon_inode:[eventfd]") == 0 && (sys_fcntl(fd, F_GETFL, 0) & O_NONBLOCK);
 }

@@ -13,8 +13,10 @@ struct shm_cred {
     /* He could stop or kill us in any case: root, or our own user in all of our uids, in our own PID namespace. What such alone may
      * give us is an eventfd, or a futex word to sleep on. */
     bool trusted;
-    /* And is our own user in all of his uids: he trusts us, too. */
+    /* And is our own user in all of his uids, with our root directory as far as is known: he trusts us, too. */
     bool alike;
+    /* He would be asked about in /proc, where nothing is said of him: not in a chroot, say. */
+    bool unseen;
 };
 
 /* Who has connected, or listens; not trusted yet. False: the kernel does not say. */

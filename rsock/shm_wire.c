@@ -94,19 +94,22 @@ int shm_rail_peer_bells(struct shm_rail *r, struct shm_fds *fds, int first, uint
 {
     const int n = fds->n - first;
     struct shm_peer_bell *b;
+    int reason;
 
     if ((n != 2 && n != 4) || data >= SHM_BELL_SLOTS || ctl >= SHM_BELL_SLOTS)
         return RSN_PEER_PROTOCOL;
-    b = shm_peer_bell_get(shm_fds_take(fds, first), shm_fds_take(fds, first + 1), &cred);
-    if (!b)
-        return RSN_PEER_PROTOCOL;
+    reason = shm_peer_bell_get(shm_fds_take(fds, first), shm_fds_take(fds, first + 1), &cred, &b);
+    if (reason)
+        return reason;
     r->peer_data.bell = b;
     r->peer_data.index = data;
-    b = n == 2
-            ? shm_peer_bell_again(b)
-            : shm_peer_bell_get(shm_fds_take(fds, first + 2), shm_fds_take(fds, first + 3), &cred);
-    if (!b)
-        return RSN_PEER_PROTOCOL;
+    if (n == 2)
+        shm_peer_bell_again(b);
+    else
+        reason = shm_peer_bell_get(shm_fds_take(fds, first + 2), shm_fds_take(fds, first + 3),
+                                   &cred, &b);
+    if (reason)
+        return reason;
     r->peer_ctl.bell = b;
     r->peer_ctl.index = ctl;
     r->base.peer_pid = cred.pid;

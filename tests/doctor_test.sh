@@ -138,6 +138,15 @@ printf 'defaults ring 4k\n' >"$dir/rules"
 says memory_for_a_small_ring 0 '^this host is ready$' \
     env RAILSOCK_CONFIG="$dir/rules" RAILSOCK_MEMORY=100k "$railsock" doctor --wire shm
 says mode_tcp 1 '^FAIL settings .*RAILSOCK_MODE=tcp' env RAILSOCK_MODE=tcp "$railsock" doctor --wire shm
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    # One process of a user who may have one.
+    alone=(setpriv --reuid=54329 --clear-groups --inh-caps=-all prlimit --nproc=1 "$railsock" doctor --wire shm)
+    says no_threads 1 '^FAIL threads none can be started: ' "${alone[@]}"
+    says memfd_not_tried 1 '^skip memfd not tried: no process ' "${alone[@]}"
+else
+    echo 'skip doctor.no_threads: needs root'
+fi
+says threads 0 '^ok threads ' "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
 # What follows from that is no failure of its own.

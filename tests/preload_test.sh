@@ -140,6 +140,19 @@ simultaneous_open() {
 }
 
 # What else a program of the folder is for.
+# Why there is no thread is said in words, and of a start once, however many calls ask for one.
+told_once() {
+    local log=$dir/no_thread.log none='the process may have no thread more'
+
+    RAILSOCK_MODE=rail RAILSOCK_LOG=warn PAIR_WARM=1 LD_PRELOAD=$lib \
+        timeout 120 "$dir/no_thread" >/dev/null 2>"$log" </dev/null
+    if [ "$(grep -c "cannot be started: $none" "$log")" -eq 1 ] && grep -q "cannot go on for now: $none" "$log"; then
+        echo 'ok preload.no_thread.told'
+    else
+        echo "not ok preload.no_thread.told: $(head -n 3 "$log")"
+    fi
+}
+
 more_of() { # PROGRAM
     case $1 in
     namespaces) left namespaces namespace ;;
@@ -162,6 +175,7 @@ more_of() { # PROGRAM
     passing | threads) valgrind_finds_none "$1" ;;
     numbered) logged numbered ;;
     crossings) simultaneous_open ;;
+    no_thread) told_once ;;
     esac
 }
 

@@ -42,6 +42,8 @@ if unshare -m true 2>/dev/null; then
     ends subset_of_proc shm:none shm:none "unshare -m $dir/subset" ''
     chmod 755 "$dir"
     cp "$railsock" "${railsock%/*}/librailsock.so" tests/echo.py "$dir"
+    ends subset_and_users shm:none - "unshare -m $dir/subset" \
+        "unshare -m $dir/subset setpriv --reuid=daemon --regid=daemon --clear-groups" "$dir"
     ends private_users shm:none - '' "$python tests/private_users.py daemon" "$dir"
 else
     echo 'skip units.subset_of_proc: needs root'

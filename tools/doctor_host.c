@@ -14,6 +14,7 @@
 #include <linux/io_uring.h>
 #include <linux/magic.h>
 #include <linux/tcp.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,14 +278,35 @@ static int make_memfd(void)
                : 0;
 }
 
-/* In a child, as a seccomp filter may kill who tries. 0 or an errno; negative: the signal that ended it. */
-static int try_memfd(void)
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+void doc_THREADS(struct doctor *d, struct doc_result *r)
+{
+    pthread_t thread;
+    int err = pthread_create(&thread, NULL, nothing, NULL);
+
+    (void)d;
+    if (err)
+        doc_say(r, DOC_FAIL, "none can be started: %s", strerror(err));
+    else
+        doc_say(r, DOC_OK, "the library's own can be started");
+    if (!err)
+        pthread_join(thread, NULL);
+}
+
+/* In a child, as a seccomp filter may kill who tries. 0 or an errno; negative: the signal that ended it. *no_child: an errno, there is
+ * none. */
+static int try_memfd(int *no_child)
 {
     pid_t child = fork();
     int status = 0;
 
+    *no_child = child < 0 ? errno : 0;
     if (child < 0)
-        return errno;
+        return 0;
     if (child == 0) {
         prctl(PR_SET_DUMPABLE, 0);
         _exit(make_memfd());
@@ -297,9 +319,11 @@ static int try_memfd(void)
 
 bool doc_memfd(struct doc_result *r)
 {
-    int err = try_memfd();
+    int no_child, err = try_memfd(&no_child);
 
-    if (err < 0) {
+    if (no_child) {
+        doc_say(r, DOC_SKIP, "not tried: no process can be started: %s", strerror(no_child));
+    } else if (err < 0) {
         doc_say(r, DOC_FAIL,
                 "memfd_create kills who calls it (%s), so it would kill a program that is to "
                 "board within the host",

@@ -4,6 +4,7 @@
  */
 #include "tests/sim/sim.h"
 
+#include "config/log.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/tap.h"
@@ -122,6 +123,20 @@ void fb_pub_forget(void)
 bool hold_on(void)
 {
     return false;
+}
+
+int hold_start(void)
+{
+    return 0;
+}
+
+const char *hold_words(int err, char number[static CFG_ERRNO_WORDS])
+{
+    return cfg_errno_words(-err, number);
+}
+
+void fb_alone(void)
+{
 }
 
 bool fb_filtered(void)

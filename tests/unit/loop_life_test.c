@@ -101,9 +101,9 @@ BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
         ASSERT_EQ_INT(write(pipe_fds[1], "x", 1), 1);
         EXPECT_EQ_INT(rsk_loop_post(add_timer, &fired_after), 0);
         EXPECT_EQ_INT(rsk_loop_post(fire, &done_after), 0);
-        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
+        EXPECT_EQ_INT(rsk_loop_start(true), -EBUSY);
         EXPECT_EQ_INT(rsk_loop_resume(), 0);
-        EXPECT_EQ_INT(rsk_loop_start(true), -EAGAIN);
+        EXPECT_EQ_INT(rsk_loop_start(true), -EBUSY);
         EXPECT_EQ_INT(n_events, 0);
         EXPECT_EQ_INT(sem_trywait(&done_after), -1);
         EXPECT_EQ_INT(rsk_loop_resume(), 0);

@@ -82,10 +82,11 @@ static void foreign_bell(struct foreign *f, int *ep)
     f->slot = (uint32_t)shm_bell_reserve(f->b);
     shm_bell_set(f->b, f->slot, &fake);
     shm_bell_fds(f->b, &f->page, &f->event);
-    f->peer =
+    ASSERT_EQ_INT(
         shm_peer_bell_get(sys_hide_fd(dup(f->page)), sys_hide_fd(dup(f->event)),
-                          &(struct shm_cred){geteuid() + 1, (uint32_t)getpid(), false, false});
-    ASSERT(f->peer != NULL);
+                          &(struct shm_cred){.uid = geteuid() + 1, .pid = (uint32_t)getpid()},
+                          &f->peer),
+        0);
 }
 
 static void foreign_put(struct foreign *f)

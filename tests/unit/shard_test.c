@@ -303,10 +303,11 @@ TEST_CASE(shard, a_stopped_waker_stops_nobody_else)
 
     shm_bell_set(b, w.slot, &fake);
     shm_bell_fds(b, &page, &event);
-    w.peer = shm_peer_bell_get(
-        sys_hide_fd(dup(page)), sys_hide_fd(dup(event)),
-        &(struct shm_cred){geteuid(), (uint32_t)getpid(), .trusted = true, .alike = true});
-    ASSERT(w.peer != NULL);
+    ASSERT_EQ_INT(shm_peer_bell_get(sys_hide_fd(dup(page)), sys_hide_fd(dup(event)),
+                                    &(struct shm_cred){geteuid(), (uint32_t)getpid(),
+                                                       .trusted = true, .alike = true},
+                                    &w.peer),
+                  0);
     ASSERT_EQ_INT(write(event, &most, sizeof most), sizeof most);
     ASSERT_EQ_INT(fcntl(event, F_SETFL, 0), 0);
     EXPECT(!rsk_shard_arm(s));

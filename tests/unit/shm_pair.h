@@ -62,7 +62,8 @@ static inline void shm_pair_bell(struct rsk_rail *from, struct rsk_rail *to, str
     page = rsk_own_fd(sys_fcntl(page, F_DUPFD_CLOEXEC, 3));
     event = rsk_own_fd(sys_fcntl(event, F_DUPFD_CLOEXEC, 3));
     r = shm_of(from);
-    r->peer_data.bell = shm_peer_bell_get(page, event, &shm_pair_cred);
+    if (shm_peer_bell_get(page, event, &shm_pair_cred, &r->peer_data.bell))
+        abort();
     r->peer_ctl.bell = shm_peer_bell_again(r->peer_data.bell);
     r->peer_data.index = r->peer_ctl.index = shm_of(to)->my_data.index;
 }

@@ -1,0 +1,59 @@
+/*
+ * warm.h - a server that answers each request, and its client in another process, until both directions of their connection have left
+ * TCP, if they are to.
+ */
+#ifndef TESTS_PRELOAD_WARM_H
+#define TESTS_PRELOAD_WARM_H
+
+#include "pair.h"
+
+/* One exchange; told: what the answer begins with. */
+static inline void echo(int fd, char told)
+{
+    char b[256];
+
+    must(recv(fd, b, sizeof b, MSG_WAITALL) == sizeof b, "recv");
+    b[0] = told;
+    must(write(fd, b, sizeof b) == sizeof b, "write");
+}
+
+/* Until both directions have left TCP, if they are to. */
+static inline void warms(const char *name, int fd)
+{
+    time_t begin = time(NULL);
+    int quiet = 0;
+
+    for (int i = 0; quiet < 3; i++) {
+        unsigned long long sent = tcp_sent(fd), received = tcp_received(fd);
+
+        echo(fd, 0);
+        if (mode_rail() && (tcp_sent(fd) != sent || tcp_received(fd) != received))
+            quiet = 0;
+        else if (i >= 300)
+            quiet++;
+        if (!others_run(begin)) {
+            printf("%s: not on a rail\n", name);
+            break;
+        }
+    }
+    echo(fd, 1);
+}
+
+/* times: 0: until it is told that this is enough. */
+static inline void asks(int fd, int times)
+{
+    char b[256], got[256] = {0};
+
+    for (int i = 0; times ? i < times : got[0] != 1; i++) {
+        for (size_t k = 0; k < sizeof b; k++)
+            b[k] = (char)random();
+        must(write(fd, b, sizeof b) == sizeof b, "write");
+        must(recv(fd, got, sizeof got, MSG_WAITALL) == sizeof got, "recv");
+        if (memcmp(b + 1, got + 1, sizeof b - 1))
+            printf("another answer\n");
+        if (times)
+            usleep(20000); /* it sleeps again, most times */
+    }
+}
+
+#endif
