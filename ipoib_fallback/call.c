@@ -248,9 +248,18 @@ bool fb_at_mark(struct fb_stream *s, int fd)
 ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
-    ssize_t n = rx_quick(c, v, cnt, flags);
+    ssize_t n;
 
+    if (__builtin_expect((flags & MSG_PEEK) && c->x->rx.peeks && fb_iov_size(v, cnt), 0) &&
+        (n = rx_peek_from(c, fd, v, cnt, flags)) != FB_RETRY)
+        return n;
+    n = rx_quick(c, v, cnt, flags);
     return n ? n : receive(c, fd, v, cnt, flags, false);
+}
+
+ssize_t fb_peekv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    return receive(conn_of(s), fd, v, cnt, MSG_PEEK | flags, false);
 }
 
 ssize_t fb_recv_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)

@@ -301,7 +301,9 @@ PL_EXPORT PL_SHORT ssize_t readv(int fd, const struct iovec *v, int cnt)
                          readv_long(fd, v, cnt, &way, got));
 }
 
-/* On a socket only offset -1 is no error. Flags are rare enough to stay the kernel's. */
+/* On a socket only offset -1 is no error, and these flags; RWF_NOWAIT alone means something. */
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
 PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int flags)
 {
     pl_ready();
@@ -309,10 +311,12 @@ PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int
 
     if (!f || off != -1)
         return pl_real.preadv2(fd, v, cnt, off, flags); /* a socket's is an error at once */
-    if (flags)
+    if (flags & ~RWF_KNOWN)
         fb_pin_rx(f->stream, RSN_CALL);
     return RECEIVE(f, v, cnt, 0, pl_real.preadv2(fd, v, cnt, off, flags),
-                   flags ? -EOPNOTSUPP : rail_read(f, v, cnt, 0));
+                   flags & ~RWF_KNOWN
+                       ? -EOPNOTSUPP
+                       : rail_read(f, v, cnt, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
 }
 
 PL_EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int cnt, off64_t off, int flags)

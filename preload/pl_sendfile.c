@@ -174,7 +174,7 @@ static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags, boo
 {
     char page[PIPE_BUF];
     struct iovec v = {page, n < sizeof page ? n : sizeof page};
-    ssize_t got = fb_recvv(f->stream, f->fd, &v, 1, MSG_PEEK | flags);
+    ssize_t got = fb_peekv(f->stream, f->fd, &v, 1, flags);
 
     if (got <= 0)
         return got;
