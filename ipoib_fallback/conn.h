@@ -222,6 +222,7 @@ struct fb_more {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
     bool closed_shared;              /* closed, and another process may go on with it */
+    _Atomic bool disconnected;       /* fb_disconnects */
     _Atomic bool tells_inq;          /* TCP_INQ */
     _Atomic bool stamps;             /* SO_TIMESTAMP, SO_TIMESTAMPNS */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
