@@ -120,6 +120,9 @@ ssize_t pl_receive(struct pl_file *f, const struct iovec *v, int cnt, int flags)
     (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE | MSG_MORE | MSG_EOR | MSG_CONFIRM | \
      MSG_DONTROUTE | MSG_CTRUNC)
 
+/* MSG_CMSG_COMPAT, which the kernel refuses to recvmsg and recvmmsg alone. */
+#define RX_COMPAT ((int)0x80000000u)
+
 static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
@@ -338,7 +341,7 @@ __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, 
     if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recv(fd, buf, n, flags));
     return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
-                        rail(f, &v, 1, flags, -EMSGSIZE));
+                        rail(f, &v, 1, flags & ~RX_COMPAT, -EMSGSIZE));
 }
 
 PL_EXPORT PL_SHORT ssize_t recv(int fd, void *buf, size_t n, int flags)
@@ -390,7 +393,8 @@ __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t
     if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvfrom(fd, buf, n, flags, addr, len));
     return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
-                        from_nobody(rail(f, &v, 1, flags, -EMSGSIZE), addr.__sockaddr__, len));
+                        from_nobody(rail(f, &v, 1, flags & ~RX_COMPAT, -EMSGSIZE),
+                                    addr.__sockaddr__, len));
 }
 
 PL_EXPORT PL_SHORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,
