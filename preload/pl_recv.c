@@ -392,9 +392,9 @@ __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t
         return pl_real.recvfrom(fd, buf, n, flags, addr, len);
     if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvfrom(fd, buf, n, flags, addr, len));
-    return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
-                        from_nobody(rail(f, &v, 1, flags & ~RX_COMPAT, -EMSGSIZE),
-                                    addr.__sockaddr__, len));
+    return RECEIVE_FROM(
+        way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
+        from_nobody(rail(f, &v, 1, flags & ~RX_COMPAT, -EMSGSIZE), addr.__sockaddr__, len));
 }
 
 PL_EXPORT PL_SHORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,

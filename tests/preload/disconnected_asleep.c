@@ -29,7 +29,8 @@ static void *fill(void *unused)
 
     (void)unused;
     sleeper = gettid();
-    got = send(end, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0; /* how many depends on what there was room for */
+    got = send(end, bytes, sizeof(bytes), MSG_NOSIGNAL) >
+          0; /* how many depends on what there was room for */
     error = got < 0 ? errno : 0;
     return NULL;
 }
