@@ -70,7 +70,7 @@ static void advance(struct cursor *u, size_t n)
  * file: false if no number of the stream's is left. */
 static bool still_open(struct fb_conn *c, int *fd)
 {
-    if (conn_flag(c, CF_CLOSED))
+    if (conn_flag(c, CF_CLOSED) || c->x->disconnected)
         return false;
     if (c->fd >= 0 && *fd != c->fd && *fd != conn_alt(c, 0) && *fd != conn_alt(c, 1) &&
         *fd != conn_alt(c, 2))
@@ -117,6 +117,34 @@ static ssize_t from_kernel(struct fb_conn *c, int fd, const struct iovec *part, 
     return signals->forked ? got : fb_rx_leave(&c->s, fd, got, part, n, flags);
 }
 
+static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags,
+                       bool some);
+
+/* As TCP: waits for something, takes nothing, and once it has waited it says nothing of how that has ended either. */
+static ssize_t receive_none(struct fb_conn *c, int fd, int flags, bool some)
+{
+    char byte;
+    struct iovec one = {&byte, 1};
+    ssize_t n;
+
+    flags = (flags & ~MSG_WAITALL) | MSG_PEEK;
+    n = receive(c, fd, &one, 1, flags | MSG_DONTWAIT, some);
+    if (n != -EAGAIN || flags & MSG_DONTWAIT || c->s.nonblock || c->x->rcv_past)
+        return n > 0 ? 0 : n;
+    n = receive(c, fd, &one, 1, flags, true); /* each handler ends it */
+    if (n == -EBADF)
+        return n;
+    if (n < 0 && n != -EAGAIN && n != -EINTR && n != -EPIPE)
+        conn_untold(c, (int)n);
+    return n == -EPIPE ? n : 0;
+}
+
+/* Whose number is gone, by close or by connect() to nobody. */
+static ssize_t gone(const struct fb_conn *c)
+{
+    return c->x->disconnected ? -EPIPE : -EBADF;
+}
+
 __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v,
                                                  int cnt, int flags, bool some)
 {
@@ -126,13 +154,8 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
     ssize_t done = 0, shown = 0; /* by a look that wanted more */
     bool nonblock;
 
-    if (u.left == 0) { /* as TCP: waits for something, and takes nothing */
-        char byte;
-        struct iovec one = {&byte, 1};
-        ssize_t n = receive(c, fd, &one, 1, (flags & ~MSG_WAITALL) | MSG_PEEK, some);
-
-        return n > 0 ? 0 : n;
-    }
+    if (u.left == 0)
+        return receive_none(c, fd, flags, some);
     conn_settings(c);
     nonblock = (flags & MSG_DONTWAIT) || s->nonblock;
     if ((flags & ~(MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL)) ||
@@ -154,7 +177,7 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
             return got;
         if (!still_open(c, &fd))
             return done || shown || c->shut ? done + shown
-                                            : -EBADF; /* who shut it first has woken us with 0 */
+                                            : gone(c); /* who shut it first has woken us with 0 */
         fb_lock(&c->x->rx.lock);
         state = c->x->rx.state;
         if (c->x->rx.state == RX_t && atomic_load(&c->x->rx_todo) == 0) {
@@ -248,9 +271,18 @@ bool fb_at_mark(struct fb_stream *s, int fd)
 ssize_t fb_recvv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
 {
     struct fb_conn *c = conn_of(s);
-    ssize_t n = rx_quick(c, v, cnt, flags);
+    ssize_t n;
 
+    if (__builtin_expect((flags & MSG_PEEK) && c->x->rx.peeks && fb_iov_size(v, cnt), 0) &&
+        (n = rx_peek_from(c, fd, v, cnt, flags)) != FB_RETRY)
+        return n;
+    n = rx_quick(c, v, cnt, flags);
     return n ? n : receive(c, fd, v, cnt, flags, false);
+}
+
+ssize_t fb_peekv(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
+{
+    return receive(conn_of(s), fd, v, cnt, MSG_PEEK | flags, false);
 }
 
 ssize_t fb_recv_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt, int flags)
@@ -363,7 +395,7 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
         bool plain;
 
         if (!still_open(c, &fd))
-            return done ? done : -EBADF;
+            return done ? done : gone(c);
         fb_lock(&c->x->tx.lock);
         got = tx_try(c, fd, part, n, flags, &plain);
         if (got == -EAGAIN && !nonblock && !w.cut) {

@@ -85,11 +85,13 @@ struct fb_rx {
     uint8_t *shown; /* rx_shown.c's: bytes [shown_from, shown_to) */
     size_t shown_size;
     uint64_t shown_from, shown_to;
+    uint64_t peek_at;
     struct {
         struct fb_sleeper *sleeper;
         uint32_t seq;
     } must_see[FB_MUST_SEE];
     uint8_t must_see_n;
+    bool peeks;      /* SO_PEEK_OFF is ours, and the next look is at byte peek_at */
     bool unshown;    /* gS: somebody looked beyond S, and was not shown it because of must_see */
     bool front_ours; /* the mapping is to be unmapped */
     _Atomic bool front_vain; /* it was waited for, and nobody has read it all */
@@ -220,6 +222,7 @@ struct fb_more {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
     bool closed_shared;              /* closed, and another process may go on with it */
+    _Atomic bool disconnected;       /* fb_disconnects */
     _Atomic bool tells_inq;          /* TCP_INQ */
     _Atomic bool stamps;             /* SO_TIMESTAMP, SO_TIMESTAMPNS */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */

@@ -69,6 +69,14 @@ static int inq(struct fb_conn *c, int fd)
     return n < 0 ? n : n + (int)rx_front_left(c);
 }
 
+bool rx_enough(struct fb_conn *c, int fd)
+{
+    int low = 1;
+    socklen_t len = sizeof(low);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, &len) < 0 || inq(c, fd) >= low;
+}
+
 int fb_inq(struct fb_stream *s, int fd)
 {
     struct fb_conn *c = conn_of(s);

@@ -162,6 +162,12 @@ void fb_forget(struct fb_stream *s, int fd)
     close_number(s, fd, NUMBER_STAYS);
 }
 
+void fb_disconnects(struct fb_stream *s, bool does)
+{
+    if (fb_may_linger(s))
+        atomic_store(&conn_of(s)->x->disconnected, does);
+}
+
 void fb_disconnected(struct fb_stream *s, int fd)
 {
     close_number(s, fd, IS_OVER);

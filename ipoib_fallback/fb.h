@@ -96,6 +96,8 @@ void fb_close(struct fb_stream *, int fd);
 void fb_forget(struct fb_stream *, int fd);
 /* The kernel has just disconnected it, which was a reset: nothing is done on the socket any more, which may be connected anew. */
 void fb_disconnected(struct fb_stream *, int fd);
+/* connect() to nobody is about to be called: who wakes up from now on does not look at the socket any more. Or it has failed. */
+void fb_disconnects(struct fb_stream *, bool does);
 /* shutdown(): leaves the directions concerned, then the kernel's shutdown. 0 or -errno. */
 int fb_shutdown(struct fb_stream *, int fd, int how);
 /* Is it shut for reading while what is unread lies on a rail, or is on its way from there? Then no more of it should be asked
@@ -308,6 +310,8 @@ static inline __attribute__((always_inline)) void fb_count(struct fb_stream *s, 
  * any other makes the stream leave first. Blocking, SO_RCVTIMEO/SNDTIMEO and signals as recv(2)/send(2).
  * -EPIPE is returned without SIGPIPE: the caller raises it unless MSG_NOSIGNAL. */
 ssize_t fb_recvv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
+/* MSG_PEEK at the first bytes, whatever SO_PEEK_OFF says. */
+ssize_t fb_peekv(struct fb_stream *, int fd, const struct iovec *, int cnt, int flags);
 ssize_t fb_sendv(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
 /* The same for more bytes of a call that has moved some: a handler ends its wait, also with SA_RESTART. */
 ssize_t fb_recv_on(struct fb_stream *, int fd, const struct iovec *v, int cnt, int flags);
@@ -440,6 +444,10 @@ void fb_set_nonblock(struct fb_stream *, bool on);
 /* setsockopt succeeded with this value (RCVLOWAT, NODELAY; -1 for a time-out of less than none; else 0): remembers what concerns a rail, pins for options
  * that it cannot honour. */
 void fb_sockopt(struct fb_stream *, int level, int name, int value);
+/* SO_PEEK_OFF of a receiving half that is not plain: kept here, as the kernel's is for looks of the library's, too. False: it is
+ * the kernel's. -1: there is none. */
+bool fb_peek_from(struct fb_stream *, int from);
+int fb_peeks_from(struct fb_stream *);
 /* TCP_CORK of a sending half that is on a rail, which holds nothing back: noted, and set when the half leaves. False:
  * it is not, or there is no int at `value`, and the kernel is to be called. */
 bool fb_cork(struct fb_stream *, const void *value);

@@ -19,6 +19,7 @@
 enum {
     TCPS_ESTABLISHED = 1,
     TCPS_FIN_WAIT1 = 4,
+    TCPS_FIN_WAIT2 = 5,
     TCPS_CLOSE_WAIT = 8,
     TCPS_LAST_ACK = 9,
     TCPS_CLOSING = 11
@@ -85,9 +86,9 @@ static bool anchor_at_mark(int fd)
 }
 
 /* What is queued, asked between two snapshots that agree on *field, which is in *ti; a stream in fast motion
- * takes a few attempts. False: not ESTABLISHED, or too fast. */
-static bool settled(int fd, struct tcp_info *ti, const __u64 *field, unsigned long queue,
-                    int *queued)
+ * takes a few attempts. False: in none of these states, or too fast. */
+static bool settled(int fd, struct tcp_info *ti, unsigned states, const __u64 *field,
+                    unsigned long queue, int *queued)
 {
     uint64_t before = UINT64_MAX;
 
@@ -95,7 +96,7 @@ static bool settled(int fd, struct tcp_info *ti, const __u64 *field, unsigned lo
         socklen_t len = sizeof(*ti);
 
         if (sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, ti, &len) < 0 ||
-            ti->tcpi_state != TCPS_ESTABLISHED)
+            !(1u << ti->tcpi_state & states))
             return false;
         if (*field == before)
             return true;
@@ -113,11 +114,43 @@ static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
     struct tcp_info ti = {0};
     int unread = 0;
 
-    if (!settled(fd, &ti, &ti.tcpi_bytes_received, SIOCINQ, &unread))
+    if (!settled(fd, &ti, 1u << TCPS_ESTABLISHED, &ti.tcpi_bytes_received, SIOCINQ, &unread))
         return false;
     *sent = ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans + ti.tcpi_notsent_bytes;
     *received = ti.tcpi_bytes_received - (unsigned int)unread;
     return true;
+}
+
+/* Less FIN, which is counted as soon as it has come. A connection that is over does not tell whether it has. */
+static bool received_now(int fd, uint64_t *n)
+{
+    const unsigned fin = 1u << TCPS_CLOSE_WAIT | 1u << TCPS_LAST_ACK | 1u << TCPS_CLOSING;
+    const unsigned none = 1u << TCPS_ESTABLISHED | 1u << TCPS_FIN_WAIT1 | 1u << TCPS_FIN_WAIT2;
+    struct tcp_info ti = {0};
+    int unread = 0;
+
+    if (!settled(fd, &ti, fin | none, &ti.tcpi_bytes_received, SIOCINQ, &unread))
+        return false;
+    *n = ti.tcpi_bytes_received - (unsigned int)unread - ((1u << ti.tcpi_state & fin) != 0);
+    return true;
+}
+
+/* SIOCINQ ends at urgent data, unless that is received in line. */
+static int64_t anchor_beyond(int fd, uint64_t received)
+{
+    int in_line = 1, on = 1;
+    socklen_t len = sizeof(in_line);
+    uint64_t n;
+
+    if (!received_now(fd, &n) || n == received)
+        return 0;
+    if (sys_getsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &in_line, &len) == 0 && !in_line) {
+        sys_setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+        if (!received_now(fd, &n))
+            n = received;
+        sys_setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &in_line, sizeof(in_line));
+    }
+    return (int64_t)(n - received);
 }
 
 static uint64_t anchor_received(int fd)
@@ -136,7 +169,7 @@ static bool anchor_given(int fd, bool connected, uint64_t *sent)
     struct tcp_info ti = {0};
     int queued = 0;
 
-    if (!settled(fd, &ti, &ti.tcpi_bytes_acked, SIOCOUTQ, &queued))
+    if (!settled(fd, &ti, 1u << TCPS_ESTABLISHED, &ti.tcpi_bytes_acked, SIOCOUTQ, &queued))
         return false;
     *sent = ti.tcpi_bytes_acked - connected + (unsigned int)queued;
     return true;
@@ -308,6 +341,7 @@ struct fb_io fb_io = {
     .poll = anchor_poll,
     .counters = anchor_counters,
     .given = anchor_given,
+    .beyond = anchor_beyond,
     .inq = anchor_inq,
     .at_mark = anchor_at_mark,
     .received = anchor_received,

@@ -19,6 +19,8 @@ struct fb_io {
     /* the first of them by another of the kernel's counts, which is exact also after segments that found
      * no route; false: in motion */
     bool (*given)(int fd, bool connected, uint64_t *sent);
+    /* how many more than so many bytes have been received, by whomever; 0 also if that is not known */
+    int64_t (*beyond)(int fd, uint64_t received);
     int (*inq)(int fd);
     bool (*at_mark)(int fd); /* what is next is urgent data */
     /* Bytes that have arrived, ever, and one for FIN; 0: not known. */

@@ -125,8 +125,9 @@ bool end_settled(struct fb_conn *c, int reason)
         atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
         rx_freeze(c, reason); /* SWITCH may have come only now */
-        /* Or its sender has given it up, which is behind what is unread. */
-        if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S)
+        /* Or its sender has given it up, which is behind what is unread, or what somebody else has read. */
+        if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S && !atomic_load(&c->s.rx_in) &&
+            !rx_robbed(c, c->fd, 0))
             (void)rx_ahead_count(c, c->fd);
         rx_shut(c);
         rx_unlock(c);

@@ -305,7 +305,11 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             if (atomic_load(&c->s.rx_in))
                 return -EAGAIN; /* a plain receive from before the guard: its bytes come first */
             if (at < rx->S) {
+                if (rx_robbed(c, fd, 0))
+                    continue;
                 n = rx_kernel_read(c, fd, v, cnt, rx->S - at, flags);
+                if (n > 0 && rx_robbed(c, fd, 0) && rx->end != 0) /* at this moment */
+                    continue;
                 if ((flags & MSG_PEEK) && n > 0 && (uint64_t)n == rx->S - at)
                     n += (ssize_t)rx_ahead_peek(c, fd, v, cnt);
                 return n;
@@ -447,6 +451,9 @@ int rx_readable(struct fb_conn *c, int fd)
             atomic_fetch_or(&c->x->anchor_bits, POLLRDHUP);
             conn_killed(c);
         }
+        if (__builtin_expect(rx->state == RX_gS && conn_flag(c, CF_RCVLOWAT), 0) &&
+            (p & (POLLIN | POLLRDHUP | POLLHUP)) == POLLIN)
+            return rx_enough(c, fd);
         return (p & (POLLIN | POLLHUP)) != 0;
     }
 }

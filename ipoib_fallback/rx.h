@@ -31,6 +31,16 @@ size_t rx_ahead_count(struct fb_conn *, int fd);
 size_t rx_ahead_peek(struct fb_conn *, int fd, const struct iovec *v, int cnt);
 /* sk, and n bytes of the ring are in v, peeked: copies what lies in the kernel behind the overlap, if that comes next. */
 size_t rx_overlap_peek(struct fb_conn *, int fd, const struct iovec *v, int cnt, size_t n);
+/* gS, `more` bytes have been received that are not counted yet, and no plain receive is under way. Has somebody else received
+ * some, by a call that nobody sees or in another process? Then they are counted; if the switch is, or may be, among them, the
+ * stream has ended here, before a frame is taken for data. True: what was seen before says nothing. */
+bool rx_robbed(struct fb_conn *, int fd, uint64_t more);
+/* gS, and the kernel says that enough is there: without the frames? */
+bool rx_enough(struct fb_conn *, int fd);
+/* The half becomes plain, and the kernel has SO_PEEK_OFF. */
+void rx_peeks_end(struct fb_conn *);
+/* A look with MSG_PEEK, from there on; FB_RETRY: the kernel has it. The lock is free. */
+ssize_t rx_peek_from(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
 /* gS: what follows S is the application's. */
 void rx_no_switch(struct fb_conn *);
 /* Of the bytes that can be read now, `total` of them, the ring's in have[1] and have[2]: those that were

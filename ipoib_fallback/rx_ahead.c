@@ -12,10 +12,14 @@
  */
 #include "ipoib_fallback/rx.h"
 
+#include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/iov.h"
+#include "ipoib_fallback/wait.h"
 #include "rsock/shard.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* The most bytes before S that are looked over: more than a receive buffer holds by default. */
 #define LOOKED (1u << 18)
@@ -68,7 +72,8 @@ static int look(struct fb_conn *c, int fd, uint64_t before)
     if (n <= 0 || (uint64_t)n <= before)
         return 0;
     if (f[0].c != rx->c) {
-        rx_no_switch(c); /* given up: these are the application's bytes */
+        if (!rx_robbed(c, fd, 0))
+            rx_no_switch(c); /* given up: these are the application's bytes */
         return 0;
     }
     /* What is not right will be found when it is read. */
@@ -165,4 +170,110 @@ size_t rx_overlap_peek(struct fb_conn *c, int fd, const struct iovec *v, int cnt
     if (n < rx->V - c->s.pub->rx || n == fb_iov_size(v, cnt) || rx->end != 0)
         return 0;
     return peek_behind(c, fd, v, cnt, n, rx->skip);
+}
+
+/* ---- SO_PEEK_OFF: what comes before is put aside */
+
+/* From the next byte to be read. */
+static uint64_t peek_off(const struct fb_conn *c)
+{
+    uint64_t at = c->s.pub->rx;
+
+    return c->x->rx.peek_at > at ? c->x->rx.peek_at - at : 0;
+}
+
+static void kernel_peeks(struct fb_conn *c, uint64_t off)
+{
+    int from = (int)off;
+
+    if (!hold_for_good()) /* a filter may forbid it */
+        sys_setsockopt(c->fd, SOL_SOCKET, SO_PEEK_OFF, &from, sizeof(from));
+}
+
+void rx_peeks_end(struct fb_conn *c)
+{
+    c->x->rx.peeks = false;
+    kernel_peeks(c, peek_off(c));
+}
+
+/* FB_RETRY: the half was plain, or has become it. */
+static ssize_t look_from(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
+{
+    struct fb_rx *rx = &c->x->rx;
+    uint64_t off = peek_off(c);
+    struct iovec w[FB_PIECES];
+    int before = put_aside(w, FB_PIECES - 1, off);
+    ssize_t n;
+
+    if (!rx->peeks)
+        return FB_RETRY;
+    if (before < 0)
+        return -EAGAIN;
+    n = rx_try(c, fd, w, before + rest_of(v, cnt, 0, w + before, FB_PIECES - before), MSG_PEEK);
+    if (!rx->peeks) {
+        if (n > 0) /* that look has moved it */
+            kernel_peeks(c, off);
+        return FB_RETRY;
+    }
+    if (n <= 0)
+        return n;
+    if ((uint64_t)n <= off)
+        return -EAGAIN;
+    rx->peek_at = c->s.pub->rx + (uint64_t)n;
+    return n - (ssize_t)off;
+}
+
+ssize_t rx_peek_from(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags)
+{
+    struct wait w = {.signals = sleep_signals()};
+    bool nonblock;
+    ssize_t n;
+    int r;
+
+    conn_settings(c);
+    nonblock = (flags & MSG_DONTWAIT) || c->s.nonblock;
+    if (!nonblock)
+        wait_limit(&w, c->x->rcv_timeout);
+    for (;;) {
+        fb_lock(&c->x->rx.lock);
+        n = look_from(c, fd, v, cnt);
+        rx_unlock(c);
+        if (n != -EAGAIN || nonblock)
+            return n;
+        if (w.cut)
+            return -EINTR;
+        if (w.ends)
+            return 0;
+        /* What came before the end may have come after the look. */
+        w.ends = fb_ready(&c->s, fd, POLLRDHUP) & (POLLRDHUP | POLLHUP);
+        r = w.ends ? 0 : wait_more(c, &w);
+        if (r < 0)
+            return r;
+    }
+}
+
+bool fb_peek_from(struct fb_stream *s, int from)
+{
+    struct fb_conn *c = conn_of(s);
+    bool ours;
+
+    fb_lock(&c->x->rx.lock);
+    ours = c->x->rx.state != RX_t;
+    c->x->rx.peeks = ours && from >= 0;
+    c->x->rx.peek_at = s->pub->rx + (uint64_t)(from > 0 ? from : 0);
+    rx_unlock(c);
+    return ours;
+}
+
+int fb_peeks_from(struct fb_stream *s)
+{
+    struct fb_conn *c = conn_of(s);
+    int from;
+
+    if (!atomic_load(&s->rx_gate))
+        return -1;
+    fb_lock(&c->x->rx.lock);
+    from = c->x->rx.peeks ? (int)peek_off(c) : -1;
+    rx_unlock(c);
+    return from;
 }

@@ -52,3 +52,25 @@ void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)
     else
         rx_ended(c, n < 0 ? (int)n : whole ? 0 : -ECONNRESET);
 }
+
+/* Of the connection the kernel alone knows how far it is. In motion it is the application's bytes that come: a sender who has
+ * boarded sends frames alone. */
+bool rx_robbed(struct fb_conn *c, int fd, uint64_t more)
+{
+    int64_t n = fd < 0 || hold_for_good() ? 0 : fb_io.beyond(fd, conn_krx(c) + more);
+
+    if (n == 0)
+        return false;
+    if (n < 0 || c->s.pub->rx + more + (uint64_t)n > c->x->rx.S) {
+        rx_broken(c, "somebody else has received bytes at an announced switch");
+    } else { /* they were the application's, and so is what follows */
+        atomic_fetch_add(&c->s.pub->rx, (uint64_t)n);
+        conn_seen(c)->rx.off = true;
+        c->s.rx_mark = FB_NO_DIGEST;
+        conn_set(c, CF_PINNED);
+        atomic_store(&c->x->leave_why, RSN_BYPASSED);
+        conn_todo_tx(c, TODO_LEAVE);
+    }
+    conn_reason(c, RSN_BYPASSED);
+    return true;
+}

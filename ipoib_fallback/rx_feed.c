@@ -18,6 +18,8 @@ ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
     size_t left = n, out = 0, woff = 0;
     int w = 0;
 
+    if (rx->state == RX_gS && rx_robbed(c, c->fd, n) && rx->end != 0)
+        return rx_take_end(c, c->fd);
     for (int i = 0; i < cnt && left > 0; i++) {
         char *p = v[i].iov_base;
         size_t have = v[i].iov_len < left ? v[i].iov_len : left;

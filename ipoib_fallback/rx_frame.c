@@ -32,6 +32,8 @@ uint8_t rx_to(struct fb_conn *c, enum fb_rx_event event)
         log_debug("stream %u: receiver %s -> %s on %s", c->s.slot, fb_rx_state_name(c->x->rx.state),
                   fb_rx_state_name((enum fb_rx_state)step.next), fb_rx_event_name(event));
         c->x->rx.state = (uint8_t)step.next;
+        if (c->x->rx.peeks && step.next == RX_t)
+            rx_peeks_end(c);
         rx_gate_set(c);
         conn_wake(c, RSK_RX | FB_EV_STATE);
     }
@@ -206,7 +208,8 @@ int rx_switch(struct fb_conn *c, int fd)
         }
         /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
         if (b != rx->c || c->s.pub->rx > rx->S) {
-            rx_no_switch(c);
+            if (!rx_robbed(c, fd, 0))
+                rx_no_switch(c);
             return 1;
         }
     }

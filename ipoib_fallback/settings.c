@@ -193,6 +193,8 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
             break;
         case SO_RCVLOWAT:
             if (value != 0 && value != 1) { /* the kernel takes 0 for 1 */
+                if (conn_flag(c, CF_LINKED))
+                    conn_set(c, CF_RCVLOWAT);
                 fb_pin(s, RSN_OPTION, true);
             } else { /* its listener's may have been another */
                 atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_RCVLOWAT);

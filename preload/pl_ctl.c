@@ -14,6 +14,8 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -186,8 +188,42 @@ PL_EXPORT int sockatmark(int fd)
 
 /* ---- options ---- */
 
+/* TCP_ZEROCOPY_RECEIVE, as it is longer than libc's, and than older kernels'. */
+struct zerocopy {
+    uint64_t address;
+    uint32_t length, skip, inq;
+    int32_t err;
+    uint64_t copy_address;
+    int32_t copied;
+    uint32_t flags;
+};
+enum { ZEROCOPY_LEAST = offsetof(struct zerocopy, skip) };
+
+/* It is a receive: it maps and copies bytes that nobody would count. As long as a switch lies behind them, or they are
+ * in a ring, there is nothing to be mapped, and so many for a usual receive. False: the kernel is to be asked. */
+static bool not_by_mapping(struct pl_file *f, void *value, const socklen_t *len)
+{
+    struct zerocopy z = {0};
+    int unread;
+    size_t n;
+
+    fb_pin_rx(f->stream, RSN_CALL);
+    if (fb_plain_rx(f->stream) || !value || !len || *len < ZEROCOPY_LEAST || *len > INT_MAX)
+        return false;
+    unread = fb_inq(f->stream, f->fd);
+    if (unread < 0 || (unread == 0 && fb_poll(f->stream, f->fd, POLLRDHUP)))
+        return false; /* at its end, and no frame is left */
+    n = *len < sizeof z ? *len : sizeof z;
+    memcpy(&z, value, n);
+    z.length = 0;
+    z.skip = z.inq = (uint32_t)unread;
+    z.err = z.copied = 0;
+    memcpy(value, &z, n);
+    return true;
+}
+
 /* The anchor holds the options, so its answers are right on a rail, too; TCP_INFO tells of the
- * anchor alone. One option is a receive: it maps and copies bytes that nobody would count. */
+ * anchor alone. */
 PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
     int ret;
@@ -198,10 +234,17 @@ PL_EXPORT int getsockopt(int fd, int level, int name, void *value, socklen_t *le
 
         if (f && name == TCP_CORK)
             fb_cork_set(f->stream);
-        else if (f)
-            fb_pin_rx(f->stream, RSN_CALL);
+        else if (f && not_by_mapping(f, value, len))
+            return 0;
     }
     ret = pl_real.getsockopt(fd, level, name, value, len);
+    if (ret == 0 && level == SOL_SOCKET && name == SO_PEEK_OFF && *len == sizeof(int)) {
+        PL_HELD f = pl_get_stream(fd);
+        int from = f ? fb_peeks_from(f->stream) : -1;
+
+        if (from >= 0)
+            *(int *)value = from;
+    }
     if (ret == 0 && level == SOL_SOCKET && name == SO_ERROR && *len == sizeof(int)) {
         PL_HELD f = pl_get_stream(fd);
 
@@ -246,6 +289,31 @@ static bool is_signed(int level, int name)
            (name == TCP_MD5SIG || name == TCP_MD5SIG_EXT || name == 38 /* TCP_AO_ADD_KEY */);
 }
 
+/* In repair nothing can be sent or received any more, and a filter may drop whatever comes: what hands the stream over, too. */
+static bool closes_the_way(int level, int name)
+{
+    return (level == IPPROTO_TCP && name == TCP_REPAIR) ||
+           (level == SOL_SOCKET && (name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF));
+}
+
+/* The first look from there on must not meet a frame. The kernel says whether it takes the value. */
+static int set_peek_off(struct pl_file *f, const void *value, socklen_t len)
+{
+    int from = 0, none = -1, ret;
+
+    if (!value || len < sizeof from || len > INT_MAX)
+        return pl_real.setsockopt(f->fd, SOL_SOCKET, SO_PEEK_OFF, value, len);
+    memcpy(&from, value, sizeof from);
+    if (from >= 0)
+        fb_pin(f->stream, RSN_OPTION, true);
+    if (!fb_plain_rx(f->stream)) {
+        ret = pl_real.setsockopt(f->fd, SOL_SOCKET, SO_PEEK_OFF, &none, sizeof none);
+        if (ret < 0 || fb_peek_from(f->stream, from))
+            return ret;
+    }
+    return pl_real.setsockopt(f->fd, SOL_SOCKET, SO_PEEK_OFF, value, len);
+}
+
 PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int ret;
@@ -254,10 +322,11 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
     PL_HELD f = pl_get_stream(fd);
     if (f && corked(f, level, name, value, len))
         return 0;
-    /* In repair nothing can be sent or received any more, what hands the stream over neither. */
-    if (f && level == IPPROTO_TCP && name == TCP_REPAIR)
+    if (f && closes_the_way(level, name))
         fb_pin(f->stream, RSN_OPTION, true);
-    ret = pl_real.setsockopt(fd, level, name, value, len);
+    ret = f && level == SOL_SOCKET && name == SO_PEEK_OFF
+              ? set_peek_off(f, value, len)
+              : pl_real.setsockopt(fd, level, name, value, len);
     if (ret == 0 && f) {
         int number = 0;
 

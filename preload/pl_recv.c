@@ -120,6 +120,9 @@ ssize_t pl_receive(struct pl_file *f, const struct iovec *v, int cnt, int flags)
     (MSG_NOSIGNAL | MSG_CMSG_CLOEXEC | MSG_WAITFORONE | MSG_MORE | MSG_EOR | MSG_CONFIRM | \
      MSG_DONTROUTE | MSG_CTRUNC)
 
+/* MSG_CMSG_COMPAT, which the kernel refuses to recvmsg and recvmmsg alone. */
+#define RX_COMPAT ((int)0x80000000u)
+
 static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags, int too_many)
 {
     struct iovec one;
@@ -301,7 +304,9 @@ PL_EXPORT PL_SHORT ssize_t readv(int fd, const struct iovec *v, int cnt)
                          readv_long(fd, v, cnt, &way, got));
 }
 
-/* On a socket only offset -1 is no error. Flags are rare enough to stay the kernel's. */
+/* On a socket only offset -1 is no error, and these flags; RWF_NOWAIT alone means something. */
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
 PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int flags)
 {
     pl_ready();
@@ -309,10 +314,12 @@ PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int
 
     if (!f || off != -1)
         return pl_real.preadv2(fd, v, cnt, off, flags); /* a socket's is an error at once */
-    if (flags)
+    if (flags & ~RWF_KNOWN)
         fb_pin_rx(f->stream, RSN_CALL);
     return RECEIVE(f, v, cnt, 0, pl_real.preadv2(fd, v, cnt, off, flags),
-                   flags ? -EOPNOTSUPP : rail_read(f, v, cnt, 0));
+                   flags & ~RWF_KNOWN
+                       ? -EOPNOTSUPP
+                       : rail_read(f, v, cnt, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
 }
 
 PL_EXPORT ssize_t preadv64v2(int fd, const struct iovec *v, int cnt, off64_t off, int flags)
@@ -334,7 +341,7 @@ __attribute__((noinline)) static ssize_t recv_long(int fd, void *buf, size_t n, 
     if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recv(fd, buf, n, flags));
     return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recv(fd, buf, n, flags),
-                        rail(f, &v, 1, flags, -EMSGSIZE));
+                        rail(f, &v, 1, flags & ~RX_COMPAT, -EMSGSIZE));
 }
 
 PL_EXPORT PL_SHORT ssize_t recv(int fd, void *buf, size_t n, int flags)
@@ -385,8 +392,9 @@ __attribute__((noinline)) static ssize_t recvfrom_long(int fd, void *buf, size_t
         return pl_real.recvfrom(fd, buf, n, flags, addr, len);
     if (pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvfrom(fd, buf, n, flags, addr, len));
-    return RECEIVE_FROM(way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
-                        from_nobody(rail(f, &v, 1, flags, -EMSGSIZE), addr.__sockaddr__, len));
+    return RECEIVE_FROM(
+        way, first, f, &v, 1, flags, pl_real.recvfrom(fd, buf, n, flags, addr, len),
+        from_nobody(rail(f, &v, 1, flags & ~RX_COMPAT, -EMSGSIZE), addr.__sockaddr__, len));
 }
 
 PL_EXPORT PL_SHORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, __SOCKADDR_ARG addr,

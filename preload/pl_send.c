@@ -144,6 +144,8 @@ PL_SHORT_CANCELLED
 
 /* Those that most sends have. */
 #define SHORT_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE)
+/* MSG_CMSG_COMPAT, which the kernel refuses to sendmsg and sendmmsg alone. */
+#define TX_COMPAT ((int)0x80000000u)
 
 #define SEND_SHORT(fd, usual, one_buffer, kernel, on_rail, other) \
     PL_SHORT_CALL(fd, usual, one_buffer, false, lower, kernel, on_rail, other)
@@ -273,7 +275,7 @@ __attribute__((noinline)) static ssize_t send_long(int fd, const void *buf, size
     if (err)
         return pl_ret(err);
     return SEND_FROM(way, first, f, &v, 1, pl_real.send(fd, buf, n, flags),
-                     rail(f, &v, 1, flags, -EMSGSIZE));
+                     rail(f, &v, 1, flags & ~TX_COMPAT, -EMSGSIZE));
 }
 
 PL_EXPORT PL_SHORT ssize_t send(int fd, const void *buf, size_t n, int flags)
@@ -290,7 +292,7 @@ static ssize_t rail_to(struct pl_file *f, const struct iovec *v, int flags, cons
 {
     if (addr && len > sizeof(struct sockaddr_storage))
         return -EINVAL;
-    return rail(f, v, 1, flags, -EMSGSIZE);
+    return rail(f, v, 1, flags & ~TX_COMPAT, -EMSGSIZE);
 }
 
 __attribute__((noinline)) static ssize_t sendto_long(int fd, const void *buf, size_t n, int flags,

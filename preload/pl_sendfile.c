@@ -122,6 +122,8 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
     ssize_t sent;
 
     pl_ready();
+    if (n > SSIZE_MAX) /* an error, which one the kernel says */
+        return pl_real.sendfile64(out, in, off, n);
     sent = from_stream(out, in, off, n);
     if (sent != -ENOTSUP)
         return pl_ret(sent);
@@ -174,7 +176,7 @@ static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags, boo
 {
     char page[PIPE_BUF];
     struct iovec v = {page, n < sizeof page ? n : sizeof page};
-    ssize_t got = fb_recvv(f->stream, f->fd, &v, 1, MSG_PEEK | flags);
+    ssize_t got = fb_peekv(f->stream, f->fd, &v, 1, flags);
 
     if (got <= 0)
         return got;
@@ -238,7 +240,7 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     if (err)
         return err;
     how = sys_fcntl(out, F_GETFL, 0);
-    if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
+    if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || n > SSIZE_MAX || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
     return through(f, out, n, shown > 0 ? (size_t)shown : 0,

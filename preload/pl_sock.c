@@ -110,10 +110,13 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
         return RSK_OPENED(pl_real.connect(fd, addr, len));
     if (f && f->kind == PL_STREAM && to->sa_family == AF_UNSPEC) {
         /* Disconnects: what the stream holds ends in a reset, and the socket can connect anew. Nothing is waited for. */
+        fb_disconnects(f->stream, true); /* first: the pin wakes who sleeps */
         fb_pin(f->stream, RSN_ENDING, false);
         ret = pl_real.connect(fd, addr, len);
         if (ret == 0)
             unconnect(f);
+        else
+            fb_disconnects(f->stream, false);
         return ret;
     }
     ret = f ? RSK_OPENED(pl_real.connect(fd, addr, len)) : pl_real.connect(fd, addr, len);

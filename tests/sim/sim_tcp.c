@@ -258,6 +258,11 @@ static bool io_given(int fd, bool connected, uint64_t *sent)
     return io_counters(fd, sent, &received);
 }
 
+static int64_t io_beyond(int fd, uint64_t received)
+{
+    return fd < 0 ? 0 : (int64_t)(sim.tcp[!end_of(fd)].read - received);
+}
+
 static int io_inq(int fd)
 {
     int e = end_of(fd);
@@ -374,6 +379,7 @@ const struct fb_io sim_io = {
     .poll = io_poll,
     .counters = io_counters,
     .given = io_given,
+    .beyond = io_beyond,
     .inq = io_inq,
     .at_mark = io_at_mark,
     .received = io_received,
