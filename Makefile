@@ -139,6 +139,7 @@ PRELOAD_SRC := \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
 	preload/pl_epoll_reg.c \
+	preload/pl_epoll_shard.c \
 	preload/pl_epoll_wait.c \
 	preload/pl_exec.c \
 	preload/pl_heir.c \
@@ -291,6 +292,7 @@ UNIT_TESTS := \
 	tap_file_test \
 	epoll_test \
 	epoll_instances_test \
+	epoll_shard_test \
 	epoll_switch_test \
 	epoll_spin_test \
 	epoll_stress_test \
@@ -327,6 +329,7 @@ READINESS_SRC := \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
 	preload/pl_epoll_reg.c \
+	preload/pl_epoll_shard.c \
 	preload/pl_epoll_wait.c \
 	preload/pl_made.c \
 	preload/pl_number.c \
@@ -344,6 +347,7 @@ READINESS_SRC := \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
+epoll_shard_test_SRC := tests/unit/epoll_shard_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 epoll_spin_test_SRC := tests/unit/epoll_spin_test.c $(READINESS_SRC)
 epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
