@@ -287,6 +287,7 @@ UNIT_TESTS := \
 	stream_short_test \
 	stream_leave_test \
 	stream_ahead_test \
+	stream_tally_test \
 	stream_for_good_test \
 	tap_test \
 	tap_file_test \
@@ -421,6 +422,7 @@ stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 tap_file_test_SRC := tests/unit/tap_file_test.c tools/stat_table.c tools/stat_total.c tools/tap_pcapng.c config/reason.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
+stream_tally_test_SRC := tests/unit/stream_tally_test.c $(ENGINE_SRC)
 stream_for_good_test_SRC := tests/unit/stream_for_good_test.c $(ENGINE_SRC)
 
 table_test_SRC := \
