@@ -141,6 +141,7 @@ PRELOAD_SRC := \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
 	preload/pl_epoll_reg.c \
+	preload/pl_epoll_shard.c \
 	preload/pl_epoll_wait.c \
 	preload/pl_exec.c \
 	preload/pl_heir.c \
@@ -290,11 +291,13 @@ UNIT_TESTS := \
 	stream_short_test \
 	stream_leave_test \
 	stream_ahead_test \
+	stream_tally_test \
 	stream_for_good_test \
 	tap_test \
 	tap_file_test \
 	epoll_test \
 	epoll_instances_test \
+	epoll_shard_test \
 	epoll_switch_test \
 	epoll_spin_test \
 	epoll_stress_test \
@@ -332,6 +335,7 @@ READINESS_SRC := \
 	preload/pl_epoll_pool.c \
 	preload/pl_epoll_ready.c \
 	preload/pl_epoll_reg.c \
+	preload/pl_epoll_shard.c \
 	preload/pl_epoll_wait.c \
 	preload/pl_made.c \
 	preload/pl_number.c \
@@ -349,6 +353,7 @@ READINESS_SRC := \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)
+epoll_shard_test_SRC := tests/unit/epoll_shard_test.c $(READINESS_SRC)
 epoll_switch_test_SRC := tests/unit/epoll_switch_test.c $(READINESS_SRC)
 epoll_spin_test_SRC := tests/unit/epoll_spin_test.c $(READINESS_SRC)
 epoll_stress_test_SRC := tests/unit/epoll_stress_test.c $(READINESS_SRC)
@@ -422,6 +427,7 @@ stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 tap_file_test_SRC := tests/unit/tap_file_test.c tools/stat_table.c tools/stat_total.c tools/tap_pcapng.c config/reason.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
+stream_tally_test_SRC := tests/unit/stream_tally_test.c $(ENGINE_SRC)
 stream_for_good_test_SRC := tests/unit/stream_for_good_test.c $(ENGINE_SRC)
 
 table_test_SRC := \

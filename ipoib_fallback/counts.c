@@ -126,8 +126,18 @@ static uint64_t sent(struct fb_conn *c)
 /* Bytes that another process takes are not counted here. */
 static bool countable(struct fb_conn *c)
 {
-    return fb_may_change(&c->s) && !conn_flag(c, CF_SHARED | CF_LENT) &&
+    return !conn_without_rail(atomic_load(&c->s.flags)) && !conn_flag(c, CF_SHARED | CF_LENT) &&
            !(atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN);
+}
+
+/*
+ * Who is pinned on its rail leaves it first, and what was told of it until then the kernel tells once more. But it may be pinned
+ * because of calls that go past the library: what they send is not counted, nor is what they read, which matters where that is a
+ * part of the sum.
+ */
+static bool counts_in(struct fb_conn *c)
+{
+    return !conn_flag(c, CF_PINNED) || (c->x->rx.state != RX_gS && c->x->rx.state != RX_f2);
 }
 
 struct fb_tally conn_tally(struct fb_conn *c, int fd, bool ended)
@@ -136,11 +146,13 @@ struct fb_tally conn_tally(struct fb_conn *c, int fd, bool ended)
 
     if (!countable(c))
         return t;
-    t.in = come(c, fd, ended);
+    if (counts_in(c))
+        t.in = come(c, fd, ended);
     if (t.in)
         t.in += ((uint64_t)(atomic_load(&c->x->no_data) + c->x->rx.no_data) << 44) +
                 ((uint64_t)ended << 63);
-    t.out = sent(c);
+    if (!conn_flag(c, CF_PINNED))
+        t.out = sent(c);
     return t;
 }
 

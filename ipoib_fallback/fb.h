@@ -382,8 +382,8 @@ void fb_unwatch(struct fb_stream *, struct fb_watcher *, struct rsk_shard *);
 short fb_arm(struct fb_stream *, int fd, short events);
 /* Two numbers that stay the same only as long as nothing has happened that TCP would tell who waits for edges: in, while no
  * byte has come, and no end, and none was missed; out, while none was sent, and no room was missed. POLLERR and POLLPRI are in neither.
- * 0: it cannot be had, because others may be reading, or is of no use (fb_may_change). May do system calls, never
- * blocks. */
+ * 0: it cannot be had, because others may be reading or sending, or is of no use: there was no rail, and will be none. May do
+ * system calls, never blocks. */
 struct fb_tally {
     uint64_t in, out;
 };

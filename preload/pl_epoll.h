@@ -77,8 +77,7 @@ struct pl_member {
     struct pl_epoll *_Atomic ep;
 };
 
-#define PL_BUCKETS   16
-#define PL_SHARD_FDS 16
+#define PL_BUCKETS 16
 
 struct pl_epoll {
     struct pl_link registry;
@@ -112,8 +111,7 @@ struct pl_epoll {
     int kfd, efd;                    /* hidden: the instance itself, the eventfd; -1 */
     struct rsk_shard *_Atomic shard; /* ctl to write; never changes once set */
     struct pl_link parents;          /* nest: members of other instances that stand for this one */
-    int shard_fd[PL_SHARD_FDS];      /* lock */
-    int nshard_fd;
+    bool unwoven;                    /* its shard's lock for what is added: and stays so */
     struct pl_link ready, hot_list, dirty; /* lock */
     uint32_t pass;                         /* lock: counts who collects from ready */
     struct pl_member **bucket;             /* lock */
@@ -287,17 +285,27 @@ void pl_reg_retag(struct pl_epoll *);
 
 /* ---- pl_epoll_life.c ---- */
 
-/* Its eventfd and shard join the kernel's instance. False: no descriptors. ctl held. */
+/* Its eventfd and shard join the kernel's instance. False: no descriptors, or too many watches. ctl held. */
 bool pl_epoll_touch(struct pl_epoll *, int epfd);
 /* The kernel alone serves it from now on, for this reason. */
 void pl_epoll_pin(struct pl_epoll *, int reason);
-/* Lets the progress thread drain the shard as well, for good: a rail on it belongs to a stream that somebody waits for
- * elsewhere. */
-void pl_epoll_share(struct pl_epoll *);
 /* Calls fn with a reference for each instance. */
 void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg);
 /* Can streams board at all in this process? */
 bool pl_epoll_useful(void);
+
+/* ---- pl_epoll_shard.c: the descriptors of ours that are in the kernel's instance ---- */
+
+/* One joins it, under our data. False: no memory, or too many watches. */
+bool pl_shard_weave(struct pl_epoll *, int fd);
+/* rsk_shard_new's: the shard has one more, which joins now, or as soon as there is room. */
+void pl_shard_fd_added(void *ep, int fd);
+/* They leave it, for good; they get the tag that is new. ctl held. */
+void pl_shard_unweave(struct pl_epoll *);
+void pl_shard_retag(struct pl_epoll *);
+/* Lets the progress thread drain the shard as well, for good: a rail on it belongs to a stream that somebody waits for
+ * elsewhere. */
+void pl_epoll_share(struct pl_epoll *);
 
 /* ---- pl_epoll_nest.c: an instance inside poll, or inside another instance ---- */
 

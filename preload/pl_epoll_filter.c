@@ -44,15 +44,18 @@ static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
 /* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
  * taken since. The registration is the application's again, and tells of what comes. A level that holds is
  * told by the next call if the array may have it already (events before this one). One-shots are claimed, and a lost one would not
- * come again. lock held. */
+ * come again. What is told is all that holds, as by the kernel: a stub is asked for less. lock held. */
 static bool holds(const struct pl_member *m, struct epoll_event *ev, int before)
 {
-    if (m->events & EPOLLONESHOT)
-        return true;
-    if (before && !(m->events & EPOLLET))
+    uint32_t now;
+
+    if (before && !(m->events & (EPOLLET | EPOLLONESHOT)))
         return false;
-    ev->events &= pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
-    return ev->events != 0;
+    now = pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
+    if (!(ev->events & now))
+        return m->events & EPOLLONESHOT;
+    ev->events = now;
+    return true;
 }
 
 /* An edge of who has been reported from the list in this wait, and has become the kernel's since: the array names a

@@ -10,11 +10,8 @@
 #include "preload/pl_epoll.h"
 #include "preload/pl_signal.h"
 
-#include <stdlib.h>
-
 #include "config/env.h"
 #include "config/reason.h"
-#include "rsock/loop.h"
 #include "rsock/own.h"
 #include "rsock/sys.h"
 
@@ -88,35 +85,6 @@ void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg)
 
 /* ---- its descriptors */
 
-static void weave(struct pl_epoll *ep, int fd)
-{
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
-
-    ev.data.u64 = pl_cookie_data(ep, PL_COOKIE_WAKE);
-    sys_epoll_ctl(ep->kfd, EPOLL_CTL_ADD, fd, &ev);
-}
-
-static void share_fd(struct pl_share *share, int fd);
-
-/* The shard has one more descriptor. Any thread. */
-static void shard_fd_added(void *arg, int fd)
-{
-    struct pl_epoll *ep = arg;
-    struct pl_share *share;
-    bool known = false;
-
-    fb_lock(&ep->lock);
-    if (ep->nshard_fd < PL_SHARD_FDS) {
-        ep->shard_fd[ep->nshard_fd++] = fd;
-        known = true;
-    }
-    fb_unlock(&ep->lock);
-    weave(ep, fd);
-    share = atomic_load(&ep->share);
-    if (share && known)
-        share_fd(share, fd);
-}
-
 bool pl_epoll_touch(struct pl_epoll *ep, int epfd)
 {
     int kfd, efd;
@@ -130,142 +98,23 @@ bool pl_epoll_touch(struct pl_epoll *ep, int epfd)
             rsk_own_close(kfd);
             return false;
         }
-        ep->kfd = kfd;
-        ep->efd = efd;
         atomic_store(&ep->touched, true);
-        weave(ep, efd);
+        ep->kfd = kfd;
+        /* Without it nobody who sleeps is told of anything. */
+        if (!pl_shard_weave(ep, efd)) {
+            ep->kfd = -1;
+            rsk_own_close(efd);
+            rsk_own_close(kfd);
+            return false;
+        }
+        ep->efd = efd;
     }
-    ep->shard = rsk_shard_new(shard_fd_added, ep);
+    ep->shard = rsk_shard_new(pl_shard_fd_added, ep);
     if (!ep->shard)
         return false;
     atomic_store(&ep->woven, true);
     pl_nest_woven(ep);
     return true;
-}
-
-static void unweave(struct pl_epoll *ep)
-{
-    fb_lock(&ep->lock);
-    if (ep->efd >= 0)
-        sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, ep->efd, NULL);
-    for (int i = 0; i < ep->nshard_fd; i++)
-        sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, ep->shard_fd[i], NULL);
-    fb_unlock(&ep->lock);
-}
-
-/* ---- a shard that the progress thread drains as well */
-
-struct pl_share {
-    struct rsk_shard *shard;               /* reference */
-    struct rsk_watch *watch[PL_SHARD_FDS]; /* progress thread */
-    int fd[PL_SHARD_FDS];                  /* what it watches: numbers of its own */
-    int n;
-    bool armed;
-};
-
-struct share_job {
-    struct pl_share *share;
-    int fd;
-};
-
-static void share_drain(void *arg, uint32_t events)
-{
-    struct pl_share *share = arg;
-
-    (void)events;
-    do
-        rsk_shard_drain(share->shard);
-    while (rsk_shard_arm(share->shard) && (rsk_shard_disarm(share->shard), true));
-    /* One count of arming stays; the one before goes. */
-    if (share->armed)
-        rsk_shard_disarm(share->shard);
-    share->armed = true;
-}
-
-static void share_watch(void *arg)
-{
-    struct share_job *job = arg;
-    struct pl_share *share = job->share;
-    struct rsk_watch *w;
-    int fd;
-
-    /* A number of its own: the wire may have the same descriptor watched by itself, and an epoll instance
-     * takes it only once. */
-    fd = share->n < PL_SHARD_FDS ? rsk_own_fd(sys_fcntl(job->fd, F_DUPFD_CLOEXEC, 3)) : -1;
-    w = fd < 0 ? NULL : rsk_watch_fd(fd, EPOLLIN | EPOLLET, true, share_drain, share);
-    if (w) {
-        share->fd[share->n] = fd;
-        share->watch[share->n++] = w;
-    } else {
-        rsk_own_close(fd);
-    }
-    free(job);
-    share_drain(share, 0);
-}
-
-static void share_fd(struct pl_share *share, int fd)
-{
-    struct share_job *job = malloc(sizeof *job);
-
-    if (!job)
-        return;
-    job->share = share;
-    job->fd = fd;
-    if (rsk_loop_post(share_watch, job) < 0)
-        free(job);
-}
-
-/* Instance and rails are gone: nobody's news will come. Progress thread; after every share_watch, since
- * only those of the instance's life were posted. */
-static void share_end(void *arg)
-{
-    struct pl_share *share = arg;
-
-    for (int i = 0; i < share->n; i++) {
-        rsk_unwatch(share->watch[i]);
-        rsk_own_close(share->fd[i]);
-    }
-    if (share->armed)
-        rsk_shard_disarm(share->shard);
-    rsk_shard_put(share->shard);
-    free(share);
-}
-
-/* Whoever drops the last reference but ours may be inside a drain of this very shard: later. */
-static void share_lonely(void *arg)
-{
-    (void)rsk_loop_post(share_end, arg);
-}
-
-/*
- * Until instance and rails are gone: a rail on this shard cannot be moved to another one. Only instances have it whose
- * streams are also waited for with poll, or in another instance, and those that end before their rails.
- */
-void pl_epoll_share(struct pl_epoll *ep)
-{
-    struct pl_share *share, *none = NULL;
-    int fds[PL_SHARD_FDS], n;
-
-    /* Without a progress thread there has been no rail. One that rests does what is asked of it afterwards. */
-    if (!ep->shard || atomic_load(&ep->share) || !rsk_shard_common())
-        return;
-    share = calloc(1, sizeof *share);
-    if (!share)
-        return;
-    share->shard = rsk_shard_get(ep->shard);
-    if (!atomic_compare_exchange_strong(&ep->share, &none, share)) {
-        rsk_shard_put(share->shard);
-        free(share);
-        return;
-    }
-    rsk_shard_on_lonely(share->shard, share_lonely, share); /* the instance holds one as well */
-    fb_lock(&ep->lock);
-    n = ep->nshard_fd;
-    for (int i = 0; i < n; i++)
-        fds[i] = ep->shard_fd[i];
-    fb_unlock(&ep->lock);
-    for (int i = 0; i < n; i++)
-        share_fd(share, fds[i]);
 }
 
 /* ---- the end */
@@ -290,7 +139,7 @@ void pl_epoll_free(struct pl_epoll *ep)
     pl_link_del(&ep->registry);
     fb_unlock(&registry_lock);
     if (ep->shard) {
-        rsk_shard_orphan(ep->shard); /* shard_fd_added is not called any more */
+        rsk_shard_orphan(ep->shard); /* pl_shard_fd_added is not called any more */
         rsk_shard_put(ep->shard);
     }
     rsk_own_close(ep->efd);
@@ -329,7 +178,7 @@ static void cross(struct pl_epoll *ep, void *arg)
         /* Streams still on their way to TCP need it to wake their waiters; the other process
          * then lives with a spurious event. */
         if (!atomic_load(&ep->hot))
-            unweave(ep);
+            pl_shard_unweave(ep);
     }
     fb_unlock(&ep->ctl);
 }

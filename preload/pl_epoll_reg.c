@@ -299,17 +299,10 @@ static void retag_one(struct pl_member *m, void *arg)
 void pl_reg_retag(struct pl_epoll *ep)
 {
     uint32_t old = atomic_load(&ep->tag);
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
 
     atomic_store(&ep->tag, old + 0x9e3779b9u ? old + 0x9e3779b9u : 1);
-    ev.data.u64 = pl_cookie_data(ep, PL_COOKIE_WAKE);
     if (ep->kfd < 0)
         return;
-    fb_lock(&ep->lock);
-    if (ep->efd >= 0)
-        sys_epoll_ctl(ep->kfd, EPOLL_CTL_MOD, ep->efd, &ev);
-    for (int i = 0; i < ep->nshard_fd; i++)
-        sys_epoll_ctl(ep->kfd, EPOLL_CTL_MOD, ep->shard_fd[i], &ev);
-    fb_unlock(&ep->lock);
+    pl_shard_retag(ep);
     pl_member_each(ep, retag_one, &old);
 }

@@ -4,7 +4,7 @@
  *
  * Lock rank: `drain` is the innermost lock but for a part's own; nothing is taken under
  * it except by notify(), which may not take tx or rx locks (wire.h). The add lock is only
- * held across fd_added, so that orphan can wait for it.
+ * held across fd_added and rsk_shard_each, so that orphan can wait for them.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ struct rsk_shard {
     _Atomic uint32_t drain; /* 0 free, 1 held, 2 held and somebody waits in rsk_shard_lock */
     _Atomic uint32_t armed; /* sleepers: arm without disarm */
     _Atomic uint32_t refs;  /* with HOOKED */
-    pthread_mutex_t add;    /* fd_added and its caller */
+    pthread_mutex_t add;    /* fd_added and its caller, rsk_shard_each */
     rsk_shard_fd_fn *fd_added;
     void *arg;
     void (*lonely)(void *); /* once HOOKED is set */
@@ -220,6 +220,19 @@ void rsk_shard_fds(struct rsk_shard *s, void (*fn)(void *fd))
     for (struct rsk_shard_part *p = atomic_load_explicit(&s->parts, memory_order_acquire); p;
          p = p->next)
         fn((void *)(intptr_t)p->fd);
+}
+
+bool rsk_shard_each(struct rsk_shard *s, bool (*fn)(void *arg, int fd))
+{
+    struct rsk_shard_part *p;
+    bool all = true;
+
+    pthread_mutex_lock(&s->add);
+    p = s->fd_added ? atomic_load_explicit(&s->parts, memory_order_acquire) : NULL;
+    for (; p; p = p->next)
+        all &= fn(s->arg, p->fd);
+    pthread_mutex_unlock(&s->add);
+    return all;
 }
 
 /* ---- for the wires */

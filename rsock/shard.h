@@ -37,6 +37,9 @@ bool rsk_shard_is_lonely(const struct rsk_shard *);
 void rsk_shard_orphan(struct rsk_shard *);
 /* fn for each of its descriptors so far, as the number that the pointer is. Not while one may be added: the progress thread. */
 void rsk_shard_fds(struct rsk_shard *, void (*fn)(void *fd));
+/* fn for each of them, with what rsk_shard_new was given, unless it is orphaned; until this returns it is not, and gets no
+ * other. False: one call was. Any thread, but not from fd_added or fn. */
+bool rsk_shard_each(struct rsk_shard *, bool (*fn)(void *arg, int fd));
 
 /* Calls notify() of every rail with news. Any thread; one drains at a time, a second one
  * returns -1 at once, though there may be news that the first one is already past. No system call when

@@ -10,6 +10,8 @@
 
 #include <pthread.h>
 
+struct rsk_shard;
+
 struct fake {
     struct fb_stream s; /* first */
     int fd, peer;       /* the anchor, and the other end of it */
@@ -86,6 +88,13 @@ extern void (*fake_drained)(int n);
 extern void (*fake_glances)(struct fake *);
 /* How many threads wait for their turn to drain. */
 extern _Atomic int fake_drains_due;
+/* The next watch of the progress thread's is one too many. */
+extern _Atomic bool fake_watch_fails;
+/* The shard gets one more descriptor, which is its own from then on; those that come tell of news in the place of those before. */
+enum { FAKE_SHARD_FDS = 40 };
+void fake_shard_gets(struct rsk_shard *, int fd);
+/* Timers of the progress thread's fire, once each; how many. */
+int fake_time_passes(void);
 /* Sleeps this long. */
 void fake_ms(int ms);
 

@@ -12,14 +12,17 @@
 
 void (*fake_drained)(int n);
 _Atomic int fake_drains_due;
+_Atomic bool fake_watch_fails;
 
-/* ---- shards: a list of streams with news, and an eventfd */
+/* ---- shards: a list of streams with news, and eventfds, of which the last tells of it */
 
 struct rsk_shard {
     pthread_mutex_t lock, drain;
     struct fake *first; /* lock */
     _Atomic int armed, ready, refs;
-    int fd;
+    int fd[FAKE_SHARD_FDS], fds;
+    rsk_shard_fd_fn *fd_added;
+    void *arg;
 };
 
 struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg)
@@ -28,10 +31,33 @@ struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg)
 
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->drain, NULL);
-    h->fd = sys_hide_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
     atomic_store(&h->refs, 1);
-    fd_added(arg, h->fd);
+    h->fd_added = fd_added;
+    h->arg = arg;
+    fake_shard_gets(h, sys_hide_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC)));
     return h;
+}
+
+void fake_shard_gets(struct rsk_shard *h, int fd)
+{
+    if (h->fd_added)
+        h->fd_added(h->arg, fd);
+    h->fd[h->fds++] = fd;
+}
+
+bool rsk_shard_each(struct rsk_shard *h, bool (*fn)(void *arg, int fd))
+{
+    bool all = true;
+
+    for (int i = 0; h->fd_added && i < h->fds; i++)
+        all &= fn(h->arg, h->fd[i]);
+    return all;
+}
+
+void rsk_shard_fds(struct rsk_shard *h, void (*fn)(void *fd))
+{
+    for (int i = 0; i < h->fds; i++)
+        fn((void *)(intptr_t)h->fd[i]);
 }
 
 struct rsk_shard *rsk_shard_get(struct rsk_shard *h)
@@ -44,13 +70,14 @@ void rsk_shard_put(struct rsk_shard *h)
 {
     if (atomic_fetch_sub(&h->refs, 1) != 1)
         return;
-    sys_close(h->fd);
+    while (h->fds > 0)
+        sys_close(h->fd[--h->fds]);
     free(h);
 }
 
 void rsk_shard_orphan(struct rsk_shard *h)
 {
-    (void)h;
+    h->fd_added = NULL;
 }
 
 void rsk_shard_on_lonely(struct rsk_shard *h, void (*fn)(void *), void *arg)
@@ -163,10 +190,12 @@ void fake_news(struct fake *f)
     h->first = f;
     pthread_mutex_unlock(&h->lock);
     if (atomic_exchange(&h->ready, 0))
-        sys_write(h->fd, &one, sizeof one);
+        sys_write(h->fd[h->fds - 1], &one, sizeof one);
 }
 
-/* ---- the progress thread: does everything at once */
+/* ---- the progress thread: does everything at once, but one thing at a time */
+
+static pthread_mutex_t turn = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 bool rsk_loop_running(void)
 {
@@ -175,8 +204,61 @@ bool rsk_loop_running(void)
 
 int rsk_loop_post(void (*fn)(void *arg), void *arg)
 {
+    pthread_mutex_lock(&turn);
     fn(arg);
+    pthread_mutex_unlock(&turn);
     return 0;
+}
+
+int rsk_loop_post_job(struct rsk_job *job)
+{
+    return rsk_loop_post(job->fn, job->arg);
+}
+
+/* Timers wait for fake_time_passes. */
+struct rsk_timer {
+    struct rsk_timer *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+static struct rsk_timer *timers;
+
+struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *arg), void *arg)
+{
+    struct rsk_timer *t = malloc(sizeof *t);
+
+    (void)ns;
+    *t = (struct rsk_timer){timers, fn, arg};
+    timers = t;
+    return t;
+}
+
+void rsk_timer_cancel(struct rsk_timer *t)
+{
+    struct rsk_timer **at = &timers;
+
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    free(t);
+}
+
+int fake_time_passes(void)
+{
+    struct rsk_timer *t, *due;
+    int n = 0;
+
+    pthread_mutex_lock(&turn);
+    due = timers;
+    timers = NULL;
+    for (; (t = due); n++) {
+        due = t->next;
+        t->fn(t->arg);
+        free(t);
+    }
+    pthread_mutex_unlock(&turn);
+    return n;
 }
 
 /* A thread for each, for good: tests share few shards. */
@@ -198,7 +280,9 @@ static void *watcher(void *arg)
     for (;;) {
         sys_ppoll(&p, 1, NULL, NULL);
         sys_read(w->fd, &box, sizeof box); /* as an edge */
+        pthread_mutex_lock(&turn);
         w->fn(w->arg, EPOLLIN);
+        pthread_mutex_unlock(&turn);
     }
     return NULL;
 }
@@ -216,6 +300,10 @@ struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
 
     (void)events;
     (void)anchor;
+    if (atomic_exchange(&fake_watch_fails, false)) {
+        free(w);
+        return NULL;
+    }
     *w = (struct rsk_watch){watches, sys_fcntl(fd, F_DUPFD_CLOEXEC, 512), fn, arg};
     watches = w;
     pthread_create(&t, NULL, watcher, w);

@@ -289,3 +289,35 @@ TEST_CASE(epoll, reported_and_leaves)
     fake_close(idle);
     close_ep(ep);
 }
+
+static void ends_and_leaves(struct fake *f)
+{
+    shutdown(f->with->peer, SHUT_RDWR);
+    fake_leave(f->with);
+}
+
+/* The kernel tells of the end under the stub's registration, which does not ask for bytes; before that is judged the stream is plain, and
+ * the registration the application's again: it gets all that the kernel would have told. */
+TEST_CASE(epoll, ends_and_leaves)
+{
+    static const uint32_t how[] = {0, EPOLLET, EPOLLONESHOT};
+
+    for (int i = 0; i < 3; i++) {
+        int ep = epoll_create1(0);
+        struct fake *f = fake_new(), *other = fake_new();
+
+        f->by_thread = other->by_thread = true;
+        add(ep, f->fd, EPOLLIN | EPOLLRDHUP | how[i], 7);
+        add(ep, other->fd, EPOLLIN, 8);
+        fake_board(f);
+        EXPECT_EQ_U64(one(ep, 0), 0);
+        other->with = f;
+        other->anew = ends_and_leaves;
+        fake_board(other);
+        EXPECT_EQ_U64(one(ep, 0), EVENT(7, EPOLLIN | EPOLLRDHUP | EPOLLHUP));
+        EXPECT(!other->anew);
+        fake_close(f);
+        fake_close(other);
+        close_ep(ep);
+    }
+}

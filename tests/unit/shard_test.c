@@ -8,6 +8,36 @@
 
 #include "tests/asleep.h"
 
+static int asked;
+
+static bool ask(void *arg, int fd)
+{
+    asked++;
+    return *(int *)arg == -1 && fd != bell_fd;
+}
+
+/* Each of its descriptors, as long as somebody is told of them. */
+TEST_CASE(shard, each_descriptor)
+{
+    int none = -1;
+    struct rsk_shard *s = rsk_shard_new(fd_added, &none);
+
+    ASSERT(s != NULL);
+    EXPECT(rsk_shard_each(s, ask));
+    EXPECT_EQ_INT(asked, 0);
+    EXPECT(bell_for(s, 1) && bell_for(s, 2));
+    EXPECT(
+        !rsk_shard_each(s, ask)); /* the last one refuses, and the others are asked all the same */
+    EXPECT_EQ_INT(asked, 4);
+    bell_fd = -1;
+    EXPECT(rsk_shard_each(s, ask));
+    EXPECT_EQ_INT(asked, 8);
+    rsk_shard_orphan(s);
+    EXPECT(rsk_shard_each(s, ask));
+    EXPECT_EQ_INT(asked, 8);
+    rsk_shard_put(s);
+}
+
 TEST_CASE(shard, one_bell_for_each_uid)
 {
     const uint64_t others = 1ull << 33; /* of the key */

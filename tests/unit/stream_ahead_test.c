@@ -180,56 +180,7 @@ TEST_CASE(stream_ahead, beyond_the_overlap)
     done(&a);
 }
 
-/* What has come is counted in the same way in the kernel, in the ring and in both, read or not: it is by that that an
- * edge is told once (preload/pl_epoll_ready.c). But who finds less than asked for is told of all that follows. */
-TEST_CASE(stream_ahead, tally)
-{
-    struct end a, b;
-    struct fb_tally t;
-    uint64_t pos;
-    size_t half;
-
-    cross(&a, &b, &pos);
-    more(&b, &pos, 3000);
-    half = (size_t)pos / 2;
-    UNTIL(count(&a) >= pos);
-    t = fb_tally(a.s, a.fd);
-    EXPECT(t.in != 0 && t.out != 0);
-    end_leave(conn_of(b.s), RSN_IDLE);
-    more(&b, &pos, 1);
-    UNTIL(count(&a) >= pos);
-    EXPECT_EQ_U64(fb_tally(a.s, a.fd).in, t.in + 1);
-    for (size_t at = 0; at < half; at += 10) {
-        fill(out, at, 10);
-        ASSERT_EQ_INT(get(&a, in, 10), 10);
-        EXPECT(memcmp(in, out, 10) == 0);
-        /* What is behind the ring in the kernel it does not see from there: an edge more, none less. */
-        EXPECT(fb_tally(a.s, a.fd).in <= t.in + 1);
-    }
-    UNTIL(conn_of(a.s)->x->rx.state == RX_sk || conn_of(a.s)->x->rx.state == RX_t);
-    EXPECT_EQ_U64(fb_tally(a.s, a.fd).in, t.in + 1);
-    EXPECT_EQ_U64(fb_tally(a.s, a.fd).out, t.out);
-    ASSERT_EQ_INT(put(&a, in, 1), 1);
-    EXPECT_EQ_U64(fb_tally(a.s, a.fd).out, t.out + 1);
-    while (get(&a, in, sizeof(in)) == (ssize_t)sizeof(in))
-        ;
-    UNTIL(conn_of(a.s)->x->rx.state == RX_t);
-    EXPECT(fb_tally(a.s, a.fd).in > t.in + 1);
-    t = fb_tally(a.s, a.fd);
-    EXPECT_EQ_INT(fb_poll(a.s, a.fd, POLLIN), 0);
-    EXPECT(fb_tally(a.s, a.fd).in > t.in);
-    t = fb_tally(a.s, a.fd);
-    more(&b, &pos, 1);
-    UNTIL(count(&a) == 1);
-    EXPECT_EQ_U64(fb_tally(a.s, a.fd).in, t.in + 1);
-    /* Who cannot know what others read says nothing. */
-    fb_pin(a.s, RSN_CALL, false);
-    EXPECT_EQ_U64(fb_tally(a.s, a.fd).in, 0);
-    done(&b);
-    done(&a);
-}
-
-/* As before, with a receiver that looks only then. */
+/* The switch and the leave, for a receiver that looks only then. */
 TEST_CASE(stream_ahead, beyond_both_at_once)
 {
     struct end a, b;
