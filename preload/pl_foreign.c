@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FRESH_NS 50000000u
 
@@ -112,29 +113,42 @@ static void walk(void)
         fresh_ns = FRESH_NS;
 }
 
-/* Does that instance watch fd? fdinfo has a line "tfd: FD events: ..." for each member. *gone: its number is closed by now. */
+/*
+ * Does that instance watch the socket? fdinfo has a line "tfd: FD events: ... ino:INODE sdev: ..." for each member. FD is a number of
+ * whoever registered it, which may be another process; who has no INODE (before Linux 4.13) has to go by that. *gone: its number
+ * is closed by now.
+ */
 static bool watches(int instance, int fd, bool *gone)
 {
-    char path[48], buf[4096], want[24];
-    size_t have = 0, len;
-    bool found = false;
+    char path[48], buf[4096], number[24], inode[32];
+    bool by_number = false, by_inode = false, inodes = false;
+    struct stat st = {0};
+    size_t have = 0;
     ssize_t n;
     int file;
 
+    if (SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) < 0)
+        return false;
     snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", instance);
-    len = (size_t)snprintf(want, sizeof(want), "tfd: %8d ", fd);
+    snprintf(number, sizeof(number), "tfd: %8d ", fd);
+    snprintf(inode, sizeof(inode), " ino:%llx sdev:", (unsigned long long)st.st_ino);
     file = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0)); /* many lines may be in it */
-    while (file >= 0 && !found && (n = sys_read(file, buf + have, sizeof(buf) - have)) > 0) {
+    while (file >= 0 && !by_inode && (n = sys_read(file, buf + have, sizeof(buf) - have)) > 0) {
+        size_t keep = sizeof(inode); /* what was cut off by the end of the buffer */
+
         have += (size_t)n;
-        found = memmem(buf, have, want, len) != NULL;
-        if (have > len) { /* what was cut off by the end of the buffer */
-            memmove(buf, buf + have - len, len);
-            have = len;
+        by_number |= memmem(buf, have, number, strlen(number)) != NULL;
+        by_inode = memmem(buf, have, inode, strlen(inode)) != NULL;
+        inodes |= memmem(buf, have, " ino:", 5) != NULL;
+        if (have > keep) {
+            memmove(buf, buf + have - keep, keep);
+            have = keep;
         }
     }
     rsk_own_close(file);
     *gone |= file == -ENOENT;
-    return found || (file < 0 && file != -ENOENT); /* it cannot be seen that it does not */
+    /* If not seen: it cannot be seen that it does not. */
+    return (inodes ? by_inode : by_number) || (file < 0 && file != -ENOENT);
 }
 
 /* By the last look. *gone: an instance was closed since, the program's own perhaps, which it had not had for long then. */
