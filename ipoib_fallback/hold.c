@@ -32,7 +32,7 @@
 
 #define STEP_NS    100000u
 #define THROUGH_NS 5000000000u /* somebody else may keep the thread waiting (README, FUSE) */
-#define ALONE_NS \
+#define LOST_NS \
     1000000u /* a sleep where the progress thread cannot go on: nobody else may tell it of news */
 #define TURN_NS  5000000u   /* between two turns of its work */
 #define AGAIN_NS 500000000u /* between two attempts to start it */
@@ -137,16 +137,22 @@ static void again_job(void *unused)
 
 /* ---- on the application's */
 
+/* One that is lost goes on with the caller, unless another hold has ended it by now. */
+static bool goes_on(void)
+{
+    return rsk_loop_running() || (rsk_loop_lost() && rsk_loop_turn());
+}
+
 /* Posts and waits, until then at most (monotonic ns); false if there is no progress thread (any more), or it has not come to it. */
 static bool run_there(void (*fn)(void *), uint64_t until)
 {
     uint32_t seq = atomic_fetch_add(&asked, 1) + 1;
 
-    if (!rsk_loop_running() || rsk_loop_post(fn, (void *)(uintptr_t)seq) < 0)
+    if (!goes_on() || rsk_loop_post(fn, (void *)(uintptr_t)seq) < 0)
         return false;
-    while (rsk_loop_running() && (int32_t)(atomic_load(&done) - seq) < 0 && fb_io.now() < until)
+    while (goes_on() && (int32_t)(atomic_load(&done) - seq) < 0 && fb_io.now() < until)
         fb_io.wait(-1, 0, STEP_NS);
-    return rsk_loop_running() && (int32_t)(atomic_load(&done) - seq) >= 0;
+    return goes_on() && (int32_t)(atomic_load(&done) - seq) >= 0;
 }
 
 static void through_job(void *seq)
@@ -234,7 +240,7 @@ int hold_start(void)
 
 uint64_t fb_sleep_most(void)
 {
-    return rsk_loop_lost() ? ALONE_NS : UINT64_MAX;
+    return rsk_loop_lost() ? LOST_NS : UINT64_MAX;
 }
 
 static void alone(void)
@@ -249,7 +255,7 @@ static void alone(void)
 
 void fb_alone(void)
 {
-    if (__builtin_expect(!rsk_loop_lost(), 1) || hold_on() || rsk_in_handler())
+    if (__builtin_expect(!rsk_loop_lost(), 1) || hold_for_good() || rsk_in_handler())
         return;
     alone();
     rsk_shard_drain(rsk_shard_common());

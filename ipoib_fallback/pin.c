@@ -182,6 +182,7 @@ static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until, u
             end_unsettled(c);
             return false;
         }
+        fb_alone();
         /* An error that is no end would end each wait at once, and so would what is unread. */
         fb_io.wait(c->x->rx.state == RX_t || fb_io.poll(c->fd, 0) || unread(c, RSK_RX) ? -1 : c->fd,
                    POLLIN, 500000);

@@ -20,7 +20,7 @@
 
 #include <errno.h>
 
-#define ALONE_NS 10000000u     /* without a progress thread */
+#define ALONE_NS 10000000u     /* where there has never been a progress thread */
 #define GUARD_NS 5000000000ull /* on a guarded word alone */
 
 static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
@@ -65,7 +65,7 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     int r;
 
     if (alone && !most)
-        most = ALONE_NS;
+        most = fb_sleep_most() < ALONE_NS ? fb_sleep_most() : ALONE_NS;
     if (guarded && !rsk_waitv_usable()) {
         guarded = false;
         if (!most)

@@ -111,7 +111,7 @@ struct pl_epoll {
     int kfd, efd;                    /* hidden: the instance itself, the eventfd; -1 */
     struct rsk_shard *_Atomic shard; /* ctl to write; never changes once set */
     struct pl_link parents;          /* nest: members of other instances that stand for this one */
-    bool unwoven;                    /* its shard's lock for what is added: and stays so */
+    _Atomic bool unwoven;            /* and stays so: before its shard's descriptors are walked */
     struct pl_link ready, hot_list, dirty; /* lock */
     uint32_t pass;                         /* lock: counts who collects from ready */
     struct pl_member **bucket;             /* lock */

@@ -36,7 +36,7 @@ bool pl_shard_weave(struct pl_epoll *ep, int fd)
 
 static bool weave(void *ep, int fd)
 {
-    return ((struct pl_epoll *)ep)->unwoven || pl_shard_weave(ep, fd);
+    return atomic_load(&((struct pl_epoll *)ep)->unwoven) || pl_shard_weave(ep, fd);
 }
 
 /* What has come meanwhile is told when it joins. */
@@ -72,13 +72,14 @@ static bool unweave(void *arg, int fd)
 {
     struct pl_epoll *ep = arg;
 
-    ep->unwoven = true;
     sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, fd, NULL);
     return true;
 }
 
 void pl_shard_unweave(struct pl_epoll *ep)
 {
+    /* One that is being added is walked afterwards, a later one sees it. */
+    atomic_store(&ep->unwoven, true);
     if (ep->efd >= 0)
         sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, ep->efd, NULL);
     if (ep->shard)

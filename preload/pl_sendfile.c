@@ -240,7 +240,7 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     if (err)
         return err;
     how = sys_fcntl(out, F_GETFL, 0);
-    if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || n > SSIZE_MAX || !is_pipe(out) ||
+    if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
     return through(f, out, n, shown > 0 ? (size_t)shown : 0,

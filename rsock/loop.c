@@ -32,6 +32,7 @@ static atomic_bool running, stopping;
 /* rsk_loop_pause: so many callers want no thread; it was ended for them, and what it had waits. */
 static int paused;
 static atomic_bool resting;
+static atomic_bool lost;    /* it could not go on; until it does */
 static atomic_bool turning; /* another thread does what it had to do: rsk_loop_turn */
 static bool with_uring;
 static _Atomic int tid;
@@ -287,8 +288,10 @@ static int start_again(void)
 
     atomic_store(&resting, false);
     err = spawn(true);
+    /* While it is tried again it stays lost: who took it for running would sleep until it tells him. */
     if (err)
         atomic_store(&resting, true);
+    atomic_store_explicit(&lost, err != 0, memory_order_release);
     return err;
 }
 
@@ -335,13 +338,12 @@ int rsk_loop_start(bool use_uring)
 bool rsk_loop_running(void)
 {
     return atomic_load_explicit(&running, memory_order_acquire) &&
-           !atomic_load_explicit(&resting, memory_order_acquire);
+           !atomic_load_explicit(&resting, memory_order_acquire) && !rsk_loop_lost();
 }
 
 bool rsk_loop_lost(void)
 {
-    return atomic_load_explicit(&resting, memory_order_acquire) &&
-           atomic_load_explicit(&running, memory_order_acquire);
+    return atomic_load_explicit(&lost, memory_order_acquire);
 }
 
 bool rsk_loop_is_self(void)
@@ -371,6 +373,7 @@ static void wait_until_gone(void)
 
 void rsk_loop_pause(void)
 {
+    const struct timespec step = {0, 50000};
     const uint64_t one = 1;
 
     RSK_UNCANCELLED;
@@ -383,8 +386,9 @@ void rsk_loop_pause(void)
         close_backend();
     }
     pthread_mutex_unlock(&life);
-    while (atomic_load(&turning))
-        sys_yield();
+    while (atomic_load(
+        &turning)) /* by a thread of less priority, it may be, which a yield would not let run */
+        (void)sys_ppoll(NULL, 0, &step, NULL);
 }
 
 int rsk_loop_resume(void)
@@ -399,16 +403,18 @@ int rsk_loop_resume(void)
     return err;
 }
 
-void rsk_loop_turn(void)
+bool rsk_loop_turn(void)
 {
-    bool mine;
+    int saved = errno;
+    bool may, mine;
 
     RSK_UNCANCELLED;
     pthread_mutex_lock(&life);
-    mine = !paused && rsk_loop_lost() && !atomic_exchange(&turning, true);
+    may = !paused && rsk_loop_lost();
+    mine = may && !atomic_exchange(&turning, true);
     pthread_mutex_unlock(&life);
     if (!mine)
-        return;
+        return may;
     is_self = true;
     loop_backend = &loop_none;
     loop_watch_look();
@@ -418,6 +424,8 @@ void rsk_loop_turn(void)
     loop_watch_bury();
     is_self = false;
     atomic_store(&turning, false);
+    errno = saved;
+    return true;
 }
 
 static _Atomic bool no_libraries;
@@ -477,6 +485,7 @@ void rsk_loop_after_fork_child(void)
     atomic_store(&stopping, false);
     atomic_store(&resting, false);
     atomic_store(&turning, false);
+    atomic_store(&lost, false);
     paused = 0;
     loop_watch_forget();
     atomic_store(&jobs, NULL);

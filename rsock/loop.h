@@ -66,12 +66,12 @@ void rsk_loop_stop(void);
  * cannot be a thread; the next rsk_loop_start tries again. */
 void rsk_loop_pause(void);
 int rsk_loop_resume(void);
-/* It has been ended, and has not gone on: its work waits, and posts are taken all the same. */
+/* It has been ended, and could not go on: its work waits, and posts are taken all the same. */
 bool rsk_loop_lost(void);
 /* Does some of the work of one that cannot go on: what is to be read, is due, or has been posted, on the thread that calls, which
- * is the progress thread meanwhile. Nothing where it runs, is paused, or another thread does so. No lock held, not in a signal
- * handler. */
-void rsk_loop_turn(void);
+ * is the progress thread meanwhile. False: it runs, or is paused. Nothing if another thread does so just now. No lock held, not in a
+ * signal handler. */
+bool rsk_loop_turn(void);
 /* No library is opened any more: another root directory may have something else under its name. */
 void rsk_loop_no_libraries(void);
 bool rsk_loop_may_load(void);

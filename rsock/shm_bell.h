@@ -38,9 +38,8 @@ void shm_bell_ring(struct shm_bell *, uint32_t slot);
 
 /* ---- the peer's */
 
-/* Takes both descriptors, good or bad. NULL when they are not what they should be, or out of
- * memory. One object for each of the peer's bells, counted. Progress thread. */
-/* A reason, or 0 and *bell. */
+/* Takes both descriptors, good or bad. One object for each of the peer's bells, counted. 0 and *bell, or why not, as RSN_*: they
+ * are not what they should be, /proc does not say who he is, no memory. Progress thread. */
 int shm_peer_bell_get(int page, int event, const struct shm_cred *, struct shm_peer_bell **bell);
 struct shm_peer_bell *shm_peer_bell_again(struct shm_peer_bell *);
 void shm_peer_bell_put(struct shm_peer_bell *);

@@ -96,7 +96,7 @@ void shm_peer_judge(struct shm_cred *cred)
         return;
     snprintf(path, sizeof path, "/proc/%u/status", cred->pid);
     fd = rsk_own_fd(sys_open(path, O_RDONLY | O_CLOEXEC, 0));
-    cred->unseen = fd < 0;
+    cred->unseen = fd == -ENOENT || fd == -EACCES;
     if (fd < 0)
         return;
     cred->trusted = has_one_number(fd);

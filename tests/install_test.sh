@@ -85,7 +85,8 @@ int main(void)
     return puts(library_find(path, why, sizeof(why)) ? path : why) < 0;
 }
 END
-cc -I. -D_GNU_SOURCE= -DLIBRARY_INSTALLED="\"$root/railsock/librailsock.so\"" -o "$dir/find" "$dir/find.c" tools/library.c tools/elf_look.c
+cc -I. -D_GNU_SOURCE= -DLIBRARY_INSTALLED="\"$root/railsock/librailsock.so\"" -o "$dir/find" "$dir/find.c" \
+    tools/library.c tools/elf_look.c config/script.c
 out=$("$dir/find")
 [[ $out == *"nor is it $root/railsock/librailsock.so; build it"* ]]
 verdict libdir_not_there "$out"

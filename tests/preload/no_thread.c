@@ -1,21 +1,25 @@
 /*
  * no_thread.c - a server that changes its user in the middle of a connection, and may have no thread more from there on. It is
- * woken by what its client sends and by its end all the same, whatever it sleeps in; also after the limit has been lifted. And one
- * that may have none at first.
+ * woken by what its client sends and by its end all the same, whatever it sleeps in; also after the limit has been lifted, and behind
+ * a filter, before which its connection leaves. And one that may have none at first.
  */
 #include "warm.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/wait.h>
 
 enum { USER = 54321, LIMIT_MS = 30000 };
-enum how { POLL, POLL_TWO, SELECT, LEVEL, EDGE, NESTED, RECV, FIRST, HOWS };
+enum how { POLL, POLL_TWO, SELECT, LEVEL, EDGE, NESTED, RECV, FILTER, FIRST, HOWS };
 
-static const char *const names[HOWS] = {"poll",         "poll of two",    "select", "epoll",
-                                        "epoll, edges", "epoll in epoll", "recv",   "at first"};
+static const char *const names[HOWS] = {"poll",  "poll of two",    "select",
+                                        "epoll", "epoll, edges",   "epoll in epoll",
+                                        "recv",  "poll, filtered", "at first"};
 
 static int other[2], ep, outer;
 
@@ -41,8 +45,9 @@ static int waits(enum how how, int fd)
 
     switch (how) {
     case POLL:
+    case FILTER:
     case POLL_TWO:
-        return poll(p, how == POLL ? 1 : 2, LIMIT_MS);
+        return poll(p, how == POLL_TWO ? 2 : 1, LIMIT_MS);
     case SELECT:
         FD_ZERO(&set);
         FD_SET(fd, &set);
@@ -69,6 +74,16 @@ static void limit_threads(rlim_t soft)
 static void change_user(void)
 {
     must(getuid() ? setuid(getuid()) == 0 : setresuid(USER, USER, 0) == 0, "set user");
+}
+
+static void filter(void)
+{
+    struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog prog = {1, all};
+
+    must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+             prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0,
+         "seccomp");
 }
 
 static bool answers(enum how how, int fd)
@@ -106,7 +121,9 @@ static void serve(enum how how, int l)
         change_user();
     }
     while (answers(how, fd))
-        if (++lifted == 3)
+        if (++lifted == 3 && how == FILTER)
+            filter();
+        else if (lifted == 3)
             limit_threads(1000);
     close(fd);
     exit(0);

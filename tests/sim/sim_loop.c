@@ -139,6 +139,11 @@ void fb_alone(void)
 {
 }
 
+uint64_t fb_sleep_most(void)
+{
+    return UINT64_MAX;
+}
+
 bool fb_filtered(void)
 {
     return false;
