@@ -439,8 +439,7 @@ table_test_SRC := \
 	rsock/section.c \
 	rsock/waitv.c \
 
-# It includes the file itself.
-sleepers_test_SRC := tests/unit/sleepers_test.c $(filter-out ipoib_fallback/sleepers.c,$(ENGINE_SRC))
+sleepers_test_SRC := tests/unit/sleepers_test.c
 section_test_SRC := tests/unit/section_test.c rsock/section.c
 
 shim_test_SRC := \

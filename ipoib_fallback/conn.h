@@ -264,9 +264,10 @@ static inline void conn_began_at(struct fb_conn *c, uint64_t at)
     c->began_high = (uint16_t)(at >> 32);
 }
 
-static inline uint64_t conn_began(const struct fb_conn *c)
+/* It began after a sleep did that is of this time; false where it is not known. */
+static inline bool conn_began_after(const struct fb_conn *c, uint64_t at)
 {
-    return (uint64_t)c->began_high << 32 | c->began_at;
+    return at < ((uint64_t)c->began_high << 32 | c->began_at);
 }
 
 /* fb_stream.flags */

@@ -187,7 +187,7 @@ void fb_sleeps_since(struct fb_stream *s, uint64_t since)
 /* On another connection, then, that had one of its numbers: the kernel's poll goes on with that, closed or not. */
 static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
 {
-    return s->at < conn_began(c);
+    return conn_began_after(c, s->at);
 }
 
 /* What lies in the application's memory, which it may have given back: if a handler has jumped out of the call, the sleep is over when the

@@ -150,7 +150,7 @@ static bool by_level(int fd)
 /* By calls that nobody sees. */
 static bool by_system_call(int fd)
 {
-    char got[7];
+    char got[7] = "";
     long n;
 
     /* Not libc's function of that name either, of which the library knows. */
@@ -163,7 +163,7 @@ static bool by_system_call(int fd)
 
 static bool by_aio(int fd)
 {
-    char got[9];
+    char got[9] = "";
     struct aiocb cb = {.aio_fildes = fd, .aio_buf = got, .aio_nbytes = sizeof(got)};
     const struct aiocb *list[] = {&cb};
 

@@ -340,6 +340,8 @@ struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(
 
 void rsk_unwatch(struct rsk_watch *w)
 {
+    if (!w)
+        return;
     w->used = false;
     sim.end[w->end].sock.watch = NULL;
 }
