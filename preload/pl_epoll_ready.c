@@ -103,9 +103,9 @@ void pl_ready_absorb(struct pl_epoll *ep)
         if (m->dead)
             continue;
         /* Between two waits it may have been on a rail that was full, and be plain again: TCP was not, and has no edge to give
-         * but for a new registration. (What is received by TCP is an edge in any case.) */
+         * but for a new registration. (What is received by TCP is an edge in any case, and would be told once more.) */
         if ((pending & (FB_EV_STATE | RSK_TX)) == (FB_EV_STATE | RSK_TX) && !m->hot &&
-            m->events & EPOLLET)
+            m->events & EPOLLET && m->events & (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND))
             atomic_store(&m->again, true);
         if (pending & FB_EV_STATE)
             pl_dirty_add(m);
