@@ -38,7 +38,7 @@ int main(void)
             serve(l, same);
         fd = socket(AF_INET, SOCK_STREAM, 0);
         must(connect(fd, (struct sockaddr *)&at, sizeof at) == 0, "connect");
-        asks(fd, 0);
+        asks(fd, 0, pid);
         close(fd);
         close(l);
         must(waitpid(pid, &status, 0) == pid, "waitpid");

@@ -4,6 +4,7 @@
  */
 #include "pair.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 static void fill(int fd)
@@ -41,15 +42,13 @@ static void boards_to_send(int p[2])
         puts("it is not on a rail");
 }
 
-/* Until it has left, which it does if nobody reads (RAILSOCK_STALL): what follows goes by TCP. */
-static void leaves(int p[2])
+/* Until it has left, which it does if nobody reads (RAILSOCK_STALL), and TCP has room: the ring has not. */
+static void leaves(int fd)
 {
-    unsigned long long before = tcp_sent(p[0]);
-    time_t begin = time(NULL);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-    while (mode_rail() && tcp_sent(p[0]) == before && others_run(begin))
-        usleep(1000);
-    usleep(200000);
+    if (mode_rail())
+        must(poll(&p, 1, 60000) == 1 && p.revents == POLLOUT, "poll");
 }
 
 static bool told(int ep, int fd, int ms)
@@ -75,7 +74,7 @@ static void one(int l, const struct sockaddr_in *at, uint32_t events)
     printf("at first: %d", told(ep, p[0], 5000));
     boards_to_send(p);
     fill(p[0]);
-    leaves(p);
+    leaves(p[0]);
     full = !told(ep, p[0], 100); /* TCP may have room for more than a ring */
     if (full) {
         drain(p[1]);

@@ -10,24 +10,6 @@
 
 enum { USERS = 12, FIRST_USER = 50000, ROUNDS = 2, LIMIT_S = 100 };
 
-static void until_asleep(pid_t pid)
-{
-    time_t begin = time(NULL);
-    char path[64], text[512];
-    const char *state;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    do {
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = read(fd, text, sizeof(text) - 1);
-
-        close(fd);
-        must(n > 0, "stat");
-        text[n] = 0;
-        state = strrchr(text, ')');
-    } while (state && state[2] == 'R' && others_run(begin));
-}
-
 /* Begins when it is told to. */
 static void client(const struct sockaddr_in *at, int turn, pid_t server)
 {

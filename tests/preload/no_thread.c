@@ -143,8 +143,8 @@ int main(void)
             serve(how, l);
         fd = socket(AF_INET, SOCK_STREAM, 0);
         must(connect(fd, (struct sockaddr *)&at, sizeof at) == 0, "connect");
-        asks(fd, 0);
-        asks(fd, 6);
+        asks(fd, 0, pid);
+        asks(fd, 6, pid);
         shutdown(fd, SHUT_WR);
         printf("%s: %zd after all\n", names[how], read(fd, &end, 1));
         close(fd);

@@ -58,6 +58,25 @@ static inline bool others_run(time_t since)
     return time(NULL) - since < 60;
 }
 
+/* Until that process's main thread does not run. */
+static inline void until_asleep(pid_t pid)
+{
+    time_t begin = time(NULL);
+    char path[64], text[512];
+    const char *state;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    do {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = read(fd, text, sizeof(text) - 1);
+
+        close(fd);
+        must(n > 0, "stat");
+        text[n] = 0;
+        state = strrchr(text, ')');
+    } while (state && state[2] == 'R' && others_run(begin));
+}
+
 static inline int listener(struct sockaddr_in *at)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

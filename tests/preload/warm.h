@@ -39,8 +39,8 @@ static inline void warms(const char *name, int fd)
     echo(fd, 1);
 }
 
-/* times: 0: until it is told that this is enough. */
-static inline void asks(int fd, int times)
+/* times: 0: until it is told that this is enough; else it waits each time until the server sleeps again. */
+static inline void asks(int fd, int times, pid_t server)
 {
     char b[256], got[256] = {0};
 
@@ -52,7 +52,7 @@ static inline void asks(int fd, int times)
         if (memcmp(b + 1, got + 1, sizeof b - 1) != 0)
             printf("another answer\n");
         if (times)
-            usleep(20000); /* it sleeps again, most times */
+            until_asleep(server);
     }
 }
 
