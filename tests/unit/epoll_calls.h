@@ -87,4 +87,17 @@ static inline void start(struct waiter *w, int ep, int ms)
     ASSERT_EQ_INT(pthread_create(&w->thread, NULL, wait_once, w), 0);
 }
 
+/* A byte on its rail is an event for a thread that sleeps in ep: the one with this data. */
+static inline void wakes_sleeper(struct fake *f, int ep, uint64_t data)
+{
+    struct waiter w;
+
+    start(&w, ep, 5000);
+    until_it_sleeps(&w.tid);
+    fake_arrive(f, 1);
+    pthread_join(w.thread, NULL);
+    ASSERT_EQ_INT(w.n, 1);
+    EXPECT_EQ_U64(w.ev[0].data.u64, data);
+}
+
 #endif

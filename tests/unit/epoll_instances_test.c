@@ -30,19 +30,6 @@ static uint64_t our_tag(int ep)
     return found;
 }
 
-/* A byte on its rail is an event for a thread that sleeps in ep: the one with this data. */
-static void wakes_sleeper(struct fake *f, int ep, uint64_t data)
-{
-    struct waiter w;
-
-    start(&w, ep, 5000);
-    until_it_sleeps(&w.tid);
-    fake_arrive(f, 1);
-    pthread_join(w.thread, NULL);
-    ASSERT_EQ_INT(w.n, 1);
-    EXPECT_EQ_U64(w.ev[0].data.u64, data);
-}
-
 TEST_CASE(epoll, data_equal_to_our_tag)
 {
     int ep = epoll_create1(0);

@@ -47,16 +47,9 @@ static int an_eventfd(void)
     return sys_hide_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
 }
 
-static void wakes_sleeper(struct fake *f, int ep, uint64_t data)
+static void wakes_and_reads(struct fake *f, int ep, uint64_t data)
 {
-    struct waiter w;
-
-    start(&w, ep, 5000);
-    until_it_sleeps(&w.tid);
-    fake_arrive(f, 1);
-    pthread_join(w.thread, NULL);
-    ASSERT_EQ_INT(w.n, 1);
-    EXPECT_EQ_U64(w.ev[0].data.u64, data);
+    wakes_sleeper(f, ep, data);
     EXPECT_EQ_INT(fake_read(f, 1), 1);
 }
 
@@ -87,7 +80,7 @@ TEST_CASE(epoll, many_descriptors_change_their_tag)
     EXPECT_EQ_INT(of_ours(ep, &tag, &alike), all);
     EXPECT(tag != before);
     EXPECT_EQ_INT(alike, all);
-    wakes_sleeper(f, ep, 7);
+    wakes_and_reads(f, ep, 7);
     fake_close(f);
     fake_close(g);
     close_ep(ep);
@@ -99,7 +92,7 @@ TEST_CASE(epoll, many_descriptors_cross)
     struct fake *f = with_many(ep);
     uint64_t tag;
 
-    wakes_sleeper(f, ep, 7);
+    wakes_and_reads(f, ep, 7);
     fake_leave(f);
     pl_epoll_cross_all();
     EXPECT_EQ_INT(of_ours(ep, &tag, &alike), 0);
@@ -122,7 +115,7 @@ TEST_CASE(epoll, a_descriptor_joins_later)
         if (!closes) {
             EXPECT_EQ_INT(dup3(an_eventfd(), fd, O_CLOEXEC), fd);
             EXPECT_EQ_INT(fake_time_passes(), 1);
-            wakes_sleeper(f, ep, 7);
+            wakes_and_reads(f, ep, 7);
         }
         fake_close(f);
         close_ep(ep);
@@ -218,7 +211,7 @@ TEST_CASE(epoll, no_room_for_the_first)
     EXPECT_EQ_INT(atomic_load(&g->pinned), 0);
     fake_board(g);
     EXPECT_EQ_U64(one(first.ep, 0), 0);
-    wakes_sleeper(g, first.ep, 8);
+    wakes_and_reads(g, first.ep, 8);
     fake_close(g);
     close_ep(first.ep);
 }
