@@ -15,21 +15,17 @@ static char groups[4096], path[1280], value[24];
 static bool text_of(const char *name, char *text, size_t size, bool *no_fd)
 {
     int fd = cfg_raw_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-    size_t used = 0;
-    ssize_t n = 1;
+    ssize_t n;
 
     if (fd == -EMFILE || fd == -ENFILE)
         *no_fd = true;
     if (fd < 0)
         return false;
-    while (n > 0 && used < size) {
-        n = cfg_raw4(SYS_read, fd, (long)(text + used), (long)(size - used), 0);
-        used += n > 0 ? (size_t)n : 0;
-    }
+    n = cfg_raw_read(fd, text, size);
     cfg_raw_close(fd);
-    if (n < 0 || used == size)
+    if (n < 0 || (size_t)n == size)
         return false;
-    text[used] = '\0';
+    text[n] = '\0';
     return true;
 }
 

@@ -47,6 +47,19 @@ static inline ssize_t cfg_raw_write(int fd, const void *p, size_t n)
     return cfg_raw4(SYS_write, fd, (long)p, (long)n, 0);
 }
 
+/* Until the end, or until it is full. */
+static inline ssize_t cfg_raw_read(int fd, char *p, size_t size)
+{
+    size_t used = 0;
+    ssize_t n = 1;
+
+    while (n > 0 && used < size) {
+        n = cfg_raw4(SYS_read, fd, (long)(p + used), (long)(size - used), 0);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return n < 0 ? n : (ssize_t)used;
+}
+
 static inline int cfg_raw_open(const char *path, int flags, int mode)
 {
     return (int)cfg_raw4(SYS_openat, AT_FDCWD, (long)path, flags, mode);

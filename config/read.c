@@ -10,11 +10,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-static ssize_t raw_read(int fd, void *p, size_t n)
-{
-    return cfg_raw4(SYS_read, fd, (long)p, (long)n, 0);
-}
-
 /* /dev/null stands for no rules. */
 static bool readable(const struct stat *st)
 {
@@ -25,8 +20,6 @@ static bool readable(const struct stat *st)
 static ssize_t read_open(int fd, struct cfg_file *f, char *buf, size_t size)
 {
     struct stat st;
-    size_t used = 0;
-    ssize_t n = 1;
 
     if (fstat(fd, &st) < 0)
         return -EIO;
@@ -36,11 +29,7 @@ static ssize_t read_open(int fd, struct cfg_file *f, char *buf, size_t size)
     f->ino = st.st_ino;
     if (f->guarded && st.st_uid != 0 && st.st_uid != (uid_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0))
         return -EPERM;
-    while (n > 0 && used < size) {
-        n = raw_read(fd, buf + used, size - used);
-        used += n > 0 ? (size_t)n : 0;
-    }
-    return n < 0 ? n : (ssize_t)used;
+    return cfg_raw_read(fd, buf, size);
 }
 
 int cfg_read_file(struct cfg_rules *r, struct cfg_file *f, size_t most)
