@@ -531,6 +531,9 @@ shm_traffic_test_SRC := tests/unit/shm_traffic_test.c $(SHM_TEST_SRC)
 shm_rdv_test_SRC := tests/unit/shm_rdv_test.c $(SHM_TEST_SRC)
 shm_processes_test_SRC := tests/unit/shm_processes_test.c $(SHM_TEST_SRC)
 
+# Programs of one file each, which tests/preload_test.sh runs with the library and without.
+PRELOAD_PROGRAMS = $(patsubst %.c,$(B)/%,$(wildcard tests/preload/*.c))
+
 # One program of many cases, which tests/conform/run runs in several ways.
 CONFORM_SRC := \
 	tests/conform/main.c \
@@ -650,7 +653,7 @@ $(TOP_PRODUCTS): $(BUILD)/%: $(B)/%
 endif
 all: $(SO_OBJ) $(TOOL_OBJ) $(PRODUCTS) $(TOP_PRODUCTS)
 
-tests: $(TEST_BIN) $(B)/tests/torture_linked $(if $(SAN),,$(B)/tests/conform_cases)
+tests: $(TEST_BIN) $(B)/tests/torture_linked $(if $(SAN),,$(B)/tests/conform_cases $(PRELOAD_PROGRAMS))
 
 # ---- rules
 
@@ -741,6 +744,13 @@ $(B)/tests/%_floor.so: $(B)/tests/bench/%_floor.o
 $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
+
+# As a distribution builds its programs, and they pass what no program should.
+$(PRELOAD_PROGRAMS): $(B)/%: %.c
+	@mkdir -p $(@D)
+	$(call run,cc,$(CC) -std=gnu11 -O2 -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE -Wall -Wextra -Wno-nonnull -Wno-unused-result \
+	    $(WERROR_FLAG) -MMD -MP -o $@ $< -lpthread)
+-include $(addsuffix .d,$(PRELOAD_PROGRAMS))
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \

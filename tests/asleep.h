@@ -1,5 +1,5 @@
 /*
- * asleep.h - how a thread of the program is: for those who have to come when it sleeps.
+ * asleep.h - how a thread is, or a process by its main thread: for those who have to come when it sleeps.
  */
 #ifndef TESTS_ASLEEP_H
 #define TESTS_ASLEEP_H
@@ -21,7 +21,7 @@ static inline bool proc_says(int tid, const char *file, char *text, size_t size)
     ssize_t n;
     int fd;
 
-    snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, file);
+    snprintf(path, sizeof(path), "/proc/%d/%s", tid, file);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, text, size - 1);
     close(fd);

@@ -80,9 +80,8 @@ failed
 verdict a_failure_is_told_with_its_reason
 
 # What the program itself has not read yet is no fault of a peer's.
-cc -std=gnu11 -O1 -D_GNU_SOURCE -o "$work/leave_unread" tests/preload/leave_unread.c || echo "not ok log: cc"
 rm -f "$work"/*.log
 [ "$(RAILSOCK_MODE=rail RAILSOCK_WIRE=shm RAILSOCK_LOG=info:$work/unread.log LD_PRELOAD=$build/librailsock.so \
-    timeout 60 "$work/leave_unread")" = 'all is there' ] && logged 'leaves the rail' unread &&
+    timeout 60 "$build/plain/tests/preload/leave_unread")" = 'all is there' ] && logged 'leaves the rail' unread &&
     ! grep -E ' (warn|error): ' "$work/unread.log"
 verdict unread_bytes_are_no_fault

@@ -22,7 +22,7 @@ static void client(const struct sockaddr_in *at, int turn, pid_t server)
     words_by_rail(fd);
     fflush(stdout);
     while (recv(fd, &c, 1, 0) == 1) {
-        until_asleep(server);
+        until_process_sleeps(server);
         must(write(fd, &c, 1) == 1, "answer");
     }
     _exit(0);

@@ -6,6 +6,8 @@
 #ifndef TESTS_PRELOAD_PAIR_H
 #define TESTS_PRELOAD_PAIR_H
 
+#include "../asleep.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,22 +61,12 @@ static inline bool others_run(time_t since)
 }
 
 /* Until that process's main thread does not run. */
-static inline void until_asleep(pid_t pid)
+static inline void until_process_sleeps(pid_t pid)
 {
     time_t begin = time(NULL);
-    char path[64], text[512];
-    const char *state;
 
-    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    do {
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = read(fd, text, sizeof(text) - 1);
-
-        close(fd);
-        must(n > 0, "stat");
-        text[n] = 0;
-        state = strrchr(text, ')');
-    } while (state && state[2] == 'R' && others_run(begin));
+    while (at_work(state_of(pid)) && others_run(begin))
+        ;
 }
 
 static inline int listener(struct sockaddr_in *at)

@@ -5,7 +5,6 @@
 #ifndef TESTS_PRELOAD_ROUNDS_H
 #define TESTS_PRELOAD_ROUNDS_H
 
-#include "../asleep.h"
 #include "pair.h"
 
 #include <pthread.h>

@@ -52,7 +52,7 @@ static inline void asks(int fd, int times, pid_t server)
         if (memcmp(b + 1, got + 1, sizeof b - 1) != 0)
             printf("another answer\n");
         if (times)
-            until_asleep(server);
+            until_process_sleeps(server);
     }
 }
 
