@@ -33,11 +33,14 @@ static struct {
 static struct io_uring ring;
 
 /* Its threads run one at a time, and it does not know (3.19) that io_uring_enter sleeps: nobody else would run. */
-static bool under_valgrind(void)
+static bool under_valgrind;
+
+/* Now: programs make an environment of their own (nginx, to show their state in ps). */
+__attribute__((constructor)) static void at_load(void)
 {
     const char *preload = getenv("LD_PRELOAD");
 
-    return preload && strstr(preload, "/vgpreload_");
+    under_valgrind = preload && strstr(preload, "/vgpreload_");
 }
 
 int loop_uring_load(void)
@@ -55,7 +58,7 @@ int loop_uring_load(void)
 
     if (lu.lib)
         return 0;
-    if (!rsk_loop_may_load() || under_valgrind())
+    if (!rsk_loop_may_load() || under_valgrind)
         return -ENOENT;
     rsk_own_enter(); /* for the number of the file */
     lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);

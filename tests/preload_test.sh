@@ -172,7 +172,7 @@ more_of() { # PROGRAM
             left sockmap bypassed
         fi
         ;;
-    passing | threads) valgrind_finds_none "$1" ;;
+    passing | threads | no_environment) valgrind_finds_none "$1" ;;
     numbered) logged numbered ;;
     crossings) simultaneous_open ;;
     no_thread) told_once ;;
