@@ -31,6 +31,7 @@ RSOCK_SRC := \
 	rsock/copy.c \
 	rsock/own.c \
 	rsock/section.c \
+	rsock/valgrind.c \
 	rsock/waitv.c \
 	rsock/loop.c \
 	rsock/loop_common.c \
@@ -349,6 +350,7 @@ READINESS_SRC := \
 	ipoib_fallback/lock.c \
 	rsock/own.c \
 	rsock/section.c \
+	rsock/valgrind.c \
 	rsock/waitv.c \
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
@@ -404,6 +406,7 @@ sim_test_SRC := \
 	tests/sim/sim_wire.c \
 	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
+	rsock/valgrind.c \
 	rsock/waitv.c \
 	$(CONFIG_SRC) \
 	$(CONFIG_GRAMMAR) \
@@ -437,6 +440,7 @@ table_test_SRC := \
 	preload/pl_table.c \
 	rsock/own.c \
 	rsock/section.c \
+	rsock/valgrind.c \
 	rsock/waitv.c \
 
 sleepers_test_SRC := tests/unit/sleepers_test.c
@@ -518,6 +522,7 @@ LOOP_TEST_SRC := \
 	rsock/own.c \
 	rsock/section.c \
 	rsock/shard.c \
+	rsock/valgrind.c \
 
 SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/copy.c rsock/unix_names.c config/reason.c
 

@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <liburing.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/log.h"
@@ -17,6 +16,7 @@
 #include "rsock/loop_backend.h"
 #include "rsock/own.h"
 #include "rsock/sys.h"
+#include "rsock/valgrind.h"
 
 enum { ENTRIES = 256, BATCH = 64 };
 
@@ -31,17 +31,6 @@ static struct {
 } lu;
 
 static struct io_uring ring;
-
-/* Its threads run one at a time, and it does not know (3.19) that io_uring_enter sleeps: nobody else would run. */
-static bool under_valgrind;
-
-/* Now: programs make an environment of their own (nginx, to show their state in ps). */
-__attribute__((constructor)) static void at_load(void)
-{
-    const char *preload = getenv("LD_PRELOAD");
-
-    under_valgrind = preload && strstr(preload, "/vgpreload_");
-}
 
 int loop_uring_load(void)
 {
@@ -58,7 +47,9 @@ int loop_uring_load(void)
 
     if (lu.lib)
         return 0;
-    if (!rsk_loop_may_load() || under_valgrind)
+    if (!rsk_loop_may_load())
+        return -ENOENT;
+    if (rsk_under_valgrind()) /* its threads run one at a time, and it takes io_uring_enter for a call that does not sleep */
         return -ENOENT;
     rsk_own_enter(); /* for the number of the file */
     lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);

@@ -5,6 +5,7 @@
 
 #include "rsock/section.h"
 #include "rsock/sys.h"
+#include "rsock/valgrind.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,7 +19,7 @@ bool rsk_waitv_usable(void)
     int known = atomic_load_explicit(&usable, memory_order_relaxed);
 
     if (known == UNKNOWN) {
-        known = sys_filtered() ? NO : YES;
+        known = sys_filtered() || rsk_under_valgrind() ? NO : YES;
         atomic_store_explicit(&usable, known, memory_order_relaxed);
     }
     return known == YES;
