@@ -56,19 +56,21 @@ static inline bool half_way(struct fb_conn *c, uint32_t calls)
     return calls >= set->board_calls / 2 || c->s.pub->rx + c->s.pub->tx >= set->board_bytes / 2;
 }
 
-/* The digests with which it will be proved: most connections end before half way, and never touch the memory for
- * them. A direction that comes to 16 KiB before does not wait for this. */
-static void begin_digests(struct fb_conn *c)
+/* Of a digest that has not begun, and is not being begun by a call of another thread. */
+static bool mark_later(_Atomic uint8_t *mark, uint8_t to)
 {
-    uint8_t later = FB_DIGEST_LATER;
+    uint8_t now = atomic_load_explicit(mark, memory_order_relaxed);
 
-    if (atomic_load_explicit(&c->s.tx_mark, memory_order_relaxed) != later &&
-        atomic_load_explicit(&c->s.rx_mark, memory_order_relaxed) != later)
-        return;
-    /* Unless a call of another thread has just begun it. */
-    atomic_compare_exchange_strong(&c->s.tx_mark, &later, FB_DIGEST_NOW);
-    later = FB_DIGEST_LATER;
-    atomic_compare_exchange_strong(&c->s.rx_mark, &later, FB_DIGEST_NOW);
+    return fb_digest_later(now) && (now == to || atomic_compare_exchange_strong(mark, &now, to));
+}
+
+/* Most connections end before half way, and never touch the memory for them. A direction that comes to 16 KiB before does
+ * not wait for this. */
+bool conn_begin_digests(struct fb_conn *c)
+{
+    bool tx = mark_later(&c->s.tx_mark, FB_DIGEST_NOW);
+
+    return mark_later(&c->s.rx_mark, FB_DIGEST_NOW) || tx;
 }
 
 /* Before a checkpoint has passed nothing could be proved. */
@@ -96,19 +98,51 @@ static uint32_t worth_at(struct fb_conn *c, uint32_t calls, unsigned shift)
     return c->x->old_calls + (uint32_t)(by_calls < by_bytes ? by_calls : by_bytes);
 }
 
+/* By how many bits its bounds are to be shifted for its digests. */
+static unsigned off_by(struct fb_conn *c)
+{
+    if (c->s.role == FB_ACCEPTED)
+        return worth_unasked(c);
+    return worth_learned() && conn_target(c) ? worth_shift(c) : 0;
+}
+
+/* Where streams are found not to be worth a rail, or nobody asks for one, digests are for nothing: they begin half way to
+ * when it will be worth it after all. True: later; and a call of the connecting end is looked at again then. */
+static bool put_off(struct fb_conn *c, uint32_t calls)
+{
+    unsigned shift = off_by(c);
+    uint32_t at = shift ? (c->x->old_calls + worth_at(c, calls, shift)) / 2 : 0;
+    bool tx, rx;
+
+    if (calls >= at)
+        return false;
+    tx = mark_later(&c->s.tx_mark, (uint8_t)(FB_DIGEST_LATER + shift));
+    rx = mark_later(&c->s.rx_mark, (uint8_t)(FB_DIGEST_LATER + shift));
+    if (!tx || !rx)
+        return false;
+    if (c->s.role == FB_ACCEPTED && !worth_it(c, calls, 0))
+        at = worth_at(c, calls, 0); /* from then on it can be asked for */
+    look_again(c, at);
+    return true;
+}
+
 /* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that, and of the others most
  * that are worth one by their calls are found not to be by the address that they were made to. Only where rules say what
  * is wanted is it at the first call, because they go by address. */
 static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls)
 {
-    bool ruled = cfg_rules_may_decide();
+    bool ruled = cfg_rules_may_decide(), later;
     unsigned shift;
 
     if (ruled && calls == 1)
         conn_addresses(c);
     if (conn_flag(c, CF_ASKED) || !half_way(c, calls))
         return;
-    begin_digests(c);
+    later = put_off(c, calls);
+    if (!later)
+        conn_begin_digests(c);
+    else if (c->s.role == FB_CONNECTED)
+        return;
     if (!ruled && !worth_it(c, calls, 0))
         return;
     /* Without them its rule is not known; and another thread's first call may still be looking. */
@@ -119,7 +153,7 @@ static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls
     shift = worth_shift(c);
     if (!worth_it(c, calls, shift)) {
         look_again(c, worth_at(c, calls, shift));
-    } else if (!provable(c)) {
+    } else if (!later && !provable(c)) {
         return;
     } else if (c->s.role == FB_ACCEPTED && reach_known(c)) {
         /* Who asks finds it, and most end before anybody does (rdv_accept.c). */

@@ -38,7 +38,7 @@ struct fb_digest {
 enum {
     FB_DIGEST_STATE = 0xc0,      /* these bits, in which 0 is: begun */
     FB_DIGEST_FIRST = 4,         /* begun, and its next checkpoint is the first */
-    FB_DIGEST_LATER = 0x40 | 14, /* not begun: does when its direction comes to 16 KiB */
+    FB_DIGEST_LATER = 0x40 | 14, /* not begun: does at 16 KiB of its direction, or that shifted */
     FB_DIGEST_NOW = 0x80,        /* not begun: does with the next bytes */
     FB_NO_DIGEST = 0xc0 | 63     /* ended, or will not begin */
 };
@@ -47,6 +47,10 @@ enum {
 static inline bool fb_digest_wants(uint8_t mark, uint64_t end)
 {
     return (end + 256) >> (mark & 63) != 0;
+}
+static inline bool fb_digest_later(uint8_t mark)
+{
+    return (mark & FB_DIGEST_STATE) == (FB_DIGEST_LATER & FB_DIGEST_STATE);
 }
 static inline uint8_t fb_digest_mark(const struct fb_digest *d)
 {

@@ -9,6 +9,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/reach.h"
+#include "ipoib_fallback/worth.h"
 
 /* It is worth a rail, and has not asked for one, since its port could be reached (plain.c). */
 static void ask_late(struct fb_conn *c)
@@ -28,6 +29,7 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
 
     if (!c)
         return RSN_NOT_MINE;
+    worth_asked();
     ask_late(c);
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
@@ -36,8 +38,8 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
         reason = RSN_ENDING;
     else if (conn_config(c)->wire == other)
         reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;
-    else if (!conn_flag(c, CF_ASKED) || !c->x->show || hold_on() || heir_elsewhere(c) ||
-             c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
+    else if (conn_begin_digests(c) || !conn_flag(c, CF_ASKED) || !c->x->show || hold_on() ||
+             heir_elsewhere(c) || c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
              c->x->rx.state != RX_t || c->x->rx.end != 0)
         reason = RSN_NOT_YET;
     else if (!budget_take(c)) {

@@ -122,7 +122,7 @@ static void clear_conn(struct fb_conn *c)
 /* Nobody has written to a digest that has not begun. */
 static bool not_begun(uint8_t mark)
 {
-    return mark == FB_DIGEST_LATER || mark == FB_DIGEST_NOW;
+    return fb_digest_later(mark) || mark == FB_DIGEST_NOW;
 }
 
 static struct fb_conn *take_slot(void)

@@ -67,6 +67,8 @@ static inline void conn_no_room(struct fb_conn *c)
 }
 /* Called when the board policy may be satisfied. */
 void conn_consider(struct fb_conn *);
+/* The digests with which it will be proved, unless they have begun; false: both have. Any thread. */
+bool conn_begin_digests(struct fb_conn *);
 
 /* n bytes of v that begin at byte `at` of their direction have passed; in order. */
 void conn_seen_tx(struct fb_conn *, uint64_t at, const struct iovec *v, int cnt, uint64_t n);

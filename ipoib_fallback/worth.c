@@ -24,6 +24,14 @@ static struct peer {
 } peers[PEERS];
 static _Atomic bool used; /* they have pages */
 
+/* A bound of some address's has been another than its settings'. */
+static _Atomic bool learned;
+
+/* Accepted streams, long enough to be asked for, that have ended without a rail since somebody has asked for one. */
+static _Atomic uint32_t unasked;
+/* As many as say that nobody will. */
+#define UNASKED 64
+
 static uint32_t id_of(struct fb_conn *c)
 {
     struct rsk_tuple t = conn_tuple(c);
@@ -48,14 +56,19 @@ static struct peer *peer_of(struct fb_conn *c)
     return p;
 }
 
-/* The defaults: any other value was somebody's wish. */
-static bool learns(struct fb_conn *c)
+/* Any other value was somebody's wish. */
+static bool by_default(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return c->s.role == FB_CONNECTED && (conn_flag(c, CF_ADDRESSES) || atomic_load(&c->target)) &&
-           set->board_calls == cfg_stream_defaults.board_calls &&
+    return set->board_calls == cfg_stream_defaults.board_calls &&
            set->board_bytes == cfg_stream_defaults.board_bytes;
+}
+
+static bool learns(struct fb_conn *c)
+{
+    return c->s.role == FB_CONNECTED && (conn_flag(c, CF_ADDRESSES) || atomic_load(&c->target)) &&
+           by_default(c);
 }
 
 unsigned worth_shift(struct fb_conn *c)
@@ -78,7 +91,26 @@ unsigned worth_shift(struct fb_conn *c)
             most = gained;
         }
     }
+    if (best)
+        atomic_store_explicit(&learned, true, memory_order_relaxed);
     return best;
+}
+
+bool worth_learned(void)
+{
+    return atomic_load_explicit(&learned, memory_order_relaxed);
+}
+
+void worth_asked(void)
+{
+    atomic_store_explicit(&unasked, 0, memory_order_relaxed);
+}
+
+unsigned worth_unasked(struct fb_conn *c)
+{
+    return atomic_load_explicit(&unasked, memory_order_relaxed) >= UNASKED && by_default(c)
+               ? WORTH_BOUNDS - 1
+               : 0;
 }
 
 /* It is open no more. Is another one? */
@@ -112,6 +144,8 @@ void worth_ended(struct fb_conn *c)
     struct peer *p;
     int32_t cost;
 
+    if (c->s.role == FB_ACCEPTED && c->s.calls >= bound && !(c->x->rx.calls | c->x->tx.calls))
+        atomic_fetch_add_explicit(&unasked, worth_unasked(c) == 0, memory_order_relaxed);
     if (!learns(c))
         return;
     length = length_of(c, set);
@@ -141,4 +175,6 @@ void worth_forget(void)
 {
     for (unsigned i = 0; i < PEERS; i++)
         atomic_store_explicit(&peers[i].id, 0, memory_order_relaxed);
+    atomic_store(&learned, false);
+    worth_asked();
 }

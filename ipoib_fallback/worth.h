@@ -22,6 +22,13 @@
 
 /* By how many bits the bounds of its settings are to be shifted: 0 to 7. Its addresses are known. Any thread. */
 unsigned worth_shift(struct fb_conn *);
+/* Has it been more than 0 in this process? Any thread. */
+bool worth_learned(void);
+/* By how many bits the bounds of an accepted stream's settings are to be shifted for its digests: more than 0 where nobody has asked
+ * for one of many. Any thread. */
+unsigned worth_unasked(struct fb_conn *);
+/* Somebody has asked for an accepted stream. Any thread. */
+void worth_asked(void);
 /* The application has closed it. Nobody else moves bytes on it. Any thread. */
 void worth_ended(struct fb_conn *);
 /* Forked child: the streams are its parent's. */

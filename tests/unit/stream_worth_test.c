@@ -223,6 +223,11 @@ static void waits_until(struct end *e, uint32_t calls)
     EXPECT_EQ_U64(e->s->look_at, calls);
 }
 
+static bool begun(struct end *e)
+{
+    return !fb_digest_later(e->s->tx_mark) && !fb_digest_later(e->s->rx_mark);
+}
+
 /* Ten short streams; the eleventh asks when it has lived longer than they have, and not before. */
 TEST_CASE(stream_worth, who_lives_longer_boards)
 {
@@ -240,8 +245,13 @@ TEST_CASE(stream_worth, who_lives_longer_boards)
     }
     pair_default(l, &a, &b);
     exchange(&a, &b, 4);
+    waits_until(&a, 16);
+    EXPECT(!begun(&a));
+    EXPECT(begun(&b)); /* who knows nothing of it */
+    exchange(&a, &b, 4);
     waits_until(&a, 32);
-    exchange(&a, &b, 11);
+    EXPECT(begun(&a));
+    exchange(&a, &b, 7);
     waits_until(&a, 32);
     exchange(&a, &b, 1);
     EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
@@ -262,6 +272,61 @@ TEST_CASE(stream_worth, who_lives_longer_boards)
         exchange_of(&a, &b, sizeof(bytes));
     EXPECT(conn_flag(conn_of(a.s), CF_ASKED));
     EXPECT(a.s->calls < 32);
+    done(&a);
+    done(&b);
+    close(l);
+}
+
+/* Accepted ones that have lived for so many calls. */
+static void unasked(unsigned times, uint32_t calls)
+{
+    while (times--) {
+        struct fb_stream *s = fb_track(1 << 20, FB_ACCEPTED, 0);
+
+        conn_of(s)->set = &defaults;
+        s->calls = calls;
+        worth_ended(conn_of(s));
+        s->calls = 0;
+        fb_put(s);
+    }
+}
+
+static bool puts_off(void)
+{
+    struct fb_stream *s = fb_track(1 << 20, FB_ACCEPTED, 0);
+    bool yes;
+
+    conn_of(s)->set = &defaults;
+    yes = worth_unasked(conn_of(s)) > 0;
+    fb_put(s);
+    return yes;
+}
+
+/* Whose peers do not ask, as none of them has the library, needs no digests; who is asked for all the same begins then. */
+TEST_CASE(stream_worth, nobody_asks)
+{
+    int l = pair_listener();
+    struct end a, b;
+
+    begin();
+    unasked(200, 7);
+    unasked(63, 8);
+    EXPECT(!puts_off());
+    unasked(1, 8);
+    EXPECT(puts_off());
+    pair_default(l, &a, &b);
+    exchange(&a, &b, 3);
+    EXPECT(begun(&a));
+    EXPECT(!begun(&b));
+    waits_until(&b, 8);
+    EXPECT(board(&a, &b));
+    EXPECT(begun(&b));
+    EXPECT(!puts_off());
+    done(&a);
+    done(&b);
+    pair_default(l, &a, &b);
+    exchange(&a, &b, 3);
+    EXPECT(begun(&b));
     done(&a);
     done(&b);
     close(l);
@@ -344,7 +409,7 @@ TEST_CASE(stream_worth, who_is_found_need_not_ask)
             while (!conn_flag(conn_of(a.s), CF_ASKED))
                 ASSERT_EQ_INT(put(&a, bytes, 32), 32);
             UNTIL(conn_flag(c, CF_ASKED)); /* without a call of its own */
-            EXPECT(conn_flag(c, CF_REACHABLE));
+            UNTIL(conn_flag(c, CF_REACHABLE));
             EXPECT(board(&a, &b));
         }
         done(&a);
