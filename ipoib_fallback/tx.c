@@ -247,6 +247,21 @@ static int going_back(struct fb_conn *c)
     return -EAGAIN;
 }
 
+/* Peers that have closed answer what they are sent with RST, and if that was an owed frame, the bytes that it went before
+ * would come too late. In TCP they would have drawn it, and have been taken. */
+static ssize_t back_with(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
+{
+    bool owed = c->x->tx.state == TX_L1 && c->x->tx.owed;
+    int n = going_back(c);
+    size_t size;
+
+    if (n || !owed || c->x->tx.state != TX_T || !(fb_io.poll(fd, 0) & POLLHUP))
+        return n;
+    size = fb_iov_size(v, cnt);
+    atomic_fetch_add_explicit(&c->s.pub->tx, size, memory_order_relaxed);
+    return (ssize_t)size;
+}
+
 ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags, bool *plain)
 {
     struct fb_tx *tx = &c->x->tx;
@@ -287,7 +302,7 @@ ssize_t tx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
             n = boarding(c, fd, v, cnt, flags);
             break;
         default:
-            n = going_back(c);
+            n = back_with(c, fd, v, cnt);
         }
         if (n)
             return n;

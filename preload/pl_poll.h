@@ -48,6 +48,9 @@ int pl_poll_ask(struct pollfd *set, nfds_t size);
 /* Did it find nothing less than 50 us ago for the same few, and has the thread made no call to the kernel through us
  * since? Then who would wait anyway need not ask. */
 bool pl_poll_asked_lately(const struct pollfd *set, nfds_t size);
+/* Until a number that is being closed is closed in the kernel: its close wakes sleepers before, and up to then the kernel tells of
+ * what it was. A number that is something else by now is not closed, and costs 50 ms unless it is ours. */
+void pl_poll_until_closed(int fd);
 
 /* ---- pl_poll.c ---- */
 

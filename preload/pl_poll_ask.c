@@ -60,3 +60,22 @@ int pl_poll_ask(struct pollfd *set, nfds_t size)
     rsk_sig.quiet = rsk_sig.ids + 1;
     return 0;
 }
+
+/* A file of ours that is not being closed. */
+static bool stands_for_another(int fd)
+{
+    struct pl_file *f = pl_get(fd);
+    bool yes = f && atomic_load(&f->closing) == 0;
+
+    if (f)
+        pl_put(f);
+    return yes;
+}
+
+void pl_poll_until_closed(int fd)
+{
+    uint64_t end = sys_now() + 50000000u;
+
+    while (!stands_for_another(fd) && sys_fcntl(fd, F_GETFD, 0) >= 0 && sys_now() < end)
+        sys_yield();
+}

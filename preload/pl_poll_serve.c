@@ -124,18 +124,22 @@ static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
     w->ended |= e->ended;
 }
 
+/* Whoever closes it sees our reference, or we see that he does: pairs with as_it_is() in pl_fd.c. Events may be those of its end. */
+static bool is_gone(struct pl_entry *e, const struct pollfd *p)
+{
+    uint8_t closing = e->file ? atomic_load(&e->file->closing) : 0;
+
+    if (closing >= PL_GONE)
+        closed(e, p, closing);
+    return closing >= PL_GONE;
+}
+
 /* What we know ourselves about one descriptor; sets what the kernel shall be asked. */
 static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollfd *k)
 {
-    struct pl_file *f = e->file;
-    /* Pairs with as_it_is() in pl_fd.c: whoever closes it sees our reference, or we see that he does. */
-    uint8_t closing = f ? atomic_load(&f->closing) : 0;
+    struct pl_file *f = is_gone(e, p) ? NULL : e->file;
     short r;
 
-    if (closing >= PL_GONE) {
-        closed(e, p, closing);
-        f = NULL;
-    }
     *k = (struct pollfd){.fd = e->gone ? -1 : p->fd, .events = p->events};
     e->alone = false;
     if (!f)
@@ -155,6 +159,8 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
         return 0;
     k->fd = -1;
     r = fb_poll(f->stream, f->fd, pl_poll_asked(p));
+    if (r && is_gone(e, p))
+        return 0;
     /* Said by the kernel, denied by the engine. */
     e->muted |= e->hinted && !r;
     e->hinted = false;
@@ -162,8 +168,10 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
 }
 
 /* What the kernel has said, and the engine of that, if the stream is not plain. */
-static short kernels_events(const struct pl_entry *e, const struct pollfd *p, short said)
+static short kernels_events(struct pl_entry *e, const struct pollfd *p, short said)
 {
+    if (said && is_gone(e, p))
+        return 0;
     if (said && e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
         return fb_poll(e->file->stream, e->file->fd, pl_poll_asked(p));
     return said;
@@ -192,6 +200,7 @@ static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
 
     for (nfds_t i = 0; i < w->n; i++)
         if (w->entry[i].gone) {
+            pl_poll_until_closed(fds[i].fd);
             fds[i].revents = gone_events(&w->entry[i], &fds[i]);
             count += fds[i].revents != 0;
         }
@@ -199,12 +208,12 @@ static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
 }
 
 /* Everything that it waits for has been closed. The kernel would look again when something comes for one of them from its peer,
- * which nobody tells us any more: not to sleep for ever, it is looked at now. 0: goes on. */
-static int nothing_left(struct pl_poll_wait *w, struct pollfd *fds, uint64_t deadline)
+ * which nobody tells us any more: not to sleep until the time is over (apache, at its end), it is looked at now. 0: goes on. */
+static int nothing_left(struct pl_poll_wait *w, struct pollfd *fds)
 {
     int count;
 
-    if (!w->gone || deadline != PL_FOREVER)
+    if (!w->gone)
         return 0;
     for (nfds_t i = 0; i < w->n; i++)
         if (fds[i].fd >= 0 && !w->entry[i].gone)
@@ -450,7 +459,7 @@ __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64
         if (count != 0 || w->ended)
             break;
         w->waited |= !skipped;
-        count = nothing_left(w, fds, deadline);
+        count = nothing_left(w, fds);
         if (count > 0)
             break;
         now = sys_now();

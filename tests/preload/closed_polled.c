@@ -1,0 +1,100 @@
+/*
+ * closed_polled.c - a number that another thread closes while one sleeps in poll or select on it, with a time-out that is long: the
+ * peer goes on, and that ends the sleep.
+ */
+#include "pair.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/select.h>
+
+static int fd;
+static short events;
+static _Atomic int sleeper;
+
+static void *polls(void *unused)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    int n;
+
+    sleeper = gettid();
+    n = poll(&p, 1, 100000);
+    printf("poll %d, revents %#x\n", n, (unsigned)p.revents);
+    return unused;
+}
+
+static void *selects(void *unused)
+{
+    struct timeval limit = {100, 0};
+    fd_set set;
+    int n;
+
+    FD_ZERO(&set);
+    FD_SET(fd, &set);
+    sleeper = gettid();
+    n = select(fd + 1, events == POLLIN ? &set : NULL, events == POLLOUT ? &set : NULL, NULL,
+               &limit);
+    printf("select %d, %sset\n", n, FD_ISSET(fd, &set) ? "" : "not ");
+    return unused;
+}
+
+/* Until no more goes in, also when the stream has left its rail for that. */
+static void fill(int to)
+{
+    char bytes[16384] = "";
+
+    for (int full = 0; full < 30; full++, usleep(10000))
+        while (send(to, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+            full = 0;
+}
+
+/* In the call, and not for a moment before it, as for a lock: it is the same sleep for a while. */
+static void until_in_it(void)
+{
+    unsigned long sleeps = 0;
+
+    until_it_sleeps(&sleeper);
+    for (int same = 0; same < 20 && state_of(sleeper) != '?'; usleep(1000)) {
+        unsigned long now = sleep_of(sleeper);
+
+        same = now && now == sleeps ? same + 1 : 0;
+        sleeps = now;
+    }
+}
+
+static void closes(void *(*sleeps)(void *), short for_what)
+{
+    char bytes[16384] = "";
+    pthread_t t;
+    ssize_t n;
+    int p[2];
+
+    tcp_pair(p);
+    fd = p[0];
+    events = for_what;
+    if (events == POLLOUT)
+        fill(fd);
+    sleeper = 0;
+    pthread_create(&t, NULL, sleeps, NULL);
+    until_in_it();
+    close(fd);
+    if (events == POLLIN)
+        send(p[1], bytes, 1, MSG_NOSIGNAL);
+    else
+        while ((n = recv(p[1], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0 ||
+               (n < 0 && errno == EAGAIN))
+            ;
+    pthread_join(t, NULL);
+    close(p[1]);
+}
+
+int main(void)
+{
+    alarm(60);
+    for (int i = 0; i < 2; i++) {
+        closes(polls, i ? POLLIN : POLLOUT);
+        closes(selects, i ? POLLIN : POLLOUT);
+    }
+    return 0;
+}
