@@ -223,13 +223,16 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric '(\d+) answered' 
     -- sh -c 'curl -s http://127.0.0.1:18417/ >/dev/null && echo 1 answered' 2>&1) &&
     [[ $out != *failed* ]] && [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
 verdict server_without_a_port "$out"
-# What sshd does with a command: a shell runs its words, joined.
-printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\nexec sh -c "$*"\n' >"$dir/ssh"
+# What sshd does with a command: a shell runs its words, joined. And ssh may leave a connection for the next one.
+printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\n[ -e %s ] || { setsid sleep 985 >/dev/null 2>&1 & echo $! >%s; }\nexec sh -c "$*"\n' \
+    "$dir/master" "$dir/master" >"$dir/ssh"
 chmod +x "$dir/ssh"
 out=$(timeout -k 1 100 "$railsock" ab -n 1 --warm-up 0 --json --ssh "$dir/ssh" --server-host far --address 127.0.0.1 \
     --server-railsock "$railsock" --server "$server" -- "${redis[@]}" 2>&1) &&
     out=$("$python" "$dir/check.py" 1 2>&1 <<<"$out")
 verdict server_on_another_host "$out"
+kill "$(cat "$dir/master")"
+verdict leaves_what_ssh_has_left "it is gone"
 # The real one, with keys of its own.
 if [ -x /usr/sbin/sshd ] && [ "$(id -u)" -eq 0 ]; then
     ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key" && ssh-keygen -q -t ed25519 -N '' -f "$dir/user_key"
@@ -329,7 +332,27 @@ for signal in QUIT KILL; do
     wait_until 20 none_serves
     verdict "leaves_no_server[$signal]" "$out"
 done
-none_sleeps() { ! grep -qsz '^987$' /proc/[0-9]*/cmdline; }
+none_sleeps() { ! grep -qsz "^${1-987}\$" /proc/[0-9]*/cmdline; }
+# What goes into the background too, in a session of its own; but not what somebody else has there.
+sleep 984 &
+pid=$!
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- sh -c 'setsid sleep "$1" & exit 0' sh 9$$ 2>&1) && none_sleeps 9$$ && kill -0 $pid
+verdict leaves_no_background "$out"
+{ kill $pid; wait $pid; } 2>/dev/null
+# It can be waited for by its number, as by init.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --timeout 20 -- \
+    sh -c 'pid=$(setsid sleep 0.1 >/dev/null & echo $!); while kill -0 $pid; do sleep 0.02; done 2>/dev/null' 2>&1)
+verdict background_ends "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --port 18420 \
+    --server "redis-server --bind 127.0.0.1 --port 18420 --save '' --dir $dir --pidfile $dir/redis.pid --daemonize yes" -- sleep 1 2>&1)
+[ $? -eq 1 ] && [[ $out == *'the server redis-server has ended with 0, and what it has started goes on; '*'in the foreground'* ]] &&
+    ! listening 18420
+verdict server_in_the_background "$out"
+# Also one that is ready before that shows.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --port 18419 --server "sh -c 'setsid $python -m http.server --bind 127.0.0.1 18419 & sleep 0.7'" \
+    -- sleep 1 2>&1)
+[ $? -eq 1 ] && [[ $out == *'the server sh has ended with 0, and what it has started goes on; '* ]] && ! listening 18419
+verdict server_in_the_background_late "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --timeout 0.2 -- sh -c 'sleep 987 & sleep 987' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'sh still ran after 0.2 s'* ]] && wait_until 5 none_sleeps
 verdict time_limit_leaves_nothing "$out"
