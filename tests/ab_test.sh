@@ -290,8 +290,29 @@ out=$(timeout -k 1 60 "$railsock" ab -n 3 -- false 2>&1)
   warm-up 1, tcp: false ended with 1' ]
 verdict command_fails_silently "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 3 --server 'sh -c "echo no luck; exit 4"' -- true 2>&1)
-[ $? -eq 1 ] && [[ $out == *'the server sh has ended with 4: no luck'* ]]
+[ $? -eq 1 ] && [[ $out == *'the server sh ended with 4: no luck'* ]]
 verdict server_fails "$out"
+# One that ends by itself, and well, has served; one that ends badly has not.
+cat >"$dir/serves_one.py" <<'PY'
+import socket, sys
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+s.accept()[0].sendall(b"served")
+sys.exit(int(sys.argv[2]))
+PY
+for ends in 0 3; do
+    out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --server "$python $dir/serves_one.py {port} $ends" -- bash -c '
+        read -r word </dev/tcp/127.0.0.1/"$1"
+        while grep -qsz "^$2/serves_one.py\$" /proc/[0-9]*/cmdline; do sleep 0.02; done' bash '{port}' "$dir" 2>&1)
+    if [ $? -eq $((ends != 0)) ] && [ $ends = 0 ]; then
+        [[ $out == *"server's CPU time"* && $out != *failed* ]]
+    else
+        [[ $out == *'the server python3 ended with 3'* ]]
+    fi
+    verdict "server_ends_by_itself[$ends]" "$out"
+done
+out=$(timeout -k 1 60 "$railsock" ab -n 1 -- sh -c 'seq 100000 100099; kill -KILL $$' 2>&1)
+[ $? -eq 1 ] && [[ $out == *'tcp: sh was ended by signal 9 (SIGKILL): 1000'*$'\n100099' ]]
+verdict ended_by_a_signal "$out"
 # One that listens before the server does is not the server.
 mkfifo "$dir/listens"
 "$python" -c '
@@ -345,13 +366,13 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --timeout 20 -- \
 verdict background_ends "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --port 18420 \
     --server "redis-server --bind 127.0.0.1 --port 18420 --save '' --dir $dir --pidfile $dir/redis.pid --daemonize yes" -- sleep 1 2>&1)
-[ $? -eq 1 ] && [[ $out == *'the server redis-server has ended with 0, and what it has started goes on; '*'in the foreground'* ]] &&
+[ $? -eq 1 ] && [[ $out == *'the server redis-server ended with 0, and what it has started goes on; '*'in the foreground'* ]] &&
     ! listening 18420
 verdict server_in_the_background "$out"
 # Also one that is ready before that shows.
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --port 18419 --server "sh -c 'setsid $python -m http.server --bind 127.0.0.1 18419 & sleep 0.7'" \
     -- sleep 1 2>&1)
-[ $? -eq 1 ] && [[ $out == *'the server sh has ended with 0, and what it has started goes on; '* ]] && ! listening 18419
+[ $? -eq 1 ] && [[ $out == *'the server sh ended with 0, and what it has started goes on; '* ]] && ! listening 18419
 verdict server_in_the_background_late "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --timeout 0.2 -- sh -c 'sleep 987 & sleep 987' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'sh still ran after 0.2 s'* ]] && wait_until 5 none_sleeps

@@ -67,11 +67,24 @@ def session_listens(leader):
     return False
 
 
-def tail(path):
-    """The end of what a program has said, to follow other words."""
+def tail(path, most=300):
+    """The end of what a program has said, from a line's start, to follow other words."""
     with open(path, encoding="utf-8", errors="replace") as f:
-        said = f.read()[-300:].strip()
+        said = f.read().strip()
+    if len(said) > most:
+        # The character before may be the end of a line.
+        said = said[-most - 1:].partition("\n")[2] or f"... {said[-most:]}"
     return f": {said}" if said else ""
+
+
+def ended(status):
+    """A status as Popen has it, in words."""
+    if status >= 0:
+        return f"ended with {status}"
+    try:
+        return f"was ended by signal {-status} ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"was ended by signal {-status}"
 
 
 def words(error):
@@ -177,8 +190,10 @@ class Server:
     def check(self):
         status = self.leg.process.poll()
         if status is not None:
-            raise Failure(f"the server {self.leg.name} has ended with {status}{self.hint(status)}"
-                          f"{tail(self.leg.output)}")
+            self.fail(status)
+
+    def fail(self, status):
+        raise Failure(f"the server {self.leg.name} {ended(status)}{self.hint(status)}{tail(self.leg.output)}")
 
     def hint(self, status):
         if status or not ab_processes.stray_lives(self.leg.before):
@@ -186,10 +201,13 @@ class Server:
         return ", and what it has started goes on; is it in the background? Start it in the foreground"
 
     def end(self):
-        """Ends it and returns its figures. close() is still to be called."""
-        self.check()
-        self.leg.process.send_signal(signal.SIGTERM)  # run passes it on
-        self.leg.wait(20)
+        """Ends it, unless it has ended well by itself, and returns its figures. close() is still to be called."""
+        status = self.leg.process.poll()
+        if status is None:
+            self.leg.process.send_signal(signal.SIGTERM)  # run passes it on
+            self.leg.wait(20)
+        elif status != 0 or self.hint(status):
+            self.fail(status)
         return self.leg.figures()
 
     def close(self):

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
@@ -230,6 +231,24 @@ class Shown(unittest.TestCase):
                 ab_html.check()
         finally:
             os.environ["PATH"] = before
+
+
+class Ends(unittest.TestCase):
+    def tail(self, text):
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as f:
+            f.write(text)
+            f.flush()
+            return ab_legs.tail(f.name, 10)
+
+    def test_tail(self):
+        for text, tail in (("", ""), (" \n", ""), ("short\n", ": short"), ("first\nsecond one\n", ": second one"),
+                           ("first\nsecond\nlast\n", ": last"), ("x" * 20, ": ... " + "x" * 10)):
+            self.assertEqual(self.tail(text), tail, text)
+
+    def test_words(self):
+        self.assertEqual(ab_legs.ended(3), "ended with 3")
+        self.assertEqual(ab_legs.ended(-9), "was ended by signal 9 (SIGKILL)")
+        self.assertEqual(ab_legs.ended(-40), "was ended by signal 40")
 
 
 class Ports(unittest.TestCase):
