@@ -337,6 +337,14 @@ out=$(timeout -k 1 60 "$railsock" ab -n 2 --warm-up 0 -- sh -c '
     [ "$n" = 2 ] && echo "GET: 1.2.3 requests per second" || echo "GET: 17.00 requests per second"' sh "$dir/turns" 2>&1)
 [ $? -eq 1 ] && [[ $(tr -s ' ' <<<"$out") == *'GET requests 1/s 17.0 17.0'*'pair 2/2, rail: a figure as of redis_text cannot be read'* ]]
 verdict figure_that_is_none "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --json --metric 'x (\w+)' -- echo x nan 2>&1)
+[ $? -eq 1 ] && "$python" -c 'import json, sys; json.loads(sys.argv[1], parse_constant=sys.exit)' "$out" &&
+    [[ $out == *'x (\\w+) is nan, which is no number'* ]]
+verdict figure_that_is_nan "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- sh -c 'echo "GET: 100.0 requests per second"
+    echo "GET: 200.0 requests per second"; echo >>"$1"; [ "$(wc -l <"$1")" = 1 ] || echo "SET: 5 requests per second"' sh "$dir/once" 2>&1) &&
+    [[ $(tr -s ' ' <<<"$out") == *'GET requests 1/s 100 100 '*'GET requests #2 1/s 200 200 '*'some legs only, and left out: SET requests.'* ]]
+verdict figures_of_one_name "$out"
 # Under nohup.
 out=$(timeout -k 1 60 sh -c 'trap "" HUP; echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh -c "kill -HUP \$(cat \"$1\")"' \
     sh "$dir/pid" "$railsock" 2>&1) && [[ $out == *'wall time'* ]]
@@ -417,7 +425,8 @@ verdict port_of_the_command_alone "$out"
 for wrong in '' '-n 0 -- true' '-n x -- true' '--what -- true' '--metric ( -- true' '--metric no_group -- true' \
     '--server-host h -- true' '--server-host h --server x -- true' '--address-tcp 10.1.1.1 -- true' \
     '-- prog {port}' '--order baab -- true' '--port 99999999 -- true' '--port 0 -- true' '--timeout -1 -- true' \
-    '--timeout nan -- true' '--warm-up -1 -- true'; do
+    '--timeout nan -- true' '--warm-up -1 -- true' \
+    '--metric a(.) --metric a(.) -- true' '--metric (?P<x>.) --metric-lower y(?P<x>.) -- true'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" ab $wrong 2>&1)
     [ $? -eq 2 ] && [[ $out == *'railsock ab: error: '* ]]

@@ -87,6 +87,8 @@ def remarks(found):
                         "The library saw no TCP connection."))
     elif moved and statistics.median(moved) < 50:
         lines.append(f"Less than half of the bytes went over a rail ({why or 'all connections boarded late'}).")
+    if found["left_out"]:
+        lines.append(f"Shown by some legs only, and left out: {', '.join(found['left_out'])}.")
     lines += found["warnings"]
     if any(found["share"]["tcp"]):
         lines.append("Bytes of the TCP leg went over a rail: it is no TCP leg.")
