@@ -337,6 +337,12 @@ out=$(timeout -k 1 60 "$railsock" ab -n 2 --warm-up 0 -- sh -c '
     [ "$n" = 2 ] && echo "GET: 1.2.3 requests per second" || echo "GET: 17.00 requests per second"' sh "$dir/turns" 2>&1)
 [ $? -eq 1 ] && [[ $(tr -s ' ' <<<"$out") == *'GET requests 1/s 17.0 17.0'*'pair 2/2, rail: a figure as of redis_text cannot be read'* ]]
 verdict figure_that_is_none "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- cat tests/ab/iperf3.txt 2>&1) &&
+    [[ $out == *'no figure that is known, so only what it took is compared; iperf3 needs --json, other programs --metric.'* ]]
+verdict no_figure "$out"
+out=$("$railsock" ab -n 1 redis-benchmark -p 7 2>&1)
+[ $? -eq 2 ] && [[ $out == *'error: redis-benchmark is no option; CMD stands after --' ]]
+verdict command_without_dashes "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --json --metric 'x (\w+)' -- echo x nan 2>&1)
 [ $? -eq 1 ] && "$python" -c 'import json, sys; json.loads(sys.argv[1], parse_constant=sys.exit)' "$out" &&
     [[ $out == *'x (\\w+) is nan, which is no number'* ]]
@@ -353,6 +359,15 @@ out=$(timeout -k 1 60 sh -c 'echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh 
     sh "$dir/pid" "$railsock" 2>&1)
 [ $? -eq 129 ]
 verdict ends_by_a_signal "$out"
+# What was measured until the terminal's key is shown, with what it is of.
+out=$(timeout -k 1 60 env --default-signal=INT sh -c 'echo $$ >"$1"; exec "$2" ab -n 9 --warm-up 0 -- \
+    sh -c "echo >>\"$3\"; [ \$(wc -l <\"$3\") -lt 6 ] || { kill -INT \$(cat \"$1\"); exec sleep 60; }"' sh "$dir/pid" "$railsock" "$dir/until" 2>&1)
+[ $? -eq 130 ] && [[ $out == '2 pairs, abba,'*'wall time '*$'\n''Interrupted: of 9 pairs only these are compared.'* ]]
+verdict interrupted "$out"
+out=$(timeout -k 1 60 env --default-signal=INT sh -c 'echo $$ >"$1"; exec "$2" ab -n 9 -- sh -c "kill -INT \$(cat \"$1\"); exec sleep 60"' \
+    sh "$dir/pid" "$railsock" 2>&1)
+[ $? -eq 130 ] && [ -z "$out" ]
+verdict interrupted_before_a_pair "$out"
 # Whatever ends it, and however late, its server goes too.
 none_serves() { ! listening 18418; }
 for signal in QUIT KILL; do

@@ -188,7 +188,7 @@ class Shown(unittest.TestCase):
         metric = ab_metrics.Metric("p50 <b>", "us", "lower", 0)
         found = {"command": ["prog", "{address}:{port}", "a b"], "server": None, "server_host": None,
                  "address": "10.0.0.1", "address_tcp": "10.9.0.1", "tcp_leg": "railsock run --tcp",
-                 "rail_leg": "railsock run", "settings": {}, "pairs": 6, "order": "abba", "warm_up": 1, "seed": 1,
+                 "rail_leg": "railsock run", "settings": {}, "pairs": 6, "pairs_wanted": 6, "interrupted": False, "order": "abba", "warm_up": 1, "seed": 1,
                  "resamples": 10000, "metrics": [ab_stats.compare(metric, [3.0] * 6, [1.0, 1.1] * 3, 1)],
                  "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "not_shown": [], "left_out": [],
                  "warnings": [], "failures": [], "machine": {"cores": 2}}
@@ -213,10 +213,16 @@ class Shown(unittest.TestCase):
         self.assertIn("Less than half", ab_show.text(self.result(share={"tcp": [0.0], "rail": [20.0]})))
         self.assertIn("it is no TCP leg", ab_show.text(self.result(share={"tcp": [1.0], "rail": [99.0]})))
         self.assertIn("Shown by some legs only, and left out: a, b.", ab_show.text(self.result(left_out=["a", "b"])))
+        self.assertIn("Interrupted: of 10 pairs only these are compared.",
+                      ab_show.text(self.result(interrupted=True, pairs_wanted=10)))
+        self.assertNotIn("no figure that is known", full)
+        wall = ab_stats.compare(ab_metrics.Metric("wall time", "s", "lower", 0), [1.0] * 6, [1.0] * 6, 1)
+        self.assertIn("no figure that is known", ab_show.text(self.result(metrics=[wall])))
         self.assertIn("  pair 1, tcp: no", ab_show.text(self.result(failures=["pair 1, tcp: no"])))
 
     def test_numbers(self):
-        for value, text in ((None, "-"), (0.0123, "0.012"), (1.234, "1.23"), (56.78, "56.8"), (1234.5, "1234"),
+        for value, text in ((None, "-"), (0.0123, "0.0123"), (0.0000123, "1.23e-05"), (-0.05, "-0.05"), (0.0, "0.000"),
+                            (0.1234, "0.123"), (1.234, "1.23"), (56.78, "56.8"), (1234.5, "1234"),
                             (123456, "123k"), (12345678, "12.3M")):
             self.assertEqual(ab_show.number(value), text)
 
