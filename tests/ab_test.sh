@@ -447,6 +447,14 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --port 18417 --metric '(\d
     -- sh -c 'curl -s "http://127.0.0.1:$1/" >/dev/null && echo 1 answered' sh '{port}' 2>&1) &&
     [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
 verdict port_of_the_command_alone "$out"
+# Its script: the folder is named and wrong, or not named and not where the command looks.
+out=$(RAILSOCK_SHARE=$dir/none "$railsock" ab -- true 2>&1)
+[ $? -eq 125 ] && [[ $out == "railsock ab: $dir/none/ab: No such file or directory; RAILSOCK_SHARE is set, but not to "* ]]
+verdict share_is_wrong "$out"
+mkdir "$dir/bin" && cp "$build/railsock" "$dir/bin"
+out=$("$dir/bin/railsock" ab -- true 2>&1)
+[ $? -eq 125 ] && [[ $out == 'railsock ab: its script ab is not found; set RAILSOCK_SHARE to its folder' ]]
+verdict share_is_needed "$out"
 for wrong in '' '-n 0 -- true' '-n x -- true' '--what -- true' '--metric ( -- true' '--metric no_group -- true' \
     '--server-host h -- true' '--server-host h --server x -- true' '--address-tcp 10.1.1.1 -- true' \
     '-- prog {port}' '--order baab -- true' '--port 99999999 -- true' '--port 0 -- true' '--timeout -1 -- true' \
