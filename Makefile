@@ -250,6 +250,7 @@ TOOL_SHARE := \
 	tools/ab_html.py \
 	tools/ab_legs.py \
 	tools/ab_metrics.py \
+	tools/ab_processes.py \
 	tools/ab_show.py \
 	tools/ab_stats.py \
 	tools/lab-guest \

@@ -223,13 +223,16 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric '(\d+) answered' 
     -- sh -c 'curl -s http://127.0.0.1:18417/ >/dev/null && echo 1 answered' 2>&1) &&
     [[ $out != *failed* ]] && [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
 verdict server_without_a_port "$out"
-# What sshd does with a command: a shell runs its words, joined.
-printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\nexec sh -c "$*"\n' >"$dir/ssh"
+# What sshd does with a command: a shell runs its words, joined. And ssh may leave a connection for the next one.
+printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\n[ -e %s ] || { setsid sleep 985 >/dev/null 2>&1 & echo $! >%s; }\nexec sh -c "$*"\n' \
+    "$dir/master" "$dir/master" >"$dir/ssh"
 chmod +x "$dir/ssh"
 out=$(timeout -k 1 100 "$railsock" ab -n 1 --warm-up 0 --json --ssh "$dir/ssh" --server-host far --address 127.0.0.1 \
     --server-railsock "$railsock" --server "$server" -- "${redis[@]}" 2>&1) &&
     out=$("$python" "$dir/check.py" 1 2>&1 <<<"$out")
 verdict server_on_another_host "$out"
+kill "$(cat "$dir/master")"
+verdict leaves_what_ssh_has_left "it is gone"
 # The real one, with keys of its own.
 if [ -x /usr/sbin/sshd ] && [ "$(id -u)" -eq 0 ]; then
     ssh-keygen -q -t ed25519 -N '' -f "$dir/host_key" && ssh-keygen -q -t ed25519 -N '' -f "$dir/user_key"
@@ -287,8 +290,29 @@ out=$(timeout -k 1 60 "$railsock" ab -n 3 -- false 2>&1)
   warm-up 1, tcp: false ended with 1' ]
 verdict command_fails_silently "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 3 --server 'sh -c "echo no luck; exit 4"' -- true 2>&1)
-[ $? -eq 1 ] && [[ $out == *'the server sh has ended with 4: no luck'* ]]
+[ $? -eq 1 ] && [[ $out == *'the server sh ended with 4: no luck'* ]]
 verdict server_fails "$out"
+# One that ends by itself, and well, has served; one that ends badly has not.
+cat >"$dir/serves_one.py" <<'PY'
+import socket, sys
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+s.accept()[0].sendall(b"served")
+sys.exit(int(sys.argv[2]))
+PY
+for ends in 0 3; do
+    out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --server "$python $dir/serves_one.py {port} $ends" -- bash -c '
+        read -r word </dev/tcp/127.0.0.1/"$1"
+        while grep -qsz "^$2/serves_one.py\$" /proc/[0-9]*/cmdline; do sleep 0.02; done' bash '{port}' "$dir" 2>&1)
+    if [ $? -eq $((ends != 0)) ] && [ $ends = 0 ]; then
+        [[ $out == *"server's CPU time"* && $out != *failed* ]]
+    else
+        [[ $out == *'the server python3 ended with 3'* ]]
+    fi
+    verdict "server_ends_by_itself[$ends]" "$out"
+done
+out=$(timeout -k 1 60 "$railsock" ab -n 1 -- sh -c 'seq 100000 100099; kill -KILL $$' 2>&1)
+[ $? -eq 1 ] && [[ $out == *'tcp: sh was ended by signal 9 (SIGKILL): 1000'*$'\n100099' ]]
+verdict ended_by_a_signal "$out"
 # One that listens before the server does is not the server.
 mkfifo "$dir/listens"
 "$python" -c '
@@ -313,6 +337,20 @@ out=$(timeout -k 1 60 "$railsock" ab -n 2 --warm-up 0 -- sh -c '
     [ "$n" = 2 ] && echo "GET: 1.2.3 requests per second" || echo "GET: 17.00 requests per second"' sh "$dir/turns" 2>&1)
 [ $? -eq 1 ] && [[ $(tr -s ' ' <<<"$out") == *'GET requests 1/s 17.0 17.0'*'pair 2/2, rail: a figure as of redis_text cannot be read'* ]]
 verdict figure_that_is_none "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- cat tests/ab/iperf3.txt 2>&1) &&
+    [[ $out == *'no figure that is known, so only what it took is compared; iperf3 needs --json, other programs --metric.'* ]]
+verdict no_figure "$out"
+out=$("$railsock" ab -n 1 redis-benchmark -p 7 2>&1)
+[ $? -eq 2 ] && [[ $out == *'error: redis-benchmark is no option; CMD stands after --' ]]
+verdict command_without_dashes "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --json --metric 'x (\w+)' -- echo x nan 2>&1)
+[ $? -eq 1 ] && "$python" -c 'import json, sys; json.loads(sys.argv[1], parse_constant=sys.exit)' "$out" &&
+    [[ $out == *'x (\\w+) is nan, which is no number'* ]]
+verdict figure_that_is_nan "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- sh -c 'echo "GET: 100.0 requests per second"
+    echo "GET: 200.0 requests per second"; echo >>"$1"; [ "$(wc -l <"$1")" = 1 ] || echo "SET: 5 requests per second"' sh "$dir/once" 2>&1) &&
+    [[ $(tr -s ' ' <<<"$out") == *'GET requests 1/s 100 100 '*'GET requests #2 1/s 200 200 '*'some legs only, and left out: SET requests.'* ]]
+verdict figures_of_one_name "$out"
 # Under nohup.
 out=$(timeout -k 1 60 sh -c 'trap "" HUP; echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh -c "kill -HUP \$(cat \"$1\")"' \
     sh "$dir/pid" "$railsock" 2>&1) && [[ $out == *'wall time'* ]]
@@ -321,6 +359,15 @@ out=$(timeout -k 1 60 sh -c 'echo $$ >"$1"; exec "$2" ab -n 1 --warm-up 0 -- sh 
     sh "$dir/pid" "$railsock" 2>&1)
 [ $? -eq 129 ]
 verdict ends_by_a_signal "$out"
+# What was measured until the terminal's key is shown, with what it is of.
+out=$(timeout -k 1 60 env --default-signal=INT sh -c 'echo $$ >"$1"; exec "$2" ab -n 9 --warm-up 0 -- \
+    sh -c "echo >>\"$3\"; [ \$(wc -l <\"$3\") -lt 6 ] || { kill -INT \$(cat \"$1\"); exec sleep 60; }"' sh "$dir/pid" "$railsock" "$dir/until" 2>&1)
+[ $? -eq 130 ] && [[ $out == '2 pairs, abba,'*'wall time '*$'\n''Interrupted: of 9 pairs only these are compared.'* ]]
+verdict interrupted "$out"
+out=$(timeout -k 1 60 env --default-signal=INT sh -c 'echo $$ >"$1"; exec "$2" ab -n 9 -- sh -c "kill -INT \$(cat \"$1\"); exec sleep 60"' \
+    sh "$dir/pid" "$railsock" 2>&1)
+[ $? -eq 130 ] && [ -z "$out" ]
+verdict interrupted_before_a_pair "$out"
 # Whatever ends it, and however late, its server goes too.
 none_serves() { ! listening 18418; }
 for signal in QUIT KILL; do
@@ -329,7 +376,27 @@ for signal in QUIT KILL; do
     wait_until 20 none_serves
     verdict "leaves_no_server[$signal]" "$out"
 done
-none_sleeps() { ! grep -qsz '^987$' /proc/[0-9]*/cmdline; }
+none_sleeps() { ! grep -qsz "^${1-987}\$" /proc/[0-9]*/cmdline; }
+# What goes into the background too, in a session of its own; but not what somebody else has there.
+sleep 984 &
+pid=$!
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 -- sh -c 'setsid sleep "$1" & exit 0' sh 9$$ 2>&1) && none_sleeps 9$$ && kill -0 $pid
+verdict leaves_no_background "$out"
+{ kill $pid; wait $pid; } 2>/dev/null
+# It can be waited for by its number, as by init.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --timeout 20 -- \
+    sh -c 'pid=$(setsid sleep 0.1 >/dev/null & echo $!); while kill -0 $pid; do sleep 0.02; done 2>/dev/null' 2>&1)
+verdict background_ends "$out"
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --port 18420 \
+    --server "redis-server --bind 127.0.0.1 --port 18420 --save '' --dir $dir --pidfile $dir/redis.pid --daemonize yes" -- sleep 1 2>&1)
+[ $? -eq 1 ] && [[ $out == *'the server redis-server ended with 0, and what it has started goes on; '*'in the foreground'* ]] &&
+    ! listening 18420
+verdict server_in_the_background "$out"
+# Also one that is ready before that shows.
+out=$(timeout -k 1 60 "$railsock" ab -n 1 --port 18419 --server "sh -c 'setsid $python -m http.server --bind 127.0.0.1 18419 & sleep 0.7'" \
+    -- sleep 1 2>&1)
+[ $? -eq 1 ] && [[ $out == *'the server sh ended with 0, and what it has started goes on; '* ]] && ! listening 18419
+verdict server_in_the_background_late "$out"
 out=$(timeout -k 1 60 "$railsock" ab -n 1 --timeout 0.2 -- sh -c 'sleep 987 & sleep 987' 2>&1)
 [ $? -eq 1 ] && [[ $out == *'sh still ran after 0.2 s'* ]] && wait_until 5 none_sleeps
 verdict time_limit_leaves_nothing "$out"
@@ -341,6 +408,14 @@ else
     [ ! -e "$dir/report.html" ] && [[ $out == *'--html needs gnuplot'* ]]
     verdict html_without_gnuplot "$out"
 fi
+# Words that are no UTF-8.
+bytes=$(printf '\xff\xe4')
+plots=()
+command -v gnuplot >/dev/null && plots=(--html "$dir/bytes.html")
+out=$(PYTHONIOENCODING=utf-8:strict timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 "${plots[@]}" --metric "(?:$bytes|)(?:x )(.)" \
+    -- echo "x 1$bytes" 2>&1) && [[ $out == *'x 1\udcff\udce4'* && $out != *Traceback* ]] &&
+    { [ ${#plots[@]} = 0 ] || { grep -q 'x 1.udcff.udce4' "$dir/bytes.html" && [[ $(tail -n 1 "$dir/bytes.html") == '</body></html>' ]]; }; }
+verdict words_that_are_no_text "$out"
 for file in "$dir/none/report.html" "$dir"; do
     out=$(timeout -k 1 60 "$railsock" ab -n 1 --html "$file" -- sh -c 'echo >>"$1"' sh "$dir/ran" 2>&1)
     status=$?
@@ -370,10 +445,19 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --port 18417 --metric '(\d
     -- sh -c 'curl -s "http://127.0.0.1:$1/" >/dev/null && echo 1 answered' sh '{port}' 2>&1) &&
     [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
 verdict port_of_the_command_alone "$out"
+# Its script: the folder is named and wrong, or not named and not where the command looks.
+out=$(RAILSOCK_SHARE=$dir/none "$railsock" ab -- true 2>&1)
+[ $? -eq 125 ] && [[ $out == "railsock ab: $dir/none/ab: No such file or directory; RAILSOCK_SHARE is set, but not to "* ]]
+verdict share_is_wrong "$out"
+mkdir "$dir/bin" && cp "$build/railsock" "$dir/bin"
+out=$("$dir/bin/railsock" ab -- true 2>&1)
+[ $? -eq 125 ] && [[ $out == 'railsock ab: its script ab is not found; set RAILSOCK_SHARE to its folder' ]]
+verdict share_is_needed "$out"
 for wrong in '' '-n 0 -- true' '-n x -- true' '--what -- true' '--metric ( -- true' '--metric no_group -- true' \
     '--server-host h -- true' '--server-host h --server x -- true' '--address-tcp 10.1.1.1 -- true' \
     '-- prog {port}' '--order baab -- true' '--port 99999999 -- true' '--port 0 -- true' '--timeout -1 -- true' \
-    '--timeout nan -- true' '--warm-up -1 -- true'; do
+    '--timeout nan -- true' '--warm-up -1 -- true' \
+    '--metric a(.) --metric a(.) -- true' '--metric (?P<x>.) --metric-lower y(?P<x>.) -- true'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" ab $wrong 2>&1)
     [ $? -eq 2 ] && [[ $out == *'railsock ab: error: '* ]]

@@ -24,9 +24,10 @@ int cmd_ab(int argc, char **argv)
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
     if (!script || !command || n < 0) {
-        fprintf(stderr, "railsock ab: %s\n",
-                script ? strerror(errno)
-                       : "its script is not found; set RAILSOCK_SHARE to its folder");
+        if (script)
+            fprintf(stderr, "railsock ab: %s\n", strerror(errno));
+        else
+            script_missing("ab", "ab");
         free(script);
         free(command);
         return 125;

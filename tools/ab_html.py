@@ -39,7 +39,8 @@ def check_file(path):
 
 def plot(script, name):
     """The SVG element that gnuplot makes of a script; name tells its ids from other plots'."""
-    run = subprocess.run(["gnuplot"], input=script, capture_output=True, text=True, check=False)
+    run = subprocess.run(["gnuplot"], input=script, capture_output=True, encoding="utf-8", errors="backslashreplace",
+                         check=False)
     at = run.stdout.find("<svg")
     if run.returncode or at < 0:
         raise Trouble(f"gnuplot failed: {run.stderr.strip()[-300:]}")
@@ -121,6 +122,7 @@ def page(found):
 
 
 def write(path, found):
-    text = page(found)
-    with open(path, "w", encoding="utf-8") as f:
+    # Words of the command line may hold bytes that are no UTF-8. All of it before the file loses what it has.
+    text = page(found).encode("utf-8", "backslashreplace")
+    with open(path, "wb") as f:
         f.write(text)

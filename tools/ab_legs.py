@@ -2,7 +2,6 @@
 
 Every leg is `railsock run --report=json:FILE`: time, memory and the bytes on the rail come from there.
 """
-import ctypes
 import json
 import os
 import re
@@ -13,8 +12,9 @@ import sys
 import tempfile
 import time
 
+import ab_processes
+
 MODES = {"tcp": ["--tcp"], "rail": []}
-PRCTL = ctypes.CDLL(None).prctl
 
 
 class Failure(Exception):
@@ -26,15 +26,6 @@ def exit_on_signals():
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda n, _: sys.exit(128 + n))
-
-
-def end_with(parent):
-    """For a child: SIGTERM when its parent ends, in whatever way."""
-    def ask():
-        PRCTL(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            os._exit(128 + signal.SIGTERM)
-    return ask
 
 
 def sockets():
@@ -63,22 +54,9 @@ def free_port(last=[21000 + os.getpid() % 8000]):
             return last[0]
 
 
-def session(leader):
-    """The processes of a session."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", encoding="latin-1") as f:
-                    field = f.read().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(field[3]) == leader and field[0] not in "ZX":
-                yield int(name)
-
-
 def session_listens(leader):
     waiting = {inode for _, inode in sockets()}
-    for pid in session(leader):
+    for pid in ab_processes.session(leader):
         try:
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{fd}"))
@@ -89,11 +67,24 @@ def session_listens(leader):
     return False
 
 
-def tail(path):
-    """The end of what a program has said, to follow other words."""
+def tail(path, most=300):
+    """The end of what a program has said, from a line's start, to follow other words."""
     with open(path, encoding="utf-8", errors="replace") as f:
-        said = f.read()[-300:].strip()
+        said = f.read().strip()
+    if len(said) > most:
+        # The character before may be the end of a line.
+        said = said[-most - 1:].partition("\n")[2] or f"... {said[-most:]}"
     return f": {said}" if said else ""
+
+
+def ended(status):
+    """A status as Popen has it, in words."""
+    if status >= 0:
+        return f"ended with {status}"
+    try:
+        return f"was ended by signal {-status} ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"was ended by signal {-status}"
 
 
 def words(error):
@@ -114,17 +105,29 @@ class Leg:
         self.name = os.path.basename(command[0])
         prefix = [] if not mode else [railsock, "run", *MODES[mode], *(options if mode == "rail" else []),
                                       f"--report=json:{self.report}", "--"]
+        self.before = ab_processes.snapshot()
         with open(self.output, "wb") as out:
             self.process = subprocess.Popen([*prefix, *command], stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=subprocess.STDOUT, start_new_session=True,
-                                            preexec_fn=end_with(os.getpid()))
+                                            preexec_fn=ab_processes.end_with(os.getpid()))
+        ab_processes.started.add(self.process.pid)
 
     def wait(self, limit):
         """Its exit status, negative for a signal. Failure when it still runs after limit seconds."""
+        until = time.monotonic() + limit
+        # One that is blocked waits until it is asked for.
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         try:
-            return self.process.wait(limit)
-        except subprocess.TimeoutExpired:
-            raise Failure(f"{self.name} still ran after {limit} s") from None
+            while self.process.poll() is None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise Failure(f"{self.name} still ran after {limit} s")
+                # Who waits for the end of what is in the background would see a dead process for ever.
+                if signal.sigtimedwait([signal.SIGCHLD], min(left, 0.5)):
+                    ab_processes.reap(ab_processes.strays(self.before))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        return self.process.returncode
 
     def figures(self):
         """What railsock run has reported."""
@@ -153,15 +156,12 @@ class Leg:
         """Asks first. What does not listen is killed, and railsock run last, so that it can tidy up."""
         self.process.send_signal(signal.SIGTERM)
         self.ends(2)
-        for pid in session(self.process.pid):
-            if pid != self.process.pid:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        ab_processes.kill_program(self.process.pid)
         if not self.ends(5):
             self.process.kill()
             self.process.wait()
+        ab_processes.started.discard(self.process.pid)
+        ab_processes.kill_strays(self.before)
         self.folder.cleanup()
 
 
@@ -190,13 +190,24 @@ class Server:
     def check(self):
         status = self.leg.process.poll()
         if status is not None:
-            raise Failure(f"the server {self.leg.name} has ended with {status}{tail(self.leg.output)}")
+            self.fail(status)
+
+    def fail(self, status):
+        raise Failure(f"the server {self.leg.name} {ended(status)}{self.hint(status)}{tail(self.leg.output)}")
+
+    def hint(self, status):
+        if status or not ab_processes.stray_lives(self.leg.before):
+            return ""
+        return ", and what it has started goes on; is it in the background? Start it in the foreground"
 
     def end(self):
-        """Ends it and returns its figures. close() is still to be called."""
-        self.check()
-        self.leg.process.send_signal(signal.SIGTERM)  # run passes it on
-        self.leg.wait(20)
+        """Ends it, unless it has ended well by itself, and returns its figures. close() is still to be called."""
+        status = self.leg.process.poll()
+        if status is None:
+            self.leg.process.send_signal(signal.SIGTERM)  # run passes it on
+            self.leg.wait(20)
+        elif status != 0 or self.hint(status):
+            self.fail(status)
         return self.leg.figures()
 
     def close(self):
@@ -212,6 +223,7 @@ class RemoteServer:
                 *(["--port", str(port)] if port else []), "--", *command]
         self.process = subprocess.Popen([*ssh, host, shlex.join(argv)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, start_new_session=True)
+        ab_processes.started.add(self.process.pid)
         del limit  # it is the other side's
         try:
             if self.say("listens") is None:
@@ -247,6 +259,7 @@ class RemoteServer:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        ab_processes.started.discard(self.process.pid)
         self.process.stdout.close()
 
 

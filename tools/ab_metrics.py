@@ -5,6 +5,7 @@ read() knows a program by what it prints, not by its name: it may run under sh o
 import collections
 import csv
 import json
+import math
 import re
 
 # better is "higher" or "lower"; kind is "speed", or "use" for what a run takes of the machine.
@@ -156,20 +157,39 @@ def custom(text, better, pattern):
         value = float(matches[-1].group(1).replace(",", ""))
     except ValueError:
         raise Unreadable(f"{pattern} matches {matches[-1].group(1)!r}, which is no number") from None
-    name = next(iter(expression.groupindex), None) or pattern
-    return Metric(name, "", better, value)
+    return Metric(pattern_name(pattern), "", better, value)
+
+
+def pattern_name(pattern):
+    return next(iter(re.compile(pattern).groupindex), None) or pattern
+
+
+def known(text):
+    """What the first of READERS finds that finds anything."""
+    for reader in READERS:
+        try:
+            found = reader(text)
+        except (ValueError, LookupError, TypeError, OverflowError, csv.Error) as e:
+            raise Unreadable(f"a figure as of {reader.__name__} cannot be read: {e}") from None
+        if found:
+            return found
+    return []
+
+
+def numbered(found):
+    """The second of a name gets a number, and so on: names tell figures apart."""
+    seen = collections.Counter()
+    for metric in found:
+        seen[metric.name] += 1
+        n = seen[metric.name]
+        yield metric if n == 1 else metric._replace(name=f"{metric.name} #{n}")
 
 
 def read(text, patterns=()):
     """patterns are pairs (better, regular expression), and if there are any nothing else is looked for."""
     text = plain(text)
-    if patterns:
-        return [custom(text, better, pattern) for better, pattern in patterns]
-    for reader in READERS:
-        try:
-            found = reader(text)
-        except (ValueError, LookupError, TypeError, csv.Error) as e:
-            raise Unreadable(f"a figure as of {reader.__name__} cannot be read: {e}") from None
-        if found:
-            return found
-    return []
+    found = [custom(text, *pattern) for pattern in patterns] if patterns else known(text)
+    for metric in found:
+        if not math.isfinite(metric.value):
+            raise Unreadable(f"{metric.name} is {metric.value:g}, which is no number to compare")
+    return list(numbered(found))

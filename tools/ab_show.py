@@ -11,7 +11,7 @@ RATIO above 1: the rail is better. INTERVAL: 95 % of {resamples} bootstrap resam
 
 
 def number(value):
-    """Three digits or more, never more than the value has."""
+    """Three digits or more; below 0.1 without zeros at their end."""
     if value is None:
         return "-"
     size = abs(value)
@@ -19,6 +19,8 @@ def number(value):
         return f"{value / 1e6:.1f}M"
     if size >= 100e3:
         return f"{value / 1e3:.0f}k"
+    if 0 < size < 0.1:
+        return f"{value:.3g}"
     return f"{value:.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
 
 
@@ -73,9 +75,23 @@ def text(found):
     return "\n".join(lines)
 
 
+def of_figures(found):
+    """Which there are not, though they were wanted."""
+    lines = []
+    if found["interrupted"]:
+        lines.append(f"Interrupted: of {found['pairs_wanted']} pairs only these are compared.")
+    if found["metrics"] and all(m["kind"] == "use" or m["name"] == "wall time"
+                                for m in found["metrics"]) and not found["left_out"]:
+        lines.append("CMD printed no figure that is known, so only what it took is compared; iperf3 needs --json, "
+                     "other programs --metric.")
+    if found["left_out"]:
+        lines.append(f"Shown by some legs only, and left out: {', '.join(found['left_out'])}.")
+    return lines
+
+
 def remarks(found):
     """What would make the figures mean something else than they seem to."""
-    lines = []
+    lines = of_figures(found)
     moved = [v for v in found["share"]["rail"] if v is not None]
     why = ", ".join(f"{name}: {n}" for name, n in sorted(found["reasons"].items(), key=lambda r: -r[1]))
     hidden = "; ".join(found["not_shown"])

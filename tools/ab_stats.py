@@ -22,7 +22,9 @@ WORDS = {"speed": ("faster", "slower"), "use": ("less", "more")}
 def ratio(tcp, rail, better):
     """Above 1 the rail is better, whichever way that is."""
     a, b = (tcp, rail) if better == "higher" else (rail, tcp)
-    return b / a if a > 0 and b > 0 else None
+    value = b / a if a > 0 and b > 0 else 0
+    # Very large and very small ones have one that no float holds.
+    return value if 0 < value < math.inf else None
 
 
 def percentile(ordered, part):

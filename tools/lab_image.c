@@ -48,8 +48,7 @@ int lab_image_get(struct lab_image *image)
 
     *image = (struct lab_image){0};
     if (!script) {
-        fprintf(stderr, "railsock lab: lab-image not found; set RAILSOCK_SHARE to its "
-                        "folder\n");
+        script_missing("lab", "lab-image");
         return -ENOENT;
     }
     if (pipe2(out, O_CLOEXEC) < 0) {

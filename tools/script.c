@@ -5,10 +5,12 @@
 
 #include "tools/self.h"
 
+#include <errno.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 char *script_find(const char *name)
@@ -38,4 +40,24 @@ char *script_find(const char *name)
         free(path);
     }
     return NULL;
+}
+
+void script_missing(const char *command, const char *name)
+{
+    const char *share = getenv("RAILSOCK_SHARE");
+    char *path = NULL;
+
+    if (!share || !*share) {
+        fprintf(stderr,
+                "railsock %s: its script %s is not found; set RAILSOCK_SHARE to its folder\n",
+                command, name);
+    } else if (asprintf(&path, "%s/%s", share, name) > 0) {
+        int err = access(path, X_OK) == 0 ? 0 : errno;
+
+        fprintf(
+            stderr,
+            "railsock %s: %s: %s; RAILSOCK_SHARE is set, but not to the folder of the scripts\n",
+            command, path, strerror(err));
+        free(path);
+    }
 }

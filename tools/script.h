@@ -11,4 +11,7 @@
  */
 char *script_find(const char *name);
 
+/* After script_find gave NULL: says why on stderr, as `railsock COMMAND`. */
+void script_missing(const char *command, const char *name);
+
 #endif

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
@@ -84,6 +85,18 @@ class Outputs(unittest.TestCase):
             with self.assertRaises(ab_metrics.Unreadable):
                 read("pgbench.txt", [("higher", pattern)])
 
+    def test_a_name_again(self):
+        text = "GET: 100.0 requests per second\nSET: 5 requests per second\n" + "GET: 200.0 requests per second\n" * 2
+        self.assertEqual([(m.name, m.value) for m in ab_metrics.read(text)],
+                         [("GET requests", 100), ("SET requests", 5), ("GET requests #2", 200), ("GET requests #3", 200)])
+
+    def test_no_number(self):
+        iperf3 = '{"end": {"sum_received": {"bits_per_second": %s}}}'
+        for text, patterns in (("x nan", [("lower", r"x (\w+)")]), ("x -inf", [("lower", r"x (\S+)")]),
+                               ('"test","rps"\n"GET","nan"\n', ()), (iperf3 % "Infinity", ()), (iperf3 % ("1" * 400), ())):
+            with self.assertRaises(ab_metrics.Unreadable, msg=text):
+                ab_metrics.read(text, patterns)
+
     def test_other_output(self):
         for text in ("", "hello\n", "{", '{"sum_received": 1}', '"test","rps"\n', "Totals 1 2\n", "\x00\xff"):
             self.assertEqual(ab_metrics.read(text), [], text)
@@ -137,6 +150,8 @@ class Bootstrap(unittest.TestCase):
 
     def test_nothing_to_divide(self):
         self.assertIsNone(ab_stats.ratio(0, 1, "higher"))
+        self.assertIsNone(ab_stats.ratio(1e-300, 1e300, "higher"))
+        self.assertIsNone(ab_stats.ratio(1e300, 1e-300, "higher"))
         self.assertIsNone(ab_stats.interval([0.0] * 6, [1.0] * 6, "higher", "s"))
         self.assertIsNone(ab_stats.interval([1.0], [1.0], "higher", "s"))
 
@@ -173,9 +188,9 @@ class Shown(unittest.TestCase):
         metric = ab_metrics.Metric("p50 <b>", "us", "lower", 0)
         found = {"command": ["prog", "{address}:{port}", "a b"], "server": None, "server_host": None,
                  "address": "10.0.0.1", "address_tcp": "10.9.0.1", "tcp_leg": "railsock run --tcp",
-                 "rail_leg": "railsock run", "settings": {}, "pairs": 6, "order": "abba", "warm_up": 1, "seed": 1,
+                 "rail_leg": "railsock run", "settings": {}, "pairs": 6, "pairs_wanted": 6, "interrupted": False, "order": "abba", "warm_up": 1, "seed": 1,
                  "resamples": 10000, "metrics": [ab_stats.compare(metric, [3.0] * 6, [1.0, 1.1] * 3, 1)],
-                 "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "not_shown": [],
+                 "share": {"tcp": [0.0] * 6, "rail": [99.99] * 6}, "reasons": {}, "not_shown": [], "left_out": [],
                  "warnings": [], "failures": [], "machine": {"cores": 2}}
         return {**found, **more}
 
@@ -197,10 +212,17 @@ class Shown(unittest.TestCase):
         self.assertIn("is not known of all processes: x; y.", ab_show.text(self.result(not_shown=["x", "y"])))
         self.assertIn("Less than half", ab_show.text(self.result(share={"tcp": [0.0], "rail": [20.0]})))
         self.assertIn("it is no TCP leg", ab_show.text(self.result(share={"tcp": [1.0], "rail": [99.0]})))
+        self.assertIn("Shown by some legs only, and left out: a, b.", ab_show.text(self.result(left_out=["a", "b"])))
+        self.assertIn("Interrupted: of 10 pairs only these are compared.",
+                      ab_show.text(self.result(interrupted=True, pairs_wanted=10)))
+        self.assertNotIn("no figure that is known", full)
+        wall = ab_stats.compare(ab_metrics.Metric("wall time", "s", "lower", 0), [1.0] * 6, [1.0] * 6, 1)
+        self.assertIn("no figure that is known", ab_show.text(self.result(metrics=[wall])))
         self.assertIn("  pair 1, tcp: no", ab_show.text(self.result(failures=["pair 1, tcp: no"])))
 
     def test_numbers(self):
-        for value, text in ((None, "-"), (0.0123, "0.012"), (1.234, "1.23"), (56.78, "56.8"), (1234.5, "1234"),
+        for value, text in ((None, "-"), (0.0123, "0.0123"), (0.0000123, "1.23e-05"), (-0.05, "-0.05"), (0.0, "0.000"),
+                            (0.1234, "0.123"), (1.234, "1.23"), (56.78, "56.8"), (1234.5, "1234"),
                             (123456, "123k"), (12345678, "12.3M")):
             self.assertEqual(ab_show.number(value), text)
 
@@ -230,6 +252,24 @@ class Shown(unittest.TestCase):
                 ab_html.check()
         finally:
             os.environ["PATH"] = before
+
+
+class Ends(unittest.TestCase):
+    def tail(self, text):
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as f:
+            f.write(text)
+            f.flush()
+            return ab_legs.tail(f.name, 10)
+
+    def test_tail(self):
+        for text, tail in (("", ""), (" \n", ""), ("short\n", ": short"), ("first\nsecond one\n", ": second one"),
+                           ("first\nsecond\nlast\n", ": last"), ("x" * 20, ": ... " + "x" * 10)):
+            self.assertEqual(self.tail(text), tail, text)
+
+    def test_words(self):
+        self.assertEqual(ab_legs.ended(3), "ended with 3")
+        self.assertEqual(ab_legs.ended(-9), "was ended by signal 9 (SIGKILL)")
+        self.assertEqual(ab_legs.ended(-40), "was ended by signal 40")
 
 
 class Ports(unittest.TestCase):
