@@ -141,14 +141,38 @@ if python=/usr/bin/python3 && [ -x "$python" ]; then
     verdict report_passes_signals_on "$out"
 fi
 
+# Processes of another version are missing in the sums, and it is said how many.
+shown='printf "railsock\7\0\0\0" >"$RAILSOCK_KEEP/$$.0"'
+out=$("$railsock" run --report=json:- -- sh -c "$shown") && [[ $out == *',"not_shown":"1 process of another version of railsock"}' ]]
+verdict report_of_another_version "$out"
+out=$("$railsock" run --report=always -- sh -c "$shown" 2>&1) &&
+    [ "$out" = 'railsock: sh made no TCP connection that the library saw, or none could be shown: 1 process of another version of railsock' ]
+verdict report_of_another_version_in_words "$out"
+# What cannot be written is told before COMMAND runs.
+out=$("$railsock" run --report=json:- -- sh -c 'echo ran >&2' 2>&1 >&-)
+[ $? -eq 125 ] && [ "$out" = 'railsock run: --report=json:-: Bad file descriptor' ]
+verdict report_without_output "$out"
+
 # Where there can be no report the program runs all the same, as itself.
 if unshare -m true 2>/dev/null; then
-    for report in --report --report=always --report="json:$dir/json"; do
-        out=$(unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh \
-            "$railsock" run "$report" -- sh -c 'echo here; exit 41' 2>&1)
+    without_room() { # OPTION: a program that says here and ends with 41
+        unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh \
+            "$railsock" run "$1" -- sh -c 'echo here; exit 41' 2>&1
+    }
+    for report in --report --report=always; do
+        out=$(without_room $report)
         [ $? -eq 41 ] && [[ $out == 'railsock run: warning: /dev/shm/'*'Read-only file system: there will be no report'*here ]]
-        verdict "no_report[${report%":$dir"*}]" "$out"
+        verdict "no_report[$report]" "$out"
     done
+    # JSON is written all the same, over what was there.
+    echo '{"old": 1}' >"$dir/json"
+    out=$(without_room --report="json:$dir/json")
+    [ $? -eq 41 ] && [[ $out == 'railsock run: warning: '*'the report will lack all processes'*here ]] &&
+        [[ $(cat "$dir/json") == '{"wall_s":'*'"connections":0,'*'"not_shown":"/dev/shm cannot be written to"}' ]]
+    verdict no_report_as_json "$out, $(cat "$dir/json")"
+    out=$(without_room --report="json:$dir/none/json")
+    [ $? -eq 125 ] && [ "$out" = "railsock run: --report=json:$dir/none/json: No such file or directory" ]
+    verdict no_report_and_no_file "$out"
 else
     echo 'skip command.no_report: needs root'
 fi

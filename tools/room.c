@@ -6,6 +6,7 @@
 #include "ipoib_fallback/pub.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -55,4 +56,15 @@ const char *room_lacking(void)
     if (fs.f_files && fs.f_ffree < NAMES + (folder ? 0u : 1u))
         return "/dev/shm has no inodes left";
     return NULL;
+}
+
+const char *room_missing(const char *lacking, uint64_t others, char text[ROOM_MISSING])
+{
+    int n = snprintf(text, ROOM_MISSING, "%s", lacking ? lacking : "");
+
+    if (others)
+        snprintf(text + n, ROOM_MISSING - (size_t)n,
+                 "%s%" PRIu64 " process%s of another version of railsock", n ? "; " : "", others,
+                 others == 1 ? "" : "es");
+    return *text ? text : NULL;
 }

@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +43,14 @@ static void usage(FILE *f)
 }
 
 static uint32_t only; /* complaints are of this process; 0: of all */
+static bool complained;
 
 static void complain(const char *path, const char *why)
 {
-    if (!only || strtoul(strrchr(path, '/') + 1, NULL, 10) == only)
-        fprintf(stderr, "railsock stat: %s: %s; ignored\n", path, why);
+    if (only && strtoul(strrchr(path, '/') + 1, NULL, 10) != only)
+        return;
+    complained = true;
+    fprintf(stderr, "railsock stat: %s: %s; ignored\n", path, why);
 }
 
 static bool parse_number(const char *option, const char *text, uint32_t most, uint32_t *number)
@@ -252,26 +256,41 @@ static void print(const struct wish *w, const struct stat_list *list)
 /* Where it does not stand beside the sums. */
 static void say_lacking(const struct wish *w, const struct stat_list *list)
 {
-    if (list->lacking && (w->form == PROMETHEUS || (w->form == TABLE && !list->n)))
-        fprintf(stderr, "railsock stat: " STAT_MISSING "%s\n", list->lacking);
+    char text[ROOM_MISSING];
+    const char *missing = stat_missing(list, text);
+
+    if (missing && (w->form == PROMETHEUS || (w->form == TABLE && !list->n)))
+        fprintf(stderr, "railsock stat: " STAT_MISSING "%s\n", missing);
+}
+
+/* Of this process nothing is shown, and nothing is known of its file. */
+static void say_no_process(uint32_t pid)
+{
+    if (kill((pid_t)pid, 0) == 0)
+        fprintf(stderr,
+                "railsock stat: process %u does not run with railsock, or has not connected yet\n",
+                pid);
+    else
+        fprintf(stderr,
+                errno == EPERM
+                    ? "railsock stat: process %u is another user's: only he and root may\n"
+                    : "railsock stat: there is no process %u\n",
+                pid);
 }
 
 /* Nothing is shown. The exit status. */
 static int nothing(const struct wish *w)
 {
     const struct stat_filter *f = &w->filter;
+    const char *root = geteuid() ? "; root sees all" : "";
 
     if (f->program || f->port || f->path)
-        fputs("railsock stat: no connection is like that\n", stderr);
-    else if (f->pid)
-        fprintf(stderr,
-                "railsock stat: process %u does not run with railsock, or has not "
-                "connected yet\n",
-                f->pid);
-    else if (w->form == TABLE)
+        fprintf(stderr, "railsock stat: no connection is like that%s\n", root);
+    else if (f->pid && !complained)
+        say_no_process(f->pid);
+    else if (!f->pid && w->form == TABLE)
         fprintf(stderr, "railsock stat: no running program %s TCP connection under railsock%s\n",
-                geteuid() ? "that you may see has had a" : "has had a",
-                geteuid() ? "; root sees all" : "");
+                geteuid() ? "that you may see has had a" : "has had a", root);
     return f->program || f->port || f->path || f->pid;
 }
 
