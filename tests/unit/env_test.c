@@ -204,14 +204,19 @@ TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
 {
     load("RAILSOCK_SPIN", "abc");
     EXPECT_STREQ(said, "railsock: RAILSOCK_SPIN=abc: expected microseconds, 0 to 1000000, or auto; "
-                       "using auto\n");
+                       "not used\n");
     EXPECT_EQ_INT(cfg.stream.spin_ns, 20000);
 }
 
-TEST_CASE(env, the_default_of_board_can_be_written)
+/* What then holds the rules may say. */
+TEST_CASE(env, only_of_what_no_rule_says_is_it_said_what_holds)
 {
     load("RAILSOCK_BOARD", "soon");
-    EXPECT(strstr(said, "; using auto\n"));
+    EXPECT(strstr(said, "; not used\n"));
+    load("RAILSOCK_LOG", "verbose");
+    EXPECT(strstr(said, "; not used\n"));
+    load("RAILSOCK_SECCOMP", "allow");
+    EXPECT(strstr(said, ": expected tcp or rail; using tcp\n"));
 }
 
 TEST_CASE(env, broken_values)
