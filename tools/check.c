@@ -204,7 +204,8 @@ static void warn_hidden(const struct cfg_rules *r)
 static void warn_left_out(const struct cfg_rules *r)
 {
     if (r->left_out)
-        fprintf(stderr, "%s: warning: this user may not read it: it is left out\n", r->left_out);
+        fprintf(stderr, "%s: warning: this user may not %s: it is left out\n", r->left_out,
+                access(r->left_out, F_OK) < 0 ? "see whether it is there" : "read it");
 }
 
 /* words: those behind --match. False: said what is wrong. */
