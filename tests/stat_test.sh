@@ -68,7 +68,7 @@ verdict table_closed "$out"
 out=$("$railsock" stat --wide --pid "$sleeper" | grep -E "^ *$sleeper ")
 [[ $(head -n 1 <<<"$out" | tr -s ' ') == *' 100 200 90 180 ?/4096 ?/8192 - 2us 0 2' ]]
 verdict wide "$out"
-out=$("$railsock" stat --rate 0.1 --pid "$sleeper" | grep -E "^ *$sleeper ")
+out=$("$railsock" stat --rate .1 --pid "$sleeper" | grep -E "^ *$sleeper ")
 [[ $(head -n 1 <<<"$out" | tr -s ' ') == *' 100 200 0 0 90 180 2' ]]
 verdict rate "$out"
 out=$("$railsock" stat --pid "$sleeper" | tail -n 1)
@@ -166,7 +166,8 @@ out=$("$railsock" stat --pid "$number" 2>&1)
 [ $? -eq 1 ] && [ "$out" = "railsock stat: there is no process $number" ]
 verdict pid_of_nobody "$out"
 for wrong in '--pid x' '--pid 0' '--pid -1' '--pid 99999999999' '--what' 'word' \
-    '--port 0' '--port 65536' '--path ip' '--rate 0' '--rate 1x' '--watch 0.01' '--json --prometheus'; do
+    '--port 0' '--port 65536' '--path ip' '--rate 0' '--rate 1x' '--watch 0.01' '--json --prometheus' \
+    '--rate --prometheus' '--watch 0.5 --rate 9' '--rate .05'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" stat $wrong 2>&1); [ $? -eq 2 ] && [ -n "$out" ]
     verdict "refuses[$wrong]" "$out"
@@ -181,6 +182,9 @@ verdict dead_process "its file is still there"
 sleeper=''
 
 if unshare -nm true 2>/dev/null; then
+    out=$(unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$railsock" stat 2>&1)
+    [[ $out == *'programs may be missing that could not be shown: there is no /proc'* ]]
+    verdict nothing_without_proc "$out"
     alone() { # WORDS...: with a /dev/shm of its own
         # shellcheck disable=SC2016 # the inner shell's
         unshare -m sh -c 'mount -t tmpfs -o mode=1777 none /dev/shm && exec "$@"' sh "$@" 2>&1

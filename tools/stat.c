@@ -69,10 +69,15 @@ static bool parse_number(const char *option, const char *text, uint32_t most, ui
     return true;
 }
 
-/* The word after an option whose argument may be left out, if it is one: it begins with a digit. */
+static bool is_numeral(const char *text)
+{
+    return isdigit((unsigned char)text[*text == '.']);
+}
+
+/* The word after an option whose argument may be left out, if it is one. */
 static const char *maybe(char **argv)
 {
-    if (!optarg && argv[optind] && isdigit((unsigned char)*argv[optind]))
+    if (!optarg && argv[optind] && is_numeral(argv[optind]))
         optarg = argv[optind++];
     return optarg;
 }
@@ -85,7 +90,7 @@ static bool parse_seconds(const char *option, const char *text, struct timespec 
     if (!text)
         return true;
     value = strtod(text, &end);
-    if (!isdigit((unsigned char)*text) || *end || !(value >= 0.1 && value <= 86400)) {
+    if (!is_numeral(text) || *end || !(value >= 0.1 && value <= 86400)) {
         fprintf(stderr, "railsock stat: %s %s: expected seconds, from 0.1 to 86400\n", option,
                 text);
         return false;
@@ -180,6 +185,12 @@ static bool parse(int argc, char **argv, struct wish *w)
         fputs("railsock stat: --json, --prometheus and --watch exclude each other\n", stderr);
         return false;
     }
+    /* Of those sums no rate is shown, and the other has them anyway. */
+    if (right && w->view.rates && (prometheus || w->watch)) {
+        fprintf(stderr, "railsock stat: --rate and --%s exclude each other\n",
+                w->watch ? "watch" : "prometheus");
+        return false;
+    }
     w->form = json ? JSON : prometheus ? PROMETHEUS : TABLE;
     return right;
 }
@@ -199,7 +210,9 @@ int stat_take(const struct stat_filter *filter, bool quiet, bool addresses, stru
         stat_addresses(list);
     stat_rings(list); /* before the filter, which may keep one end only */
     stat_filter(list, filter);
-    list->lacking = room_lacking();
+    list->lacking = access("/proc/self/stat", F_OK) < 0
+                        ? "there is no /proc, where it is seen who runs"
+                        : room_lacking();
     return 0;
 }
 

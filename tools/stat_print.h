@@ -39,6 +39,12 @@ const char *stat_missing(const struct stat_list *list, char text[ROOM_MISSING]);
 /* The rail if either direction is on one. */
 enum fb_path stat_path(const struct stat_conn *c);
 
+/* Saturates: whoever wrote the counters may lie. */
+static inline uint64_t stat_plus(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
 #define STAT_REASONS 65
 struct stat_totals {
     uint64_t path[FB_PATH_VERBS + 1];   /* connections by stat_path */

@@ -29,16 +29,16 @@ void stat_total(const struct stat_list *list, struct stat_totals *t)
 
             t->connections++;
             t->path[stat_path(c)]++;
-            t->tx_rate += c->tx_rate;
-            t->rx_rate += c->rx_rate;
+            t->tx_rate = stat_plus(t->tx_rate, c->tx_rate);
+            t->rx_rate = stat_plus(t->rx_rate, c->rx_rate);
             if (stat_path(c) == FB_PATH_TCP)
                 t->open[c->reason < STAT_REASONS - 1 ? c->reason : STAT_REASONS - 1]++;
         }
         if (list->some)
             continue;
-        t->closed_conns += p->closed.connections;
+        t->closed_conns = stat_plus(t->closed_conns, p->closed.connections);
         for (size_t j = 0; j < sizeof(p->closed.by_reason) / sizeof(p->closed.by_reason[0]); j++)
-            t->closed[j] += p->closed.by_reason[j];
+            t->closed[j] = stat_plus(t->closed[j], p->closed.by_reason[j]);
     }
 }
 
