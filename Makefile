@@ -187,6 +187,7 @@ TOOL_SRC := \
 	tools/profile.c \
 	tools/report.c \
 	tools/room.c \
+	tools/rules_look.c \
 	tools/doctor.c \
 	tools/doctor_host.c \
 	tools/doctor_own.c \

@@ -38,6 +38,23 @@ for c in run stat tap check ab doctor lab 'lab run'; do
     out=$("$railsock" $c --unknown 2>&1); [ $? -eq 2 ] && [[ $out == *"railsock $c: "*--unknown* ]]
     verdict "unknown_option_$c" "$out"
 done
+# Wherever it stands, and as a command.
+for words in 'check tests/LIST --help' 'check -h x' 'check --match client p 1.2.3.4:5 --help' 'lab image --help' 'help check' 'help lab'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" $words 2>/dev/null) && [[ $out == 'usage: railsock '[cl]* ]]
+    verdict "help[$words]" "$out"
+done
+out=$("$railsock" help) && [ "$out" = "$("$railsock" --help)" ]
+verdict 'help[help]' "$out"
+out=$("$railsock" help me 2>&1); [ $? -eq 2 ] && [[ $out == 'railsock: there is no command me'* ]]
+verdict 'help[help me]' "$out"
+# Who has mistyped something is not shown everything.
+for words in 'stat x' 'stat --what' 'tap --what' 'check --what' 'check a b' 'doctor --what' 'doctor a b' 'lab run' 'lab what' 'run' 'run --what'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" $words 2>&1); [ $? -eq 2 ] && [ "$(wc -l <<<"$out")" -eq 2 ] &&
+        [ "$(tail -n 1 <<<"$out")" = "Try \`railsock ${words%% *} --help\`." ]
+    verdict "short[$words]" "$out"
+done
 # Help that nobody can read is no success.
 for c in '' run stat tap check ab doctor lab 'lab run'; do
     for to in /dev/full '&-'; do
@@ -60,6 +77,7 @@ says_wrong 'stat: --port 70000: expected a number from 1 to 65535' stat --port 7
 says_wrong 'stat: unexpected argument: x' stat x
 says_wrong 'check: unexpected argument: b' check a b
 says_wrong 'check: an empty word: expected a file' check ''
+says_wrong 'check: -: expected a file: rules are not read from a pipe' check -
 says_wrong 'check: --match any: expected server or client, PROGRAM and ADDRESS:PORT' check --match any p 1.2.3.4:5
 says_wrong 'check: --match client: expected server or client, PROGRAM and ADDRESS:PORT' check --match client p
 says_wrong 'check: --match: expected server or client' check --match
@@ -122,7 +140,29 @@ keeps memory 'so it stays on TCP: budget (memory 1m, and the two rings of a rail
 echo 'any ring 1m memory 2m' >"$dir/rules"
 out=$("$railsock" check "$dir/rules" --match client nginx 127.0.0.1:80) && [[ $out != *'stays on TCP'* ]]
 verdict 'check_budget[enough]' "$out"
+# What a user has for himself is not another's.
+mkdir "$dir/home"
+echo 'client mode tcp' >"$dir/home/railsock.conf"
+own() { XDG_CONFIG_HOME=$dir/home "$railsock" check --match client nginx 127.0.0.1:80 "$@"; }
+out=$(own) && [[ $out == "$dir/home/railsock.conf:1: client mode tcp"* ]]
+verdict check_own_file "$out"
+out=$(own --user "$(id -u)") && [[ $out == "$dir/home/railsock.conf:1: client mode tcp"* ]]
+verdict check_own_file_by_name "$out"
+out=$(own --user 54321) && [[ $out != *"$dir/home"* && $out == *"that user's own file, if there is one, is not looked at, nor is yours"* ]]
+verdict check_of_another_user "$out"
 if unshare -m true 2>/dev/null; then
+    # What is strange about the system's file is said.
+    strange() { # WORDS COMMAND: with an /etc in which COMMAND has made one
+        out=$(unshare -m sh -c 'cp -P /etc/passwd /etc/ld.so.cache "$1" && mount --bind "$1" /etc && eval "$2" && "$3" check && "$3" doctor --wire shm' \
+            sh "$dir/etc" "$2" "$railsock" 2>&1)
+        [[ $out == *"railsock check: warning: $1"* && $out == *"note  rules "*"$1"* ]]
+        verdict "check_system_file[$1]" "$out"
+        rm -f "$dir/etc/railsock.conf"
+    }
+    mkdir "$dir/etc"
+    strange '/etc/railsock.conf: it is a link to what is not there' 'ln -s nowhere /etc/railsock.conf'
+    strange '/etc/railsock.conf: anybody may change it' 'echo "client spin 7" >/etc/railsock.conf; chmod 666 /etc/railsock.conf'
+    strange '/etc/railsock.conf: it belongs to user 54321' 'echo "client spin 7" >/etc/railsock.conf; chown 54321 /etc/railsock.conf'
     { seq 100000 180000 | sed 's/.*/user&:x:&:1::\/:\/bin\/sh/' && printf 'last:x:777:1::/:/bin/sh'; } >"$dir/passwd"
     for user in user100000 user140000 last; do
         printf 'client user %s mode tcp\n' "$user" >"$dir/rules"

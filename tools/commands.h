@@ -19,6 +19,13 @@ static inline int command_help(const char *command, void (*usage)(FILE *))
     return 1;
 }
 
+/* For what was called wrongly, behind what is wrong. The exit status. */
+static inline int command_wrong(const char *command)
+{
+    fprintf(stderr, "Try `%s --help`.\n", command);
+    return 2;
+}
+
 int cmd_run(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_tap(int argc, char **argv);

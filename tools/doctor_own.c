@@ -8,6 +8,7 @@
 #include "config/rules.h"
 #include "tools/budget_look.h"
 #include "tools/library.h"
+#include "tools/rules_look.h"
 #include "tools/script.h"
 
 #include <fcntl.h>
@@ -145,7 +146,7 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
 {
     struct cfg_rules rules;
     unsigned n = 0, kept = 0;
-    char files[300], by[BY], number[16] = "none";
+    char files[300], by[BY], strange[RULES_LOOK], number[16] = "none";
 
     if (!read_rules(&rules, r))
         return;
@@ -173,6 +174,8 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_NOTE, "%s%s%.200s; left out%s, as this user may not read it: %.120s", number,
                 *files ? " in " : "", files,
                 access(rules.left_out, F_OK) < 0 ? " if it is there" : "", rules.left_out);
+    else if (rules_look(strange))
+        doc_say(r, DOC_NOTE, "%s%s%.60s; %s", number, *files ? " in " : "", files, strange);
     else if (!*files && rules.base.site_key)
         doc_say(r, DOC_OK, "none; a connection boards where the peer has the site key %.200s",
                 rules.base.key_file);

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* As env(1) and the shells have them. */
-enum { EXIT_USAGE = 2, EXIT_FAILED = 125 };
+enum { EXIT_FAILED = 125 };
 
 static void usage(FILE *f)
 {
@@ -237,15 +237,12 @@ int cmd_run(int argc, char **argv)
     char **command;
     int status;
 
-    if (!parse_options(argc, argv)) {
-        fputs("Try `railsock run --help`.\n", stderr);
-        return EXIT_USAGE;
-    }
+    if (!parse_options(argc, argv))
+        return command_wrong("railsock run");
     command = argv + optind;
     if (!*command) {
-        fputs("railsock run: no command\n", stderr);
-        usage(stderr);
-        return EXIT_USAGE;
+        fputs("railsock run: expected a command\n", stderr);
+        return command_wrong("railsock run");
     }
     if (!library_find(library, said, sizeof(said))) {
         fprintf(stderr, "railsock run: %s\n", said);

@@ -172,13 +172,11 @@ static bool parse(int argc, char **argv, struct wish *w)
             w->help = true;
             return true;
         default:
-            usage(stderr);
             return false;
         }
     }
     if (right && argv[optind]) {
         fprintf(stderr, "railsock stat: unexpected argument: %s\n", argv[optind]);
-        usage(stderr);
         return false;
     }
     if (right && json + prometheus + w->watch > 1) {
@@ -314,7 +312,7 @@ int cmd_stat(int argc, char **argv)
     int status = 0;
 
     if (!parse(argc, argv, &w))
-        return 2;
+        return command_wrong("railsock stat");
     if (w.help) {
         return command_help("railsock stat", usage);
     }

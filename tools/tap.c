@@ -230,7 +230,7 @@ int cmd_tap(int argc, char **argv)
     int status = 1;
 
     if (!tap_parse(argc, argv, &w))
-        return 2;
+        return command_wrong("railsock tap");
     if (w.help) {
         return command_help("railsock tap", tap_usage);
     }

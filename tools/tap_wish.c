@@ -233,7 +233,6 @@ bool tap_parse(int argc, char **argv, struct tap_wish *w)
             w->help = true;
             return true;
         default:
-            tap_usage(stderr);
             return false;
         }
     }
