@@ -25,12 +25,11 @@ static bool is_limited(void)
 }
 
 /* The folder: 1 if it is there, 0 if not, -1 if it is not this user's alone. */
-static int look_at_folder(void)
+static int look_at_folder(char *dir, size_t size)
 {
-    char dir[48];
     struct stat st;
 
-    snprintf(dir, sizeof(dir), FB_PUB_DIR, (unsigned)geteuid());
+    snprintf(dir, size, FB_PUB_DIR, (unsigned)geteuid());
     if (lstat(dir, &st) < 0)
         return 0;
     return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 0777) == 0700 ? 1 : -1;
@@ -39,15 +38,19 @@ static int look_at_folder(void)
 const char *room_lacking(void)
 {
     const uint64_t need = sizeof(struct fb_pub_file) + SLOTS * sizeof(struct fb_pub);
+    static char not_own[100];
+    char dir[48];
     struct statfs fs;
-    int folder = look_at_folder();
+    int folder = look_at_folder(dir, sizeof(dir));
 
     if (is_limited())
         return "a file size limit is too low (ulimit -f)";
     if (statfs("/dev/shm", &fs) < 0)
         return "there is no /dev/shm";
-    if (folder < 0)
-        return "its folder in /dev/shm is not this user's alone";
+    if (folder < 0) {
+        snprintf(not_own, sizeof(not_own), "the folder %s is not this user's alone", dir);
+        return not_own;
+    }
     if (faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) < 0)
         return "/dev/shm cannot be written to";
     /* Of a file system without a limit both are 0. */
