@@ -19,7 +19,7 @@ verdict() {
 }
 
 echo 'int railsock_command_test;' >"$dir/lib.c"
-cc -shared -fPIC -o "$dir/one.so" "$dir/lib.c" && cp "$dir/one.so" "$dir/other.so" || exit 1
+cc -shared -fPIC -Wl,-soname,librailsock.so -o "$dir/one.so" "$dir/lib.c" && cp "$dir/one.so" "$dir/other.so" || exit 1
 export RAILSOCK_LIBRARY=$dir/one.so
 
 out=$("$railsock" --help) && [[ $out == *run* && $out == *stat* && $out == *doctor* && $out == *lab* ]]
@@ -243,6 +243,12 @@ out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --l
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
 [ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]
 verdict settings "$out"
+# The log of what COMMAND starts elsewhere is the same.
+out=$(cd "$dir" && "$railsock" run --log info:a/rail.log -- sh -c 'echo $RAILSOCK_LOG')
+[ "$out" = "info:$dir/a/rail.log" ]
+verdict log_where_it_was_started "$out"
+out=$("$railsock" tap -o - --pid $$ 2>&1 >&-); [ $? -eq 1 ] && [ "$out" = 'railsock tap: -o -: Bad file descriptor' ]
+verdict tap_without_output "$out"
 # It is rounded up, as the words for a wrong one say.
 for ring in 1:4k 3k:4k 5k:8k 64m:64m 0:0; do
     printf 'any ring %s\n' "${ring%:*}" >"$dir/rules"
@@ -314,7 +320,9 @@ verdict not_executable_in_path "$out"
 printf 'echo here\n' >"$dir/path/text"
 : >"$dir/path/empty"
 printf '\177ELF\0\0' >"$dir/path/binary"
-chmod +x "$dir"/path/{text,empty,binary}
+printf '\177ELF' >"$dir/path/cut"
+printf '#!%s\n' "$dir/none" >"$dir/path/orphan"
+chmod +x "$dir"/path/{text,empty,binary,cut,orphan}
 for report in --wire=auto --report; do
     for file in text empty; do
         out=$("$railsock" run $report -- "$dir/path/$file" 2>&1); status=$?
@@ -325,8 +333,14 @@ for report in --wire=auto --report; do
     [ $status -eq 126 ] && [[ $out == 'railsock run: text: Exec '*": railsock run sh $dir/path/text" ]]
     verdict "no_first_line_in_path[$report]" "status $status: $out"
     out=$("$railsock" run $report -- "$dir/path/binary" 2>&1); status=$?
-    [ $status -eq 126 ] && [ "$(tail -n 1 <<<"$out")" = "railsock run: $dir/path/binary: Exec format error" ]
+    [ $status -eq 126 ] && [ "$out" = "railsock run: $dir/path/binary: Exec format error" ]
     verdict "no_format_of_ours[$report]" "status $status: $out"
+    out=$("$railsock" run $report -- "$dir/path/cut" 2>&1); status=$?
+    [ $status -eq 126 ] && [ "$out" = "railsock run: $dir/path/cut: Exec format error" ]
+    verdict "cut_off[$report]" "status $status: $out"
+    out=$("$railsock" run $report -- "$dir/path/orphan" 2>&1); status=$?
+    [ $status -eq 127 ] && [ "$out" = "railsock run: $dir/path/orphan: its interpreter $dir/none: No such file or directory" ]
+    verdict "no_interpreter[$report]" "status $status: $out"
 done
 out=$("$railsock" run -- no-such-command 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
 verdict not_in_path "$out"
@@ -337,11 +351,18 @@ out=$(RAILSOCK_LIBRARY=$dir/none.so "$railsock" run true 2>&1)
 [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*none.so* ]]
 verdict no_library "$out"
 cc -c -o "$dir/one.o" "$dir/lib.c"
-for file in /etc/passwd "$dir/one.o" /dev/null/x; do
+cc -shared -fPIC -Wl,-soname,librailsock.so.2 -o "$dir/second.so" "$dir/lib.c"
+cc -shared -fPIC -o "$dir/nameless.so" "$dir/lib.c"
+for file in /etc/passwd "$dir/one.o" /dev/null/x "$dir/second.so" "$dir/nameless.so" "$dir"; do
     out=$(RAILSOCK_LIBRARY=$file "$railsock" run -- sh -c 'echo it runs' 2>&1)
     [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*"$file"* && $out != *'it runs'* ]]
     verdict "no_library[${file##*/}]" "$out"
 done
+[ "$out" = "railsock run: RAILSOCK_LIBRARY=$dir: not a file" ]
+verdict no_library_but_a_folder "$out"
+out=$(RAILSOCK_LIBRARY=$dir/second.so "$railsock" run true 2>&1)
+[ "$out" = "railsock run: RAILSOCK_LIBRARY=$dir/second.so: it is another library than librailsock.so" ]
+verdict no_library_of_ours "$out"
 multiarch=lib/$(uname -m)-linux-gnu/railsock
 mkdir -p "$dir/bin" "$dir/lib/railsock" "$dir/lib64/railsock" "$dir/$multiarch" "$dir/a b"
 cp "$railsock" "$dir/bin/"
@@ -391,7 +412,7 @@ warns() {
         echo "not ok command.warns_$name: $out"
     fi
     out=$("$railsock" run --rail -- "$@" 2>&1 >/dev/null)
-    [ $? -eq 125 ] && [[ $out == "railsock run: "*"$words"*"--rail is not possible"* ]]
+    [ $? -eq 125 ] && [[ $out == "railsock run: "*"$words"*"; --rail is not possible" && $out != *'it runs'* ]]
     verdict "refuses_$name" "$out"
 }
 out=$("$railsock" run -- cat /dev/null 2>&1); [ -z "$out" ]

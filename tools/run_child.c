@@ -5,6 +5,7 @@
  */
 #include "tools/run_child.h"
 
+#include "tools/commands.h"
 #include "tools/elf_look.h"
 #include "tools/report.h"
 #include "tools/run_witness.h"
@@ -127,13 +128,9 @@ static bool is_fifo(const char *file)
     return stat(file, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
-/* What was closed for us can only be read (railsock.c). */
 static int open_stdout(void)
 {
-    if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) != O_RDONLY)
-        return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-    errno = EBADF;
-    return -1;
+    return command_has_output() ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
 /* Before the program runs, which may take hours. What is in the file stays until then, and who reads a FIFO need not come
@@ -200,11 +197,23 @@ static int end_alike(int status)
     return 128 + WTERMSIG(status);
 }
 
+/* Of a script whose file is there: what its first line names, perhaps by way of others, is not. */
+static bool lacks_interpreter(const char *path, char runs[PATH_MAX])
+{
+    return access(path, F_OK) == 0 && elf_check(path, runs) == ELF_UNKNOWN &&
+           strcmp(path, runs) != 0 && access(runs, F_OK) < 0;
+}
+
 int run_failed(const char *command, const char *path)
 {
     int err = errno;
     bool text = err == ENOEXEC && path && elf_is_text(path);
+    char runs[PATH_MAX];
 
+    if (err == ENOENT && path && lacks_interpreter(path, runs)) {
+        fprintf(stderr, "railsock run: %s: its interpreter %s: %s\n", command, runs, strerror(err));
+        return NOT_FOUND;
+    }
     fprintf(
         stderr, "railsock run: %s: %s%s%s\n", command, strerror(err),
         text
