@@ -187,6 +187,7 @@ TOOL_SRC := \
 	tools/profile.c \
 	tools/report.c \
 	tools/room.c \
+	tools/rules_look.c \
 	tools/doctor.c \
 	tools/doctor_host.c \
 	tools/doctor_own.c \
@@ -429,7 +430,7 @@ stream_worth_test_SRC := tests/unit/stream_worth_test.c $(ENGINE_SRC)
 stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
-tap_file_test_SRC := tests/unit/tap_file_test.c tools/stat_table.c tools/stat_total.c tools/tap_pcapng.c config/reason.c
+tap_file_test_SRC := tests/unit/tap_file_test.c tools/room.c tools/stat_table.c tools/stat_total.c tools/tap_pcapng.c config/reason.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
 stream_tally_test_SRC := tests/unit/stream_tally_test.c $(ENGINE_SRC)
 stream_for_good_test_SRC := tests/unit/stream_for_good_test.c $(ENGINE_SRC)
@@ -497,6 +498,7 @@ stat_life_test_SRC := tests/unit/stat_life_test.c tools/stat_address.c tools/sta
 stat_show_test_SRC := \
 	tests/unit/stat_show_test.c \
 	tools/json.c \
+	tools/room.c \
 	tools/stat_address.c \
 	tools/stat_derive.c \
 	tools/stat_filter.c \

@@ -142,18 +142,20 @@ static const struct setting {
     {"RAILSOCK_KEEP", parse_keep, "a folder in /dev/shm (a path below 64 bytes)", "none"},
     {"RAILSOCK_TEST_SWITCH", parse_switch, "a seed, 0 to 4294967295", "0"},
     {"RAILSOCK_LOG", parse_log,
-     "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", "error"},
+     "error, warn, info or debug, then :FILE if not to stderr (a path below 200 bytes)", NULL},
     {"RAILSOCK_CONFIG", parse_config, "a file (a path below 1024 bytes)",
      "the user's and the system's"},
 };
 
 enum { N_SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 
+/* used: instead of the value; NULL: what the rules say, or else the default. */
 static void report(const char *name, const char *value, const char *expected, const char *used)
 {
     char line[400];
-    size_t n = (size_t)snprintf(line, sizeof(line), "railsock: %s=%.80s%s: expected %s; using %s",
-                                name, value, strlen(value) > 80 ? "..." : "", expected, used);
+    size_t n = (size_t)snprintf(line, sizeof(line), "railsock: %s=%.80s%s: expected %s; %s%s", name,
+                                value, strlen(value) > 80 ? "..." : "", expected,
+                                used ? "using " : "not used", used ? used : "");
 
     if (n > sizeof(line) - 1)
         n = sizeof(line) - 1;
@@ -211,8 +213,6 @@ static void note_key_file(const char *name)
 
 static void read_keys(void)
 {
-    char used[32];
-
     for (unsigned key = 0; key < CFG_KEYS; key++) {
         const char *value = getenv(variables[key]);
 
@@ -228,12 +228,8 @@ static void read_keys(void)
             cfg.env.mode = CFG_TCP;
             cfg.env.given |= 1u << CFG_MODE;
         }
-        cfg_resolve(&cfg.stream, env_level, 1);
-        if (key == CFG_TOS)
-            snprintf(used, sizeof(used), "the kernel's");
-        else
-            cfg_key_print((enum cfg_key)key, &cfg.stream, used, sizeof(used));
-        report(variables[key], value, cfg_key_expected((enum cfg_key)key), used);
+        report(variables[key], value, cfg_key_expected((enum cfg_key)key),
+               key == CFG_MODE ? "tcp" : NULL);
     }
     cfg_resolve(&cfg.stream, env_level, 1);
 }

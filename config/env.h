@@ -1,7 +1,7 @@
 /*
  * env.h - the settings of this process, read once from RAILSOCK_* in the
  * environment. A value that cannot be understood is reported once on stderr with
- * its name, what was expected and what is used instead; it never stops a program.
+ * its name, what was expected and what is used instead if it is not what the rules say; it never stops a program.
  * A set-user-ID program (AT_SECURE) ignores them all and stays on TCP.
  */
 #ifndef CFG_ENV_H

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-#define SYSTEM_FILE "/etc/railsock.conf"
-
 const char *cfg_why(int err)
 {
     switch (err) {
@@ -18,7 +16,7 @@ const char *cfg_why(int err)
     case -EACCES:
         return "this user may not read it";
     case -EINVAL:
-        return "it is not a file";
+        return "it is not a regular file";
     case -EPERM:
         return "it belongs to another user";
     case -EMLINK:
@@ -215,7 +213,7 @@ void cfg_rules_read_all(struct cfg_rules *r)
         cfg_rules_read(r, cfg.rules_file, false, false);
         return;
     }
-    cfg_rules_read(r, SYSTEM_FILE, true, false);
+    cfg_rules_read(r, CFG_SYSTEM_FILE, true, false);
     if (cfg.user_file[0])
         cfg_rules_read(r, cfg.user_file, true, true);
 }

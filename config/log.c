@@ -59,9 +59,9 @@ static size_t line_end(char line[LINE_SIZE], size_t n)
 {
     if (n > LINE_SIZE - 2)
         n = LINE_SIZE - 2;
-    /* A newline inside, from a program's name say, would make two lines of one. */
+    /* A newline inside, from a program's name say, would make two lines of one; U+0080 to U+009F are controls, too. */
     for (size_t i = 0; i < n; i++)
-        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+        if ((unsigned char)line[i] < ' ' || (unsigned char)line[i] >= 0x7f)
             line[i] = '?';
     line[n++] = '\n';
     return n;
@@ -193,10 +193,10 @@ const char *cfg_errno_words(int err, char number[static CFG_ERRNO_WORDS])
 static _Atomic int fallen; /* the process that has said so: a child has a user of its own */
 
 /* Once, before the first line that goes to stderr instead. */
-static void fall_back(const char *file, const char *what, int err)
+static void fall_back(const char *file, const char *what, const char *why)
 {
     int self = (int)getpid();
-    char line[LINE_SIZE], number[CFG_ERRNO_WORDS];
+    char line[LINE_SIZE];
     size_t n;
 
     if (atomic_exchange(&fallen, self) == self)
@@ -204,9 +204,18 @@ static void fall_back(const char *file, const char *what, int err)
     n = line_head(line, CFG_LOG_ERROR);
     n += (size_t)snprintf(line + n, LINE_SIZE - 1 - n,
                           "the log %.300s could not be %s by user %d: %s; its lines come here",
-                          file, what, (int)cfg_raw4(SYS_geteuid, 0, 0, 0, 0),
-                          cfg_errno_words(err, number));
+                          file, what, (int)cfg_raw4(SYS_geteuid, 0, 0, 0, 0), why);
     cfg_log_stderr(line, line_end(line, n));
+}
+
+/* Somebody else may have made the file that the rules name, in /tmp say. What RAILSOCK_LOG names the user has chosen. */
+static bool is_anothers(int fd, const char *file)
+{
+    struct stat st = {0};
+
+    return file != cfg.log_file && cfg_raw4(SYS_fstat, fd, (long)&st, 0, 0) == 0 &&
+           S_ISREG(st.st_mode) && st.st_uid != 0 &&
+           st.st_uid != (uid_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0);
 }
 
 /*
@@ -215,7 +224,8 @@ static void fall_back(const char *file, const char *what, int err)
  */
 static void put_to(const char *file, int level, const char *line, size_t n)
 {
-    const char *what = "opened";
+    const char *what = "opened", *why = NULL;
+    char number[CFG_ERRNO_WORDS];
     int fd, err;
 
     if (file == CFG_LOG_SYSLOG) {
@@ -228,7 +238,9 @@ static void put_to(const char *file, int level, const char *line, size_t n)
             0600);
         if (fd >= 0) {
             what = "written to";
-            err = quietly(fd, line, n);
+            if (is_anothers(fd, file))
+                why = "it belongs to another user";
+            err = why ? -EPERM : quietly(fd, line, n);
             cfg_raw_close(fd);
         }
     } else {
@@ -236,7 +248,7 @@ static void put_to(const char *file, int level, const char *line, size_t n)
         return;
     }
     if (err < 0) {
-        fall_back(file, what, -err);
+        fall_back(file, what, why ? why : cfg_errno_words(-err, number));
         cfg_log_stderr(line, n);
     }
 }

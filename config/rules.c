@@ -65,9 +65,19 @@ static const char *line_of(struct cfg_rules *r, struct cfg_place at)
     return copy;
 }
 
+/* Before the first error that stands behind it in the same file; what values are is known later than what words are. */
+static struct cfg_error **place_for(struct cfg_rules *r, struct cfg_place at)
+{
+    for (struct cfg_error **e = &r->errors; at.line && *e; e = &(*e)->next)
+        if ((*e)->at.file == at.file &&
+            ((*e)->at.line > at.line || ((*e)->at.line == at.line && (*e)->at.column > at.column)))
+            return e;
+    return r->errors_end;
+}
+
 void cfg_complain(struct cfg_rules *r, struct cfg_place at, const char *fmt, ...)
 {
-    struct cfg_error *e;
+    struct cfg_error *e, **before;
     char text[800];
     size_t n;
     va_list ap;
@@ -88,8 +98,11 @@ void cfg_complain(struct cfg_rules *r, struct cfg_place at, const char *fmt, ...
         return; /* it is counted */
     e->at = at;
     e->line = line_of(r, at);
-    *r->errors_end = e;
-    r->errors_end = &e->next;
+    before = place_for(r, at);
+    e->next = *before;
+    *before = e;
+    if (!e->next)
+        r->errors_end = &e->next;
 }
 
 /* ---- settings */
@@ -285,8 +298,9 @@ static void tell_broken(const struct cfg_rules *r)
         snprintf(where, sizeof(where), "%s:%u:%u: ", e->at.file->path, e->at.line, e->at.column);
     else if (e->at.file)
         snprintf(where, sizeof(where), "%s: ", e->at.file->path);
-    log_error("%s%s; %u %s; this program stays on TCP; railsock check shows more", where, e->text,
-              r->n_errors, r->n_errors == 1 ? "error" : "errors");
+    log_error("%s%s; %u %s; this program stays on TCP%s", where, e->text, r->n_errors,
+              r->n_errors == 1 ? "error" : "errors",
+              r->n_errors == 1 ? "" : "; railsock check shows all");
 }
 
 static void tell_log(const struct cfg_rules *r)

@@ -103,6 +103,8 @@ struct cfg_rules {
 
 /* ---- reading */
 
+#define CFG_SYSTEM_FILE "/etc/railsock.conf"
+
 /* False: no memory. */
 bool cfg_rules_begin(struct cfg_rules *);
 void cfg_rules_end(struct cfg_rules *);

@@ -13,6 +13,9 @@
 
 #define RING_MIN 4096u
 #define RING_MAX (64u << 20)
+#define KIB      (UINT64_C(1) << 10)
+#define MIB      (UINT64_C(1) << 20)
+#define GIB      (UINT64_C(1) << 30)
 
 const struct cfg_stream cfg_stream_defaults = CFG_STREAM_DEFAULTS;
 
@@ -30,8 +33,26 @@ static int one_of(const char *word, const char *const *list)
     return -1;
 }
 
-/* Decimal digits, then k or m if unit is given, which tells the factor. False: not that, or
- * above max. */
+/* What a letter behind a number stands for; 1: none of them. */
+static uint64_t unit_of(char letter)
+{
+    switch (letter) {
+    case 'k':
+    case 'K':
+        return KIB;
+    case 'm':
+    case 'M':
+        return MIB;
+    case 'g':
+    case 'G':
+        return GIB;
+    default:
+        return 1;
+    }
+}
+
+/* Decimal digits, then a letter for a unit if unit is given: the largest that it may be, and on return the one that it is.
+ * False: not that, or above max. */
 static bool number(const char *text, uint64_t max, uint64_t *value, uint64_t *unit)
 {
     char *end;
@@ -43,11 +64,13 @@ static bool number(const char *text, uint64_t max, uint64_t *value, uint64_t *un
     if (errno)
         return false;
     if (unit) {
-        *unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'm' || *end == 'M' ? 1 << 20 : 1;
-        end += *unit != 1;
-        if (*value > max / *unit)
+        uint64_t is = unit_of(*end);
+
+        if (is > *unit || *value > max / is)
             return false;
-        *value *= *unit;
+        end += is != 1;
+        *value *= is;
+        *unit = is;
     }
     return !*end && *value <= max;
 }
@@ -65,10 +88,10 @@ static bool scaled(const char *text, uint64_t max, uint64_t unit, uint64_t *sett
 
 static void put_size(uint64_t bytes, char *text, size_t size)
 {
-    if (bytes && bytes % (1 << 20) == 0)
-        snprintf(text, size, "%" PRIu64 "m", bytes >> 20);
-    else if (bytes && bytes % (1 << 10) == 0)
-        snprintf(text, size, "%" PRIu64 "k", bytes >> 10);
+    if (bytes && bytes % MIB == 0)
+        snprintf(text, size, "%" PRIu64 "m", bytes / MIB);
+    else if (bytes && bytes % KIB == 0)
+        snprintf(text, size, "%" PRIu64 "k", bytes / KIB);
     else
         snprintf(text, size, "%" PRIu64, bytes);
 }
@@ -109,7 +132,7 @@ static void set_eager(struct cfg_stream *s)
 
 static bool parse_board(const char *text, struct cfg_stream *s)
 {
-    uint64_t value, unit;
+    uint64_t value, unit = MIB;
 
     if (strcmp(text, "auto") == 0) {
         set_board(s, cfg_stream_defaults.board_calls, cfg_stream_defaults.board_bytes);
@@ -146,7 +169,7 @@ static bool parse_spin(const char *text, struct cfg_stream *s)
 
 static bool parse_ring(const char *text, struct cfg_stream *s)
 {
-    uint64_t bytes, unit;
+    uint64_t bytes, unit = MIB;
     uint32_t size = RING_MIN;
 
     if (!number(text, RING_MAX, &bytes, &unit))
@@ -164,7 +187,7 @@ static bool parse_rails(const char *text, struct cfg_stream *s)
 
 static bool parse_memory(const char *text, struct cfg_stream *s)
 {
-    uint64_t bytes, unit;
+    uint64_t bytes, unit = GIB;
 
     if (!number(text, UINT64_MAX >> 1, &bytes, &unit))
         return false;
@@ -215,7 +238,7 @@ static const struct {
     [CFG_RING] = {"ring", parse_ring,
                   "bytes (rounded up to a power of two, 4k to 64m), or 0 for the wire's own"},
     [CFG_RAILS] = {"rails", parse_rails, "rails at once, 0 to 100000"},
-    [CFG_MEMORY] = {"memory", parse_memory, "bytes of rings, or with k or m"},
+    [CFG_MEMORY] = {"memory", parse_memory, "the rings' bytes, a number that k, m or g may follow"},
     [CFG_IDLE] = {"idle", parse_idle, "seconds, 0 to 86400, 0 = never"},
     [CFG_STALL] = {"stall", parse_stall, "milliseconds, 0 to 60000, 0 = for ever"},
     [CFG_TOS] = {"tos", parse_tos, "a service type, 0 to 255"},

@@ -21,7 +21,7 @@ enum cfg_key {
     CFG_SPIN,     /* microseconds (0..1000000), or auto */
     CFG_RING,     /* bytes, k, m: up to 64 MiB, rounded up to a power of two; 0: the wire's own */
     CFG_RAILS,    /* rails at once, 0..100000 */
-    CFG_MEMORY,   /* bytes of their rings, k, m */
+    CFG_MEMORY,   /* bytes of their rings, k, m, g */
     CFG_IDLE,     /* seconds (0..86400) after which a rail is given back; 0: never */
     CFG_STALL,    /* milliseconds (0..60000) for which a full ring may stand still; 0: for ever */
     CFG_TOS,      /* service type of the rail's packets (IPv4 ToS, IPv6 traffic class), 0..255 */

@@ -106,7 +106,8 @@ static bool ports_of(const char *text, uint16_t *from, uint16_t *to)
     }
     a = decimal(text, dash ? dash : end, UINT16_MAX);
     b = dash ? decimal(dash + 1, end, UINT16_MAX) : a;
-    if (a < 0 || b < a)
+    /* Nobody has port 0. */
+    if (a < 0 || b < a || b == 0)
         return false;
     *from = (uint16_t)a;
     *to = (uint16_t)b;

@@ -19,7 +19,7 @@ verdict() {
 }
 
 echo 'int railsock_command_test;' >"$dir/lib.c"
-cc -shared -fPIC -o "$dir/one.so" "$dir/lib.c" && cp "$dir/one.so" "$dir/other.so" || exit 1
+cc -shared -fPIC -Wl,-soname,librailsock.so -o "$dir/one.so" "$dir/lib.c" && cp "$dir/one.so" "$dir/other.so" || exit 1
 export RAILSOCK_LIBRARY=$dir/one.so
 
 out=$("$railsock" --help) && [[ $out == *run* && $out == *stat* && $out == *doctor* && $out == *lab* ]]
@@ -37,6 +37,23 @@ for c in run stat tap check ab doctor lab 'lab run'; do
     # shellcheck disable=SC2086
     out=$("$railsock" $c --unknown 2>&1); [ $? -eq 2 ] && [[ $out == *"railsock $c: "*--unknown* ]]
     verdict "unknown_option_$c" "$out"
+done
+# Wherever it stands, and as a command.
+for words in 'check tests/LIST --help' 'check -h x' 'check --match client p 1.2.3.4:5 --help' 'lab image --help' 'help check' 'help lab'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" $words 2>/dev/null) && [[ $out == 'usage: railsock '[cl]* ]]
+    verdict "help[$words]" "$out"
+done
+out=$("$railsock" help) && [ "$out" = "$("$railsock" --help)" ]
+verdict 'help[help]' "$out"
+out=$("$railsock" help me 2>&1); [ $? -eq 2 ] && [[ $out == 'railsock: there is no command me'* ]]
+verdict 'help[help me]' "$out"
+# Who has mistyped something is not shown everything.
+for words in 'stat x' 'stat --what' 'tap --what' 'check --what' 'check a b' 'doctor --what' 'doctor a b' 'lab run' 'lab what' 'run' 'run --what'; do
+    # shellcheck disable=SC2086 # words
+    out=$("$railsock" $words 2>&1); [ $? -eq 2 ] && [ "$(wc -l <<<"$out")" -eq 2 ] &&
+        [ "$(tail -n 1 <<<"$out")" = "Try \`railsock ${words%% *} --help\`." ]
+    verdict "short[$words]" "$out"
 done
 # Help that nobody can read is no success.
 for c in '' run stat tap check ab doctor lab 'lab run'; do
@@ -60,6 +77,7 @@ says_wrong 'stat: --port 70000: expected a number from 1 to 65535' stat --port 7
 says_wrong 'stat: unexpected argument: x' stat x
 says_wrong 'check: unexpected argument: b' check a b
 says_wrong 'check: an empty word: expected a file' check ''
+says_wrong 'check: -: expected a file: rules are not read from a pipe' check -
 says_wrong 'check: --match any: expected server or client, PROGRAM and ADDRESS:PORT' check --match any p 1.2.3.4:5
 says_wrong 'check: --match client: expected server or client, PROGRAM and ADDRESS:PORT' check --match client p
 says_wrong 'check: --match: expected server or client' check --match
@@ -122,7 +140,29 @@ keeps memory 'so it stays on TCP: budget (memory 1m, and the two rings of a rail
 echo 'any ring 1m memory 2m' >"$dir/rules"
 out=$("$railsock" check "$dir/rules" --match client nginx 127.0.0.1:80) && [[ $out != *'stays on TCP'* ]]
 verdict 'check_budget[enough]' "$out"
+# What a user has for himself is not another's.
+mkdir "$dir/home"
+echo 'client mode tcp' >"$dir/home/railsock.conf"
+own() { XDG_CONFIG_HOME=$dir/home "$railsock" check --match client nginx 127.0.0.1:80 "$@"; }
+out=$(own) && [[ $out == "$dir/home/railsock.conf:1: client mode tcp"* ]]
+verdict check_own_file "$out"
+out=$(own --user "$(id -u)") && [[ $out == "$dir/home/railsock.conf:1: client mode tcp"* ]]
+verdict check_own_file_by_name "$out"
+out=$(own --user 54321) && [[ $out != *"$dir/home"* && $out == *"that user's own file, if there is one, is not looked at, nor is yours"* ]]
+verdict check_of_another_user "$out"
 if unshare -m true 2>/dev/null; then
+    # What is strange about the system's file is said.
+    strange() { # WORDS COMMAND: with an /etc in which COMMAND has made one
+        out=$(unshare -m sh -c 'cp -P /etc/passwd /etc/ld.so.cache "$1" && mount --bind "$1" /etc && eval "$2" && "$3" check && "$3" doctor --wire shm' \
+            sh "$dir/etc" "$2" "$railsock" 2>&1)
+        [[ $out == *"railsock check: warning: $1"* && $out == *"note  rules "*"$1"* ]]
+        verdict "check_system_file[$1]" "$out"
+        rm -f "$dir/etc/railsock.conf"
+    }
+    mkdir "$dir/etc"
+    strange '/etc/railsock.conf: it is a link to what is not there' 'ln -s nowhere /etc/railsock.conf'
+    strange '/etc/railsock.conf: anybody may change it' 'echo "client spin 7" >/etc/railsock.conf; chmod 666 /etc/railsock.conf'
+    strange '/etc/railsock.conf: it belongs to user 54321' 'echo "client spin 7" >/etc/railsock.conf; chown 54321 /etc/railsock.conf'
     { seq 100000 180000 | sed 's/.*/user&:x:&:1::\/:\/bin\/sh/' && printf 'last:x:777:1::/:/bin/sh'; } >"$dir/passwd"
     for user in user100000 user140000 last; do
         printf 'client user %s mode tcp\n' "$user" >"$dir/rules"
@@ -141,14 +181,38 @@ if python=/usr/bin/python3 && [ -x "$python" ]; then
     verdict report_passes_signals_on "$out"
 fi
 
+# Processes of another version are missing in the sums, and it is said how many.
+shown='printf "railsock\7\0\0\0" >"$RAILSOCK_KEEP/$$.0"'
+out=$("$railsock" run --report=json:- -- sh -c "$shown") && [[ $out == *',"not_shown":"1 process of another version of railsock"}' ]]
+verdict report_of_another_version "$out"
+out=$("$railsock" run --report=always -- sh -c "$shown" 2>&1) &&
+    [ "$out" = 'railsock: sh made no TCP connection that the library saw, or none could be shown: 1 process of another version of railsock' ]
+verdict report_of_another_version_in_words "$out"
+# What cannot be written is told before COMMAND runs.
+out=$("$railsock" run --report=json:- -- sh -c 'echo ran >&2' 2>&1 >&-)
+[ $? -eq 125 ] && [ "$out" = 'railsock run: --report=json:-: Bad file descriptor' ]
+verdict report_without_output "$out"
+
 # Where there can be no report the program runs all the same, as itself.
 if unshare -m true 2>/dev/null; then
-    for report in --report --report=always --report="json:$dir/json"; do
-        out=$(unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh \
-            "$railsock" run "$report" -- sh -c 'echo here; exit 41' 2>&1)
+    without_room() { # OPTION: a program that says here and ends with 41
+        unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh \
+            "$railsock" run "$1" -- sh -c 'echo here; exit 41' 2>&1
+    }
+    for report in --report --report=always; do
+        out=$(without_room $report)
         [ $? -eq 41 ] && [[ $out == 'railsock run: warning: /dev/shm/'*'Read-only file system: there will be no report'*here ]]
-        verdict "no_report[${report%":$dir"*}]" "$out"
+        verdict "no_report[$report]" "$out"
     done
+    # JSON is written all the same, over what was there.
+    echo '{"old": 1}' >"$dir/json"
+    out=$(without_room --report="json:$dir/json")
+    [ $? -eq 41 ] && [[ $out == 'railsock run: warning: '*'the report will lack all processes'*here ]] &&
+        [[ $(cat "$dir/json") == '{"wall_s":'*'"connections":0,'*'"not_shown":"/dev/shm cannot be written to"}' ]]
+    verdict no_report_as_json "$out, $(cat "$dir/json")"
+    out=$(without_room --report="json:$dir/none/json")
+    [ $? -eq 125 ] && [ "$out" = "railsock run: --report=json:$dir/none/json: No such file or directory" ]
+    verdict no_report_and_no_file "$out"
 else
     echo 'skip command.no_report: needs root'
 fi
@@ -179,6 +243,12 @@ out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --l
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')
 [ "$out" = "rail shm after=64k 5 1m info:$dir/log" ]
 verdict settings "$out"
+# The log of what COMMAND starts elsewhere is the same.
+out=$(cd "$dir" && "$railsock" run --log info:a/rail.log -- sh -c 'echo $RAILSOCK_LOG')
+[ "$out" = "info:$dir/a/rail.log" ]
+verdict log_where_it_was_started "$out"
+out=$("$railsock" tap -o - --pid $$ 2>&1 >&-); [ $? -eq 1 ] && [ "$out" = 'railsock tap: -o -: Bad file descriptor' ]
+verdict tap_without_output "$out"
 # It is rounded up, as the words for a wrong one say.
 for ring in 1:4k 3k:4k 5k:8k 64m:64m 0:0; do
     printf 'any ring %s\n' "${ring%:*}" >"$dir/rules"
@@ -250,7 +320,9 @@ verdict not_executable_in_path "$out"
 printf 'echo here\n' >"$dir/path/text"
 : >"$dir/path/empty"
 printf '\177ELF\0\0' >"$dir/path/binary"
-chmod +x "$dir"/path/{text,empty,binary}
+printf '\177ELF' >"$dir/path/cut"
+printf '#!%s\n' "$dir/none" >"$dir/path/orphan"
+chmod +x "$dir"/path/{text,empty,binary,cut,orphan}
 for report in --wire=auto --report; do
     for file in text empty; do
         out=$("$railsock" run $report -- "$dir/path/$file" 2>&1); status=$?
@@ -261,8 +333,14 @@ for report in --wire=auto --report; do
     [ $status -eq 126 ] && [[ $out == 'railsock run: text: Exec '*": railsock run sh $dir/path/text" ]]
     verdict "no_first_line_in_path[$report]" "status $status: $out"
     out=$("$railsock" run $report -- "$dir/path/binary" 2>&1); status=$?
-    [ $status -eq 126 ] && [ "$(tail -n 1 <<<"$out")" = "railsock run: $dir/path/binary: Exec format error" ]
+    [ $status -eq 126 ] && [ "$out" = "railsock run: $dir/path/binary: Exec format error" ]
     verdict "no_format_of_ours[$report]" "status $status: $out"
+    out=$("$railsock" run $report -- "$dir/path/cut" 2>&1); status=$?
+    [ $status -eq 126 ] && [ "$out" = "railsock run: $dir/path/cut: Exec format error" ]
+    verdict "cut_off[$report]" "status $status: $out"
+    out=$("$railsock" run $report -- "$dir/path/orphan" 2>&1); status=$?
+    [ $status -eq 127 ] && [ "$out" = "railsock run: $dir/path/orphan: its interpreter $dir/none: No such file or directory" ]
+    verdict "no_interpreter[$report]" "status $status: $out"
 done
 out=$("$railsock" run -- no-such-command 2>&1); [ $? -eq 127 ] && [[ $out == *'No such file'* ]]
 verdict not_in_path "$out"
@@ -273,11 +351,18 @@ out=$(RAILSOCK_LIBRARY=$dir/none.so "$railsock" run true 2>&1)
 [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*none.so* ]]
 verdict no_library "$out"
 cc -c -o "$dir/one.o" "$dir/lib.c"
-for file in /etc/passwd "$dir/one.o" /dev/null/x; do
+cc -shared -fPIC -Wl,-soname,librailsock.so.2 -o "$dir/second.so" "$dir/lib.c"
+cc -shared -fPIC -o "$dir/nameless.so" "$dir/lib.c"
+for file in /etc/passwd "$dir/one.o" /dev/null/x "$dir/second.so" "$dir/nameless.so" "$dir"; do
     out=$(RAILSOCK_LIBRARY=$file "$railsock" run -- sh -c 'echo it runs' 2>&1)
     [ $? -eq 125 ] && [[ $out == *RAILSOCK_LIBRARY=*"$file"* && $out != *'it runs'* ]]
     verdict "no_library[${file##*/}]" "$out"
 done
+[ "$out" = "railsock run: RAILSOCK_LIBRARY=$dir: not a file" ]
+verdict no_library_but_a_folder "$out"
+out=$(RAILSOCK_LIBRARY=$dir/second.so "$railsock" run true 2>&1)
+[ "$out" = "railsock run: RAILSOCK_LIBRARY=$dir/second.so: it is another library than librailsock.so" ]
+verdict no_library_of_ours "$out"
 multiarch=lib/$(uname -m)-linux-gnu/railsock
 mkdir -p "$dir/bin" "$dir/lib/railsock" "$dir/lib64/railsock" "$dir/$multiarch" "$dir/a b"
 cp "$railsock" "$dir/bin/"
@@ -327,7 +412,7 @@ warns() {
         echo "not ok command.warns_$name: $out"
     fi
     out=$("$railsock" run --rail -- "$@" 2>&1 >/dev/null)
-    [ $? -eq 125 ] && [[ $out == "railsock run: "*"$words"*"--rail is not possible"* ]]
+    [ $? -eq 125 ] && [[ $out == "railsock run: "*"$words"*"; --rail is not possible" && $out != *'it runs'* ]]
     verdict "refuses_$name" "$out"
 }
 out=$("$railsock" run -- cat /dev/null 2>&1); [ -z "$out" ]

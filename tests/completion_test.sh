@@ -58,7 +58,7 @@ if [ "$out" = 'complete -F _railsock railsock' ]; then echo 'ok completion.loads
 
 # ---- it says what --help says
 commands=$("$build/railsock" --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-expect commands 'railsock ' "$(printf '%s\n' "$commands" --help --version | sort | xargs)"
+expect commands 'railsock ' "$(printf '%s\n' "$commands" help --help --version | sort | xargs)"
 for command in $commands; do
     sub=$command
     [ "$command" != lab ] || sub='lab run'

@@ -85,11 +85,17 @@ barred=(setpriv --bounding-set='-dac_override,-dac_read_search' --inh-caps='-dac
     env -u XDG_CONFIG_HOME HOME="$dir")
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     mkdir -m 0 "$dir/.config"
-    says rules_left_out 0 "^note rules [0-9]+.*; left out, as this user may not read it: $dir/.config/railsock.conf$" \
+    says rules_left_out 0 "^note rules (none|[1-9]).*; left out if it is there, as this user may not read it: $dir/.config/railsock.conf$" \
         "${barred[@]}" "$railsock" doctor --wire shm
-    says rules_left_out_of_check 0 "^$dir/.config/railsock.conf: warning: this user may not read it: it is left out$" \
+    says rules_left_out_of_check 0 "^$dir/.config/railsock.conf: warning: this user may not see whether it is there: it is left out$" \
         "${barred[@]}" "$railsock" check
-    rmdir "$dir/.config"
+    chmod 700 "$dir/.config"
+    (umask 777 && : >"$dir/.config/railsock.conf")
+    says rules_seen_and_left_out 0 "; left out, as this user may not read it: $dir/.config/railsock.conf$" \
+        "${barred[@]}" "$railsock" doctor --wire shm
+    says rules_seen_and_left_out_of_check 0 "^$dir/.config/railsock.conf: warning: this user may not read it: it is left out$" \
+        "${barred[@]}" "$railsock" check
+    rm -r "$dir/.config"
 else
     echo 'skip doctor.rules_left_out: needs root'
 fi
@@ -110,6 +116,8 @@ else
     echo 'skip doctor.key_not_readable: needs root'
 fi
 says wrong_setting 1 '^FAIL settings RAILSOCK_SPIN=abc: expected microseconds' env RAILSOCK_SPIN=abc "$railsock" doctor --wire shm
+says wrong_settings 1 '^FAIL settings RAILSOCK_SPIN=abc: expected .*; RAILSOCK_WIRE=x: expected .*; nobody reads RAILSOCK_BORAD$' \
+    env RAILSOCK_SPIN=abc RAILSOCK_BORAD=eager RAILSOCK_WIRE=x "$railsock" doctor --wire shm
 says wrong_mode 1 '^FAIL settings RAILSOCK_MODE=TCP: expected auto, tcp or rail' env RAILSOCK_MODE=TCP "$railsock" doctor --wire shm
 says unknown_setting 0 '^note settings wire shm, .*; nobody reads RAILSOCK_MEM$' env RAILSOCK_MEM=1m RAILSOCK_SPIN='' RAILSOCK_SHARE= \
     "$railsock" doctor --wire shm

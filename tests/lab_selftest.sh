@@ -267,4 +267,15 @@ case_is siw-refused "status $status, not 2" is "$status" 2
 case_is siw-reason 'no reason given' has_like siw.err 'siw: not built yet'
 run_lab hosts --hosts 5 -- true
 case_is hosts-refused "status $status, not 2" is "$status" 2
+run_lab file --scratch /etc/passwd -- true
+case_is file-as-scratch-refused "status $status: $(cat file.err)" is "$status $(cat file.err)" \
+    '125 railsock lab: /etc/passwd: Not a directory'
+# What is not there, on this host and on another.
+# shellcheck disable=SC2016 # the hosts'
+run_lab nothing --hosts 2 --device none -- sh -c 'lab-barrier up; [ "$LAB_HOST" = 2 ] || on 2 no-such-other; lab-barrier end'
+run_lab nobody --hosts 1 --device none -- no-such
+case_is command-not-found-status "status $status" is "$status" 127
+case_is command-not-found 'not said' has nobody.err 'host1| railsock lab: no-such: not found'
+case_is other-command-not-found 'not said' has nothing.err 'host2| railsock lab: no-such-other: not found'
+[ "$failed" -eq 0 ] || show nothing
 exit $failed

@@ -138,7 +138,7 @@ verdict rules.read-at-connect "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" ru
 rules rules.broken one tcp/config tcp/config <<<'client mode fast'
 for end in server client; do
     verdict rules.broken.$end-says "$(sed 's/^[^:]*error: //' "$work/$end")" \
-        "$work/conf:1:13: expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP; railsock check shows more"
+        "$work/conf:1:13: expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP"
 done
 # Who has only accepted a connection says so, too; the other end is without the library.
 cat >"$work/accepts" <<'END'
@@ -152,7 +152,7 @@ END
 echo run rules.broken.only-accepts
 verdict rules.broken.only-accepts "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" run -- "$python" "$work/accepts" 2>&1 |
     sed 's/^[^:]*error: .*expected/expected/')" \
-    "expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP; railsock check shows more"
+    "expected auto, tcp or rail, not \"fast\"; 1 error; this program stays on TCP"
 # It is still there: who makes no TCP connection does not open it.
 echo run rules.not-read
 verdict rules.not-read "$(RAILSOCK_CONFIG=$work/conf "$build/railsock" run -- "$python" -c '

@@ -68,7 +68,7 @@ verdict table_closed "$out"
 out=$("$railsock" stat --wide --pid "$sleeper" | grep -E "^ *$sleeper ")
 [[ $(head -n 1 <<<"$out" | tr -s ' ') == *' 100 200 90 180 ?/4096 ?/8192 - 2us 0 2' ]]
 verdict wide "$out"
-out=$("$railsock" stat --rate 0.1 --pid "$sleeper" | grep -E "^ *$sleeper ")
+out=$("$railsock" stat --rate .1 --pid "$sleeper" | grep -E "^ *$sleeper ")
 [[ $(head -n 1 <<<"$out" | tr -s ' ') == *' 100 200 0 0 90 180 2' ]]
 verdict rate "$out"
 out=$("$railsock" stat --pid "$sleeper" | tail -n 1)
@@ -140,13 +140,34 @@ done
 cp "$made" "$made.now"
 printf '\005' | dd of="$made" bs=1 seek=8 conv=notrunc status=none
 out=$("$railsock" stat --pid "$sleeper" 2>&1)
-[ $? -eq 1 ] && [[ $out == *"$made: written by another version of railsock; ignored"* ]]
+[ $? -eq 1 ] && [ "$out" = "railsock stat: $made: written by another version of railsock; ignored
+railsock stat: programs may be missing that could not be shown: 1 process of another version of railsock" ]
 verdict another_layout "$out"
+out=$("$railsock" stat --json --pid "$sleeper" 2>/dev/null)
+[[ $out == *',"not_shown":"1 process of another version of railsock"}' ]]
+verdict another_layout_json "$out"
 mv "$made.now" "$made"
 out=$("$railsock" stat --pid $$ 2>&1); [ $? -eq 1 ] && [[ $out == *"process $$ "* ]]
 verdict pid_without_railsock "$out"
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    cp "$railsock" "$scratch/" && chmod 755 "$scratch"
+    another() { # OPTIONS: as another user
+        (cd / && setpriv --reuid 65534 --clear-groups /proc/self/fd/9 stat "$@" 9<"$scratch/railsock") 2>&1
+    }
+    out=$(another --pid $$)
+    [ $? -eq 1 ] && [ "$out" = "railsock stat: process $$ is another user's: only he and root may" ]
+    verdict pid_of_another_user "$out"
+    out=$(another --port 7)
+    [ $? -eq 1 ] && [ "$out" = 'railsock stat: no connection is like that; root sees all' ]
+    verdict port_of_another_user "$out"
+fi
+number=$(cat /proc/sys/kernel/pid_max)
+out=$("$railsock" stat --pid "$number" 2>&1)
+[ $? -eq 1 ] && [ "$out" = "railsock stat: there is no process $number" ]
+verdict pid_of_nobody "$out"
 for wrong in '--pid x' '--pid 0' '--pid -1' '--pid 99999999999' '--what' 'word' \
-    '--port 0' '--port 65536' '--path ip' '--rate 0' '--rate 1x' '--watch 0.01' '--json --prometheus'; do
+    '--port 0' '--port 65536' '--path ip' '--rate 0' '--rate 1x' '--watch 0.01' '--json --prometheus' \
+    '--rate --prometheus' '--watch 0.5 --rate 9' '--rate .05'; do
     # shellcheck disable=SC2086 # words
     out=$("$railsock" stat $wrong 2>&1); [ $? -eq 2 ] && [ -n "$out" ]
     verdict "refuses[$wrong]" "$out"
@@ -161,6 +182,9 @@ verdict dead_process "its file is still there"
 sleeper=''
 
 if unshare -nm true 2>/dev/null; then
+    out=$(unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$railsock" stat 2>&1)
+    [[ $out == *'programs may be missing that could not be shown: there is no /proc'* ]]
+    verdict nothing_without_proc "$out"
     alone() { # WORDS...: with a /dev/shm of its own
         # shellcheck disable=SC2016 # the inner shell's
         unshare -m sh -c 'mount -t tmpfs -o mode=1777 none /dev/shm && exec "$@"' sh "$@" 2>&1
@@ -345,6 +369,30 @@ END
     verdict tables_once "$out"
 else
     echo 'skip stat.tables_once: needs root and strace'
+fi
+
+# As many as there can be that are all about to close: no call for each of them.
+if strace -o /dev/null true 2>/dev/null; then
+    cat >"$scratch/closing.py" <<'END'
+import os, struct, subprocess, sys
+
+folder, start = f"/dev/shm/railsock-{os.getuid()}", int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19])
+path, slots = f"{folder}/{os.getpid()}", 256 * 1024
+head = struct.pack("<QIIQQ64sII", 0x6B636F736C696172, 6, os.getpid(), start, os.stat("/proc/self/ns/pid").st_ino, b"many", slots, 0)
+head = head.ljust(struct.calcsize("<QIIQQ64sII16QII71Q"), b"\0")
+slot = struct.pack("<IiQQQ20x20xHHBBBB", 1, 3, 0, 5, 5, 1, 0, 0, 0, 2, 0)
+with open(path, "wb") as f:
+    f.write(head.ljust(-(-len(head) // 64) * 64, b"\0") + slot.ljust(-(-len(slot) // 8) * 8, b"\0") * slots)
+try:
+    subprocess.run(["strace", "-c", "-o", sys.argv[2], "-e", "trace=readlink", sys.argv[1], "stat", "--pid", str(os.getpid())], check=True)
+finally:
+    os.unlink(path)
+END
+    out=$(timeout 100 "$python" "$scratch/closing.py" "$railsock" "$scratch/trace" 2>&1) &&
+        [ "$(awk '$NF == "readlink" { print $4 }' "$scratch/trace")" -lt 100 ]
+    verdict many_that_close "$out $(cat "$scratch/trace")"
+else
+    echo 'skip stat.many_that_close: needs strace'
 fi
 
 # In a namespace of its own a process has a number that is nobody's here.

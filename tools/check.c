@@ -10,6 +10,7 @@
 #include "config/script.h"
 #include "tools/budget_look.h"
 #include "tools/elf_look.h"
+#include "tools/rules_look.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -35,8 +36,10 @@ static void usage(FILE *f)
 }
 
 struct question {
+    bool help;
     unsigned role; /* 0: none */
     const char *program, *to, *user;
+    bool another; /* user is not this one: no user's own file is read */
 };
 
 static const char *last_part(const char *path)
@@ -93,6 +96,14 @@ static void as_executed(const char *command, struct cfg_who *who, struct paths *
         who->name = last_part(p->runs);
 }
 
+/* Another user does not read this one's file, and this one need not be able to read his. */
+static void leave_out_own(struct cfg_rules *r, struct question *q)
+{
+    q->another = !cfg.rules_file[0] && q->user && cfg_word_uid(r, q->user) != (uint32_t)geteuid();
+    if (q->another)
+        cfg.user_file[0] = '\0';
+}
+
 /* Status. */
 static int answer(struct cfg_rules *r, const struct question *q)
 {
@@ -136,6 +147,8 @@ static int answer(struct cfg_rules *r, const struct question *q)
         values.given &= ~(1u << CFG_TOS);
     if (!values.key_file)
         values.given &= ~(1u << CFG_SITE_KEY);
+    if (q->another)
+        puts("that user's own file, if there is one, is not looked at, nor is yours");
     if (values.key_file && who.uid != (uint32_t)geteuid())
         puts("its key is judged as you, not that user, may read it");
     fputs("then:", stdout);
@@ -204,7 +217,16 @@ static void warn_hidden(const struct cfg_rules *r)
 static void warn_left_out(const struct cfg_rules *r)
 {
     if (r->left_out)
-        fprintf(stderr, "%s: warning: this user may not read it: it is left out\n", r->left_out);
+        fprintf(stderr, "%s: warning: this user may not %s: it is left out\n", r->left_out,
+                access(r->left_out, F_OK) < 0 ? "see whether it is there" : "read it");
+}
+
+static void warn_files(void)
+{
+    char text[RULES_LOOK];
+
+    if (rules_look(text))
+        fprintf(stderr, "railsock check: warning: %s\n", text);
 }
 
 /* words: those behind --match. False: said what is wrong. */
@@ -238,6 +260,12 @@ static bool parse(char **argv, const char **file, struct question *q)
     for (int i = 1; argv[i]; i++) {
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
+        } else if (options && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            q->help = true;
+            return true;
+        } else if (options && strcmp(argv[i], "-") == 0) {
+            fputs("railsock check: -: expected a file: rules are not read from a pipe\n", stderr);
+            return false;
         } else if (options && strcmp(argv[i], "--match") == 0) {
             if (!parse_match(argv + i + 1, q))
                 return false;
@@ -269,22 +297,23 @@ int cmd_check(int argc, char **argv)
     struct cfg_rules r;
     int status = 0;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    (void)argc;
+    if (!parse(argv, &file, &q))
+        return command_wrong("railsock check");
+    if (q.help)
         return command_help("railsock check", usage);
-    }
-    if (!parse(argv, &file, &q)) {
-        usage(stderr);
-        return 2;
-    }
     cfg_init();
     if (!cfg_rules_begin(&r)) {
         fprintf(stderr, "railsock check: %s\n", strerror(ENOMEM));
         return 1;
     }
-    if (file)
+    if (file) {
         cfg_rules_read(&r, file, false, false);
-    else
+    } else {
+        leave_out_own(&r, &q);
         cfg_rules_read_all(&r);
+        warn_files();
+    }
     cfg_rules_settle(&r);
     if (r.n_errors) {
         cfg_print_errors(stderr, &r);

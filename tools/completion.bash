@@ -160,7 +160,11 @@ _railsock() {
 
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _railsock_words 'run stat tap check ab doctor lab --help --version'
+        _railsock_words 'run stat tap check ab doctor lab help --help --version'
+        return
+    fi
+    if [ "$command" = help ]; then
+        [ "$COMP_CWORD" -gt 2 ] || _railsock_words 'run stat tap check ab doctor lab'
         return
     fi
     # --wire=shm and info:FILE are three words.

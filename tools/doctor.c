@@ -284,6 +284,5 @@ int cmd_doctor(int argc, char **argv)
     return examine(&d, PROGRAM, json);
 
 wrong:
-    usage(stderr);
-    return 2;
+    return command_wrong("railsock doctor");
 }

@@ -73,29 +73,39 @@ static bool is_the_commands(const char *name)
     return is_the_tests(name);
 }
 
-/* The first variable whose value is wrong, or, if there is none, one that nobody reads. Empty: all are in order. */
-static bool wrong_variable(char name[64], const char **expected, const char **value)
+/* What is wrong with a variable of that name; empty: nothing. False: nobody reads it. */
+static bool look_at(const char *name, const char *value, char *why, size_t size)
 {
-    bool unknown = false;
+    const char *expected;
 
-    name[0] = '\0';
-    *expected = NULL;
-    for (char **e = environ; *e && !*expected; e++) {
+    why[0] = '\0';
+    if (!cfg_is_setting(name))
+        return is_the_commands(name);
+    expected = cfg_expected(name, value);
+    if (expected)
+        snprintf(why, size, "%s=%.80s: expected %s", name, value, expected);
+    return true;
+}
+
+/* All whose values are wrong, with semicolons, and the first that nobody reads. Both empty: all are in order. */
+static void wrong_variables(char *wrong, size_t size, char unknown[64])
+{
+    size_t at = 0;
+
+    wrong[0] = unknown[0] = '\0';
+    for (char **e = environ; *e; e++) {
         size_t n = strcspn(*e, "=");
-        char own[64];
+        char own[64], why[300];
 
         if (strncmp(*e, "RAILSOCK_", 9) != 0 || n >= sizeof(own) || !(*e)[n] || !(*e)[n + 1])
             continue;
         memcpy(own, *e, n);
         own[n] = '\0';
-        *value = *e + n + 1;
-        unknown = !cfg_is_setting(own);
-        if (unknown ? is_the_commands(own) : !cfg_expected(own, *value))
-            continue;
-        strcpy(name, own);
-        *expected = unknown ? NULL : cfg_expected(own, *value);
+        if (!look_at(own, *e + n + 1, why, sizeof(why)) && !*unknown)
+            strcpy(unknown, own);
+        if (*why && at < size)
+            at += (size_t)snprintf(wrong + at, size - at, "%s%s", at ? "; " : "", why);
     }
-    return *expected;
 }
 
 /* One that only railsock's own tests set; empty: none. */
@@ -136,12 +146,12 @@ static void say_board(const struct cfg_stream *s, char *text, size_t size)
 void doc_SETTINGS(struct doctor *d, struct doc_result *r)
 {
     static const char *const wires[] = {"auto", "shm", "verbs"};
-    const char *expected, *value;
-    char name[64], tests[64], board[80], why[BUDGET_WHY];
+    char wrong[sizeof(r->says)], name[64], tests[64], board[80], why[BUDGET_WHY];
 
-    if (wrong_variable(name, &expected, &value)) {
-        doc_say(r, DOC_FAIL, "%s=%.80s: expected %s", name, value, expected);
-        r->advice = "set it to that, or unset it";
+    wrong_variables(wrong, sizeof(wrong), name);
+    if (*wrong) {
+        doc_say(r, DOC_FAIL, "%s%s%s", wrong, *name ? "; nobody reads " : "", name);
+        r->advice = "set each to what is expected, or unset it";
     } else if (cfg.stream.mode == CFG_TCP) {
         doc_say(r, DOC_FAIL, "RAILSOCK_MODE=tcp: every connection stays on TCP");
     } else if (cfg.stream.board_never) {

@@ -8,6 +8,7 @@
 #include "config/rules.h"
 #include "tools/budget_look.h"
 #include "tools/library.h"
+#include "tools/rules_look.h"
 #include "tools/script.h"
 
 #include <fcntl.h>
@@ -145,7 +146,7 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
 {
     struct cfg_rules rules;
     unsigned n = 0, kept = 0;
-    char files[300], by[BY];
+    char files[300], by[BY], strange[RULES_LOOK], number[16] = "none";
 
     if (!read_rules(&rules, r))
         return;
@@ -154,6 +155,8 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
             n++;
             kept += node->stream.reason == RSN_NO_KEY;
         }
+    if (n)
+        snprintf(number, sizeof(number), "%u", n);
     name_files(&rules, files, sizeof(files));
     if (rules.n_errors)
         broken(r, &rules);
@@ -168,8 +171,11 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
         r->advice = "change that; railsock check shows the rules, and railsock check --match what "
                     "holds for a connection";
     } else if (rules.left_out)
-        doc_say(r, DOC_NOTE, "%u%s%.200s; left out, as this user may not read it: %.120s", n,
-                *files ? " in " : "", files, rules.left_out);
+        doc_say(r, DOC_NOTE, "%s%s%.200s; left out%s, as this user may not read it: %.120s", number,
+                *files ? " in " : "", files,
+                access(rules.left_out, F_OK) < 0 ? " if it is there" : "", rules.left_out);
+    else if (rules_look(strange))
+        doc_say(r, DOC_NOTE, "%s%s%.60s; %s", number, *files ? " in " : "", files, strange);
     else if (!*files && rules.base.site_key)
         doc_say(r, DOC_OK, "none; a connection boards where the peer has the site key %.200s",
                 rules.base.key_file);

@@ -152,15 +152,18 @@ static bool is_musl(int fd, const Elf64_Phdr *ph)
     return strstr(name, "/ld-musl-") != NULL;
 }
 
-static enum elf_why look_elf(int fd, const char *head)
+/* head: n bytes of it. */
+static enum elf_why look_elf(int fd, const char *head, size_t n)
 {
     const Elf64_Ehdr *eh = (const void *)head;
     bool interp = false, go = false, musl = false;
 
-    if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
+    if (n < sizeof(Elf32_Ehdr) || memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
         return ELF_UNKNOWN;
-    if (eh->e_ident[EI_CLASS] != ELFCLASS64)
+    if (eh->e_ident[EI_CLASS] == ELFCLASS32)
         return ELF_NARROW;
+    if (n < sizeof(*eh) || eh->e_ident[EI_CLASS] != ELFCLASS64)
+        return ELF_UNKNOWN;
     if (eh->e_machine != OWN_MACHINE)
         return ELF_FOREIGN;
     for (unsigned i = 0; i < eh->e_phnum && eh->e_phentsize == sizeof(Elf64_Phdr); i++) {
@@ -199,7 +202,8 @@ bool elf_is_text(const char *path)
 
     if (fd >= 0)
         close(fd);
-    return n >= 0 && !memchr(head, '\0', (size_t)n) && (n < 2 || memcmp(head, "#!", 2) != 0);
+    return n >= 0 && !memchr(head, '\0', (size_t)n) && (n < 2 || memcmp(head, "#!", 2) != 0) &&
+           (n < SELFMAG || memcmp(head, ELFMAG, SELFMAG) != 0);
 }
 
 enum elf_why elf_check(const char *path, char runs[PATH_MAX])
@@ -215,8 +219,6 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
         const char *next;
         bool by_env;
 
-        if (n < (ssize_t)sizeof(Elf64_Ehdr))
-            memset(head + (n > 0 ? n : 0), 0, sizeof(Elf64_Ehdr));
         head[n > 0 ? n : 0] = '\0';
         by_env = n > 0 && env_names(head, (size_t)n, name);
         if (by_env)
@@ -224,7 +226,7 @@ enum elf_why elf_check(const char *path, char runs[PATH_MAX])
         else
             next = n > 2 ? interpreter(head) : NULL;
         if (n > 0 && !next) {
-            why = look_elf(fd, head);
+            why = look_elf(fd, head, (size_t)n);
             if (why == ELF_FINE)
                 why = look_rights(fd);
         }
@@ -277,8 +279,9 @@ static bool entry_at(int fd, const Elf64_Phdr *dynamic, uint64_t i, Elf64_Dyn *d
            pread(fd, d, sizeof(*d), (off_t)(dynamic->p_offset + i * sizeof(*d))) == sizeof(*d);
 }
 
-static bool needs(int fd, const Elf64_Ehdr *eh, const Elf64_Phdr *dynamic, const char *prefix,
-                  char name[NAME_MAX + 1])
+/* The first name of that kind, DT_NEEDED or DT_SONAME, that begins with prefix. */
+static bool names(int fd, const Elf64_Ehdr *eh, const Elf64_Phdr *dynamic, Elf64_Sxword tag,
+                  const char *prefix, char name[NAME_MAX + 1])
 {
     off_t strings = -1;
     Elf64_Dyn d;
@@ -289,7 +292,7 @@ static bool needs(int fd, const Elf64_Ehdr *eh, const Elf64_Phdr *dynamic, const
     for (uint64_t i = 0; strings >= 0 && entry_at(fd, dynamic, i, &d); i++) {
         ssize_t got;
 
-        if (d.d_tag != DT_NEEDED)
+        if (d.d_tag != tag)
             continue;
         got = pread(fd, name, NAME_MAX, strings + (off_t)(uint32_t)d.d_un.d_val);
         name[got > 0 ? got : 0] = '\0';
@@ -299,40 +302,53 @@ static bool needs(int fd, const Elf64_Ehdr *eh, const Elf64_Phdr *dynamic, const
     return false;
 }
 
-bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1])
+/* As names, of a file. */
+static bool file_names(const char *path, Elf64_Sxword tag, const char *prefix,
+                       char name[NAME_MAX + 1])
 {
-    char path[PATH_MAX], runs[PATH_MAX];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool found = false;
     Elf64_Ehdr eh;
     Elf64_Phdr ph;
-    int fd;
 
-    if (!elf_search(command, path) || elf_check(path, runs) != ELF_FINE)
-        return false;
-    fd = open(runs, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return false;
     if (pread(fd, &eh, sizeof(eh), 0) == sizeof(eh) && eh.e_phentsize == sizeof(ph))
         for (unsigned i = 0; !found && header_at(fd, &eh, i, &ph); i++)
-            found = ph.p_type == PT_DYNAMIC && needs(fd, &eh, &ph, prefix, name);
+            found = ph.p_type == PT_DYNAMIC && names(fd, &eh, &ph, tag, prefix, name);
     close(fd);
     return found;
 }
 
-const char *elf_look(const char *command, char runs[PATH_MAX])
+bool elf_needs(const char *command, const char *prefix, char name[NAME_MAX + 1])
+{
+    char path[PATH_MAX], runs[PATH_MAX];
+
+    return elf_search(command, path) && elf_check(path, runs) == ELF_FINE &&
+           file_names(runs, DT_NEEDED, prefix, name);
+}
+
+bool elf_is_named(const char *path, const char *name)
+{
+    char own[NAME_MAX + 1];
+
+    return file_names(path, DT_SONAME, name, own) && strcmp(own, name) == 0;
+}
+
+const char *elf_look(const char *command, char runs[PATH_MAX], const char **then)
 {
     static const char *const words[] = {
-        [ELF_NARROW] = "a 32-bit program, and the library is not: it runs on plain TCP",
-        [ELF_FOREIGN] = "built for another machine, and the library is not: it runs on plain TCP",
-        [ELF_STATIC] = "statically linked: LD_PRELOAD has no effect; it runs on plain TCP",
-        [ELF_MUSL] = "built for musl, and the library for glibc: it will not start",
-        [ELF_GO] = "a Go program: it calls the kernel without libc, so it runs on plain TCP",
-        [ELF_SET_ID] =
-            "set-user-ID or set-group-ID: LD_PRELOAD has no effect; it runs on plain TCP",
-        [ELF_CAPABLE] =
-            "a program with file capabilities: LD_PRELOAD has no effect; it runs on plain TCP",
+        [ELF_NARROW] = "a 32-bit program, and the library is not",
+        [ELF_FOREIGN] = "built for another machine, and the library is not",
+        [ELF_STATIC] = "statically linked: LD_PRELOAD has no effect",
+        [ELF_MUSL] = "built for musl, and the library for glibc",
+        [ELF_GO] = "a Go program: it calls the kernel without libc",
+        [ELF_SET_ID] = "set-user-ID or set-group-ID: LD_PRELOAD has no effect",
+        [ELF_CAPABLE] = "a program with file capabilities: LD_PRELOAD has no effect",
     };
     char path[PATH_MAX];
+    enum elf_why why = elf_search(command, path) ? elf_check(path, runs) : ELF_FINE;
 
-    return elf_search(command, path) ? words[elf_check(path, runs)] : NULL;
+    *then = why == ELF_MUSL ? "it will not start" : "it runs on plain TCP";
+    return words[why];
 }

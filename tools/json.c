@@ -34,6 +34,8 @@ void json_string(FILE *f, const char *text)
             fprintf(f, "\\%c", *s);
         else if (*s < ' ' || *s == 0x7f)
             fprintf(f, "\\u%04x", *s);
+        else if (n == 2 && s[0] == 0xc2 && s[1] < 0xa0) /* also controls, for terminals */
+            fprintf(f, "\\u%04x", s[1]);
         else if (n)
             fwrite(s, 1, n, f);
         else

@@ -123,7 +123,7 @@ static bool parse_options(int argc, char **argv, struct lab_options *o)
         return false;
     }
     if (!o->shell && !*o->command) {
-        fprintf(stderr, "railsock lab: no command\n");
+        fprintf(stderr, "railsock lab: expected a command\n");
         return false;
     }
     return true;
@@ -136,6 +136,17 @@ static int remove_entry(const char *path, const struct stat *st, int flag, struc
     (void)ftw;
     remove(path);
     return 0;
+}
+
+/* False, with errno: it is none. */
+static bool is_folder(const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0)
+        return false;
+    errno = ENOTDIR;
+    return S_ISDIR(st.st_mode);
 }
 
 /* The scratch directory's absolute path, to be freed; NULL after saying why. */
@@ -161,6 +172,10 @@ static char *scratch_open(const char *wanted)
         wanted = made;
     }
     path = realpath(wanted, NULL);
+    if (path && !is_folder(path)) {
+        free(path);
+        path = NULL;
+    }
     if (!path)
         fprintf(stderr, "railsock lab: %s: %s\n", wanted, strerror(errno));
     free(made);
@@ -180,10 +195,8 @@ static int run(int argc, char **argv)
     o.shell = strcmp(argv[0], "shell") == 0;
     argv[0] = (char *)(o.shell ? "railsock lab shell" : "railsock lab run");
     o.timeout_s = o.shell ? 0 : 300;
-    if (!parse_options(argc, argv, &o)) {
-        usage(stderr);
-        return LAB_EXIT_USAGE;
-    }
+    if (!parse_options(argc, argv, &o))
+        return command_wrong("railsock lab");
     if (o.device->refused) {
         fprintf(stderr, "railsock lab: device %s: %s\n", o.device->name, o.device->refused);
         return LAB_EXIT_USAGE;
@@ -233,18 +246,19 @@ static int image_only(void)
 
 int cmd_lab(int argc, char **argv)
 {
-    const char *action = argc > 1 ? argv[1] : "";
+    const char *action = argc > 1 ? argv[1] : "", *last = argv[argc - 1];
+    bool help = strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0;
 
     if (strcmp(action, "run") == 0 || strcmp(action, "shell") == 0)
         return run(argc - 1, argv + 1);
     if (strcmp(action, "image") == 0 && argc == 2)
         return image_only();
-    if (strcmp(action, "--help") == 0 || strcmp(action, "-h") == 0)
+    if (help && (argc == 2 || (argc == 3 && strcmp(action, "image") == 0)))
         return command_help("railsock lab", usage);
     if (strcmp(action, "image") == 0)
         fprintf(stderr, "railsock lab: image takes no argument\n");
-    else if (*action)
-        fprintf(stderr, "railsock lab: expected run, shell or image, not %s\n", action);
-    usage(stderr);
-    return LAB_EXIT_USAGE;
+    else
+        fprintf(stderr, "railsock lab: expected run, shell or image%s%s\n", *action ? ", not " : "",
+                action);
+    return command_wrong("railsock lab");
 }

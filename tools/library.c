@@ -24,14 +24,15 @@
 #define MULTIARCH "../lib/aarch64-linux-gnu/railsock/"
 #endif
 
-/* Whether the file is there, as an absolute path. */
+/* Whether the file is there, as an absolute path. False: errno, 0 if it is something else. */
 static bool found(const char *file, char path[PATH_MAX])
 {
     struct stat st;
 
-    errno = 0;
-    return realpath(file, path) && stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
-           access(path, R_OK) == 0;
+    if (!realpath(file, path) || stat(path, &st) < 0)
+        return false;
+    errno = 0; /* realpath leaves one behind */
+    return S_ISREG(st.st_mode) && access(path, R_OK) == 0;
 }
 
 /* The one that belongs to this command. */
@@ -79,6 +80,11 @@ bool library_find(char path[PATH_MAX], char *why, size_t size)
         snprintf(why, size, "%s%s: %s", named && *named ? "RAILSOCK_LIBRARY=" : "", path,
                  errno ? strerror(errno)
                        : "it is no shared library that programs of this machine can load");
+        return false;
+    }
+    if (!elf_is_named(path, LIBRARY)) {
+        snprintf(why, size, "%s%s: it is another library than " LIBRARY,
+                 named && *named ? "RAILSOCK_LIBRARY=" : "", path);
         return false;
     }
     if (strpbrk(path, ": \t\n")) {

@@ -29,7 +29,10 @@ static void usage(FILE *f)
     fputs("usage: railsock COMMAND [ARGUMENT...]\n\n", f);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         fprintf(f, "  %-8s%s\n", commands[i].name, commands[i].what);
-    fputs("\n`railsock COMMAND --help` says more; `railsock --version` tells the version.\n", f);
+    fputs(
+        "\n`railsock help COMMAND` says more, as `railsock COMMAND --help` does; `railsock --version`\n"
+        "tells the version.\n",
+        f);
 }
 
 static void version(FILE *f)
@@ -45,18 +48,42 @@ static void fill_standard(void)
             (void)!open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
 }
 
+/* argv[0] is its name. -1: there is none of that name. */
+static int run_command(int argc, char **argv)
+{
+    char full[32];
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(argv[0], commands[i].name) == 0) {
+            snprintf(full, sizeof(full), "railsock %s", argv[0]);
+            argv[0] = full; /* what getopt's messages begin with */
+            return commands[i].run(argc, argv);
+        }
+    return -1;
+}
+
+/* What `help` is asked about, if it is anything. */
+static int help(const char *name)
+{
+    char option[] = "--help", *words[] = {(char *)name, option, NULL};
+    int status = name ? run_command(2, words) : command_help("railsock", usage);
+
+    if (status < 0)
+        fprintf(stderr, "railsock: there is no command %s\n", name);
+    return status < 0 ? command_wrong("railsock") : status;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    char full[32];
+    int status;
 
     fill_standard();
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (strcmp(name, commands[i].name) == 0) {
-            snprintf(full, sizeof(full), "railsock %s", name);
-            argv[1] = full; /* what getopt's messages begin with */
-            return commands[i].run(argc - 1, argv + 1);
-        }
+    status = argc > 1 ? run_command(argc - 1, argv + 1) : -1;
+    if (status >= 0)
+        return status;
+    if (strcmp(name, "help") == 0 && argc <= 3)
+        return help(argv[2]);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return command_help("railsock", usage);
     if (strcmp(name, "--version") == 0)

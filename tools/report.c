@@ -139,6 +139,8 @@ static void collect(int fd, bool all, struct report *r)
             add(r, &p);
         else if (!all && errno == EBUSY) /* still runs */
             continue;
+        else
+            r->others += errno == EPROTO;
         drop(fd, e->d_name);
         free(p.conns);
     }
@@ -252,10 +254,12 @@ static unsigned share(const struct report *r)
 void report_print(FILE *f, const char *program, const struct report *r)
 {
     unsigned tenths = share(r);
+    char text[ROOM_MISSING];
+    const char *missing = room_missing(r->lacking, r->others, text);
 
     if (!r->connections) {
         fprintf(f, "railsock: %s made no TCP connection that the library saw%s%s\n", program,
-                r->lacking ? ", or none could be shown: " : "", r->lacking ? r->lacking : "");
+                missing ? ", or none could be shown: " : "", missing ? missing : "");
         return;
     }
     fprintf(f,
@@ -273,9 +277,8 @@ void report_print(FILE *f, const char *program, const struct report *r)
             fprintf(f, "railsock:   %" PRIu64 " on TCP, %s: %s%s%s\n", r->by_reason[i],
                     cfg_reason_name((int)i), cfg_reason_ended((int)i), *advice ? "; " : "", advice);
     }
-    if (r->lacking)
-        fprintf(f, "railsock:   processes may be missing that could not be shown: %s\n",
-                r->lacking);
+    if (missing)
+        fprintf(f, "railsock:   processes may be missing that could not be shown: %s\n", missing);
 }
 
 static double seconds(struct timeval t)
@@ -285,8 +288,10 @@ static double seconds(struct timeval t)
 
 void report_json(FILE *f, const struct report *r, int64_t wall_ns, const struct rusage *usage)
 {
-    const char *comma = "";
+    const char *comma = "", *missing;
+    char text[ROOM_MISSING];
 
+    missing = room_missing(r->lacking, r->others, text);
     fprintf(f,
             "{\"wall_s\":%.9f,\"cpu_s\":%.6f,\"peak_bytes\":%lld,\"processes\":%" PRIu64
             ",\"connections\":%" PRIu64 ",\"boarded\":%" PRIu64 ",\"bytes\":%" PRIu64
@@ -301,8 +306,8 @@ void report_json(FILE *f, const struct report *r, int64_t wall_ns, const struct 
             comma = ",";
         }
     fputs("},\"not_shown\":", f);
-    if (r->lacking)
-        json_string(f, r->lacking);
+    if (missing)
+        json_string(f, missing);
     else
         fputs("null", f);
     fputs("}\n", f);

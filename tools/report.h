@@ -16,6 +16,7 @@ struct report {
     uint64_t
         failed; /* connections that had boarded and were lost to a failing rail, open at the end */
     const char *lacking; /* why processes may be missing in the sums; NULL: none */
+    uint64_t others;     /* processes of another version of railsock, which are */
 };
 
 #define REPORT_FOLDER_SIZE 64 /* as RAILSOCK_KEEP may have */

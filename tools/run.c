@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* As env(1) and the shells have them. */
-enum { EXIT_USAGE = 2, EXIT_FAILED = 125 };
+enum { EXIT_FAILED = 125 };
 
 static void usage(FILE *f)
 {
@@ -86,6 +86,25 @@ static bool set(const char *option, const char *name, const char *value)
     return true;
 }
 
+/* Of --log: a relative file belongs to where this was started, and not to where a program of COMMAND's is. */
+static bool set_log(const char *value)
+{
+    const char *file = strchr(value, ':');
+    char dir[PATH_MAX], *whole;
+    bool right;
+
+    if (!file || !file[1] || file[1] == '/' || !getcwd(dir, sizeof(dir)))
+        return set("--log", "RAILSOCK_LOG", value);
+    file++;
+    if (asprintf(&whole, "%.*s%s/%s", (int)(file - value), value, dir, file) < 0) {
+        perror("railsock run");
+        return false;
+    }
+    right = set("--log", "RAILSOCK_LOG", whole);
+    free(whole);
+    return right;
+}
+
 static bool parse_options(int argc, char **argv)
 {
     static const struct option table[] = {
@@ -128,7 +147,7 @@ static bool parse_options(int argc, char **argv)
             right = set("--ring", "RAILSOCK_RING", optarg);
             break;
         case 'l':
-            right = set("--log", "RAILSOCK_LOG", optarg);
+            right = set_log(optarg);
             break;
         case 'p':
             right = profile_add(optarg);
@@ -219,15 +238,14 @@ static bool preload_ours(const char *library)
 static bool is_out_of_reach(const char *command)
 {
     char path[PATH_MAX], runs[PATH_MAX], by[PATH_MAX + 32] = "";
-    const char *why = elf_look(command, runs);
+    const char *then, *why = elf_look(command, runs, &then);
 
     if (!why)
         return false;
     if (elf_search(command, path) && strcmp(path, runs) != 0)
         snprintf(by, sizeof(by), "run by %s, which is ", runs);
-    fprintf(stderr, "railsock run: %s%s is %s%s%s\n", rail_demanded ? "" : "warning: ", command, by,
-            why,
-            rail_demanded ? ": --rail is not possible, without it the program runs on TCP" : "");
+    fprintf(stderr, "railsock run: %s%s is %s%s; %s\n", rail_demanded ? "" : "warning: ", command,
+            by, why, rail_demanded ? "--rail is not possible" : then);
     return true;
 }
 
@@ -237,15 +255,12 @@ int cmd_run(int argc, char **argv)
     char **command;
     int status;
 
-    if (!parse_options(argc, argv)) {
-        fputs("Try `railsock run --help`.\n", stderr);
-        return EXIT_USAGE;
-    }
+    if (!parse_options(argc, argv))
+        return command_wrong("railsock run");
     command = argv + optind;
     if (!*command) {
-        fputs("railsock run: no command\n", stderr);
-        usage(stderr);
-        return EXIT_USAGE;
+        fputs("railsock run: expected a command\n", stderr);
+        return command_wrong("railsock run");
     }
     if (!library_find(library, said, sizeof(said))) {
         fprintf(stderr, "railsock run: %s\n", said);

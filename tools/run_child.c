@@ -5,6 +5,7 @@
  */
 #include "tools/run_child.h"
 
+#include "tools/commands.h"
 #include "tools/elf_look.h"
 #include "tools/report.h"
 #include "tools/run_witness.h"
@@ -127,6 +128,11 @@ static bool is_fifo(const char *file)
     return stat(file, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
+static int open_stdout(void)
+{
+    return command_has_output() ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0) : -1;
+}
+
 /* Before the program runs, which may take hours. What is in the file stays until then, and who reads a FIFO need not come
  * before: of that there is only a look. -1: said why not. */
 static int open_json(const char *file)
@@ -134,7 +140,7 @@ static int open_json(const char *file)
     int fd;
 
     if (is_stdout(file))
-        fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+        fd = open_stdout();
     else if (is_fifo(file))
         fd = access(file, W_OK) < 0 ? -1 : open(file, O_PATH | O_CLOEXEC);
     else
@@ -191,11 +197,23 @@ static int end_alike(int status)
     return 128 + WTERMSIG(status);
 }
 
+/* Of a script whose file is there: what its first line names, perhaps by way of others, is not. */
+static bool lacks_interpreter(const char *path, char runs[PATH_MAX])
+{
+    return access(path, F_OK) == 0 && elf_check(path, runs) == ELF_UNKNOWN &&
+           strcmp(path, runs) != 0 && access(runs, F_OK) < 0;
+}
+
 int run_failed(const char *command, const char *path)
 {
     int err = errno;
     bool text = err == ENOEXEC && path && elf_is_text(path);
+    char runs[PATH_MAX];
 
+    if (err == ENOENT && path && lacks_interpreter(path, runs)) {
+        fprintf(stderr, "railsock run: %s: its interpreter %s: %s\n", command, runs, strerror(err));
+        return NOT_FOUND;
+    }
     fprintf(
         stderr, "railsock run: %s: %s%s%s\n", command, strerror(err),
         text
@@ -205,63 +223,96 @@ int run_failed(const char *command, const char *path)
     return err == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;
 }
 
-int run_child(const char *path, char **argv, enum report_when when, const char *json)
+/* The program, with the signals that it had and not ours. */
+static pid_t start(const char *path, char **argv, const sigset_t *before)
 {
-    char folder[REPORT_FOLDER_SIZE];
-    struct report r = {0};
-    struct rusage usage = {0};
+    void (*chld)(int) = signal(SIGCHLD, SIG_DFL); /* ignored, there would be nothing to wait for */
+    pid_t pid = fork();
+
+    if (pid < 0)
+        perror("railsock run");
+    if (pid != 0)
+        return pid;
+    signal(SIGCHLD, chld);
+    sigprocmask(SIG_SETMASK, before, NULL);
+    execv(path, argv);
+    _exit(run_failed(argv[0], path));
+}
+
+/* From its beginning to its end. *wall_ns: how long that took. False: said why it could not begin. */
+static bool run(const char *path, char **argv, const char *folder, struct report *r, int *status,
+                int64_t *wall_ns, struct rusage *usage)
+{
     struct witness w = {0};
     sigset_t watched, before;
-    void (*chld)(int);
     int64_t begun;
-    int status, err, fd = -1;
-    bool written = true;
     pid_t pid;
 
-    err = report_begin(folder);
-    if (err < 0) {
-        fprintf(stderr, "railsock run: warning: %s: %s: there will be no report\n", folder,
-                strerror(-err));
-        return -1;
-    }
-    if (json && (fd = open_json(json)) < 0) {
-        report_end(folder);
-        return FAILED;
-    }
-    report_look(&r);
-    if (r.lacking)
-        fprintf(stderr, "railsock run: warning: %s: the report may lack processes\n", r.lacking);
-    setenv("RAILSOCK_KEEP", folder, 1);
     forwarded(&watched);
     sigprocmask(SIG_BLOCK, &watched, &before);
     witness_begin(&w, &watched);
     sigaddset(&watched, SIGCHLD);
     sigprocmask(SIG_BLOCK, &watched, NULL);
-    chld = signal(SIGCHLD, SIG_DFL); /* ignored, there would be nothing to wait for */
     begun = now_ns();
-    pid = fork();
-    if (pid == 0) {
-        signal(SIGCHLD, chld);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        execv(path, argv);
-        _exit(run_failed(argv[0], path));
+    pid = start(path, argv, &before);
+    if (pid > 0)
+        *status = attend(pid, &watched, &w, folder, r, usage);
+    witness_end(&w);
+    *wall_ns = now_ns() - begun;
+    return pid > 0;
+}
+
+/* Where the processes leave what they show; folder is empty if nowhere. False: said why, and that there is no report without. */
+static bool begin(char folder[REPORT_FOLDER_SIZE], bool json, struct report *r)
+{
+    int err = report_begin(folder);
+
+    report_look(r);
+    if (err < 0) {
+        fprintf(stderr, "railsock run: warning: %s: %s: %s\n", folder, strerror(-err),
+                json ? "the report will lack all processes" : "there will be no report");
+        if (!r->lacking)
+            r->lacking = "there is no folder for them in /dev/shm";
+        folder[0] = '\0';
+        return json;
     }
-    if (pid < 0) {
-        perror("railsock run");
-        witness_end(&w);
+    if (r->lacking)
+        fprintf(stderr, "railsock run: warning: %s: the report may lack processes\n", r->lacking);
+    return true;
+}
+
+static void end(const char *folder)
+{
+    if (*folder)
         report_end(folder);
+}
+
+int run_child(const char *path, char **argv, enum report_when when, const char *json)
+{
+    char folder[REPORT_FOLDER_SIZE];
+    struct report r = {0};
+    struct rusage usage = {0};
+    int64_t wall_ns;
+    int status, fd = -1;
+    bool written = true;
+
+    if (json && (fd = open_json(json)) < 0)
+        return FAILED;
+    if (!begin(folder, json, &r))
+        return -1;
+    if (*folder)
+        setenv("RAILSOCK_KEEP", folder, 1);
+    if (!run(path, argv, folder, &r, &status, &wall_ns, &usage)) {
+        end(folder);
         return FAILED;
     }
-    status = attend(pid, &watched, &w, folder, &r, &usage);
-    witness_end(&w);
-    begun = now_ns() - begun;
     report_look(&r);
     report_collect(folder, true, &r);
-    report_end(folder);
+    end(folder);
     if (json)
-        written = write_json(fd, json, &r, begun, &usage);
+        written = write_json(fd, json, &r, wall_ns, &usage);
     else if (when == REPORT_ALWAYS || report_off(&r))
         report_print(stderr, argv[0], &r);
-    err = end_alike(status);
-    return err || written ? err : FAILED;
+    status = end_alike(status);
+    return status || written ? status : FAILED;
 }

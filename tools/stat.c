@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +43,14 @@ static void usage(FILE *f)
 }
 
 static uint32_t only; /* complaints are of this process; 0: of all */
+static bool complained;
 
 static void complain(const char *path, const char *why)
 {
-    if (!only || strtoul(strrchr(path, '/') + 1, NULL, 10) == only)
-        fprintf(stderr, "railsock stat: %s: %s; ignored\n", path, why);
+    if (only && strtoul(strrchr(path, '/') + 1, NULL, 10) != only)
+        return;
+    complained = true;
+    fprintf(stderr, "railsock stat: %s: %s; ignored\n", path, why);
 }
 
 static bool parse_number(const char *option, const char *text, uint32_t most, uint32_t *number)
@@ -65,10 +69,15 @@ static bool parse_number(const char *option, const char *text, uint32_t most, ui
     return true;
 }
 
-/* The word after an option whose argument may be left out, if it is one: it begins with a digit. */
+static bool is_numeral(const char *text)
+{
+    return isdigit((unsigned char)text[*text == '.']);
+}
+
+/* The word after an option whose argument may be left out, if it is one. */
 static const char *maybe(char **argv)
 {
-    if (!optarg && argv[optind] && isdigit((unsigned char)*argv[optind]))
+    if (!optarg && argv[optind] && is_numeral(argv[optind]))
         optarg = argv[optind++];
     return optarg;
 }
@@ -81,7 +90,7 @@ static bool parse_seconds(const char *option, const char *text, struct timespec 
     if (!text)
         return true;
     value = strtod(text, &end);
-    if (!isdigit((unsigned char)*text) || *end || !(value >= 0.1 && value <= 86400)) {
+    if (!is_numeral(text) || *end || !(value >= 0.1 && value <= 86400)) {
         fprintf(stderr, "railsock stat: %s %s: expected seconds, from 0.1 to 86400\n", option,
                 text);
         return false;
@@ -163,17 +172,21 @@ static bool parse(int argc, char **argv, struct wish *w)
             w->help = true;
             return true;
         default:
-            usage(stderr);
             return false;
         }
     }
     if (right && argv[optind]) {
         fprintf(stderr, "railsock stat: unexpected argument: %s\n", argv[optind]);
-        usage(stderr);
         return false;
     }
     if (right && json + prometheus + w->watch > 1) {
         fputs("railsock stat: --json, --prometheus and --watch exclude each other\n", stderr);
+        return false;
+    }
+    /* Of those sums no rate is shown, and the other has them anyway. */
+    if (right && w->view.rates && (prometheus || w->watch)) {
+        fprintf(stderr, "railsock stat: --rate and --%s exclude each other\n",
+                w->watch ? "watch" : "prometheus");
         return false;
     }
     w->form = json ? JSON : prometheus ? PROMETHEUS : TABLE;
@@ -195,7 +208,9 @@ int stat_take(const struct stat_filter *filter, bool quiet, bool addresses, stru
         stat_addresses(list);
     stat_rings(list); /* before the filter, which may keep one end only */
     stat_filter(list, filter);
-    list->lacking = room_lacking();
+    list->lacking = access("/proc/self/stat", F_OK) < 0
+                        ? "there is no /proc, where it is seen who runs"
+                        : room_lacking();
     return 0;
 }
 
@@ -252,26 +267,41 @@ static void print(const struct wish *w, const struct stat_list *list)
 /* Where it does not stand beside the sums. */
 static void say_lacking(const struct wish *w, const struct stat_list *list)
 {
-    if (list->lacking && (w->form == PROMETHEUS || (w->form == TABLE && !list->n)))
-        fprintf(stderr, "railsock stat: " STAT_MISSING "%s\n", list->lacking);
+    char text[ROOM_MISSING];
+    const char *missing = stat_missing(list, text);
+
+    if (missing && (w->form == PROMETHEUS || (w->form == TABLE && !list->n)))
+        fprintf(stderr, "railsock stat: " STAT_MISSING "%s\n", missing);
+}
+
+/* Of this process nothing is shown, and nothing is known of its file. */
+static void say_no_process(uint32_t pid)
+{
+    if (kill((pid_t)pid, 0) == 0)
+        fprintf(stderr,
+                "railsock stat: process %u does not run with railsock, or has not connected yet\n",
+                pid);
+    else
+        fprintf(stderr,
+                errno == EPERM
+                    ? "railsock stat: process %u is another user's: only he and root may\n"
+                    : "railsock stat: there is no process %u\n",
+                pid);
 }
 
 /* Nothing is shown. The exit status. */
 static int nothing(const struct wish *w)
 {
     const struct stat_filter *f = &w->filter;
+    const char *root = geteuid() ? "; root sees all" : "";
 
     if (f->program || f->port || f->path)
-        fputs("railsock stat: no connection is like that\n", stderr);
-    else if (f->pid)
-        fprintf(stderr,
-                "railsock stat: process %u does not run with railsock, or has not "
-                "connected yet\n",
-                f->pid);
-    else if (w->form == TABLE)
+        fprintf(stderr, "railsock stat: no connection is like that%s\n", root);
+    else if (f->pid && !complained)
+        say_no_process(f->pid);
+    else if (!f->pid && w->form == TABLE)
         fprintf(stderr, "railsock stat: no running program %s TCP connection under railsock%s\n",
-                geteuid() ? "that you may see has had a" : "has had a",
-                geteuid() ? "; root sees all" : "");
+                geteuid() ? "that you may see has had a" : "has had a", root);
     return f->program || f->port || f->path || f->pid;
 }
 
@@ -282,7 +312,7 @@ int cmd_stat(int argc, char **argv)
     int status = 0;
 
     if (!parse(argc, argv, &w))
-        return 2;
+        return command_wrong("railsock stat");
     if (w.help) {
         return command_help("railsock stat", usage);
     }

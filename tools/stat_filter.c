@@ -27,11 +27,23 @@ static bool is_wanted(const struct stat_conn *c, const struct stat_filter *f)
            strcmp(f->path, stat_path_name(c->path_rx)) == 0;
 }
 
+/* Of those nothing is known but the number. */
+static void filter_others(struct stat_list *list, uint32_t pid)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < list->n_others; i++)
+        if (!pid || list->others[i] == pid)
+            list->others[kept++] = list->others[i];
+    list->n_others = kept;
+}
+
 void stat_filter(struct stat_list *list, const struct stat_filter *f)
 {
     size_t kept = 0;
 
     list->some = f->port || f->path;
+    filter_others(list, f->pid);
     for (size_t i = 0; i < list->n; i++) {
         struct stat_process p = list->processes[i];
         size_t n = 0;

@@ -122,6 +122,9 @@ static void put_totals(FILE *f, const struct stat_list *list)
 
 void stat_print_json(FILE *f, const struct stat_list *list)
 {
+    char text[ROOM_MISSING];
+    const char *missing = stat_missing(list, text);
+
     fputs("{\"processes\":[", f);
     for (size_t i = 0; i < list->n; i++) {
         const struct stat_process *p = &list->processes[i];
@@ -143,8 +146,8 @@ void stat_print_json(FILE *f, const struct stat_list *list)
     }
     put_totals(f, list);
     fputs(",\"not_shown\":", f);
-    if (list->lacking)
-        json_string(f, list->lacking);
+    if (missing)
+        json_string(f, missing);
     else
         fputs("null", f);
     fputs("}\n", f);

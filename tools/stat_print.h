@@ -4,6 +4,7 @@
 #ifndef TOOLS_STAT_PRINT_H
 #define TOOLS_STAT_PRINT_H
 
+#include "tools/room.h"
 #include "tools/stat_read.h"
 
 #include <stdio.h>
@@ -33,8 +34,16 @@ void stat_print_prometheus(FILE *f, const struct stat_list *list);
 /* "10.0.0.1:80", "[fe80::1]:80", or "?" when not known. */
 void stat_addr(const struct fb_pub_addr *a, char text[STAT_ADDR_SIZE]);
 const char *stat_path_name(enum fb_path path);
+/* Why programs may be missing, in words to follow STAT_MISSING; in text, or NULL: none is known to be. */
+const char *stat_missing(const struct stat_list *list, char text[ROOM_MISSING]);
 /* The rail if either direction is on one. */
 enum fb_path stat_path(const struct stat_conn *c);
+
+/* Saturates: whoever wrote the counters may lie. */
+static inline uint64_t stat_plus(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
 
 #define STAT_REASONS 65
 struct stat_totals {

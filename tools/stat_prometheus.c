@@ -40,11 +40,11 @@ static struct sums sum(const struct stat_process *p)
     for (size_t i = 0; i < p->nconns; i++) {
         const struct stat_conn *c = &p->conns[i];
 
-        s.tx += c->tx;
-        s.rx += c->rx;
-        s.rail_tx += c->rail_tx;
-        s.rail_rx += c->rail_rx;
-        s.switches += c->switches;
+        s.tx = stat_plus(s.tx, c->tx);
+        s.rx = stat_plus(s.rx, c->rx);
+        s.rail_tx = stat_plus(s.rail_tx, c->rail_tx);
+        s.rail_rx = stat_plus(s.rail_rx, c->rail_rx);
+        s.switches = stat_plus(s.switches, c->switches);
         if (c->pause_most > s.pause)
             s.pause = c->pause_most;
     }

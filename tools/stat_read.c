@@ -24,8 +24,11 @@
 #define MAX_SLOTS  FB_MAX_STREAMS
 #define CHUNK      256u /* slots read at once */
 #define TRIES      8
-/* Slots of all files together. Of what is left of it each folder gets half, so that no user's files keep those of others away. */
+/* Slots of all files together, counted each time that they are read. Of what is left of it each folder gets half, so that no
+ * user's files keep those of others away. */
 #define MOST_SLOTS (8u * FB_MAX_STREAMS)
+
+static const char other_version[] = "written by another version of railsock";
 
 /* ---- one file */
 
@@ -66,12 +69,10 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s, const struct 
 
 /* Slots [first, first + n) of the file. What is being added to the sums is left out, and *closing is set. False: out of
  * memory, or the file has become shorter. */
-static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n, bool living,
-                       bool *closing)
+static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n, bool *closing)
 {
     static struct fb_pub before[CHUNK], after[CHUNK];
     static struct fb_pub_rail rails[CHUNK];
-    static uint64_t inode[CHUNK];
     off_t at = (off_t)(sizeof(struct fb_pub_file) + first * sizeof(struct fb_pub));
     size_t size = n * sizeof(struct fb_pub);
     off_t rails_at = (off_t)(FB_PUB_RAILS + first * sizeof(struct fb_pub_rail));
@@ -81,14 +82,8 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     memset(rails, 0, sizeof(rails));
     /* Equal and odd in two readings: what was read first, in between, is of one connection. */
     if (pread(fd, before, size, at) != (ssize_t)size ||
-        pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        inode[i] =
-            living && (before[i].gen & 1) && (!before[i].local.family || !before[i].peer.family)
-                ? stat_inode(p, before[i].fd)
-                : 0;
-    if (pread(fd, after, size, at) != (ssize_t)size)
+        pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0 ||
+        pread(fd, after, size, at) != (ssize_t)size)
         return false;
     more = reallocarray(p->conns, p->nconns + n, sizeof(*more));
     if (!more)
@@ -101,10 +96,27 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
             *closing = true;
             continue;
         }
-        take_slot(&p->conns[p->nconns], &after[i], &rails[i], first + i);
-        p->conns[p->nconns++].inode = inode[i];
+        take_slot(&p->conns[p->nconns++], &after[i], &rails[i], first + i);
     }
     return true;
+}
+
+/* Of connections whose addresses their process does not know. Once all is read, as each is a call of its own. */
+static void find_inodes(int fd, struct stat_process *p)
+{
+    for (size_t i = 0; i < p->nconns; i++) {
+        struct stat_conn *c = &p->conns[i];
+        off_t at = (off_t)(sizeof(struct fb_pub_file) + c->slot * sizeof(struct fb_pub));
+        uint64_t inode;
+        uint32_t gen;
+
+        if (c->local.family && c->peer.family)
+            continue;
+        inode = stat_inode(p, c->fd);
+        /* It was this connection's as long as the slot is. */
+        if (pread(fd, &gen, sizeof(gen), at) == sizeof(gen) && gen == c->gen)
+            c->inode = inode;
+    }
 }
 
 static void take_head(struct stat_process *p, const struct fb_pub_file *f)
@@ -125,6 +137,16 @@ static void take_head(struct stat_process *p, const struct fb_pub_file *f)
         p->closed.by_reason[i] = f->closed_by_reason[i];
 }
 
+/* Whether a process of this namespace, and of that user, may have written a file of whatever version. Else why not, as below. */
+static const char *not_here(const struct fb_pub_file *f, uint32_t pid, uid_t uid)
+{
+    uint64_t space = fb_pub_namespace(f);
+
+    if (space && space != fb_pub_own_namespace())
+        return ""; /* of another namespace's, where the number is another's, begun in the same moment */
+    return stat_is_users(pid, uid) ? NULL : "names a process that is not this user's";
+}
+
 /* Reads one open file, of a process that runs unless it is kept, if it has no more than *room slots, which become fewer.
  * NULL: *p is filled. Else why not, in words; "" needs no words. */
 static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_t *room,
@@ -134,25 +156,28 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
     struct stat st;
     uint64_t start = 0, closed;
     enum stat_life life;
+    const char *why;
     uint32_t slots;
+    ssize_t n;
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != uid)
         return "not a file of the user that the folder names";
-    if (pread(fd, &f, sizeof(f), 0) != sizeof(f))
+    memset(&f, 0, sizeof(f));
+    n = pread(fd, &f, sizeof(f), 0);
+    why = kept ? NULL : not_here(&f, pid, uid);
+    if (f.magic == FB_PUB_MAGIC && f.version && f.version != FB_PUB_VERSION)
+        return why ? why : other_version;
+    if (n != sizeof(f))
         return st.st_size ? "too short" : ""; /* 0: is just being made */
     if (f.magic != FB_PUB_MAGIC)
         return f.magic ? "not railsock's" : "";
-    if (f.version != FB_PUB_VERSION)
-        return "written by another version of railsock";
     if (f.pid != pid)
         return "names another process inside";
     life = stat_life(pid, &start);
     if (!kept && ((life != STAT_RUNS && life != STAT_HEADLESS) || start != f.start_time))
         return ""; /* a file of an earlier process with this pid */
-    if (!kept && f.pid_namespace && f.pid_namespace != fb_pub_own_namespace())
-        return ""; /* of another namespace's, where the number is another's, begun in the same moment */
-    if (!kept && !stat_is_users(pid, uid))
-        return "names a process that is not this user's";
+    if (why)
+        return why;
     if (f.nslots > MAX_SLOTS || (uint64_t)st.st_size < sizeof(f) + f.nslots * sizeof(struct fb_pub))
         return "shorter than it says";
     if (f.nslots > *room)
@@ -170,17 +195,20 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
         p->nconns = 0;
         for (uint32_t at = 0; at < f.nslots; at += slots) {
             slots = f.nslots - at < CHUNK ? f.nslots - at : CHUNK;
-            if (!read_slots(fd, p, at, slots, !kept, &closing))
+            if (!read_slots(fd, p, at, slots, &closing))
                 return "could not be read";
         }
         take_head(p, &f);
         if (pread(fd, &again, sizeof(again), 0) != sizeof(again) ||
-            (again.closed == closed && !closing) || again.nslots != f.nslots)
+            (again.closed == closed && !closing) || again.nslots != f.nslots || f.nslots > *room)
             break;
+        *room -= f.nslots;
         if (closing)
             sched_yield(); /* it has been interrupted there, or killed */
         f = again;
     }
+    if (!kept)
+        find_inodes(fd, p);
     return NULL;
 }
 
@@ -239,6 +267,18 @@ static void tell(const struct reading *r, const char *folder, const char *name, 
     free(path);
 }
 
+/* False: no memory. */
+static bool count_other(struct stat_list *list, uint32_t pid)
+{
+    uint32_t *more = reallocarray(list->others, list->n_others + 1, sizeof(*more));
+
+    if (!more)
+        return false;
+    list->others = more;
+    more[list->n_others++] = pid;
+    return true;
+}
+
 static int add_file(const struct reading *r, int dir, const char *name, uint32_t pid, uid_t uid,
                     const char *folder, uint32_t *room)
 {
@@ -272,7 +312,7 @@ static int add_file(const struct reading *r, int dir, const char *name, uint32_t
     }
     free(p->conns);
     tell(r, folder, name, why);
-    return 0;
+    return why == other_version && !count_other(list, pid) ? -ENOMEM : 0;
 }
 
 static int add_folder(struct reading *r, const char *folder, uid_t uid)
@@ -307,7 +347,7 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     char digits[16] = "";
     struct stat st;
     uint64_t start;
-    uint32_t pid, room = MAX_SLOTS;
+    uint32_t pid, room = MOST_SLOTS;
     int fd;
 
     if (!dot || dot - name >= (ptrdiff_t)sizeof(digits)) {
@@ -329,7 +369,7 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     if (fstat(fd, &st) == 0)
         why = read_file(fd, pid, st.st_uid, true, &room, p);
     close(fd);
-    errno = EINVAL;
+    errno = why == other_version ? EPROTO : EINVAL;
     return why ? -1 : 0;
 }
 
@@ -413,5 +453,6 @@ void stat_free(struct stat_list *list)
     for (size_t i = 0; i < list->n; i++)
         free(list->processes[i].conns);
     free(list->processes);
+    free(list->others);
     *list = (struct stat_list){0};
 }

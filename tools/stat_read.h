@@ -54,7 +54,9 @@ struct stat_process {
 struct stat_list {
     struct stat_process *processes; /* by pid */
     size_t n;
-    bool some;           /* only some connections of them: nothing is known of the closed ones */
+    bool some;        /* only some connections of them: nothing is known of the closed ones */
+    uint32_t *others; /* processes that show themselves as another version of railsock does */
+    size_t n_others;
     const char *lacking; /* why processes may be missing, in words to follow a colon; NULL: none */
 };
 
@@ -68,7 +70,8 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path,
               struct stat_list *list) __attribute__((warn_unused_result));
 
 /* One file that was kept in dir for `railsock run --report`; dead or not if `living`, else only a dead
- * process's: -1 with errno EBUSY for one that runs. 0: *p is filled, p->conns is to be freed in any case. */
+ * process's: -1 with errno EBUSY for one that runs, EPROTO for one of another version. 0: *p is filled, p->conns is to be
+ * freed in any case. */
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
     __attribute__((warn_unused_result));
 /* The inode of the socket that is a process's number fd; 0: none, or it cannot be seen. */

@@ -222,12 +222,6 @@ static void print_row(FILE *f, const int width[COLUMNS], const struct row *r,
     fputc('\n', f);
 }
 
-/* Saturates: whoever wrote the counters may lie. */
-static uint64_t plus(uint64_t a, uint64_t b)
-{
-    return a + b < a ? UINT64_MAX : a + b;
-}
-
 static int by_rate(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
@@ -235,11 +229,11 @@ static int by_rate(const void *a, const void *b)
 
     if (!x->conn || !y->conn)
         return !x->conn - !y->conn;
-    m = plus(x->conn->tx_rate, x->conn->rx_rate);
-    n = plus(y->conn->tx_rate, y->conn->rx_rate);
+    m = stat_plus(x->conn->tx_rate, x->conn->rx_rate);
+    n = stat_plus(y->conn->tx_rate, y->conn->rx_rate);
     if (m == n) {
-        m = plus(x->conn->tx, x->conn->rx);
-        n = plus(y->conn->tx, y->conn->rx);
+        m = stat_plus(x->conn->tx, x->conn->rx);
+        n = stat_plus(y->conn->tx, y->conn->rx);
     }
     if (m == n) /* always in the same order, so that the screen is quiet */
         return (x->conn > y->conn) - (x->conn < y->conn);

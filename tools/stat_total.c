@@ -8,6 +8,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+const char *stat_missing(const struct stat_list *list, char text[ROOM_MISSING])
+{
+    return room_missing(list->lacking, list->n_others, text);
+}
+
 enum fb_path stat_path(const struct stat_conn *c)
 {
     return c->path_tx ? c->path_tx : c->path_rx;
@@ -24,16 +29,16 @@ void stat_total(const struct stat_list *list, struct stat_totals *t)
 
             t->connections++;
             t->path[stat_path(c)]++;
-            t->tx_rate += c->tx_rate;
-            t->rx_rate += c->rx_rate;
+            t->tx_rate = stat_plus(t->tx_rate, c->tx_rate);
+            t->rx_rate = stat_plus(t->rx_rate, c->rx_rate);
             if (stat_path(c) == FB_PATH_TCP)
                 t->open[c->reason < STAT_REASONS - 1 ? c->reason : STAT_REASONS - 1]++;
         }
         if (list->some)
             continue;
-        t->closed_conns += p->closed.connections;
+        t->closed_conns = stat_plus(t->closed_conns, p->closed.connections);
         for (size_t j = 0; j < sizeof(p->closed.by_reason) / sizeof(p->closed.by_reason[0]); j++)
-            t->closed[j] += p->closed.by_reason[j];
+            t->closed[j] = stat_plus(t->closed[j], p->closed.by_reason[j]);
     }
 }
 
@@ -48,6 +53,8 @@ const char *stat_means(const struct stat_totals *t, int reason)
 
 void stat_print_totals(FILE *f, const struct stat_list *list)
 {
+    char why[ROOM_MISSING];
+    const char *missing = stat_missing(list, why);
     struct stat_totals t;
     bool any = false;
     int width = 6;
@@ -59,8 +66,8 @@ void stat_print_totals(FILE *f, const struct stat_list *list)
     if (!list->some)
         fprintf(f, "; %" PRIu64 " closed", t.closed_conns);
     fputc('\n', f);
-    if (list->lacking)
-        fprintf(f, STAT_MISSING "%s\n", list->lacking);
+    if (missing)
+        fprintf(f, STAT_MISSING "%s\n", missing);
     for (int i = 0; i < STAT_REASONS; i++)
         if (t.open[i] || t.closed[i]) {
             any = true;

@@ -82,6 +82,8 @@ static void put_lines(const char *text, unsigned columns, unsigned lines)
 static void show(const struct stat_list *list, const struct stat_view *view)
 {
     struct winsize w = {0};
+    char why[ROOM_MISSING];
+    const char *missing = stat_missing(list, why);
     struct stat_totals t;
     char *text = NULL;
     size_t n;
@@ -93,11 +95,11 @@ static void show(const struct stat_list *list, const struct stat_view *view)
         w = (struct winsize){.ws_row = 24, .ws_col = 80};
     stat_total(list, &t);
     fprintf(f,
-            "%" PRIu64 " connections: %" PRIu64 " tcp, %" PRIu64 " shm, %" PRIu64
+            "%" PRIu64 " connection%s: %" PRIu64 " tcp, %" PRIu64 " shm, %" PRIu64
             " verbs; sent %" PRIu64 " and received %" PRIu64 " bytes/s; q ends\n",
-            t.connections, t.path[FB_PATH_TCP], t.path[FB_PATH_SHM], t.path[FB_PATH_VERBS],
-            t.tx_rate, t.rx_rate);
-    fprintf(f, "%s%s\n", list->lacking ? STAT_MISSING : "", list->lacking ? list->lacking : "");
+            t.connections, t.connections == 1 ? "" : "s", t.path[FB_PATH_TCP], t.path[FB_PATH_SHM],
+            t.path[FB_PATH_VERBS], t.tx_rate, t.rx_rate);
+    fprintf(f, "%s%s\n", missing ? STAT_MISSING : "", missing ? missing : "");
     stat_print_table(f, list, view);
     fclose(f);
     fputs(HOME, stdout);

@@ -230,9 +230,12 @@ int cmd_tap(int argc, char **argv)
     int status = 1;
 
     if (!tap_parse(argc, argv, &w))
-        return 2;
-    if (w.help) {
+        return command_wrong("railsock tap");
+    if (w.help)
         return command_help("railsock tap", tap_usage);
+    if (strcmp(w.output, "-") == 0 && !command_has_output()) {
+        fprintf(stderr, "railsock tap: -o -: %s\n", strerror(errno));
+        return 1;
     }
     if (tap_choose(&w, &list, &it))
         status = tap(&w, &it);

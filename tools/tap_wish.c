@@ -233,7 +233,6 @@ bool tap_parse(int argc, char **argv, struct tap_wish *w)
             w->help = true;
             return true;
         default:
-            tap_usage(stderr);
             return false;
         }
     }
@@ -318,7 +317,7 @@ static void no_choice(const struct tap_wish *w, const struct stat_list *list, si
     struct stat_view view = {0};
 
     if (all) {
-        fprintf(stderr, "railsock tap: %zu connections are meant, and only one can be:\n", all);
+        fputs("railsock tap: more than one connection is meant, and only one can be:\n", stderr);
         stat_print_table(stderr, list, &view);
     } else if (w->filter.pid && kill((pid_t)w->filter.pid, 0) < 0) {
         fprintf(stderr,

@@ -142,6 +142,8 @@ TEST_CASE(env, each_value)
     EXPECT_EQ_INT(cfg.stream.max_rails, 0);
     load("RAILSOCK_MEMORY", "64m");
     EXPECT_EQ_U64(cfg.stream.max_memory, 64 << 20);
+    load("RAILSOCK_MEMORY", "3g");
+    EXPECT_EQ_U64(cfg.stream.max_memory, UINT64_C(3) << 30);
     load("RAILSOCK_IDLE", "5");
     EXPECT_EQ_U64(cfg.stream.idle_ns, 5000000000u);
     load("RAILSOCK_STALL", "7");
@@ -204,14 +206,19 @@ TEST_CASE(env, a_broken_value_is_said_once_and_not_used)
 {
     load("RAILSOCK_SPIN", "abc");
     EXPECT_STREQ(said, "railsock: RAILSOCK_SPIN=abc: expected microseconds, 0 to 1000000, or auto; "
-                       "using auto\n");
+                       "not used\n");
     EXPECT_EQ_INT(cfg.stream.spin_ns, 20000);
 }
 
-TEST_CASE(env, the_default_of_board_can_be_written)
+/* What then holds the rules may say. */
+TEST_CASE(env, only_of_what_no_rule_says_is_it_said_what_holds)
 {
     load("RAILSOCK_BOARD", "soon");
-    EXPECT(strstr(said, "; using auto\n"));
+    EXPECT(strstr(said, "; not used\n"));
+    load("RAILSOCK_LOG", "verbose");
+    EXPECT(strstr(said, "; not used\n"));
+    load("RAILSOCK_SECCOMP", "allow");
+    EXPECT(strstr(said, ": expected tcp or rail; using tcp\n"));
 }
 
 TEST_CASE(env, broken_values)
@@ -223,7 +230,7 @@ TEST_CASE(env, broken_values)
         {"RAILSOCK_BOARD", "after=0"},
         {"RAILSOCK_BOARD", "after=0k"},
         {"RAILSOCK_BOARD", "after=-1"},
-        {"RAILSOCK_BOARD", "after=9g"},
+        {"RAILSOCK_BOARD", "after=1g"},
         {"RAILSOCK_BOARD", "after=99999999999999999999999"},
         {"RAILSOCK_SPIN", "-1"},
         {"RAILSOCK_SPIN", "1000001"},
@@ -232,6 +239,8 @@ TEST_CASE(env, broken_values)
         {"RAILSOCK_RING", "65m"},
         {"RAILSOCK_RING", "18014398509481984k"},
         {"RAILSOCK_RING", "k"},
+        {"RAILSOCK_MEMORY", "1t"},
+        {"RAILSOCK_MEMORY", "8589934592g"},
         {"RAILSOCK_RING", "4kk"},
         {"RAILSOCK_PROGRESS", "uring"},
         {"RAILSOCK_KEEP", "/tmp/x"},

@@ -37,14 +37,14 @@ TEST_CASE(log, one_line_and_errno_is_kept)
     fill[sizeof(fill) - 1] = '\0';
     errno = 4711;
     log_info("not seen");
-    log_warn("one\ntwo %d", 3);
+    log_warn("one\ntwo\xc2\x9b %d", 3);
     log_error("%s", fill);
     EXPECT_EQ_INT(errno, 4711);
     cfg_init();
     n = pread(fd, text, sizeof(text) - 1, 0);
     ASSERT(n > 0);
     text[n] = '\0';
-    EXPECT(strstr(text, " log_write_test warn: one?two 3\n"));
+    EXPECT(strstr(text, " log_write_test warn: one?two?? 3\n"));
     EXPECT(!strstr(text, "not seen"));
     EXPECT(n < 700);
     EXPECT(strchr(strchr(text, '\n') + 1, '\n') == text + n - 1);
@@ -115,6 +115,40 @@ TEST_CASE(log, a_file_that_cannot_be_written_to_is_told_of_once)
     EXPECT_EQ_INT(times(": no space is left; its lines come here\n"), 1);
     EXPECT_EQ_INT(times(" info: first line\n"), 1);
     EXPECT_EQ_INT(times(" info: second line\n"), 1);
+}
+
+static void log_as_rules_say(const char *file)
+{
+    cfg_log_to(CFG_LOG_INFO, file);
+    log_info("a line");
+}
+
+/* RAILSOCK_LOG's its user has chosen; the name that rules give may be known to others. */
+TEST_CASE(log, another_users_file_is_not_written_to)
+{
+    char file[] = "/tmp/log_write_test.XXXXXX";
+    struct stat st;
+    int fd;
+
+    if (geteuid() != 0)
+        SKIP("needs root");
+    fd = mkstemp(file);
+    ASSERT(fd >= 0);
+    heard(log_as_rules_say, file);
+    EXPECT_STREQ(said, "");
+    ASSERT(fstat(fd, &st) == 0);
+    EXPECT(st.st_size > 0);
+    ASSERT(ftruncate(fd, 0) == 0 && fchown(fd, 65534, 65534) == 0);
+    heard(log_as_rules_say, file);
+    EXPECT_EQ_INT(
+        times(" could not be written to by user 0: it belongs to another user; its lines"), 1);
+    EXPECT_EQ_INT(times(" info: a line\n"), 1);
+    ASSERT(fstat(fd, &st) == 0);
+    EXPECT_EQ_INT(st.st_size, 0);
+    heard(log_twice, file);
+    EXPECT_STREQ(said, "");
+    close(fd);
+    unlink(file);
 }
 
 /* Number 2 becomes a file of data; then it is made the place for what is said. */

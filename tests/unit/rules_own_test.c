@@ -69,7 +69,7 @@ TEST_CASE(rules_own, a_broken_file_is_told_once)
     said = loaded(FOLDER "broken.conf", all_on_tcp);
     line = strchr(said, '\n');
     EXPECT(strstr(said, FOLDER "broken.conf:1:16: expected stderr, syslog or file; 49 errors; this "
-                               "program stays on TCP; railsock check shows more"));
+                               "program stays on TCP; railsock check shows all"));
     EXPECT(line && !line[1]);
     said = loaded("/no/such/file", all_on_tcp);
     EXPECT(strstr(said, ": /no/such/file: it is not there; 1 error;"));

@@ -169,6 +169,11 @@ TEST_CASE(rules, errors)
     golden_errors("broken");
 }
 
+TEST_CASE(rules, errors_of_a_line_in_the_order_of_their_places)
+{
+    golden_errors("order");
+}
+
 TEST_CASE(rules, errors_of_what_is_no_text)
 {
     golden_errors("binary");
@@ -401,7 +406,7 @@ TEST_CASE(rules, limits)
     EXPECT_EQ_INT(r.n_errors, 1000); /* all are counted, the first are kept */
     cfg_rules_end(&r);
     fill(name, "client program ", 1);
-    first_error(FOLDER, "it is not a file");
+    first_error(FOLDER, "it is not a regular file");
     first_error("/no/such/file", "it is not there");
     read_rules(&r, "/dev/null");
     EXPECT_EQ_INT(r.n_errors, 0);

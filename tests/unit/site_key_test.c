@@ -253,7 +253,7 @@ TEST_CASE(site_key, errors_have_a_place)
 {
     begin();
     broken("any to *:1 key no-such.key\n", 16, "/no-such.key: it is not there");
-    broken("defaults key .\n", 14, "it is not a file");
+    broken("defaults key .\n", 14, "it is not a regular file");
     broken("defaults key \"\"\n", 14, "expected a file with 32 hexadecimal digits, or none, not");
     put("c.key", "secret");
     broken("defaults idle 3 key c.key\n", 21, "/c.key: it is not 32 hexadecimal digits");

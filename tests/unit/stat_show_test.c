@@ -31,7 +31,7 @@ TEST_CASE(stat_show, json)
     char *text, want[4096];
 
     begin(2);
-    strcpy(head()->program, "a\"b\\c\n\xc3\xa4\xff\xed\xa0\x80");
+    strcpy(head()->program, "a\"b\\c\n\xc3\xa4\xff\xed\xa0\x80\xc2\x9b");
     use_slot(0, 7);
     use_slot(1, 8);
     strcpy(rails[0].where, "s\033m");
@@ -53,7 +53,7 @@ TEST_CASE(stat_show, json)
     snprintf(
         want, sizeof(want),
         "{\"processes\":[{\"pid\":%d,\"program\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\\ufffd"
-        "\\ufffd\\ufffd\",\"uid\":%u,\"closed\":{\"connections\":0,\"boarded\":0,\"tx\":0,"
+        "\\ufffd\\ufffd\\u009b\",\"uid\":%u,\"closed\":{\"connections\":0,\"boarded\":0,\"tx\":0,"
         "\"rx\":0,\"rail_tx\":0,\"rail_rx\":0,\"switches\":12,\"reasons\":{\"new\":4,\"63\":5}},"
         "\"connections\":["
         "{\"fd\":7,\"local\":\"127.0.0.1:80\",\"peer\":\"[fd00::7]:40000\","
@@ -118,6 +118,31 @@ TEST_CASE(stat_show, table)
     free(text);
     stat_free(&list);
     end();
+}
+
+/* Whoever has written them may lie. */
+TEST_CASE(stat_show, sums_that_are_too_large)
+{
+    struct stat_conn conns[2] = {{.tx = UINT64_MAX, .tx_rate = UINT64_MAX},
+                                 {.tx = 9, .tx_rate = 9}};
+    struct stat_process p[2] = {
+        {.pid = 1, .conns = conns, .nconns = 2, .closed = {.connections = UINT64_MAX}},
+        {.pid = 2, .closed = {.connections = 2}},
+    };
+    struct stat_list list = {.processes = p, .n = 2};
+    struct stat_totals t;
+    char *text;
+
+    p[0].closed.by_reason[1] = UINT64_MAX;
+    p[1].closed.by_reason[1] = 1;
+    stat_total(&list, &t);
+    EXPECT_EQ_U64(t.closed_conns, UINT64_MAX);
+    EXPECT_EQ_U64(t.closed[1], UINT64_MAX);
+    EXPECT_EQ_U64(t.tx_rate, UINT64_MAX);
+    text = shown(stat_print_prometheus, &list);
+    EXPECT(strstr(text, "railsock_bytes_total{pid=\"1\",program=\"\",direction=\"tx\"} "
+                        "18446744073709551615\n"));
+    free(text);
 }
 
 /* What is over will not board with its next bytes. */
