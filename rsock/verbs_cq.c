@@ -370,6 +370,15 @@ void vb_shard_disarm(struct rsk_shard_part *base)
 
 /* ---- room for a rail */
 
+/* A completion vector is a processor's interrupt: neither all CQs nor all processes are to have the same. */
+static int vector_of(const struct ibv_context *ctx)
+{
+    static unsigned made; /* progress thread */
+    unsigned vectors = ctx->num_comp_vectors > 0 ? (unsigned)ctx->num_comp_vectors : 1;
+
+    return (int)((made++ + (unsigned)sys_getpid()) % vectors);
+}
+
 struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
 {
     unsigned n = atomic_load_explicit(&p->n_cq, memory_order_relaxed);
@@ -388,7 +397,7 @@ struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
     if (!c)
         return NULL;
     c->cq = vdl.create_cq(p->dev->ctx, size < p->dev->max_cqe ? size : p->dev->max_cqe, p,
-                          p->channel, 0);
+                          p->channel, vector_of(p->dev->ctx));
     if (!c->cq) {
         log_info("verbs: completion queue on %s: error %d", p->dev->name, errno);
         free(c);

@@ -6,8 +6,10 @@
 #include "tests/unit/fake_adapter.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- one thread that sleeps, with edges as its epoll instance has them */
@@ -169,6 +171,69 @@ TEST_CASE(verbs_cq, what_it_costs)
     EXPECT_EQ_INT(events, 101);
     EXPECT_EQ_INT(empty_reads, 0);
     EXPECT_EQ_INT(arms, 101);
+}
+
+/* ---- completion vectors */
+
+enum { VECTORS = 4 };
+
+static unsigned made[VECTORS];
+static int newest;
+
+static struct ibv_cq *make_cq(struct ibv_context *ctx, int cqe, void *context,
+                              struct ibv_comp_channel *channel, int vector)
+{
+    static struct ibv_cq cq;
+
+    (void)ctx, (void)cqe, (void)context, (void)channel;
+    newest = vector;
+    if (!EXPECT(vector >= 0 && vector < VECTORS))
+        return NULL;
+    made[vector]++;
+    cq.cqe = VB_SQ + VB_RQ; /* one rail */
+    return &cq;
+}
+
+static void make(unsigned n)
+{
+    int reason;
+
+    for (unsigned i = 0; i < n; i++)
+        ASSERT(vb_cq_reserve(&part, &reason) != NULL);
+    for (unsigned i = 0; i < n; i++)
+        free(part.cq[i]);
+    atomic_store(&part.n_cq, 0);
+}
+
+TEST_CASE(verbs_cq, vectors_are_spread)
+{
+    struct ibv_context context = {.num_comp_vectors = VECTORS};
+    struct vb_dev dev = {.ctx = &context, .max_cqe = 4096};
+    unsigned seen = 0;
+
+    begin(ALWAYS, 0);
+    vdl.create_cq = make_cq;
+    part.dev = &dev;
+    make(2 * VECTORS);
+    for (unsigned i = 0; i < VECTORS; i++)
+        EXPECT_EQ_INT(made[i], 2);
+    /* Of processes, each of which makes one. */
+    for (unsigned i = 0; i < 4 * VECTORS; i++) {
+        int status = 0;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            make(1);
+            _exit(newest);
+        }
+        ASSERT(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+        seen |= 1u << WEXITSTATUS(status);
+    }
+    EXPECT(seen & (seen - 1)); /* more than one */
+    /* A provider that has not said. */
+    context.num_comp_vectors = 0;
+    make(2);
+    EXPECT_EQ_INT(newest, 0);
 }
 
 /* ---- threads */
