@@ -413,13 +413,13 @@ bool vb_dev_afresh(void);
 
 /* ---- verbs_host.c */
 
-/* 0: the kernel shows some RDMA device; or a reason. */
+/* 0: the kernel shows some RDMA device that is not iWARP; or a reason. */
 int vb_host_has_device(void);
+int vb_host_may_listen(void); /* 0: there is no iWARP device; -ENODEV, -EMFILE */
 /* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
  * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
 int vb_host_refuses(void);
-/* That is what came of opening it. */
-void vb_host_refused(int reason);
+void vb_host_refused(int reason); /* what came of opening it */
 
 /* ---- verbs_cm.c */
 
