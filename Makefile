@@ -314,7 +314,10 @@ UNIT_TESTS := \
 	silent_test \
 	verbs_dev_test \
 	verbs_cm_test \
+	verbs_cq_test \
+	verbs_cq_order_test \
 	verbs_host_test \
+	verbs_listen_test \
 	verbs_post_test \
 	proof_test \
 	section_test \
@@ -370,7 +373,10 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
+verbs_cq_test_SRC := tests/unit/verbs_cq_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
+verbs_cq_order_test_SRC := tests/unit/verbs_cq_order_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
 verbs_post_test_SRC := tests/unit/verbs_post_test.c rsock/verbs_post.c rsock/verbs_room.c
+verbs_listen_test_SRC := tests/unit/verbs_listen_test.c rsock/verbs_listen.c
 verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c
 verbs_cm_test_SRC := \
 	tests/unit/verbs_cm_test.c \

@@ -7,7 +7,7 @@
  *
  * drain and the functions that it calls run on any thread, one at a time (the shard's drain
  * lock). arm may run at the same time: it polls too, under the part's lock, and leaves what it
- * finds for the next drain.
+ * finds for the next drain. What an arming is and when there may be another: README.md, "Armings".
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,6 +22,12 @@
 
 enum { BATCH = 16, ROUNDS = 16, TURNS = 16, REPOST = VB_MESSAGES / 8 };
 _Static_assert(sizeof((struct vb_cq *)0)->stash / sizeof(struct ibv_wc) == BATCH, "stash");
+
+enum {        /* vb_cq.armed */
+       NOT,   /* no event is there or to come */
+       ARMED, /* one is there or to come; nothing was polled since */
+       POLLED /* one may be there: something was */
+};
 
 /* ---- news */
 
@@ -119,14 +125,25 @@ static void settle(struct vb_rail *r)
 
 /* ---- draining */
 
+/* Something was, and then there was a fence: a provider that arms now sees that it is gone, or we see that it is arming. */
+static void polled(struct vb_cq *c)
+{
+    unsigned armed = ARMED;
+
+    if (atomic_load(&c->armed) == ARMED)
+        atomic_compare_exchange_strong(&c->armed, &armed, POLLED);
+}
+
 /* *all: nothing was left behind. */
 static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc, bool *all)
 {
+    bool kept;
     int n;
 
     vb_lock(&p->lock);
     n = c->stashed;
-    if (n) {
+    kept = n != 0;
+    if (kept) {
         for (int i = 0; i < n; i++)
             wc[i] = c->stash[i];
         c->stashed = 0;
@@ -136,29 +153,49 @@ static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc, bool *all
         *all = n < BATCH;
     }
     vb_unlock(&p->lock);
+    if (!kept && n > 0) {
+        rsk_fence_after_rmw();
+        polled(c);
+    }
     return n;
 }
 
-/* True: look again, something came before the arming. */
-static bool read_events(struct vb_part *p)
+/* Whether an event of c's, or of any CQ's, is worth a look. ARMED: one can be there; POLLED: it is likely. */
+static bool event_due(const struct vb_part *p, const struct vb_cq *c, unsigned least)
+{
+    for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
+        if ((!c || p->cq[i] == c) && atomic_load(&p->cq[i]->armed) >= least)
+            return true;
+    return false;
+}
+
+/* Under the shard's lock, or counted in armers. True: some CQs are not armed any more, and somebody may have relied on each. */
+static bool take_events(struct vb_part *p, const struct vb_cq *c, unsigned least)
 {
     struct ibv_cq *cq;
     void *context;
-    unsigned n = 0;
+    bool took = false;
     int saved = errno; /* a channel without an event is EAGAIN, in a call that succeeds */
     RSK_UNCANCELLED;   /* the channel is read by read(2) */
 
-    atomic_store(&p->event_due, false);
-    while (vdl.get_cq_event(p->channel, &cq, &context) == 0) {
+    while (event_due(p, c, least) && vdl.get_cq_event(p->channel, &cq, &context) == 0) {
         /* At once: ibv_destroy_cq waits for what is not acknowledged. */
         vdl.ack_cq_events(cq, 1);
-        n++;
+        /* Before who sleeps is looked for: he counts himself, then looks at this. */
+        for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
+            if (p->cq[i]->cq == cq)
+                atomic_store(&p->cq[i]->armed, NOT);
+        took = true;
     }
     errno = saved;
-    if (n == 0) {
-        atomic_store(&p->event_due, true);
+    return took;
+}
+
+/* True: look again, something came before the arming. */
+static bool read_events(struct vb_part *p, unsigned least)
+{
+    if (!take_events(p, NULL, least))
         return false;
-    }
     /* A futex sleeper of another rail had this armed for itself, and may have nobody but the
      * progress thread, which learns of news by the next event only; so may who leans on this shard. And who
      * drains once more before he sleeps is still armed after that. The progress thread's own arming of the common
@@ -234,11 +271,11 @@ static int drain_once(struct vb_part *p, int *rails)
 /* Everything that is there. Returns the rails that had news. */
 static int empty(struct vb_part *p, bool self)
 {
+    unsigned least = self ? ARMED : POLLED;
     int rails = 0, turns = 0;
 
     /* The channel is only worth a system call when it can have something. */
-    while ((drain_once(p, &rails) || self) &&
-           atomic_load_explicit(&p->event_due, memory_order_relaxed) && read_events(p))
+    while ((drain_once(p, &rails) || self) && event_due(p, NULL, least) && read_events(p, least))
         if (++turns == TURNS) {
             /* It comes as fast as it is taken, and everybody waits for us. */
             if (!atomic_exchange(&p->mind_wanted, true))
@@ -267,15 +304,23 @@ int vb_shard_drain(struct rsk_shard_part *base)
 /* ---- arming */
 
 /* Arming is a system call on some devices, so it does not hold up who polls; the count keeps
- * vb_part_close from ending a CQ under our hands. c may have ended before, and the part have got another device. */
-void vb_arm_cq(struct vb_part *p, struct vb_cq *c)
+ * vb_part_close from ending a CQ under our hands. Who finds that another thread is about to arm goes on: that one
+ * peeks afterwards. only may have ended before, and the part have got another device. */
+void vb_arm_cq(struct vb_part *p, const struct vb_cq *only)
 {
+    bool took;
     RSK_UNCANCELLED; /* as post() in verbs_post.c */
-    atomic_store(&p->event_due, true);
+
     atomic_fetch_add(&p->armers, 1);
-    for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
-        if (p->cq[i] == c)
-            ibv_req_notify_cq(c->cq, 0);
+    took = take_events(p, only, POLLED);
+    for (unsigned i = 0; i < atomic_load(&p->n_cq); i++) {
+        struct vb_cq *c = p->cq[i];
+        unsigned not = NOT;
+
+        if ((took || !only || c == only) &&
+            atomic_compare_exchange_strong(&c->armed, &not, ARMED) && ibv_req_notify_cq(c->cq, 0))
+            atomic_store(&c->armed, NOT);
+    }
     atomic_fetch_sub(&p->armers, 1);
 }
 
@@ -291,6 +336,10 @@ bool vb_part_peek(struct vb_part *p)
             int n = ibv_poll_cq(c->cq, BATCH, c->stash);
 
             c->stashed = n > 0 ? n : 0;
+            if (n > 0) {
+                rsk_fence();
+                polled(c);
+            }
         }
         found |= c->stashed > 0;
     }
@@ -300,12 +349,7 @@ bool vb_part_peek(struct vb_part *p)
 
 bool vb_part_arm(struct vb_part *p)
 {
-    RSK_UNCANCELLED; /* as post() in verbs_post.c */
-    atomic_store(&p->event_due, true);
-    atomic_fetch_add(&p->armers, 1);
-    for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
-        ibv_req_notify_cq(p->cq[i]->cq, 0);
-    atomic_fetch_sub(&p->armers, 1);
+    vb_arm_cq(p, NULL);
     return vb_part_peek(p);
 }
 
@@ -326,6 +370,15 @@ void vb_shard_disarm(struct rsk_shard_part *base)
 
 /* ---- room for a rail */
 
+/* A completion vector is a processor's interrupt: neither all CQs nor all processes are to have the same. */
+static int vector_of(const struct ibv_context *ctx)
+{
+    static unsigned made; /* progress thread */
+    unsigned vectors = ctx->num_comp_vectors > 0 ? (unsigned)ctx->num_comp_vectors : 1;
+
+    return (int)((made++ + (unsigned)sys_getpid()) % vectors);
+}
+
 struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
 {
     unsigned n = atomic_load_explicit(&p->n_cq, memory_order_relaxed);
@@ -344,7 +397,7 @@ struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
     if (!c)
         return NULL;
     c->cq = vdl.create_cq(p->dev->ctx, size < p->dev->max_cqe ? size : p->dev->max_cqe, p,
-                          p->channel, 0);
+                          p->channel, vector_of(p->dev->ctx));
     if (!c->cq) {
         log_info("verbs: completion queue on %s: error %d", p->dev->name, errno);
         free(c);
@@ -359,6 +412,8 @@ struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
 
 void vb_cq_release(struct vb_part *p, struct vb_cq *c)
 {
+    /* The provider may have thrown completions of that QP away, for which the CQ had fired. */
+    polled(c);
     /* Under the shard's lock, so this is a drain like any other, but that it says nothing of who drains. */
     if (p->channel)
         (void)empty(p, true);

@@ -1,10 +1,11 @@
 /*
  * verbs_host.c - what is looked at before anything of RDMA is opened: whether the host has a device, whether the program uses one
- * itself, and whether libibverbs would complain on the program's stderr. A no is good for a second: every stream to another
+ * itself, and whether libibverbs would complain on the program's stderr. iWARP does not count. A no is good for a second: every stream to another
  * host asks, and where there is a device of no use, as in many a container, each would look at all of the program's descriptors.
  * Progress thread.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -45,17 +46,43 @@ static int any(const char *folder, bool (*such)(int fd, const char *name))
     return found;
 }
 
-static bool is_device(int fd, const char *name)
+static const char sys_devices[] = "/sys/class/infiniband";
+
+/* The file says "4: RNIC" (node_type_show() in drivers/infiniband/core/sysfs.c). What cannot be read is for who opens the device
+ * to find out. */
+static bool is_iwarp(int folder, const char *name)
 {
-    (void)fd, (void)name;
-    return true;
+    char file[80], type[2] = {0};
+    int fd;
+
+    snprintf(file, sizeof file, "%.64s/node_type", name);
+    fd = rsk_own_fd((int)SYS6(SYS_openat, folder, file, O_RDONLY | O_CLOEXEC, 0, 0, 0));
+    if (fd < 0)
+        return false;
+    (void)sys_read(fd, type, sizeof type);
+    rsk_own_close(fd);
+    return memcmp(type, "4:", sizeof type) == 0;
+}
+
+static bool is_of_use(int folder, const char *name)
+{
+    return !is_iwarp(folder, name);
 }
 
 int vb_host_has_device(void)
 {
-    int found = any("/sys/class/infiniband", is_device);
+    int found = any(sys_devices, is_of_use);
 
     return found > 0 ? 0 : found < 0 ? RSN_LIMIT_FD : RSN_NO_RDMA_ON_ROUTE;
+}
+
+int vb_host_may_listen(void)
+{
+    int found = any(sys_devices, is_iwarp);
+
+    if (found > 0)
+        log_info("verbs: an iWARP device would take the TCP ports that are listened at");
+    return found > 0 ? -ENODEV : found < 0 ? -EMFILE : 0;
 }
 
 /* A link of /proc/thread-self/fd. Only character devices are worth a look at where it leads: there may be a hundred thousand sockets. */

@@ -108,6 +108,7 @@ struct vb_dev {
 struct vb_cq {
     struct ibv_cq *cq;
     uint32_t size, used;
+    _Atomic unsigned armed;  /* verbs_cq.c says how */
     struct ibv_wc stash[16]; /* polled by arm, dispatched by the next drain; part lock */
     int stashed;
 };
@@ -121,7 +122,6 @@ struct vb_part {
     _Atomic unsigned n_cq;
     struct vb_cq *cq[VB_MAX_CQ];
     _Atomic unsigned armers; /* threads that use the CQs without the lock */
-    _Atomic bool event_due;  /* a CQ was armed since the channel was last read empty */
     /* verbs_mind.c */
     _Atomic bool minding;      /* its timer runs; when not, every CQ is armed */
     _Atomic bool due_wanted;   /* a rail of it has something due that could not be posted */
@@ -353,8 +353,8 @@ extern struct vb_part *vb_parts;
 struct vb_cq *vb_cq_reserve(struct vb_part *, int *reason);
 /* After the QP has gone: takes its last completions out and gives the room back. */
 void vb_cq_release(struct vb_part *, struct vb_cq *);
-void vb_arm_cq(struct vb_part *, struct vb_cq *);
-bool vb_part_arm(struct vb_part *);
+void vb_arm_cq(struct vb_part *, const struct vb_cq *); /* NULL: all. Then peek */
+bool vb_part_arm(struct vb_part *);                     /* all, and peeks */
 /* Looks into the CQs; what is found is kept for the next drain. */
 bool vb_part_peek(struct vb_part *);
 /* rsk_shard_part's drain, arm and disarm. */
@@ -413,13 +413,13 @@ bool vb_dev_afresh(void);
 
 /* ---- verbs_host.c */
 
-/* 0: the kernel shows some RDMA device; or a reason. */
+/* 0: the kernel shows some RDMA device that is not iWARP; or a reason. */
 int vb_host_has_device(void);
+int vb_host_may_listen(void); /* 0: there is no iWARP device; -ENODEV, -EMFILE */
 /* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
  * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
 int vb_host_refuses(void);
-/* That is what came of opening it. */
-void vb_host_refused(int reason);
+void vb_host_refused(int reason); /* what came of opening it */
 
 /* ---- verbs_cm.c */
 

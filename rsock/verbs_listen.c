@@ -8,6 +8,9 @@
  * given the port up, for then it has to be there itself. Each binds an abstract unix name that says which port is its own
  * (unix_names.h); a request that reaches a process which does not own the connection is sent on to
  * the next higher RDMA port of the same TCP port, and from the highest to the lowest. Progress thread.
+ *
+ * The address stands for all, and so the kernel listens on every device. An iWARP device's port is TCP's: its driver would take
+ * the program's (siw and erdma bind a socket there, irdma filters SYNs), so where there is one nobody listens.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -247,7 +250,9 @@ int vb_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_
         go_home(l);
         return 0;
     }
-    err = vb_cm_open();
+    err = vb_host_may_listen();
+    if (!err)
+        err = vb_cm_open();
     if (err)
         return err;
     l = calloc(1, sizeof *l);

@@ -131,6 +131,8 @@ int vb_rail_open(struct vb_rail *r)
     /* Progress does not depend on who drains this part, also during the set-up. */
     vb_mind_watch(r->part);
     vb_arm_cq(r->part, r->cq);
+    if (vb_part_peek(r->part))
+        vb_mind_start(r->part);
     return 0;
 }
 

@@ -104,10 +104,13 @@ void doc_DEVICES(struct doctor *d, struct doc_result *r)
 {
     struct gather g = {0};
 
-    if (each(SYS_DEVICES, take_device, &g) == 0)
+    if (each(SYS_DEVICES, take_device, &g) == 0) {
         doc_say(r, DOC_FAIL, "no RDMA device: connections to other hosts stay on TCP");
-    else
+    } else {
+        if (g.good && g.bad)
+            add(&g, false, "and while it is there, nothing is accepted over RDMA");
         conclude(&g, r);
+    }
     d->devices = g.good > 0;
 }
 

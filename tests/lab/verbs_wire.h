@@ -1,6 +1,6 @@
 /*
  * verbs_wire.h - the parts of verbs_wire_test: this program's calls on a rail (verbs_wire_calls.c), the cases
- * (verbs_wire_cases.c), and the two programs that go through them (verbs_wire_test.c).
+ * (verbs_wire_cases.c), an adapter for them (verbs_wire_strict.c), and the two programs that go through them (verbs_wire_test.c).
  */
 #ifndef TESTS_LAB_VERBS_WIRE_H
 #define TESTS_LAB_VERBS_WIRE_H
@@ -64,6 +64,13 @@ int rail_start(struct conn *c, uint32_t limit, uint64_t tx, uint64_t rx);
 int run_case(struct conn *c, const char *name);
 /* The shard, the ring and the seed that the case wants. */
 void choose(struct conn *c, const char *name);
+
+/* ---- verbs_wire_strict.c */
+
+/* Once the wire is usable: its adapters are strict from now on. */
+void be_strict(void);
+/* Says so, if it is so. 0, or a failure. */
+int was_strict(void);
 
 /* ---- verbs_wire_test.c */
 

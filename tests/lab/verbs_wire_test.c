@@ -316,7 +316,7 @@ static int client(const char *own, const char *to, uint16_t port, char **names)
         /* Not freed: a callback or a job may still be on its way to it. */
         last = c;
     }
-    return bad || !last;
+    return was_strict() || bad || !last;
 }
 
 static void *server_thread(void *port)
@@ -341,6 +341,7 @@ int main(int argc, char **argv)
         printf("skip verbs: %s\n", cfg_reason_sentence(reason));
         return 77;
     }
+    be_strict();
     if (rsk_loop_start(!getenv("VERBS_EPOLL")) < 0)
         return 2;
     if (same(argv[1], "both")) {

@@ -1,11 +1,12 @@
 /*
- * verbs_host_test.c - how often, and by which names, the host and the program are looked at before anything of RDMA is opened.
+ * verbs_host_test.c - which devices count, and how often, and by which names, the host and the program are looked at before anything of RDMA is opened.
  */
 #include "tests/shim/shim.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -93,6 +94,65 @@ TEST_CASE(verbs_host, no_number_for_a_look_is_no_answer)
         EXPECT_EQ_INT(vb_host_has_device(), RSN_LIMIT_FD);
     ASSERT_EQ_INT(setrlimit(RLIMIT_NOFILE, &was), 0);
     vb_host_refused(0);
+}
+
+/* ---- what devices there are */
+
+static bool device(const char *name, const char *type)
+{
+    char path[80];
+    FILE *f;
+
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s", name);
+    if (mkdir(path, 0700) < 0)
+        return false;
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/node_type", name);
+    f = type ? fopen(path, "w") : NULL;
+    if (f) {
+        fprintf(f, "%s\n", type);
+        fclose(f);
+    }
+    return f || !type;
+}
+
+static void see_devices(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", "/sys/class", "tmpfs", 0, NULL) < 0)
+        _exit(77);
+    EXPECT_EQ_INT(vb_host_has_device(), RSN_NO_RDMA_ON_ROUTE);
+    EXPECT_EQ_INT(vb_host_may_listen(), 0);
+    ASSERT(mkdir("/sys/class/infiniband", 0700) == 0 && device("siw0", "4: RNIC"));
+    EXPECT_EQ_INT(vb_host_has_device(), RSN_NO_RDMA_ON_ROUTE);
+    EXPECT_EQ_INT(vb_host_may_listen(), -ENODEV);
+    ASSERT(device("irdma1", "4: RNIC"));
+    EXPECT_EQ_INT(vb_host_has_device(), RSN_NO_RDMA_ON_ROUTE);
+    ASSERT(device("rxe0", "1: CA"));
+    EXPECT_EQ_INT(vb_host_has_device(), 0);
+    EXPECT_EQ_INT(vb_host_may_listen(), -ENODEV);
+    ASSERT(unlink("/sys/class/infiniband/siw0/node_type") == 0 &&
+           unlink("/sys/class/infiniband/irdma1/node_type") == 0 &&
+           rmdir("/sys/class/infiniband/siw0") == 0 && rmdir("/sys/class/infiniband/irdma1") == 0);
+    EXPECT_EQ_INT(vb_host_has_device(), 0);
+    EXPECT_EQ_INT(vb_host_may_listen(), 0);
+    /* One that says nothing may be of use. */
+    ASSERT(unlink("/sys/class/infiniband/rxe0/node_type") == 0);
+    EXPECT_EQ_INT(vb_host_has_device(), 0);
+    EXPECT_EQ_INT(vb_host_may_listen(), 0);
+    _exit(0);
+}
+
+TEST_CASE(verbs_host, iwarp_is_no_device_and_lets_nobody_listen)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        see_devices();
+    ASSERT(pid > 0 && waitpid(pid, &status, 0) == pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        SKIP("no mounts");
+    EXPECT_EQ_INT(status, 0);
 }
 
 static void *after_it(void *arg)
