@@ -30,6 +30,7 @@
 #include "rsock/shard_part.h"
 #include "rsock/sys.h"
 #include "rsock/verbs_dl.h"
+#include "rsock/verbs_lock.h"
 #include "rsock/verbs_proto.h"
 #include "rsock/wire.h"
 
@@ -47,40 +48,6 @@ enum {
     VB_HELLO_ROOM =
         4032, /* what a later version's descriptors may take, with what ours do not have */
 };
-
-struct vb_lock {
-    _Atomic uint32_t held; /* 0 free, 1 held, 2 held with sleepers */
-};
-
-/* Sequentially consistent: who finds the lock taken leaves a bit in `due`, and who gives it back looks at that. */
-static inline bool vb_trylock(struct vb_lock *l)
-{
-    uint32_t free = 0;
-
-    return atomic_compare_exchange_strong(&l->held, &free, 1);
-}
-
-static inline void vb_lock(struct vb_lock *l)
-{
-    for (unsigned spins = 0; spins < 110; spins++) {
-        if (vb_trylock(l))
-            return;
-        /* The holder may have lost its CPU: give it ours. */
-        if (spins < 100)
-            sys_pause_cpu();
-        else
-            sys_yield();
-    }
-    /* It may also be one that gets none as long as we want it, because our priority is higher. */
-    while (atomic_exchange(&l->held, 2) != 0)
-        sys_futex(&l->held, FUTEX_WAIT_PRIVATE, 2, NULL);
-}
-
-static inline void vb_unlock(struct vb_lock *l)
-{
-    if (atomic_exchange(&l->held, 0) == 2)
-        sys_futex(&l->held, FUTEX_WAKE_PRIVATE, 1, NULL);
-}
 
 /* What rdma_cm_id.context points to. */
 struct vb_cm_owner {

@@ -329,24 +329,6 @@ void vb_tx_start(struct rsk_rail *rail, uint64_t S)
     atomic_store_explicit(&r->tx_on, true, memory_order_release);
 }
 
-uint64_t vb_tx_freed(struct rsk_rail *rail)
-{
-    struct vb_rail *r = vb_of(rail);
-    uint64_t word = vb_word(&r->credit_in->consumed);
-    uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
-
-    if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed))
-        return freed;
-    if (word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
-        /* After a stop the receiver may already be where the next start will be. */
-        if (!atomic_load_explicit(&r->stopped, memory_order_relaxed))
-            vb_rail_fail(r, RSN_PEER_PROTOCOL);
-        return freed;
-    }
-    atomic_store_explicit(&r->freed, word, memory_order_relaxed);
-    return word;
-}
-
 static size_t pieces(uint8_t *base, uint32_t size, uint64_t pos, size_t n, struct iovec v[2])
 {
     size_t off = (size_t)(pos & (size - 1)), first = n <= size - off ? n : size - off;
