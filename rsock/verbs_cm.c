@@ -237,7 +237,9 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     if (reason)
         return reason;
     vb_tune_qp(r);
-    vb_rail_known(r);
+    reason = vb_rail_known(r);
+    if (reason)
+        return reason;
     vb_rail_describe(r, &d);
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }

@@ -290,22 +290,37 @@ static void unlock(struct vb_rail *r)
         vb_due(r, 0);
 }
 
-int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
+static int post_alone(struct vb_rail *r, struct ibv_send_wr *wr)
 {
-    struct ibv_sge sge = {.length = sizeof *d, .lkey = r->lkey_out};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = 0};
     int err = -EPIPE;
 
     vb_lock(&r->lock);
-    /* The first control slot's place: the hello is through before a message can be acted on. */
-    memcpy(r->ctl_out + (VB_CTL_SLOTS - 1) * sizeof(struct rsk_msg), d, sizeof *d);
-    sge.addr = (uintptr_t)r->ctl_out + (VB_CTL_SLOTS - 1) * sizeof(struct rsk_msg);
-    if (sizeof *d <= r->max_inline)
-        wr.send_flags = IBV_SEND_INLINE;
     if (can_post(r))
-        err = post(r, &wr, 1);
+        err = post(r, wr, 1);
     unlock(r);
     return err;
+}
+
+int vb_post_test(struct vb_rail *r)
+{
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+
+    fill(r, &wr, &sge, r->staging, VB_TEST, r->r_ring);
+    return post_alone(r, &wr);
+}
+
+int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
+{
+    /* The last control slot's place: the hello is through before so many messages are sent. */
+    uint8_t *at = r->ctl_out + (VB_CTL_SLOTS - 1) * sizeof(struct rsk_msg);
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+
+    memcpy(at, d, sizeof *d);
+    fill(r, &wr, &sge, at, sizeof *d, 0);
+    wr.opcode = IBV_WR_SEND;
+    return post_alone(r, &wr);
 }
 
 /* ---- operations: the sender half */

@@ -134,10 +134,10 @@ void vb_setup_step(struct vb_rail *r)
     reason = vb_rail_peer(r, &d);
     if (!reason && 1u << d.h.ring_log2 != r->base.tx_size)
         reason = RSN_PEER_PROTOCOL;
-    if (reason) {
+    if (!reason)
+        reason = vb_rail_known(r);
+    if (reason)
         vb_setup_failed(r, reason);
-        return;
-    }
-    vb_rail_known(r);
-    vb_setup_done(r);
+    else
+        vb_setup_done(r);
 }

@@ -135,9 +135,10 @@ int vb_rail_peer(struct vb_rail *r, const struct vb_desc *d)
     return 0;
 }
 
-void vb_rail_known(struct vb_rail *r)
+int vb_rail_known(struct vb_rail *r)
 {
     (void)r;
+    return 0;
 }
 
 void vb_rail_describe(const struct vb_rail *r, struct vb_desc *d)
