@@ -80,6 +80,7 @@ FB_SRC := \
 	ipoib_fallback/end.c \
 	ipoib_fallback/pin.c \
 	ipoib_fallback/find.c \
+	ipoib_fallback/frail.c \
 	ipoib_fallback/grow.c \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heat.c \
@@ -310,6 +311,7 @@ UNIT_TESTS := \
 	table_test \
 	siphash_test \
 	silent_test \
+	frail_test \
 	verbs_dev_test \
 	verbs_cm_test \
 	verbs_host_test \
@@ -367,6 +369,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
+frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
 verbs_post_test_SRC := tests/unit/verbs_post_test.c rsock/verbs_post.c rsock/verbs_room.c
 verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c

@@ -56,6 +56,29 @@ never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
 
 # ---- rails that fail
 
+# A path that carries small packets only: a rendezvous, credit and what goes before the first byte are some. No byte goes
+# there, and who has found that out, several times, tells the other streams of its process: after each failure but the
+# first, for which all asked at once, none of them asks again for as long as the log says.
+small_packets() { # HOST
+    large_on "$1" || { fail 'large_on failed'; return; }
+    free_port
+    server env STREAM_COUNTS="$work/counts" RAILSOCK_LOG=info "$stream" "$port" pdu || return
+    here=${servers[-1]}
+    rm -f "$shared/small.log"
+    there streams env STREAM_COUNTS=/tmp/counts RAILSOCK_LOG=info:"$shared/small.log" "$stream" "$port" pdu "$ip"
+    wait_until 120 failed_often || fail "after 120 s: $(tail -n 3 "$shared/small.log" | tr '\n' '|')"
+    streams_end
+    drop_off "$1" || fail 'drop_off failed'
+    # Not even to be left at once.
+    ! grep -hE '(sending|receiving) on rxe' "$work/server.err" "$shared/small.log" >"$work/boarded" ||
+        fail "$(head -n 1 "$work/boarded")"
+    ! came_by rail 0 p && ! came_by rail 0 d || fail 'bytes came by the rail'
+    awk '/its rail has not lasted/ { n++; until = n > 1 ? $2 + $(NF - 1) : 0 }
+        /verbs rendezvous: / && $2 < until { print $0 }' "$shared/small.log" >"$work/early"
+    [ ! -s "$work/early" ] || fail "asked too early: $(head -n 1 "$work/early")"
+}
+failed_often() { [ -e "$shared/small.log" ] && [ "$(grep -c 'its rail has not lasted' "$shared/small.log")" -ge 3 ]; }
+
 # Starts redis-benchmark on the other host with more to do than it is given time for, and waits until it has boarded.
 benchmark_boards() {
     server redis-server --bind "$ip" --port "$port" --protected-mode no --save '' \
@@ -192,6 +215,8 @@ BOARD=eager run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdm
 BOARD=eager run_case nobody_waits.server_without_rdma 0 never_waits rdma_off rdma_on 1
 BOARD=eager CLIENT=off run_case nobody_waits 0 never_waits true true 2
 BOARD=eager SERVER=off run_case nobody_waits 0 never_waits true true 2
+BOARD=eager run_case small_packets_to_the_server any small_packets 1
+BOARD=eager run_case small_packets_to_the_client any small_packets 2
 run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
 [ -z "$LAB_ALL" ] || run_case boards_again.server 1 comes_back 1
 run_case boards_again.client 1 comes_back 2
