@@ -345,8 +345,13 @@ static void on_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int s
         }
         reason = RSN_DEVICE_GONE;
         break;
-    case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_DISCONNECTED:
+        /* What the peer has said last, such as why, comes before. */
+        if (r->part)
+            (void)rsk_shard_drain_all(r->base.shard);
+        reason = RSN_RAIL_FAILED;
+        break;
+    case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_ADDR_CHANGE:
         reason = RSN_RAIL_FAILED;
         break;
