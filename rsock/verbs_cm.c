@@ -182,6 +182,7 @@ static int start(struct vb_rail *r, uint16_t port)
     if (!r->id)
         return errno_reason(errno);
     set_tos(r);
+    vb_tune_id(r->id);
     vb_sockaddr(r->tuple.family, r->route.dst, port, &dst);
     /* Bound to the TCP connection's own address, or to what the rules have in its place: no other device
      * can be chosen. */
@@ -218,7 +219,6 @@ static int on_route(struct vb_rail *r)
     memcpy(req.src, r->tuple.src, sizeof req.src);
     memcpy(req.dst, r->tuple.dst, sizeof req.dst);
     vb_conn_param(&param, &req, sizeof req);
-    vb_tune_id(r->id);
     r->state = VB_ASKED;
     return vdl.connect(r->id, &param) < 0 ? errno_reason(errno) : 0;
 }

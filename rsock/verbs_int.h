@@ -123,6 +123,7 @@ enum { /* vb_rail.due */
        VB_DUE_AGAIN = 32, /* somebody found the lock taken */
        VB_DUE_SOON = 64,  /* credit that goes with the next data, and need not go by itself yet */
        VB_DUE_MARK = 128, /* a request whose completion shows that what was before it has arrived */
+       VB_DUE_PROBE = 256, /* the same for verbs_probe.c */
 };
 
 #define VB_ASKED_NONE UINT64_MAX
@@ -184,7 +185,11 @@ struct vb_rail {
     uint64_t data_seen; /* DATA messages; drain only */
 
     /* ---- verbs_probe.c: progress thread */
-    uint64_t probe_moved, probe_at;
+    uint64_t probe_sent, probe_got, probe_at, probe_look_at;
+    _Atomic uint64_t
+        probe_end; /* its place in the send queue, with bit 32, once it has one: under lock */
+    uint32_t probe_done,
+        probe_looks; /* while it is out: sq_done, and how often that has been found */
     unsigned probe_quiet;
 
     /* ---- drain only */
@@ -416,7 +421,7 @@ void vb_setup_deadline(struct vb_rail *);
 void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t len);
 /* QP attributes that the rdma_cm leaves bad. */
 void vb_tune_qp(struct vb_rail *);
-/* Before the QP goes to RTS. */
+/* Before the route is resolved, or the request accepted. */
 void vb_tune_id(struct rdma_cm_id *);
 
 /* ---- verbs_route.c */

@@ -154,9 +154,16 @@ static void put_mark(struct vb_rail *r)
     atomic_store(&r->mark, VB_MARK_OUT);
 }
 
+static void put_probe(struct vb_rail *r)
+{
+    r->sq_unsignalled = VB_SIGNAL_EVERY;
+    atomic_store(&r->probe_end, UINT64_C(1) << 32 | (r->sq_posted + 1));
+}
+
 /* 0 or a reason. */
 static int post_due(struct vb_rail *r)
 {
+    const unsigned silent = VB_DUE_CREDIT | VB_DUE_MARK | VB_DUE_PROBE;
     unsigned due = atomic_exchange(&r->due, 0), left = 0, needs;
     const uint32_t posted = r->sq_posted;
     int err = 0;
@@ -191,13 +198,15 @@ static int post_due(struct vb_rail *r)
             left |= due & (VB_DUE_WAIT_BYTES | VB_DUE_WAIT_MESSAGES);
         }
     }
-    if (!err && due & (VB_DUE_CREDIT | VB_DUE_MARK)) {
+    if (!err && due & silent) {
         if (have_slots(r, 1, 0)) {
             if (due & VB_DUE_MARK)
                 put_mark(r);
+            if (due & VB_DUE_PROBE)
+                put_probe(r);
             err = publish(r, 0);
         } else {
-            left |= due & (VB_DUE_CREDIT | VB_DUE_MARK);
+            left |= due & silent;
         }
     }
     if (r->sq_posted == posted)
