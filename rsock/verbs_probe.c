@@ -3,13 +3,14 @@
  *
  * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair after
  * its retries. For an adapter which takes what is set for them (vb_tune_id) that is 2 s at most, 7 times 67 ms or up to four times as
- * much (IB spec 9.7.6.1.3); for others, and with kernels that do not know the setting, it may be a quarter of a minute. And this end may wait without anything posted: for an ECHO before its first byte may go,
- * for a WAKE before the next one may, for credit that never comes. If that message of the peer's was lost
- * for good, then the peer's queue pair has failed and is gone, its disconnect was lost like the rest, and
- * over the anchor it says nothing on its own (frames are owed). Likewise bytes that its adapter has still
- * acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
+ * much (IB spec 9.7.6.1.3); for others, and with kernels that do not know the setting, it may be a quarter of a minute.
  *
- * So while something accepted here is not known to be consumed, and nothing moves, the credit block is
+ * And this end may wait without anything posted: for an ECHO before its first byte may go, for a WAKE before the next one may, for credit
+ * that never comes. If that message of the peer's was lost for good, then the peer's queue pair has failed and is gone, its
+ * disconnect was lost like the rest, and over the anchor it says nothing on its own (frames are owed). Likewise bytes that its adapter
+ * has still acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
+ *
+ * So while something accepted here is not known to be consumed, and what is sent does not move, the credit block is
  * written once more: after 0.2 s, then at intervals that double up to 3.2 s. It says nothing new, takes no
  * message credit, and its completion is asked for. Without any in 2 s the rail has failed. Those are counted in looks, a fifth of a
  * second apart, each of which has found the completion queue empty: for a process that was stopped for an hour, by a signal or with its
