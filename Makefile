@@ -80,6 +80,7 @@ FB_SRC := \
 	ipoib_fallback/end.c \
 	ipoib_fallback/pin.c \
 	ipoib_fallback/find.c \
+	ipoib_fallback/frail.c \
 	ipoib_fallback/grow.c \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heat.c \
@@ -312,6 +313,7 @@ UNIT_TESTS := \
 	table_test \
 	siphash_test \
 	silent_test \
+	frail_test \
 	verbs_dev_test \
 	verbs_cm_test \
 	verbs_cq_test \
@@ -372,6 +374,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
+frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
 verbs_cq_test_SRC := tests/unit/verbs_cq_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
 verbs_cq_order_test_SRC := tests/unit/verbs_cq_order_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c

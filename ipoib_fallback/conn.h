@@ -216,7 +216,8 @@ struct fb_more {
     uint32_t heat_beat, refused_beat;
     uint32_t gave_up;   /* the look that made it give its rail back; 0: it has not */
     bool refused_there; /* who waits: for room at the other end */
-    uint32_t holds;     /* failures so far: the next boarding is held down for longer */
+    uint32_t holds;     /* frail.c's: failures so far, the next boarding is held down for longer; */
+    bool broke;         /* and nobody knows yet whether the stream itself goes on */
 
     /* socket settings that matter on a rail; written by the wrappers */
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */

@@ -341,6 +341,17 @@ static int failure(int reason)
     }
 }
 
+/* The peer's last word, why there is no rail, is acted upon before that it has failed. */
+static bool hello_due(struct fb_conn *c)
+{
+    bool due;
+
+    fb_lock(&c->x->ctl_lock);
+    due = c->x->mail.hello_due;
+    fb_unlock(&c->x->ctl_lock);
+    return due;
+}
+
 static void release(void *arg)
 {
     struct fb_conn *c = arg;
@@ -349,6 +360,11 @@ static void release(void *arg)
     int broke = 0;
 
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
+    if (hello_due(c)) {
+        link_release(c); /* behind hello_job */
+        fb_put(&c->s);
+        return;
+    }
     if (!link_lock(c, &c->x->tx.lock, release))
         return;
     if (!link_lock(c, &c->x->rx.lock, release)) {

@@ -4,6 +4,7 @@
  * thread.
  */
 #include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/frail.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 
@@ -115,6 +116,7 @@ static void proved(struct fb_conn *c)
     link_no_timer(c);
     c->x->rdv = RDV_PROVED;
     c->x->rdv_tries = 0;
+    frail_proved(c);
     conn_reason(c, RSN_NONE);
     log_info("stream %u: the peer is proved: descriptor %d, %s", c->s.slot, c->fd,
              conn_who(c, who));

@@ -2,9 +2,10 @@
  * rdv.c - the rendezvous: when a stream is worth a rail, the accepting end makes
  * itself reachable (rdv_accept.c) and the connecting end asks, first by shared memory, then by
  * RDMA. Answers that mean "not now" are asked again later and later; peers that do not
- * answer at all are silent.c's. Progress thread, except rdv_ask.
+ * answer at all are silent.c's, rails that do not last frail.c's. Progress thread, except rdv_ask.
  */
 #include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/frail.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/rule.h"
 #include "ipoib_fallback/hold.h"
@@ -25,9 +26,6 @@
 #define RETRY_FIRST 5000000ull
 #define RETRY_MOST  60000000000ull
 #define WAIT_FIRST  2000000000ull
-#define HOLD_FIRST  1000000000ull
-#define STEADY \
-    60000000000ull /* a rail that has lived so long was none that fails again and again */
 
 static void attempt(struct fb_conn *c, bool called);
 
@@ -102,7 +100,7 @@ void rdv_small_again(struct fb_conn *c)
 
 void rdv_again(struct fb_conn *c, int reason)
 {
-    uint64_t pause = RETRY_FIRST;
+    uint64_t pause = RETRY_FIRST, hold;
 
     if (rdv_half_closed(c))
         reason = RSN_ENDING;
@@ -117,6 +115,7 @@ void rdv_again(struct fb_conn *c, int reason)
     if (reason == RSN_IDLE) {
         atomic_store(&c->x->bulk, false);
         c->x->grown = 0;
+        c->x->up_at = 0;
         conn_afresh(c);
         return;
     }
@@ -128,16 +127,9 @@ void rdv_again(struct fb_conn *c, int reason)
     for (uint32_t i = 0; i < c->x->rdv_tries && pause < RETRY_MOST; i++)
         pause = reason == RSN_LARGER ? pause + RETRY_FIRST : pause * 3; /* it is in a hurry */
     c->x->rdv_tries++;
-    if (reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE || reason == RSN_PEER_LEFT ||
-        reason == RSN_STALLED || reason == RSN_CREDENTIALS || reason == RSN_NAMESPACE ||
-        reason == RSN_LIMIT_FD || reason == RSN_BUFFER) {
-        if (c->x->up_at && fb_io.now() - c->x->up_at > STEADY)
-            c->x->holds = 0;
-        c->x->up_at = 0;
-        /* Hold-down: a rail that fails again and again must not cost more than it gives. */
-        pause = HOLD_FIRST << (c->x->holds < 6 ? c->x->holds : 6);
-        c->x->holds++;
-    }
+    hold = frail_ended(c, reason);
+    if (hold)
+        pause = hold;
     if (cfg.test_switch)
         pause = RETRY_FIRST / 5;
     atomic_fetch_add(&c->x->show->retries, 1);
@@ -177,17 +169,19 @@ static bool wait_rounds(struct fb_conn *c, uint32_t n)
     return true;
 }
 
-/* Over RDMA. Who is known to be silent is waited for as long as that is, and in nobody's way. */
+/* Over RDMA. Who is known to be silent is waited for as long as that is, and in nobody's way. So is one to whom rails do not last. */
 static bool put_off(struct fb_conn *c)
 {
-    int reason = 0;
-    uint64_t silent = silent_for(&c->x->tuple, &reason);
+    int reason = RSN_RAIL_FAILED;
+    uint64_t wait = frail_for(c);
 
-    if (!silent)
+    if (!wait)
+        wait = silent_for(&c->x->tuple, &reason);
+    if (!wait)
         return wait_rounds(c, silent_rounds(&c->x->tuple));
     conn_reason(c, reason);
     c->x->rdv_calls = c->s.calls;
-    link_timer(c, silent < RETRY_MOST ? silent : RETRY_MOST, retry_timer);
+    link_timer(c, wait < RETRY_MOST ? wait : RETRY_MOST, retry_timer);
     return true;
 }
 
@@ -250,6 +244,7 @@ static void ask_verbs(struct fb_conn *c)
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
     silent_ask(&c->x->tuple);
+    frail_asks(c);
     reason = not_asked(
         rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done));
     if (reason) {
@@ -353,6 +348,7 @@ static void attempt(struct fb_conn *c, bool called)
     if (c->x->rail || c->x->rdv != RDV_NONE || conn_flag(c, CF_PINNED | CF_CLOSED) ||
         rdv_half_closed(c))
         return;
+    frail_goes_on(c);
     if (hold_on()) {
         rdv_again(c, RSN_NOT_YET);
         return;

@@ -143,6 +143,9 @@ void tx_serve(struct fb_conn *c)
         tx_leave(c, (int)c->x->leave_why, true);
     if ((todo & TODO_FAIL) || (rail && rail->failed))
         tx_leave(c, rail && rail->failed ? (int)rail->failed : RSN_RAIL_FAILED, false);
+    if (tx->state == TX_T && rail &&
+        rail->failed) /* it may never have boarded, and then nobody else gives it back */
+        link_release(c);
     if (tx->state == TX_R && rail && (todo & TODO_PUSH)) {
         if (rail->wire->tx_push(rail) < 0)
             tx_leave(c, RSN_RAIL_FAILED, false);

@@ -182,6 +182,7 @@ static int start(struct vb_rail *r, uint16_t port)
     if (!r->id)
         return errno_reason(errno);
     set_tos(r);
+    vb_tune_id(r->id);
     vb_sockaddr(r->tuple.family, r->route.dst, port, &dst);
     /* Bound to the TCP connection's own address, or to what the rules have in its place: no other device
      * can be chosen. */
@@ -218,7 +219,6 @@ static int on_route(struct vb_rail *r)
     memcpy(req.src, r->tuple.src, sizeof req.src);
     memcpy(req.dst, r->tuple.dst, sizeof req.dst);
     vb_conn_param(&param, &req, sizeof req);
-    vb_tune_id(r->id);
     r->state = VB_ASKED;
     return vdl.connect(r->id, &param) < 0 ? errno_reason(errno) : 0;
 }
@@ -237,7 +237,9 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     if (reason)
         return reason;
     vb_tune_qp(r);
-    vb_rail_known(r);
+    reason = vb_rail_known(r);
+    if (reason)
+        return reason;
     vb_rail_describe(r, &d);
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }
@@ -343,8 +345,13 @@ static void on_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int s
         }
         reason = RSN_DEVICE_GONE;
         break;
-    case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_DISCONNECTED:
+        /* What the peer has said last, such as why, comes before. */
+        if (r->part)
+            (void)rsk_shard_drain_all(r->base.shard);
+        reason = RSN_RAIL_FAILED;
+        break;
+    case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_ADDR_CHANGE:
         reason = RSN_RAIL_FAILED;
         break;

@@ -30,6 +30,7 @@
 #include "rsock/shard_part.h"
 #include "rsock/sys.h"
 #include "rsock/verbs_dl.h"
+#include "rsock/verbs_lock.h"
 #include "rsock/verbs_proto.h"
 #include "rsock/wire.h"
 
@@ -44,43 +45,9 @@ enum {
     VB_RING_MIN_LOG2 = 12,
     VB_RING_MAX_LOG2 = 26,
     VB_SIGNAL_EVERY = 16,
-    VB_HELLO_ROOM =
-        4032, /* what a later version's descriptors may take, with what ours do not have */
+    VB_TEST = 1 << VB_RING_MIN_LOG2, /* no path's packets have more (IBV_MTU_4096) */
+    VB_HELLO_ROOM = 4032, /* for a later version's descriptors, with what ours do not have */
 };
-
-struct vb_lock {
-    _Atomic uint32_t held; /* 0 free, 1 held, 2 held with sleepers */
-};
-
-/* Sequentially consistent: who finds the lock taken leaves a bit in `due`, and who gives it back looks at that. */
-static inline bool vb_trylock(struct vb_lock *l)
-{
-    uint32_t free = 0;
-
-    return atomic_compare_exchange_strong(&l->held, &free, 1);
-}
-
-static inline void vb_lock(struct vb_lock *l)
-{
-    for (unsigned spins = 0; spins < 110; spins++) {
-        if (vb_trylock(l))
-            return;
-        /* The holder may have lost its CPU: give it ours. */
-        if (spins < 100)
-            sys_pause_cpu();
-        else
-            sys_yield();
-    }
-    /* It may also be one that gets none as long as we want it, because our priority is higher. */
-    while (atomic_exchange(&l->held, 2) != 0)
-        sys_futex(&l->held, FUTEX_WAIT_PRIVATE, 2, NULL);
-}
-
-static inline void vb_unlock(struct vb_lock *l)
-{
-    if (atomic_exchange(&l->held, 0) == 2)
-        sys_futex(&l->held, FUTEX_WAKE_PRIVATE, 1, NULL);
-}
 
 /* What rdma_cm_id.context points to. */
 struct vb_cm_owner {
@@ -155,8 +122,8 @@ enum { /* vb_rail.due */
        VB_DUE_WAIT_MESSAGES = 16,
        VB_DUE_AGAIN = 32, /* somebody found the lock taken */
        VB_DUE_SOON = 64,  /* credit that goes with the next data, and need not go by itself yet */
-       VB_DUE_MARK =
-           128, /* a request whose completion shows that what was posted before has arrived */
+       VB_DUE_MARK = 128, /* a request whose completion shows that what was before it has arrived */
+       VB_DUE_PROBE = 256, /* the same for verbs_probe.c */
 };
 
 #define VB_ASKED_NONE UINT64_MAX
@@ -218,7 +185,11 @@ struct vb_rail {
     uint64_t data_seen; /* DATA messages; drain only */
 
     /* ---- verbs_probe.c: progress thread */
-    uint64_t probe_moved, probe_at;
+    uint64_t probe_sent, probe_got, probe_at, probe_look_at;
+    _Atomic uint64_t
+        probe_end; /* its place in the send queue, with bit 32, once it has one: under lock */
+    uint32_t probe_done,
+        probe_looks; /* while it is out: sq_done, and how often that has been found */
     unsigned probe_quiet;
 
     /* ---- drain only */
@@ -243,8 +214,8 @@ struct vb_rail {
     unsigned redirects;
     uint16_t began; /* the RDMA port that was asked first */
     bool initiator, established;
-    _Atomic bool
-        knows; /* the peer's descriptors, and has memory to send from: before it nothing is posted but the hello's receive */
+    /* The peer's descriptors, and has memory to send from: before it nothing is posted but the hello's receive. */
+    _Atomic bool knows;
     _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
     _Atomic bool down;     /* the progress thread shall move the QP to ERR */
     void *caller;          /* owner of connect() or find() */
@@ -287,10 +258,10 @@ extern unsigned vb_rails_high; /* indices in use are below; progress thread */
 struct vb_rail *vb_rail_new(struct rsk_shard *, size_t ring);
 /* PD, receiving memory, QP and its receive work requests, on r->id's device. 0 or a reason. */
 int vb_rail_open(struct vb_rail *);
-/* Sending memory, once the peer's ring size is known. 0 or a reason. */
 void vb_on_room(bool (*fn)(void *owner, size_t bytes, bool stranger));
-/* The peer's descriptors are noted (vb_rail_peer) and vb_rail_open_out has been called: posts may begin. */
-void vb_rail_known(struct vb_rail *);
+/* The peer's descriptors are noted (vb_rail_peer) and vb_rail_open_out has been called: posts begin. 0 or a reason. */
+int vb_rail_known(struct vb_rail *);
+/* Sending memory, once the peer's ring size is known. 0 or a reason. */
 int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);
 /* The peer's descriptors. 0, or RSN_PEER_PROTOCOL. */
 int vb_rail_peer(struct vb_rail *, const struct vb_desc *);
@@ -302,8 +273,7 @@ enum { VB_PRIVILEGED = 1024, VB_STAND_IN = 65536 - VB_PRIVILEGED };
 void vb_rail_close(struct vb_rail *);
 /* And frees the rest. */
 void vb_rail_free(struct vb_rail *);
-/* Fails the rail, once; tells notify(), sleepers and the progress thread. Any thread, no lock
- * of this wire's held. */
+/* Fails the rail, once; tells notify(), sleepers and the progress thread. Any thread, no lock of this wire's. */
 void vb_rail_fail(struct vb_rail *, int reason);
 /* Progress thread: the QP goes to ERR. */
 void vb_rail_down(struct vb_rail *);
@@ -324,7 +294,9 @@ int vb_ctl_send(struct rsk_rail *, const struct rsk_msg *);
 uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
 void vb_due(struct vb_rail *, unsigned due);
-/* The initiator's first SEND. 0 or -errno. */
+/* What all else is behind: VB_TEST zeros to the peer's ring, where nobody looks yet. 0 or -errno, as the next one. */
+int vb_post_test(struct vb_rail *);
+/* The initiator's first SEND. */
 int vb_post_hello(struct vb_rail *, const struct vb_desc *);
 
 /* ---- verbs_recv.c */
@@ -449,7 +421,7 @@ void vb_setup_deadline(struct vb_rail *);
 void vb_conn_param(struct rdma_conn_param *, const void *private_data, size_t len);
 /* QP attributes that the rdma_cm leaves bad. */
 void vb_tune_qp(struct vb_rail *);
-/* Before the QP goes to RTS. */
+/* Before the route is resolved, or the request accepted. */
 void vb_tune_id(struct rdma_cm_id *);
 
 /* ---- verbs_route.c */

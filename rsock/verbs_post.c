@@ -154,9 +154,16 @@ static void put_mark(struct vb_rail *r)
     atomic_store(&r->mark, VB_MARK_OUT);
 }
 
+static void put_probe(struct vb_rail *r)
+{
+    r->sq_unsignalled = VB_SIGNAL_EVERY;
+    atomic_store(&r->probe_end, UINT64_C(1) << 32 | (r->sq_posted + 1));
+}
+
 /* 0 or a reason. */
 static int post_due(struct vb_rail *r)
 {
+    const unsigned silent = VB_DUE_CREDIT | VB_DUE_MARK | VB_DUE_PROBE;
     unsigned due = atomic_exchange(&r->due, 0), left = 0, needs;
     const uint32_t posted = r->sq_posted;
     int err = 0;
@@ -191,13 +198,15 @@ static int post_due(struct vb_rail *r)
             left |= due & (VB_DUE_WAIT_BYTES | VB_DUE_WAIT_MESSAGES);
         }
     }
-    if (!err && due & (VB_DUE_CREDIT | VB_DUE_MARK)) {
+    if (!err && due & silent) {
         if (have_slots(r, 1, 0)) {
             if (due & VB_DUE_MARK)
                 put_mark(r);
+            if (due & VB_DUE_PROBE)
+                put_probe(r);
             err = publish(r, 0);
         } else {
-            left |= due & (VB_DUE_CREDIT | VB_DUE_MARK);
+            left |= due & silent;
         }
     }
     if (r->sq_posted == posted)
@@ -290,22 +299,37 @@ static void unlock(struct vb_rail *r)
         vb_due(r, 0);
 }
 
-int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
+static int post_alone(struct vb_rail *r, struct ibv_send_wr *wr)
 {
-    struct ibv_sge sge = {.length = sizeof *d, .lkey = r->lkey_out};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = 0};
     int err = -EPIPE;
 
     vb_lock(&r->lock);
-    /* The first control slot's place: the hello is through before a message can be acted on. */
-    memcpy(r->ctl_out + (VB_CTL_SLOTS - 1) * sizeof(struct rsk_msg), d, sizeof *d);
-    sge.addr = (uintptr_t)r->ctl_out + (VB_CTL_SLOTS - 1) * sizeof(struct rsk_msg);
-    if (sizeof *d <= r->max_inline)
-        wr.send_flags = IBV_SEND_INLINE;
     if (can_post(r))
-        err = post(r, &wr, 1);
+        err = post(r, wr, 1);
     unlock(r);
     return err;
+}
+
+int vb_post_test(struct vb_rail *r)
+{
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+
+    fill(r, &wr, &sge, r->staging, VB_TEST, r->r_ring);
+    return post_alone(r, &wr);
+}
+
+int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
+{
+    /* The last control slot's place: the hello is through before so many messages are sent. */
+    uint8_t *at = r->ctl_out + (VB_CTL_SLOTS - 1) * sizeof(struct rsk_msg);
+    struct ibv_send_wr wr;
+    struct ibv_sge sge;
+
+    memcpy(at, d, sizeof *d);
+    fill(r, &wr, &sge, at, sizeof *d, 0);
+    wr.opcode = IBV_WR_SEND;
+    return post_alone(r, &wr);
 }
 
 /* ---- operations: the sender half */
@@ -327,24 +351,6 @@ void vb_tx_start(struct rsk_rail *rail, uint64_t S)
     atomic_fetch_and(&r->waiting, ~(unsigned)VB_NEED_BYTES);
     atomic_store_explicit(&r->stopped, false, memory_order_relaxed);
     atomic_store_explicit(&r->tx_on, true, memory_order_release);
-}
-
-uint64_t vb_tx_freed(struct rsk_rail *rail)
-{
-    struct vb_rail *r = vb_of(rail);
-    uint64_t word = vb_word(&r->credit_in->consumed);
-    uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
-
-    if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed))
-        return freed;
-    if (word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
-        /* After a stop the receiver may already be where the next start will be. */
-        if (!atomic_load_explicit(&r->stopped, memory_order_relaxed))
-            vb_rail_fail(r, RSN_PEER_PROTOCOL);
-        return freed;
-    }
-    atomic_store_explicit(&r->freed, word, memory_order_relaxed);
-    return word;
 }
 
 static size_t pieces(uint8_t *base, uint32_t size, uint64_t pos, size_t n, struct iovec v[2])

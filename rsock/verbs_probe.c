@@ -2,15 +2,19 @@
  * verbs_probe.c - finds out that the other end of a silent rail is gone.
  *
  * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair after
- * its retries. But this end may wait without anything posted: for an ECHO before its first byte may go,
- * for a WAKE before the next one may, for credit that never comes. If that message of the peer's was lost
- * for good, then the peer's queue pair has failed and is gone, its disconnect was lost like the rest, and
- * over the anchor it says nothing on its own (frames are owed). Likewise bytes that its adapter has still
- * acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
+ * its retries. For an adapter which takes what is set for them (vb_tune_id) that is 2 s at most, 7 times 67 ms or up to four times as
+ * much (IB spec 9.7.6.1.3); for others, and with kernels that do not know the setting, it may be a quarter of a minute.
  *
- * So while something accepted here is not known to be consumed, and nothing moves, the credit block is
+ * And this end may wait without anything posted: for an ECHO before its first byte may go, for a WAKE before the next one may, for credit
+ * that never comes. If that message of the peer's was lost for good, then the peer's queue pair has failed and is gone, its
+ * disconnect was lost like the rest, and over the anchor it says nothing on its own (frames are owed). Likewise bytes that its adapter
+ * has still acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
+ *
+ * So while something accepted here is not known to be consumed, and what is sent does not move, the credit block is
  * written once more: after 0.2 s, then at intervals that double up to 3.2 s. It says nothing new, takes no
- * message credit, and fails if nobody is there.
+ * message credit, and its completion is asked for. Without any in 2 s the rail has failed. Those are counted in looks, a fifth of a
+ * second apart, each of which has found the completion queue empty: for a process that was stopped for an hour, by a signal or with its
+ * virtual machine, that is one look. A peer that is stopped does not matter: its adapter acknowledges, or its kernel.
  *
  * The receiver's part: it says what it has consumed when it falls silent, however little that is. Else
  * there would nearly always be bytes that are not known to be consumed, and every idle rail would probe.
@@ -18,10 +22,12 @@
  * One timer for the process. It runs while rails move or somebody has to be asked, and not otherwise:
  * senders and receivers start it again (vb_probe_wanted). Progress thread, except vb_probe_ask.
  */
+#include "config/log.h"
+#include "config/reason.h"
 #include "rsock/verbs_int.h"
 
 static const uint64_t LOOK_NS = 200 * 1000000;
-enum { LONGEST = 4 /* doublings */ };
+enum { LONGEST = 4 /* doublings */, LOOKS = 10 };
 
 _Atomic bool vb_probing;
 static _Atomic bool asked;
@@ -29,12 +35,16 @@ static struct rsk_timer *timer;
 
 static void look(void *arg);
 
-/* Everything that moves when a rail does; each only grows. */
-static uint64_t moved(struct vb_rail *r)
+/* Everything that moves when a direction does; each only grows. */
+static uint64_t sent(struct vb_rail *r)
 {
     return atomic_load_explicit(&r->tx, memory_order_relaxed) +
-           atomic_load_explicit(&r->posted, memory_order_relaxed) + vb_known(r) +
-           (atomic_load_explicit(&r->arrived, memory_order_relaxed) & ~VB_FROZEN) +
+           atomic_load_explicit(&r->posted, memory_order_relaxed) + vb_known(r);
+}
+
+static uint64_t got(struct vb_rail *r)
+{
+    return (atomic_load_explicit(&r->arrived, memory_order_relaxed) & ~VB_FROZEN) +
            atomic_load_explicit(&r->consumed, memory_order_relaxed);
 }
 
@@ -53,31 +63,80 @@ static bool waits(struct vb_rail *r)
             atomic_load_explicit(&r->tx, memory_order_relaxed) != vb_known(r));
 }
 
+static void ask(struct vb_rail *r, uint64_t now)
+{
+    if (!r->probe_looks) {
+        atomic_store(&r->probe_end, 0);
+        r->probe_done = atomic_load(&r->sq_done);
+        r->probe_looks = 1;
+        r->probe_look_at = now + LOOK_NS;
+        vb_due(r, VB_DUE_PROBE);
+    }
+    if (r->probe_quiet < LONGEST)
+        r->probe_quiet++;
+}
+
+/* It has not been acknowledged yet. */
+static bool is_out(struct vb_rail *r, uint64_t now)
+{
+    uint64_t end;
+    uint32_t done;
+
+    if (now < r->probe_look_at) /* this look is another rail's */
+        return true;
+    r->probe_look_at = now + LOOK_NS;
+    /* Somebody else is draining: what he finds is seen at the next look. */
+    if (rsk_shard_drain(r->base.shard) < 0)
+        return true;
+    end = atomic_load(&r->probe_end);
+    done = atomic_load(&r->sq_done);
+    if (end && (uint32_t)end - done - 1 >= VB_SQ) {
+        r->probe_looks = 0;
+        return false;
+    }
+    if (done != r->probe_done) { /* others are, one after another */
+        r->probe_done = done;
+        r->probe_looks = 1;
+    } else if (++r->probe_looks > LOOKS) {
+        log_info("verbs: rail %u on %s: nothing that is sent is acknowledged", r->index,
+                 r->base.where);
+        vb_rail_fail(r, RSN_RAIL_FAILED);
+    }
+    return true;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* When the rail has to be looked at next; UINT64_MAX: not before it moves. */
 static uint64_t look_at(struct vb_rail *r, uint64_t now)
 {
-    uint64_t at = moved(r);
+    uint64_t at_sent = sent(r), at_got = got(r), next = UINT64_MAX;
 
-    if (at != r->probe_moved) {
-        r->probe_moved = at;
+    if (at_got != r->probe_got) {
+        r->probe_got = at_got;
+        next = now + LOOK_NS;
+    } else if (owes_credit(r)) {
+        vb_due(r, VB_DUE_CREDIT);
+        next = now + LOOK_NS;
+    }
+    if (at_sent != r->probe_sent) {
+        r->probe_sent = at_sent;
         r->probe_quiet = 0;
         r->probe_at = now + LOOK_NS;
-        return r->probe_at;
+        next = sooner(next, r->probe_at);
+    } else if (waits(r)) {
+        if (now >= r->probe_at) {
+            ask(r, now);
+            r->probe_at = now + (LOOK_NS << r->probe_quiet);
+        }
+        next = sooner(next, r->probe_at);
     }
-    if (owes_credit(r)) {
-        vb_due(r, VB_DUE_CREDIT);
-        r->probe_at = now + LOOK_NS;
-        return r->probe_at;
-    }
-    if (!waits(r))
-        return UINT64_MAX;
-    if (now < r->probe_at)
-        return r->probe_at;
-    vb_due(r, VB_DUE_CREDIT);
-    if (r->probe_quiet < LONGEST)
-        r->probe_quiet++;
-    r->probe_at = now + (LOOK_NS << r->probe_quiet);
-    return r->probe_at;
+    if (r->probe_looks && is_out(r, now))
+        next = sooner(next, r->probe_look_at);
+    return next;
 }
 
 static void again(uint64_t ns)

@@ -199,10 +199,11 @@ int vb_rail_peer(struct vb_rail *r, const struct vb_desc *d)
     return 0;
 }
 
-void vb_rail_known(struct vb_rail *r)
+int vb_rail_known(struct vb_rail *r)
 {
     atomic_store(&r->knows, true);
-    vb_due(r, 0);
+    /* And what was due before that (vb_due). */
+    return vb_post_test(r) ? RSN_RAIL_FAILED : 0;
 }
 
 /* ---- the end */

@@ -1,6 +1,7 @@
 /*
  * verbs_room.c - how much the sender may accept by what the peer says that it has consumed, and having the peer speak up.
  */
+#include "config/reason.h"
 #include "rsock/verbs_int.h"
 
 uint64_t vb_known(struct vb_rail *r)
@@ -50,4 +51,22 @@ void vb_wait_for_room(struct vb_rail *r, size_t enough)
     while (known < least && !atomic_compare_exchange_weak(&r->no_room_at, &least, known))
         ;
     vb_due(r, VB_DUE_WAIT_BYTES);
+}
+
+uint64_t vb_tx_freed(struct rsk_rail *rail)
+{
+    struct vb_rail *r = vb_of(rail);
+    uint64_t word = vb_word(&r->credit_in->consumed);
+    uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
+
+    if (word <= freed || !atomic_load_explicit(&r->tx_on, memory_order_relaxed))
+        return freed;
+    if (word > atomic_load_explicit(&r->posted, memory_order_relaxed)) {
+        /* After a stop the receiver may already be where the next start will be. */
+        if (!atomic_load_explicit(&r->stopped, memory_order_relaxed))
+            vb_rail_fail(r, RSN_PEER_PROTOCOL);
+        return freed;
+    }
+    atomic_store_explicit(&r->freed, word, memory_order_relaxed);
+    return word;
 }

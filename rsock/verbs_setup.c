@@ -40,9 +40,16 @@ void vb_conn_param(struct rdma_conn_param *p, const void *private_data, size_t l
 
 void vb_tune_id(struct rdma_cm_id *id)
 {
+    static bool said;
     uint8_t timeout = 14; /* 4.096 us * 2^14 = 67 ms (rdma_set_option(3)) */
 
-    vdl.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
+    /* Linux has it from 5.3 on; verbs_probe.c does without. */
+    if (vdl.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout) ==
+            0 ||
+        said)
+        return;
+    said = true;
+    log_info("verbs: how soon an adapter is to repeat cannot be set: error %d", errno);
 }
 
 void vb_tune_qp(struct vb_rail *r)
@@ -134,10 +141,10 @@ void vb_setup_step(struct vb_rail *r)
     reason = vb_rail_peer(r, &d);
     if (!reason && 1u << d.h.ring_log2 != r->base.tx_size)
         reason = RSN_PEER_PROTOCOL;
-    if (reason) {
+    if (!reason)
+        reason = vb_rail_known(r);
+    if (reason)
         vb_setup_failed(r, reason);
-        return;
-    }
-    vb_rail_known(r);
-    vb_setup_done(r);
+    else
+        vb_setup_done(r);
 }

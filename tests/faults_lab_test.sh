@@ -15,6 +15,7 @@ if [ -z "${LAB_HOST-}" ]; then
     export LAB_FILTER=${APPS_FILTER-} LAB_ALL=${APPS_ALL-}
     ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/torture" tests/torture/torture.c -lpthread || exit 1
     ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -o "$scratch/stream" tests/faults/stream.c -lpthread || exit 1
+    ${CC:-cc} -std=gnu11 -O2 -g -D_GNU_SOURCE -shared -fPIC -o "$scratch/old_kernel.so" tests/faults/old_kernel.c -ldl || exit 1
     "$railsock" lab run --hosts 2 --timeout 1300 --scratch "$scratch" -- tests/faults_lab_test.sh |
         sed -u 's/^host[12]| //'
     exit "${PIPESTATUS[0]}"
@@ -55,6 +56,49 @@ never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
 }
 
 # ---- rails that fail
+
+# A path that carries small packets only: a rendezvous, credit and what goes before the first byte are some. No byte goes
+# there, and who has found that out, several times, tells the other streams of its process: after each failure but the
+# first, for which all asked at once, none of them asks again for as long as the log says.
+small_packets() { # HOST
+    large_on "$1" || { fail 'large_on failed'; return; }
+    free_port
+    server env STREAM_COUNTS="$work/counts" RAILSOCK_LOG=info "$stream" "$port" pdu || return
+    here=${servers[-1]}
+    rm -f "$shared/small.log"
+    there streams env STREAM_COUNTS=/tmp/counts RAILSOCK_LOG=info:"$shared/small.log" "$stream" "$port" pdu "$ip"
+    wait_until 120 failed_often || fail "after 120 s: $(tail -n 3 "$shared/small.log" | tr '\n' '|')"
+    streams_end
+    drop_off "$1" || fail 'drop_off failed'
+    # Not even to be left at once.
+    ! grep -hE '(sending|receiving) on rxe' "$work/server.err" "$shared/small.log" >"$work/boarded" ||
+        fail "$(head -n 1 "$work/boarded")"
+    awk '/its rail has not lasted/ { n++; until = n > 1 ? $2 + $(NF - 1) : 0 }
+        /verbs rendezvous: / && $2 < until { print $0 }' "$shared/small.log" >"$work/early"
+    [ ! -s "$work/early" ] || fail "asked too early: $(head -n 1 "$work/early")"
+}
+failed_often() { [ -e "$shared/small.log" ] && [ "$(grep -c 'its rail has not lasted' "$shared/small.log")" -ge 3 ]; }
+
+# Where an adapter's own time holds, the library's is shorter: the streams are on TCP long before rxe's 15 s are over (wait_until
+# may take three times as long as it is told).
+old_kernel() {
+    local both began
+
+    both=$LAB_SCRATCH/old_kernel.so:$(realpath "$(dirname "$railsock")")/librailsock.so
+    free_port
+    server env LD_PRELOAD="$both" STREAM_COUNTS="$work/counts" RAILSOCK_LOG=info "$stream" "$port" pdu || return
+    here=${servers[-1]}
+    there streams env LD_PRELOAD="$both" STREAM_COUNTS=/tmp/counts RAILSOCK_LOG=info "$stream" "$port" pdu "$ip"
+    wait_until 60 came_by rail last p d || { fail "nothing has boarded: $(paths)"; return; }
+    [ "$(cat "$work/server.err" "$shared/streams.err" | grep -c 'is to repeat cannot be set: error 38')" = 2 ] ||
+        fail 'the kernel is not as old as it should be'
+    began=$EPOCHREALTIME
+    drop_on 2 || fail 'drop_on failed'
+    wait_until 4 came_by tcp "$began" p d || fail 'not on TCP in 12 s'
+    grep -h 'sent is acknowledged' "$work/server.err" "$shared/streams.err" | sed 's/^/# /'
+    drop_off 2 || fail 'drop_off failed'
+    streams_end
+}
 
 # Starts redis-benchmark on the other host with more to do than it is given time for, and waits until it has boarded.
 benchmark_boards() {
@@ -192,6 +236,9 @@ BOARD=eager run_case nobody_waits.client_without_rdma 0 never_waits rdma_off rdm
 BOARD=eager run_case nobody_waits.server_without_rdma 0 never_waits rdma_off rdma_on 1
 BOARD=eager CLIENT=off run_case nobody_waits 0 never_waits true true 2
 BOARD=eager SERVER=off run_case nobody_waits 0 never_waits true true 2
+BOARD=eager run_case small_packets_to_the_server any small_packets 1
+BOARD=eager run_case small_packets_to_the_client any small_packets 2
+BOARD=eager run_case old_kernel any old_kernel
 run_case packets_dropped 1 fails_under_benchmark drop_on drop_off 2
 [ -z "$LAB_ALL" ] || run_case boards_again.server 1 comes_back 1
 run_case boards_again.client 1 comes_back 2

@@ -33,6 +33,9 @@ stand_by() {
 drop_on() { on_host "$1" nft 'add rule ip t c udp dport 4791 drop'; }
 drop_off() { on_host "$1" nft flush chain ip t c; }
 
+# Those that are larger than what a set-up has, as where the one end's frames are larger than what there is between them.
+large_on() { on_host "$1" nft 'add rule ip t c udp dport 4791 meta length > 700 drop'; }
+
 # RDMA packets from this host meet NETEM, all others pass: a class of its own, chosen by the port.
 netem_on() { # HOST NETEM...
     local host=$1

@@ -114,6 +114,32 @@ TEST_CASE(verbs_post, control_while_all_is_full)
     EXPECT_EQ_INT(rail.base.failed, 0);
 }
 
+static struct ibv_send_wr posted;
+
+static int take_one(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    (void)qp, (void)bad;
+    posted = *wr;
+    EXPECT_EQ_INT(wr->sg_list->length, 4096);
+    return 0;
+}
+
+/* A packet of the largest kind, of which the peer hears nothing, and within the least ring. */
+TEST_CASE(verbs_post, the_path_is_tested)
+{
+    begin();
+    rail.qp->context->ops.post_send = take_one;
+    rail.r_ring = 77;
+    EXPECT_EQ_INT(vb_post_test(&rail), 0);
+    EXPECT_EQ_INT(posted.opcode, IBV_WR_RDMA_WRITE);
+    EXPECT_EQ_INT(posted.wr.rdma.remote_addr, 77);
+    EXPECT_EQ_INT(rail.sent, 0);
+    EXPECT_EQ_INT(rail.sq_posted, 1);
+    /* Of a rail that has failed meanwhile. */
+    rail.base.failed = RSN_DEVICE_GONE;
+    EXPECT_EQ_INT(vb_post_test(&rail), -EPIPE);
+}
+
 /* Credit that may wait for data is not forgotten by a look that posts nothing. */
 TEST_CASE(verbs_post, credit_for_later_is_kept)
 {

@@ -1,0 +1,152 @@
+/*
+ * frail.c - see frail.h. A stream whose rail has failed, or was taken back, waits for a second, then two, and so on: a rail that ends
+ * again and again must not cost more than it gives. But what makes rails fail is mostly not the stream's: it is the path, which carries
+ * some packets and not others, or loses them under load. There each connection would find that out by itself, again and again, and its
+ * bytes stand still each time until that is known. So failures are kept for the peer's host as well, for which no stream of this
+ * process asks then.
+ *
+ *   a rail fails          nobody asks for one for a second
+ *   its stream goes on    for twice as long the next time, up to ten minutes
+ *   the time is over      one asks, the others when that one is through with the proof, for which the path has carried
+ *                         large packets both ways
+ *   STEADY without one    forgotten
+ *
+ * A process that is killed looks like a path that fails, and its stream does not go on: so nothing is doubled by it.
+ */
+#include "ipoib_fallback/frail.h"
+
+#include "config/env.h"
+#include "config/log.h"
+
+#include <string.h>
+
+#define HOLD_FIRST 1000000000ull
+#define HOLD_MOST  600000000000ull /* of all streams to a host; a stream's own is 64 s at most */
+#define STEADY \
+    60000000000ull /* a rail that has lived so long was none that fails again and again */
+
+#define ANSWERED \
+    3000000000ull /* whoever has asked, or it has ended in a way that is not told here */
+
+#define FRAIL 64
+static struct frail {
+    uint8_t family, addr[16];
+    bool goes_on;          /* the stream whose rail failed last */
+    uint64_t until, hold;  /* nobody asks; how long that is, the next time */
+    uint64_t asking_until; /* one does, */
+    uint64_t proved_at;    /* and has got one; 0: not since the last has failed */
+} frail_peers[FRAIL];
+
+static struct frail *frail_slot(const struct rsk_tuple *t)
+{
+    uint32_t h = t->family;
+
+    for (unsigned i = 0; i < sizeof(t->dst); i++)
+        h = h * 31 + t->dst[i];
+    return &frail_peers[h % FRAIL];
+}
+
+static bool is_of(const struct frail *f, const struct rsk_tuple *t)
+{
+    return f->family == t->family && memcmp(f->addr, t->dst, 16) == 0;
+}
+
+/* None has failed for as long as a good one lives, though there was one; or nobody has tried for very long. */
+static bool over(const struct frail *f, uint64_t now)
+{
+    return (f->proved_at && now - f->proved_at > STEADY) || now > f->until + HOLD_MOST;
+}
+
+static void failed(struct fb_conn *c, uint64_t now)
+{
+    struct frail *f = frail_slot(&c->x->tuple);
+
+    c->x->broke = true;
+    if (!is_of(f, &c->x->tuple) || over(f, now)) {
+        *f = (struct frail){.family = c->x->tuple.family, .hold = HOLD_FIRST};
+        memcpy(f->addr, c->x->tuple.dst, 16);
+    } else if (now < f->until) { /* several failed before anybody knew: one failure */
+        return;
+    }
+    f->goes_on = false;
+    f->proved_at = f->asking_until = 0;
+    f->until = now + f->hold;
+    log_info("stream %u: its rail has not lasted: none to that host for %u s", c->s.slot,
+             (unsigned)(f->hold / HOLD_FIRST));
+}
+
+uint64_t frail_ended(struct fb_conn *c, int reason)
+{
+    uint64_t up_at = c->x->up_at, now = fb_io.now(), hold;
+    struct frail *f = frail_slot(&c->x->tuple);
+
+    c->x->up_at = 0;
+    if (is_of(f, &c->x->tuple))
+        f->asking_until = 0;
+    switch (reason) {
+    case RSN_RDV_TIMEOUT:
+        if (!up_at) /* silent.c's; else nobody has answered over the rail */
+            return 0;
+        /* fall through */
+    case RSN_RAIL_FAILED:
+        if (up_at && now - up_at <= STEADY && !cfg.test_switch)
+            failed(c, now);
+        break;
+    case RSN_DEVICE_GONE: /* ours */
+    case RSN_PEER_LEFT:
+    case RSN_STALLED:
+    case RSN_CREDENTIALS:
+    case RSN_NAMESPACE:
+    case RSN_LIMIT_FD:
+    case RSN_BUFFER:
+        break;
+    default:
+        return 0;
+    }
+    if (up_at && now - up_at > STEADY)
+        c->x->holds = 0;
+    hold = HOLD_FIRST << (c->x->holds < 6 ? c->x->holds : 6);
+    c->x->holds++;
+    return hold;
+}
+
+void frail_goes_on(struct fb_conn *c)
+{
+    struct frail *f = frail_slot(&c->x->tuple);
+
+    if (!c->x->broke)
+        return;
+    c->x->broke = false;
+    if (!is_of(f, &c->x->tuple) || f->goes_on)
+        return;
+    f->goes_on = true;
+    f->hold = f->hold < HOLD_MOST / 2 ? 2 * f->hold : HOLD_MOST;
+}
+
+uint64_t frail_for(const struct fb_conn *c)
+{
+    const struct frail *f = frail_slot(&c->x->tuple);
+    uint64_t now = fb_io.now();
+
+    if (!is_of(f, &c->x->tuple))
+        return 0;
+    if (now < f->until)
+        return f->until - now;
+    return !f->proved_at && now < f->asking_until ? HOLD_FIRST / 4 : 0;
+}
+
+void frail_asks(const struct fb_conn *c)
+{
+    struct frail *f = frail_slot(&c->x->tuple);
+
+    if (is_of(f, &c->x->tuple) && !f->proved_at)
+        f->asking_until = fb_io.now() + ANSWERED;
+}
+
+void frail_proved(const struct fb_conn *c)
+{
+    struct frail *f = frail_slot(&c->x->tuple);
+
+    if (is_of(f, &c->x->tuple) && !f->proved_at)
+        f->proved_at = fb_io.now();
+}
