@@ -25,13 +25,14 @@ static void once(void)
 {
     static char bytes[BYTES];
     struct sockaddr_in at;
-    int l = listener(&at), fd = socket(AF_INET, SOCK_STREAM, 0);
+    int l = listener(&at), fd;
     pid_t child = fork();
 
     must(child >= 0, "fork");
     if (child == 0)
         server(l);
     close(l);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
     must(connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0, "connect");
     words_by_rail(fd);
     must(waitpid(child, NULL, 0) == child, "waitpid");
