@@ -324,9 +324,7 @@ static void end_first(struct fb_conn *c, void *arg)
 }
 
 /* The residue must be in the kernel, and the peer's frames out of it: a socket that the kernel closes
- * with unread bytes is reset, and a reset can cost the peer our last bytes. None comes from who has been told of our end, or
- * sends by TCP, and who has nothing under way on a rail owes its frame until it sends something (going_back() in tx.c): whether
- * what we send has arrived, and our FIN with it, is the kernel's business then. */
+ * with unread bytes is reset, and a reset can cost the peer our last bytes. */
 static void end_wait(struct fb_conn *c, void *arg)
 {
     uint64_t until = *(uint64_t *)arg;
@@ -351,7 +349,7 @@ static void end_wait(struct fb_conn *c, void *arg)
         return;
     }
     while (c->fd >= 0 && fb_io.now() < until) {
-        bool done, frames;
+        bool done;
 
         fb_lock(&c->x->tx.lock);
         done = tx_push(c) || c->x->tx.state == TX_T;
@@ -359,9 +357,10 @@ static void end_wait(struct fb_conn *c, void *arg)
         fb_lock(&c->x->rx.lock);
         atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
-        frames = c->x->rx.state != RX_t && c->x->rx.state != RX_r && !conn_flag(c, CF_TOLD_CLOSED);
         rx_unlock(c);
-        if (done && (!conn_flag(c, CF_LINGER) || !frames || !conn_lingers(c)))
+        if (done && (!conn_flag(c, CF_LINGER)))
+            return;
+        if (done && !conn_lingers(c))
             return;
         fb_io.wait(done ? -1 : c->fd, POLLIN | POLLOUT, 200000);
     }

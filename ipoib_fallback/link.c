@@ -361,7 +361,8 @@ static void release(void *arg)
 
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
     if (hello_due(c)) {
-        link_release(c); /* behind hello_job */
+        link_hello(c); /* who noted it may not have come to that */
+        link_release(c);
         fb_put(&c->s);
         return;
     }

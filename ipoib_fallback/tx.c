@@ -251,14 +251,17 @@ static int going_back(struct fb_conn *c)
 }
 
 /* Peers that have closed answer what they are sent with RST, and if that was an owed frame, the bytes that it went before
- * would come too late. In TCP they would have drawn it, and have been taken. */
+ * would come too late. In TCP they would have drawn it, and have been taken. Not where it has been reset before, or was told of the
+ * end and so got no frame. */
 static ssize_t back_with(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
 {
-    bool owed = c->x->tx.state == TX_L1 && c->x->tx.owed;
+    struct fb_tx *tx = &c->x->tx;
+    bool owed = tx->state == TX_L1 && tx->owed && !(fb_io.poll(fd, 0) & POLLHUP);
     int n = going_back(c);
     size_t size;
 
-    if (n || !owed || c->x->tx.state != TX_T || !(fb_io.poll(fd, 0) & POLLHUP))
+    if (n || !owed || tx->err || tx->state != TX_T || tx->frame_at != FB_FRAME ||
+        !(fb_io.poll(fd, 0) & POLLHUP))
         return n;
     size = fb_iov_size(v, cnt);
     atomic_fetch_add_explicit(&c->s.pub->tx, size, memory_order_relaxed);

@@ -72,10 +72,8 @@ static bool stands_for_another(int fd)
     return yes;
 }
 
-void pl_poll_until_closed(int fd)
+void pl_poll_until_closed(int fd, uint64_t limit)
 {
-    uint64_t end = sys_now() + 50000000u;
-
-    while (!stands_for_another(fd) && sys_fcntl(fd, F_GETFD, 0) >= 0 && sys_now() < end)
+    while (!stands_for_another(fd) && sys_fcntl(fd, F_GETFD, 0) >= 0 && sys_now() < limit)
         sys_yield();
 }

@@ -159,7 +159,7 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
         return 0;
     k->fd = -1;
     r = fb_poll(f->stream, f->fd, pl_poll_asked(p));
-    if (r && is_gone(e, p))
+    if (r && is_gone(e, p) && e->gone)
         return 0;
     /* Said by the kernel, denied by the engine. */
     e->muted |= e->hinted && !r;
@@ -170,7 +170,7 @@ static short own_events(struct pl_entry *e, const struct pollfd *p, struct pollf
 /* What the kernel has said, and the engine of that, if the stream is not plain. */
 static short kernels_events(struct pl_entry *e, const struct pollfd *p, short said)
 {
-    if (said && is_gone(e, p))
+    if (said && is_gone(e, p) && e->gone)
         return 0;
     if (said && e->file && e->file->kind == PL_STREAM && !fb_plain(e->file->stream))
         return fb_poll(e->file->stream, e->file->fd, pl_poll_asked(p));
@@ -196,11 +196,12 @@ static short gone_events(struct pl_entry *e, const struct pollfd *p)
 /* The call ends: whose number was closed is now what that stands for, as the kernel looks anew. How many that are. */
 static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
 {
+    uint64_t limit = sys_now() + PL_CLOSING_NS;
     int count = 0;
 
     for (nfds_t i = 0; i < w->n; i++)
         if (w->entry[i].gone) {
-            pl_poll_until_closed(fds[i].fd);
+            pl_poll_until_closed(fds[i].fd, limit);
             fds[i].revents = gone_events(&w->entry[i], &fds[i]);
             count += fds[i].revents != 0;
         }
@@ -233,7 +234,6 @@ static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask
     bool others = mask != NULL;
 
     *skipped = false;
-
     for (nfds_t i = 0; i < w->n; i++) {
         fds[i].revents = own_events(&w->entry[i], &fds[i], &w->kernel[i]);
         if (fds[i].revents)

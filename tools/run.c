@@ -100,6 +100,10 @@ static bool set_log(const char *value)
         perror("railsock run");
         return false;
     }
+    if (cfg_expected("RAILSOCK_LOG", whole)) { /* too long so: as it was written */
+        free(whole);
+        return set("--log", "RAILSOCK_LOG", value);
+    }
     right = set("--log", "RAILSOCK_LOG", whole);
     free(whole);
     return right;
