@@ -6,7 +6,7 @@
  * process asks then.
  *
  *   a rail fails          nobody asks for one for a second
- *   its stream goes on    for twice as long the next time, up to ten minutes
+ *   its stream goes on    for twice as long the next time, up to 64 seconds
  *   the time is over      one asks, the others when that one is through with the proof, for which the path has carried
  *                         large packets both ways
  *   STEADY without one    forgotten
@@ -21,7 +21,8 @@
 #include <string.h>
 
 #define HOLD_FIRST 1000000000ull
-#define HOLD_MOST  600000000000ull /* of all streams to a host; a stream's own is 64 s at most */
+#define HOLD_MOST \
+    64000000000ull /* as a stream's own: another's rail may live where this one's do not */
 #define STEADY \
     60000000000ull /* a rail that has lived so long was none that fails again and again */
 

@@ -13,7 +13,9 @@ int main(void)
     int p[2];
 
     clearenv();
-    must((!warmed || setenv("PAIR_WARM", warmed, 1) == 0) && (!mode || setenv("RAILSOCK_MODE", mode, 1) == 0), "setenv");
+    must((!warmed || setenv("PAIR_WARM", warmed, 1) == 0) &&
+             (!mode || setenv("RAILSOCK_MODE", mode, 1) == 0),
+         "setenv");
     tcp_pair(p);
     for (int i = 0; i < 3; i++) {
         struct pollfd of = {.fd = p[1 - i % 2], .events = POLLIN};
