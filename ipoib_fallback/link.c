@@ -341,13 +341,13 @@ static int failure(int reason)
     }
 }
 
-/* The peer's last word, why there is no rail, is acted upon before that it has failed. */
-static bool hello_due(struct fb_conn *c)
+/* Why the peer refuses a rail is acted upon before that it has failed; who has ended it knows why himself. */
+static bool refusal_due(struct fb_conn *c)
 {
     bool due;
 
     fb_lock(&c->x->ctl_lock);
-    due = c->x->mail.hello_due;
+    due = c->x->mail.hello_due && c->x->mail.hello.type == FM_REFUSED && !c->x->end_reason;
     fb_unlock(&c->x->ctl_lock);
     return due;
 }
@@ -360,7 +360,7 @@ static void release(void *arg)
     int broke = 0;
 
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
-    if (hello_due(c)) {
+    if (refusal_due(c)) {
         link_hello(c); /* who noted it may not have come to that */
         link_release(c);
         fb_put(&c->s);
