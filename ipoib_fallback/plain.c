@@ -110,7 +110,9 @@ static unsigned off_by(struct fb_conn *c)
  * when it will be worth it after all. True: later; and a call of the connecting end is looked at again then. */
 static bool put_off(struct fb_conn *c, uint32_t calls)
 {
-    unsigned shift = off_by(c);
+    bool begun = !fb_digest_later(atomic_load_explicit(&c->s.tx_mark, memory_order_relaxed)) ||
+                 !fb_digest_later(atomic_load_explicit(&c->s.rx_mark, memory_order_relaxed));
+    unsigned shift = begun ? 0 : off_by(c);
     uint32_t at = shift ? (c->x->old_calls + worth_at(c, calls, shift)) / 2 : 0;
     bool tx, rx;
 

@@ -144,8 +144,9 @@ void worth_ended(struct fb_conn *c)
     struct peer *p;
     int32_t cost;
 
-    if (c->s.role == FB_ACCEPTED && c->s.calls >= bound && !(c->x->rx.calls | c->x->tx.calls))
-        atomic_fetch_add_explicit(&unasked, worth_unasked(c) == 0, memory_order_relaxed);
+    if (c->s.role == FB_ACCEPTED && c->s.calls >= bound && !(c->x->rx.calls | c->x->tx.calls) &&
+        by_default(c) && !worth_unasked(c))
+        atomic_fetch_add_explicit(&unasked, 1, memory_order_relaxed);
     if (!learns(c))
         return;
     length = length_of(c, set);

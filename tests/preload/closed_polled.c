@@ -2,24 +2,23 @@
  * closed_polled.c - a number that another thread closes while one sleeps in poll or select on it, with a time-out that is long: the
  * peer goes on, and that ends the sleep.
  */
-#include "pair.h"
+#include "rounds.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/select.h>
 
 static int fd;
 static short events;
-static _Atomic int sleeper;
+static struct victim sleeper;
 
 static void *polls(void *unused)
 {
     struct pollfd p = {.fd = fd, .events = events};
     int n;
 
-    sleeper = gettid();
+    sleeper.tid = gettid();
     n = poll(&p, 1, 100000);
+    sleeper.returned = 1;
     printf("poll %d, revents %#x\n", n, (unsigned)p.revents);
     return unused;
 }
@@ -32,9 +31,10 @@ static void *selects(void *unused)
 
     FD_ZERO(&set);
     FD_SET(fd, &set);
-    sleeper = gettid();
+    sleeper.tid = gettid();
     n = select(fd + 1, events == POLLIN ? &set : NULL, events == POLLOUT ? &set : NULL, NULL,
                &limit);
+    sleeper.returned = 1;
     printf("select %d, %sset\n", n, FD_ISSET(fd, &set) ? "" : "not ");
     return unused;
 }
@@ -42,25 +42,13 @@ static void *selects(void *unused)
 /* Until no more goes in, also when the stream has left its rail for that. */
 static void fill(int to)
 {
+    struct pollfd p = {.fd = to, .events = POLLOUT};
     char bytes[16384] = "";
 
-    for (int full = 0; full < 30; full++, usleep(10000))
+    do
         while (send(to, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-            full = 0;
-}
-
-/* In the call, and not for a moment before it, as for a lock: it is the same sleep for a while. */
-static void until_in_it(void)
-{
-    unsigned long sleeps = 0;
-
-    until_it_sleeps(&sleeper);
-    for (int same = 0; same < 20 && state_of(sleeper) != '?'; usleep(1000)) {
-        unsigned long now = sleep_of(sleeper);
-
-        same = now && now == sleeps ? same + 1 : 0;
-        sleeps = now;
-    }
+            ;
+    while (poll(&p, 1, 300) == 1);
 }
 
 static void closes(void *(*sleeps)(void *), short for_what)
@@ -75,9 +63,10 @@ static void closes(void *(*sleeps)(void *), short for_what)
     events = for_what;
     if (events == POLLOUT)
         fill(fd);
-    sleeper = 0;
+    sleeper.tid = 0;
+    sleeper.returned = 0;
     pthread_create(&t, NULL, sleeps, NULL);
-    until_in_it();
+    until_fast_asleep(&sleeper, 1);
     close(fd);
     if (events == POLLIN)
         send(p[1], bytes, 1, MSG_NOSIGNAL);

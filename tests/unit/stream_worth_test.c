@@ -310,6 +310,9 @@ TEST_CASE(stream_worth, nobody_asks)
 
     begin();
     unasked(200, 7);
+    for (int i = 0; i < 200; i++) /* these have had a rail */
+        lives(80, FB_ACCEPTED, 20, 0, &defaults, true, NULL);
+    EXPECT(!puts_off());
     unasked(63, 8);
     EXPECT(!puts_off());
     unasked(1, 8);

@@ -312,7 +312,7 @@ TEST_CASE(verbs_cq, threads_that_sleep)
 
             while (pthread_tryjoin_np(t[i], &none) != 0) {
                 ring();
-                usleep(1000);
+                sys_yield();
             }
         }
         close(channel_fd);
