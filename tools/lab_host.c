@@ -116,6 +116,7 @@ static uint64_t ns_and_ticks(uint64_t *ticks)
     struct timespec ts;
     uint64_t least = UINT64_MAX, ns = 0;
 
+    *ticks = 0;
     /* Read close together: of several tries the one that was interrupted least. */
     for (int i = 0; i < 20; i++) {
         uint64_t before = __builtin_ia32_rdtsc(), after;
