@@ -31,8 +31,9 @@ setreuid setresuid setgid setegid setregid setresgid setgroups initgroups capset
 unshare setrlimit setrlimit64 prlimit prlimit64 prctl sigaction __sigaction signal bsd_signal ssignal sysv_signal
 __sysv_signal sigset sigignore siginterrupt sigvec""".split())
 
-# In calls.def, and in newer ones than the libc that the tables were made for.
-NEWER = {"pidfd_spawn", "pidfd_spawnp"}
+# In the tables, and in newer ones than the libc that they were made for: up to 2.41.
+NEWER = set("""pidfd_spawn pidfd_spawnp pidfd_getpid posix_spawnattr_getcgroup_np posix_spawnattr_setcgroup_np
+__isoc23_fscanf __isoc23_fwscanf __isoc23_vfscanf __isoc23_vfwscanf""".split())
 # In calls.def, and another library's.
 LIBURINGS = {"io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem", "io_uring_setup"}
 
@@ -40,7 +41,7 @@ HEADERS = """aio aliases argp argz arpa/inet arpa/nameser arpa/nameser_compat as
 error execinfo fcntl fenv fmtmsg fnmatch fstab fts ftw gconv getopt glob gnu/libc-version grp gshadow iconv
 ifaddrs inttypes langinfo libgen libintl link locale malloc math mcheck memory mntent monetary mqueue net/if
 netdb netinet/ether netinet/in nl_types nss obstack poll printf pthread pty pwd regex resolv rpc/netdb sched
-search semaphore setjmp sgtty shadow signal spawn stdio stdio_ext stdlib string strings sys/acct sys/auxv
+search semaphore setjmp sgtty shadow signal spawn stdbit stdio stdio_ext stdlib string strings sys/acct sys/auxv
 sys/epoll sys/eventfd sys/fanotify sys/file sys/fsuid sys/gmon sys/inotify sys/io sys/ioctl sys/ipc sys/klog
 sys/mman sys/mount sys/msg sys/personality sys/pidfd sys/prctl sys/profil sys/ptrace sys/quota sys/random
 sys/reboot sys/resource sys/rseq sys/select sys/sem sys/sendfile sys/shm sys/signalfd sys/socket sys/stat

@@ -197,6 +197,8 @@ TRY(mq_send, s, buf, 1, 0)
 TRY(mq_setattr, s, &attributes, NULL)
 TRY(mq_timedreceive, s, buf, sizeof(buf), NULL, &times.it_value)
 TRY(mq_timedsend, s, buf, 1, 0, &times.it_value)
+pid_t pidfd_getpid(int fd); /* where sys/pidfd.h does not have it yet */
+TRY(pidfd_getpid, s)
 TRY(pidfd_send_signal, s, 0, NULL, 0)
 TRY(process_madvise, s, &part, 1, 0, 0)
 TRY(process_mrelease, s, 0)
