@@ -52,10 +52,12 @@ RSOCK_SRC := \
 	rsock/shm_ring.c \
 	rsock/shm_wire.c \
 	rsock/unix_names.c \
+	rsock/verbs_channel.c \
 	rsock/verbs_cm.c \
 	rsock/verbs_setup.c \
 	rsock/verbs_cq.c \
 	rsock/verbs_dev.c \
+	rsock/verbs_fork.c \
 	rsock/verbs_dl.c \
 	rsock/verbs_host.c \
 	rsock/verbs_listen.c \
@@ -383,6 +385,7 @@ verbs_listen_test_SRC := tests/unit/verbs_listen_test.c rsock/verbs_listen.c
 verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c
 verbs_cm_test_SRC := \
 	tests/unit/verbs_cm_test.c \
+	rsock/verbs_channel.c \
 	rsock/verbs_cm.c \
 	rsock/verbs_setup.c \
 	rsock/verbs_route.c \

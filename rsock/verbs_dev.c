@@ -1,5 +1,5 @@
 /*
- * verbs_dev.c - opened RDMA devices, their removal, and what a forked child has to undo.
+ * verbs_dev.c - opened RDMA devices, and their removal.
  *
  * A context belongs to librdmacm, which opens one per device and closes it late or never: its
  * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"),
@@ -9,7 +9,7 @@
  * go: then it closes the context with the last id that is on the device, so ids are ended last, and by then the context is
  * ours no more.
  *
- * Progress thread only, except the fork hook.
+ * Progress thread only, except vb_dev_forget.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -397,101 +397,16 @@ void vb_dev_shut(void)
 
 /* ---- fork */
 
-static bool forked;
-
-bool vb_dev_afresh(void)
+bool vb_dev_forget(void)
 {
-    if (forked && rsk_loop_may_load()) {
-        forked = stale = false;
-        vb_dl_shut();
-    }
-    return !forked;
-}
+    bool any = devs != NULL;
 
-/* Reads a line of /proc/self/maps without stdio; false at the end. */
-static bool next_line(int fd, char *buf, size_t size, size_t *have, char **line)
-{
-    char *end;
-    ssize_t n;
-    size_t used = *line ? strlen(*line) + 1 : 0;
-
-    memmove(buf, buf + used, *have - used);
-    *have -= used;
-    while (!(end = memchr(buf, '\n', *have))) {
-        n = *have < size ? sys_read(fd, buf + *have, size - *have) : 0;
-        if (n <= 0)
-            return false;
-        *have += (size_t)n;
-    }
-    *end = 0;
-    *line = buf;
-    return true;
-}
-
-static unsigned long hex(const char **s)
-{
-    unsigned long v = 0;
-
-    for (;; (*s)++) {
-        if (**s >= '0' && **s <= '9')
-            v = v * 16 + (unsigned long)(**s - '0');
-        else if (**s >= 'a' && **s <= 'f')
-            v = v * 16 + (unsigned long)(**s - 'a') + 10;
-        else
-            return v;
-    }
-}
-
-/* The providers' mappings of queues hold the device open, and with it the parent's QPs after
- * its death. Nothing in a child may use them. */
-static void unmap_queues(void)
-{
-    char buf[4096] = {0}, *line = NULL;
-    size_t have = 0;
-    int fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-
-    if (fd < 0)
-        return;
-    while (next_line(fd, buf, sizeof buf, &have, &line)) {
-        const char *s = line;
-        unsigned long from, to;
-
-        if (!strstr(line, " /dev/infiniband/uverbs"))
-            continue;
-        from = hex(&s);
-        s++;
-        to = hex(&s);
-        SYS6(SYS_munmap, from, to - from, 0, 0, 0, 0);
-    }
-    sys_close(fd);
-}
-
-static void in_child(void)
-{
-    struct vb_dev *dev;
-
-    if (devs)
-        unmap_queues();
-    forked |= devs || vb_cm_is_open();
-    /* librdmacm's contexts are of no use here. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed: that
-     * would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
-    for (dev = devs; dev; dev = dev->next)
+    /* librdmacm's contexts are of no use in a child. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed:
+     * that would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
+    for (struct vb_dev *dev = devs; dev; dev = dev->next)
         if (dev->ctx)
             dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
     devs = NULL;
-    vb_dl_close_none();
-    vb_parts = NULL;
-    for (unsigned i = 0; i < vb_rails_high; i++)
-        atomic_store(&vb_rails[i], NULL);
-    vb_rails_high = 0;
-    vb_kick_forget();
-    vb_probe_forget();
-    vb_listen_forget();
-    vb_pin_forget();
-    vb_cm_forget();
-}
-
-__attribute__((constructor)) static void at_load(void)
-{
-    rsk_at_fork_child(in_child);
+    stale = false;
+    return any;
 }

@@ -3,7 +3,8 @@
  * device. For verbs_*.c only.
  *
  *   verbs_dl    the libraries' functions          verbs_cm    rendezvous, connecting side
- *   verbs_dev   devices, their removal, fork      verbs_post  sending and what it needs
+ *   verbs_channel  events of librdmacm            verbs_fork  what a forked child undoes
+ *   verbs_dev   devices, their removal            verbs_post  sending and what it needs
  *   verbs_rail  memory and QP of one rail         verbs_recv  receiving
  *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
@@ -29,6 +30,7 @@
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
 #include "rsock/sys.h"
+#include "rsock/verbs_dev.h"
 #include "rsock/verbs_dl.h"
 #include "rsock/verbs_lock.h"
 #include "rsock/verbs_proto.h"
@@ -64,8 +66,8 @@ struct vb_dev {
     struct vb_cm_owner cm_owner;
     unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
     bool gone;
-    bool held;           /* by a reference of a list's */
-    uint64_t ports_down; /* bit n: port n is */
+    bool held;             /* by a reference of a list's */
+    uint64_t ports_down;   /* bit n: port n is */
     struct vb_late_id *late;
     int max_cqe;
     char name[16];
@@ -363,51 +365,17 @@ static inline void vb_probe_wanted(void)
 void vb_probe_kicked(void);
 void vb_probe_forget(void);
 
-/* ---- verbs_dev.c */
-
-/* The device of a CM id, counted; NULL when out of memory. */
-/* An id of librdmacm's has come with an opened device. */
-void vb_dev_seen(struct rdma_cm_id *id);
-struct vb_dev *vb_dev_get(struct rdma_cm_id *);
-/* Moves a device's descriptors out of the application's way, in a step that has opened it. */
-void vb_dev_hide(struct ibv_context *);
-void vb_dev_put(struct vb_dev *);
-void vb_dev_gone(struct vb_dev *);
-/* Ends an id that is on the device, once its port is up. It must have no QP any more. */
-void vb_dev_end_id(struct vb_dev *, struct rdma_cm_id *);
-struct vb_dev *vb_dev_find(const struct ibv_context *);
-/* After a removal librdmacm keeps a dead context until it looks at the list of devices again. */
-void vb_dev_resync(void);
-/* Ends everything on all devices and closes them. */
-void vb_dev_shut(void);
-/* Before anything is opened: if librdmacm was in use when this process was forked off, it is loaded afresh. False: it may not. */
-bool vb_dev_afresh(void);
-
-/* ---- verbs_host.c */
-
-/* 0: the kernel shows some RDMA device that is not iWARP; or a reason. */
-int vb_host_has_device(void);
-int vb_host_may_listen(void); /* 0: there is no iWARP device; -ENODEV, -EMFILE */
-/* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
- * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
-int vb_host_refuses(void);
-void vb_host_refused(int reason); /* what came of opening it */
-
 /* ---- verbs_cm.c */
 
 int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int));
-/* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
-int vb_cm_open(void);
-bool vb_cm_is_open(void);
-/* A new id on the channel; NULL with errno. */
-struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *, enum rdma_port_space);
-void vb_cm_forget(void);
-/* Closes the event channel, which no id is left on. */
-void vb_cm_shut(void);
+/* One of a rail's id; data as in rdma_get_cm_event(3). */
+void vb_rail_event(struct vb_rail *, enum rdma_cm_event_type, int status, const void *data,
+                   size_t len);
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
 
 /* ---- verbs_setup.c */
+
 
 /* Ends a set-up that failed and frees the rail. */
 void vb_setup_failed(struct vb_rail *, int reason);
@@ -439,7 +407,7 @@ uint16_t vb_own_port(const struct rsk_tuple *);
 /* ibv_reg_mr, or NULL with ENOMEM when it would take more than three quarters of RLIMIT_MEMLOCK. */
 struct ibv_mr *vb_pin(struct ibv_pd *, struct rsk_own_map *, int access);
 void vb_unpin(struct ibv_mr *, struct rsk_own_map *); /* NULL: nothing */
-void vb_pin_forget(void);                             /* forked child */
+void vb_pin_forget(void); /* forked child */
 
 /* ---- verbs_listen.c */
 
