@@ -114,7 +114,7 @@ static int on_addr(struct vb_rail *r)
     }
     r->dev = vb_dev_get(r->id);
     if (!r->dev)
-        return errno == EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
     vb_cm_inside(r->id);
     return vdl.resolve_route(r->id, RESOLVE_MS) < 0 ? errno_reason(errno) : 0;
 }

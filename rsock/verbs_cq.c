@@ -399,6 +399,7 @@ struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
     c->cq = vdl.create_cq(p->dev->ctx, size < p->dev->max_cqe ? size : p->dev->max_cqe, p,
                           p->channel, vector_of(p->dev->ctx));
     if (!c->cq) {
+        *reason = vb_lack_reason(errno);
         log_info("verbs: completion queue on %s: error %d", p->dev->name, errno);
         free(c);
         return NULL;

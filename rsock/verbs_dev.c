@@ -1,5 +1,5 @@
 /*
- * verbs_dev.c - opened RDMA devices, and their removal.
+ * verbs_dev.c - opened RDMA devices, their failure and their removal.
  *
  * A context belongs to librdmacm, which opens one per device and closes it late or never: its
  * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"),
@@ -8,6 +8,10 @@
  * descriptors; librdmacm closes those when it notices. It may have noticed before we do, as when several devices
  * go: then it closes the context with the last id that is on the device, so ids are ended last, and by then the context is
  * ours no more.
+ *
+ * Of a device that has failed (DEVICE_FATAL) the driver may make another one, which is the removal of this one, of which the sentinel hears; or
+ * bring this one up again, or leave it as it is. So what is on it has failed, and the context stays: librdmacm would have no other one for a
+ * device that is still there.
  *
  * Progress thread only, except vb_dev_forget.
  */
@@ -67,6 +71,24 @@ static void end_late_ids(struct vb_dev *dev, uint64_t down)
     }
 }
 
+/* Whoever touches one that does nothing any more may wait for its commands' time-outs: now and then is enough. */
+static const uint64_t FAILED_NS = UINT64_C(10000000000);
+
+static void fail_dev(struct vb_dev *dev)
+{
+    dev->failed_until = sys_now() + FAILED_NS;
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r || r->dev != dev)
+            continue;
+        if (r->state != VB_UP)
+            vb_setup_failed(r, RSN_DEVICE_GONE);
+        else
+            vb_rail_fail(r, RSN_DEVICE_GONE);
+    }
+}
+
 static void on_port(struct vb_dev *dev, int port, bool up)
 {
     uint64_t bit = UINT64_C(1) << (port & 63);
@@ -75,6 +97,7 @@ static void on_port(struct vb_dev *dev, int port, bool up)
         dev->ports_down |= bit;
         return;
     }
+    dev->failed_until = 0;
     dev->ports_down &= ~bit;
     end_late_ids(dev, dev->ports_down);
 }
@@ -130,10 +153,10 @@ static void on_async(void *arg, uint32_t events)
                      (type != IBV_EVENT_COMM_EST && qp && r->qp == qp))
                 vb_rail_fail(r, RSN_RAIL_FAILED);
         }
-        if (type == IBV_EVENT_DEVICE_FATAL) {
+        if (type == IBV_EVENT_DEVICE_FATAL && dev->sentinel)
+            fail_dev(dev);
+        else if (type == IBV_EVENT_DEVICE_FATAL) /* of its removal nobody would tell */
             vb_dev_gone(dev);
-            return;
-        }
     }
 }
 
@@ -192,9 +215,12 @@ static struct vb_dev *new_dev(struct ibv_context *ctx)
         return NULL;
     }
     dev = calloc(1, sizeof *dev);
-    if (!dev || vdl.query_device(ctx, &attr)) {
+    if (!dev)
+        return NULL;
+    /* One that is closed, too, of which librdmacm has not noticed that it was removed. */
+    if (vdl.query_device(ctx, &attr)) {
         free(dev);
-        errno = ENOMEM;
+        errno = ENODEV;
         return NULL;
     }
     dev->ctx = ctx;
@@ -219,6 +245,10 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
         dev = new_dev(id->verbs);
     if (!dev)
         return NULL;
+    if (sys_now() < dev->failed_until) {
+        errno = ENODEV;
+        return NULL;
+    }
     dev->users++;
     if (!dev->sentinel)
         add_sentinel(dev, id);

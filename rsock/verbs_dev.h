@@ -17,7 +17,7 @@ struct vb_cm_owner;
 
 /* An id of librdmacm's has come with an opened device. */
 void vb_dev_seen(struct rdma_cm_id *id);
-/* The device of a CM id, counted; NULL with ENOMEM or EMFILE. */
+/* The device of a CM id, counted; NULL with ENOMEM, EMFILE, or ENODEV: it has failed. */
 struct vb_dev *vb_dev_get(struct rdma_cm_id *);
 /* Moves a device's descriptors out of the application's way, in a step that has opened it. */
 void vb_dev_hide(struct ibv_context *);

@@ -67,6 +67,7 @@ struct vb_dev {
     unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
     bool gone;
     bool held;             /* by a reference of a list's */
+    uint64_t failed_until; /* it is not tried; 0: it has not failed */
     uint64_t ports_down;   /* bit n: port n is */
     struct vb_late_id *late;
     int max_cqe;
@@ -376,6 +377,8 @@ socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct soc
 
 /* ---- verbs_setup.c */
 
+/* Why something of a device, or the device, was not to be had, by errno. */
+int vb_lack_reason(int err);
 
 /* Ends a set-up that failed and frees the rail. */
 void vb_setup_failed(struct vb_rail *, int reason);

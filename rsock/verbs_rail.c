@@ -115,7 +115,7 @@ int vb_rail_open(struct vb_rail *r)
         r->pd ? vb_pin(r->pd, &r->map_in, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) : NULL;
     if (!r->mr_in || make_qp(r) < 0) {
         log_info("verbs: memory or queue pair on %s: %s", r->dev->name, strerror(errno));
-        return errno == EMFILE || errno == ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
     }
     r->ctl_in = r->ring + r->off_ctl;
     r->credit_in = (struct vb_credit *)(r->ring + r->off_credit);
@@ -154,7 +154,7 @@ int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
     r->staging = map(&r->map_out, len);
     r->mr_out = r->staging ? vb_pin(r->pd, &r->map_out, IBV_ACCESS_LOCAL_WRITE) : NULL;
     if (!r->mr_out)
-        return RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
     r->lkey_out = r->mr_out->lkey;
     r->ctl_out = r->staging + size;
     r->credit_out = (struct vb_credit *)(r->staging + size + ctl);

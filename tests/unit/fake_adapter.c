@@ -62,6 +62,11 @@ void vb_mind_start(struct vb_part *p)
     (void)p;
 }
 
+int vb_lack_reason(int err)
+{
+    return err;
+}
+
 bool rsk_loop_is_self(void)
 {
     return self;

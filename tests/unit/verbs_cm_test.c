@@ -307,3 +307,19 @@ TEST_CASE(verbs_cm, steps_end_at_the_door)
     EXPECT(rail == NULL);
     EXPECT_EQ_INT(said, RSN_NO_RDMA_ON_ROUTE);
 }
+
+/* A device that has failed is not taken for a lack of memory. */
+TEST_CASE(verbs_cm, why_there_is_no_device)
+{
+    static const struct {
+        int err, reason;
+    } why[] = {{ENODEV, RSN_DEVICE_GONE}, {EMFILE, RSN_LIMIT_FD}, {ENOMEM, RSN_NO_MEMORY}};
+    uint16_t port;
+
+    for (unsigned i = 0; i < sizeof(why) / sizeof(*why); i++) {
+        ask(&port);
+        why_not = why[i].err;
+        comes(RDMA_CM_EVENT_ADDR_RESOLVED, channels[0]);
+        EXPECT_EQ_INT(said, why[i].reason);
+    }
+}
