@@ -89,6 +89,7 @@ static void in_child(void)
     vb_rails_high = 0;
     vb_kick_forget();
     vb_probe_forget();
+    vb_bye_forget();
     vb_listen_forget();
     vb_pin_forget();
     vb_cm_forget();

@@ -10,7 +10,7 @@
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
  *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
  *   verbs_setup what both sides of a rendezvous do  verbs_part  parts, made and ended
- *   verbs_host  what is looked at before anything is opened
+ *   verbs_host  what is looked at before anything is opened  verbs_bye  the end of a rail that is well
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
@@ -195,6 +195,12 @@ struct vb_rail {
         probe_looks; /* while it is out: sq_done, and how often that has been found */
     unsigned probe_quiet;
 
+    /* ---- verbs_bye.c: progress thread */
+    _Atomic bool parting; /* until its last words have been sent; probe_end is behind them */
+    bool orphan;          /* and it has been destroyed by its owner */
+    _Atomic bool broke;   /* it has failed once more since it had: any thread */
+    uint64_t bye_ns;      /* until the next look */
+
     /* ---- drain only */
     unsigned news, to_repost;
     bool listed;
@@ -210,7 +216,7 @@ struct vb_rail {
     struct rsk_own_map map_in, map_out;
     size_t off_ctl, off_credit, off_hello;
     struct rsk_timer *deadline;
-    uint64_t until; /* when it fires, 0: none yet */
+    uint64_t until; /* when it fires, 0: none yet; of a parting one: it is over */
     struct rsk_tuple tuple;
     struct rsk_route route; /* initiator */
     uint32_t request;
@@ -233,6 +239,12 @@ enum { VB_CREDIT_OUT = 16 };
 static inline struct vb_rail *vb_of(struct rsk_rail *r)
 {
     return (struct vb_rail *)r;
+}
+
+/* The request at this place of the send queue is not among those that are out. */
+static inline bool vb_is_done(struct vb_rail *r, uint32_t slot)
+{
+    return slot - atomic_load(&r->sq_done) - 1 >= VB_SQ;
 }
 
 /* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A software device may copy
@@ -276,11 +288,23 @@ enum { VB_PRIVILEGED = 1024, VB_STAND_IN = 65536 - VB_PRIVILEGED };
 void vb_rail_close(struct vb_rail *);
 /* And frees the rest. */
 void vb_rail_free(struct vb_rail *);
-/* Fails the rail, once; tells notify(), sleepers and the progress thread. Any thread, no lock of this wire's. */
+/* Fails the rail, once; tells notify(), sleepers and the progress thread. A parting one's end is not waited for any more. Any thread, no
+ * lock of this wire's. */
 void vb_rail_fail(struct vb_rail *, int reason);
 /* Progress thread: the QP goes to ERR. */
 void vb_rail_down(struct vb_rail *);
 void vb_header(const struct vb_rail *, struct vb_hdr *, size_t len);
+
+/* ---- verbs_bye.c */
+
+/* Fails the rail for its owner, who ends it; what has been posted is sent, if the rail is well. */
+void vb_bye(struct vb_rail *, int reason);
+/* Its owner destroys it, and it ends by itself when that is so. False: it may be freed. */
+bool vb_bye_keeps(struct vb_rail *);
+/* Ends those that are parting, at once. */
+void vb_bye_all(void);
+unsigned vb_byes(void); /* how many are parting */
+void vb_bye_forget(void);
 
 /* ---- verbs_post.c */
 

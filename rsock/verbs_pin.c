@@ -24,6 +24,8 @@ struct ibv_mr *vb_pin(struct ibv_pd *pd, struct rsk_own_map *m, int access)
 {
     struct ibv_mr *mr;
 
+    if (!fits(m->len))
+        vb_bye_all(); /* what parting rails have is wanted now */
     if (!fits(m->len)) {
         errno = ENOMEM;
         return NULL;

@@ -33,13 +33,24 @@ static unsigned log2_of(size_t n)
     return log2;
 }
 
-struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
+static unsigned free_place(void)
 {
-    struct vb_rail *r;
     unsigned i = 0;
 
     while (i < VB_MAX_RAILS && atomic_load_explicit(&vb_rails[i], memory_order_relaxed))
         i++;
+    return i;
+}
+
+struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
+{
+    struct vb_rail *r;
+    unsigned i = free_place();
+
+    if (i == VB_MAX_RAILS) {
+        vb_bye_all();
+        i = free_place();
+    }
     errno = ENOSPC;
     if (i == VB_MAX_RAILS || !(r = calloc(1, sizeof *r)))
         return NULL;
@@ -212,11 +223,15 @@ void vb_rail_fail(struct vb_rail *r, int reason)
 {
     uint32_t none = 0;
 
-    if (!atomic_compare_exchange_strong(&r->base.failed, &none, (uint32_t)reason))
+    if (!atomic_compare_exchange_strong(&r->base.failed, &none, (uint32_t)reason)) {
+        atomic_store(&r->broke, true);
         return;
+    }
     log_debug("verbs: rail %u fails: %s", r->index, cfg_reason_name(reason));
-    atomic_store(&r->down, true);
-    vb_kick();
+    if (!atomic_load(&r->parting)) {
+        atomic_store(&r->down, true);
+        vb_kick();
+    }
     vb_tell(r, RSK_FAIL);
 }
 
