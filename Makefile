@@ -318,6 +318,7 @@ UNIT_TESTS := \
 	silent_test \
 	frail_test \
 	verbs_bye_test \
+	verbs_pin_test \
 	verbs_dev_test \
 	verbs_cm_test \
 	verbs_cq_test \
@@ -389,6 +390,7 @@ verbs_bye_test_SRC := \
 	rsock/verbs_room.c \
 	rsock/verbs_wire.c \
 
+verbs_pin_test_SRC := tests/unit/verbs_pin_test.c rsock/verbs_pin.c rsock/own.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
 verbs_cq_test_SRC := tests/unit/verbs_cq_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
 verbs_cq_order_test_SRC := tests/unit/verbs_cq_order_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c

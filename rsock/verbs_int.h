@@ -78,6 +78,7 @@ struct vb_dev {
 struct vb_cq {
     struct ibv_cq *cq;
     uint32_t size, used;
+    size_t pins;             /* at most, of its memory */
     _Atomic unsigned armed;  /* verbs_cq.c says how */
     struct ibv_wc stash[16]; /* polled by arm, dispatched by the next drain; part lock */
     int stashed;
@@ -431,9 +432,14 @@ uint16_t vb_own_port(const struct rsk_tuple *);
 
 /* ---- verbs_pin.c */
 
+enum { VB_QP_PINS = 68 * 1024, VB_CQE_PINS = 64 };
 /* ibv_reg_mr, or NULL with ENOMEM when it would take more than three quarters of RLIMIT_MEMLOCK. */
 struct ibv_mr *vb_pin(struct ibv_pd *, struct rsk_own_map *, int access);
 void vb_unpin(struct ibv_mr *, struct rsk_own_map *); /* NULL: nothing */
+/* A queue of so many bytes is to be made, which a driver may have pinned; false with ENOMEM, as above. vb_unpin_queue when it has ended, or
+ * was not to be had. */
+bool vb_pin_queue(size_t n);
+void vb_unpin_queue(size_t n);
 void vb_pin_forget(void); /* forked child */
 
 /* ---- verbs_listen.c */

@@ -83,6 +83,8 @@ static int make_qp(struct vb_rail *r)
     static const uint32_t inlines[] = {VB_INLINE, 64, 0};
     struct ibv_qp_init_attr attr;
 
+    if (!vb_pin_queue(VB_QP_PINS))
+        return -ENOMEM;
     for (size_t i = 0; i < sizeof inlines / sizeof *inlines; i++) {
         attr = (struct ibv_qp_init_attr){
             .qp_type = IBV_QPT_RC,
@@ -100,6 +102,7 @@ static int make_qp(struct vb_rail *r)
             return 0;
         }
     }
+    vb_unpin_queue(VB_QP_PINS);
     return -errno;
 }
 
@@ -269,6 +272,7 @@ void vb_rail_close(struct vb_rail *r)
         /* Ends every access of the adapter to our memory, and of flushing (ibv_destroy_qp(3)). An adapter takes its
          * time for that, in which the shard's other rails are drained. */
         vdl.destroy_qp(r->id);
+        vb_unpin_queue(VB_QP_PINS);
     }
     if (r->cq) {
         lock_shard(r);
