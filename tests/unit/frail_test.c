@@ -35,7 +35,12 @@ static struct fb_conn *to(unsigned i, uint8_t host)
     struct fb_conn *c = &conns[i];
 
     c->x = &more[i];
-    c->x->tuple = (struct rsk_tuple){.family = AF_INET, .dst = {10, 0, 0, host}, .dst_port = 80};
+    c->s.role = FB_CONNECTED;
+    c->x->tuple = (struct rsk_tuple){.family = AF_INET,
+                                     .src = {10, 0, 0, 100},
+                                     .dst = {10, 0, 0, host},
+                                     .src_port = (uint16_t)(40000 + i),
+                                     .dst_port = 80};
     return c;
 }
 
@@ -135,4 +140,75 @@ TEST_CASE(frail, what_is_no_failure)
     up(c);
     EXPECT_EQ_INT(frail_ended(c, RSN_PEER_LEFT), SECOND);
     EXPECT_EQ_INT(frail_for(c), 0);
+}
+
+/* What is wrong with one stream is not the others' affair: they wait for a second each time, as its own pauses grow. */
+TEST_CASE(frail, one_that_fails_alone)
+{
+    struct fb_conn *bad = to(0, 9), *good = to(1, 9);
+    uint64_t own = SECOND;
+
+    up(good);
+    bad->x->holds = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        frail_goes_on(bad);
+        up(bad);
+        EXPECT_EQ_INT(frail_ended(bad, RSN_RAIL_FAILED), own);
+        EXPECT_EQ_INT(frail_for(good), SECOND);
+        clock_ns += own;
+        EXPECT_EQ_INT(frail_for(good), 0);
+        own = own < 32 * SECOND ? 2 * own : 64 * SECOND;
+    }
+    /* Another one's does not last either. */
+    frail_goes_on(bad);
+    up(good);
+    (void)frail_ended(good, RSN_RAIL_FAILED);
+    clock_ns += frail_for(bad);
+    frail_goes_on(good);
+    up(bad);
+    (void)frail_ended(bad, RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(frail_for(good), 2 * SECOND);
+}
+
+/* The end that accepts knows its peer by the other address, and forgets as well. */
+TEST_CASE(frail, who_accepts_counts)
+{
+    struct fb_conn *a = to(0, 20), *b = to(1, 20), *other = to(2, 20), *out = to(3, 20);
+
+    a->s.role = b->s.role = other->s.role = FB_ACCEPTED;
+    other->x->tuple.src[3] = 101;
+    up(a);
+    (void)frail_ended(a, RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(frail_for(b), SECOND);
+    EXPECT_EQ_INT(frail_for(other), 0); /* its peer is another host */
+    EXPECT_EQ_INT(frail_for(out), 0);   /* 10.0.0.20 is this one */
+    clock_ns += SECOND;
+    frail_goes_on(a);
+    up(b);
+    (void)frail_ended(b, RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(frail_for(a), 2 * SECOND);
+}
+
+/* Both ends in one process, whose rail has failed: that one asks is no reason for the other one to refuse. */
+TEST_CASE(frail, both_ends_in_one_process)
+{
+    struct fb_conn *asks = to(0, 30), *accepts = to(1, 30);
+
+    asks->x->tuple.src[3] = accepts->x->tuple.src[3] = 30;
+    accepts->x->tuple.src_port = asks->x->tuple.src_port;
+    accepts->s.role = FB_ACCEPTED;
+    up(asks);
+    up(accepts);
+    (void)frail_ended(asks, RSN_RAIL_FAILED);
+    (void)frail_ended(accepts, RSN_RAIL_FAILED);
+    clock_ns += SECOND;
+    frail_goes_on(asks);
+    EXPECT_EQ_INT(frail_for(asks), 0);
+    frail_asks(asks);
+    frail_goes_on(accepts);
+    EXPECT_EQ_INT(frail_for(accepts), 0);
+    frail_asks(accepts);
+    up(accepts);
+    up(asks);
+    EXPECT_EQ_INT(frail_for(asks), 0);
 }
