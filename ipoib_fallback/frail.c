@@ -14,9 +14,7 @@
  *
  * A process that is killed looks like a path that fails, and its stream does not go on: so nothing is doubled by it.
  *
- * Both ends keep count. Where only the packets of the one that accepts are lost, that is the one that finds it out, and tells its peer by
- * TCP, to whom the stream has then been taken back, and no rail has failed: so who accepts refuses. Each for itself, also where both ends
- * are in one process: who asks would be refused because somebody asks.
+ * The end that accepts keeps no count: any user of that host could bring it to refuse rails to the others there.
  */
 #include "ipoib_fallback/frail.h"
 
@@ -36,7 +34,7 @@
 
 #define FRAIL 64
 static struct frail {
-    uint8_t family, addr[16], role;
+    uint8_t family, addr[16];
     uint32_t stream;       /* whose rail failed last; */
     bool again;            /* the one before was its, too; */
     bool goes_on;          /* it has asked since */
@@ -45,26 +43,19 @@ static struct frail {
     uint64_t proved_at;    /* and has got one; 0: not since the last has failed */
 } frail_peers[FRAIL];
 
-/* Its address. The tuple is as the connecting end sees it. */
-static const uint8_t *frail_peer(const struct fb_conn *c)
-{
-    return c->s.role == FB_CONNECTED ? c->x->tuple.dst : c->x->tuple.src;
-}
-
 static struct frail *frail_slot(const struct fb_conn *c)
 {
-    const uint8_t *peer = frail_peer(c);
-    uint32_t h = c->x->tuple.family * 31u + c->s.role;
+    const struct rsk_tuple *t = &c->x->tuple;
+    uint32_t h = t->family;
 
-    for (unsigned i = 0; i < sizeof(c->x->tuple.dst); i++)
-        h = h * 31 + peer[i];
+    for (unsigned i = 0; i < sizeof(t->dst); i++)
+        h = h * 31 + t->dst[i];
     return &frail_peers[h % FRAIL];
 }
 
 static bool is_of(const struct frail *f, const struct fb_conn *c)
 {
-    return f->family == c->x->tuple.family && f->role == c->s.role &&
-           memcmp(f->addr, frail_peer(c), 16) == 0;
+    return f->family == c->x->tuple.family && memcmp(f->addr, c->x->tuple.dst, 16) == 0;
 }
 
 /* None has failed for as long as a good one lives, though there was one; or nobody has tried for very long. */
@@ -80,8 +71,8 @@ static void failed(struct fb_conn *c, uint64_t now)
 
     c->x->broke = true;
     if (!is_of(f, c) || over(f, now)) {
-        *f = (struct frail){.family = c->x->tuple.family, .role = c->s.role, .hold = HOLD_FIRST};
-        memcpy(f->addr, frail_peer(c), 16);
+        *f = (struct frail){.family = c->x->tuple.family, .hold = HOLD_FIRST};
+        memcpy(f->addr, c->x->tuple.dst, 16);
     } else if (now < f->until) { /* several failed before anybody knew: one failure */
         return;
     }

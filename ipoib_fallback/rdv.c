@@ -119,8 +119,6 @@ void rdv_again(struct fb_conn *c, int reason)
         conn_afresh(c);
         return;
     }
-    if (c->s.role == FB_ACCEPTED)
-        (void)frail_ended(c, reason);
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
     /* heat.c calls the hottest of those who wait. */

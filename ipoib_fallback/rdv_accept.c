@@ -6,7 +6,6 @@
 
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/find.h"
-#include "ipoib_fallback/frail.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/reach.h"
@@ -18,13 +17,6 @@ static void ask_late(struct fb_conn *c)
     if (conn_flag(c, CF_LOOKS) && !conn_flag(c, CF_PINNED | CF_CLOSED) && !hold_on() &&
         conn_set(c, CF_ASKED))
         rdv_begin(c);
-}
-
-/* Over RDMA; c's rail may have been the one. */
-static bool is_frail(struct fb_conn *c)
-{
-    frail_goes_on(c);
-    return frail_for(c) != 0;
 }
 
 /* other: asked by this wire, a stream does not want it if its rule names that one. The reason for
@@ -50,8 +42,6 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
              heir_elsewhere(c) || c->x->rail || c->x->rdv != RDV_NONE || c->x->tx.state != TX_T ||
              c->x->rx.state != RX_t || c->x->rx.end != 0)
         reason = RSN_NOT_YET;
-    else if (other == CFG_WIRE_SHM && is_frail(c))
-        reason = RSN_RAIL_FAILED;
     else if (!budget_take(c)) {
         reason = RSN_BUDGET;
         conn_reason(c, reason);
@@ -63,8 +53,6 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
         fb_put(&c->s);
         return reason;
     }
-    if (other == CFG_WIRE_SHM)
-        frail_asks(c);
     c->x->rdv = RDV_ASKED;
     *shard = rdv_shard_for(c);
     *ring = rdv_ring_for(c);
@@ -89,7 +77,6 @@ static void refused(void *owner, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
-    (void)frail_ended(c, reason); /* others may be given one */
     budget_free(c);
     conn_reason(c, reason);
     if (reason == RSN_NO_MEMORY)
