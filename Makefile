@@ -52,10 +52,13 @@ RSOCK_SRC := \
 	rsock/shm_ring.c \
 	rsock/shm_wire.c \
 	rsock/unix_names.c \
+	rsock/verbs_bye.c \
+	rsock/verbs_channel.c \
 	rsock/verbs_cm.c \
 	rsock/verbs_setup.c \
 	rsock/verbs_cq.c \
 	rsock/verbs_dev.c \
+	rsock/verbs_fork.c \
 	rsock/verbs_dl.c \
 	rsock/verbs_host.c \
 	rsock/verbs_listen.c \
@@ -314,6 +317,8 @@ UNIT_TESTS := \
 	siphash_test \
 	silent_test \
 	frail_test \
+	verbs_bye_test \
+	verbs_pin_test \
 	verbs_dev_test \
 	verbs_cm_test \
 	verbs_cq_test \
@@ -375,6 +380,17 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
 frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c
+verbs_bye_test_SRC := \
+	rsock/copy.c \
+	tests/unit/verbs_bye_test.c \
+	rsock/verbs_bye.c \
+	rsock/verbs_post.c \
+	rsock/verbs_rail.c \
+	rsock/verbs_recv.c \
+	rsock/verbs_room.c \
+	rsock/verbs_wire.c \
+
+verbs_pin_test_SRC := tests/unit/verbs_pin_test.c rsock/verbs_pin.c rsock/own.c
 verbs_dev_test_SRC := tests/unit/verbs_dev_test.c rsock/verbs_dev.c rsock/own.c
 verbs_cq_test_SRC := tests/unit/verbs_cq_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
 verbs_cq_order_test_SRC := tests/unit/verbs_cq_order_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
@@ -383,6 +399,7 @@ verbs_listen_test_SRC := tests/unit/verbs_listen_test.c rsock/verbs_listen.c
 verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c
 verbs_cm_test_SRC := \
 	tests/unit/verbs_cm_test.c \
+	rsock/verbs_channel.c \
 	rsock/verbs_cm.c \
 	rsock/verbs_setup.c \
 	rsock/verbs_route.c \

@@ -6,12 +6,15 @@
  * process asks then.
  *
  *   a rail fails          nobody asks for one for a second
- *   its stream goes on    for twice as long the next time, up to 64 seconds
+ *   its stream goes on    for twice as long the next time, up to 64 seconds, unless it is the one whose rail had failed before:
+ *                         then it is perhaps not the path, and others may do well
  *   the time is over      one asks, the others when that one is through with the proof, for which the path has carried
  *                         large packets both ways
  *   STEADY without one    forgotten
  *
  * A process that is killed looks like a path that fails, and its stream does not go on: so nothing is doubled by it.
+ *
+ * The end that accepts keeps no count: any user of that host could bring it to refuse rails to the others there.
  */
 #include "ipoib_fallback/frail.h"
 
@@ -32,14 +35,17 @@
 #define FRAIL 64
 static struct frail {
     uint8_t family, addr[16];
-    bool goes_on;          /* the stream whose rail failed last */
+    uint32_t stream;       /* whose rail failed last; */
+    bool again;            /* the one before was its, too; */
+    bool goes_on;          /* it has asked since */
     uint64_t until, hold;  /* nobody asks; how long that is, the next time */
     uint64_t asking_until; /* one does, */
     uint64_t proved_at;    /* and has got one; 0: not since the last has failed */
 } frail_peers[FRAIL];
 
-static struct frail *frail_slot(const struct rsk_tuple *t)
+static struct frail *frail_slot(const struct fb_conn *c)
 {
+    const struct rsk_tuple *t = &c->x->tuple;
     uint32_t h = t->family;
 
     for (unsigned i = 0; i < sizeof(t->dst); i++)
@@ -47,9 +53,9 @@ static struct frail *frail_slot(const struct rsk_tuple *t)
     return &frail_peers[h % FRAIL];
 }
 
-static bool is_of(const struct frail *f, const struct rsk_tuple *t)
+static bool is_of(const struct frail *f, const struct fb_conn *c)
 {
-    return f->family == t->family && memcmp(f->addr, t->dst, 16) == 0;
+    return f->family == c->x->tuple.family && memcmp(f->addr, c->x->tuple.dst, 16) == 0;
 }
 
 /* None has failed for as long as a good one lives, though there was one; or nobody has tried for very long. */
@@ -60,15 +66,20 @@ static bool over(const struct frail *f, uint64_t now)
 
 static void failed(struct fb_conn *c, uint64_t now)
 {
-    struct frail *f = frail_slot(&c->x->tuple);
+    struct frail *f = frail_slot(c);
+    uint32_t stream = (uint32_t)c->x->tuple.src_port << 16 | c->x->tuple.dst_port;
 
     c->x->broke = true;
-    if (!is_of(f, &c->x->tuple) || over(f, now)) {
+    if (!is_of(f, c) || over(f, now)) {
         *f = (struct frail){.family = c->x->tuple.family, .hold = HOLD_FIRST};
         memcpy(f->addr, c->x->tuple.dst, 16);
     } else if (now < f->until) { /* several failed before anybody knew: one failure */
         return;
     }
+    f->again = f->stream == stream;
+    f->stream = stream;
+    if (f->again)
+        f->hold = HOLD_FIRST;
     f->goes_on = false;
     f->proved_at = f->asking_until = 0;
     f->until = now + f->hold;
@@ -79,10 +90,10 @@ static void failed(struct fb_conn *c, uint64_t now)
 uint64_t frail_ended(struct fb_conn *c, int reason)
 {
     uint64_t up_at = c->x->up_at, now = fb_io.now(), hold;
-    struct frail *f = frail_slot(&c->x->tuple);
+    struct frail *f = frail_slot(c);
 
     c->x->up_at = 0;
-    if (is_of(f, &c->x->tuple))
+    if (is_of(f, c))
         f->asking_until = 0;
     switch (reason) {
     case RSN_RDV_TIMEOUT:
@@ -113,23 +124,25 @@ uint64_t frail_ended(struct fb_conn *c, int reason)
 
 void frail_goes_on(struct fb_conn *c)
 {
-    struct frail *f = frail_slot(&c->x->tuple);
+    struct frail *f = frail_slot(c);
 
     if (!c->x->broke)
         return;
     c->x->broke = false;
-    if (!is_of(f, &c->x->tuple) || f->goes_on)
+    if (!is_of(f, c) || f->goes_on)
         return;
     f->goes_on = true;
+    if (f->again)
+        return;
     f->hold = f->hold < HOLD_MOST / 2 ? 2 * f->hold : HOLD_MOST;
 }
 
 uint64_t frail_for(const struct fb_conn *c)
 {
-    const struct frail *f = frail_slot(&c->x->tuple);
+    const struct frail *f = frail_slot(c);
     uint64_t now = fb_io.now();
 
-    if (!is_of(f, &c->x->tuple))
+    if (!is_of(f, c))
         return 0;
     if (now < f->until)
         return f->until - now;
@@ -138,16 +151,16 @@ uint64_t frail_for(const struct fb_conn *c)
 
 void frail_asks(const struct fb_conn *c)
 {
-    struct frail *f = frail_slot(&c->x->tuple);
+    struct frail *f = frail_slot(c);
 
-    if (is_of(f, &c->x->tuple) && !f->proved_at)
+    if (is_of(f, c) && !f->proved_at)
         f->asking_until = fb_io.now() + ANSWERED;
 }
 
 void frail_proved(const struct fb_conn *c)
 {
-    struct frail *f = frail_slot(&c->x->tuple);
+    struct frail *f = frail_slot(c);
 
-    if (is_of(f, &c->x->tuple) && !f->proved_at)
+    if (is_of(f, c) && !f->proved_at)
         f->proved_at = fb_io.now();
 }

@@ -34,8 +34,9 @@
 #define THROUGH_NS 5000000000u /* somebody else may keep the thread waiting (README, FUSE) */
 #define LOST_NS \
     1000000u /* a sleep where the progress thread cannot go on: nobody else may tell it of news */
-#define TURN_NS  5000000u   /* between two turns of its work */
-#define AGAIN_NS 500000000u /* between two attempts to start it */
+#define TURN_NS    5000000u   /* between two turns of its work */
+#define AGAIN_NS   500000000u /* between two attempts to start it */
+#define PARTING_NS 200000u    /* between two looks whether the peers have been told */
 
 static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
 static _Atomic int why;                   /* of the newest hold */
@@ -106,15 +107,28 @@ static void end_one(struct fb_conn *c, void *unused)
         link_end(c, atomic_load(&why));
 }
 
-static void end_job(void *seq)
+/* Why they end is on its way to the peers, over what is to be closed: some microseconds, and 0.1 s at most. */
+static bool parting(void)
 {
-    conn_each(end_one, NULL);
+    return rsk_verbs_wire.parting && rsk_verbs_wire.parting();
+}
+
+static void shut_job(void *seq)
+{
+    if (parting() && rsk_timer_add(PARTING_NS, shut_job, seq))
+        return;
     reach_unknown();
     if (rsk_shm_wire.shut)
         rsk_shm_wire.shut(atomic_load(&why));
     if (rsk_verbs_wire.shut)
         rsk_verbs_wire.shut(atomic_load(&why));
     atomic_store(&done, (uint32_t)(uintptr_t)seq);
+}
+
+static void end_job(void *seq)
+{
+    conn_each(end_one, NULL);
+    shut_job(seq);
 }
 
 /* Who accepts makes himself reachable anew, with what the call has changed, when his streams have shown

@@ -352,11 +352,22 @@ static bool refusal_due(struct fb_conn *c)
     return due;
 }
 
+/* The peer has said that it ends the rail, so that is no failure, though its disconnect makes it one before that is acted upon. */
+static bool has_left(struct fb_conn *c)
+{
+    bool left;
+
+    fb_lock(&c->x->ctl_lock);
+    left = c->x->mail.hello_due && c->x->mail.hello.type == FM_BYE;
+    fb_unlock(&c->x->ctl_lock);
+    return left;
+}
+
 static void release(void *arg)
 {
     struct fb_conn *c = arg;
     struct rsk_rail *rail;
-    bool end = false, failed = false, was_on, larger;
+    bool end = false, failed = false, left = false, was_on, larger;
     int broke = 0;
 
     conn_mail(c); /* that it leaves for a larger ring came before the frames */
@@ -376,7 +387,8 @@ static void release(void *arg)
     was_on = c->x->tx.on_rail || c->x->rx.on_rail;
     if (rail) {
         failed = rail->failed != 0;
-        broke = failure((int)rail->failed);
+        left = has_left(c) || c->x->end_reason == RSN_PEER_LEFT;
+        broke = left ? 0 : failure((int)rail->failed);
         end = failed || (conn_flag(c, CF_PINNED | CF_CLOSED)) || c->x->rdv == RDV_NONE ||
               (was_on && c->x->tx.state != TX_R && c->x->rx.state != RX_r) || never_boards(c);
         end = end && (c->fd < 0 || (tx_done(c, rail) && rx_done(c, rail)));
@@ -416,10 +428,10 @@ static void release(void *arg)
         larger = atomic_exchange(&c->x->larger, false);
         link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
-            rdv_again(c, c->x->end_reason ? c->x->end_reason
-                         : failed         ? RSN_RAIL_FAILED
-                         : larger         ? RSN_LARGER
-                                          : RSN_PEER_LEFT);
+            rdv_again(c, c->x->end_reason  ? c->x->end_reason
+                         : failed && !left ? RSN_RAIL_FAILED
+                         : larger          ? RSN_LARGER
+                                           : RSN_PEER_LEFT);
         c->x->end_reason = 0;
     }
     fb_put(&c->s);

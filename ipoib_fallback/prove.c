@@ -229,7 +229,7 @@ static void hello_job(void *arg)
         link_end(c, m.reason < 64 && m.reason ? m.reason : RSN_PEER_REFUSED);
         break;
     default: /* FM_BYE: the other end has given the rail back */
-        link_end(c, RSN_PEER_LEFT);
+        link_end(c, atomic_load(&c->x->larger) ? RSN_LARGER : RSN_PEER_LEFT);
         break;
     }
     fb_put(&c->s);
@@ -273,6 +273,24 @@ static bool claim(struct fb_conn *c)
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LINKED);
     heir_settled(c);
     return false;
+}
+
+/* Why a stream that was to have a rail takes none. */
+static int unwanted(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_PINNED))
+        return c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
+    return conn_flag(c, CF_CLOSED | CF_FIN) || c->x->tx.fin ? RSN_ENDING : RSN_NOT_YET;
+}
+
+void link_none(struct fb_conn *c, struct rsk_rail *rail)
+{
+    struct rsk_msg m = {.type = FM_REFUSED, .reason = (uint16_t)unwanted(c)};
+
+    /* Else a failure is all that it hears of. */
+    rail->wire->ctl_send(rail, &m);
+    rail->wire->kill(rail, RSN_ENDING);
+    rail->wire->destroy(rail);
 }
 
 /* A new epoch begins only with both halves plain; what the last one left in the halves goes. */

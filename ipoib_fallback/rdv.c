@@ -143,8 +143,7 @@ static void got_rail(struct fb_conn *c, struct rsk_rail *rail)
 {
     if (link_up(c, rail))
         return;
-    rail->wire->kill(rail, RSN_ENDING);
-    rail->wire->destroy(rail);
+    link_none(c, rail);
     rdv_again(c, RSN_NOT_YET);
 }
 

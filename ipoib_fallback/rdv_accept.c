@@ -66,8 +66,7 @@ static void accepted(void *owner, struct rsk_rail *rail)
 
     c->x->rdv = RDV_NONE;
     if (!link_up(c, rail)) {
-        rail->wire->kill(rail, RSN_ENDING);
-        rail->wire->destroy(rail);
+        link_none(c, rail);
         budget_free(c);
     }
     fb_put(&c->s);

@@ -231,7 +231,9 @@ void link_linger(struct fb_conn *); /* posts: the application is gone, finish an
 void link_serve(struct fb_conn *);  /* posts: conn_mail and conn_serve */
 void link_push(struct fb_conn *);   /* the same, if this is the progress thread */
 bool link_up(struct fb_conn *, struct rsk_rail *); /* progress thread: takes the rail, or false */
-void link_end(struct fb_conn *, int reason);       /* progress thread: the rail ends */
+/* Progress thread: the rail that it has not taken goes back, and the peer hears why. */
+void link_none(struct fb_conn *, struct rsk_rail *);
+void link_end(struct fb_conn *, int reason); /* progress thread: the rail ends */
 /* One timer per stream; fn begins with link_timer_fired and ends with fb_put. Progress thread. */
 void link_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
 void link_timer_fired(struct fb_conn *);

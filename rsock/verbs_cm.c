@@ -1,17 +1,14 @@
 /*
- * verbs_cm.c - librdmacm's event channel, and the connecting side of the rendezvous.
+ * verbs_cm.c - the connecting side of the rendezvous.
  *
  *   resolve address -> resolve route -> REQ(tuple) -> REP(descriptors) -> hello -> done()
  *
- * Everything runs on the progress thread and nothing waits: the channel is non-blocking and its
- * descriptor is watched. Events are acknowledged before they are acted on, because
- * rdma_destroy_id(3) waits for unacknowledged ones.
+ * Everything runs on the progress thread and nothing waits.
  */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "config/log.h"
 #include "config/reason.h"
@@ -22,93 +19,7 @@ enum { RESOLVE_MS = 1000, MAX_REDIRECTS = 64 };
 /* The IB specification's reject codes (12.6.7.2); no user header has them. */
 enum { REJ_INVALID_SERVICE_ID = 8, REJ_CONSUMER_DEFINED = 28 };
 
-static struct rdma_event_channel *channel;
-static struct rsk_watch *channel_watch;
 static uint32_t requests;
-
-static void on_channel(void *arg, uint32_t events);
-
-static int open_channel(void)
-{
-    int err = vb_dl_open();
-
-    if (err)
-        return err;
-    /* librdmacm looks for devices, and loads their drivers, with the first channel. */
-    if (!vb_dl_room())
-        return -ENOMEM;
-    if (vb_kick_open() < 0)
-        return -EMFILE;
-    rsk_own_enter();
-    channel = vdl.create_event_channel();
-    if (channel)
-        channel->fd = rsk_own_fd(channel->fd);
-    rsk_own_leave();
-    if (!channel) {
-        err = errno;
-        log_info(
-            "verbs: librdmacm has no event channel: %s (is rdma_ucm loaded, and /dev/infiniband/rdma_cm here?)",
-            strerror(err));
-        return err == EMFILE || err == ENFILE ? -EMFILE : err == ENOMEM ? -ENOMEM : -ENODEV;
-    }
-    if (channel->fd >= 0) {
-        sys_fcntl(channel->fd, F_SETFL, sys_fcntl(channel->fd, F_GETFL, 0) | O_NONBLOCK);
-        channel_watch = rsk_watch_fd(channel->fd, EPOLLIN, true, on_channel, NULL);
-        if (channel_watch)
-            return 0;
-        rsk_own_close(channel->fd);
-    }
-    channel = NULL; /* leaked: rdma_destroy_event_channel would close a number of somebody's */
-    return -EMFILE;
-}
-
-int vb_cm_open(void)
-{
-    int err;
-
-    if (channel)
-        return 0;
-    if (!vb_dev_afresh())
-        return -ENODEV;
-    err = open_channel();
-    if (err)
-        vb_host_refused(err == -EMFILE   ? RSN_LIMIT_FD
-                        : err == -ENOMEM ? RSN_NO_MEMORY
-                                         : RSN_NO_VERBS);
-    return err;
-}
-
-bool vb_cm_is_open(void)
-{
-    return channel != NULL;
-}
-
-void vb_cm_shut(void)
-{
-    if (!channel)
-        return;
-    rsk_unwatch(channel_watch);
-    /* It closes the number, which must not be closed twice: another one under its name. */
-    rsk_own_close(channel->fd);
-    rsk_own_enter();
-    channel->fd = sys_eventfd(0, EFD_CLOEXEC);
-    vdl.destroy_event_channel(channel);
-    rsk_own_leave();
-    vb_cm_forget();
-}
-
-void vb_cm_forget(void)
-{
-    channel = NULL;
-    channel_watch = NULL;
-}
-
-struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner, enum rdma_port_space space)
-{
-    struct rdma_cm_id *id;
-
-    return vdl.create_id(channel, &id, owner, space) == 0 ? id : NULL;
-}
 
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *ss)
 {
@@ -203,7 +114,8 @@ static int on_addr(struct vb_rail *r)
     }
     r->dev = vb_dev_get(r->id);
     if (!r->dev)
-        return errno == EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
+    vb_cm_inside(r->id);
     return vdl.resolve_route(r->id, RESOLVE_MS) < 0 ? errno_reason(errno) : 0;
 }
 
@@ -301,8 +213,8 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
     vb_setup_failed(r, reason);
 }
 
-static void on_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int status,
-                          const void *data, size_t len)
+void vb_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int status, const void *data,
+                   size_t len)
 {
     int reason = 0;
 
@@ -364,67 +276,6 @@ static void on_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int s
         vb_rail_fail(r, reason);
     else
         vb_setup_failed(r, reason);
-}
-
-enum { EVENTS_MOST = 16 };
-
-static void on_channel(void *arg, uint32_t events)
-{
-    struct rdma_cm_event *ev;
-
-    (void)arg, (void)events;
-    /* The thread has other work as well, however many ask: the channel stays readable. */
-    for (int i = 0; i < EVENTS_MOST; i++) {
-        uint8_t data[256];
-        struct rdma_cm_id *id;
-        struct vb_cm_owner *owner;
-        enum rdma_cm_event_type type;
-        size_t len;
-        int status, err;
-
-        vb_dev_resync();
-        if (!channel)
-            return;
-        /* With the first event that needs it librdmacm opens the device. */
-        rsk_own_enter();
-        errno = 0;
-        status = vdl.get_cm_event(channel, &ev);
-        err = errno;
-        if (status == 0 && ev->id->verbs)
-            vb_dev_hide(ev->id->verbs);
-        rsk_own_leave();
-        if (status < 0)
-            return;
-        id = ev->id;
-        owner = id->context;
-        type = ev->event;
-        status = ev->status;
-        /* Of what librdmacm itself could not do, such as to open the device; or EPERM, of the kernel. */
-        if (status == -1 && err)
-            status = -err;
-        len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
-        if (len)
-            memcpy(data, ev->param.conn.private_data, len);
-        log_debug("verbs: %s, status %d",
-                  type == RDMA_CM_EVENT_CONNECT_REQUEST ? "request" : "cm event",
-                  status ? status : (int)type);
-        vdl.ack_cm_event(ev);
-        if (type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_ADDR_RESOLVED)
-            vb_dev_seen(id);
-        switch (owner->kind) {
-        case VB_OF_RAIL:
-            on_rail_event(owner->it, type, status, data, len);
-            break;
-        case VB_OF_LISTENER:
-            if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
-                vb_request(owner->it, id, data, len);
-            break;
-        case VB_OF_DEV:
-            if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
-                vb_dev_gone(owner->it);
-            break;
-        }
-    }
 }
 
 static bool loopback(uint8_t family, const struct rsk_route *t)

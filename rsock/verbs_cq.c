@@ -379,10 +379,30 @@ static int vector_of(const struct ibv_context *ctx)
     return (int)((made++ + (unsigned)sys_getpid()) % vectors);
 }
 
+/* The n-th, smaller where there is not so much memory. One less than a power of two: some drivers want one entry more, and
+ * double it then. */
+static struct ibv_cq *make_cq(struct vb_part *p, unsigned n, size_t *pins)
+{
+    int size = 1024 << (2 * (n < 2 ? n : 2));
+    struct ibv_cq *cq;
+
+    if (size > p->dev->max_cqe)
+        size = p->dev->max_cqe;
+    while (!vb_pin_queue((size_t)size * VB_CQE_PINS)) {
+        if (size <= 1024)
+            return NULL;
+        size /= 4;
+    }
+    *pins = (size_t)size * VB_CQE_PINS;
+    cq = vdl.create_cq(p->dev->ctx, size - 1, p, p->channel, vector_of(p->dev->ctx));
+    if (!cq)
+        vb_unpin_queue(*pins);
+    return cq;
+}
+
 struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
 {
     unsigned n = atomic_load_explicit(&p->n_cq, memory_order_relaxed);
-    int size = 1024 << (2 * (n < 2 ? n : 2));
     struct vb_cq *c;
 
     for (unsigned i = 0; i < n; i++)
@@ -396,9 +416,9 @@ struct vb_cq *vb_cq_reserve(struct vb_part *p, int *reason)
     c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    c->cq = vdl.create_cq(p->dev->ctx, size < p->dev->max_cqe ? size : p->dev->max_cqe, p,
-                          p->channel, vector_of(p->dev->ctx));
+    c->cq = make_cq(p, n, &c->pins);
     if (!c->cq) {
+        *reason = vb_lack_reason(errno);
         log_info("verbs: completion queue on %s: error %d", p->dev->name, errno);
         free(c);
         return NULL;

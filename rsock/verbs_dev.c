@@ -1,5 +1,5 @@
 /*
- * verbs_dev.c - opened RDMA devices, their removal, and what a forked child has to undo.
+ * verbs_dev.c - opened RDMA devices, their failure and their removal.
  *
  * A context belongs to librdmacm, which opens one per device and closes it late or never: its
  * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"),
@@ -9,7 +9,11 @@
  * go: then it closes the context with the last id that is on the device, so ids are ended last, and by then the context is
  * ours no more.
  *
- * Progress thread only, except the fork hook.
+ * Of a device that has failed (DEVICE_FATAL) the driver may make another one, which is the removal of this one, of which the sentinel hears; or
+ * bring this one up again, or leave it as it is. So what is on it has failed, and the context stays: librdmacm would have no other one for a
+ * device that is still there.
+ *
+ * Progress thread only, except vb_dev_forget.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -67,6 +71,24 @@ static void end_late_ids(struct vb_dev *dev, uint64_t down)
     }
 }
 
+/* Whoever touches one that does nothing any more may wait for its commands' time-outs: now and then is enough. */
+static const uint64_t FAILED_NS = UINT64_C(10000000000);
+
+static void fail_dev(struct vb_dev *dev)
+{
+    dev->failed_until = sys_now() + FAILED_NS;
+    for (unsigned i = 0; i < vb_rails_high; i++) {
+        struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
+
+        if (!r || r->dev != dev)
+            continue;
+        if (r->state != VB_UP)
+            vb_setup_failed(r, RSN_DEVICE_GONE);
+        else
+            vb_rail_fail(r, RSN_DEVICE_GONE);
+    }
+}
+
 static void on_port(struct vb_dev *dev, int port, bool up)
 {
     uint64_t bit = UINT64_C(1) << (port & 63);
@@ -75,6 +97,7 @@ static void on_port(struct vb_dev *dev, int port, bool up)
         dev->ports_down |= bit;
         return;
     }
+    dev->failed_until = 0;
     dev->ports_down &= ~bit;
     end_late_ids(dev, dev->ports_down);
 }
@@ -130,10 +153,10 @@ static void on_async(void *arg, uint32_t events)
                      (type != IBV_EVENT_COMM_EST && qp && r->qp == qp))
                 vb_rail_fail(r, RSN_RAIL_FAILED);
         }
-        if (type == IBV_EVENT_DEVICE_FATAL) {
+        if (type == IBV_EVENT_DEVICE_FATAL && dev->sentinel)
+            fail_dev(dev);
+        else if (type == IBV_EVENT_DEVICE_FATAL) /* of its removal nobody would tell */
             vb_dev_gone(dev);
-            return;
-        }
     }
 }
 
@@ -192,9 +215,12 @@ static struct vb_dev *new_dev(struct ibv_context *ctx)
         return NULL;
     }
     dev = calloc(1, sizeof *dev);
-    if (!dev || vdl.query_device(ctx, &attr)) {
+    if (!dev)
+        return NULL;
+    /* One that is closed, too, of which librdmacm has not noticed that it was removed. */
+    if (vdl.query_device(ctx, &attr)) {
         free(dev);
-        errno = ENOMEM;
+        errno = ENODEV;
         return NULL;
     }
     dev->ctx = ctx;
@@ -219,6 +245,10 @@ struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
         dev = new_dev(id->verbs);
     if (!dev)
         return NULL;
+    if (sys_now() < dev->failed_until) {
+        errno = ENODEV;
+        return NULL;
+    }
     dev->users++;
     if (!dev->sentinel)
         add_sentinel(dev, id);
@@ -397,101 +427,16 @@ void vb_dev_shut(void)
 
 /* ---- fork */
 
-static bool forked;
-
-bool vb_dev_afresh(void)
+bool vb_dev_forget(void)
 {
-    if (forked && rsk_loop_may_load()) {
-        forked = stale = false;
-        vb_dl_shut();
-    }
-    return !forked;
-}
+    bool any = devs != NULL;
 
-/* Reads a line of /proc/self/maps without stdio; false at the end. */
-static bool next_line(int fd, char *buf, size_t size, size_t *have, char **line)
-{
-    char *end;
-    ssize_t n;
-    size_t used = *line ? strlen(*line) + 1 : 0;
-
-    memmove(buf, buf + used, *have - used);
-    *have -= used;
-    while (!(end = memchr(buf, '\n', *have))) {
-        n = *have < size ? sys_read(fd, buf + *have, size - *have) : 0;
-        if (n <= 0)
-            return false;
-        *have += (size_t)n;
-    }
-    *end = 0;
-    *line = buf;
-    return true;
-}
-
-static unsigned long hex(const char **s)
-{
-    unsigned long v = 0;
-
-    for (;; (*s)++) {
-        if (**s >= '0' && **s <= '9')
-            v = v * 16 + (unsigned long)(**s - '0');
-        else if (**s >= 'a' && **s <= 'f')
-            v = v * 16 + (unsigned long)(**s - 'a') + 10;
-        else
-            return v;
-    }
-}
-
-/* The providers' mappings of queues hold the device open, and with it the parent's QPs after
- * its death. Nothing in a child may use them. */
-static void unmap_queues(void)
-{
-    char buf[4096] = {0}, *line = NULL;
-    size_t have = 0;
-    int fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-
-    if (fd < 0)
-        return;
-    while (next_line(fd, buf, sizeof buf, &have, &line)) {
-        const char *s = line;
-        unsigned long from, to;
-
-        if (!strstr(line, " /dev/infiniband/uverbs"))
-            continue;
-        from = hex(&s);
-        s++;
-        to = hex(&s);
-        SYS6(SYS_munmap, from, to - from, 0, 0, 0, 0);
-    }
-    sys_close(fd);
-}
-
-static void in_child(void)
-{
-    struct vb_dev *dev;
-
-    if (devs)
-        unmap_queues();
-    forked |= devs || vb_cm_is_open();
-    /* librdmacm's contexts are of no use here. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed: that
-     * would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
-    for (dev = devs; dev; dev = dev->next)
+    /* librdmacm's contexts are of no use in a child. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed:
+     * that would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
+    for (struct vb_dev *dev = devs; dev; dev = dev->next)
         if (dev->ctx)
             dev->ctx->cmd_fd = dev->ctx->async_fd = -1;
     devs = NULL;
-    vb_dl_close_none();
-    vb_parts = NULL;
-    for (unsigned i = 0; i < vb_rails_high; i++)
-        atomic_store(&vb_rails[i], NULL);
-    vb_rails_high = 0;
-    vb_kick_forget();
-    vb_probe_forget();
-    vb_listen_forget();
-    vb_pin_forget();
-    vb_cm_forget();
-}
-
-__attribute__((constructor)) static void at_load(void)
-{
-    rsk_at_fork_child(in_child);
+    stale = false;
+    return any;
 }

@@ -53,6 +53,7 @@
     V(cma, "RDMACM_1.0", "rdma_disconnect", disconnect, int, (struct rdma_cm_id *)) \
     V(cma, "RDMACM_1.0", "rdma_get_cm_event", get_cm_event, int, (struct rdma_event_channel *, struct rdma_cm_event **)) \
     V(cma, "RDMACM_1.0", "rdma_ack_cm_event", ack_cm_event, int, (struct rdma_cm_event *)) \
+    V(cma, "RDMACM_1.0", "rdma_migrate_id", migrate_id, int, (struct rdma_cm_id *, struct rdma_event_channel *)) \
     V(cma, "RDMACM_1.0", "rdma_set_option", set_option, int, (struct rdma_cm_id *, int, int, void *, size_t)) \
     V(cma, "RDMACM_1.0", "rdma_get_src_port", get_src_port, __be16, (struct rdma_cm_id *)) \
     V(cma, "RDMACM_1.0", "rdma_get_devices", get_devices, struct ibv_context **, (int *)) \

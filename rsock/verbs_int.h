@@ -3,13 +3,14 @@
  * device. For verbs_*.c only.
  *
  *   verbs_dl    the libraries' functions          verbs_cm    rendezvous, connecting side
- *   verbs_dev   devices, their removal, fork      verbs_post  sending and what it needs
+ *   verbs_channel  events of librdmacm            verbs_fork  what a forked child undoes
+ *   verbs_dev   devices, their removal            verbs_post  sending and what it needs
  *   verbs_rail  memory and QP of one rail         verbs_recv  receiving
  *   verbs_cq    the shard part: CQs, draining     verbs_mind  parts that nobody drains
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
  *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
  *   verbs_setup what both sides of a rendezvous do  verbs_part  parts, made and ended
- *   verbs_host  what is looked at before anything is opened
+ *   verbs_host  what is looked at before anything is opened  verbs_bye  the end of a rail that is well
  *
  * Locks, outermost first, none held across a call that blocks:
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
@@ -29,6 +30,7 @@
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
 #include "rsock/sys.h"
+#include "rsock/verbs_dev.h"
 #include "rsock/verbs_dl.h"
 #include "rsock/verbs_lock.h"
 #include "rsock/verbs_proto.h"
@@ -64,8 +66,9 @@ struct vb_dev {
     struct vb_cm_owner cm_owner;
     unsigned users; /* CM ids bound to it, parts with a channel, the sentinel */
     bool gone;
-    bool held;           /* by a reference of a list's */
-    uint64_t ports_down; /* bit n: port n is */
+    bool held;             /* by a reference of a list's */
+    uint64_t failed_until; /* it is not tried; 0: it has not failed */
+    uint64_t ports_down;   /* bit n: port n is */
     struct vb_late_id *late;
     int max_cqe;
     char name[16];
@@ -75,6 +78,7 @@ struct vb_dev {
 struct vb_cq {
     struct ibv_cq *cq;
     uint32_t size, used;
+    size_t pins;             /* at most, of its memory */
     _Atomic unsigned armed;  /* verbs_cq.c says how */
     struct ibv_wc stash[16]; /* polled by arm, dispatched by the next drain; part lock */
     int stashed;
@@ -192,6 +196,12 @@ struct vb_rail {
         probe_looks; /* while it is out: sq_done, and how often that has been found */
     unsigned probe_quiet;
 
+    /* ---- verbs_bye.c: progress thread */
+    _Atomic bool parting; /* until its last words have been sent; probe_end is behind them */
+    bool orphan;          /* and it has been destroyed by its owner */
+    _Atomic bool broke;   /* it has failed once more since it had: any thread */
+    uint64_t bye_ns;      /* until the next look */
+
     /* ---- drain only */
     unsigned news, to_repost;
     bool listed;
@@ -207,7 +217,7 @@ struct vb_rail {
     struct rsk_own_map map_in, map_out;
     size_t off_ctl, off_credit, off_hello;
     struct rsk_timer *deadline;
-    uint64_t until; /* when it fires, 0: none yet */
+    uint64_t until; /* when it fires, 0: none yet; of a parting one: it is over */
     struct rsk_tuple tuple;
     struct rsk_route route; /* initiator */
     uint32_t request;
@@ -230,6 +240,12 @@ enum { VB_CREDIT_OUT = 16 };
 static inline struct vb_rail *vb_of(struct rsk_rail *r)
 {
     return (struct vb_rail *)r;
+}
+
+/* The request at this place of the send queue is not among those that are out. */
+static inline bool vb_is_done(struct vb_rail *r, uint32_t slot)
+{
+    return slot - atomic_load(&r->sq_done) - 1 >= VB_SQ;
 }
 
 /* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A software device may copy
@@ -273,11 +289,23 @@ enum { VB_PRIVILEGED = 1024, VB_STAND_IN = 65536 - VB_PRIVILEGED };
 void vb_rail_close(struct vb_rail *);
 /* And frees the rest. */
 void vb_rail_free(struct vb_rail *);
-/* Fails the rail, once; tells notify(), sleepers and the progress thread. Any thread, no lock of this wire's. */
+/* Fails the rail, once; tells notify(), sleepers and the progress thread. A parting one's end is not waited for any more. Any thread, no
+ * lock of this wire's. */
 void vb_rail_fail(struct vb_rail *, int reason);
 /* Progress thread: the QP goes to ERR. */
 void vb_rail_down(struct vb_rail *);
 void vb_header(const struct vb_rail *, struct vb_hdr *, size_t len);
+
+/* ---- verbs_bye.c */
+
+/* Fails the rail for its owner, who ends it; what has been posted is sent, if the rail is well. */
+void vb_bye(struct vb_rail *, int reason);
+/* Its owner destroys it, and it ends by itself when that is so. False: it may be freed. */
+bool vb_bye_keeps(struct vb_rail *);
+/* Ends those that are parting, at once. */
+void vb_bye_all(void);
+unsigned vb_byes(void); /* how many are parting */
+void vb_bye_forget(void);
 
 /* ---- verbs_post.c */
 
@@ -363,51 +391,19 @@ static inline void vb_probe_wanted(void)
 void vb_probe_kicked(void);
 void vb_probe_forget(void);
 
-/* ---- verbs_dev.c */
-
-/* The device of a CM id, counted; NULL when out of memory. */
-/* An id of librdmacm's has come with an opened device. */
-void vb_dev_seen(struct rdma_cm_id *id);
-struct vb_dev *vb_dev_get(struct rdma_cm_id *);
-/* Moves a device's descriptors out of the application's way, in a step that has opened it. */
-void vb_dev_hide(struct ibv_context *);
-void vb_dev_put(struct vb_dev *);
-void vb_dev_gone(struct vb_dev *);
-/* Ends an id that is on the device, once its port is up. It must have no QP any more. */
-void vb_dev_end_id(struct vb_dev *, struct rdma_cm_id *);
-struct vb_dev *vb_dev_find(const struct ibv_context *);
-/* After a removal librdmacm keeps a dead context until it looks at the list of devices again. */
-void vb_dev_resync(void);
-/* Ends everything on all devices and closes them. */
-void vb_dev_shut(void);
-/* Before anything is opened: if librdmacm was in use when this process was forked off, it is loaded afresh. False: it may not. */
-bool vb_dev_afresh(void);
-
-/* ---- verbs_host.c */
-
-/* 0: the kernel shows some RDMA device that is not iWARP; or a reason. */
-int vb_host_has_device(void);
-int vb_host_may_listen(void); /* 0: there is no iWARP device; -ENODEV, -EMFILE */
-/* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
- * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
-int vb_host_refuses(void);
-void vb_host_refused(int reason); /* what came of opening it */
-
 /* ---- verbs_cm.c */
 
 int vb_connect(const struct rsk_tuple *, struct rsk_shard *, size_t ring, void *owner,
                void (*done)(void *, struct rsk_rail *, int));
-/* 0; -EMFILE, -ENOMEM, -ENODEV or -ENOENT. Opens the event channel at the first call. */
-int vb_cm_open(void);
-bool vb_cm_is_open(void);
-/* A new id on the channel; NULL with errno. */
-struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *, enum rdma_port_space);
-void vb_cm_forget(void);
-/* Closes the event channel, which no id is left on. */
-void vb_cm_shut(void);
+/* One of a rail's id; data as in rdma_get_cm_event(3). */
+void vb_rail_event(struct vb_rail *, enum rdma_cm_event_type, int status, const void *data,
+                   size_t len);
 socklen_t vb_sockaddr(int family, const uint8_t *addr, uint16_t port, struct sockaddr_storage *);
 
 /* ---- verbs_setup.c */
+
+/* Why something of a device, or the device, was not to be had, by errno. */
+int vb_lack_reason(int err);
 
 /* Ends a set-up that failed and frees the rail. */
 void vb_setup_failed(struct vb_rail *, int reason);
@@ -436,10 +432,15 @@ uint16_t vb_own_port(const struct rsk_tuple *);
 
 /* ---- verbs_pin.c */
 
+enum { VB_QP_PINS = 68 * 1024, VB_CQE_PINS = 64 };
 /* ibv_reg_mr, or NULL with ENOMEM when it would take more than three quarters of RLIMIT_MEMLOCK. */
 struct ibv_mr *vb_pin(struct ibv_pd *, struct rsk_own_map *, int access);
 void vb_unpin(struct ibv_mr *, struct rsk_own_map *); /* NULL: nothing */
-void vb_pin_forget(void);                             /* forked child */
+/* A queue of so many bytes is to be made, which a driver may have pinned; false with ENOMEM, as above. vb_unpin_queue when it has ended, or
+ * was not to be had. */
+bool vb_pin_queue(size_t n);
+void vb_unpin_queue(size_t n);
+void vb_pin_forget(void); /* forked child */
 
 /* ---- verbs_listen.c */
 

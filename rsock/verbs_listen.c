@@ -355,7 +355,8 @@ static int answer(struct vb_rail *r, unsigned ring_log2)
 
     r->dev = vb_dev_get(r->id);
     if (!r->dev)
-        return errno == EMFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
+    vb_cm_inside(r->id);
     reason = vb_rail_open(r);
     if (!reason)
         reason = vb_rail_open_out(r, ring_log2);

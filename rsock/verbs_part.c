@@ -74,6 +74,7 @@ void vb_part_close(struct vb_part *p)
     vb_unlock(&p->lock);
     for (unsigned i = 0; i < n; i++) {
         vdl.destroy_cq(p->cq[i]->cq);
+        vb_unpin_queue(p->cq[i]->pins);
         free(p->cq[i]);
         p->cq[i] = NULL;
     }

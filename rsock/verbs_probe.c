@@ -90,7 +90,7 @@ static bool is_out(struct vb_rail *r, uint64_t now)
         return true;
     end = atomic_load(&r->probe_end);
     done = atomic_load(&r->sq_done);
-    if (end && (uint32_t)end - done - 1 >= VB_SQ) {
+    if (end && vb_is_done(r, (uint32_t)end)) {
         r->probe_looks = 0;
         return false;
     }

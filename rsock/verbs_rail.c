@@ -33,13 +33,24 @@ static unsigned log2_of(size_t n)
     return log2;
 }
 
-struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
+static unsigned free_place(void)
 {
-    struct vb_rail *r;
     unsigned i = 0;
 
     while (i < VB_MAX_RAILS && atomic_load_explicit(&vb_rails[i], memory_order_relaxed))
         i++;
+    return i;
+}
+
+struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
+{
+    struct vb_rail *r;
+    unsigned i = free_place();
+
+    if (i == VB_MAX_RAILS) {
+        vb_bye_all();
+        i = free_place();
+    }
     errno = ENOSPC;
     if (i == VB_MAX_RAILS || !(r = calloc(1, sizeof *r)))
         return NULL;
@@ -72,6 +83,8 @@ static int make_qp(struct vb_rail *r)
     static const uint32_t inlines[] = {VB_INLINE, 64, 0};
     struct ibv_qp_init_attr attr;
 
+    if (!vb_pin_queue(VB_QP_PINS))
+        return -ENOMEM;
     for (size_t i = 0; i < sizeof inlines / sizeof *inlines; i++) {
         attr = (struct ibv_qp_init_attr){
             .qp_type = IBV_QPT_RC,
@@ -89,6 +102,7 @@ static int make_qp(struct vb_rail *r)
             return 0;
         }
     }
+    vb_unpin_queue(VB_QP_PINS);
     return -errno;
 }
 
@@ -115,7 +129,7 @@ int vb_rail_open(struct vb_rail *r)
         r->pd ? vb_pin(r->pd, &r->map_in, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) : NULL;
     if (!r->mr_in || make_qp(r) < 0) {
         log_info("verbs: memory or queue pair on %s: %s", r->dev->name, strerror(errno));
-        return errno == EMFILE || errno == ENFILE ? RSN_LIMIT_FD : RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
     }
     r->ctl_in = r->ring + r->off_ctl;
     r->credit_in = (struct vb_credit *)(r->ring + r->off_credit);
@@ -154,7 +168,7 @@ int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
     r->staging = map(&r->map_out, len);
     r->mr_out = r->staging ? vb_pin(r->pd, &r->map_out, IBV_ACCESS_LOCAL_WRITE) : NULL;
     if (!r->mr_out)
-        return RSN_NO_MEMORY;
+        return vb_lack_reason(errno);
     r->lkey_out = r->mr_out->lkey;
     r->ctl_out = r->staging + size;
     r->credit_out = (struct vb_credit *)(r->staging + size + ctl);
@@ -212,11 +226,15 @@ void vb_rail_fail(struct vb_rail *r, int reason)
 {
     uint32_t none = 0;
 
-    if (!atomic_compare_exchange_strong(&r->base.failed, &none, (uint32_t)reason))
+    if (!atomic_compare_exchange_strong(&r->base.failed, &none, (uint32_t)reason)) {
+        atomic_store(&r->broke, true);
         return;
+    }
     log_debug("verbs: rail %u fails: %s", r->index, cfg_reason_name(reason));
-    atomic_store(&r->down, true);
-    vb_kick();
+    if (!atomic_load(&r->parting)) {
+        atomic_store(&r->down, true);
+        vb_kick();
+    }
     vb_tell(r, RSK_FAIL);
 }
 
@@ -254,6 +272,7 @@ void vb_rail_close(struct vb_rail *r)
         /* Ends every access of the adapter to our memory, and of flushing (ibv_destroy_qp(3)). An adapter takes its
          * time for that, in which the shard's other rails are drained. */
         vdl.destroy_qp(r->id);
+        vb_unpin_queue(VB_QP_PINS);
     }
     if (r->cq) {
         lock_shard(r);

@@ -61,6 +61,21 @@ void vb_tune_qp(struct vb_rail *r)
         log_debug("verbs: min_rnr_timer: error %d", errno);
 }
 
+int vb_lack_reason(int err)
+{
+    switch (err) {
+    case EMFILE:
+    case ENFILE:
+        return RSN_LIMIT_FD;
+    case EIO: /* what the kernel says of a device that is gone, and drivers of one that does nothing any more */
+    case ENODEV:
+    case ENXIO:
+        return RSN_DEVICE_GONE;
+    default:
+        return RSN_NO_MEMORY;
+    }
+}
+
 /* ---- the set-up's end, either side */
 
 static void on_deadline(void *arg)

@@ -37,6 +37,7 @@ static int usable(void)
 
 static void shut(int reason)
 {
+    vb_bye_all();
     for (unsigned i = 0; i < vb_rails_high; i++) {
         struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
 
@@ -57,7 +58,8 @@ static void shut(int reason)
 
 static void destroy(struct rsk_rail *rail)
 {
-    vb_rail_free(vb_of(rail));
+    if (!vb_bye_keeps(vb_of(rail)))
+        vb_rail_free(vb_of(rail));
 }
 
 /* ---- waiting */
@@ -144,8 +146,7 @@ static uint64_t tx_arrived(struct rsk_rail *rail)
     uint64_t freed = vb_tx_freed(rail);
 
     rsk_shard_drain(rail->shard);
-    if (atomic_load(&r->mark) == VB_MARK_OUT &&
-        r->mark_slot - atomic_load(&r->sq_done) - 1 >= VB_SQ) { /* it is not among what is out */
+    if (atomic_load(&r->mark) == VB_MARK_OUT && vb_is_done(r, r->mark_slot)) {
         r->landed = r->mark_pos;
         atomic_store(&r->mark, VB_NO_MARK);
     }
@@ -161,7 +162,7 @@ static uint64_t tx_arrived(struct rsk_rail *rail)
 
 static void kill_rail(struct rsk_rail *rail, int reason)
 {
-    vb_rail_fail(vb_of(rail), reason);
+    vb_bye(vb_of(rail), reason);
 }
 
 static size_t give(struct rsk_rail *rail, const void *p, size_t n)
@@ -188,6 +189,7 @@ const struct rsk_wire rsk_verbs_wire = {
     .on_route = vb_on_route,
     .on_room = vb_on_room,
     .shut = shut,
+    .parting = vb_byes,
     .destroy = destroy,
     .tx_start = vb_tx_start,
     .tx_space = vb_tx_space,

@@ -160,6 +160,8 @@ struct rsk_wire {
     /* Closes what listen() and connect() have opened: they open it anew, under the credentials and in the
      * namespaces of then. What is under way may end with this reason; rails are dead. */
     void (*shut)(int reason);
+    /* How many rails have been killed whose last messages are still to be sent; none of them for longer than 0.1 s. NULL: none. */
+    unsigned (*parting)(void);
     /* fn says how the rail of a connection goes, if not as the connection itself: owner is whose rail is asked
      * for, NULL if it is the peer that asks. NULL: the wire has no packets. */
     void (*on_route)(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
@@ -237,7 +239,8 @@ struct rsk_wire {
      * (RSK_BY_*), once. Full fence inside, and looks again: returns those of events that hold
      * already, in which case the caller must not sleep. */
     unsigned (*arm)(struct rsk_rail *, unsigned events, unsigned how);
-    /* Fails the rail from this side and wakes nobody: used before destroy on an error. */
+    /* Fails the rail from this side: used before destroy. What has been posted is still sent, also after the destruction, unless it
+     * has failed already, or the reason is that it has. Progress thread. */
     void (*kill)(struct rsk_rail *, int reason);
 };
 

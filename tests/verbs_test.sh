@@ -92,6 +92,7 @@ host2() {
     GLIBC_TUNABLES=$overwritten client '' 10.1.0.1 7001 unwanted one-byte
     VERBS_EPOLL=1 client epoll- 10.1.0.1 7001 duplex
     client '' 10.1.0.1 7001 half-written lost-credit
+    client '' 10.1.0.1 7001 last-words # its adapter stays as it is then
     client '' 10.1.0.1 7001 unplug
     lab-barrier remote-done
 }

@@ -19,9 +19,13 @@
 #define SYS_DEVICES "/sys/class/infiniband/*"
 #define SYS_PORTS   SYS_DEVICES "/ports/*"
 
-/* What an end of a connection locks, as verbs_rail.c has it: a ring and as much to send from, twice 4 KiB each; and
- * something for the queues of a real adapter. With rings of the usual size, and of FB_BULK_RING: README.md, "Limits". */
-enum { RAIL_BYTES = 150 * 1024, BULK_BYTES = 2070 * 1024 };
+/* What an end of a connection locks, as verbs_rail.c has it: a ring and as much to send from, twice 4 KiB each. With rings of the usual
+ * size, and of FB_BULK_RING: README.md, "Limits". */
+enum {
+    RAIL_BYTES = 150 * 1024,
+    BULK_BYTES = 2070 * 1024,
+    QUEUE_BYTES = 81 * 1024 /* a queue pair's, and its share of a completion queue's: verbs_pin.c */
+};
 
 /* ---- what /sys says */
 
@@ -235,7 +239,9 @@ void doc_PERMISSIONS(struct doctor *d, struct doc_result *r)
 
 void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
 {
-    unsigned long long room, rails;
+    static const char words[] = "%llu KiB: room for %llu rails over RDMA in a process, %llu if the "
+                                "adapter's queues count as mlx5's do, or %llu of bulk streams";
+    unsigned long long room, rails, fewer;
     struct rlimit l;
 
     (void)d;
@@ -248,9 +254,10 @@ void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
     } else {
         room = (unsigned long long)l.rlim_cur / 4 * 3;
         rails = room / RAIL_BYTES;
-        doc_say(r, rails ? rails < 16 ? DOC_NOTE : DOC_OK : DOC_FAIL,
-                "%llu KiB: room for %llu rails over RDMA in a process, or %llu of bulk streams",
-                (unsigned long long)l.rlim_cur / 1024, rails, room / BULK_BYTES);
+        fewer = room / (RAIL_BYTES + QUEUE_BYTES);
+        doc_say(r, fewer ? fewer < 16 ? DOC_NOTE : DOC_OK : DOC_FAIL, words,
+                (unsigned long long)l.rlim_cur / 1024, rails, fewer,
+                room / (BULK_BYTES + QUEUE_BYTES));
     }
 }
 

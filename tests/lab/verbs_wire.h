@@ -1,6 +1,6 @@
 /*
  * verbs_wire.h - the parts of verbs_wire_test: this program's calls on a rail (verbs_wire_calls.c), the cases
- * (verbs_wire_cases.c), an adapter for them (verbs_wire_strict.c), and the two programs that go through them (verbs_wire_test.c).
+ * (verbs_wire_cases.c, verbs_wire_end.c), adapters for them (verbs_wire_strict.c, verbs_wire_lazy.c), and the two programs that go through them (verbs_wire_test.c).
  */
 #ifndef TESTS_LAB_VERBS_WIRE_H
 #define TESTS_LAB_VERBS_WIRE_H
@@ -58,6 +58,11 @@ int ctl_put(struct conn *c, const struct rsk_msg *m);
 /* Both are ready to receive before either may send. */
 int rail_start(struct conn *c, uint32_t limit, uint64_t tx, uint64_t rx);
 
+/* ---- verbs_wire_end.c */
+
+/* Its client says something last, and ends the rail. */
+int last_words(struct conn *c);
+
 /* ---- verbs_wire_cases.c */
 
 /* The rail is up on both sides: this side's part. */
@@ -71,6 +76,11 @@ void choose(struct conn *c, const char *name);
 void be_strict(void);
 /* Says so, if it is so. 0, or a failure. */
 int was_strict(void);
+
+/* ---- verbs_wire_lazy.c */
+
+/* From the next rail on what is posted is sent some milliseconds later, if its queue pair is still well. */
+void be_lazy(void);
 
 /* ---- verbs_wire_test.c */
 

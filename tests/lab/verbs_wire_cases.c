@@ -471,6 +471,8 @@ int run_case(struct conn *c, const char *name)
         return quiet(c);
     if (same(name, "lost-credit"))
         return lost_credit(c);
+    if (same(name, "last-words"))
+        return last_words(c);
     if (same(name, "half-written"))
         return half_written(c);
     if (same(name, "latency"))

@@ -35,7 +35,12 @@ static struct fb_conn *to(unsigned i, uint8_t host)
     struct fb_conn *c = &conns[i];
 
     c->x = &more[i];
-    c->x->tuple = (struct rsk_tuple){.family = AF_INET, .dst = {10, 0, 0, host}, .dst_port = 80};
+    c->s.role = FB_CONNECTED;
+    c->x->tuple = (struct rsk_tuple){.family = AF_INET,
+                                     .src = {10, 0, 0, 100},
+                                     .dst = {10, 0, 0, host},
+                                     .src_port = (uint16_t)(40000 + i),
+                                     .dst_port = 80};
     return c;
 }
 
@@ -135,4 +140,32 @@ TEST_CASE(frail, what_is_no_failure)
     up(c);
     EXPECT_EQ_INT(frail_ended(c, RSN_PEER_LEFT), SECOND);
     EXPECT_EQ_INT(frail_for(c), 0);
+}
+
+/* What is wrong with one stream is not the others' affair: they wait for a second each time, as its own pauses grow. */
+TEST_CASE(frail, one_that_fails_alone)
+{
+    struct fb_conn *bad = to(0, 9), *good = to(1, 9);
+    uint64_t own = SECOND;
+
+    up(good);
+    bad->x->holds = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        frail_goes_on(bad);
+        up(bad);
+        EXPECT_EQ_INT(frail_ended(bad, RSN_RAIL_FAILED), own);
+        EXPECT_EQ_INT(frail_for(good), SECOND);
+        clock_ns += own;
+        EXPECT_EQ_INT(frail_for(good), 0);
+        own = own < 32 * SECOND ? 2 * own : 64 * SECOND;
+    }
+    /* Another one's does not last either. */
+    frail_goes_on(bad);
+    up(good);
+    (void)frail_ended(good, RSN_RAIL_FAILED);
+    clock_ns += frail_for(bad);
+    frail_goes_on(good);
+    up(bad);
+    (void)frail_ended(bad, RSN_RAIL_FAILED);
+    EXPECT_EQ_INT(frail_for(good), 2 * SECOND);
 }

@@ -446,3 +446,27 @@ TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
     let_go(&h);
     done(&a);
 }
+
+/* The peer has ended the rail; its disconnect makes that a failed one before anybody has read so. */
+TEST_CASE(stream, one_that_the_peer_has_ended_has_not_failed)
+{
+    struct rsk_msg bye = {.type = FM_BYE};
+    struct rsk_rail *there;
+    struct end a, b;
+    struct fb_conn *c;
+    struct held h;
+
+    pair_proved(&a, &b);
+    c = conn_of(a.s);
+    there = conn_of(b.s)->x->rail;
+    hold(&h);
+    link_release(c); /* it is the next that is done */
+    bye.epoch = c->x->epoch;
+    ASSERT_EQ_INT(there->wire->ctl_send(there, &bye), 0);
+    atomic_store(&c->x->rail->failed, RSN_RAIL_FAILED);
+    let_go(&h);
+    EXPECT(!c->x->rail);
+    EXPECT_EQ_INT(a.s->pub->reason, RSN_PEER_LEFT);
+    done(&a);
+    done(&b);
+}

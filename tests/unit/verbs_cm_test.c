@@ -3,6 +3,7 @@
  * and on.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/verbs_cm_calls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,202 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "config/log.h"
 #include "config/reason.h"
 #include "rsock/verbs_int.h"
-
-/* ---- what verbs_cm.c and verbs_setup.c call */
-
-struct vb_dl vdl;
-_Atomic int cfg_log_level;
-void (*cfg_log_around)(bool begins);
-const struct rsk_wire rsk_verbs_wire;
-static void (*on_channel)(void *, uint32_t);
-static uint64_t deadlines[8];
-static unsigned n_deadlines;
-static struct vb_rail *rail; /* the newest */
-
-void cfg_log_write(int level, const char *fmt, ...)
-{
-    (void)level, (void)fmt;
-}
-
-const char *cfg_reason_name(int number)
-{
-    (void)number;
-    return "reason";
-}
-
-struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *, uint32_t),
-                               void *arg)
-{
-    (void)fd, (void)events, (void)anchor, (void)arg;
-    on_channel = fn;
-    return (struct rsk_watch *)&on_channel;
-}
-
-void rsk_unwatch(struct rsk_watch *w)
-{
-    (void)w;
-}
-
-struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *), void *arg)
-{
-    (void)fn, (void)arg;
-    deadlines[n_deadlines++ % 8] = ns;
-    return NULL;
-}
-
-void rsk_timer_cancel(struct rsk_timer *t)
-{
-    (void)t;
-}
-
-bool rsk_loop_is_self(void)
-{
-    return false;
-}
-
-int rsk_loop_post(void (*fn)(void *), void *arg)
-{
-    (void)fn, (void)arg;
-    return -ENOMEM;
-}
-
-int vb_dl_open(void)
-{
-    return 0;
-}
-
-bool vb_dl_room(void)
-{
-    return true;
-}
-
-int vb_kick_open(void)
-{
-    return 0;
-}
-
-static int refused;
-
-void vb_host_refused(int reason)
-{
-    refused = reason;
-}
-
-int rsk_shard_drain_all(struct rsk_shard *s)
-{
-    (void)s;
-    return 0;
-}
-
-struct vb_rail *vb_rail_new(struct rsk_shard *shard, size_t ring)
-{
-    (void)shard, (void)ring;
-    return rail = calloc(1, sizeof(*rail));
-}
-
-void vb_rail_close(struct vb_rail *r)
-{
-    if (r->id)
-        vdl.destroy_id(r->id);
-    r->id = NULL;
-}
-
-void vb_rail_free(struct vb_rail *r)
-{
-    vb_rail_close(r);
-    if (rail == r)
-        rail = NULL;
-    free(r);
-}
-
-int vb_rail_open(struct vb_rail *r)
-{
-    (void)r;
-    return 0;
-}
-
-int vb_rail_open_out(struct vb_rail *r, unsigned ring_log2)
-{
-    (void)r, (void)ring_log2;
-    return 0;
-}
-
-int vb_rail_peer(struct vb_rail *r, const struct vb_desc *d)
-{
-    (void)r, (void)d;
-    return 0;
-}
-
-int vb_rail_known(struct vb_rail *r)
-{
-    (void)r;
-    return 0;
-}
-
-void vb_rail_describe(const struct vb_rail *r, struct vb_desc *d)
-{
-    (void)r, (void)d;
-}
-
-void vb_rail_fail(struct vb_rail *r, int reason)
-{
-    (void)r, (void)reason;
-}
-
-void vb_header(const struct vb_rail *r, struct vb_hdr *h, size_t len)
-{
-    (void)r, (void)h, (void)len;
-}
-
-int vb_post_hello(struct vb_rail *r, const struct vb_desc *d)
-{
-    (void)r, (void)d;
-    return 0;
-}
-
-unsigned vb_look(struct vb_rail *r, unsigned events)
-{
-    (void)r, (void)events;
-    return 0;
-}
-
-void vb_request(struct vb_listener *l, struct rdma_cm_id *id, const void *data, size_t len)
-{
-    (void)l, (void)id, (void)data, (void)len;
-}
-
-bool vb_dev_afresh(void)
-{
-    return true;
-}
-
-void vb_dev_resync(void)
-{
-}
-
-void vb_dev_hide(struct ibv_context *ctx)
-{
-    (void)ctx;
-}
-
-void vb_dev_seen(struct rdma_cm_id *id)
-{
-    (void)id;
-}
-
-void vb_dev_gone(struct vb_dev *dev)
-{
-    (void)dev;
-}
-
-struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
-{
-    (void)id;
-    return NULL;
-}
 
 /* ---- the libraries: an id has a port from where it is resolved until it is destroyed, and no other one has that */
 
@@ -276,7 +83,7 @@ static int set_option(struct rdma_cm_id *id, int level, int option, void *value,
 }
 
 static struct rdma_cm_event event;
-static bool event_there;
+static bool event_there, in_step;
 
 static int get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **ev)
 {
@@ -284,6 +91,7 @@ static int get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **ev)
     if (!event_there)
         return -1;
     event_there = false;
+    in_step = rsk_own_in_step();
     *ev = &event;
     return 0;
 }
@@ -291,6 +99,20 @@ static int get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **ev)
 static int ack_cm_event(struct rdma_cm_event *ev)
 {
     (void)ev;
+    return 0;
+}
+
+static struct rdma_cm_id *moved;
+static int migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *c)
+{
+    (void)c;
+    moved = id;
+    return 0;
+}
+
+static int resolve_route(struct rdma_cm_id *id, int ms)
+{
+    (void)id, (void)ms;
     return 0;
 }
 
@@ -311,6 +133,10 @@ static void libraries(void)
     vdl.set_option = set_option;
     vdl.get_cm_event = get_cm_event;
     vdl.ack_cm_event = ack_cm_event;
+    vdl.migrate_id = migrate_id;
+    vdl.resolve_route = resolve_route;
+    device = NULL;
+    moved = NULL;
     memset(ids, 0, sizeof(ids));
     n_deadlines = 0;
     said = -1;
@@ -334,7 +160,19 @@ static void sent_on(uint16_t port)
         .status = 28, /* consumer defined */
         .param.conn = {.private_data = &rej, .private_data_len = sizeof(rej)}};
     event_there = true;
-    on_channel(NULL, 1);
+    on_channel(channels[0], 1);
+}
+
+/* One that has no data. */
+static void comes(enum rdma_cm_event_type type, void *channel)
+{
+    static struct ibv_device ib = {.transport_type = IBV_TRANSPORT_IB};
+    static struct ibv_context context = {.device = &ib};
+
+    rail->id->verbs = &context;
+    event = (struct rdma_cm_event){.id = rail->id, .event = type};
+    event_there = true;
+    on_channel(channel, 1);
 }
 
 static struct rsk_tuple from_port(uint16_t port)
@@ -449,4 +287,39 @@ TEST_CASE(verbs_cm, who_is_sent_on_has_no_more_time)
         EXPECT(deadlines[i] <= deadlines[0] - i * LATE_US * UINT64_C(1000));
     }
     sent_on(7000);
+}
+
+/* What takes a number waits for the end of a step, and of the events that come once the device is there one is several commands
+ * to the adapter. */
+TEST_CASE(verbs_cm, steps_end_at_the_door)
+{
+    static struct vb_dev known;
+    uint16_t port;
+
+    ask(&port);
+    device = &known;
+    comes(RDMA_CM_EVENT_ADDR_RESOLVED, channels[0]);
+    EXPECT(in_step);
+    ASSERT(rail && moved == rail->id);
+    ASSERT_EQ_INT(n_channels, 2);
+    comes(RDMA_CM_EVENT_ROUTE_ERROR, channels[1]);
+    EXPECT(!event_there && !in_step);
+    EXPECT(rail == NULL);
+    EXPECT_EQ_INT(said, RSN_NO_RDMA_ON_ROUTE);
+}
+
+/* A device that has failed is not taken for a lack of memory. */
+TEST_CASE(verbs_cm, why_there_is_no_device)
+{
+    static const struct {
+        int err, reason;
+    } why[] = {{ENODEV, RSN_DEVICE_GONE}, {EMFILE, RSN_LIMIT_FD}, {ENOMEM, RSN_NO_MEMORY}};
+    uint16_t port;
+
+    for (unsigned i = 0; i < sizeof(why) / sizeof(*why); i++) {
+        ask(&port);
+        why_not = why[i].err;
+        comes(RDMA_CM_EVENT_ADDR_RESOLVED, channels[0]);
+        EXPECT_EQ_INT(said, why[i].reason);
+    }
 }

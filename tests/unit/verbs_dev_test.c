@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "config/log.h"
+#include "config/reason.h"
 #include "rsock/verbs_int.h"
 
 /* ---- what verbs_dev.c calls */
@@ -53,7 +54,7 @@ struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner, enum rdma_port_space spac
 
 void vb_rail_fail(struct vb_rail *r, int reason)
 {
-    (void)r, (void)reason;
+    atomic_store(&r->base.failed, (uint32_t)reason);
 }
 
 void vb_setup_failed(struct vb_rail *r, int reason)
@@ -409,4 +410,71 @@ TEST_CASE(verbs_dev, those_that_nobody_uses)
     vb_dev_resync();
     vb_dev_shut();
     all_closed_once();
+}
+
+static void fatal(void)
+{
+    event = (struct ibv_async_event){.event_type = IBV_EVENT_DEVICE_FATAL};
+    event_there = true;
+    on_device(device, 1);
+}
+
+/* Its driver may make another one of it, of which the sentinel hears, or go on with this one. */
+TEST_CASE(verbs_dev, one_that_fails_is_used_when_it_is_well_again)
+{
+    struct vb_rail rail = {.state = VB_UP};
+    struct rdma_cm_id id = {.port_num = 1};
+    struct vb_dev *dev;
+
+    devices(1);
+    id.verbs = &lib[0].ctx;
+    dev = vb_dev_get(&id);
+    ASSERT(dev && dev == device && dev->sentinel);
+    rail.dev = dev;
+    vb_rails[0] = &rail;
+    vb_rails_high = 1;
+    fatal();
+    EXPECT_EQ_INT(rail.base.failed, RSN_DEVICE_GONE);
+    EXPECT(vb_dev_find(&lib[0].ctx) == dev && !dev->gone);
+    errno = 0;
+    EXPECT(vb_dev_get(&id) == NULL);
+    EXPECT_EQ_INT(errno, ENODEV);
+    port(1, IBV_EVENT_PORT_ACTIVE);
+    EXPECT(vb_dev_get(&id) == dev);
+    vb_dev_put(dev);
+    /* Or when it has not been tried for a while. */
+    fatal();
+    EXPECT(vb_dev_get(&id) == NULL);
+    dev->failed_until = sys_now();
+    EXPECT(vb_dev_get(&id) == dev);
+    vb_dev_put(dev);
+    vb_rails[0] = NULL;
+    vb_rails_high = 0;
+    vb_dev_put(dev);
+    lib[0].there = false;
+    goes(0);
+    vb_dev_resync();
+    EXPECT_EQ_INT(lib[0].closed, 1);
+    vb_dev_shut();
+}
+
+static int no_answer(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+    (void)ctx, (void)attr;
+    return EIO;
+}
+
+/* A context that librdmacm goes on with, though the device has gone. */
+TEST_CASE(verbs_dev, one_that_does_not_answer)
+{
+    struct ibv_context ctx = context();
+    struct rdma_cm_id id = {.verbs = &ctx, .port_num = 1};
+
+    libraries();
+    vdl.query_device = no_answer;
+    vb_dev_hide(&ctx);
+    EXPECT(vb_dev_get(&id) == NULL);
+    EXPECT_EQ_INT(errno, ENODEV);
+    sys_close(ctx.cmd_fd);
+    sys_close(ctx.async_fd);
 }

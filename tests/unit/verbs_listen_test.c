@@ -88,6 +88,16 @@ struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner, enum rdma_port_space spac
     return &the_id;
 }
 
+void vb_cm_inside(struct rdma_cm_id *id)
+{
+    (void)id;
+}
+
+int vb_lack_reason(int err)
+{
+    return err;
+}
+
 struct vb_dev *vb_dev_get(struct rdma_cm_id *id)
 {
     (void)id;
