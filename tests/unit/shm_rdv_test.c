@@ -303,6 +303,35 @@ static int ask_as_stranger(const struct shm_request *q, size_t len, int memfd, i
     return reason;
 }
 
+/* A peer that ends, or whose deadline has passed, has broken nothing. */
+TEST_CASE(shm_rdv, one_that_goes_before_the_answer)
+{
+    struct shm_request q = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof q},
+                            .ring = 65536};
+    int memfd = shm_memfd_new(65536), page = shm_sealed_memfd("page", 65536), sock;
+    int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    struct shm_fds fds = {.fd = {memfd, page, event}, .n = 3};
+    struct tcp c;
+    struct job j;
+
+    begin();
+    ASSERT(tcp_new(&c, AF_INET));
+    j.t = &c.t;
+    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    q.tuple = c.t;
+    sock = stranger(c.t.dst_port);
+    ASSERT(sock >= 0);
+    ASSERT_EQ_INT(shm_msg_send(sock, &q, sizeof q, &fds), 0);
+    ASSERT_EQ_INT(poll(&(struct pollfd){.fd = sock, .events = POLLIN}, 1, 5000), 1);
+    close(sock); /* with the reply unread */
+    ASSERT(soon(&asked.heard));
+    EXPECT_EQ_INT(asked.reason, RSN_NO_PEER_LIB);
+    close(memfd);
+    close(page);
+    close(event);
+    tcp_free(&c);
+}
+
 /* An end of a stream whose other end another process has made. */
 static int made_by_another(void)
 {
