@@ -93,13 +93,14 @@ int rsk_loop_post_job(struct rsk_job *j)
     return 0;
 }
 
-/* Its memory may be used again from here on. */
+/* Its memory may be used again from here on. By a read-modify-write, which finds what whoever did not push it again has
+ * written: a store would let what runs next read what was before that. */
 static void let_go(struct rsk_job *j)
 {
     if (j->allocated)
         free(j);
     else
-        atomic_store(&j->posted, false);
+        (void)atomic_exchange(&j->posted, false);
 }
 
 static void run_posted(void)
