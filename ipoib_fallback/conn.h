@@ -378,9 +378,10 @@ static inline bool conn_without_rail(uint32_t flags)
     return !(flags & CF_LINKED) && (flags & (CF_ASKED | CF_PINNED)) != CF_ASKED;
 }
 
+/* Sequentially consistent: several of them are looked at by who has just said something himself. */
 static inline bool conn_flag(struct fb_conn *c, uint32_t f)
 {
-    return (atomic_load_explicit(&c->s.flags, memory_order_acquire) & f) != 0;
+    return (atomic_load(&c->s.flags) & f) != 0;
 }
 
 static inline bool conn_set(struct fb_conn *c, uint32_t f)

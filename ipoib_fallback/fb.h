@@ -348,16 +348,16 @@ int fb_outq(struct fb_stream *, int fd);
 
 /* ---- readiness ---- */
 
-/* True if both halves are plain: poll the kernel and nothing else. */
+/* True if both halves are plain: poll the kernel and nothing else. Sequentially consistent, as what comes before it is: who
+ * sleeps has said so, and then looks here. */
 static inline bool fb_plain(const struct fb_stream *s)
 {
-    return !atomic_load_explicit(&s->rx_gate, memory_order_acquire) &&
-           !atomic_load_explicit(&s->tx_gate, memory_order_acquire);
+    return !atomic_load(&s->rx_gate) && !atomic_load(&s->tx_gate);
 }
 /* The kernel alone can receive from it. */
 static inline bool fb_plain_rx(const struct fb_stream *s)
 {
-    return !atomic_load_explicit(&s->rx_gate, memory_order_acquire);
+    return !atomic_load(&s->rx_gate);
 }
 /* Which of these POLL* bits the kernel's poll of the anchor can answer now (hints that fb_ready then
  * verifies); the others come from wakes. ERR and HUP always come from the kernel too. */

@@ -40,15 +40,20 @@ _Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "find_name");
 
 /*
  * A slot is on the list once. Whoever finds it there need not put it there again: take_in() clears the mark
- * before it looks at the stream, so what was written before the mark was seen is what it sees.
+ * before it looks at the stream, so what was written before the mark was seen is what it sees. To have seen it is not enough for
+ * that: on arm64 the writes of before may be seen later. So it is written once more as it is, and take_in(), whose
+ * exchange then finds what was written here, sees them.
  * No handler comes between the two steps: the caller is in a section.
  */
 void conn_findable(struct fb_conn *c)
 {
     uint32_t none = 0, head = atomic_load(&fresh);
 
-    if (!atomic_compare_exchange_strong(&c->fresh, &none, LAST))
-        return;
+    while (!atomic_compare_exchange_strong(&c->fresh, &none, LAST)) {
+        if (atomic_fetch_or(&c->fresh, 0) != 0)
+            return;
+        none = 0;
+    }
     do
         atomic_store(&c->fresh, head ? head : LAST);
     while (!atomic_compare_exchange_weak(&fresh, &head, c->s.slot + 1));

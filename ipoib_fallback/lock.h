@@ -33,12 +33,12 @@ struct fb_lock {
 
 void fb_lock_slow(struct fb_lock *);
 
+/* Sequentially consistent, and so is the unlock: who finds the lock taken leaves a bit, and who gives it back looks at that. */
 static inline bool fb_trylock(struct fb_lock *l)
 {
     uint32_t free = 0;
 
-    return atomic_compare_exchange_strong_explicit(&l->word, &free, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
+    return atomic_compare_exchange_strong(&l->word, &free, 1);
 }
 
 static inline void fb_lock(struct fb_lock *l)
@@ -61,7 +61,7 @@ static inline bool fb_lock_sought(const struct fb_lock *l)
 
 static inline void fb_unlock(struct fb_lock *l)
 {
-    if (atomic_exchange_explicit(&l->word, 0, memory_order_release) == 2)
+    if (atomic_exchange(&l->word, 0) == 2)
         sys_futex(&l->word, FUTEX_WAKE_PRIVATE, 1, NULL);
 }
 

@@ -24,7 +24,7 @@
 #include <signal.h>
 
 enum { SIGCANCEL = 32 }; /* glibc's own, which its sigaction refuses */
-enum { HANDLERS_STACK = 256 * 1024, RESTORER = 9 /* bytes */ };
+enum { HANDLERS_STACK = 256 * 1024 };
 
 /* The kernel's, on both architectures. */
 struct kernel_action {
@@ -43,7 +43,9 @@ static struct fb_lock lock;
 static _Atomic bool taken;
 static void (*libcs)(int, siginfo_t *, void *);
 static struct range libc, own;
-static uintptr_t restorer; /* x86-64: what a handler returns to, in libc */
+#if defined(__x86_64__)
+static uintptr_t restorer; /* what a handler returns to, in libc */
+#endif
 static pthread_key_t at_end;
 static bool at_end_made;
 static _Thread_local struct {
@@ -61,6 +63,26 @@ static bool within(const struct range *r, uintptr_t pc)
 static bool on_signal_stack(const ucontext_t *uc, uintptr_t at)
 {
     return at - (uintptr_t)uc->uc_stack.ss_sp < uc->uc_stack.ss_size;
+}
+
+/* The handler that came over a context has returned, and has not yet called the kernel to go back where it came from: that context,
+ * which is still on the stack. Else NULL. */
+static ucontext_t *returns_to(ucontext_t *uc)
+{
+#if defined(__x86_64__)
+    enum { RESTORER = 9 /* bytes */ };
+
+    return restorer && *pl_signal_pc(uc) - restorer < RESTORER ? (ucontext_t *)pl_signal_sp(uc)
+                                                               : NULL;
+#else
+    /* In the vDSO, of which unwinders know these two instructions as well: mov x8, #SYS_rt_sigreturn; svc #0. */
+    enum { MOV = 0xd2801168, SVC = 0xd4000001 };
+    const uint32_t *at = (const uint32_t *)*pl_signal_pc(uc);
+
+    if (*at == SVC ? uc->uc_mcontext.regs[8] != SYS_rt_sigreturn : *at != MOV || at[1] != SVC)
+        return NULL;
+    return (ucontext_t *)(pl_signal_sp(uc) + sizeof(siginfo_t)); /* the frame's first half */
+#endif
 }
 
 /* Is the thread, at this place of its stack, in a handler over one where it must not end? A handler that has jumped out is not there
@@ -95,12 +117,13 @@ static bool not_yet(void)
  * where it has jumped out of windows there is nobody to find them. */
 static bool must_not_end(ucontext_t *uc)
 {
+    ucontext_t *next = returns_to(uc);
     uintptr_t pc = *pl_signal_pc(uc);
     uint32_t n = rsk_sig.windows;
 
-    /* Not yet where the handler has come from, of which the kernel has left the context on the stack. */
-    if (restorer && pc - restorer < RESTORER)
-        return must_not_end((ucontext_t *)pl_signal_sp(uc));
+    /* Not yet where the handler has come from. */
+    if (next)
+        return must_not_end(next);
     if (rsk_sig.depth || stays(uc))
         return true;
     if (rsk_sig.sleeps)

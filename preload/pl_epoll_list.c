@@ -8,7 +8,9 @@
 
 #include "rsock/sys.h"
 
-/* A length; lock held. The unlock, which is a read-modify-write, puts it before a look at `asleep`. */
+/* A length; lock held. Who sleeps counts himself in `asleep`, then takes the lock: he comes after it, and sees the length, or before,
+ * and is seen by who looks at `asleep` after the unlock. Without the lock (pl_epoll_quiet) one of the two sees the other as well, because
+ * the unlock, which releases, and the look at `asleep` keep their order on x86-64 and arm64 (RCsc). */
 void pl_count(_Atomic uint32_t *length, int more)
 {
     uint32_t now = atomic_load_explicit(length, memory_order_relaxed) + (uint32_t)more;

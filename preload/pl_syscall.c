@@ -450,6 +450,8 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     "ldr x6, [sp, #64]\n"          \
     "ldp x29, x30, [sp], #80\n"    \
     ".cfi_adjust_cfa_offset -80\n" \
+    ".cfi_restore x29\n"           \
+    ".cfi_restore x30\n"           \
     "br x16\n"
 #else
 #error "railsock: syscall is not written for this architecture"

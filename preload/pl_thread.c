@@ -33,8 +33,8 @@ static void look(void *unused)
         pause += pause / 8;
 }
 
-/* The progress thread begins: a rail is wanted. The flag goes up before the question whether the thread runs, and the thread begins to run before it
- * looks at the flag: one of the two sees the other. Two looks do no harm. */
+/* The progress thread has begun: a rail is wanted. The flag goes up before something is posted, which finds that the thread runs or does
+ * not, and it runs before the flag is looked at: one of the two sees the other. Two looks do no harm. */
 static void started(void)
 {
     if (atomic_load(&main_ended))
@@ -62,8 +62,8 @@ static void main_ends(void)
         return;
     }
     atomic_store(&main_ended, true);
-    if (rsk_loop_running())
-        rsk_loop_post(look, NULL);
+    /* Also while it is away for a call of another thread's (pl_hold.c), after which it goes on with what was posted. */
+    (void)rsk_loop_post(look, NULL);
 }
 
 static void destroyed(void *unused)

@@ -25,6 +25,8 @@
     "mov x16, x0\n"                \
     "ldp x29, x30, [sp], #16\n"    \
     ".cfi_adjust_cfa_offset -16\n" \
+    ".cfi_restore x29\n"           \
+    ".cfi_restore x30\n"           \
     "br x16\n"
 #else
 #error "railsock: vfork is not written for this architecture"

@@ -79,27 +79,28 @@ static int push_new(void (*fn)(void *arg), void *arg)
 
 int rsk_loop_post(void (*fn)(void *arg), void *arg)
 {
-    if (!atomic_load_explicit(&running, memory_order_acquire))
+    if (!atomic_load(&running))
         return -ESRCH;
     return push_new(fn, arg);
 }
 
 int rsk_loop_post_job(struct rsk_job *j)
 {
-    if (!atomic_load_explicit(&running, memory_order_acquire))
+    if (!atomic_load(&running))
         return -ESRCH;
     if (!atomic_exchange(&j->posted, true))
         push(j);
     return 0;
 }
 
-/* Its memory may be used again from here on. */
+/* Its memory may be used again from here on. By a read-modify-write, which finds what whoever did not push it again has
+ * written: a store would let what runs next read what was before that. */
 static void let_go(struct rsk_job *j)
 {
     if (j->allocated)
         free(j);
     else
-        atomic_store(&j->posted, false);
+        (void)atomic_exchange(&j->posted, false);
 }
 
 static void run_posted(void)
@@ -178,6 +179,15 @@ static void wait_for_news(struct rsk_shard *shard)
 
 static void (*start_hook)(void);
 
+static void call_start_hook(void *unused)
+{
+    (void)unused;
+    start_hook();
+}
+
+/* Posted once the thread is known to run: who asks whether it does, and finds that it does not, is found by the hook. */
+static struct rsk_job start_job = {.fn = call_start_hook};
+
 void rsk_at_loop_start(void (*fn)(void))
 {
     start_hook = fn;
@@ -237,11 +247,8 @@ static void *run(void *again)
     sem_post(&begun);
     if (opened)
         return NULL;
-    if (!again) {
-        if (start_hook)
-            start_hook();
+    if (!again)
         loop_common_watch();
-    }
     for (;;) {
         run_jobs();
         timers_run();
@@ -317,7 +324,9 @@ static int start_locked(bool use_uring)
         close_fds();
         return err;
     }
-    atomic_store_explicit(&running, true, memory_order_release);
+    atomic_store(&running, true);
+    if (start_hook)
+        (void)rsk_loop_post_job(&start_job);
     return 0;
 }
 
@@ -489,6 +498,7 @@ void rsk_loop_after_fork_child(void)
     paused = 0;
     loop_watch_forget();
     atomic_store(&jobs, NULL);
+    atomic_store(&start_job.posted, false);
     is_self = false;
     wake_fd = loop_anchor_ep = -1;
     wake_watch = anchor_watch = NULL;

@@ -151,13 +151,22 @@ static bool by_level(int fd)
 static bool by_system_call(int fd)
 {
     char got[7] = "";
-    long n;
 
     /* Not libc's function of that name either, of which the library knows. */
+#if defined(__aarch64__)
+    register long nr __asm__("x8") = SYS_read, n __asm__("x0") = fd;
+    register char *to __asm__("x1") = got;
+    register size_t most __asm__("x2") = sizeof(got);
+
+    __asm__ volatile("svc #0" : "+r"(n) : "r"(nr), "r"(to), "r"(most) : "memory");
+#else
+    long n;
+
     __asm__ volatile("syscall"
                      : "=a"(n)
                      : "a"(SYS_read), "D"((long)fd), "S"(got), "d"(sizeof(got))
                      : "rcx", "r11", "memory");
+#endif
     return n == sizeof(got) && right_bytes(got, sizeof(got), 0) && rest(fd, sizeof(got));
 }
 

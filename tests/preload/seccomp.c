@@ -93,10 +93,12 @@ static void strict(void)
 /* What a server needs, with other descriptors and a wait for them. */
 static void with_epoll(void)
 {
-    static const int calls[] = {SYS_read,   SYS_write,      SYS_exit_group,  SYS_close,
-                                SYS_futex,  SYS_epoll_wait, SYS_epoll_pwait, SYS_accept4,
-                                SYS_accept, SYS_connect,    SYS_socket,      SYS_dup,
-                                -1};
+    static const int calls[] = {
+        SYS_read,        SYS_write,   SYS_exit_group, SYS_close,   SYS_futex,
+#ifdef SYS_epoll_wait
+        SYS_epoll_wait,
+#endif
+        SYS_epoll_pwait, SYS_accept4, SYS_accept,     SYS_connect, SYS_socket, SYS_dup, -1};
     struct epoll_event ev = {.events = EPOLLIN}, got = {0};
     struct sockaddr_in at;
     int p[2], q[2], l = listener(&at), ep = epoll_create1(0), other;

@@ -15,9 +15,14 @@
 #include <sys/wait.h>
 
 #if defined(__x86_64__)
-#define CAN_WALK 1
+#define CAN_WALK true
 #else
-#define CAN_WALK 0 /* the breakpoints are x86-64's */
+#include <elf.h>
+#include <sys/auxv.h>
+#include <sys/uio.h>
+
+/* Each step's exception makes a store exclusive fail: without instructions for what is atomic a loop around one has no end. */
+#define CAN_WALK ((getauxval(AT_HWCAP) & HWCAP_ATOMICS) != 0)
 #endif
 
 struct walk {
@@ -71,15 +76,51 @@ static inline void trace_child(int (*child)(void), int (*at_raise)(pid_t))
     printf("exited %d status %d\n", WIFEXITED(status), WEXITSTATUS(status));
 }
 
+#if defined(__x86_64__)
 static inline unsigned long pc_of(pid_t pid)
 {
-    unsigned long pc = 0;
-
-#if CAN_WALK
-    pc = (unsigned long)ptrace(PTRACE_PEEKUSER, pid, (void *)offsetof(struct user, regs.rip), NULL);
-#endif
-    return pc;
+    return (unsigned long)ptrace(PTRACE_PEEKUSER, pid, (void *)offsetof(struct user, regs.rip),
+                                 NULL);
 }
+
+static inline void poke(pid_t pid, int which, unsigned long value)
+{
+    must(ptrace(PTRACE_POKEUSER, pid, (void *)offsetof(struct user, u_debugreg[which]),
+                (void *)value) == 0,
+         "a breakpoint");
+}
+
+/* pc 0: no more. */
+static inline void breakpoint(pid_t pid, unsigned long pc)
+{
+    if (pc)
+        poke(pid, 0, pc);
+    poke(pid, 7, pc != 0);
+}
+#else
+static inline unsigned long pc_of(pid_t pid)
+{
+    struct user_regs_struct regs;
+    struct iovec v = {&regs, sizeof(regs)};
+
+    must(ptrace(PTRACE_GETREGSET, pid, (void *)NT_PRSTATUS, &v) == 0, "registers");
+    return regs.pc;
+}
+
+/* pc 0: no more. */
+static inline void breakpoint(pid_t pid, unsigned long pc)
+{
+    enum { ON = 1, OF_PROGRAMS = 2 << 1, WHOLE_INSTRUCTION = 15 << 5 };
+    struct { /* the first of struct user_hwdebug_state */
+        uint32_t info, pad;
+        uint64_t at;
+        uint32_t control, pad2;
+    } state = {.at = pc, .control = pc ? ON | OF_PROGRAMS | WHOLE_INSTRUCTION : 0};
+    struct iovec v = {&state, sizeof(state)};
+
+    must(ptrace(PTRACE_SETREGSET, pid, (void *)NT_ARM_HW_BREAK, &v) == 0, "a breakpoint");
+}
+#endif
 
 static inline void note(struct walk *w, unsigned long pc)
 {
@@ -111,25 +152,15 @@ static inline void walk(struct walk *w, pid_t pid, const volatile bool *over)
     }
 }
 
-static inline void poke(pid_t pid, int which, unsigned long value)
-{
-#if CAN_WALK
-    must(ptrace(PTRACE_POKEUSER, pid, (void *)offsetof(struct user, u_debugreg[which]),
-                (void *)value) == 0,
-         "a breakpoint");
-#endif
-}
-
 /* Lets it run to the next time that it comes by this instruction, or raises. A breakpoint of the processor's, for this
  * thread alone: the others run the same code. */
 static inline void run_to(pid_t pid, unsigned long pc)
 {
     int status;
 
-    poke(pid, 0, pc);
-    poke(pid, 7, 1);
+    breakpoint(pid, pc);
     must(goes_on(pid, PTRACE_CONT, 0, &status), "to the breakpoint");
-    poke(pid, 7, 0);
+    breakpoint(pid, 0);
 }
 
 #endif
