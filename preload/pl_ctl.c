@@ -282,6 +282,8 @@ static bool is_past(int level, int name, const void *value, socklen_t len)
     return seconds < 0;
 }
 
+_Atomic bool pl_past_given;
+
 /* Both ends of such a connection have keys, so it is enough that the one that connects stays with the kernel. */
 static bool is_signed(int level, int name)
 {
@@ -340,6 +342,8 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
         fb_sockopt(f->stream, level, name, number);
     } else if (ret == 0 && (is_past(level, name, value, len) || is_signed(level, name))) {
         pl_made_away(fd); /* what it becomes stays with the kernel, which alone knows */
+        if (!is_signed(level, name))
+            atomic_store(&pl_past_given, true);
     }
     return ret;
 }

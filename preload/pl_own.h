@@ -340,6 +340,11 @@ void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */
 void pl_before_exec(void);
 
+/* ---- pl_ctl.c ---- */
+
+/* A time-out of less than none was set on a socket that is no stream: what is accepted may have it, and nobody can ask. */
+extern _Atomic bool pl_past_given;
+
 /* ---- pl_ring.c ---- */
 
 /* The program has made an io_uring, with these flags of its setup: what there is leaves. */

@@ -173,6 +173,15 @@ static bool accepts_tcp(int listener, int fd)
     return true;
 }
 
+/* Time-outs of less than none, which its listener may have had before: the kernel shows them as none. */
+static void stays_accepted(int fd)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        fb_pin(f->stream, RSN_OPTION, false);
+}
+
 static int accepted(int listener, int fd, int nonblock)
 {
     if (fd < 0)
@@ -180,6 +189,8 @@ static int accepted(int listener, int fd, int nonblock)
     pl_drop_stale(fd);
     if (accepts_tcp(listener, fd))
         pl_track(fd, FB_ACCEPTED, nonblock);
+    if (__builtin_expect(atomic_load_explicit(&pl_past_given, memory_order_relaxed), 0))
+        stays_accepted(fd);
     return fd;
 }
 
