@@ -55,7 +55,6 @@ int main(void)
     options(p[1]);
     SHOW(recv(p[1], text, sizeof(text), 0));
     close(p[0]);
-    SHOW(getsockopt(p[1], SOL_SOCKET, SO_PEEK_OFF, none, none));
     SHOW(read(p[1], text, sizeof(text)));
     return 0;
 }
