@@ -173,6 +173,7 @@ PRELOAD_SRC := \
 	preload/pl_signal.c \
 	preload/pl_signal_old.c \
 	preload/pl_sock.c \
+	preload/pl_aio.c \
 	preload/pl_stdio.c \
 	preload/pl_syscall.c \
 	preload/pl_table.c \

@@ -298,9 +298,10 @@ static void no_waiting(int fd)
         sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
-static void anchor_close(int fd)
+static void anchor_close(int fd, bool others)
 {
-    no_waiting(fd);
+    if (!others)
+        no_waiting(fd);
     if (rsk_own_has(fd))
         rsk_own_close(fd);
     else

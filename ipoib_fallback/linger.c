@@ -90,7 +90,7 @@ static void finish(struct fb_conn *c, bool reset)
     if (fd >= 0 && reset)
         fb_io.abort(fd);
     if (fd >= 0)
-        fb_io.close(fd);
+        fb_io.close(fd, heir_held(c));
     heir_let_go(c);
     log_debug("stream %u: closed%s", c->s.slot, reset ? " with a reset" : "");
     link_no_linger_timer(c);

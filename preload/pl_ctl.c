@@ -204,22 +204,24 @@ enum { ZEROCOPY_LEAST = offsetof(struct zerocopy, skip) };
 static bool not_by_mapping(struct pl_file *f, void *value, const socklen_t *len)
 {
     struct zerocopy z = {0};
+    socklen_t size;
     int unread;
     size_t n;
 
     fb_pin_rx(f->stream, RSN_CALL);
-    if (fb_plain_rx(f->stream) || !value || !len || *len < ZEROCOPY_LEAST || *len > INT_MAX)
+    if (fb_plain_rx(f->stream) || !pl_copy(&size, len, sizeof size, true) ||
+        size < ZEROCOPY_LEAST || size > INT_MAX)
         return false;
     unread = fb_inq(f->stream, f->fd);
     if (unread < 0 || (unread == 0 && fb_poll(f->stream, f->fd, POLLRDHUP)))
         return false; /* at its end, and no frame is left */
-    n = *len < sizeof z ? *len : sizeof z;
-    memcpy(&z, value, n);
+    n = size < sizeof z ? size : sizeof z;
+    if (!pl_copy(&z, value, n, true))
+        return false;
     z.length = 0;
     z.skip = z.inq = (uint32_t)unread;
     z.err = z.copied = 0;
-    memcpy(value, &z, n);
-    return true;
+    return pl_copy(value, &z, n, false);
 }
 
 /* The anchor holds the options, so its answers are right on a rail, too; TCP_INFO tells of the
@@ -282,6 +284,8 @@ static bool is_past(int level, int name, const void *value, socklen_t len)
     return seconds < 0;
 }
 
+_Atomic bool pl_past_given;
+
 /* Both ends of such a connection have keys, so it is enough that the one that connects stays with the kernel. */
 static bool is_signed(int level, int name)
 {
@@ -301,9 +305,8 @@ static int set_peek_off(struct pl_file *f, const void *value, socklen_t len)
 {
     int from = 0, none = -1, ret;
 
-    if (!value || len < sizeof from || len > INT_MAX)
+    if (len < sizeof from || len > INT_MAX || !pl_copy(&from, value, sizeof from, true))
         return pl_real.setsockopt(f->fd, SOL_SOCKET, SO_PEEK_OFF, value, len);
-    memcpy(&from, value, sizeof from);
     if (from >= 0)
         fb_pin(f->stream, RSN_OPTION, true);
     if (!fb_plain_rx(f->stream)) {
@@ -340,6 +343,8 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
         fb_sockopt(f->stream, level, name, number);
     } else if (ret == 0 && (is_past(level, name, value, len) || is_signed(level, name))) {
         pl_made_away(fd); /* what it becomes stays with the kernel, which alone knows */
+        if (!is_signed(level, name))
+            atomic_store(&pl_past_given, true);
     }
     return ret;
 }

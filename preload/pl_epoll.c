@@ -455,13 +455,17 @@ static void leave_behind(struct pl_member *m, int epfd)
 
 void pl_epoll_forget_members(struct pl_file *f, bool stays)
 {
+    /* Of a nested instance that has another number: the kernel alone can tell of it by this one. */
+    const bool nested = f->kind == PL_EPOLL && atomic_load(&pl_epoll_of(f)->refs) > 1;
     struct pl_member *m;
 
+    if (nested)
+        pl_epoll_give(f);
     while (pl_member_some(f, &m, 1) == 1) {
         struct pl_epoll *ep = m->ep;
-        bool dup = m->stream && atomic_load(&m->stream->fds) > 1;
+        bool dup = nested || (m->stream && atomic_load(&m->stream->fds) > 1);
 
-        if (dup && !fb_plain(m->stream))
+        if (dup && m->stream && !fb_plain(m->stream))
             fb_pin(m->stream, RSN_EPOLL, true);
         pl_ctl_lock(ep);
         if (!m->dead) {

@@ -285,8 +285,9 @@ void pl_reg_retag(struct pl_epoll *);
 
 /* ---- pl_epoll_life.c ---- */
 
-/* Its eventfd and shard join the kernel's instance. False: no descriptors, or too many watches. ctl held. */
-bool pl_epoll_touch(struct pl_epoll *, int epfd);
+/* Its eventfd and shard join the kernel's instance. 0, or the reason why they cannot: no descriptors, no memory, or too many
+ * watches. ctl held. */
+int pl_epoll_touch(struct pl_epoll *, int epfd);
 /* The kernel alone serves it from now on, for this reason. */
 void pl_epoll_pin(struct pl_epoll *, int reason);
 /* Calls fn with a reference for each instance. */
@@ -296,8 +297,8 @@ bool pl_epoll_useful(void);
 
 /* ---- pl_epoll_shard.c: the descriptors of ours that are in the kernel's instance ---- */
 
-/* One joins it, under our data. False: no memory, or too many watches. */
-bool pl_shard_weave(struct pl_epoll *, int fd);
+/* One joins it, under our data. 0, or -errno: no memory, or too many watches. */
+int pl_shard_weave(struct pl_epoll *, int fd);
 /* rsk_shard_new's: the shard has one more, which joins now, or as soon as there is room. */
 void pl_shard_fd_added(void *ep, int fd);
 /* They leave it, for good; they get the tag that is new. ctl held. */

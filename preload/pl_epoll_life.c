@@ -85,36 +85,50 @@ void pl_epoll_each(void (*fn)(struct pl_epoll *, void *), void *arg)
 
 /* ---- its descriptors */
 
-bool pl_epoll_touch(struct pl_epoll *ep, int epfd)
+static int why(int err)
 {
-    int kfd, efd;
+    switch (err) {
+    case -EMFILE:
+    case -ENFILE:
+        return RSN_LIMIT_FD;
+    case -ENOSPC:
+        return RSN_WATCHES;
+    default:
+        return RSN_NO_MEMORY;
+    }
+}
+
+int pl_epoll_touch(struct pl_epoll *ep, int epfd)
+{
+    int kfd, efd, err;
 
     if (ep->shard)
-        return true;
+        return 0;
     if (ep->kfd < 0) {
         kfd = rsk_own_fd(sys_fcntl(epfd, F_DUPFD_CLOEXEC, 3));
         efd = kfd < 0 ? kfd : rsk_own_fd(sys_eventfd(0, O_NONBLOCK | O_CLOEXEC));
         if (efd < 0) {
             rsk_own_close(kfd);
-            return false;
+            return why(efd);
         }
         atomic_store(&ep->touched, true);
         ep->kfd = kfd;
         /* Without it nobody who sleeps is told of anything. */
-        if (!pl_shard_weave(ep, efd)) {
+        err = pl_shard_weave(ep, efd);
+        if (err) {
             ep->kfd = -1;
             rsk_own_close(efd);
             rsk_own_close(kfd);
-            return false;
+            return why(err);
         }
         ep->efd = efd;
     }
     ep->shard = rsk_shard_new(pl_shard_fd_added, ep);
     if (!ep->shard)
-        return false;
+        return RSN_NO_MEMORY;
     atomic_store(&ep->woven, true);
     pl_nest_woven(ep);
-    return true;
+    return 0;
 }
 
 /* ---- the end */

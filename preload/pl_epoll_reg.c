@@ -189,6 +189,7 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
     struct pl_epoll *ep = m->ep;
     struct fb_stream *s = f->stream;
     bool another = f->members != NULL;
+    int reason;
 
     /* EXCLUSIVE cannot be modified. */
     if (fb_epoll_elsewhere((uintptr_t)ep))
@@ -198,8 +199,9 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
         pl_put(f);
         return;
     }
-    if (!pl_epoll_touch(ep, epfd)) {
-        fb_pin(s, RSN_LIMIT_FD, false);
+    reason = pl_epoll_touch(ep, epfd);
+    if (reason) {
+        fb_pin(s, reason, false);
         pl_put(f);
         return;
     }
@@ -217,8 +219,10 @@ void pl_reg_bind(struct pl_member *m, struct pl_file *f, int epfd)
         bind_stream(m, f, epfd);
     } else if (f->kind == PL_EPOLL) {
         /* Also before the inner one has a stream: then it must be able to wake our waiters. */
-        if (!pl_epoll_touch(m->ep, epfd)) {
-            pl_epoll_pin(pl_epoll_of(f), RSN_LIMIT_FD);
+        int reason = pl_epoll_touch(m->ep, epfd);
+
+        if (reason) {
+            pl_epoll_pin(pl_epoll_of(f), reason);
             pl_put(f);
             return;
         }

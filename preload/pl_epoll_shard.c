@@ -27,16 +27,16 @@ static int ctl_ours(struct pl_epoll *ep, int op, int fd)
     return sys_epoll_ctl(ep->kfd, op, fd, &ev);
 }
 
-bool pl_shard_weave(struct pl_epoll *ep, int fd)
+int pl_shard_weave(struct pl_epoll *ep, int fd)
 {
     int err = ctl_ours(ep, EPOLL_CTL_ADD, fd);
 
-    return err == 0 || err == -EEXIST;
+    return err == -EEXIST ? 0 : err;
 }
 
 static bool weave(void *ep, int fd)
 {
-    return atomic_load(&((struct pl_epoll *)ep)->unwoven) || pl_shard_weave(ep, fd);
+    return atomic_load(&((struct pl_epoll *)ep)->unwoven) || pl_shard_weave(ep, fd) == 0;
 }
 
 /* What has come meanwhile is told when it joins. */

@@ -48,6 +48,11 @@ static void note(numbers *in, unsigned n)
         atomic_fetch_or(&(*in)[n / 64], 1ull << (n % 64));
 }
 
+bool pl_made_ever(void)
+{
+    return atomic_load_explicit(&most, memory_order_relaxed) != 0;
+}
+
 static void forget(numbers *in, unsigned n)
 {
     if (has(in, n))

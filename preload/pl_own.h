@@ -73,6 +73,8 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
     return pl_get(fd);
 }
 
+/* Nothing has ever been in the table, and there is nothing of a parent's: what the program gives is the kernel's alone to read. */
+bool pl_tracks_nothing(void);
 /* One more than the highest number below n that the table has, or 0. What a fork has handed on and nobody has looked at yet
  * (pl_heirs) is not in it. */
 int pl_highest(int n);
@@ -207,6 +209,12 @@ static inline int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one
     return 0;
 }
 
+/* memcpy from the caller's memory, in, or to it, where that need not be any. False: it is not, and the kernel says EFAULT. A
+ * system call, if there can be no filter for those. */
+bool pl_copy(void *to, const void *from, size_t n, bool in);
+/* Does the kernel take RWF_NOWAIT of a socket? */
+bool pl_iov_nowait(void);
+
 /* The one buffer of recv, send and their kin, of whose length the kernel takes what it can. read and write are an
  * error then: PL_TOO_LONG. */
 static inline struct iovec pl_iov_one(const void *p, size_t n)
@@ -288,6 +296,8 @@ bool pl_same_socket(int one, int two);
 /* socket() gave the number for TCP; begun: pl_made_begin() before that. */
 uint32_t pl_made_begin(void);
 void pl_made_note(int fd, uint32_t begun);
+/* Has there been any? */
+bool pl_made_ever(void);
 /* Is it that still, perhaps with a dup? False: not known. */
 bool pl_made(int fd);
 /* For fb_sleeps_since: when the number was made, if it stands for its socket alone; else 0. */
@@ -339,6 +349,11 @@ void pl_give_away(struct pl_file *, int reason);
 void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */
 void pl_before_exec(void);
+
+/* ---- pl_ctl.c ---- */
+
+/* A time-out of less than none was set on a socket that is no stream: what is accepted may have it, and nobody can ask. */
+extern _Atomic bool pl_past_given;
 
 /* ---- pl_ring.c ---- */
 

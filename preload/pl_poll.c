@@ -119,7 +119,14 @@ static bool kernel_refuses(const struct call *c)
            (c->is_ppoll && c->ts && !pl_ts_valid(c->ts));
 }
 
-__attribute__((noinline)) static int do_poll(const struct call *c)
+static int serve_or_sleep(const struct call *c);
+
+static inline int do_poll(const struct call *c)
+{
+    return __builtin_expect(pl_tracks_nothing(), 0) ? real_call(c) : serve_or_sleep(c);
+}
+
+__attribute__((noinline)) static int serve_or_sleep(const struct call *c)
 {
     PL_SECTION;
     enum pl_need need;

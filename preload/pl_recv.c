@@ -317,7 +317,7 @@ PL_EXPORT ssize_t preadv2(int fd, const struct iovec *v, int cnt, off_t off, int
     if (flags & ~RWF_KNOWN)
         fb_pin_rx(f->stream, RSN_CALL);
     return RECEIVE(f, v, cnt, 0, pl_real.preadv2(fd, v, cnt, off, flags),
-                   flags & ~RWF_KNOWN
+                   flags & ~RWF_KNOWN || (flags & RWF_NOWAIT && !pl_iov_nowait())
                        ? -EOPNOTSUPP
                        : rail_read(f, v, cnt, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
 }

@@ -63,20 +63,49 @@ static void *liburing(const char *name, const void *caller)
     return found;
 }
 
-#define MAKES_RING(name, args, flags)                                           \
-    do {                                                                        \
-        __typeof__(name) *real;                                                 \
-        void *found = liburing(#name, __builtin_return_address(0));             \
-        int r;                                                                  \
-                                                                                \
-        pl_ready();                                                             \
-        if (!found)                                                             \
-            return -ENOSYS; /* as liburing says it */                           \
-        memcpy(&real, &found, sizeof(real));                                    \
-        r = real args;                                                          \
-        if (r >= 0 && !atomic_load_explicit(&pl_passive, memory_order_relaxed)) \
-            pl_ring_made(flags);                                                \
-        return r;                                                               \
+/*
+ * io_uring_get_probe makes a ring to ask what the kernel can do, and ends it before it returns. It goes by
+ * io_uring_queue_init, which calls another of these names: that is known by its frame, close below the one that knows who
+ * asks. A handler's is farther away.
+ */
+static _Thread_local uintptr_t asking;
+enum { CLOSE = 1024 };
+
+static bool by_probe(const void *caller, const void *frame)
+{
+    Dl_info who;
+
+    return asking - (uintptr_t)frame < CLOSE ||
+           (dladdr(caller, &who) && who.dli_sname &&
+            strcmp(who.dli_sname, "io_uring_get_probe") == 0);
+}
+
+#define MAKES_RING(name, args, flags)                                             \
+    do {                                                                          \
+        const void *caller = __builtin_return_address(0);                         \
+        void *found = liburing(#name, caller);                                    \
+        uintptr_t was = asking;                                                   \
+        __typeof__(name) *real;                                                   \
+        bool asks;                                                                \
+        int r;                                                                    \
+                                                                                  \
+        pl_ready();                                                               \
+        if (!found)                                                               \
+            return -ENOSYS; /* as liburing says it */                             \
+        memcpy(&real, &found, sizeof(real));                                      \
+        asks = by_probe(caller, __builtin_frame_address(0));                      \
+        if (asks) { /* no handler jumps out of it */                              \
+            rsk_section_enter();                                                  \
+            asking = (uintptr_t)__builtin_frame_address(0);                       \
+        }                                                                         \
+        r = real args;                                                            \
+        if (asks) {                                                               \
+            asking = was;                                                         \
+            rsk_section_leave();                                                  \
+        }                                                                         \
+        if (r >= 0 && !asks && !atomic_load_explicit(&pl_passive, memory_order_relaxed)) \
+            pl_ring_made(flags);                                                  \
+        return r;                                                                 \
     } while (0)
 
 PL_EXPORT int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)

@@ -339,7 +339,7 @@ __attribute__((noinline)) static int do_select(struct call *c)
     bool served = false;
     int count, saved = errno;
 
-    need = c->nfds <= 0 ? PL_KERNEL : need_of_program(c);
+    need = c->nfds <= 0 || pl_tracks_nothing() ? PL_KERNEL : need_of_program(c);
     if (c->nfds > FD_SETSIZE && (need != PL_KERNEL || rsk_own_next(FD_SETSIZE) >= 0))
         c->nfds = most_numbers(c->nfds);
     if (need == PL_KERNEL || !deadline_of(c, &deadline)) {

@@ -369,7 +369,8 @@ void pl_passes(const struct msghdr *msg)
     size_t at = 0, from = 0, n, cnt = 0;
     struct cmsghdr head;
 
-    if (!msg || !msg->msg_control || msg->msg_controllen > INT_MAX)
+    if ((pl_tracks_nothing() && !pl_made_ever()) || !msg || !msg->msg_control ||
+        msg->msg_controllen > INT_MAX)
         return;
     while ((r = next_control(msg, &at, &head)) > 0) {
         n = (head.cmsg_len - sizeof(head)) / sizeof(fds[0]);

@@ -102,13 +102,15 @@ static void unconnect(struct pl_file *f)
 PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
     const struct sockaddr *to = addr.__sockaddr__;
+    sa_family_t family = AF_INET;
     int ret, err;
 
     pl_ready();
     PL_HELD f = pl_hold(fd);
-    if (!to || len < sizeof(to->sa_family))
+    if (!to || len < sizeof(family))
         return RSK_OPENED(pl_real.connect(fd, addr, len));
-    if (f && f->kind == PL_STREAM && to->sa_family == AF_UNSPEC) {
+    if (f && f->kind == PL_STREAM && pl_copy(&family, &to->sa_family, sizeof(family), true) &&
+        family == AF_UNSPEC) {
         /* Disconnects: what the stream holds ends in a reset, and the socket can connect anew. Nothing is waited for. */
         fb_disconnects(f->stream, true); /* first: the pin wakes who sleeps */
         fb_pin(f->stream, RSN_ENDING, false);
@@ -124,9 +126,11 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     err = errno;
     if (f && f->kind == PL_STREAM)
         fb_connect_said(f->stream, ret == 0 ? 0 : err);
-    if (f || (to->sa_family != AF_INET && to->sa_family != AF_INET6))
+    /* The kernel has read the address if it connects. */
+    if (f || (ret != 0 && err != EINPROGRESS) ||
+        (to->sa_family != AF_INET && to->sa_family != AF_INET6))
         return ret;
-    if ((ret == 0 || err == EINPROGRESS) && (pl_made(fd) || pl_is_tcp(fd)))
+    if (pl_made(fd) || pl_is_tcp(fd))
         pl_track(fd, FB_CONNECTED, -1);
     errno = err;
     return ret;
@@ -173,6 +177,15 @@ static bool accepts_tcp(int listener, int fd)
     return true;
 }
 
+/* Time-outs of less than none, which its listener may have had before: the kernel shows them as none. */
+static void stays_accepted(int fd)
+{
+    PL_HELD f = pl_get_stream(fd);
+
+    if (f)
+        fb_pin(f->stream, RSN_OPTION, false);
+}
+
 static int accepted(int listener, int fd, int nonblock)
 {
     if (fd < 0)
@@ -180,6 +193,8 @@ static int accepted(int listener, int fd, int nonblock)
     pl_drop_stale(fd);
     if (accepts_tcp(listener, fd))
         pl_track(fd, FB_ACCEPTED, nonblock);
+    if (__builtin_expect(atomic_load_explicit(&pl_past_given, memory_order_relaxed), 0))
+        stays_accepted(fd);
     return fd;
 }
 

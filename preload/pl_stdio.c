@@ -1,5 +1,5 @@
 /*
- * pl_stdio.c - descriptors that are given to stdio, to aio, or to a function of libc's that reads or
+ * pl_stdio.c - descriptors that are given to stdio, or to a function of libc's that reads or
  * writes them inside. That happens by internal names that nobody can intercept, so their streams
  * leave and stay on TCP. fclose and freopen close numbers in the same way: we forget them before.
  *
@@ -270,82 +270,4 @@ PL_EXPORT int eventfd_write(int fd, eventfd_t value)
     pl_ready();
     err = pin_tx(fd, RSN_CALL);
     return err ? (int)pl_ret(err) : pl_real.eventfd_write(fd, value);
-}
-
-/* ---- aio ---- */
-
-/* What is written by another thread does not wait here for longer than for a hand-over. */
-static int pin_queued(int fd)
-{
-    PL_HELD f = pl_get_stream(fd);
-    int err = f ? fb_pin_tx(f->stream, fd, RSN_CALL, MSG_DONTWAIT) : 0;
-
-    if (err != -EAGAIN)
-        return err;
-    (void)fb_hand_over(f->stream, RSN_CALL, RSK_TX);
-    return fb_pin_tx(f->stream, fd, RSN_CALL, MSG_DONTWAIT);
-}
-
-static int pin_listed(int fd, int opcode)
-{
-    if (opcode == LIO_WRITE)
-        return pin_queued(fd);
-    pin(fd, RSN_CALL);
-    return 0;
-}
-
-PL_EXPORT int aio_read(struct aiocb *cb)
-{
-    pl_ready();
-    pin(cb->aio_fildes, RSN_CALL);
-    return pl_real.aio_read(cb);
-}
-
-PL_EXPORT int aio_read64(struct aiocb64 *cb)
-{
-    pl_ready();
-    pin(cb->aio_fildes, RSN_CALL);
-    return pl_real.aio_read64(cb);
-}
-
-PL_EXPORT int aio_write(struct aiocb *cb)
-{
-    int err;
-
-    pl_ready();
-    err = pin_queued(cb->aio_fildes);
-    return err ? (int)pl_ret(err) : pl_real.aio_write(cb);
-}
-
-PL_EXPORT int aio_write64(struct aiocb64 *cb)
-{
-    int err;
-
-    pl_ready();
-    err = pin_queued(cb->aio_fildes);
-    return err ? (int)pl_ret(err) : pl_real.aio_write64(cb);
-}
-
-PL_EXPORT int lio_listio(int mode, struct aiocb *const list[restrict], int n,
-                         struct sigevent *restrict sev)
-{
-    int i, err = 0;
-
-    pl_ready();
-    for (i = 0; i < n && !err; i++)
-        if (list[i])
-            err = pin_listed(list[i]->aio_fildes, list[i]->aio_lio_opcode);
-    return err ? (int)pl_ret(err) : pl_real.lio_listio(mode, list, n, sev);
-}
-
-PL_EXPORT int lio_listio64(int mode, struct aiocb64 *const list[restrict], int n,
-                           struct sigevent *restrict sev)
-{
-    int i, err = 0;
-
-    pl_ready();
-    for (i = 0; i < n && !err; i++)
-        if (list[i])
-            err = pin_listed(list[i]->aio_fildes, list[i]->aio_lio_opcode);
-    return err ? (int)pl_ret(err) : pl_real.lio_listio64(mode, list, n, sev);
 }

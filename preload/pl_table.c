@@ -303,6 +303,12 @@ void pl_each(void (*fn)(struct pl_file *, void *), void *arg)
     }
 }
 
+bool pl_tracks_nothing(void)
+{
+    return !atomic_load_explicit(&chunks, memory_order_relaxed) &&
+           !atomic_load_explicit(&pl_heirs, memory_order_relaxed);
+}
+
 int pl_highest(int n)
 {
     uint32_t top = atomic_load(&chunks), c = n > 0 ? (uint32_t)(n - 1) / PL_CHUNK + 1 : 0;

@@ -197,13 +197,13 @@ void rsk_at_loop_start(void (*fn)(void))
 static int first_watches(void)
 {
     wake_watch = rsk_watch_fd(wake_fd, POLLIN, false, on_wake, NULL);
-    anchor_watch = rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL);
-    if (wake_watch && anchor_watch)
+    if (wake_watch)
+        anchor_watch = rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL);
+    if (anchor_watch)
         return 0;
     rsk_unwatch(wake_watch);
-    rsk_unwatch(anchor_watch);
-    wake_watch = anchor_watch = NULL;
-    return -ENOSPC;
+    wake_watch = NULL;
+    return loop_watch_error;
 }
 
 /*

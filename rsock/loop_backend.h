@@ -46,6 +46,7 @@ int loop_uring_load(void);
 /* loop_watch.c, loop.c: the open backend, and the epoll instance with the anchors. */
 extern const struct loop_backend *loop_backend;
 extern int loop_anchor_ep;
+extern int loop_watch_error; /* why the last rsk_watch_fd gave NULL: -errno */
 /* Frees what was unwatched and is in no batch. */
 void loop_watch_bury(void);
 /* The backend was closed: no poll of it is under way. */

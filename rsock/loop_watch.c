@@ -13,6 +13,7 @@
 
 const struct loop_backend *loop_backend;
 int loop_anchor_ep = -1;
+int loop_watch_error;
 
 static struct rsk_watch *dead;    /* unwatched, but perhaps still in a batch or in the kernel */
 static struct rsk_watch *watches; /* those that the backend has */
@@ -27,6 +28,7 @@ struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
     struct epoll_event ev = {.events = events};
     int err;
 
+    loop_watch_error = -ENOMEM;
     if (!w)
         return NULL;
     w->fd = fd;
@@ -38,6 +40,7 @@ struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
     err = anchor ? sys_epoll_ctl(loop_anchor_ep, EPOLL_CTL_ADD, fd, &ev) : loop_backend->add(w);
     if (err < 0) {
         log_debug("cannot watch descriptor %d: error %d", fd, -err);
+        loop_watch_error = err;
         free(w);
         return NULL;
     }

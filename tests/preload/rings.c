@@ -1,6 +1,6 @@
 /*
  * rings.c - io_urings by liburing: one whose number the program closes once it is registered, and one
- * that is made when streams are on rails.
+ * that is made when streams are on rails. And the question what the kernel's can do, which moves no stream.
  */
 #include "pair.h"
 
@@ -104,6 +104,21 @@ static void afterwards(void)
     close(p[1]);
 }
 
+static void only_asked(void)
+{
+    unsigned long long sent;
+    int p[2];
+
+    tcp_pair(p);
+    printf("asked: %d\n", FIND(true, io_uring_get_probe)() != NULL);
+    sent = tcp_sent(p[0]);
+    pass(p, 0);
+    if (mode_rail() && tcp_sent(p[0]) != sent)
+        puts("it has left its rail");
+    close(p[0]);
+    close(p[1]);
+}
+
 int main(void)
 {
     alarm(200);
@@ -112,6 +127,7 @@ int main(void)
         puts("no liburing");
         return 0;
     }
+    only_asked();
     afterwards();
     closed_number();
     return 0;

@@ -1,6 +1,6 @@
 /*
  * timeouts.c - SO_RCVTIMEO and SO_SNDTIMEO: less than none, which the kernel takes, shows as none, and ends calls at once; some;
- * none; set before the connection is made, and after.
+ * none; set before the connection is made, and after; and of the listener's.
  */
 #include "say.h"
 
@@ -77,12 +77,31 @@ static void receive(int p[2])
                     sizeof(struct timeval)));
 }
 
+static void of_the_listener(int l, const struct sockaddr_in *at)
+{
+    char byte;
+    int p[2];
+
+    puts("-- the listener's");
+    set(l, SO_RCVTIMEO, -1, 0);
+    pair_at(l, at, p);
+    for (int i = 0; i < 200; i++) {
+        must(write(p[1], "x", 1) == 1 && read(p[0], &byte, 1) == 1, "there");
+        deliver(p[0], p[1], "y");
+        must(read(p[1], &byte, 1) == 1, "back");
+        if (getenv("PAIR_WARM")) /* it is to have the time to board */
+            usleep(1000);
+    }
+    SHOW(recv(p[1], &byte, 1, 0));
+}
+
 int main(void)
 {
     struct sockaddr_in at;
     int l = listener(&at), p[2];
     char byte;
 
+    alarm(200);
     tcp_pair(p);
     receive(p);
     set(p[0], SO_SNDTIMEO, -1, 0);
@@ -101,5 +120,6 @@ int main(void)
         must(read(p[0], &byte, 1) == 1, "back");
     }
     SHOW(recv(p[0], &byte, 1, 0));
+    of_the_listener(l, &at);
     return 0;
 }

@@ -206,6 +206,12 @@ static void last_close(int e)
     }
 }
 
+static void io_close(int fd, bool others)
+{
+    (void)others;
+    sim_tcp_close(fd);
+}
+
 void sim_tcp_close(int fd)
 {
     int e = end_of(fd);
@@ -392,7 +398,7 @@ const struct fb_io sim_io = {
     .abort = io_abort,
     .keep = io_keep,
     .vacate = io_vacate,
-    .close = sim_tcp_close,
+    .close = io_close,
     .waits = io_waits,
     .wait = io_wait,
     .now = io_now,

@@ -203,7 +203,7 @@ TEST_CASE(epoll, no_room_for_the_first)
 
     ASSERT_EQ_INT(pthread_create(&t, NULL, adds_first, &first), 0);
     pthread_join(t, NULL);
-    EXPECT_EQ_INT(atomic_load(&first.f->pinned), RSN_LIMIT_FD);
+    EXPECT_EQ_INT(atomic_load(&first.f->pinned), RSN_WATCHES);
     in_kernel(first.f, "x");
     EXPECT_EQ_U64(one(first.ep, 100), EVENT(7, EPOLLIN));
     fake_close(first.f);
