@@ -48,8 +48,10 @@
 
 static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
 static _Atomic int why;                   /* of the newest hold */
-static _Atomic uint32_t asked, done;      /* counts of jobs */
-static _Atomic int for_good;              /* a reason: nothing boards any more */
+static _Atomic uint32_t asked;            /* a count of jobs; */
+static _Atomic uint32_t done,
+    ended; /* the newest that is, and of those that end rails, which may take a while */
+static _Atomic int for_good; /* a reason: nothing boards any more */
 static _Atomic uint32_t who =
     UINT32_MAX;                /* the user of the rendezvous; UINT32_MAX: there is none */
 static _Atomic uint32_t light; /* changes of credentials that nothing had to end for */
@@ -124,6 +126,18 @@ static void mark(struct fb_conn *c, void *count)
     ++*(uint32_t *)count;
 }
 
+static bool has_come(_Atomic uint32_t *count, uint32_t seq)
+{
+    return (int32_t)(atomic_load(count) - seq) >= 0;
+}
+
+/* Also the older ones are: what has been done now holds for them. */
+static void is_through(_Atomic uint32_t *count, void *seq)
+{
+    if (!has_come(count, (uint32_t)(uintptr_t)seq))
+        atomic_store(count, (uint32_t)(uintptr_t)seq);
+}
+
 /* What the rails end for, and how many there are. */
 static void mark_job(void *seq)
 {
@@ -131,7 +145,7 @@ static void mark_job(void *seq)
 
     conn_each(mark, &n);
     atomic_store(&found_rails, n);
-    atomic_store(&done, (uint32_t)(uintptr_t)seq);
+    is_through(&done, seq);
 }
 
 /* A rail that has not been left by now, or was only about to be used. It may stay for its memory, as
@@ -151,6 +165,8 @@ static bool parting(void)
 
 static void shut_job(void *seq)
 {
+    if (has_come(&ended, (uint32_t)(uintptr_t)seq)) /* by another hold's, while this one waited */
+        return;
     if (parting() && rsk_timer_add(PARTING_NS, shut_job, seq))
         return;
     reach_unknown();
@@ -159,7 +175,7 @@ static void shut_job(void *seq)
     if (rsk_verbs_wire.shut)
         rsk_verbs_wire.shut(atomic_load(&why));
     atomic_store(&verbs, false);
-    atomic_store(&done, (uint32_t)(uintptr_t)seq);
+    is_through(&ended, seq);
 }
 
 static void end_job(void *seq)
@@ -216,26 +232,27 @@ static bool goes_on(void)
     return rsk_loop_running() || (rsk_loop_lost() && rsk_loop_turn());
 }
 
-/* Posts and waits, until then at most (monotonic ns); false if there is no progress thread (any more), or it has not come to it. */
-static bool run_there(void (*fn)(void *), uint64_t until)
+/* Posts and waits until fn has counted, until then at most (monotonic ns); false if there is no progress thread (any more), or it has
+ * not come to it. */
+static bool run_there(void (*fn)(void *), _Atomic uint32_t *count, uint64_t until)
 {
     uint32_t seq = atomic_fetch_add(&asked, 1) + 1;
 
     if (!goes_on() || rsk_loop_post(fn, (void *)(uintptr_t)seq) < 0)
         return false;
-    while (goes_on() && (int32_t)(atomic_load(&done) - seq) < 0 && fb_io.now() < until)
+    while (goes_on() && !has_come(count, seq) && fb_io.now() < until)
         fb_io.wait(-1, 0, STEP_NS);
-    return goes_on() && (int32_t)(atomic_load(&done) - seq) >= 0;
+    return goes_on() && has_come(count, seq);
 }
 
 static void through_job(void *seq)
 {
-    atomic_store(&done, (uint32_t)(uintptr_t)seq);
+    is_through(&done, seq);
 }
 
 void fb_through(void)
 {
-    (void)run_there(through_job, fb_io.now() + THROUGH_NS);
+    (void)run_there(through_job, &done, fb_io.now() + THROUGH_NS);
 }
 
 /* Shared memory alone: nothing has to end. */
@@ -261,10 +278,10 @@ enum fb_hold_what fb_hold(int reason, enum fb_hold_what what)
         return FB_HOLD_NOTHING;
     atomic_store(&why, reason);
     atomic_fetch_add(&changes, what == FB_HOLD_CREDENTIALS);
-    if (run_there(mark_job, UINT64_MAX)) {
+    if (run_there(mark_job, &done, UINT64_MAX)) {
         if (atomic_load(&found_rails))
             fb_leave_all(reason, false);
-        run_there(end_job, UINT64_MAX);
+        run_there(end_job, &ended, UINT64_MAX);
     }
     /* Also for credentials: threads that change them one by one share none afterwards, and the kernel lets
      * rxe post only by who shares those that opened the device. The next thread shares the caller's. */

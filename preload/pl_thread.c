@@ -35,8 +35,9 @@ static void look(void *unused)
 
 /* The progress thread has begun: a rail is wanted. The flag goes up before something is posted, which finds that the thread runs or does
  * not, and it runs before the flag is looked at: one of the two sees the other. Two looks do no harm. */
-static void started(void)
+static void started(void *unused)
 {
+    (void)unused;
     if (atomic_load(&main_ended))
         look(NULL);
 }

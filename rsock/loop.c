@@ -93,8 +93,7 @@ int rsk_loop_post_job(struct rsk_job *j)
     return 0;
 }
 
-/* Its memory may be used again from here on. By a read-modify-write, which finds what whoever did not push it again has
- * written: a store would let what runs next read what was before that. */
+/* Its memory may be used again from here on. A read-modify-write: what runs next finds what whoever did not push it again wrote. */
 static void let_go(struct rsk_job *j)
 {
     if (j->allocated)
@@ -177,20 +176,12 @@ static void wait_for_news(struct rsk_shard *shard)
     loop_watch_bury();
 }
 
-static void (*start_hook)(void);
-
-static void call_start_hook(void *unused)
-{
-    (void)unused;
-    start_hook();
-}
-
 /* Posted once the thread is known to run: who asks whether it does, and finds that it does not, is found by the hook. */
-static struct rsk_job start_job = {.fn = call_start_hook};
+static struct rsk_job start_job;
 
-void rsk_at_loop_start(void (*fn)(void))
+void rsk_at_loop_start(void (*fn)(void *unused))
 {
-    start_hook = fn;
+    start_job.fn = fn;
 }
 
 /* Without these two it would hear of nothing. 0 or -errno. */
@@ -325,7 +316,7 @@ static int start_locked(bool use_uring)
         return err;
     }
     atomic_store(&running, true);
-    if (start_hook)
+    if (start_job.fn)
         (void)rsk_loop_post_job(&start_job);
     return 0;
 }

@@ -79,7 +79,7 @@ bool rsk_loop_may_load(void);
  * every wire's that came over. Async-signal-safe as far as fork in a threaded program needs. */
 void rsk_loop_after_fork_child(void);
 /* fn is called on the progress thread when it begins, each time. One; registered at load time. */
-void rsk_at_loop_start(void (*fn)(void));
+void rsk_at_loop_start(void (*fn)(void *unused));
 /* fn is called by rsk_loop_after_fork_child. At most 8; registered at load time. */
 void rsk_at_fork_child(void (*fn)(void));
 
