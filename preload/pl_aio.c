@@ -39,7 +39,7 @@ static ssize_t read_now(const struct aiocb *cb)
     fb_pin(f->stream, RSN_CALL, true);
     /* What glibc refuses, or the kernel, it shall refuse. */
     if (fb_plain_rx(f->stream) || !v.iov_base || !v.iov_len || PL_TOO_LONG(cb->aio_nbytes) ||
-        cb->aio_reqprio < 0 || cb->aio_reqprio > AIO_PRIO_DELTA_MAX)
+        cb->aio_offset < 0 || cb->aio_reqprio < 0 || cb->aio_reqprio > AIO_PRIO_DELTA_MAX)
         return -EAGAIN;
     return fb_recvv(f->stream, f->fd, &v, 1, MSG_DONTWAIT);
 }
@@ -57,15 +57,16 @@ static void tell(struct sigevent *how)
 static bool over(struct aiocb *cb, bool *failed)
 {
     ssize_t n = read_now(cb);
+    struct sigevent how = cb->aio_sigevent;
 
     if (n == -EAGAIN || n == -EINTR || n == -EBADF)
         return false;
     *failed |= n < 0;
     cb->aio_lio_opcode = LIO_READ;
     cb->__return_value = n < 0 ? -1 : n;
-    /* Who looks at it without a lock sees the value. */
+    /* Who looks at it without a lock sees the value, and may use cb again. */
     __atomic_store_n(&cb->__error_code, n < 0 ? (int)-n : 0, __ATOMIC_RELEASE);
-    tell(&cb->aio_sigevent);
+    tell(&how);
     return true;
 }
 
@@ -126,22 +127,25 @@ static bool read_those_that_can(struct aiocb *const list[], int n, struct aiocb 
     return failed;
 }
 
-PL_EXPORT int lio_listio(int mode, struct aiocb *const list[restrict], int n,
-                         struct sigevent *restrict sev)
+static int listio(int mode, struct aiocb *const list[], int n, struct sigevent *sev)
 {
     struct aiocb *left[n > 0 ? n : 1]; /* glibc has as many pointers on its stack */
+    int err = pin_writes(list, n), r;
     bool failed;
-    int err, r;
 
-    pl_ready();
-    if (mode != LIO_WAIT && mode != LIO_NOWAIT)
-        return pl_real.lio_listio(mode, list, n, sev);
-    err = pin_writes(list, n);
     if (err)
         return (int)pl_ret(err);
     failed = read_those_that_can(list, n, left);
     r = pl_real.lio_listio(mode, left, n, sev);
     return r == 0 && failed && mode == LIO_WAIT ? (int)pl_ret(-EIO) : r;
+}
+
+PL_EXPORT int lio_listio(int mode, struct aiocb *const list[restrict], int n,
+                         struct sigevent *restrict sev)
+{
+    pl_ready();
+    return mode == LIO_WAIT || mode == LIO_NOWAIT ? listio(mode, list, n, sev)
+                                                  : pl_real.lio_listio(mode, list, n, sev);
 }
 
 PL_EXPORT int lio_listio64(int mode, struct aiocb64 *const list[restrict], int n,

@@ -343,7 +343,7 @@ PL_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
         fb_sockopt(f->stream, level, name, number);
     } else if (ret == 0 && (is_past(level, name, value, len) || is_signed(level, name))) {
         pl_made_away(fd); /* what it becomes stays with the kernel, which alone knows */
-        if (!is_signed(level, name))
+        if (!is_signed(level, name) && pl_is_tcp(fd))
             atomic_store(&pl_past_given, true);
     }
     return ret;

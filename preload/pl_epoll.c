@@ -456,7 +456,7 @@ static void leave_behind(struct pl_member *m, int epfd)
 void pl_epoll_forget_members(struct pl_file *f, bool stays)
 {
     /* Of a nested instance that has another number: the kernel alone can tell of it by this one. */
-    const bool nested = f->kind == PL_EPOLL && atomic_load(&pl_epoll_of(f)->refs) > 1;
+    const bool nested = f->kind == PL_EPOLL && atomic_load(&pl_epoll_of(f)->numbers) > 1;
     struct pl_member *m;
 
     if (nested)

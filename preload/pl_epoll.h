@@ -81,7 +81,8 @@ struct pl_member {
 
 struct pl_epoll {
     struct pl_link registry;
-    _Atomic uint32_t refs; /* numbers that stand for it, and who works on it */
+    _Atomic uint32_t refs;    /* numbers that stand for it, and who works on it */
+    _Atomic uint32_t numbers; /* of them, the numbers */
     struct fb_lock ctl, lock;
     /* Read by every epoll_wait. */
     _Atomic bool touched;       /* the kernel may report data of ours: look at what it returns */

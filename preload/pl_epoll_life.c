@@ -38,6 +38,7 @@ void pl_epoll_created(int fd)
     sys_getrandom(&tag, sizeof tag);
     atomic_init(&ep->tag, tag ? tag : 1);
     atomic_init(&ep->refs, 1);
+    atomic_init(&ep->numbers, 1);
     ep->kfd = ep->efd = -1;
     ep->number = fd;
     fb_lock(&registry_lock);

@@ -90,6 +90,7 @@ void pl_dup_file(struct pl_file *f, int newfd)
         break;
     case PL_EPOLL:
         pl_epoll_get(pl_epoll_of(f));
+        atomic_fetch_add(&pl_epoll_of(f)->numbers, 1); /* also if it cannot be noted */
         if (!pl_install(newfd, PL_EPOLL, pl_epoll_of(f)))
             pl_epoll_free(pl_epoll_of(f));
         break;

@@ -15,7 +15,7 @@ bool pl_copy(void *to, const void *from, size_t n, bool in)
 {
     struct iovec ours = {in ? to : (void *)from, n}, theirs = {in ? (void *)from : to, n};
     long got = fb_filtered() ? -EPERM
-                             : SYS6(in ? SYS_process_vm_readv : SYS_process_vm_writev, sys_getpid(),
+                             : SYS6(in ? SYS_process_vm_readv : SYS_process_vm_writev, sys_gettid(),
                                     &ours, 1, &theirs, 1, 0);
 
     if (got >= 0 || got == -EFAULT)
