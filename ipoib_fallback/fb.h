@@ -149,13 +149,12 @@ bool fb_ever_tracked(void);
 
 enum fb_hold_what {
     FB_HOLD_CREDENTIALS, /* rails and sockets that are bound to the credentials of who opened them end */
-    FB_HOLD_THREAD,      /* all rails end */
-    FB_HOLD_NOTHING      /* fb_hold's only: there is nothing that would have to end */
+    FB_HOLD_THREAD       /* all rails end */
 };
 
-/* Before the call: no rail begins until fb_release with what this gives, and what is named above is
+/* Before the call: no rail begins until fb_release with the same argument, and what is named above is
  * over when this returns, and so is the progress thread. Several threads may hold. Blocks for as long as leaving takes, as fb_leave_all. */
-enum fb_hold_what fb_hold(int reason, enum fb_hold_what);
+void fb_hold(int reason, enum fb_hold_what);
 void fb_release(enum fb_hold_what);
 /* Where the progress thread could not go on after a hold: so long may a thread sleep, in ns, that waits for something on a rail.
  * UINT64_MAX: it runs. Before it looks it calls fb_alone, which does now and then what the progress thread would have done, and tries

@@ -7,10 +7,6 @@
  *   the call
  *   fb_release   the thread comes back, as the caller's child; connections ask anew
  *
- * Servers change their user with each request (seteuid). So as long as nothing of RDMA has been opened all this is left out for
- * them: rails of shared memory go on, and the thread, whose credentials libc changes with all others', looks some
- * milliseconds later who it is. And a process that goes on changing does without RDMA after a few times.
- *
  * The gate goes up before anything is looked at, and every rail begins on the progress thread: what had
  * passed the gate before is found by the job that ends rails, because jobs run one after the other.
  * Several threads may hold at once. Who finds that another one has ended the thread has nothing left
@@ -41,43 +37,12 @@
 #define TURN_NS    5000000u   /* between two turns of its work */
 #define AGAIN_NS   500000000u /* between two attempts to start it */
 #define PARTING_NS 200000u    /* between two looks whether the peers have been told */
-#define WHO_NS \
-    20000000u /* from a change of credentials to the look at what it means for shared memory */
-#define CHANGES \
-    16 /* that RDMA is opened anew for, and the rendezvous: a daemon's beginning has some three */
 
 static _Atomic uint32_t holds, all_holds; /* of them, those that no rail outlives */
 static _Atomic int why;                   /* of the newest hold */
-static _Atomic uint32_t asked;            /* a count of jobs; */
-static _Atomic uint32_t done,
-    ended; /* the newest that is, and of those that end rails, which may take a while */
-static _Atomic int for_good; /* a reason: nothing boards any more */
-static _Atomic uint32_t who =
-    UINT32_MAX;                /* the user of the rendezvous; UINT32_MAX: there is none */
-static _Atomic uint32_t light; /* changes of credentials that nothing had to end for */
-static _Atomic bool asks_who;  /* who_now is to come */
-
-static _Atomic bool verbs;       /* something of RDMA may be open */
-static _Atomic uint32_t changes; /* of credentials, that it was closed for */
-
-int hold_verbs(void)
-{
-    if (atomic_load(&changes) >= CHANGES)
-        return RSN_CREDENTIALS;
-    /* Then the gate: whoever is about to change credentials raises that, and then looks at this. */
-    atomic_store(&verbs, true);
-    return hold_on() ? RSN_NOT_YET : 0;
-}
-
-bool hold_toggles(void)
-{
-    return atomic_load(&light) > CHANGES;
-}
-
-void hold_listens(void)
-{
-    atomic_store(&who, sys_geteuid());
-}
+static _Atomic uint32_t asked;            /* counts jobs; the newest that is done is in: */
+static _Atomic uint32_t done, ended; /* ended: of those that end rails, which may take a while */
+static _Atomic int for_good;         /* a reason: nothing boards any more */
 
 bool hold_on(void)
 {
@@ -105,8 +70,6 @@ void hold_forget(void)
 {
     atomic_store(&holds, 0);
     atomic_store(&all_holds, 0);
-    atomic_store(&verbs, false);
-    atomic_store(&asks_who, false);
 }
 
 static bool concerned(const struct rsk_rail *rail)
@@ -165,16 +128,17 @@ static bool parting(void)
 
 static void shut_job(void *seq)
 {
-    if (has_come(&ended, (uint32_t)(uintptr_t)seq)) /* by another hold's, while this one waited */
+    /* While this one waited another hold's may have done it, or all have ended, as the thread was away. */
+    if (has_come(&ended, (uint32_t)(uintptr_t)seq) || !atomic_load(&holds))
         return;
     if (parting() && rsk_timer_add(PARTING_NS, shut_job, seq))
         return;
+    conn_each(end_one, NULL); /* a hold that has come meanwhile may be for more of them */
     reach_unknown();
     if (rsk_shm_wire.shut)
         rsk_shm_wire.shut(atomic_load(&why));
     if (rsk_verbs_wire.shut)
         rsk_verbs_wire.shut(atomic_load(&why));
-    atomic_store(&verbs, false);
     is_through(&ended, seq);
 }
 
@@ -200,28 +164,6 @@ static void again_job(void *unused)
     (void)unused;
     netns_moved();
     conn_each(again, NULL);
-}
-
-/* The rendezvous by shared memory is found by its user, and a stream may have been refused for who the process was. */
-static void who_now(void *unused)
-{
-    const uint32_t uid = sys_geteuid(), was = atomic_load(&who);
-
-    (void)unused;
-    atomic_store(&asks_who, false);
-    if (hold_on() || was == uid || was == UINT32_MAX)
-        return;
-    atomic_store(&who, UINT32_MAX);
-    reach_unknown();
-    if (rsk_shm_wire.shut)
-        rsk_shm_wire.shut(RSN_CREDENTIALS);
-    again_job(NULL);
-}
-
-static void who_job(void *unused)
-{
-    if (!rsk_timer_add(WHO_NS, who_now, NULL))
-        who_now(unused);
 }
 
 /* ---- on the application's */
@@ -255,29 +197,11 @@ void fb_through(void)
     (void)run_there(through_job, &done, fb_io.now() + THROUGH_NS);
 }
 
-/* Shared memory alone: nothing has to end. */
-static bool is_light(enum fb_hold_what what)
+void fb_hold(int reason, enum fb_hold_what what)
 {
-    return what == FB_HOLD_CREDENTIALS && !atomic_load(&verbs);
-}
-
-/* Who changes for each request is nobody in particular: reach.c looks who it is. */
-static void is_over(void)
-{
-    atomic_fetch_sub(&holds, 1);
-    if (rsk_loop_running() && atomic_fetch_add(&light, 1) <= CHANGES &&
-        !atomic_exchange(&asks_who, true) && rsk_loop_post(who_job, NULL) < 0)
-        atomic_store(&asks_who, false);
-}
-
-enum fb_hold_what fb_hold(int reason, enum fb_hold_what what)
-{
+    atomic_store(&why, reason);
     atomic_fetch_add(&all_holds, what == FB_HOLD_THREAD);
     atomic_fetch_add(&holds, 1);
-    if (is_light(what))
-        return FB_HOLD_NOTHING;
-    atomic_store(&why, reason);
-    atomic_fetch_add(&changes, what == FB_HOLD_CREDENTIALS);
     if (run_there(mark_job, &done, UINT64_MAX)) {
         if (atomic_load(&found_rails))
             fb_leave_all(reason, false);
@@ -286,7 +210,6 @@ enum fb_hold_what fb_hold(int reason, enum fb_hold_what what)
     /* Also for credentials: threads that change them one by one share none afterwards, and the kernel lets
      * rxe post only by who shares those that opened the device. The next thread shares the caller's. */
     rsk_loop_pause();
-    return what;
 }
 
 static void look_yourself(struct fb_conn *c, void *unused)
@@ -301,10 +224,6 @@ void fb_release(enum fb_hold_what what)
 
     if (!atomic_load(&holds))
         return; /* a handler forked inside the call, and this is the child */
-    if (what == FB_HOLD_NOTHING) {
-        is_over();
-        return;
-    }
     atomic_fetch_sub(&all_holds, what == FB_HOLD_THREAD);
     err = rsk_loop_resume();
     if (err) {

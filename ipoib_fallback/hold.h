@@ -14,12 +14,6 @@ bool hold_on(void);
 /* 0, or why nothing boards any more. */
 int hold_for_good(void);
 void hold_forget(void); /* forked child */
-/* RDMA could be used, and something of it is about to be opened: 0, or why not. Progress thread. */
-int hold_verbs(void);
-/* Does the process change its user again and again, and go on? */
-bool hold_toggles(void);
-/* The rendezvous by shared memory has been opened: as who the process is now. */
-void hold_listens(void);
 /* The progress thread shall run; what it had to do before a hold goes on, and who asked before asks anew. 0 or -errno; -EBUSY: it
  * may not just now, or could not a moment ago. */
 int hold_start(void);

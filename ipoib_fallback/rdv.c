@@ -232,8 +232,6 @@ static void ask_verbs(struct fb_conn *c)
 {
     int reason = rsk_verbs_wire.usable();
 
-    if (!reason)
-        reason = hold_verbs();
     if (reason) {
         rdv_again(c, reason);
         return;

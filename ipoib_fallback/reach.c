@@ -5,12 +5,9 @@
  */
 #include "ipoib_fallback/reach.h"
 
-#include "ipoib_fallback/hold.h"
-
 #include "config/log.h"
 #include "config/reason.h"
 #include "rsock/loop.h"
-#include "rsock/sys.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -176,38 +173,13 @@ static int listen_verbs(int family, uint16_t port, const struct rsk_accept_ops *
 {
     int reason = rsk_verbs_wire.usable(), r = -ENOMEM;
 
-    if (!reason)
-        reason = hold_verbs();
     if (reason == RSN_LIMIT_FD)
         r = -EMFILE;
-    else if (reason && reason != RSN_NO_MEMORY && reason != RSN_NOT_YET)
+    else if (reason && reason != RSN_NO_MEMORY)
         return -ENODEV; /* which is as it may be */
     if (!reason)
         r = rsk_verbs_wire.listen(family, port, 0, ops);
     complain(port, "RDMA", r, said);
-    return r;
-}
-
-/* A rendezvous is found by the user whose the connection is, so it is opened while the process is that. */
-static bool another_user(const struct fb_conn *c)
-{
-    struct stat st = {0};
-
-    return hold_toggles() && SYS6(SYS_fstat, c->fd, &st, 0, 0, 0, 0) == 0 &&
-           st.st_uid != sys_geteuid();
-}
-
-static int listen_shm(struct fb_conn *c, const struct rsk_accept_ops *ops, int *said)
-{
-    uint16_t port = c->x->tuple.dst_port;
-    int r;
-
-    if (another_user(c))
-        return -EMFILE; /* its traffic asks again */
-    r = rsk_shm_wire.listen(c->x->tuple.family, port, c->x->tuple.src_port, ops);
-    complain(port, "shared-memory", r, said);
-    if (r == 0)
-        hold_listens();
     return r;
 }
 
@@ -220,8 +192,10 @@ bool reach_add(struct fb_conn *c, const struct rsk_accept_ops *shm,
 
     count(c);
     p = port_of(port);
-    if (conn_config(c)->wire != CFG_WIRE_VERBS)
-        r = listen_shm(c, shm, p ? &p->shm_said : NULL);
+    if (conn_config(c)->wire != CFG_WIRE_VERBS) {
+        r = rsk_shm_wire.listen(family, port, c->x->tuple.src_port, shm);
+        complain(port, "shared-memory", r, p ? &p->shm_said : NULL);
+    }
     if (conn_config(c)->wire != CFG_WIRE_SHM)
         v = listen_verbs(family, port, verbs, p ? &p->verbs_said : NULL);
     if (conn_config(c)->wire == CFG_WIRE_AUTO && r == 0 && !may_pass(v))

@@ -21,7 +21,7 @@ void pl_hold_begin(struct pl_hold *h, int reason, enum fb_hold_what what)
 {
     *h = (struct pl_hold){.what = what, .saved = errno, .on = pl_is_owner()};
     if (h->on)
-        h->what = fb_hold(reason, what);
+        fb_hold(reason, what);
     errno = h->saved;
 }
 

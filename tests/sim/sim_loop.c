@@ -125,20 +125,6 @@ bool hold_on(void)
     return false;
 }
 
-bool hold_toggles(void)
-{
-    return false;
-}
-
-void hold_listens(void)
-{
-}
-
-int hold_verbs(void)
-{
-    return 0;
-}
-
 int hold_start(void)
 {
     return 0;
