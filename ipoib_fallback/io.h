@@ -37,8 +37,9 @@ struct fb_io {
     /* The number, which the application is about to close, and is not the socket's last, stands for nothing until then:
      * calls of other threads get EBADF. */
     void (*vacate)(int fd);
-    void (*close)(int fd, bool others); /* others: may have the socket, too, and its options are theirs */
-    bool (*waits)(int fd); /* the kernel has not delivered everything, or more may come */
+    void (*close)(int fd,
+                  bool others); /* others: may have the socket, too, and its options are theirs */
+    bool (*waits)(int fd);      /* the kernel has not delivered everything, or more may come */
     void (*wait)(int fd, short events, uint64_t ns); /* fd -1: only the time */
     uint64_t (*now)(void);
 };

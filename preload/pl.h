@@ -121,10 +121,14 @@ static inline void pl_epoll_forget_fd(struct pl_file *f, bool stays)
 /* A number has become a tracked stream by connect: it may have been registered before. After pl_install, whose exchange comes
  * before its look at who has been. */
 void pl_epoll_stream_tracked(struct pl_file *);
-/* Another number (dup) stands for the instance: one more pl_epoll_free will come. */
+/* Somebody works on the instance: one more pl_epoll_free will come. */
 void pl_epoll_get(struct pl_epoll *);
-/* A number that stood for the instance is gone; the last one frees it. */
+/* The last one frees it. */
 void pl_epoll_free(struct pl_epoll *);
+/* Another number (dup) stands for the instance: one more pl_epoll_no_number will come. */
+void pl_epoll_number(struct pl_epoll *);
+/* A number that stood for it is gone. */
+void pl_epoll_no_number(struct pl_epoll *);
 /* epoll_create(1) gave fd. */
 void pl_epoll_created(int fd);
 /* Another process will hold the instance (the number survives an exec or spawn):

@@ -53,6 +53,18 @@ void pl_epoll_get(struct pl_epoll *ep)
     atomic_fetch_add_explicit(&ep->refs, 1, memory_order_relaxed);
 }
 
+void pl_epoll_number(struct pl_epoll *ep)
+{
+    pl_epoll_get(ep);
+    atomic_fetch_add(&ep->numbers, 1);
+}
+
+void pl_epoll_no_number(struct pl_epoll *ep)
+{
+    atomic_fetch_sub(&ep->numbers, 1);
+    pl_epoll_free(ep);
+}
+
 bool pl_epoll_tryget(struct pl_epoll *ep)
 {
     uint32_t refs = atomic_load_explicit(&ep->refs, memory_order_relaxed);

@@ -89,10 +89,9 @@ void pl_dup_file(struct pl_file *f, int newfd)
             fb_put(f->stream);
         break;
     case PL_EPOLL:
-        pl_epoll_get(pl_epoll_of(f));
-        atomic_fetch_add(&pl_epoll_of(f)->numbers, 1); /* also if it cannot be noted */
+        pl_epoll_number(pl_epoll_of(f));
         if (!pl_install(newfd, PL_EPOLL, pl_epoll_of(f)))
-            pl_epoll_free(pl_epoll_of(f));
+            pl_epoll_no_number(pl_epoll_of(f));
         break;
     default:
         pl_install(newfd, PL_LISTENER, NULL);

@@ -75,37 +75,36 @@ static bool by_probe(const void *caller, const void *frame)
 {
     Dl_info who;
 
-    return asking - (uintptr_t)frame < CLOSE ||
-           (dladdr(caller, &who) && who.dli_sname &&
-            strcmp(who.dli_sname, "io_uring_get_probe") == 0);
+    return asking - (uintptr_t)frame < CLOSE || (dladdr(caller, &who) && who.dli_sname &&
+                                                 strcmp(who.dli_sname, "io_uring_get_probe") == 0);
 }
 
-#define MAKES_RING(name, args, flags)                                             \
-    do {                                                                          \
-        const void *caller = __builtin_return_address(0);                         \
-        void *found = liburing(#name, caller);                                    \
-        uintptr_t was = asking;                                                   \
-        __typeof__(name) *real;                                                   \
-        bool asks;                                                                \
-        int r;                                                                    \
-                                                                                  \
-        pl_ready();                                                               \
-        if (!found)                                                               \
-            return -ENOSYS; /* as liburing says it */                             \
-        memcpy(&real, &found, sizeof(real));                                      \
-        asks = by_probe(caller, __builtin_frame_address(0));                      \
-        if (asks) { /* no handler jumps out of it */                              \
-            rsk_section_enter();                                                  \
-            asking = (uintptr_t)__builtin_frame_address(0);                       \
-        }                                                                         \
-        r = real args;                                                            \
-        if (asks) {                                                               \
-            asking = was;                                                         \
-            rsk_section_leave();                                                  \
-        }                                                                         \
+#define MAKES_RING(name, args, flags)                                                    \
+    do {                                                                                 \
+        const void *caller = __builtin_return_address(0);                                \
+        void *found = liburing(#name, caller);                                           \
+        uintptr_t was = asking;                                                          \
+        __typeof__(name) *real;                                                          \
+        bool asks;                                                                       \
+        int r;                                                                           \
+                                                                                         \
+        pl_ready();                                                                      \
+        if (!found)                                                                      \
+            return -ENOSYS; /* as liburing says it */                                    \
+        memcpy(&real, &found, sizeof(real));                                             \
+        asks = by_probe(caller, __builtin_frame_address(0));                             \
+        if (asks) { /* no handler jumps out of it */                                     \
+            rsk_section_enter();                                                         \
+            asking = (uintptr_t)__builtin_frame_address(0);                              \
+        }                                                                                \
+        r = real args;                                                                   \
+        if (asks) {                                                                      \
+            asking = was;                                                                \
+            rsk_section_leave();                                                         \
+        }                                                                                \
         if (r >= 0 && !asks && !atomic_load_explicit(&pl_passive, memory_order_relaxed)) \
-            pl_ring_made(flags);                                                  \
-        return r;                                                                 \
+            pl_ring_made(flags);                                                         \
+        return r;                                                                        \
     } while (0)
 
 PL_EXPORT int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)

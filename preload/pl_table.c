@@ -109,10 +109,8 @@ void pl_last(struct pl_file *f)
 {
     if (f->kind == PL_STREAM)
         fb_put(f->stream);
-    if (f->kind == PL_EPOLL) {
-        atomic_fetch_sub(&pl_epoll_of(f)->numbers, 1);
-        pl_epoll_free(pl_epoll_of(f));
-    }
+    else if (f->kind == PL_EPOLL)
+        pl_epoll_no_number(pl_epoll_of(f));
     push(f, f);
 }
 

@@ -188,8 +188,8 @@ void rsk_at_loop_start(void (*fn)(void *unused))
 static int first_watches(void)
 {
     wake_watch = rsk_watch_fd(wake_fd, POLLIN, false, on_wake, NULL);
-    if (wake_watch)
-        anchor_watch = rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL);
+    anchor_watch =
+        wake_watch ? rsk_watch_fd(loop_anchor_ep, POLLIN, false, on_anchors, NULL) : NULL;
     if (anchor_watch)
         return 0;
     rsk_unwatch(wake_watch);

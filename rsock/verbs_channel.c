@@ -20,7 +20,8 @@
 static struct channel {
     struct rdma_event_channel *it;
     struct rsk_watch *watch;
-} door, inner; /* inner: made when the first id goes there */
+} door, inner;        /* inner: made when the first id goes there, */
+static bool no_inner; /* unless it could not be: once is enough */
 
 static void on_channel(void *arg, uint32_t events);
 
@@ -65,8 +66,10 @@ static int open_door(void)
 
 void vb_cm_inside(struct rdma_cm_id *id)
 {
-    if (!inner.it && open_channel(&inner) < 0)
+    if (!inner.it && (no_inner || open_channel(&inner) < 0)) {
+        no_inner = true;
         return;
+    }
     if (vdl.migrate_id(id, inner.it) < 0)
         log_debug("verbs: an id stays at the door: error %d", errno);
 }
@@ -115,6 +118,7 @@ void vb_cm_shut(void)
 void vb_cm_forget(void)
 {
     door = inner = (struct channel){0};
+    no_inner = false;
 }
 
 struct rdma_cm_id *vb_cm_id(struct vb_cm_owner *owner, enum rdma_port_space space)

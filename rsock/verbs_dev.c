@@ -153,10 +153,12 @@ static void on_async(void *arg, uint32_t events)
                      (type != IBV_EVENT_COMM_EST && qp && r->qp == qp))
                 vb_rail_fail(r, RSN_RAIL_FAILED);
         }
-        if (type == IBV_EVENT_DEVICE_FATAL && dev->sentinel)
+        if (type == IBV_EVENT_DEVICE_FATAL && dev->sentinel) {
             fail_dev(dev);
-        else if (type == IBV_EVENT_DEVICE_FATAL) /* of its removal nobody would tell */
+        } else if (type == IBV_EVENT_DEVICE_FATAL) { /* of its removal nobody would tell */
             vb_dev_gone(dev);
+            return; /* it may be no more */
+        }
     }
 }
 

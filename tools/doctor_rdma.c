@@ -255,7 +255,7 @@ void doc_MEMLOCK(struct doctor *d, struct doc_result *r)
         room = (unsigned long long)l.rlim_cur / 4 * 3;
         rails = room / RAIL_BYTES;
         fewer = room / (RAIL_BYTES + QUEUE_BYTES);
-        doc_say(r, fewer ? fewer < 16 ? DOC_NOTE : DOC_OK : DOC_FAIL, words,
+        doc_say(r, rails ? fewer < 16 ? DOC_NOTE : DOC_OK : DOC_FAIL, words,
                 (unsigned long long)l.rlim_cur / 1024, rails, fewer,
                 room / (BULK_BYTES + QUEUE_BYTES));
     }

@@ -35,7 +35,8 @@ static void show(const struct aiocb *cb, const char *how)
     if (n < 0)
         printf("%s: %s\n", how, strerrorname_np(err));
     else
-        printf("%s: %zd%s\n", how, n, n > 0 && (buf[0] != 'a' || buf[n - 1] != 'a') ? ", other bytes" : "");
+        printf("%s: %zd%s\n", how, n,
+               n > 0 && (buf[0] != 'a' || buf[n - 1] != 'a') ? ", other bytes" : "");
 }
 
 static void wait_for(struct aiocb *cb)
@@ -74,10 +75,8 @@ static void listed(int fd, int mode)
 
     all.sigev_value.sival_int = 42;
     for (int i = 0; i < 2; i++) {
-        cb[i] = (struct aiocb){.aio_fildes = fd,
-                               .aio_buf = buf[i],
-                               .aio_nbytes = PART,
-                               .aio_lio_opcode = LIO_READ};
+        cb[i] = (struct aiocb){
+            .aio_fildes = fd, .aio_buf = buf[i], .aio_nbytes = PART, .aio_lio_opcode = LIO_READ};
         cb[i].aio_sigevent.sigev_notify = SIGEV_NONE;
     }
     SHOW(lio_listio(mode, list, 3, &all));
@@ -111,6 +110,7 @@ int main(void)
     static const int ways[] = {SIGEV_NONE, SIGEV_SIGNAL, SIGEV_THREAD};
     struct sigaction sa = {.sa_sigaction = by_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
 
+    alarm(200);
     sem_init(&told, 0, 0);
     sigaction(SIGUSR1, &sa, NULL);
     for (int i = 0; i < 3; i++) {

@@ -36,6 +36,7 @@ static void child(int fd, int go)
     socklen_t len = sizeof(l);
     char byte;
 
+    alarm(60); /* it has the other end of go as well */
     must(read(go, &byte, 1) == 1, "go");
     must(getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0, "SO_LINGER");
     printf("it lingers: %d %d\n", l.l_onoff, l.l_linger);

@@ -54,6 +54,7 @@ int main(void)
     enum { TIMES = 30 };
     int ended = 0, status;
 
+    alarm(200);
     for (int i = 0; i < TIMES; i++) {
         pid_t pid = fork();
 

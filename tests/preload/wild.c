@@ -43,6 +43,7 @@ int main(void)
     char text[16];
     int p[2], fd;
 
+    alarm(100);
     none = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(none != MAP_FAILED, "mmap");
     without_a_connection();

@@ -35,7 +35,7 @@ bool pl_epoll_marked(int fd)
     return false;
 }
 
-void pl_epoll_free(struct pl_epoll *e)
+void pl_epoll_no_number(struct pl_epoll *e)
 {
     (void)e;
 }
