@@ -22,6 +22,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/auxv.h>
 
 enum { SIGCANCEL = 32 }; /* glibc's own, which its sigaction refuses */
 enum { HANDLERS_STACK = 256 * 1024 };
@@ -45,6 +46,8 @@ static void (*libcs)(int, siginfo_t *, void *);
 static struct range libc, own;
 #if defined(__x86_64__)
 static uintptr_t restorer; /* what a handler returns to, in libc */
+#else
+static struct range vdso; /* where that is */
 #endif
 static pthread_key_t at_end;
 static bool at_end_made;
@@ -79,6 +82,8 @@ static ucontext_t *returns_to(ucontext_t *uc)
     enum { MOV = 0xd2801168, SVC = 0xd4000001 };
     const uint32_t *at = (const uint32_t *)*pl_signal_pc(uc);
 
+    if (!within(&vdso, (uintptr_t)at)) /* a jump may have led to where nothing is */
+        return NULL;
     if (*at == SVC ? uc->uc_mcontext.regs[8] != SYS_rt_sigreturn : *at != MOV || at[1] != SVC)
         return NULL;
     return (ucontext_t *)(pl_signal_sp(uc) + sizeof(siginfo_t)); /* the frame's first half */
@@ -307,6 +312,8 @@ static void take(void)
     at_end_made = pthread_key_create(&at_end, thread_ends) == 0;
 #if defined(__x86_64__)
     restorer = (uintptr_t)a.restorer;
+#else
+    dl_iterate_phdr(find, &(struct object){(void *)getauxval(AT_SYSINFO_EHDR), &vdso});
 #endif
     libcs = a.fn;
     a.fn = cancelled;
