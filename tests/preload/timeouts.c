@@ -77,7 +77,19 @@ static void receive(int p[2])
                     sizeof(struct timeval)));
 }
 
-static void of_the_listener(int l, const struct sockaddr_in *at)
+static void exchange(int p[2], int times)
+{
+    char byte;
+
+    for (int i = 0; i < times; i++) {
+        must(write(p[1], "x", 1) == 1 && read(p[0], &byte, 1) == 1, "there");
+        deliver(p[0], p[1], "y");
+        must(read(p[1], &byte, 1) == 1, "back");
+    }
+}
+
+/* If it were to board it would ask before `other` does, which was made when the listener had no time-out, and boards. */
+static void of_the_listener(int l, const struct sockaddr_in *at, int other[2])
 {
     char byte;
     int p[2];
@@ -85,23 +97,20 @@ static void of_the_listener(int l, const struct sockaddr_in *at)
     puts("-- the listener's");
     set(l, SO_RCVTIMEO, -1, 0);
     pair_at(l, at, p);
-    for (int i = 0; i < 200; i++) {
-        must(write(p[1], "x", 1) == 1 && read(p[0], &byte, 1) == 1, "there");
-        deliver(p[0], p[1], "y");
-        must(read(p[1], &byte, 1) == 1, "back");
-        if (getenv("PAIR_WARM")) /* it is to have the time to board */
-            usleep(1000);
-    }
+    exchange(p, 200);
+    on_rail(other);
+    exchange(p, 200);
     SHOW(recv(p[1], &byte, 1, 0));
 }
 
 int main(void)
 {
     struct sockaddr_in at;
-    int l = listener(&at), p[2];
+    int l = listener(&at), p[2], other[2];
     char byte;
 
     alarm(200);
+    pair_at(l, &at, other);
     tcp_pair(p);
     receive(p);
     set(p[0], SO_SNDTIMEO, -1, 0);
@@ -120,6 +129,6 @@ int main(void)
         must(read(p[0], &byte, 1) == 1, "back");
     }
     SHOW(recv(p[0], &byte, 1, 0));
-    of_the_listener(l, &at);
+    of_the_listener(l, &at, other);
     return 0;
 }

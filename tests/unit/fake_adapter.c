@@ -9,6 +9,7 @@
 
 #include "config/log.h"
 #include "rsock/section.h"
+#include "tests/unit/verbs_no_limit.h"
 
 /* ---- what verbs_cq.c calls */
 
@@ -60,22 +61,6 @@ void vb_kick(void)
 void vb_mind_start(struct vb_part *p)
 {
     (void)p;
-}
-
-bool vb_pin_queue(size_t n)
-{
-    (void)n;
-    return true;
-}
-
-void vb_unpin_queue(size_t n)
-{
-    (void)n;
-}
-
-int vb_lack_reason(int err)
-{
-    return err;
 }
 
 bool rsk_loop_is_self(void)

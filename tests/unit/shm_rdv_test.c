@@ -32,6 +32,14 @@ static void settle(void)
     on_thread(do_destroy, &j);
 }
 
+/* A connection whose accepting end can be asked for a rail; j is for what follows. */
+static void reachable(struct tcp *c, int family, struct job *j)
+{
+    ASSERT(tcp_new(c, family));
+    j->t = &c->t;
+    ASSERT_EQ_INT(on_thread(do_listen, j), 0);
+}
+
 /* ---- one process */
 
 static void in_one_process(int family)
@@ -40,9 +48,7 @@ static void in_one_process(int family)
     struct job j;
 
     begin();
-    ASSERT(tcp_new(&c, family));
-    j.t = &c.t;
-    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    reachable(&c, family, &j);
     ASSERT_EQ_INT(on_thread(do_listen, &j), 0); /* idempotent */
     ASSERT_EQ_INT(try_connect(&c.t, NULL), 0);
     ASSERT(soon(&asked.heard));
@@ -85,9 +91,7 @@ TEST_CASE(shm_rdv, data_news_goes_to_the_chosen_shard)
     begin();
     n_own_fds = 0;
     find_shard = yours;
-    ASSERT(tcp_new(&c, AF_INET));
-    j.t = &c.t;
-    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    reachable(&c, AF_INET, &j);
     ASSERT_EQ_INT(try_connect(&c.t, mine), 0);
     ASSERT(soon(&asked.heard));
     ASSERT(asked.rail && asker.rail);
@@ -130,9 +134,7 @@ TEST_CASE(shm_rdv, nothing_is_left_behind)
     struct job j;
 
     begin();
-    ASSERT(tcp_new(&c, AF_INET));
-    j.t = &c.t;
-    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    reachable(&c, AF_INET, &j);
     for (int i = 0; i < 30; i++) {
         find_reason = i % 3 == 1 ? RSN_NOT_MINE : i % 3 == 2 ? RSN_BUDGET : 0;
         ASSERT_EQ_INT(try_connect(&c.t, NULL), find_reason);
@@ -156,9 +158,7 @@ TEST_CASE(shm_rdv, destroyed_as_soon_as_it_is_handed_over)
     struct job j;
 
     begin();
-    ASSERT(tcp_new(&c, AF_INET));
-    j.t = &c.t;
-    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    reachable(&c, AF_INET, &j);
     drop_at_once = true;
     for (int i = 0; i < 3; i++) {
         EXPECT_EQ_INT(try_connect(&c.t, NULL), 0);
@@ -178,9 +178,7 @@ TEST_CASE(shm_rdv, two_descriptors_for_many_rails)
 
     begin();
     for (int i = 0; i < 20; i++) {
-        ASSERT(tcp_new(&c[i], AF_INET));
-        j.t = &c[i].t;
-        ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+        reachable(&c[i], AF_INET, &j);
     }
     for (int i = 0; i < 20; i++) {
         ASSERT_EQ_INT(try_connect(&c[i].t, NULL), 0);
@@ -315,9 +313,7 @@ TEST_CASE(shm_rdv, one_that_goes_before_the_answer)
     struct job j;
 
     begin();
-    ASSERT(tcp_new(&c, AF_INET));
-    j.t = &c.t;
-    ASSERT_EQ_INT(on_thread(do_listen, &j), 0);
+    reachable(&c, AF_INET, &j);
     q.tuple = c.t;
     sock = stranger(c.t.dst_port);
     ASSERT(sock >= 0);

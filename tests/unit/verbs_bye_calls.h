@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "rsock/section.h"
 #include "rsock/verbs_int.h"
+#include "tests/unit/verbs_no_limit.h"
 
 struct vb_dl vdl;
 _Thread_local struct rsk_sig rsk_sig;
@@ -98,22 +99,6 @@ struct ibv_mr *vb_pin(struct ibv_pd *pd, struct rsk_own_map *m, int access)
 {
     (void)pd, (void)m, (void)access;
     return NULL;
-}
-
-bool vb_pin_queue(size_t n)
-{
-    (void)n;
-    return true;
-}
-
-void vb_unpin_queue(size_t n)
-{
-    (void)n;
-}
-
-int vb_lack_reason(int err)
-{
-    return err;
 }
 
 void vb_unpin(struct ibv_mr *mr, struct rsk_own_map *m)
