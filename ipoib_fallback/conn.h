@@ -223,6 +223,7 @@ struct fb_more {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
     bool closed_shared;              /* closed, and another process may go on with it */
+    uint32_t forks_then;             /* when it was closed: heir_forks */
     _Atomic bool disconnected;       /* fb_disconnects */
     _Atomic bool tells_inq;          /* TCP_INQ */
     _Atomic bool stamps;             /* SO_TIMESTAMP, SO_TIMESTAMPNS */

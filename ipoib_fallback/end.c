@@ -86,6 +86,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         one_less(c, fd);
         return;
     }
+    c->x->forks_then = atomic_load(&heir_forks);
     conn_set(c, CF_CLOSED);
     if (!fb_may_linger(s)) {
         worth_ended(c);

@@ -83,10 +83,16 @@ void heir_settled(struct fb_conn *c)
 
 /* ---- the owner: links */
 
-static bool held_after(uint32_t born, const struct heir_link *but)
+/* Does the child of that fork have the stream? None that was forked after it was closed, which may be long before it is let go. */
+static bool has(const struct heir_link *l, struct fb_conn *c)
+{
+    return l->seq > c->born && (!conn_flag(c, CF_CLOSED) || l->seq <= c->x->forks_then);
+}
+
+static bool held_but(struct fb_conn *c, const struct heir_link *but)
 {
     for (struct heir_link *l = links; l; l = l->next)
-        if (l != but && l->seq > born)
+        if (l != but && has(l, c))
             return true;
     return false;
 }
@@ -99,7 +105,7 @@ bool heir_held(struct fb_conn *c)
     if (!conn_shared(c) || conn_flag(c, CF_SHARED))
         return conn_shared(c);
     signals = links_take();
-    yes = c->born < unserved || held_after(c->born, NULL);
+    yes = c->born < unserved || held_but(c, NULL);
     links_give(signals);
     return yes;
 }
@@ -107,7 +113,7 @@ bool heir_held(struct fb_conn *c)
 bool heir_linked(struct fb_conn *c)
 {
     uint64_t signals = links_take();
-    bool yes = held_after(c->born, NULL);
+    bool yes = held_but(c, NULL);
 
     links_give(signals);
     return yes;
@@ -118,8 +124,7 @@ static void give_back(struct fb_conn *c, void *arg)
 {
     const struct heir_link *gone = arg;
 
-    if (!(atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN) || held_after(c->born, gone) ||
-        gone->seq <= c->born)
+    if (!(atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN) || held_but(c, gone) || !has(gone, c))
         return;
     atomic_fetch_and(&c->s.pub->lent, (uint8_t)~FB_LENT_FOREIGN);
     if (conn_flag(c, CF_SHARED) || (conn_flag(c, CF_PINNED) && !conn_flag(c, CF_LENT)))
@@ -235,16 +240,16 @@ void heir_serve(void)
 void heir_let_go(struct fb_conn *c)
 {
     struct heir_note n = {.what = HEIR_LET_GO, .slot = c->s.slot, .gen = c->gen};
-
     uint64_t signals;
 
     if (atomic_load(&heir_forks) == c->born)
         return;
+    n.counts = (struct heir_counts){c->s.pub->tx, c->s.pub->rx, conn_ktx(c), conn_krx(c)};
     signals = links_take();
     for (struct heir_link *l = links; l; l = l->next) {
-        if (l->seq <= c->born)
+        if (!has(l, c))
             continue;
-        n.alone = !conn_flag(c, CF_SHARED) && !held_after(c->born, l);
+        n.alone = !conn_flag(c, CF_SHARED) && !held_but(c, l);
         sys_send(l->fd, &n, sizeof n, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     links_give(signals);

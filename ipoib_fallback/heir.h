@@ -55,11 +55,17 @@ void heir_child_forget(void);
 
 #define HEIR_ASK_NS 5000000000ull /* the owner's library answers, and its peer's has to */
 
+/* What its owner had counted when it let a stream go: the application's bytes, and what the kernel was given and gave. */
+struct heir_counts {
+    uint64_t tx, rx, kernel_tx, kernel_rx;
+};
+
 /* What goes over a link: questions from the child, with a socket for the answer, and LET_GO from the owner. */
 enum { HEIR_ASK_STREAM = 1, HEIR_ASK_STREAM_FOR_EVER, HEIR_ASK_EPOLL, HEIR_LET_GO };
 struct heir_note {
     uint32_t what, slot, gen, alone;
     uint64_t id;
+    struct heir_counts counts; /* of LET_GO */
 };
 
 /* The owner's end of a link. */

@@ -21,6 +21,7 @@
 struct gone {
     struct gone *next;
     uint32_t slot, gen, alone;
+    struct heir_counts counts;
 };
 
 struct fb_heritage {
@@ -171,9 +172,20 @@ static void hear(struct fb_heritage *h)
         g = got == sizeof n && n.what == HEIR_LET_GO ? malloc(sizeof *g) : NULL;
         if (!g)
             continue;
-        *g = (struct gone){h->gone, n.slot, n.gen, n.alone};
+        *g = (struct gone){h->gone, n.slot, n.gen, n.alone, n.counts};
         h->gone = g;
     }
+}
+
+/* told held. What the owner has said when it let the stream go; NULL: it has not. */
+static const struct gone *let_go(struct fb_heritage *h, uint32_t slot, uint32_t gen)
+{
+    const struct gone *g;
+
+    hear(h);
+    for (g = h->gone; g && (g->slot != slot || g->gen != gen); g = g->next)
+        ;
+    return g;
 }
 
 /* By its owner, before it ended: to another program, or by SCM_RIGHTS. Had it been closed first, that was said. */
@@ -187,16 +199,13 @@ static bool given_away(const struct fb_heritage *h, const struct fb_conn *c)
 /* Does nobody but this process have the stream any more? */
 bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
 {
-    bool yes = false, said = false;
+    const struct gone *said;
     struct heir_link *l;
+    bool yes;
 
     fb_lock(&told);
-    hear(h);
-    for (struct gone *g = h->gone; g; g = g->next)
-        if (g->slot == c->x->old_slot && g->gen == c->x->old_gen) {
-            said = true;
-            yes = g->alone;
-        }
+    said = let_go(h, c->x->old_slot, c->x->old_gen);
+    yes = said && said->alone;
     /* An owner that has died, or is another program now, has said nothing; and has forked since, or given it away, or not. */
     if (!said && h->ended && h->file && h->file->forks == h->seq && !given_away(h, c)) {
         for (l = h->siblings; l && l->seq <= c->x->old_born; l = l->next)
@@ -300,11 +309,34 @@ void heir_front_over(struct fb_conn *c)
         atomic_fetch_and(&pub->lent, (uint8_t)~FB_LENT_BUSY);
 }
 
+/* What its owner had counted when it let the stream go, or has so far: then what went by rail and what was its own in the kernel
+ * is known as of the fork. False: the slot is not that stream's any more, and perhaps another one's by now, also if that came
+ * between; and nothing was said, or it is lost. */
+static bool owners_counts(struct fb_heritage *h, struct fb_conn *old, struct heir_counts *counts)
+{
+    const struct fb_pub *pub = old->s.pub;
+    const struct gone *said;
+
+    fb_lock(&told);
+    said = let_go(h, old->s.slot, old->gen);
+    if (said)
+        *counts = said->counts;
+    fb_unlock(&told);
+    if (said)
+        return true;
+    *counts = (struct heir_counts){.tx = pub->tx, .rx = pub->rx};
+    counts->kernel_tx = counts->tx + old->x->own_tx - conn_rail_tx(old);
+    counts->kernel_rx = counts->rx + old->x->own_rx - conn_rail_rx(old);
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load(&pub->gen) == old->gen;
+}
+
 struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
 {
     struct fb_conn *old = conn_of(s), *c;
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen, moved = false;
+    struct heir_counts counts;
     char who[FB_WHO];
     int front = -1;
 
@@ -328,17 +360,18 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     c->x->old_slot = old->s.slot;
     c->x->old_gen = old->gen;
     c->x->old_born = old->born;
-    /* Before the first rail our memory has the count as of the fork, later only the owner's file. */
+    /* Before the first rail our memory has the count as of the fork, later only the owner. */
+    known = conn_flag(old, CF_LINKED) && owners_counts(h, old, &counts);
     if (!conn_flag(old, CF_LINKED)) {
         mine->pub->tx = old->s.past_tx;
         mine->pub->rx = old->s.past_rx;
     } else if (known) {
-        mine->pub->tx = s->pub->tx;
-        mine->pub->rx = s->pub->rx;
+        mine->pub->tx = counts.tx;
+        mine->pub->rx = counts.rx;
         moved =
             true; /* what the owner has sent and received since the fork our digests have not seen */
-        c->x->own_tx = old->x->own_tx - conn_rail_tx(old);
-        c->x->own_rx = old->x->own_rx - conn_rail_rx(old);
+        c->x->own_tx = counts.kernel_tx - counts.tx;
+        c->x->own_rx = counts.kernel_rx - counts.rx;
     }
     mine->tx_mark =
         inherit(&conn_seen(c)->tx, &conn_seen(old)->tx, s->tx_mark, moved ? mine->pub->tx : 0);

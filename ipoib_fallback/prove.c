@@ -280,7 +280,10 @@ static int unwanted(struct fb_conn *c)
 {
     if (conn_flag(c, CF_PINNED))
         return c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    return conn_flag(c, CF_CLOSED | CF_FIN) || c->x->tx.fin ? RSN_ENDING : RSN_NOT_YET;
+    if (conn_flag(c, CF_FIN) || c->x->tx.fin)
+        return RSN_ENDING;
+    /* The end of a number only, as in rdv_accept.c: a child may have the connection. */
+    return conn_flag(c, CF_CLOSED) ? RSN_NOT_MINE : RSN_NOT_YET;
 }
 
 void link_none(struct fb_conn *c, struct rsk_rail *rail)

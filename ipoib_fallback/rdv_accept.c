@@ -33,8 +33,11 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
     ask_late(c);
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    /* Who closed it before it was asked for knows of no rail, and does not wait for one to end. */
-    else if (conn_flag(c, CF_CLOSED) || rdv_half_closed(c))
+    /* Who closed it before it was asked for knows of no rail, and does not wait for one to end. That is the end of his number only:
+     * a child may have the connection, whom the peer asks next. */
+    else if (conn_flag(c, CF_CLOSED))
+        reason = RSN_NOT_MINE;
+    else if (rdv_half_closed(c))
         reason = RSN_ENDING;
     else if (conn_config(c)->wire == other)
         reason = other == CFG_WIRE_VERBS ? RSN_OTHER_HOST : RSN_RULE;

@@ -66,7 +66,7 @@ def until(wanted, who, seconds=30):
         now = connection(pid)
         if wanted in now:
             return pid
-        assert time.monotonic() < end, f"{who}: {now}, not {wanted}"
+        assert time.monotonic() < end, f"{who}: {now}, not {wanted}; here: {connection(os.getpid())}"
 
 
 def never(path, who, seconds=0.5):
