@@ -327,7 +327,6 @@ static bool owners_counts(struct fb_heritage *h, struct fb_conn *old, struct hei
     *counts = (struct heir_counts){.tx = pub->tx, .rx = pub->rx};
     counts->kernel_tx = counts->tx + old->x->own_tx - conn_rail_tx(old);
     counts->kernel_rx = counts->rx + old->x->own_rx - conn_rail_rx(old);
-    atomic_thread_fence(memory_order_acquire);
     return atomic_load(&pub->gen) == old->gen;
 }
 
