@@ -87,6 +87,7 @@ FB_SRC := \
 	ipoib_fallback/grow.c \
 	ipoib_fallback/harass.c \
 	ipoib_fallback/heat.c \
+	ipoib_fallback/given.c \
 	ipoib_fallback/heir.c \
 	ipoib_fallback/heir_ask.c \
 	ipoib_fallback/heir_child.c \
@@ -167,6 +168,7 @@ PRELOAD_SRC := \
 	preload/pl_recv_none.c \
 	preload/pl_recvmmsg.c \
 	preload/pl_select.c \
+	preload/pl_rights.c \
 	preload/pl_send.c \
 	preload/pl_sendfile.c \
 	preload/pl_shell.c \
@@ -433,7 +435,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/given.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
 	rsock/valgrind.c \
 	rsock/waitv.c \

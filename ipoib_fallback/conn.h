@@ -230,6 +230,10 @@ struct fb_more {
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
     struct rsk_job job[JOBS];
+    /* given.c's: how often it was made somebody else's as well; and from whom it has come */
+    _Atomic uint32_t gives;
+    int32_t giver;   /* 0: from nobody, or he has closed it */
+    uint64_t cookie; /* 0: has not come, nor gone */
     /* heir.c's: */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;

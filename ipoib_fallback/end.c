@@ -88,6 +88,8 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
     }
     c->x->forks_then = atomic_load(&heir_forks);
     conn_set(c, CF_CLOSED);
+    if (how == NUMBER_GOES)
+        given_closed(c);
     if (!fb_may_linger(s)) {
         worth_ended(c);
         heir_let_go(c);

@@ -118,6 +118,12 @@ int fb_pin_tx(struct fb_stream *, int fd, int reason, int flags);
  * ring alone: nobody but the library may use it. RSN_SHARED: somebody may have it from now on, so that a close
  * here is no end. */
 bool fb_hand_over(struct fb_stream *, int reason, unsigned directions);
+/* A message is about to take it to another process, and fb_hand_over was called for that; or it has not been sent. */
+void fb_giving(struct fb_stream *, int fd);
+void fb_not_given(struct fb_stream *);
+/* As fb_track, of what has come in such a message, from that process as it seems. NULL also: that process has not sent it, or somebody
+ * has read or written already, or that cannot be known. It is on TCP until that process has closed it (given.c). */
+struct fb_stream *fb_arrived(int fd, int32_t giver);
 /* Another process may hold the description from now on: a close is no end. If it may use it, it is also pinned. */
 void fb_maybe_shared(struct fb_stream *);
 /* All streams of the process; before exec, and before a fork whose child cannot ask for them.

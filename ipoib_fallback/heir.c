@@ -99,13 +99,16 @@ static bool held_but(struct fb_conn *c, const struct heir_link *but)
 
 bool heir_held(struct fb_conn *c)
 {
-    uint64_t signals;
-    bool yes;
-
     if (!conn_shared(c) || conn_flag(c, CF_SHARED))
         return conn_shared(c);
-    signals = links_take();
-    yes = c->born < unserved || held_but(c, NULL);
+    return heir_may_have(c);
+}
+
+bool heir_may_have(struct fb_conn *c)
+{
+    uint64_t signals = links_take();
+    bool yes = c->born < unserved || held_but(c, NULL);
+
     links_give(signals);
     return yes;
 }
@@ -414,7 +417,7 @@ bool heir_elsewhere(struct fb_conn *c)
 {
     if (atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN)
         return true;
-    return c->x->heritage && !heir_alone(c->x->heritage, c);
+    return given_elsewhere(c) || (c->x->heritage && !heir_alone(c->x->heritage, c));
 }
 
 bool fb_epoll_elsewhere(uintptr_t id)

@@ -25,6 +25,7 @@ static inline bool conn_shared(struct fb_conn *c)
 static inline bool conn_give_away(struct fb_conn *c)
 {
     atomic_fetch_or(&c->s.pub->lent, FB_LENT_AWAY);
+    atomic_fetch_add(&c->x->gives, 1);
     return conn_set(c, CF_SHARED);
 }
 
@@ -41,6 +42,8 @@ bool heir_take(struct fb_conn *);
 void heir_settled(struct fb_conn *);
 /* A child uses the stream, or its owner may still do so: it stays on TCP. Progress thread. */
 bool heir_elsewhere(struct fb_conn *);
+/* May a child have it that was forked since? No lock of the stream's may be held. */
+bool heir_may_have(struct fb_conn *);
 /* This process is done with the stream: children that inherited it may board it. */
 void heir_let_go(struct fb_conn *);
 /* Somebody else will hold an inherited stream, for ever as far as can be known: its owner is told. */
@@ -50,6 +53,13 @@ void heir_serve(void);
 /* In a child: the links are the parent's, and nobody holds the locks. */
 void heir_forget(void);
 void heir_child_forget(void);
+
+/* ---- given.c */
+
+/* The last number of it, which is still open, is being closed. */
+void given_closed(struct fb_conn *);
+/* It was received from a process that may have it still. Progress thread. */
+bool given_elsewhere(struct fb_conn *);
 
 /* ---- between heir.c and heir_child.c ---- */
 

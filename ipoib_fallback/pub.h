@@ -93,6 +93,11 @@ struct fb_pub_file {
 };
 /* A struct fb_pub_rail for each slot follows behind the last slot that there can be. */
 #define FB_PUB_RAILS (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
+/* Last, on pages of their own: what given.c notes of sockets that this process has passed on, each at its cookie modulo their number. A
+ * hole as long as there are none. Who has received one writes there, too. */
+#define FB_PUB_GIVEN \
+    ((FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail) + 65535) / 65536 * 65536)
+#define FB_PUB_GIVEN_SLOTS 512u
 
 /* The PID namespace of who has written a file, of whatever version, whose head was read this far; 0: it does not say. */
 static inline uint64_t fb_pub_namespace(const struct fb_pub_file *f)

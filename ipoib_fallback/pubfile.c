@@ -18,7 +18,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define WHOLE (FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail))
+#define GIVEN_SIZE (FB_PUB_GIVEN_SLOTS * sizeof(uint64_t))
+#define WHOLE      (FB_PUB_GIVEN + GIVEN_SIZE)
 
 static struct fb_pub_file *file;
 static int file_fd = -1;
@@ -228,7 +229,8 @@ static uint32_t reserve(void)
     const uint32_t most = 512 + 64;
 
     return allocate(0, sizeof(struct fb_pub_file) + most * sizeof(struct fb_pub)) &&
-                   allocate(FB_PUB_RAILS, most * sizeof(struct fb_pub_rail))
+                   allocate(FB_PUB_RAILS, most * sizeof(struct fb_pub_rail)) &&
+                   allocate(FB_PUB_GIVEN, GIVEN_SIZE)
                ? most
                : 0;
 }
@@ -362,6 +364,73 @@ void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
     }
     /* Last: who has seen it has the others. */
     more(&file->closed, 1);
+}
+
+fb_pub_given *fb_pub_given_here(uint64_t cookie)
+{
+    if (file_fd >= 0 && !allocate(FB_PUB_GIVEN, GIVEN_SIZE))
+        return NULL;
+    return (fb_pub_given *)((char *)file + FB_PUB_GIVEN) + cookie % FB_PUB_GIVEN_SLOTS;
+}
+
+/* The file of that name, if it is this user's and that process's. */
+static int open_named(const char *path, int32_t pid, uint64_t namespace)
+{
+    struct fb_pub_file head = {0};
+    struct stat st;
+    int fd = sys_open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == sys_geteuid() &&
+        SYS6(SYS_pread64, fd, &head, sizeof(head), 0, 0, 0) == (long)sizeof(head) &&
+        head.magic == FB_PUB_MAGIC && head.version == FB_PUB_VERSION && head.pid == (uint32_t)pid &&
+        head.pid_namespace == namespace)
+        return fd;
+    sys_close(fd);
+    return -ENOENT;
+}
+
+/* This process may not have a file yet. */
+static int open_theirs(int32_t pid)
+{
+    uint64_t namespace = fb_pub_own_namespace();
+    char path[sizeof(file_path)];
+    int fd;
+
+    snprintf(path, sizeof(path), FB_PUB_DIR "/%d", sys_geteuid(), pid);
+    fd = open_named(path, pid, namespace);
+    if (fd >= 0)
+        return fd;
+    snprintf(path, sizeof(path), FB_PUB_DIR ".%llu/%d", sys_geteuid(),
+             (unsigned long long)namespace, pid);
+    return open_named(path, pid, namespace);
+}
+
+uint64_t fb_pub_given_there(int32_t pid, uint64_t cookie, bool (*with)(fb_pub_given *, uint64_t))
+{
+    const size_t slot = cookie % FB_PUB_GIVEN_SLOTS;
+    uint64_t word = 0;
+    void *p;
+    int fd;
+
+    rsk_own_enter();
+    fd = open_theirs(pid);
+    /* Read, a hole is nothing; mapped, it could be a signal. */
+    if (fd >= 0 && SYS6(SYS_pread64, fd, &word, sizeof(word), FB_PUB_GIVEN + slot * sizeof(word), 0,
+                        0) != (long)sizeof(word))
+        word = 0;
+    if (with && word) {
+        p = mmap(NULL, GIVEN_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, FB_PUB_GIVEN);
+        if (p == MAP_FAILED || !with((fb_pub_given *)p + slot, cookie))
+            word = 0;
+        if (p != MAP_FAILED)
+            munmap(p, GIVEN_SIZE);
+    }
+    if (fd >= 0)
+        sys_close(fd);
+    rsk_own_leave();
+    return word;
 }
 
 void fb_pub_remove(void)

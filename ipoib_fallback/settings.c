@@ -62,8 +62,7 @@ void conn_settings(struct fb_conn *c)
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
-/* They are read again before the next wait. */
-static void changed(struct fb_conn *c)
+void conn_changed(struct fb_conn *c)
 {
     conn_set(c, CF_CHANGED);
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
@@ -173,18 +172,18 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         case SO_RCVTIMEO_OLD:
         case SO_RCVTIMEO_NEW:
             past(&c->x->rcv_past, value < 0);
-            changed(c);
+            conn_changed(c);
             break;
         case SO_SNDTIMEO_OLD:
         case SO_SNDTIMEO_NEW:
             past(&c->x->snd_past, value < 0);
-            changed(c);
+            conn_changed(c);
             break;
         case SO_TIMESTAMP_OLD:
         case SO_TIMESTAMP_NEW:
         case SO_TIMESTAMPNS_OLD:
         case SO_TIMESTAMPNS_NEW:
-            changed(c);
+            conn_changed(c);
             break;
         case SO_SNDBUF:
         case SO_SNDBUFFORCE:
@@ -198,7 +197,7 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
                 fb_pin(s, RSN_OPTION, true);
             } else { /* its listener's may have been another */
                 atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_RCVLOWAT);
-                changed(c);
+                conn_changed(c);
             }
             break;
         case SO_ATTACH_FILTER:
@@ -216,7 +215,7 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         return;
     switch (name) {
     case TCP_INQ:
-        changed(c);
+        conn_changed(c);
         break;
     case TCP_NODELAY:
         /* Between the kernel's call and this one a push may have set back what was before (fb_io.push). */

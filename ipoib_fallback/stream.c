@@ -269,6 +269,7 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     c->born = atomic_load(&heir_over);
     if (__builtin_expect(atomic_load_explicit(&heir_blind, memory_order_relaxed) != 0, 0)) {
         atomic_fetch_or(&c->s.flags, CF_PINNED | CF_ASKED | CF_SHARED);
+        c->x->gives = 1;
         conn_reason(c, RSN_SHARED);
     }
     c->gen = atomic_load_explicit(&pub->gen, memory_order_relaxed) + 1;

@@ -31,6 +31,8 @@ bool conn_option(const struct fb_conn *);
 bool conn_stamps(const struct fb_conn *);
 /* Reads O_NONBLOCK and the time-outs once, before the first boarding. */
 void conn_settings(struct fb_conn *);
+/* They are read again before the next wait. */
+void conn_changed(struct fb_conn *);
 /* The stream in a slot, with a reference, if it is still the one of that generation. */
 struct fb_conn *conn_of_slot(uint32_t slot, uint32_t gen);
 /* Calls fn with a reference for each live stream. */

@@ -254,9 +254,15 @@ int pl_pin_tx(struct pl_file *, int reason, int flags);
 /* SIGPIPE to this thread, as the kernel sends it. */
 void pl_sigpipe(void);
 
-/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. */
-void pl_passes(const struct msghdr *);
+/* ---- pl_rights.c ---- */
+
+/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. True: it has descriptors. */
+bool pl_passes(const struct msghdr *);
+/* Such a message has not been sent: it may be tried again. */
+void pl_not_passed(const struct msghdr *);
 void pl_passes_in(const struct mmsghdr *, unsigned int cnt);
+/* This message has been received from via, which is no stream, with these flags: a connection that came with it may be tracked. */
+void pl_arrives(int via, const struct msghdr *, int flags);
 
 /* ---- pl_fd.c ---- */
 

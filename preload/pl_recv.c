@@ -479,9 +479,14 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
+    ssize_t n;
 
-    if (!f)
-        return pl_real.recvmsg(fd, msg, flags);
+    if (!f) {
+        n = pl_real.recvmsg(fd, msg, flags);
+        if (n >= 0 && msg->msg_controllen >= sizeof(struct cmsghdr))
+            pl_arrives(fd, msg, flags);
+        return n;
+    }
     if (!msg || pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmsg(fd, msg, flags));
     return message(f, fd, msg, NULL, flags, false);

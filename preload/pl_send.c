@@ -334,65 +334,6 @@ static ssize_t rail_msg(struct pl_file *f, const struct msghdr *msg, int flags)
     return rail(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE);
 }
 
-/* The next header of control data at *at, which goes on behind it: 1, or 0 at the end, or -EINVAL: the kernel, which
- * refuses the message then, finds no such length in what there is. */
-static int next_control(const struct msghdr *msg, size_t *at, struct cmsghdr *head)
-{
-    size_t left = msg->msg_controllen - *at;
-
-    if (left < sizeof(*head))
-        return 0;
-    memcpy(head, (const char *)msg->msg_control + *at, sizeof(*head));
-    if (head->cmsg_len < sizeof(*head) || head->cmsg_len > left)
-        return -EINVAL;
-    *at += CMSG_ALIGN(head->cmsg_len) < left ? CMSG_ALIGN(head->cmsg_len) : left;
-    return 1;
-}
-
-static void give(int fd)
-{
-    PL_HELD f = pl_hold(fd);
-
-    if (f && f->kind == PL_STREAM)
-        pl_give_away(f, RSN_SHARED);
-    else if (f && f->kind == PL_EPOLL)
-        pl_epoll_give(f);
-    else
-        pl_made_away(fd);
-}
-
-enum { MOST_PASSED = 253 }; /* the kernel's SCM_MAX_FD: more are refused */
-
-void pl_passes(const struct msghdr *msg)
-{
-    int fds[MOST_PASSED], r;
-    size_t at = 0, from = 0, n, cnt = 0;
-    struct cmsghdr head;
-
-    if ((pl_tracks_nothing() && !pl_made_ever()) || !msg || !msg->msg_control ||
-        msg->msg_controllen > INT_MAX)
-        return;
-    while ((r = next_control(msg, &at, &head)) > 0) {
-        n = (head.cmsg_len - sizeof(head)) / sizeof(fds[0]);
-        if (head.cmsg_level == SOL_SOCKET && head.cmsg_type == SCM_RIGHTS) {
-            if (n > MOST_PASSED - cnt)
-                return;
-            memcpy(fds + cnt, (const char *)msg->msg_control + from + sizeof(head),
-                   n * sizeof(fds[0]));
-            cnt += n;
-        }
-        from = at;
-    }
-    for (n = 0; r == 0 && n < cnt; n++)
-        give(fds[n]);
-}
-
-void pl_passes_in(const struct mmsghdr *msgs, unsigned int cnt)
-{
-    for (unsigned int i = 0; msgs && i < cnt && i < IOV_MAX; i++)
-        pl_passes(&msgs[i].msg_hdr);
-}
-
 /* Of a stream. As sendmsg, with errno. */
 static ssize_t send_message(struct pl_file *f, int fd, const struct msghdr *msg, int flags)
 {
@@ -414,7 +355,12 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
         return RSK_OPENED(pl_real.sendmsg(fd, msg, flags));
     if (f)
         return send_message(f, fd, msg, flags);
-    pl_passes(msg);
+    if (pl_passes(msg)) {
+        sent = pl_real.sendmsg(fd, msg, flags);
+        if (sent < 0)
+            pl_not_passed(msg);
+        return sent;
+    }
     sent = pl_real.sendmsg(fd, msg, flags);
     if (__builtin_expect(flags & MSG_FASTOPEN, 0))
         track_fastopen(fd, sent);

@@ -358,7 +358,7 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_sendto:
         return leave_to_send((int)a, d);
     case SYS_sendmsg:
-        pl_passes((const struct msghdr *)b);
+        (void)pl_passes((const struct msghdr *)b);
         return leave_to_send((int)a, c);
     case SYS_sendmmsg:
         pl_passes_in((const struct mmsghdr *)b, (unsigned)c);

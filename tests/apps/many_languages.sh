@@ -33,7 +33,7 @@ language_apps() {
     app 'perl, IO::Socket, forking' perl bytes rail '' both perl "$apps/echo_fork.pl"
     app 'ruby, TCPServer, threads' ruby bytes rail '' both ruby "$apps/echo.rb"
     app 'node, http' node bytes rail '' both node "$apps/http_node.js"
-    app 'node, cluster' node bytes tcp 'accepted sockets are passed to the workers' node_cluster
+    app 'node, cluster' node bytes rail '' node_cluster
     app 'java, NIO selector' java bytes rail '' java_nio
     app 'erlang, gen_tcp' escript bytes rail '' both escript "$apps/echo.escript"
 }

@@ -74,6 +74,11 @@ void heir_let_go(struct fb_conn *c)
     (void)c;
 }
 
+void given_closed(struct fb_conn *c)
+{
+    (void)c;
+}
+
 void heir_disown(struct fb_conn *c)
 {
     (void)c;
