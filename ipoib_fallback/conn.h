@@ -223,17 +223,17 @@ struct fb_more {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
     bool closed_shared;              /* closed, and another process may go on with it */
-    uint32_t forks_then;             /* when it was closed: heir_forks */
+    _Atomic uint32_t forks_then;     /* when it had been closed: heir_forks; 0: not known */
     _Atomic bool disconnected;       /* fb_disconnects */
     _Atomic bool tells_inq;          /* TCP_INQ */
     _Atomic bool stamps;             /* SO_TIMESTAMP, SO_TIMESTAMPNS */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */
     struct tap *_Atomic tap; /* tap_link.c's */
     struct rsk_job job[JOBS];
-    /* given.c's: how often it was made somebody else's as well; and from whom it has come */
-    _Atomic uint32_t gives;
-    int32_t giver;   /* 0: from nobody, or he has closed it */
-    uint64_t cookie; /* 0: has not come, nor gone */
+    /* given.c's: */
+    uint64_t cookie; /* its socket's, if it is passed on */
+    const _Atomic uint64_t *
+        word; /* where it says whether who has passed it on has closed it; NULL: he has, or nobody did */
     /* heir.c's: */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;

@@ -86,10 +86,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         one_less(c, fd);
         return;
     }
-    c->x->forks_then = atomic_load(&heir_forks);
     conn_set(c, CF_CLOSED);
-    if (how == NUMBER_GOES)
-        given_closed(c);
     if (!fb_may_linger(s)) {
         worth_ended(c);
         heir_let_go(c);
@@ -158,6 +155,19 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
 void fb_close(struct fb_stream *s, int fd)
 {
     close_number(s, fd, NUMBER_GOES);
+}
+
+/* A fork that came between may have the number. */
+void fb_closed(struct fb_stream *s)
+{
+    struct fb_conn *c = conn_of(s);
+    uint32_t forks = atomic_load(&heir_forks);
+
+    if (!conn_flag(c, CF_CLOSED))
+        return;
+    if (forks != c->born)
+        atomic_store(&c->x->forks_then, forks);
+    given_closed(c);
 }
 
 void fb_forget(struct fb_stream *s, int fd)

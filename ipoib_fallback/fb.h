@@ -92,7 +92,9 @@ void fb_closed_over(void);
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
  * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */
 void fb_close(struct fb_stream *, int fd);
-/* The same where the number stays, as the kernel's alone. */
+/* The kernel has closed it after that. The caller had a reference. */
+void fb_closed(struct fb_stream *);
+/* The same as fb_close where the number stays, as the kernel's alone. */
 void fb_forget(struct fb_stream *, int fd);
 /* The kernel has just disconnected it, which was a reset: nothing is done on the socket any more, which may be connected anew. */
 void fb_disconnected(struct fb_stream *, int fd);
@@ -118,9 +120,13 @@ int fb_pin_tx(struct fb_stream *, int fd, int reason, int flags);
  * ring alone: nobody but the library may use it. RSN_SHARED: somebody may have it from now on, so that a close
  * here is no end. */
 bool fb_hand_over(struct fb_stream *, int reason, unsigned directions);
-/* A message is about to take it to another process, and fb_hand_over was called for that; or it has not been sent. */
+/* A message is about to take it to another process: what fb_giving is to know, before fb_hand_over, and that, after it. Or it has not
+ * been sent. */
+bool fb_may_give(struct fb_stream *);
 void fb_giving(struct fb_stream *, int fd);
 void fb_not_given(struct fb_stream *);
+/* One that is not tracked goes on in a message, over a socket of that process's, or has come so and will not be tracked. */
+void fb_untracked(int fd, int32_t giver);
 /* As fb_track, of what has come in such a message, from that process as it seems. NULL also: that process has not sent it, or somebody
  * has read or written already, or that cannot be known. It is on TCP until that process has closed it (given.c). */
 struct fb_stream *fb_arrived(int fd, int32_t giver);

@@ -86,7 +86,9 @@ void heir_settled(struct fb_conn *c)
 /* Does the child of that fork have the stream? None that was forked after it was closed, which may be long before it is let go. */
 static bool has(const struct heir_link *l, struct fb_conn *c)
 {
-    return l->seq > c->born && (!conn_flag(c, CF_CLOSED) || l->seq <= c->x->forks_then);
+    uint32_t then = conn_flag(c, CF_CLOSED) ? atomic_load(&c->x->forks_then) : 0;
+
+    return l->seq > c->born && (!then || l->seq <= then);
 }
 
 static bool held_but(struct fb_conn *c, const struct heir_link *but)

@@ -24,8 +24,8 @@ static inline bool conn_shared(struct fb_conn *c)
  * it was before. */
 static inline bool conn_give_away(struct fb_conn *c)
 {
-    atomic_fetch_or(&c->s.pub->lent, FB_LENT_AWAY);
-    atomic_fetch_add(&c->x->gives, 1);
+    if (atomic_fetch_or(&c->s.pub->lent, FB_LENT_AWAY) & FB_LENT_AWAY)
+        atomic_fetch_or(&c->s.pub->lent, FB_LENT_OFTEN);
     return conn_set(c, CF_SHARED);
 }
 
@@ -56,8 +56,9 @@ void heir_child_forget(void);
 
 /* ---- given.c */
 
-/* The last number of it, which is still open, is being closed. */
+/* The kernel has closed the last number of it. */
 void given_closed(struct fb_conn *);
+void given_forget(void); /* forked child */
 /* It was received from a process that may have it still. Progress thread. */
 bool given_elsewhere(struct fb_conn *);
 

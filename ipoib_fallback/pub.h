@@ -66,8 +66,14 @@ struct fb_pub_rail {
 /* fb_pub.role. CLOSING: its sums are about to be those of the file. */
 enum { FB_PUB_ACCEPTED = 1, FB_PUB_CLOSING = 2 };
 
-/* fb_pub.lent; heir.c says how they are used. */
-enum { FB_LENT_BUSY = 1, FB_LENT_FOREIGN = 2, FB_LENT_AWAY = 4 };
+/* fb_pub.lent; heir.c says how they are used, and given.c of the last two. */
+enum {
+    FB_LENT_BUSY = 1,
+    FB_LENT_FOREIGN = 2,
+    FB_LENT_AWAY = 4,
+    FB_LENT_OFTEN = 8,
+    FB_LENT_GIVEN = 16
+};
 
 #define FB_PUB_FOREIGN 16
 

@@ -27,6 +27,7 @@ static char file_path[96];
 static uint64_t pid_namespace;
 static bool named;        /* the file is there, under its name */
 static uint32_t reserved; /* slots that have their blocks, when the descriptor is closed */
+static bool given_room;
 
 static size_t read_small(const char *path, char *buf, size_t size)
 {
@@ -366,23 +367,33 @@ void fb_pub_closed(const struct fb_pub *p, const struct fb_pub_rail *r)
     more(&file->closed, 1);
 }
 
-fb_pub_given *fb_pub_given_here(uint64_t cookie)
+fb_pub_given *fb_pub_given_here(void)
 {
-    if (file_fd >= 0 && !allocate(FB_PUB_GIVEN, GIVEN_SIZE))
+    if (!given_room && file_fd >= 0 && !allocate(FB_PUB_GIVEN, GIVEN_SIZE))
         return NULL;
-    return (fb_pub_given *)((char *)file + FB_PUB_GIVEN) + cookie % FB_PUB_GIVEN_SLOTS;
+    given_room = true;
+    return (fb_pub_given *)((char *)file + FB_PUB_GIVEN);
 }
 
-/* The file of that name, if it is this user's and that process's. */
-static int open_named(const char *path, int32_t pid, uint64_t namespace)
+/* The file of that name in that folder, if both are this user's, and it is that process's. */
+static int open_theirs(const char *dir, int32_t pid, uint64_t namespace)
 {
     struct fb_pub_file head = {0};
+    unsigned uid = sys_geteuid();
+    int dirfd = sys_open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0), fd = -1;
     struct stat st;
-    int fd = sys_open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    char name[12];
 
+    if (dirfd < 0)
+        return dirfd;
+    snprintf(name, sizeof(name), "%d", pid);
+    if (fstat(dirfd, &st) == 0 && st.st_uid == uid && (st.st_mode & 0777) == 0700)
+        fd = (int)SYS6(SYS_openat, dirfd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0, 0,
+                       0);
+    sys_close(dirfd);
     if (fd < 0)
         return fd;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == sys_geteuid() &&
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == uid &&
         SYS6(SYS_pread64, fd, &head, sizeof(head), 0, 0, 0) == (long)sizeof(head) &&
         head.magic == FB_PUB_MAGIC && head.version == FB_PUB_VERSION && head.pid == (uint32_t)pid &&
         head.pid_namespace == namespace)
@@ -391,46 +402,30 @@ static int open_named(const char *path, int32_t pid, uint64_t namespace)
     return -ENOENT;
 }
 
-/* This process may not have a file yet. */
-static int open_theirs(int32_t pid)
+fb_pub_given *fb_pub_given_there(int32_t pid, unsigned slot)
 {
-    uint64_t namespace = fb_pub_own_namespace();
-    char path[sizeof(file_path)];
-    int fd;
-
-    snprintf(path, sizeof(path), FB_PUB_DIR "/%d", sys_geteuid(), pid);
-    fd = open_named(path, pid, namespace);
-    if (fd >= 0)
-        return fd;
-    snprintf(path, sizeof(path), FB_PUB_DIR ".%llu/%d", sys_geteuid(),
-             (unsigned long long)namespace, pid);
-    return open_named(path, pid, namespace);
-}
-
-uint64_t fb_pub_given_there(int32_t pid, uint64_t cookie, bool (*with)(fb_pub_given *, uint64_t))
-{
-    const size_t slot = cookie % FB_PUB_GIVEN_SLOTS;
-    uint64_t word = 0;
-    void *p;
+    uint64_t namespace = fb_pub_own_namespace(), word = 0;
+    void *p = MAP_FAILED;
+    char dir[72];
     int fd;
 
     rsk_own_enter();
-    fd = open_theirs(pid);
-    /* Read, a hole is nothing; mapped, it could be a signal. */
-    if (fd >= 0 && SYS6(SYS_pread64, fd, &word, sizeof(word), FB_PUB_GIVEN + slot * sizeof(word), 0,
-                        0) != (long)sizeof(word))
-        word = 0;
-    if (with && word) {
-        p = mmap(NULL, GIVEN_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, FB_PUB_GIVEN);
-        if (p == MAP_FAILED || !with((fb_pub_given *)p + slot, cookie))
-            word = 0;
-        if (p != MAP_FAILED)
-            munmap(p, GIVEN_SIZE);
+    snprintf(dir, sizeof(dir), FB_PUB_DIR, sys_geteuid());
+    fd = open_theirs(dir, pid, namespace);
+    if (fd < 0) {
+        snprintf(dir, sizeof(dir), FB_PUB_DIR ".%llu", sys_geteuid(),
+                 (unsigned long long)namespace);
+        fd = open_theirs(dir, pid, namespace);
     }
-    if (fd >= 0)
+    if (fd >= 0) {
+        /* Read, a hole is nothing; mapped, it could be a signal. */
+        SYS6(SYS_pread64, fd, &word, sizeof(word), FB_PUB_GIVEN + slot * sizeof(word), 0, 0);
+        if (word)
+            p = mmap(NULL, GIVEN_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, FB_PUB_GIVEN);
         sys_close(fd);
+    }
     rsk_own_leave();
-    return word;
+    return p == MAP_FAILED ? NULL : p;
 }
 
 void fb_pub_remove(void)
@@ -473,6 +468,7 @@ struct fb_pub_file *fb_pub_hand_on(void)
     file_fd = -1;
     named = false;
     reserved = 0;
+    given_room = false;
     return theirs;
 }
 

@@ -17,11 +17,11 @@ struct fb_pub *fb_pub_slot(uint32_t slot);
 struct fb_pub_rail *fb_pub_rail(uint32_t slot);
 /* Adds the connection to the sums of closed ones. The rest may be NULL. Under the registry lock. */
 void fb_pub_closed(const struct fb_pub *, const struct fb_pub_rail *);
-/* given.c's word for that cookie: of this process; NULL: no room. */
+/* given.c's words: this process's; NULL: no room. */
 typedef _Atomic uint64_t fb_pub_given;
-fb_pub_given *fb_pub_given_here(uint64_t cookie);
-/* And of that process of this user's, as it was; with is done to it then, and its failure is 0, as is all that is not there. */
-uint64_t fb_pub_given_there(int32_t pid, uint64_t cookie, bool (*with)(fb_pub_given *, uint64_t));
+fb_pub_given *fb_pub_given_here(void);
+/* That process's of this user's, for ever, if the word at `slot` there is not 0; else NULL. */
+fb_pub_given *fb_pub_given_there(int32_t pid, unsigned slot);
 /* Removes the file: the process ends. */
 void fb_pub_remove(void);
 /* It is about to execute another program, which has none of what is shown: off. That has failed: on. Nothing in a vfork child. */

@@ -290,6 +290,7 @@ void fb_after_fork_child(void)
 {
     heir_forget();
     heir_child_forget();
+    given_forget();
     budget_forget();
     rdv_forget();
     hold_forget();

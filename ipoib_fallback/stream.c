@@ -269,7 +269,7 @@ struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
     c->born = atomic_load(&heir_over);
     if (__builtin_expect(atomic_load_explicit(&heir_blind, memory_order_relaxed) != 0, 0)) {
         atomic_fetch_or(&c->s.flags, CF_PINNED | CF_ASKED | CF_SHARED);
-        c->x->gives = 1;
+        atomic_fetch_or(&pub->lent, FB_LENT_AWAY);
         conn_reason(c, RSN_SHARED);
     }
     c->gen = atomic_load_explicit(&pub->gen, memory_order_relaxed) + 1;
@@ -395,7 +395,7 @@ bool fb_untouched(const struct fb_stream *s)
     const struct fb_conn *c = (const struct fb_conn *)s;
 
     return conn_without_rail(atomic_load_explicit(&c->s.flags, memory_order_acquire)) &&
-           c->born == atomic_load(&heir_forks);
+           c->born == atomic_load(&heir_forks) && !(atomic_load(&c->s.pub->lent) & FB_LENT_GIVEN);
 }
 
 bool fb_shared(struct fb_stream *s)

@@ -122,6 +122,26 @@ static bool gives_up(int fd)
     return f && !(f->kind == PL_STREAM && fb_untouched(f->stream));
 }
 
+static struct fb_stream *stream_of(int fd)
+{
+    PL_HELD f = pl_hold(fd);
+
+    if (!f || f->kind != PL_STREAM)
+        return NULL;
+    fb_get(f->stream);
+    return f->stream;
+}
+
+static void closed(struct fb_stream *s, bool is)
+{
+    int saved = errno;
+
+    if (is)
+        fb_closed(s);
+    fb_put(s);
+    errno = saved;
+}
+
 static int close_it(int fd)
 {
     int err = pl_closing(fd);
@@ -136,12 +156,19 @@ static int close_it(int fd)
  * when it lets a cancellation in. */
 PL_EXPORT int close(int fd)
 {
+    struct fb_stream *s;
+    int ret;
+
     pl_ready();
     if (!gives_up(fd))
         return close_it(fd);
     pthread_testcancel();
     RSK_UNCANCELLED;
-    return close_it(fd);
+    s = stream_of(fd);
+    ret = close_it(fd);
+    if (s)
+        closed(s, ret == 0);
+    return ret;
 }
 
 PL_ALIAS(__close, close);

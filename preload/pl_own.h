@@ -256,13 +256,17 @@ void pl_sigpipe(void);
 
 /* ---- pl_rights.c ---- */
 
-/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. True: it has descriptors. */
-bool pl_passes(const struct msghdr *);
-/* Such a message has not been sent: it may be tried again. */
-void pl_not_passed(const struct msghdr *);
-void pl_passes_in(const struct mmsghdr *, unsigned int cnt);
+/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. Its one descriptor's
+ * stream, with a reference: fb_not_given if it cannot be sent over via; or NULL. */
+struct fb_stream *pl_passes(int via, const struct msghdr *);
+void pl_passes_in(int via, const struct mmsghdr *, unsigned int cnt);
 /* This message has been received from via, which is no stream, with these flags: a connection that came with it may be tracked. */
 void pl_arrives(int via, const struct msghdr *, int flags);
+static inline void pl_arrived_with(int via, const struct msghdr *msg, int flags)
+{
+    if (__builtin_expect(msg->msg_controllen >= sizeof(struct cmsghdr), 0))
+        pl_arrives(via, msg, flags);
+}
 
 /* ---- pl_fd.c ---- */
 

@@ -483,8 +483,8 @@ PL_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 
     if (!f) {
         n = pl_real.recvmsg(fd, msg, flags);
-        if (n >= 0 && msg->msg_controllen >= sizeof(struct cmsghdr))
-            pl_arrives(fd, msg, flags);
+        if (n >= 0)
+            pl_arrived_with(fd, msg, flags);
         return n;
     }
     if (!msg || pl_kernels_own(f, flags))

@@ -121,10 +121,14 @@ PL_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
 {
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
-    int err;
+    int err, n;
 
-    if (!f)
-        return pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
+    if (!f) {
+        n = pl_real.recvmmsg(fd, msgs, cnt, flags, timeout);
+        for (int i = 0; i < n; i++)
+            pl_arrived_with(fd, &msgs[i].msg_hdr, flags);
+        return n;
+    }
     if (!msgs || cnt == 0 || pl_kernels_own(f, flags))
         return RSK_OPENED(pl_real.recvmmsg(fd, msgs, cnt, flags, timeout));
     /* Before anything that can still be read, as the kernel has it here. */

@@ -7,6 +7,7 @@
 #include "preload/pl_own.h"
 #include "preload/pl_signal.h"
 
+#include "config/env.h"
 #include "config/reason.h"
 #include "rsock/sys.h"
 
@@ -54,53 +55,76 @@ static size_t numbers_in(const struct msghdr *msg, int fds[MOST_PASSED])
     return r == 0 ? cnt : 0;
 }
 
+/* Who has made the socket, or listened for it; 0: not known. */
+static int32_t maker_of(int via)
+{
+    struct ucred who = {0, 0, 0};
+    socklen_t len = sizeof(who);
+
+    return sys_getsockopt(via, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 ? 0 : who.pid;
+}
+
 /* ---- sent */
 
-static void give(int fd)
+static void passes_untracked(int via, int fd)
+{
+    PL_SECTION;
+    if (pl_is_tcp(fd))
+        fb_untracked(fd, maker_of(via));
+}
+
+/* *stream: referenced, if it may be given, else NULL. */
+static void give(int via, int fd, struct fb_stream **stream)
 {
     PL_HELD f = pl_hold(fd);
 
+    *stream = NULL;
     if (f && f->kind == PL_STREAM) {
+        bool may = fb_may_give(f->stream) && (!atomic_load(&pl_rings) || cfg.ring_for_files);
+
         pl_give_away(f, RSN_SHARED);
+        if (!may)
+            return;
         fb_giving(f->stream, fd);
+        fb_get(f->stream);
+        *stream = f->stream;
     } else if (f && f->kind == PL_EPOLL) {
         pl_epoll_give(f);
     } else {
         pl_made_away(fd);
+        passes_untracked(via, fd);
     }
 }
 
-bool pl_passes(const struct msghdr *msg)
+struct fb_stream *pl_passes(int via, const struct msghdr *msg)
 {
+    struct fb_stream *s = NULL;
     int fds[MOST_PASSED];
     size_t cnt;
 
     if ((pl_tracks_nothing() && !pl_made_ever()) || !msg || !msg->msg_control)
-        return false;
+        return NULL;
     cnt = numbers_in(msg, fds);
-    for (size_t i = 0; i < cnt; i++)
-        give(fds[i]);
-    return cnt > 0;
-}
-
-void pl_passes_in(const struct mmsghdr *msgs, unsigned int cnt)
-{
-    for (unsigned int i = 0; msgs && i < cnt && i < IOV_MAX; i++)
-        (void)pl_passes(&msgs[i].msg_hdr);
-}
-
-void pl_not_passed(const struct msghdr *msg)
-{
-    int fds[MOST_PASSED], saved = errno;
-    size_t cnt = numbers_in(msg, fds);
-
     for (size_t i = 0; i < cnt; i++) {
-        PL_HELD f = pl_hold(fds[i]);
-
-        if (f && f->kind == PL_STREAM)
-            fb_not_given(f->stream);
+        if (s)
+            fb_put(s);
+        give(via, fds[i], &s);
     }
-    errno = saved;
+    if (s && cnt > 1) {
+        fb_put(s);
+        s = NULL;
+    }
+    return s;
+}
+
+void pl_passes_in(int via, const struct mmsghdr *msgs, unsigned int cnt)
+{
+    for (unsigned int i = 0; msgs && i < cnt && i < IOV_MAX; i++) {
+        struct fb_stream *s = pl_passes(via, &msgs[i].msg_hdr);
+
+        if (s)
+            fb_put(s);
+    }
 }
 
 /* ---- received */
@@ -111,13 +135,12 @@ static _Atomic bool peeked;
 static void arrived(int fd, int32_t giver)
 {
     struct fb_stream *s;
-
-    pl_drop_stale(fd);
-    if (atomic_load(&peeked) || giver <= 0 || !pl_started() || !pl_is_owner_here() ||
-        !pl_is_tcp(fd))
-        return;
-    pl_signals_on();
     PL_SECTION;
+
+    if (atomic_load(&peeked)) {
+        fb_untracked(fd, giver);
+        return;
+    }
     s = fb_arrived(fd, giver);
     if (!s)
         return;
@@ -129,18 +152,22 @@ static void arrived(int fd, int32_t giver)
 
 void pl_arrives(int via, const struct msghdr *msg, int flags)
 {
-    struct ucred who = {0, 0, 0};
-    socklen_t len = sizeof(who);
     int fds[MOST_PASSED], saved = errno;
     size_t cnt = numbers_in(msg, fds);
+    int32_t giver = -1;
 
-    if (cnt == 0)
+    if (cnt == 0 || !pl_started() || !pl_is_owner_here())
         return;
     if (flags & MSG_PEEK)
         atomic_store(&peeked, true);
-    if (sys_getsockopt(via, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
-        who.pid = 0;
-    for (size_t i = 0; i < cnt; i++)
-        arrived(fds[i], who.pid);
+    for (size_t i = 0; i < cnt; i++) {
+        pl_drop_stale(fds[i]);
+        if (!pl_is_tcp(fds[i]))
+            continue;
+        if (giver < 0)
+            giver = maker_of(via);
+        pl_signals_on();
+        arrived(fds[i], giver);
+    }
     errno = saved;
 }

@@ -345,23 +345,31 @@ static ssize_t send_message(struct pl_file *f, int fd, const struct msghdr *msg,
                 rail_msg(f, msg, flags));
 }
 
+static void passed(struct fb_stream *given, bool sent)
+{
+    int saved = errno;
+
+    if (!sent)
+        fb_not_given(given);
+    fb_put(given);
+    errno = saved;
+}
+
 PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
+    struct fb_stream *given;
     ssize_t sent;
 
     if (f && !msg)
         return RSK_OPENED(pl_real.sendmsg(fd, msg, flags));
     if (f)
         return send_message(f, fd, msg, flags);
-    if (pl_passes(msg)) {
-        sent = pl_real.sendmsg(fd, msg, flags);
-        if (sent < 0)
-            pl_not_passed(msg);
-        return sent;
-    }
+    given = pl_passes(fd, msg);
     sent = pl_real.sendmsg(fd, msg, flags);
+    if (given)
+        passed(given, sent >= 0);
     if (__builtin_expect(flags & MSG_FASTOPEN, 0))
         track_fastopen(fd, sent);
     return sent;
@@ -412,6 +420,6 @@ PL_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int cnt, int flags
     PL_HELD f = pl_get_stream(fd);
     if (f && msgs)
         return each_message(f, msgs, cnt, fd, flags);
-    pl_passes_in(msgs, cnt);
+    pl_passes_in(fd, msgs, cnt);
     return pl_real.sendmmsg(fd, msgs, cnt, flags);
 }

@@ -4,8 +4,12 @@
  */
 #include "warm.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { TIMES = 200 };
@@ -155,6 +159,23 @@ static pid_t sleeps(void)
     return pid;
 }
 
+/* One that may not ask sockets for anything, which a filter sees to, receives a descriptor. */
+static void filtered(int over)
+{
+    struct sock_filter f[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof f / sizeof f[0], f};
+
+    must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+             prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0,
+         "seccomp");
+    echo(take(over, 0), 1);
+}
+
 static pid_t begin(void (*what)(int), int *over)
 {
     int p[2];
@@ -257,6 +278,13 @@ int main(void)
     close(fd);
     signal_to(over);
     over_now("along");
+
+    begin(filtered, &over);
+    begin(client, &clients);
+    fd = accepted();
+    pass_on(over, fd);
+    close(fd);
+    over_now("filtered");
 
     begin(alone, &over);
     begin(client, &clients);

@@ -107,6 +107,10 @@ void heir_forget(void)
 {
 }
 
+void given_forget(void)
+{
+}
+
 void heir_child_forget(void)
 {
 }
