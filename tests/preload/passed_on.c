@@ -289,8 +289,8 @@ int main(void)
     begin(alone, &over);
     begin(client, &clients);
     fd = accepted();
-    sleeper = sleeps();
     pass_on(over, fd);
+    sleeper = sleeps();
     close(fd);
     for (int i = 0; i < 2; i++)
         must(wait(&status) != sleeper && status == 0, "wait");
