@@ -99,11 +99,17 @@ static bool held_but(struct fb_conn *c, const struct heir_link *but)
     return false;
 }
 
+/* Also: a child has said so that is another program by now, whose link has ended. */
+static bool away(struct fb_conn *c)
+{
+    return atomic_load(&c->s.pub->lent) & FB_LENT_AWAY;
+}
+
 bool heir_held(struct fb_conn *c)
 {
     if (!conn_shared(c) || conn_flag(c, CF_SHARED))
         return conn_shared(c);
-    return heir_may_have(c);
+    return away(c) || heir_may_have(c);
 }
 
 bool heir_may_have(struct fb_conn *c)
@@ -129,7 +135,8 @@ static void give_back(struct fb_conn *c, void *arg)
 {
     const struct heir_link *gone = arg;
 
-    if (!(atomic_load(&c->s.pub->lent) & FB_LENT_FOREIGN) || held_but(c, gone) || !has(gone, c))
+    if ((atomic_load(&c->s.pub->lent) & (FB_LENT_FOREIGN | FB_LENT_AWAY)) != FB_LENT_FOREIGN ||
+        held_but(c, gone) || !has(gone, c))
         return;
     atomic_fetch_and(&c->s.pub->lent, (uint8_t)~FB_LENT_FOREIGN);
     if (conn_flag(c, CF_SHARED) || (conn_flag(c, CF_PINNED) && !conn_flag(c, CF_LENT)))
@@ -254,7 +261,7 @@ void heir_let_go(struct fb_conn *c)
     for (struct heir_link *l = links; l; l = l->next) {
         if (!has(l, c))
             continue;
-        n.alone = !conn_flag(c, CF_SHARED) && !held_but(c, l);
+        n.alone = !conn_flag(c, CF_SHARED) && !away(c) && !held_but(c, l);
         sys_send(l->fd, &n, sizeof n, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     links_give(signals);

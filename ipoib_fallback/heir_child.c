@@ -258,7 +258,9 @@ static bool must_ask(struct fb_heritage *h, const struct fb_conn *old, bool for_
     /* The slot may have been given to another stream since: then this one is closed. */
     if (pub->gen != old->gen)
         return false;
-    busy = atomic_fetch_or(&pub->lent, FB_LENT_FOREIGN) & FB_LENT_BUSY;
+    busy =
+        atomic_fetch_or(&pub->lent, for_ever ? FB_LENT_FOREIGN | FB_LENT_AWAY : FB_LENT_FOREIGN) &
+        FB_LENT_BUSY;
     return busy || (for_ever && h->file->serving);
 }
 

@@ -224,6 +224,19 @@ static void over_now(const char *what)
     printf("%s: %d have ended well\n", what, good);
 }
 
+/* It receives one connection, which the server closes at once. */
+static void closes_at_once(void (*what)(int), const char *name)
+{
+    int over, clients, fd;
+
+    begin(what, &over);
+    begin(client, &clients);
+    fd = accepted();
+    pass_on(over, fd);
+    close(fd);
+    over_now(name);
+}
+
 int main(void)
 {
     int over, second, clients, fd, status;
@@ -232,12 +245,7 @@ int main(void)
     alarm(250);
     server = listener(&at);
 
-    begin(at_once, &over);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
-    close(fd);
-    over_now("closed at once");
+    closes_at_once(at_once, "closed at once");
 
     begin(kept, &over);
     begin(client, &clients);
@@ -279,12 +287,7 @@ int main(void)
     signal_to(over);
     over_now("along");
 
-    begin(filtered, &over);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
-    close(fd);
-    over_now("filtered");
+    closes_at_once(filtered, "filtered");
 
     begin(alone, &over);
     begin(client, &clients);
