@@ -122,8 +122,10 @@ static bool gives_up(int fd)
     return f && !(f->kind == PL_STREAM && fb_untouched(f->stream));
 }
 
+/* Not of what was inherited and never used, which is asked for as little here as in pl_closing. */
 static struct fb_stream *stream_of(int fd)
 {
+    pl_heir_drop(fd);
     PL_HELD f = pl_hold(fd);
 
     if (!f || f->kind != PL_STREAM)
