@@ -345,13 +345,21 @@ static ssize_t send_message(struct pl_file *f, int fd, const struct msghdr *msg,
                 rail_msg(f, msg, flags));
 }
 
-static void passed(struct fb_stream *given, bool sent)
+/* What a message takes with it. Of a thread that is cancelled in the call it is not known whether it has been sent. */
+struct passing {
+    struct fb_stream *stream;
+    bool failed;
+};
+
+static void passed(const struct passing *p)
 {
     int saved = errno;
 
-    if (!sent)
-        fb_not_given(given);
-    fb_put(given);
+    if (!p->stream)
+        return;
+    if (p->failed)
+        fb_not_given(p->stream);
+    fb_put(p->stream);
     errno = saved;
 }
 
@@ -359,17 +367,16 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     pl_ready();
     PL_HELD f = pl_get_stream(fd);
-    struct fb_stream *given;
+    __attribute__((cleanup(passed))) struct passing with = {NULL, false};
     ssize_t sent;
 
     if (f && !msg)
         return RSK_OPENED(pl_real.sendmsg(fd, msg, flags));
     if (f)
         return send_message(f, fd, msg, flags);
-    given = pl_passes(fd, msg);
+    with.stream = pl_passes(fd, msg);
     sent = pl_real.sendmsg(fd, msg, flags);
-    if (given)
-        passed(given, sent >= 0);
+    with.failed = sent < 0;
     if (__builtin_expect(flags & MSG_FASTOPEN, 0))
         track_fastopen(fd, sent);
     return sent;
