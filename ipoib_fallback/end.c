@@ -157,7 +157,8 @@ void fb_close(struct fb_stream *s, int fd)
     close_number(s, fd, NUMBER_GOES);
 }
 
-/* A fork that came between may have the number. */
+/* A fork that came between may have the number. A stream that never had to do with a rail has let its children go already, and memory
+ * that it never used is not touched for this. */
 void fb_closed(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
@@ -165,7 +166,7 @@ void fb_closed(struct fb_stream *s)
 
     if (!conn_flag(c, CF_CLOSED))
         return;
-    if (forks != c->born)
+    if (forks != c->born && fb_may_linger(s))
         atomic_store(&c->x->forks_then, forks);
     given_closed(c);
 }

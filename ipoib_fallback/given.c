@@ -94,12 +94,11 @@ void given_closed(struct fb_conn *c)
 {
     const uint8_t lent = atomic_load(&c->s.pub->lent) &
                          (FB_LENT_GIVEN | FB_LENT_AWAY | FB_LENT_OFTEN | FB_LENT_FOREIGN);
-    uint64_t cookie = c->x->cookie;
 
     /* A thread that is still in a call has the socket. */
     if (lent == (FB_LENT_GIVEN | FB_LENT_AWAY) && atomic_load(&c->s.rx_in) == 0 &&
         atomic_load(&c->s.tx_in) == 0 && c->s.pub->reason == RSN_SHARED && !heir_may_have(c))
-        add(fb_pub_given_here() + cookie % FB_PUB_GIVEN_SLOTS, cookie, CLOSED, false);
+        add(fb_pub_given_here() + c->x->cookie % FB_PUB_GIVEN_SLOTS, c->x->cookie, CLOSED, false);
 }
 
 /* ---- the receiver */
