@@ -43,8 +43,7 @@ static _Atomic bool unlinked;
 static struct fb_lock links_lock;
 static struct heir_link *links;
 static unsigned n_links;
-static struct heir_link
-    *spare; /* memory for links: no malloc around a fork, whose locks it may hold */
+static void *spare; /* memory for links */
 static _Atomic bool serving;
 static uint32_t
     unserved; /* heir_forks when that began: a child before it goes on as another program without a word */
@@ -159,28 +158,42 @@ static void unlink_link(struct heir_link *gone)
     }
 }
 
+void *heir_piece(void **list, size_t size)
+{
+    enum { BLOCK = 4096 };
+    char *p = *list;
+
+    if (!p) {
+        p = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED)
+            return NULL;
+        for (size_t at = BLOCK / size * size - size; at > 0; at -= size)
+            heir_piece_back(list, p + at);
+        return p;
+    }
+    memcpy(list, p, sizeof *list);
+    return p;
+}
+
+void heir_piece_back(void **list, void *piece)
+{
+    memcpy(piece, list, sizeof *list);
+    *list = piece;
+}
+
 /* links_lock held. */
 static struct heir_link *new_link(void)
 {
-    enum { BLOCK = 4096 };
-    struct heir_link *l = spare;
+    struct heir_link *l = heir_piece(&spare, sizeof *l);
 
-    if (!l) {
-        l = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (l == MAP_FAILED)
-            return NULL;
-        for (size_t i = 0; i + 1 < BLOCK / sizeof *l; i++)
-            l[i].next = &l[i + 1];
-    }
-    spare = l->next;
-    *l = (struct heir_link){.fd = -1};
+    if (l)
+        *l = (struct heir_link){.fd = -1};
     return l;
 }
 
 static void old_link(struct heir_link *l)
 {
-    l->next = spare;
-    spare = l;
+    heir_piece_back(&spare, l);
 }
 
 static void link_gone(struct heir_link *l)

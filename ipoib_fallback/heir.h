@@ -79,6 +79,11 @@ struct heir_note {
     struct heir_counts counts; /* of LET_GO */
 };
 
+/* Pieces of memory that are not malloc's, whose locks a fork, or the program that a handler came over, may hold. Each list has pieces
+ * of one size, whose first word is the list's. NULL: no memory. Under the caller's lock. */
+void *heir_piece(void **list, size_t size);
+void heir_piece_back(void **list, void *piece);
+
 /* The owner's end of a link. */
 struct heir_link {
     struct heir_link *next;

@@ -35,7 +35,7 @@ struct fb_heritage {
 };
 
 static struct fb_lock told;
-static struct gone *spare; /* under `told` */
+static void *spare; /* memory for them, under `told` */
 
 void heir_child_forget(void)
 {
@@ -156,23 +156,6 @@ static int ask(struct fb_heritage *h, const struct heir_note *n, int *front, uin
     return 0;
 }
 
-/* told held. Not malloc's: a handler that uses what was inherited may have come over that. NULL: no memory. */
-static struct gone *new_gone(void)
-{
-    enum { BLOCK = 4096 };
-    struct gone *g = spare;
-
-    if (!g) {
-        g = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (g == MAP_FAILED)
-            return NULL;
-        for (size_t i = 0; i + 1 < BLOCK / sizeof *g; i++)
-            g[i].next = &g[i + 1];
-    }
-    spare = g->next;
-    return g;
-}
-
 /* told held. Takes what the owner has sent. */
 static void hear(struct fb_heritage *h)
 {
@@ -188,7 +171,7 @@ static void hear(struct fb_heritage *h)
             h->ended = true;
             return;
         }
-        g = got == sizeof n && n.what == HEIR_LET_GO ? new_gone() : NULL;
+        g = got == sizeof n && n.what == HEIR_LET_GO ? heir_piece(&spare, sizeof *g) : NULL;
         if (!g)
             continue;
         *g = (struct gone){h->gone, n.slot, n.gen, n.alone, n.counts};
