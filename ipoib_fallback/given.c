@@ -25,7 +25,7 @@
 
 #include <sys/socket.h>
 
-enum { CLOSED = 1, CAME_ONCE = 2, CAME_OFTEN = 4, SHIFT = 8 };
+enum { CLOSED = 1, CAME_ONCE = 2, CAME_OFTEN = 4, SHIFT = FB_PUB_GIVEN_SHIFT };
 
 /* 0: there is none, or it has no room in a word. */
 static uint64_t cookie_of(int fd)
@@ -129,13 +129,12 @@ static fb_pub_given *word_of(int32_t giver, uint64_t cookie)
             word = &givers[i].words[slot];
     /* An earlier one of that number may be there, and has no such word. */
     if (!word && n_givers < GIVERS) {
-        fb_pub_given *words = fb_pub_given_there(giver, slot);
+        fb_pub_given *words = fb_pub_given_there(giver, cookie);
 
         if (words) {
             givers[n_givers].pid = giver;
             givers[n_givers++].words = words;
-            if (atomic_load(&words[slot]) >> SHIFT == cookie)
-                word = &words[slot];
+            word = &words[slot]; /* as it was: who writes there looks again */
         }
     }
     fb_unlock(&lock);

@@ -104,6 +104,7 @@ struct fb_pub_file {
 #define FB_PUB_GIVEN \
     ((FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail) + 65535) / 65536 * 65536)
 #define FB_PUB_GIVEN_SLOTS 512u
+#define FB_PUB_GIVEN_SHIFT 8 /* of the cookie in a word */
 
 /* The PID namespace of who has written a file, of whatever version, whose head was read this far; 0: it does not say. */
 static inline uint64_t fb_pub_namespace(const struct fb_pub_file *f)

@@ -402,7 +402,7 @@ static int open_theirs(const char *dir, int32_t pid, uint64_t namespace)
     return -ENOENT;
 }
 
-fb_pub_given *fb_pub_given_there(int32_t pid, unsigned slot)
+fb_pub_given *fb_pub_given_there(int32_t pid, uint64_t cookie)
 {
     uint64_t namespace = fb_pub_own_namespace(), word = 0;
     void *p = MAP_FAILED;
@@ -419,8 +419,9 @@ fb_pub_given *fb_pub_given_there(int32_t pid, unsigned slot)
     }
     if (fd >= 0) {
         /* Read, a hole is nothing; mapped, it could be a signal. */
-        SYS6(SYS_pread64, fd, &word, sizeof(word), FB_PUB_GIVEN + slot * sizeof(word), 0, 0);
-        if (word)
+        SYS6(SYS_pread64, fd, &word, sizeof(word),
+             FB_PUB_GIVEN + cookie % FB_PUB_GIVEN_SLOTS * sizeof(word), 0, 0);
+        if (word >> FB_PUB_GIVEN_SHIFT == cookie)
             p = mmap(NULL, GIVEN_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, FB_PUB_GIVEN);
         sys_close(fd);
     }

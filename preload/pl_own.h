@@ -259,6 +259,8 @@ void pl_sigpipe(void);
 /* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. Its one descriptor's
  * stream, with a reference: fb_not_given if it cannot be sent over via; or NULL. */
 struct fb_stream *pl_passes(int via, const struct msghdr *);
+/* The same where it is not told whether it could be sent. */
+void pl_passes_untold(int via, const struct msghdr *);
 void pl_passes_in(int via, const struct mmsghdr *, unsigned int cnt);
 /* This message has been received from via, which is no stream, with these flags: a connection that came with it may be tracked. */
 void pl_arrives(int via, const struct msghdr *, int flags);

@@ -117,14 +117,18 @@ struct fb_stream *pl_passes(int via, const struct msghdr *msg)
     return s;
 }
 
+void pl_passes_untold(int via, const struct msghdr *msg)
+{
+    struct fb_stream *s = pl_passes(via, msg);
+
+    if (s)
+        fb_put(s);
+}
+
 void pl_passes_in(int via, const struct mmsghdr *msgs, unsigned int cnt)
 {
-    for (unsigned int i = 0; msgs && i < cnt && i < IOV_MAX; i++) {
-        struct fb_stream *s = pl_passes(via, &msgs[i].msg_hdr);
-
-        if (s)
-            fb_put(s);
-    }
+    for (unsigned int i = 0; msgs && i < cnt && i < IOV_MAX; i++)
+        pl_passes_untold(via, &msgs[i].msg_hdr);
 }
 
 /* ---- received */

@@ -333,14 +333,6 @@ static void *of_process(long nr, long a, long b, long c)
     return (void *)pl_real.syscall;
 }
 
-static void passes(int via, const struct msghdr *msg)
-{
-    struct fb_stream *s = pl_passes(via, msg);
-
-    if (s)
-        fb_put(s);
-}
-
 /* Called by the assembly below, with the first arguments of the call. Returns where to jump. */
 void *pl_syscall_target(long nr, long a, long b, long c, long d, long e);
 void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
@@ -366,7 +358,7 @@ void *pl_syscall_target(long nr, long a, long b, long c, long d, long e)
     case SYS_sendto:
         return leave_to_send((int)a, d);
     case SYS_sendmsg:
-        passes((int)a, (const struct msghdr *)b);
+        pl_passes_untold((int)a, (const struct msghdr *)b);
         return leave_to_send((int)a, c);
     case SYS_sendmmsg:
         pl_passes_in((int)a, (const struct mmsghdr *)b, (unsigned)c);

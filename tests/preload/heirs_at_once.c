@@ -10,14 +10,10 @@ enum { CLIENTS = 24 };
 
 int main(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), answered = 0, served = 0, status;
+    struct sockaddr_in at;
+    int l = listener(&at), answered = 0, served = 0, status;
 
     alarm(250);
-    must(bind(listener, (void *)&at, sizeof at) == 0 && listen(listener, CLIENTS) == 0 &&
-             getsockname(listener, (void *)&at, &len) == 0,
-         "listen");
     for (int i = 0; i < CLIENTS; i++) {
         pid_t pid = fork();
 
@@ -25,7 +21,7 @@ int main(void)
         if (pid == 0) {
             int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-            close(listener);
+            close(l);
             must(connect(fd, (void *)&at, sizeof at) == 0, "connect");
             asks(fd, 0, 0);
             close(fd);
@@ -34,7 +30,7 @@ int main(void)
         }
     }
     for (int i = 0; i < CLIENTS; i++) {
-        int fd = accept(listener, NULL, NULL);
+        int fd = accept(l, NULL, NULL);
         pid_t pid;
 
         must(fd >= 0, "accept");
@@ -42,7 +38,7 @@ int main(void)
         pid = fork();
         must(pid >= 0, "fork");
         if (pid == 0) {
-            close(listener);
+            close(l);
             warms("a child", fd);
             close(fd);
             fflush(stdout);

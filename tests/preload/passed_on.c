@@ -12,8 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { TIMES = 200 };
-
 static struct sockaddr_in at;
 static int server;
 
@@ -50,17 +48,6 @@ static int take(int over, int flags)
     must(recvmsg(over, &m, flags) == 1 && control.head.cmsg_type == SCM_RIGHTS, "recvmsg");
     memcpy(&fd, CMSG_DATA(&control.head), sizeof fd);
     return fd;
-}
-
-/* All of it by TCP. */
-static void stays(const char *name, int fd)
-{
-    unsigned long long before = tcp_received(fd);
-
-    for (int i = 0; i < TIMES; i++)
-        echo(fd, 0);
-    if (tcp_received(fd) - before < TIMES * 256 - 256)
-        printf("%s: by rail\n", name);
 }
 
 static void signal_to(int over)
@@ -224,22 +211,29 @@ static void over_now(const char *what)
     printf("%s: %d have ended well\n", what, good);
 }
 
-/* It receives one connection, which the server closes at once. */
-static void closes_at_once(void (*what)(int), const char *name)
+/* It receives the next connection, which is the server's still. */
+static int passes(void (*what)(int), int *over)
 {
-    int over, clients, fd;
+    int clients, fd;
 
-    begin(what, &over);
+    begin(what, over);
     begin(client, &clients);
     fd = accepted();
-    pass_on(over, fd);
-    close(fd);
+    pass_on(*over, fd);
+    return fd;
+}
+
+static void closes_at_once(void (*what)(int), const char *name)
+{
+    int over;
+
+    close(passes(what, &over));
     over_now(name);
 }
 
 int main(void)
 {
-    int over, second, clients, fd, status;
+    int over, second, fd, status;
     pid_t sleeper;
 
     alarm(250);
@@ -247,20 +241,14 @@ int main(void)
 
     closes_at_once(at_once, "closed at once");
 
-    begin(kept, &over);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
+    fd = passes(kept, &over);
     wait_for(over);
     close(fd);
     signal_to(over);
     over_now("kept");
 
-    begin(first_of_two, &over);
     begin(second_of_two, &second);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
+    fd = passes(first_of_two, &over);
     pass_on(second, fd);
     close(fd);
     while (read(over, &fd, 1) > 0)
@@ -269,30 +257,19 @@ int main(void)
     over_now("two");
 
     must(pipe(told) == 0, "pipe");
-    begin(looked, &over);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
-    close(fd);
+    close(passes(looked, &over));
     signal_to(told[1]);
     over_now("looked");
 
     must(socketpair(AF_UNIX, SOCK_STREAM, 0, along) == 0, "socketpair");
-    begin(between, &over);
     begin(last, &second);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
-    close(fd);
+    close(passes(between, &over));
     signal_to(over);
     over_now("along");
 
     closes_at_once(filtered, "filtered");
 
-    begin(alone, &over);
-    begin(client, &clients);
-    fd = accepted();
-    pass_on(over, fd);
+    fd = passes(alone, &over);
     sleeper = sleeps();
     close(fd);
     for (int i = 0; i < 2; i++)

@@ -39,6 +39,18 @@ static inline void warms(const char *name, int fd)
     echo(fd, 1);
 }
 
+/* Where it must not board: all by TCP. */
+static inline void stays(const char *name, int fd)
+{
+    enum { TIMES = 200 };
+    unsigned long long before = tcp_received(fd);
+
+    for (int i = 0; i < TIMES; i++)
+        echo(fd, 0);
+    if (tcp_received(fd) - before < TIMES * 256 - 256)
+        printf("%s: by rail\n", name);
+}
+
 /* times: 0: until it is told that this is enough; else it waits each time until the server sleeps again. */
 static inline void asks(int fd, int times, pid_t server)
 {
