@@ -339,7 +339,7 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     struct fb_conn *old = conn_of(s), *c;
     struct fb_stream *mine;
     bool known = old->s.pub->gen == old->gen, moved = false;
-    struct heir_counts counts;
+    struct heir_counts counts = {0};
     char who[FB_WHO];
     int front = -1;
 
