@@ -168,7 +168,8 @@ struct fb_more {
     _Atomic uint32_t tx_todo, rx_todo;
     _Atomic uint32_t anchor_bits; /* POLL* bits that the progress thread saw on the anchor */
     _Atomic uint32_t anchor_news; /* frames or an end may be there; cleared before looking */
-    _Atomic uint32_t peekers;     /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
+    _Atomic bool lost; /* the kernel may have given a receive bytes that nobody has counted */
+    _Atomic uint32_t peekers; /* threads asleep in the kernel's recv(MSG_PEEK) while guarded */
     _Atomic uint32_t rx_futex, tx_futex; /* for waits that no rail serves */
     _Atomic uint32_t changes;            /* counts conn_wake calls */
     _Atomic uint32_t no_data, no_room;   /* count what may have ended POLLIN, POLLOUT: fb_tally */

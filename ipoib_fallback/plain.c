@@ -245,6 +245,8 @@ ssize_t fb_rx_leave(struct fb_stream *s, int fd, ssize_t n, const struct iovec *
     struct fb_conn *c = conn_of(s);
 
     (void)fd;
+    if (__builtin_expect(n < 0 && !v, 0))
+        atomic_store(&c->x->lost, true);
     if (__builtin_expect(conn_flag(c, CF_BY_CALL), 0))
         return rx_by_call_left(c, n, v, cnt);
     if (n <= 0 || (flags & MSG_PEEK)) {
@@ -309,11 +311,12 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
 
 static inline void refused(struct fb_conn *c, ssize_t n)
 {
-    if (__builtin_expect(n < 0, 0) && conn_flag(c, CF_LINKED)) {
-        conn_no_room(c);
-        if (n == -ECONNRESET)
-            atomic_store(&c->x->told, true);
-    }
+    /* Of who has asked edges are counted already (counts.c). */
+    if (__builtin_expect(n >= 0, 1) || conn_without_rail(atomic_load(&c->s.flags)))
+        return;
+    conn_no_room(c); /* edges are counted from when it has asked: counts.c */
+    if (n == -ECONNRESET && conn_flag(c, CF_LINKED))
+        atomic_store(&c->x->told, true);
 }
 
 void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)

@@ -303,11 +303,12 @@ static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
 {
     /* What the receive under way has taken, or another process: that cannot be told apart now. And
      * where several threads receive, what it has taken may come before bytes that another thread
-     * has counted already, so that nobody knows which of them is at S. */
-    if (in > 0 && (conn_shared(c) || c->s.rx_mark == FB_NO_DIGEST))
+     * has counted already, so that nobody knows which of them is at S. And one that has not come back may have been the one. */
+    if (in > 0 && (conn_shared(c) || c->s.rx_mark == FB_NO_DIGEST || atomic_load(&c->x->lost)))
         return RSN_GUARD_REFUSED;
     if (in > 0 && received > conn_krx(c))
         return 0; /* it has taken them */
+    atomic_store(&c->x->lost, true);
     log_info("stream %u: the kernel has given %llu bytes, we took %llu", c->s.slot,
              (unsigned long long)received, (unsigned long long)conn_krx(c));
     return RSN_BYPASSED;
@@ -325,7 +326,7 @@ int rx_guard(struct fb_conn *c)
     if (conn_flag(c, CF_PINNED | CF_CLOSED | CF_RCVLOWAT) || c->x->rx.end != 0 ||
         c->x->rx.peer_closed || (c->shut && conn_flag(c, CF_FIN)))
         return RSN_GUARD_REFUSED;
-    atomic_store(&c->s.rx_gate, 1);
+    (void)atomic_exchange(&c->s.rx_gate, 1);
     in = atomic_load(&c->s.rx_in);
     if (in > 1 || atomic_load(&c->s.rx_odd) || !sleepers_collect(c) ||
         (in == 1 && (c->x->rx.must_see_n > 0 || atomic_load(&c->x->peekers))))

@@ -24,7 +24,7 @@ static void tx_gate_set(struct fb_conn *c)
     bool up = c->x->tx.state != TX_T || c->x->tx.want || (c->x->tx.fin && !c->x->tx.fin_done) ||
               atomic_load(&c->x->swallowed);
 
-    atomic_store(&c->s.tx_gate, up);
+    (void)atomic_exchange(&c->s.tx_gate, up);
     /* conn_untold takes no lock of ours: it stores the error, then raises the gate; we have lowered that, now look. */
     if (!up && atomic_load(&c->x->swallowed))
         atomic_store(&c->s.tx_gate, 1);

@@ -116,24 +116,49 @@ static bool not_yet(void)
     return over.stays && stays_at((uintptr_t)__builtin_frame_address(0), rsk_on_signal_stack());
 }
 
+/* The kernel has not begun with the system call at this place, will begin with it anew, or has said an error: it has given and taken
+ * nothing that is still to be counted. pc is in libc's code or ours. */
+static bool in_call_of_nothing(const ucontext_t *uc, uintptr_t pc)
+{
+#if defined(__x86_64__)
+    enum { SYSCALL_0 = 0x0f, SYSCALL_1 = 0x05 };
+    const uint8_t *at = (const uint8_t *)pc;
+    unsigned long said = (unsigned long)uc->uc_mcontext.gregs[REG_RAX];
+    bool next = at[0] == SYSCALL_0 && at[1] == SYSCALL_1;
+    bool last = at[-2] == SYSCALL_0 && at[-1] == SYSCALL_1;
+#else
+    enum { SVC = 0xd4000001 };
+    const uint32_t *at = (const uint32_t *)pc;
+    unsigned long said = uc->uc_mcontext.regs[0];
+    bool next = at[0] == SVC, last = at[-1] == SVC;
+#endif
+    return next || (last && said > -4096ul);
+}
+
 /* In a section. Or in a function of ours and not in a call of it: the unwinder would not find what gives back what it has raised, or
  * find it and jump to it with a frame that is only half there. With a window open that may be the case further up, unless
- * the thread is in libc's function, or sleeps. In a handler it depends on what that has interrupted, and on windows since; and
- * where it has jumped out of windows there is nobody to find them. */
+ * the thread is in libc's function, or sleeps; and there what the kernel has just given is not counted yet. In a handler it depends
+ * on what that has interrupted, and on windows since; and where it has jumped out of windows there is nobody to find them. */
 static bool must_not_end(ucontext_t *uc)
 {
     ucontext_t *next = returns_to(uc);
     uintptr_t pc = *pl_signal_pc(uc);
     uint32_t n = rsk_sig.windows;
+    bool in_libc = within(&libc, pc);
 
     /* Not yet where the handler has come from. */
     if (next)
         return must_not_end(next);
     if (rsk_sig.depth || stays(uc))
         return true;
-    if (rsk_sig.sleeps)
+    if (!rsk_sig.sleeps && within(&own, pc))
+        return true;
+    if (!rsk_sig.sleeps && !(n && rsk_sig.window[n - 1].id > over.windows))
         return false;
-    return within(&own, pc) || (n && rsk_sig.window[n - 1].id > over.windows && !within(&libc, pc));
+    /* Where there are no timers nobody would look again. */
+    if (atomic_load_explicit(&pl_passive, memory_order_relaxed))
+        return !rsk_sig.sleeps && !in_libc;
+    return !((in_libc || (rsk_sig.sleeps && within(&own, pc))) && in_call_of_nothing(uc, pc));
 }
 
 /* Outside of a section nothing comes to its end. So the signal comes once more, when the thread has gone on a little. */

@@ -161,7 +161,8 @@ static void wait_for_news(struct rsk_shard *shard)
     if (again < ns)
         ns = again;
 
-    atomic_store(&asleep, true);
+    /* Not a store: an emulated arm64 may let the load behind it come first (README). */
+    (void)atomic_exchange(&asleep, true);
     if (atomic_load(&jobs))
         ns = 0;
     if (ns) {

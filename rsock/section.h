@@ -280,26 +280,30 @@ long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
 struct rsk_cancel {
     int type;
     bool sleeps; /* a bare handler that came over another sleep */
-    bool no_point;
+    bool no_point, asynchronous;
 };
 static inline struct rsk_cancel rsk_cancel_open(void)
 {
     struct rsk_cancel was = {.sleeps = rsk_sig.sleeps,
-                             .no_point = rsk_sig.no_point && !rsk_sig.asynchronous};
+                             .no_point = rsk_sig.no_point && !rsk_sig.asynchronous,
+                             .asynchronous = rsk_sig.asynchronous};
 
     if (__builtin_expect(was.no_point, 0))
         return was;
-    /* First: from then on an asynchronous thread that is cancelled ends at once. */
+    /* First: from then on an asynchronous thread that is cancelled ends in the system call. */
     rsk_sig.sleeps = true;
     atomic_signal_fence(memory_order_seq_cst);
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &was.type);
+    if (__builtin_expect(!was.asynchronous, 1))
+        pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &was.type);
     return was;
 }
 static inline void rsk_cancel_close(struct rsk_cancel was)
 {
     if (__builtin_expect(was.no_point, 0))
         return;
-    pthread_setcanceltype(was.type, NULL);
+    /* An asynchronous one that was cancelled behind the call is a deferred one now, and stays it until what was given is counted. */
+    if (__builtin_expect(!was.asynchronous, 1))
+        pthread_setcanceltype(was.type, NULL);
     atomic_signal_fence(memory_order_seq_cst);
     rsk_sig.sleeps = was.sleeps;
 }

@@ -251,7 +251,7 @@ c("the same, if trylock's failed look were plain",
   [[RMW("todo","_",x(1)),R("lock","a","")],[RMW("lock","_2",x(0),"",True),R("todo","b","A")]], {"lock":1},
   lambda r,m: r["a"]==1 and r["b"]==0, True)
 c("fb_enter: in, gate / guard: gate, in",
-  [[RMW("in","_",inc),R("gate","a","A")],[W("gate",1,True),R("in","b","A")]], {}, sb, False)
+  [[RMW("in","_",inc),R("gate","a","A")],[RMW("gate","_2",x(1)),R("in","b","A")]], {}, sb, False)
 c("pl_count: length, unlock, asleep / asleep, length",
   [[W("len",1),RMW("lock","_",x(0),"",True),R("asleep","a","A")],
    [RMW("asleep","_2",inc),R("len","b","A")]], {"lock":1}, sb, False)
@@ -261,7 +261,7 @@ c("inbox: pending, inboxed is set / inboxed=0, pending",
   [[RMW("pend","_",x(1)),RMW("boxed","a",x(1))],[W("boxed",0,True),RMW("pend","b",x(0))]], {"boxed":1},
   lambda r,m: r["a"]==1 and r["b"]==0, False)
 c("loop push: jobs, asleep / asleep, jobs",
-  [[RMW("jobs","_",x(1)),R("asleep","a","A")],[W("asleep",1,True),R("jobs","b","A")]], {}, sb, False)
+  [[RMW("jobs","_",x(1)),R("asleep","a","A")],[RMW("asleep","_2",x(1)),R("jobs","b","A")]], {}, sb, False)
 c("loop job: data, posted is set / posted=0 (store), data",
   [[W("data",1),RMW("posted","a",x(1))],[W("posted",0,True),R("data","b")]], {"posted":1},
   lambda r,m: r["a"]==1 and r["b"]==0, True)
@@ -285,13 +285,13 @@ c("find: the same, closed read with ldapr",
 # polls
 c("poll: woken=WAKE (stlr), gate (ldar) / gate=1, woken=WOKEN",
   [[W("woken",1,True),R("gate","b","A")],
-   [W("gate",1,True),RMW("woken","_",x(2))]], {}, lambda r,m: m["woken"]==1 and r["b"]==0, False)
+   [RMW("gate","_2",x(1)),RMW("woken","_",x(2))]], {}, lambda r,m: m["woken"]==1 and r["b"]==0, False)
 c("the same, gate read with ldapr",
   [[W("woken",1,True),R("gate","b","Q")],
-   [W("gate",1,True),RMW("woken","_",x(2))]], {}, lambda r,m: m["woken"]==1 and r["b"]==0, True)
+   [RMW("gate","_2",x(1)),RMW("woken","_",x(2))]], {}, lambda r,m: m["woken"]==1 and r["b"]==0, True)
 c("sleepers: seq, unlock, fence, gate (ldapr) / gate, seq",
   [[RMW("seq","_",inc),RMW("lock","_2",x(0),"",True),F(),R("gate","a","Q")],
-   [W("gate",1,True),R("seq","b","A")]], {"lock":1}, sb, False)
+   [RMW("gate","_3",x(1)),R("seq","b","A")]], {"lock":1}, sb, False)
 # the file that stat reads
 c("pub: a slot used again: gen even, registry lock, fields / fields, gen (with a load fence between)",
   [[W("gen",2,True),RMW("reg","_",x(0),"",True),RMW("reg","_2",x(1),"A",False),W("f",9)],

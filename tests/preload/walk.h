@@ -122,6 +122,16 @@ static inline void breakpoint(pid_t pid, unsigned long pc)
 }
 #endif
 
+/* Is a system call the instruction before this one? */
+static inline bool is_behind_system_call(pid_t pid, unsigned long pc)
+{
+#if defined(__x86_64__)
+    return (ptrace(PTRACE_PEEKTEXT, pid, (void *)(pc - 2), NULL) & 0xffff) == 0x050f;
+#else
+    return (ptrace(PTRACE_PEEKTEXT, pid, (void *)(pc - 4), NULL) & 0xffffffff) == 0xd4000001;
+#endif
+}
+
 static inline void note(struct walk *w, unsigned long pc)
 {
     for (unsigned i = 0; i < w->places; i++)

@@ -1,0 +1,83 @@
+/*
+ * cancelled_behind.c - a thread that may be cancelled at any instruction, and is where the kernel has just given it bytes of a
+ * connection that has no rail yet: what it has taken is known all the same, and the connection boards.
+ */
+#include "cancelled.h"
+
+/* Of the places, those right behind a system call. */
+static void behind_system_calls(struct walk *w, pid_t pid)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < w->places; i++)
+        if (is_behind_system_call(pid, w->at[i]))
+            w->at[n++] = w->at[i];
+    w->places = n;
+}
+
+static void boards_later(void)
+{
+    on_rail(p);
+    after();
+}
+
+static void *canceller(void *unused)
+{
+    (void)unused;
+    cancel_first(boards_later);
+    return NULL;
+}
+
+static void child(void)
+{
+    struct sockaddr_in at;
+    int l = listener(&at);
+
+    to_be_cancelled(canceller);
+    must(close(p[0]) == 0 && close(p[1]) == 0, "close");
+    pair_at(l, &at, p);
+    write_piece();
+    must(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0, "type");
+    raise(SIGTRAP);
+    read_piece();
+    both->over = true;
+    if (!both->wish)
+        raise(SIGTRAP);
+    for (;;)
+        ;
+}
+
+int main(void)
+{
+    enum { TIMES = 3 };
+    static struct walk w;
+
+    if (!CAN_WALK)
+        return 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    both = shared_by_all(sizeof(*both));
+    for (unsigned n = 0; n == 0 || n < w.places * TIMES; n++) {
+        pid_t pid = next_child();
+
+        if (pid == 0) {
+            child();
+            _exit(1);
+        }
+        if (!w.places) {
+            int status = first_stop(pid);
+
+            must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");
+            walk(&w, pid, &both->over);
+            behind_system_calls(&w, pid);
+            must(w.places > 0, "a system call");
+            must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+            continue;
+        }
+        (void)first_stop(pid);
+        run_to(pid, w.at[n % w.places]);
+        cancel_it_there();
+        goes_well(&w, n, pid, 0, "read");
+    }
+    puts("cancelled behind it");
+    return 0;
+}
