@@ -10,6 +10,7 @@
 #include "config/raw.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -140,6 +141,36 @@ static bool another_file(void)
            (dev != atomic_load(&noted_dev) || ino != atomic_load(&noted_ino));
 }
 
+/* Would a line of ours, which is no longer than a pipe's page, be taken at once? */
+static bool takes_a_line(void)
+{
+    const struct timespec now = {0, 0};
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return cfg_raw4(SYS_ppoll, (long)&p, 1, (long)&now, 0) != 0;
+}
+
+/* Nobody waits for who reads it, with locks held perhaps: what there is no room for is counted. Other threads and programs may fill the
+ * last of it meanwhile. */
+static void put_stderr(const char *line, size_t n)
+{
+    static _Atomic unsigned missing;
+    char text[128];
+    unsigned some;
+
+    if (takes_a_line() && (some = atomic_exchange(&missing, 0)) > 0) {
+        (void)quietly(STDERR_FILENO, text,
+                      (size_t)snprintf(text, sizeof(text),
+                                       "railsock[%d] lines that are missing here, as who reads "
+                                       "them is slow: %u\n",
+                                       (int)getpid(), some));
+    }
+    if (takes_a_line())
+        (void)quietly(STDERR_FILENO, line, n);
+    else
+        atomic_fetch_add(&missing, 1);
+}
+
 /* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it
  * among the program's own bytes. journald's is a unix socket. */
 void cfg_log_stderr(const char *line, size_t n)
@@ -152,7 +183,7 @@ void cfg_log_stderr(const char *line, size_t n)
         return;
     if (another_file())
         return;
-    (void)quietly(STDERR_FILENO, line, n);
+    put_stderr(line, n);
 }
 
 const char *cfg_errno_words(int err, char number[static CFG_ERRNO_WORDS])

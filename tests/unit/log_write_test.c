@@ -184,6 +184,40 @@ TEST_CASE(log, a_file_that_number_2_has_become_gets_nothing)
     rmdir(dir);
 }
 
+/* Number 2 is a pipe that nobody reads for now: nobody waits, and what is missing is said. */
+TEST_CASE(log, who_reads_it_is_not_waited_for)
+{
+    enum { LINES = 2000, TOGETHER = 1 << 20 };
+    char *all = calloc(1, TOGETHER);
+    int was = dup(STDERR_FILENO), p[2], kept = 0, missing = 0;
+    size_t n = 0;
+    ssize_t r;
+
+    ASSERT(all && was >= 0 && pipe(p) == 0);
+    ASSERT_EQ_INT(dup2(p[1], STDERR_FILENO), STDERR_FILENO);
+    close(p[1]);
+    cfg_log_to(CFG_LOG_INFO, "");
+    for (int i = 0; i < LINES; i++)
+        log_info("one of very many lines that are to fill the pipe");
+    ASSERT((r = read(p[0], all, TOGETHER - 1)) > 0);
+    n = (size_t)r;
+    log_info("the last one");
+    cfg_log_to(CFG_LOG_ERROR, NULL);
+    dup2(was, STDERR_FILENO);
+    close(was);
+    while ((r = read(p[0], all + n, TOGETHER - 1 - n)) > 0)
+        n += (size_t)r;
+    close(p[0]);
+    for (const char *at = all; (at = strstr(at, "one of very many")); at++)
+        kept++;
+    ASSERT(strstr(all, "slow: "));
+    sscanf(strstr(all, "slow: "), "slow: %d\n", &missing);
+    EXPECT_EQ_INT(kept + missing, LINES);
+    EXPECT(kept > 0 && missing > 0);
+    EXPECT(strstr(strstr(all, "slow: "), "info: the last one\n"));
+    free(all);
+}
+
 /* As a daemon that begins as root and serves as nobody, by itself and in workers. */
 static void log_as_nobody(const char *file)
 {
