@@ -268,7 +268,8 @@ void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
  * nothing can be received meanwhile, looks again. */
 void fb_rx_out(struct fb_stream *);
 /* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, libc's function has failed, or it is the end
- * of a stream that never wanted a rail, or stays on TCP, of which the library has taken no error from the kernel; the half is plain, nobody
+ * of a stream that never wanted a rail, or stays on TCP, of which the library has taken no error from the kernel, and that has not asked
+ * for a rail if it is a send; the half is plain, nobody
  * else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
  * look at, or has decided. Then fb_count does it. end: of all bytes so far. */
 static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, ssize_t n, bool rx,
@@ -295,6 +296,8 @@ static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, 
         atomic_load_explicit(rx ? &s->rx_mark : &s->tx_mark, memory_order_relaxed), *end);
     if (rx)
         unusual |= atomic_load(&s->rx_gate);
+    else
+        unusual |= n < 0 ? flags & FB_ASKED : 0;
     /* Where the library keeps an error, the gate for sending is up. */
     return (n != 0 ||
             (rx && (flags & (FB_ASKED | FB_PINNED)) != FB_ASKED && !fb_gate_is_up(s, false))) &&

@@ -248,6 +248,9 @@ void fb_pin_rx(struct fb_stream *s, int reason)
 {
     struct fb_conn *c = conn_of(s);
 
+    /* Who reads past the library may have come to the end of what there is: the next edge is one. */
+    if (conn_flag(c, CF_LINKED))
+        conn_no_data(c);
     /* For each piece that is spliced, say. */
     if (conn_flag(c, CF_PINNED) && fb_plain_rx(s) && !atomic_load(&c->x->rx.late))
         return;

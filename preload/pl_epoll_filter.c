@@ -43,17 +43,22 @@ static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
 
 /* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
  * taken since. The registration is the application's again, and tells of what comes. A level that holds is
- * told by the next call if the array may have it already (events before this one). One-shots are claimed, and a lost one would not
- * come again. What is told is all that holds, as by the kernel: a stub is asked for less. lock held. */
-static bool holds(const struct pl_member *m, struct epoll_event *ev, int before)
+ * told by the next call if the array may have it already (events before this one). A one-shot that the kernel has used up for nothing
+ * is registered anew. What is told is all that holds, as by the kernel: a stub is asked for less. lock held. */
+static bool holds(struct pl_member *m, struct epoll_event *ev, int before)
 {
     uint32_t now;
 
     if (before && !(m->events & (EPOLLET | EPOLLONESHOT)))
         return false;
     now = pl_ready_kernel(m, m->events | EPOLLERR | EPOLLHUP);
-    if (!(ev->events & now))
-        return m->events & EPOLLONESHOT;
+    if (!(ev->events & now)) {
+        if (m->events & EPOLLONESHOT) {
+            atomic_store(&m->again, true);
+            pl_dirty_add(m);
+        }
+        return false;
+    }
     ev->events = now;
     return true;
 }

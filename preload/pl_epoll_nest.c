@@ -81,8 +81,11 @@ static bool fetched(struct pl_epoll *ep, const struct epoll_event *ev)
 
     if (ev->data.u64 >> 32 != atomic_load(&ep->tag))
         return true; /* not on our list: level-triggered, we trust */
-    if ((uint32_t)ev->data.u64 == PL_COOKIE_WAKE)
+    if ((uint32_t)ev->data.u64 == PL_COOKIE_WAKE) {
+        /* Its edge has been taken: who wants to wake somebody has to give another one. */
+        atomic_store(&ep->kicked, 0);
         return false;
+    }
     fb_lock(&ep->lock);
     m = pl_member_of(ep, (uint32_t)ev->data.u64);
     if (m && m->hot) {

@@ -84,8 +84,8 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
         atomic_store_explicit(&ep->kernel_had, left > 0, memory_order_relaxed);
         if (n <= 0)
             return n;
-        /* Only ours, and the array was full of them: there may be more behind. */
-        if (left || n < c->max - have)
+        /* Only ours, and the array was full of them: there may be more behind. Levels that were put off are still there. */
+        if (left || have || n < c->max - have)
             return left;
     }
 }

@@ -308,3 +308,132 @@ TEST_CASE(epoll, ends_and_leaves)
         close_ep(ep);
     }
 }
+
+/* The kernel fills what is left of the array with levels that are told by the next call: this one ends all the same. */
+TEST_CASE(epoll, levels_that_are_put_off_keep_nobody_waiting)
+{
+    int ep = epoll_create1(0), outer = epoll_create1(0);
+    struct epoll_event ev[2];
+    struct fake *f[2];
+    uint64_t seen;
+
+    EXPECT_EQ_INT(add(outer, ep, EPOLLIN, 9), 0);
+    for (uint64_t i = 0; i < 2; i++) {
+        f[i] = fake_new();
+        f[i]->by_thread = true;
+        add(ep, f[i]->fd, EPOLLIN, i);
+        fake_board(f[i]);
+    }
+    fake_arrive(f[0], 1);
+    EXPECT_EQ_U64(one(outer, 0), EVENT(9, EPOLLIN));
+    /* In one call of 16 the kernel comes first. */
+    for (int i = 0; i < 40; i++) {
+        EXPECT_EQ_U64(one(ep, 0), EVENT(0, EPOLLIN));
+        in_kernel(f[1], "x");
+        fake_ms(1);
+        fake_leave(f[1]);
+        seen = 0;
+        /* It is asked at the next look but for a moment after the last one. */
+        for (int k = 0; k < 16 && seen != 3; k++)
+            for (int n = epoll_wait(ep, ev, 2, 0); n > 0; n--)
+                seen |= 1u << ev[n - 1].data.u64;
+        ASSERT_EQ_U64(seen, 3);
+        EXPECT_EQ_INT(fake_take(f[1], 1), 1);
+        fake_board(f[1]);
+    }
+    fake_close(f[0]);
+    fake_close(f[1]);
+    close_ep(outer);
+    close_ep(ep);
+}
+
+/* While a sleeper that the other one's frame has woken settles: the frame is taken, and that one is plain again, which is settled
+ * as well. */
+static void frame_taken_meanwhile(struct fake *f)
+{
+    struct fake *of = f->with;
+    struct pl_epoll *ep = atomic_load(&((struct pl_member *)of->watchers)->ep);
+    char frame[8];
+
+    EXPECT_EQ_INT(sys_recv(of->fd, frame, sizeof(frame), MSG_DONTWAIT), 5);
+    fake_leave(of);
+    fb_lock(&ep->lock);
+    pl_ready_absorb(ep);
+    fb_unlock(&ep->lock);
+}
+
+TEST_CASE(epoll, a_one_shot_is_not_used_up_by_a_frame)
+{
+    int ep = epoll_create1(0);
+    struct fake *f = fake_new(), *other = fake_new();
+    struct waiter w;
+
+    f->alone = f->deaf = true;
+    other->with = f;
+    add(ep, f->fd, EPOLLIN | EPOLLONESHOT, 7);
+    add(ep, other->fd, EPOLLIN, 8);
+    for (int i = 0; i < 50; i++) {
+        fake_leave(other);
+        fake_board(f);
+        start(&w, ep, 5000);
+        until_it_sleeps(&w.tid);
+        in_kernel(f, "frame");
+        other->anew = frame_taken_meanwhile;
+        fake_board(other);
+        until_it_sleeps(&w.tid);
+        ASSERT(!atomic_load(&w.done));
+        in_kernel(f, "x");
+        pthread_join(w.thread, NULL);
+        ASSERT_EQ_INT(w.n, 1);
+        EXPECT_EQ_U64(w.ev[0].data.u64, 7);
+        ASSERT_EQ_INT(fake_take(f, 1), 1);
+        EXPECT_EQ_INT(mod(ep, f->fd, EPOLLIN | EPOLLONESHOT, 7), 0);
+    }
+    fake_close(f);
+    fake_close(other);
+    close_ep(ep);
+}
+
+static struct pl_epoll *kicked_meanwhile;
+
+static void kick(struct fake *f)
+{
+    (void)f;
+    pl_ready_kick(kicked_meanwhile);
+}
+
+/* Who asks the instance takes the edge that was to wake a sleeper, and finds something that is not on the list: the sleeper gets another
+ * one. */
+TEST_CASE(epoll, who_takes_the_edge_of_a_sleeper_gives_it_back)
+{
+    int ep = epoll_create1(0), outer = epoll_create1(0);
+    struct fake *hot = fake_new(), *plain = fake_new();
+    struct epoll_event ev[MANY] = {0};
+    struct pl_file *f;
+
+    EXPECT_EQ_INT(add(outer, ep, EPOLLIN, 9), 0);
+    add(ep, hot->fd, EPOLLIN, 1);
+    add(ep, plain->fd, EPOLLIN | EPOLLET, 2);
+    fake_board(hot);
+    EXPECT_EQ_U64(one(outer, 0), 0);
+    f = pl_get(ep);
+    ASSERT(f);
+    kicked_meanwhile = pl_epoll_of(f);
+    while (sys_epoll_wait(kicked_meanwhile->kfd, ev, MANY, 0) > 0)
+        ;
+    atomic_fetch_add(&kicked_meanwhile->asleep, 1);
+    in_kernel(plain, "x");
+    fake_news(hot);
+    fake_glances = kick;
+    EXPECT(pl_epoll_readable(kicked_meanwhile));
+    fake_glances = NULL;
+    ASSERT_EQ_INT(sys_epoll_wait(kicked_meanwhile->kfd, ev, MANY, 0), 1);
+    EXPECT_EQ_U64((uint32_t)ev[0].data.u64, PL_COOKIE_WAKE);
+    atomic_fetch_sub(&kicked_meanwhile->asleep, 1);
+    pl_put(f);
+    EXPECT_EQ_U64(one(ep, 0), EVENT(2, EPOLLIN));
+    fake_close(hot);
+    fake_close(plain);
+    close_ep(outer);
+    close_ep(ep);
+}

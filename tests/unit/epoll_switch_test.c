@@ -376,24 +376,21 @@ TEST_CASE(epoll, exclusive_does_not_board)
     close_ep(ep);
 }
 
-TEST_CASE(epoll, close_while_a_duplicate_lives)
+static void closed_while_a_duplicate_lives(bool boards)
 {
     int ep = epoll_create1(0);
     struct fake *f = fake_new();
-    int dup_fd = sys_fcntl(f->fd, F_DUPFD, 3);
+    int dup_fd = sys_fcntl(f->fd, F_DUPFD, 3), peer = f->peer;
 
     add(ep, f->fd, EPOLLIN, 7);
-    fake_board(f);
+    if (boards)
+        fake_board(f);
     EXPECT_EQ_U64(one(ep, 0), 0);
     atomic_store(&f->s.fds, 2);
-    {
-        int peer = f->peer;
-
-        f->peer = -1;
-        fake_close(f); /* the number only */
-        f->peer = peer;
-    }
-    /* As the kernel has it: the registration lives with the description. */
+    f->peer = -1;
+    fake_close(f); /* the number only */
+    f->peer = peer;
+    /* As the kernel has it: the registration lives with the description. Also who has not boarded never does. */
     EXPECT(f->pinned != 0);
     in_kernel(f, "x");
     EXPECT_EQ_U64(one(ep, 100), EVENT(7, EPOLLIN));
@@ -401,6 +398,12 @@ TEST_CASE(epoll, close_while_a_duplicate_lives)
     EXPECT_EQ_U64(one(ep, 0), 0);
     sys_close(f->peer);
     close_ep(ep);
+}
+
+TEST_CASE(epoll, close_while_a_duplicate_lives)
+{
+    for (int boards = 0; boards < 2; boards++)
+        closed_while_a_duplicate_lives(boards);
 }
 
 static void board_other(struct fake *f)

@@ -86,6 +86,53 @@ TEST_CASE(stream_tally, of_who_is_pinned)
     done(&a);
 }
 
+/* Who reads past the library may have found the end of what has come: what was told before is told once more. */
+TEST_CASE(stream_tally, of_who_reads_past_it)
+{
+    struct end a, b;
+    struct fb_tally t;
+    uint64_t pos = 0;
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    more(&b, &pos, 3000);
+    UNTIL(count(&a) >= pos);
+    for (int i = 0; i < 2; i++) {
+        t = fb_tally(a.s, a.fd);
+        EXPECT(t.in != 0);
+        fb_pin_rx(a.s, RSN_CALL);
+        UNTIL(fb_plain_rx(a.s));
+        UNTIL(count(&a) >= pos);
+        EXPECT(fb_tally(a.s, a.fd).in > t.in);
+    }
+    done(&b);
+    done(&a);
+}
+
+/* Edges are counted from when it has asked, and so is a send that is refused: the next edge is another one. */
+TEST_CASE(stream_tally, of_who_has_asked)
+{
+    struct end a, b;
+    struct fb_tally t;
+    uint64_t end;
+
+    pair(&a, &b);
+    EXPECT(fb_tx_enter(a.s));
+    atomic_store(&a.s->tx_mark, FB_NO_DIGEST);
+    conn_set(conn_of(a.s), CF_ASKED);
+    EXPECT(!fb_usual(a.s, -1, false, &end));
+    EXPECT(fb_usual(a.s, 1, false, &end));
+    fb_tx_leave(a.s, -EAGAIN, NULL, 0);
+    t = fb_tally(a.s, a.fd);
+    EXPECT(t.out != 0);
+    EXPECT(fb_tx_enter(a.s));
+    fb_tx_leave(a.s, -EAGAIN, NULL, 0);
+    EXPECT(fb_tally(a.s, a.fd).out > t.out);
+    done(&b);
+    done(&a);
+}
+
 /* Without a rail only the kernel tells of it. */
 TEST_CASE(stream_tally, none_of_who_is_pinned_before)
 {
