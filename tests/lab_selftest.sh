@@ -189,6 +189,16 @@ case_is barrier-after-end 'not status 1' has three.out 'host2| barrier without h
 case_is others-live-until-end 'not ended in order' has three.out 'host1| server told to end'
 [ "$failed" -eq "$bad" ] || show three
 
+# ---- what is not there, on this host and on another: beside the next ones
+
+# shellcheck disable=SC2016 # the hosts'
+{
+    run_lab nothing --hosts 2 --device none -- sh -c 'lab-barrier up; [ "$LAB_HOST" = 2 ] || on 2 no-such-other; lab-barrier end'
+    run_lab nobody --hosts 1 --device none -- no-such
+    echo "$status" >nobody.status
+} &
+not_there=$!
+
 # ---- one host: no device, time limit
 
 bad=$failed
@@ -235,6 +245,13 @@ case_is still-runs 'no output' has still.out 'host1| here'
 case_is still-leaves-nothing "${children[*]} is left" wait_until 10 gone "${children[@]}"
 [ "$failed" -eq "$bad" ] || show still
 
+wait "$not_there"
+bad=$failed
+case_is command-not-found-status "status $(cat nobody.status)" is "$(cat nobody.status)" 127
+case_is command-not-found 'not said' has nobody.err 'host1| railsock lab: no-such: not found'
+case_is other-command-not-found 'not said' has nothing.err 'host2| railsock lab: no-such-other: not found'
+[ "$failed" -eq "$bad" ] || show nothing
+
 # ---- ends by signals
 
 bad=$failed
@@ -270,12 +287,4 @@ case_is hosts-refused "status $status, not 2" is "$status" 2
 run_lab file --scratch /etc/passwd -- true
 case_is file-as-scratch-refused "status $status: $(cat file.err)" is "$status $(cat file.err)" \
     '125 railsock lab: /etc/passwd: Not a directory'
-# What is not there, on this host and on another.
-# shellcheck disable=SC2016 # the hosts'
-run_lab nothing --hosts 2 --device none -- sh -c 'lab-barrier up; [ "$LAB_HOST" = 2 ] || on 2 no-such-other; lab-barrier end'
-run_lab nobody --hosts 1 --device none -- no-such
-case_is command-not-found-status "status $status" is "$status" 127
-case_is command-not-found 'not said' has nobody.err 'host1| railsock lab: no-such: not found'
-case_is other-command-not-found 'not said' has nothing.err 'host2| railsock lab: no-such-other: not found'
-[ "$failed" -eq 0 ] || show nothing
 exit $failed

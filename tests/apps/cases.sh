@@ -273,10 +273,10 @@ all_cases() {
     if need redis redis-benchmark; then
         and_more && BOARD=eager run_case redis_1_client_eager 10 redis_1
         run_case redis_1_client 10 redis_1
-        run_case redis_50_clients "$many" redis_50
+        and_more && run_case redis_50_clients "$many" redis_50
         and_more && run_case redis_pipeline_16 "$many" redis_pipeline
         and_more && run_case redis_100_kb "$many" redis_large
-        run_case redis_cli 1 redis_cli
+        and_more && run_case redis_cli 1 redis_cli
         run_case redis_bgsave 50 redis_bgsave
     fi
     if need memcached memcached; then
@@ -294,7 +294,7 @@ all_cases() {
         and_more && run_case iperf3_8_streams 10 iperf3_run -P 8
     fi
     if need sockperf sockperf; then
-        run_case sockperf 10 sockperf_pingpong
+        and_more && run_case sockperf 10 sockperf_pingpong
     fi
     and_more && run_case python_asyncio "$many" python_echo asyncio 4
     and_more && run_case python_threads "$many" python_echo threads 4
@@ -305,7 +305,7 @@ all_cases() {
     if need nc nc; then
         # A listening nc without input ends its direction at once: such a stream stays on TCP.
         and_more && run_case nc_one_way 0 nc_files 0 16777216
-        run_case nc_both_ways "$once" nc_files "$answer" 16777216
+        and_more && run_case nc_both_ways "$once" nc_files "$answer" 16777216
     fi
 }
 
