@@ -97,6 +97,7 @@ FB_SRC := \
 	ipoib_fallback/io.c \
 	ipoib_fallback/iov.c \
 	ipoib_fallback/linger.c \
+	ipoib_fallback/memory.c \
 	ipoib_fallback/netns.c \
 	ipoib_fallback/owed.c \
 	ipoib_fallback/plain.c \

@@ -445,9 +445,9 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
         }
         done += got;
         w.some = true;
+        if ((size_t)got == u.left)
+            return done; /* somebody who has the answer to it may have given v back */
         advance(&u, (size_t)got);
-        if (u.left == 0)
-            return done;
         /* A blocking one ended early for a signal or an error, which the next call tells. */
         if (plain && !w.timed && (size_t)got < fb_iov_size(part, n) &&
             (!goes_on(nonblock) || as_it_began(c, &w)))

@@ -36,6 +36,7 @@ struct fb_tx {
     bool echoed;                        /* ECHO has come: the rail is open */
     _Atomic bool owed;   /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;          /* leave as soon as the frame is whole */
+    bool handed;         /* who receives may have no library any more that misses what does not come again */
     _Atomic bool turned; /* the other half has boarded since the last send */
     _Atomic bool fin;    /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
@@ -105,7 +106,7 @@ struct fb_rx {
 /* Messages that were taken off the rail and wait for the half that they are for. Under ctl. */
 struct fb_mail {
     bool ann, ack, nak, echo, leave_req, hello_due;
-    uint16_t nak_reason;
+    uint16_t nak_reason, leave_reason;
     uint32_t ann_att, ack_att, nak_att;
     uint64_t ann_S, leave_R;
     uint8_t ann_c, echo_X[16];

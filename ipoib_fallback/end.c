@@ -79,7 +79,7 @@ enum ending {
 static void close_number(struct fb_stream *s, int fd, enum ending how)
 {
     struct fb_conn *c = conn_of(s);
-    bool reset = false, shared;
+    bool reset = false, shared, left;
     int kept = -1;
 
     if (atomic_fetch_sub(&s->fds, 1) > 1) {
@@ -128,11 +128,13 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
             c->x->tx.fin = true;
             tx_fin(c);
         }
-        if (c->x->tx.state != TX_T)
-            tx_leave(c, RSN_ENDING, true);
         /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
-         * peer must not owe us anything, nor have bytes on their way here. */
-        if (shared)
+         * peer must not owe us anything, nor have bytes on their way here. And who has left already tells it of the close by no frame:
+         * its own would draw RST, while the kernel may still have bytes for it. */
+        left = c->x->tx.state == TX_T;
+        if (!left)
+            tx_leave(c, RSN_ENDING, true);
+        if (shared || left)
             rx_freeze(c, RSN_ENDING);
         if (kept < 0) {
             /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
@@ -332,9 +334,31 @@ static void end_first(struct fb_conn *c, void *arg)
         conn_ends(c); /* everything is read */
         c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
         tx_leave(c, RSN_ENDING, true);
+    } else {
+        rx_freeze(c, RSN_ENDING); /* as there */
     }
     rx_unlock(c);
     tx_unlock(c);
+}
+
+/* What is still to go does not: over shared memory the peer has it, unless it has handed the stream over, and then nobody there may
+ * miss it. */
+static void give_up(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_LINKED) && c->fd >= 0 && c->x->tx.handed && c->x->tx.state != TX_T)
+        fb_io.abort(c->fd);
+}
+
+void fb_give_up(struct fb_stream *s)
+{
+    give_up(conn_of(s));
+}
+
+/* The peer has been asked for its frame. */
+static bool frame_is_due(struct fb_conn *c)
+{
+    return c->x->rx.frozen && c->x->rx.end == 0 &&
+           (c->x->rx.state == RX_r || c->x->rx.state == RX_q2);
 }
 
 /* The residue must be in the kernel, and the peer's frames out of it: a socket that the kernel closes
@@ -351,7 +375,7 @@ static void end_wait(struct fb_conn *c, void *arg)
         /* Children that come later could not get what is in front. */
         if (!settled && rx_front_wait(c, until))
             settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
-        else if (!settled && !heir_held(c) && c->fd >= 0)
+        if (!settled && !heir_held(c) && c->fd >= 0)
             fb_io.abort(c->fd);
         if (settled && end_in_order(c))
             heir_settled(c);
@@ -371,23 +395,33 @@ static void end_wait(struct fb_conn *c, void *arg)
         fb_lock(&c->x->rx.lock);
         atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
+        done = done && !frame_is_due(c);
         rx_unlock(c);
         if (done && (!conn_flag(c, CF_LINGER)))
             return;
         if (done && !conn_lingers(c))
             return;
-        fb_io.wait(done ? -1 : c->fd, POLLIN | POLLOUT, 200000);
+        fb_io.wait(done ? -1 : c->fd, c->x->tx.state == TX_T ? POLLIN : POLLIN | POLLOUT, 200000);
     }
+    give_up(c);
+}
+
+/* Is its close not the kernel's alone yet? */
+static bool is_closing(struct fb_conn *c)
+{
+    return c->fd >= 0 && (c->x->closed_shared || c->x->tx.state != TX_T || frame_is_due(c));
 }
 
 static void close_over(struct fb_conn *c, void *until)
 {
-    if (!conn_flag(c, CF_LINKED) || !conn_flag(c, CF_CLOSED) || !c->x->closed_shared)
+    if (!conn_flag(c, CF_LINKED) || !conn_flag(c, CF_CLOSED))
         return;
-    while (c->fd >= 0 && fb_io.now() < *(uint64_t *)until) {
+    while (is_closing(c) && fb_io.now() < *(uint64_t *)until) {
         link_linger(c);
         fb_io.wait(-1, 0, 200000);
     }
+    if (!c->x->closed_shared)
+        give_up(c);
 }
 
 void fb_closed_over(void)

@@ -86,8 +86,10 @@ uint64_t fb_pin_time(void);
 void fb_pin_by(struct fb_stream *, int reason, uint64_t until);
 /* Waits until the progress thread has done what it has been given so far. */
 void fb_through(void);
-/* Waits until nothing is left to be done for connections that were closed, and that others have; two seconds at most. */
+/* Waits until nothing is left to be done by us for connections that were closed; two seconds at most. */
 void fb_closed_over(void);
+/* The kernel is about to close it, and fb_leave_all's time is over: who has not got all of it, and may not miss it, is to know. */
+void fb_give_up(struct fb_stream *);
 /* One descriptor is about to be closed by the caller. When it is the last one, does what TCP's close
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
  * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */
@@ -120,6 +122,8 @@ int fb_pin_tx(struct fb_stream *, int fd, int reason, int flags);
  * ring alone: nobody but the library may use it. RSN_SHARED: somebody may have it from now on, so that a close
  * here is no end. */
 bool fb_hand_over(struct fb_stream *, int reason, unsigned directions);
+/* The same for several in one time, as fb_pin_by. */
+bool fb_hand_over_by(struct fb_stream *, int reason, unsigned directions, uint64_t until);
 /* A message is about to take it to another process: what fb_giving is to know, before fb_hand_over, and that, after it. Or it has not
  * been sent. */
 bool fb_may_give(struct fb_stream *);
@@ -132,9 +136,10 @@ void fb_untracked(int fd, int32_t giver);
 struct fb_stream *fb_arrived(int fd, int32_t giver);
 /* Another process may hold the description from now on: a close is no end. If it may use it, it is also pinned. */
 void fb_maybe_shared(struct fb_stream *);
-/* All streams of the process; before exec, and before a fork whose child cannot ask for them.
- * pin_shared: they are also pinned (RSN_SHARED). */
-void fb_leave_all(int reason, bool pin_shared);
+/* All streams of the process; before exec, and before a fork whose child cannot ask for them. With such children they are also
+ * pinned (RSN_SHARED); and where the process ends with the fork, one that is not TCP's alone in time is reset. */
+enum fb_heirs { FB_NOBODY, FB_CHILD_AS_WELL, FB_CHILD_ALONE };
+void fb_leave_all(int reason, enum fb_heirs heirs);
 /* The process is ending: leave all within the linger limit, then be passive. */
 void fb_exit(void);
 /* In a forked child: every stream is forgotten; the caller clears its own tables. */
@@ -448,6 +453,9 @@ uint64_t fb_sleeps_now(void);
 void fb_sleeps_since(struct fb_stream *, uint64_t since);
 /* May there be a filter for system calls, which kills who makes one that it does not know? Any thread. */
 bool fb_filtered(void);
+/* memcpy from the caller's memory, in, or to it, where that need not be any. False: it is not, and the kernel says EFAULT. A
+ * system call, if there can be no filter for those. */
+bool fb_copy(void *to, const void *from, size_t n, bool in);
 /* Which of the record's sleeps this is; and ends it if it still is. For who finds a sleep that a handler has
  * left. NULL: nothing. */
 uintptr_t fb_sleeper_sleep(struct fb_sleeper *);

@@ -204,7 +204,7 @@ void fb_hold(int reason, enum fb_hold_what what)
     atomic_fetch_add(&holds, 1);
     if (run_there(mark_job, &done, UINT64_MAX)) {
         if (atomic_load(&found_rails))
-            fb_leave_all(reason, false);
+            fb_leave_all(reason, FB_NOBODY);
         run_there(end_job, &ended, UINT64_MAX);
     }
     /* Also for credentials: threads that change them one by one share none afterwards, and the kernel lets

@@ -60,6 +60,13 @@ static bool strip(struct fb_conn *c, bool *ended)
     return n <= 0;
 }
 
+/* One that would draw RST from a closed socket. */
+static bool frame_may_come(struct fb_conn *c)
+{
+    return !c->x->closed_shared && !conn_flag(c, CF_TOLD_CLOSED) && c->x->rx.state != RX_t &&
+           c->x->rx.end == 0;
+}
+
 /* Nothing of ours is under way any more, and nothing that the peer sends can do harm: a frame to a
  * closed socket draws RST, and takes from the peer what its application has not read. */
 static bool finished(struct fb_conn *c)
@@ -125,7 +132,7 @@ static bool busy(struct fb_conn *c)
 
 static void linger_step(struct fb_conn *c)
 {
-    bool ended = false, drained, over, late, stuck;
+    bool ended = false, drained, over, late, stuck, vain;
 
     if (busy(c)) {
         link_linger_timer(c, PAUSE_FIRST, linger_timer);
@@ -157,7 +164,10 @@ static void linger_step(struct fb_conn *c)
     over = ended || finished(c);
     late = fb_io.now() > c->x->linger_until;
     stuck = !drained && (fb_io.now() > c->x->linger_stuck || (late && c->x->closed_shared));
-    if (stuck || (drained && (over || (late && !awaited(c))))) {
+    /* The kernel has bytes of ours yet, and goes on with them for longer: a frame that comes behind us would cost the peer those. */
+    vain = late && !awaited(c) &&
+           (!frame_may_come(c) || fb_io.now() > c->x->linger_stuck || !fb_io.waits(c->fd));
+    if (stuck || (drained && (over || vain))) {
         /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
          * writes all the same, these are its bytes. Another program that has the connection has not all of its bytes,
          * and is to know. */

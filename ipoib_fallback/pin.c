@@ -259,14 +259,19 @@ void fb_pin_rx(struct fb_stream *s, int reason)
 
 bool fb_hand_over(struct fb_stream *s, int reason, unsigned directions)
 {
+    return fb_hand_over_by(s, reason, directions, fb_pin_time());
+}
+
+bool fb_hand_over_by(struct fb_stream *s, int reason, unsigned directions, uint64_t until)
+{
     struct fb_conn *c = conn_of(s);
 
     /* For ever, as far as can be known: its close here is not its end. What is in front others may be reading. */
     if (reason == RSN_SHARED) {
         conn_give_away(c);
-        (void)rx_front_wait(c, fb_io.now() + WAIT_NS);
+        (void)rx_front_wait(c, until);
     }
-    pin(c, reason, directions, TODO_LEAVE);
+    pin_until(c, reason, directions, TODO_LEAVE, until);
     /* A child's that has never had a rail of its own may have something in front. */
     return (!(directions & RSK_TX) || !conn_flag(c, CF_LINKED) || c->x->tx.state == TX_T) &&
            (!(directions & RSK_RX) || fb_plain_rx(s) || end_in_order(c));
@@ -280,7 +285,7 @@ void fb_maybe_shared(struct fb_stream *s)
 
 struct everyone {
     int reason;
-    bool pin_shared;
+    enum fb_heirs heirs;
     uint64_t until, vain;
 };
 
@@ -288,7 +293,7 @@ static void leave_first(struct fb_conn *c, void *arg)
 {
     struct everyone *e = arg;
 
-    if (e->pin_shared) {
+    if (e->heirs != FB_NOBODY) {
         conn_set(c, CF_PINNED);
         conn_give_away(c);
         if (!conn_flag(c, CF_LINKED) && c->s.pub->reason == RSN_NEW)
@@ -311,21 +316,30 @@ static void leave_wait(struct fb_conn *c, void *arg)
     char who[FB_WHO];
 
     /* The child could not know of it. */
-    if (e->pin_shared && !conn_flag(c, CF_CLOSED) && !rx_front_wait(c, e->until)) {
+    if (e->heirs != FB_NOBODY && !conn_flag(c, CF_CLOSED) && !rx_front_wait(c, e->until)) {
         log_error(
             "stream %u: another process would miss what a child has asked for: it is reset (%s)",
             c->s.slot, conn_who(c, who));
         sys_reset(c->fd);
     }
-    if (conn_flag(c, CF_LINKED) && !conn_flag(c, CF_CLOSED) &&
-        !settle(c, e->reason, RSK_RX | RSK_TX, e->until, e->vain) && !unread(c, RSK_RX | RSK_TX))
+    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED) ||
+        settle(c, e->reason, RSK_RX | RSK_TX, e->until, e->vain))
+        return;
+    if (e->heirs == FB_CHILD_ALONE) {
+        log_error(
+            "stream %u: the child that goes on alone would miss what is not in TCP yet: it is "
+            "reset (%s)",
+            c->s.slot, conn_who(c, who));
+        sys_reset(c->fd);
+    } else if (!unread(c, RSK_RX | RSK_TX)) {
         log_warn("stream %u: the peer did not hand the stream back in time: %s (%s)", c->s.slot,
                  cfg_reason_name(e->reason), conn_who(c, who));
+    }
 }
 
-void fb_leave_all(int reason, bool pin_shared)
+void fb_leave_all(int reason, enum fb_heirs heirs)
 {
-    struct everyone e = {reason, pin_shared, 0, 0};
+    struct everyone e = {reason, heirs, 0, 0};
 
     conn_each(leave_first, &e);
     conn_each(leave_ask, &e);

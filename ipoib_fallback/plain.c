@@ -183,10 +183,83 @@ static __attribute__((noinline)) void no_digest(struct fb_digest *d, _Atomic uin
     *mark = FB_NO_DIGEST;
 }
 
-static __attribute__((noinline)) void add(struct fb_digest *d, _Atomic uint8_t *mark, uint64_t at,
-                                          const struct iovec *v, int cnt, uint64_t n)
+/* Where what has been sent can still be had: a file, -1: none, whose byte number `from` was the first, -1: its position is behind
+ * the last; or memory, which its thread has not come back with, but which somebody may have given back who knows by the peer's answer
+ * that it has been sent. */
+struct origin {
+    const struct iovec *v;
+    int cnt, in;
+    int64_t from;
+};
+
+/* n bytes, at most 256, from byte number `at` of it. False: they cannot be had. */
+static bool from_memory(const struct origin *o, uint64_t at, char *to, size_t n)
 {
-    uint8_t now = *mark;
+    for (int i = 0; i < o->cnt && n > 0; i++) {
+        struct iovec v;
+        size_t have;
+
+        if (!fb_copy(&v, &o->v[i], sizeof(v), true))
+            return false;
+        if (at >= v.iov_len) {
+            at -= v.iov_len;
+            continue;
+        }
+        have = v.iov_len - at < n ? (size_t)(v.iov_len - at) : n;
+        if (!fb_copy(to, (const char *)v.iov_base + at, have, true))
+            return false;
+        to += have;
+        n -= have;
+        at = 0;
+    }
+    return n == 0;
+}
+
+static bool from_file(const struct origin *o, uint64_t at, char *to, size_t n)
+{
+    return o->in >= 0 && o->from >= 0 &&
+           SYS6(SYS_pread64, o->in, to, n, o->from + (int64_t)at, 0, 0) == (long)n;
+}
+
+/* The digest gets what it wants, a few hundred bytes at each checkpoint. */
+static __attribute__((noinline)) void add_sent(struct fb_conn *c, uint64_t at, uint64_t n,
+                                               struct origin o)
+{
+    struct fb_digest *d = &conn_seen(c)->tx;
+    uint64_t end = at + n, first, last;
+    uint8_t now = c->s.tx_mark;
+    char piece[256];
+
+    if (now & FB_DIGEST_STATE) {
+        if (!fb_digest_wants(now, end))
+            return;
+        fb_digest_begin(d, at);
+    } else if (d->next == 0) {
+        fb_digest_begin(d, 0);
+    }
+    if (o.in >= 0 && o.from < 0 && fb_digest_next(d, at, end, &first, &last))
+        o.from = SYS6(SYS_lseek, o.in, 0, SEEK_CUR, 0, 0, 0) - (int64_t)n;
+    for (uint64_t next = at; fb_digest_next(d, next, end, &first, &last); next = last) {
+        struct iovec v = {piece, (size_t)(last - first)};
+
+        if (!(o.v ? from_memory : from_file)(&o, first - at, piece, v.iov_len)) {
+            fb_digest_unseen(d, at, n);
+            break;
+        }
+        fb_digest_add(d, first, &v, 1, v.iov_len);
+    }
+    atomic_store_explicit(&c->s.tx_mark, fb_digest_mark(d), memory_order_relaxed);
+}
+
+void conn_seen_tx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
+{
+    add_sent(c, at, n, (struct origin){.v = v, .cnt = cnt, .in = -1});
+}
+
+void conn_seen_rx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
+{
+    struct fb_digest *d = &conn_seen(c)->rx;
+    uint8_t now = c->s.rx_mark;
 
     if (now & FB_DIGEST_STATE) {
         if (!fb_digest_wants(now, at + n))
@@ -194,17 +267,7 @@ static __attribute__((noinline)) void add(struct fb_digest *d, _Atomic uint8_t *
         fb_digest_begin(d, at);
     }
     fb_digest_add(d, at, v, cnt, n);
-    atomic_store_explicit(mark, fb_digest_mark(d), memory_order_relaxed);
-}
-
-void conn_seen_tx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
-{
-    add(&conn_seen(c)->tx, &c->s.tx_mark, at, v, cnt, n);
-}
-
-void conn_seen_rx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt, uint64_t n)
-{
-    add(&conn_seen(c)->rx, &c->s.rx_mark, at, v, cnt, n);
+    atomic_store_explicit(&c->s.rx_mark, fb_digest_mark(d), memory_order_relaxed);
 }
 
 /* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a call that
@@ -337,38 +400,6 @@ void fb_tx_leave(struct fb_stream *s, ssize_t n, const struct iovec *v, int cnt)
         count_call(c);
 }
 
-/* What has been sent is still in the file; from there the digest gets what it wants, a few hundred bytes at each
- * checkpoint. in: -1, or a file whose byte number `from` was the first; -1: the one before its position. */
-static __attribute__((noinline)) void add_file(struct fb_digest *d, _Atomic uint8_t *mark,
-                                               uint64_t at, uint64_t n, int in, int64_t from)
-{
-    uint64_t end = at + n, first, last;
-    uint8_t now = *mark;
-    char piece[256];
-
-    if (now & FB_DIGEST_STATE) {
-        if (!fb_digest_wants(now, end))
-            return;
-        fb_digest_begin(d, at);
-    } else if (d->next == 0) {
-        fb_digest_begin(d, 0);
-    }
-    if (in >= 0 && from < 0 && fb_digest_next(d, at, end, &first, &last))
-        from = SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0) - (int64_t)n;
-    for (uint64_t next = at; fb_digest_next(d, next, end, &first, &last); next = last) {
-        struct iovec v = {piece, (size_t)(last - first)};
-
-        if (in < 0 || from < 0 ||
-            SYS6(SYS_pread64, in, piece, v.iov_len, from + (int64_t)(first - at), 0, 0) !=
-                (long)v.iov_len) {
-            fb_digest_unseen(d, at, n);
-            break;
-        }
-        fb_digest_add(d, first, &v, 1, v.iov_len);
-    }
-    atomic_store_explicit(mark, fb_digest_mark(d), memory_order_relaxed);
-}
-
 void fb_tx_leave_file(struct fb_stream *s, ssize_t n, int in, int64_t from)
 {
     struct fb_conn *c = conn_of(s);
@@ -377,7 +408,7 @@ void fb_tx_leave_file(struct fb_stream *s, ssize_t n, int in, int64_t from)
         uint64_t at = count_tx(c, (uint64_t)n);
 
         if (conn_seen_wants(&s->tx_mark, at + (uint64_t)n))
-            add_file(&conn_seen(c)->tx, &s->tx_mark, at, (uint64_t)n, in, from);
+            add_sent(c, at, (uint64_t)n, (struct origin){.in = in, .from = from});
         if (tap_on(c))
             tap_copy(c, 0, FB_PATH_TCP, at, NULL, 0, (size_t)n);
     }

@@ -422,8 +422,10 @@ void rx_freeze(struct fb_conn *c, int reason)
     uint64_t R = c->s.pub->rx;
     struct iovec have[2];
 
-    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0)
+    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0) {
         hand_back(c);
+        rx_ask_back(c, R, reason); /* so that it knows */
+    }
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 0)
         return;
     /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an

@@ -194,15 +194,9 @@ static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
  * thread's next call says so. False: nothing does any more. */
 static bool copy_of(const struct fb_sleeper *s, void *to, const void *from, size_t n)
 {
-    bool copied = (uintptr_t)from - (uintptr_t)s < sizeof(*s);
-    struct iovec local = {to, n}, remote = {(void *)from, n};
-    long got = copied || fb_filtered()
-                   ? -EPERM
-                   : SYS6(SYS_process_vm_readv, sys_getpid(), &local, 1, &remote, 1, 0);
-
-    if (got >= 0 || got == -EFAULT)
-        return got == (long)n;
-    memcpy(to, from, n);
+    if ((uintptr_t)from - (uintptr_t)s >= sizeof(*s))
+        return fb_copy(to, from, n, true);
+    memcpy(to, from, n); /* it has been copied */
     return true;
 }
 

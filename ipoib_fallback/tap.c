@@ -25,6 +25,20 @@ static void write_at(struct tap *t, uint64_t pos, const void *p, size_t n)
     memcpy(t->data, (const char *)p + first, n - first);
 }
 
+/* The same of the application's memory, where somebody may have given back what has been sent: plain.c. */
+static void copy_at(struct tap *t, uint64_t pos, const void *p, size_t n)
+{
+    size_t at = (size_t)pos & (t->size - 1), first = t->size - at;
+
+    if (first > n)
+        first = n;
+    if (!fb_copy(t->data + at, p, first, true) ||
+        (n > first && !fb_copy(t->data, (const char *)p + first, n - first, true))) {
+        memset(t->data + at, 0, first);
+        memset(t->data, 0, n - first);
+    }
+}
+
 struct place {
     const struct iovec *v;
     int cnt;
@@ -40,7 +54,7 @@ static void take(struct tap *t, uint64_t pos, struct place *p, size_t n, size_t 
         if (have > n)
             have = n;
         m = have < kept ? have : kept;
-        write_at(t, pos, (const char *)p->v->iov_base + p->off, m);
+        copy_at(t, pos, (const char *)p->v->iov_base + p->off, m);
         pos += m;
         kept -= m;
         n -= have;

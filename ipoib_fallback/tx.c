@@ -113,11 +113,13 @@ void tx_serve(struct fb_conn *c)
         bool echo, leave;
         uint64_t R;
         uint8_t X[16];
+        uint16_t reason;
 
         fb_lock(&c->x->ctl_lock);
         echo = c->x->mail.echo;
         leave = c->x->mail.leave_req;
         R = c->x->mail.leave_R;
+        reason = c->x->mail.leave_reason;
         memcpy(X, c->x->mail.echo_X, 16);
         c->x->mail.echo = c->x->mail.leave_req = false;
         fb_unlock(&c->x->ctl_lock);
@@ -129,6 +131,8 @@ void tx_serve(struct fb_conn *c)
         }
         if (leave && R >= tx->F && R <= c->s.pub->tx && tx->state == TX_R)
             tx->F = R;
+        if (leave && reason && reason != RSN_IDLE && tx->state != TX_T)
+            tx->handed = true;
         if (leave)
             tx_leave(c, RSN_PEER_LEFT, true);
     }

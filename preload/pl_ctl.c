@@ -209,19 +209,19 @@ static bool not_by_mapping(struct pl_file *f, void *value, const socklen_t *len)
     size_t n;
 
     fb_pin_rx(f->stream, RSN_CALL);
-    if (fb_plain_rx(f->stream) || !pl_copy(&size, len, sizeof size, true) ||
+    if (fb_plain_rx(f->stream) || !fb_copy(&size, len, sizeof size, true) ||
         size < ZEROCOPY_LEAST || size > INT_MAX)
         return false;
     unread = fb_inq(f->stream, f->fd);
     if (unread < 0 || (unread == 0 && fb_poll(f->stream, f->fd, POLLRDHUP)))
         return false; /* at its end, and no frame is left */
     n = size < sizeof z ? size : sizeof z;
-    if (!pl_copy(&z, value, n, true))
+    if (!fb_copy(&z, value, n, true))
         return false;
     z.length = 0;
     z.skip = z.inq = (uint32_t)unread;
     z.err = z.copied = 0;
-    return pl_copy(value, &z, n, false);
+    return fb_copy(value, &z, n, false);
 }
 
 /* The anchor holds the options, so its answers are right on a rail, too; TCP_INFO tells of the
@@ -305,7 +305,7 @@ static int set_peek_off(struct pl_file *f, const void *value, socklen_t len)
 {
     int from = 0, none = -1, ret;
 
-    if (len < sizeof from || len > INT_MAX || !pl_copy(&from, value, sizeof from, true))
+    if (len < sizeof from || len > INT_MAX || !fb_copy(&from, value, sizeof from, true))
         return pl_real.setsockopt(f->fd, SOL_SOCKET, SO_PEEK_OFF, value, len);
     if (from >= 0)
         fb_pin(f->stream, RSN_OPTION, true);

@@ -179,9 +179,14 @@ PL_ALIAS(mq_close, close);
 
 void pl_give_away(struct pl_file *f, int reason)
 {
+    pl_give_away_by(f, reason, fb_pin_time());
+}
+
+void pl_give_away_by(struct pl_file *f, int reason, uint64_t until)
+{
     char who[FB_WHO];
 
-    if (fb_hand_over(f->stream, reason, RSK_RX | RSK_TX))
+    if (fb_hand_over_by(f->stream, reason, RSK_RX | RSK_TX, until))
         return;
     log_error("descriptor %d: its peer has not handed the connection back: it is reset (%s)", f->fd,
               fb_who(f->stream, f->fd, who));

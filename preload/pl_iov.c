@@ -11,19 +11,6 @@
 #include <limits.h>
 #include <string.h>
 
-bool pl_copy(void *to, const void *from, size_t n, bool in)
-{
-    struct iovec ours = {in ? to : (void *)from, n}, theirs = {in ? (void *)from : to, n};
-    long got = fb_filtered() ? -EPERM
-                             : SYS6(in ? SYS_process_vm_readv : SYS_process_vm_writev, sys_gettid(),
-                                    &ours, 1, &theirs, 1, 0);
-
-    if (got >= 0 || got == -EFAULT)
-        return got == (long)n;
-    memcpy(to, from, n);
-    return true;
-}
-
 /* Sockets do since Linux 6.5: asked of one that has nothing. */
 bool pl_iov_nowait(void)
 {
@@ -45,34 +32,36 @@ bool pl_iov_nowait(void)
 int pl_iov_fit_any(const struct iovec **v, int *cnt, struct iovec *one, int too_many, size_t *total)
 {
     size_t sum = 0;
-    int i;
+    bool full = false;
+    int fits = 0;
 
     *total = 0;
     if (*cnt < 0 || *cnt > IOV_MAX)
         return too_many;
     if (*cnt > 0 && !*v)
         return -EFAULT;
-    for (i = 0; i < *cnt; i++) {
+    for (int i = 0; i < *cnt; i++) {
         size_t n = (*v)[i].iov_len;
 
         if (n > SSIZE_MAX)
             return -EINVAL;
+        if (full)
+            continue;
         if (!(*v)[i].iov_base && n > 0)
             return -EFAULT;
-        if (n > PL_RW_MAX - sum) {
-            /* A short count is what the kernel gives here, too; only a whole first element has to
-             * be shortened for that. */
-            if (i == 0) {
-                one->iov_base = (*v)[0].iov_base;
-                one->iov_len = sum = PL_RW_MAX;
-                *v = one;
-                i = 1;
-            }
-            *cnt = i;
-            break;
+        full = n > PL_RW_MAX - sum;
+        if (!full) {
+            sum += n;
+            fits = i + 1;
         }
-        sum += n;
     }
+    /* A short count is what the kernel gives here, too; only one that has nothing before it has to be shortened for that. */
+    if (full && sum == 0) {
+        *one = (struct iovec){(*v)[fits].iov_base, sum = PL_RW_MAX};
+        *v = one;
+        fits = 1;
+    }
+    *cnt = fits;
     *total = sum;
     return 0;
 }

@@ -209,9 +209,6 @@ static inline int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one
     return 0;
 }
 
-/* memcpy from the caller's memory, in, or to it, where that need not be any. False: it is not, and the kernel says EFAULT. A
- * system call, if there can be no filter for those. */
-bool pl_copy(void *to, const void *from, size_t n, bool in);
 /* Does the kernel take RWF_NOWAIT of a socket? */
 bool pl_iov_nowait(void);
 
@@ -357,6 +354,8 @@ void pl_leave_for_child(bool files);
 void pl_ending(void);
 /* A stream that somebody without this memory will use: it is the kernel's when this returns, or reset. */
 void pl_give_away(struct pl_file *, int reason);
+/* The same for several in one time: fb_pin_time. */
+void pl_give_away_by(struct pl_file *, int reason, uint64_t until);
 /* What a new program will hold (no FD_CLOEXEC) leaves and stays on TCP. */
 void pl_before_spawn(void);
 /* The same in place of this program: the rest leaves as well, because its rails end with the program. */

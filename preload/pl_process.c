@@ -141,12 +141,17 @@ bool pl_is_owner_here(void)
 
 /* What the child will hold, too: streams leave and stay on TCP; an epoll instance would give its events
  * to whichever process asks first, so its members stay on TCP as well (HARD-CASES 5). */
-void pl_leave_for_child(bool files)
+static void leave_for_child(bool files, enum fb_heirs heirs)
 {
-    fb_leave_all(RSN_FORKED, true);
+    fb_leave_all(RSN_FORKED, heirs);
     pl_epoll_cross_all();
     /* If the child's table is this one: what it finds in it is not a copy to be closed. */
     rsk_own_files_are_shared(files);
+}
+
+void pl_leave_for_child(bool files)
+{
+    leave_for_child(files, FB_CHILD_AS_WELL);
 }
 
 /* Before a call that forks; streams stay where they are if the child can ask for them. */
@@ -224,9 +229,10 @@ PL_EXPORT int daemon(int nochdir, int noclose)
     int r;
 
     pl_ready();
+    fb_closed_over();
     pl_hold_begin(&h, RSN_FORKED, FB_HOLD_THREAD);
     if (h.on)
-        pl_leave_for_child(false);
+        leave_for_child(false, FB_CHILD_ALONE);
     r = pl_real.daemon(nochdir, noclose);
     pl_hold_end(&h);
     return r;
@@ -272,11 +278,14 @@ static void pin_inherited(struct pl_file *f, void *until)
         pl_epoll_cross(f);
 }
 
-static void give_inherited(struct pl_file *f, void *unused)
+static void give_inherited(struct pl_file *f, void *until)
 {
-    (void)unused;
-    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
-        pl_give_away(f, RSN_SHARED);
+    if (f->kind != PL_STREAM)
+        return;
+    if (sys_fcntl(f->fd, F_GETFD, 0) == 0)
+        pl_give_away_by(f, RSN_SHARED, *(uint64_t *)until);
+    else
+        fb_give_up(f->stream);
 }
 
 void pl_before_spawn(void)
@@ -295,14 +304,17 @@ void pl_before_spawn(void)
 
 void pl_before_exec(void)
 {
+    uint64_t until;
+
     if (!pl_is_owner())
         return;
+    until = fb_pin_time();
     /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but the new program has
      * it then. */
-    fb_leave_all(RSN_FORKED, false);
+    fb_leave_all(RSN_FORKED, FB_NOBODY);
     fb_closed_over();
     fb_through(); /* the kernel ends our thread, which says last that children need not ask */
-    pl_each(give_inherited, NULL);
+    pl_each(give_inherited, &until);
     pl_before_spawn();
 }
 

@@ -40,7 +40,7 @@ void pl_ring_made(unsigned flags)
         if (flags & IORING_SETUP_NO_MMAP) /* nobody could tell that there is one */
             fb_plain_for_good(RSN_IO_URING);
         pl_each(pin, NULL);
-        fb_leave_all(RSN_IO_URING, false);
+        fb_leave_all(RSN_IO_URING, FB_NOBODY);
     }
     errno = err;
 }

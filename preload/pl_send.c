@@ -115,13 +115,16 @@ static ssize_t rail(struct pl_file *f, const struct iovec *v, int cnt, int flags
 /* `from` and `first` as RECEIVE_FROM's. */
 #define SEND_FROM(from, first, f, v, cnt, kernel, on_rail)                            \
     ({                                                                                \
+        /* What they are read from may be gone after the call. */                     \
+        const struct iovec *v_ = (v);                                                 \
+        int cnt_ = (cnt);                                                             \
         ssize_t sent_;                                                                \
         __attribute__((cleanup(cancelled))) struct in_kernel k_ = short_was(from, f); \
         if (k_.s) {                                                                   \
-            sent_ = leave(&k_, first, v, cnt);                                        \
+            sent_ = leave(&k_, first, v_, cnt_);                                      \
         } else if (enter(&k_, (f)->stream)) {                                         \
             sent_ = (kernel);                                                         \
-            sent_ = leave(&k_, sent_, v, cnt);                                        \
+            sent_ = leave(&k_, sent_, v_, cnt_);                                      \
         } else {                                                                      \
             sent_ = (on_rail);                                                        \
         }                                                                             \

@@ -109,7 +109,7 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
     PL_HELD f = pl_hold(fd);
     if (!to || len < sizeof(family))
         return RSK_OPENED(pl_real.connect(fd, addr, len));
-    if (f && f->kind == PL_STREAM && pl_copy(&family, &to->sa_family, sizeof(family), true) &&
+    if (f && f->kind == PL_STREAM && fb_copy(&family, &to->sa_family, sizeof(family), true) &&
         family == AF_UNSPEC) {
         /* Disconnects: what the stream holds ends in a reset, and the socket can connect anew. Nothing is waited for. */
         fb_disconnects(f->stream, true); /* first: the pin wakes who sleeps */

@@ -155,7 +155,7 @@ static void keep(struct fb_frame *f)
 static void replay(struct victim *v)
 {
     send_changed(FF_RESUME, keep);
-    fb_leave_all(RSN_CALL, false);
+    fb_leave_all(RSN_CALL, FB_NOBODY);
     if (round_trip(v, 100) || !old.type || !board(v, PATIENCE_S))
         DIE("does not board again");
     write_raw(v, &old, sizeof old);
@@ -239,7 +239,7 @@ static void keep_proof(void)
 static void prove_again(struct victim *v)
 {
     again = true;
-    fb_leave_all(RSN_CALL, false);
+    fb_leave_all(RSN_CALL, FB_NOBODY);
     if (round_trip(v, 100) || kept.type != FM_PROVED)
         DIE("does not leave");
     if (board(v, 2))

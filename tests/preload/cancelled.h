@@ -113,6 +113,21 @@ static inline bool at_place(struct walk *w, unsigned n, pid_t pid, int status)
     return false;
 }
 
+/* It is walked through, and the places are those right behind a system call. */
+static inline void behind_system_calls(struct walk *w, pid_t pid, int status)
+{
+    unsigned n = 0;
+
+    must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");
+    walk(w, pid, &both->over);
+    for (unsigned i = 0; i < w->places; i++)
+        if (is_behind_system_call(pid, w->at[i]))
+            w->at[n++] = w->at[i];
+    must(n > 0, "a system call");
+    w->places = n;
+    must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+}
+
 static inline void cancel_it_there(void)
 {
     both->wish = 1;

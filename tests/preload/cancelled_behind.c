@@ -4,17 +4,6 @@
  */
 #include "cancelled.h"
 
-/* Of the places, those right behind a system call. */
-static void behind_system_calls(struct walk *w, pid_t pid)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < w->places; i++)
-        if (is_behind_system_call(pid, w->at[i]))
-            w->at[n++] = w->at[i];
-    w->places = n;
-}
-
 static void boards_later(void)
 {
     on_rail(p);
@@ -64,13 +53,7 @@ int main(void)
             _exit(1);
         }
         if (!w.places) {
-            int status = first_stop(pid);
-
-            must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");
-            walk(&w, pid, &both->over);
-            behind_system_calls(&w, pid);
-            must(w.places > 0, "a system call");
-            must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+            behind_system_calls(&w, pid, first_stop(pid));
             continue;
         }
         (void)first_stop(pid);
