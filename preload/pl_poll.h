@@ -49,7 +49,8 @@ int pl_poll_ask(struct pollfd *set, nfds_t size);
  * since? Then who would wait anyway need not ask. */
 bool pl_poll_asked_lately(const struct pollfd *set, nfds_t size);
 /* Until a number that is being closed is closed in the kernel: its close wakes sleepers before, and up to then the kernel tells of
- * what it was. A number that is something else by now is not closed, and unless it is ours it is waited for until `limit` (CLOCK_MONOTONIC). */
+ * what it was. A number that is something else by now is not closed, and if that is a TCP connection which is not ours it is waited for until
+ * `limit` (CLOCK_MONOTONIC). */
 enum { PL_CLOSING_NS = 50000000 };
 void pl_poll_until_closed(int fd, uint64_t limit);
 

@@ -61,19 +61,21 @@ int pl_poll_ask(struct pollfd *set, nfds_t size)
     return 0;
 }
 
-/* A file of ours that is not being closed. */
+/* A file of ours that is not being closed; or what no connection is, as Java has it closed by dup2, and who gives the number to a file. */
 static bool stands_for_another(int fd)
 {
     struct pl_file *f = pl_get(fd);
-    bool yes = f && atomic_load(&f->closing) == 0;
+    bool yes = f ? atomic_load(&f->closing) == 0 : !pl_is_tcp(fd);
 
     if (f)
         pl_put(f);
     return yes;
 }
 
+/* A handler that is put off does not wait for it. */
 void pl_poll_until_closed(int fd, uint64_t limit)
 {
-    while (!stands_for_another(fd) && sys_fcntl(fd, F_GETFD, 0) >= 0 && sys_now() < limit)
+    while (!stands_for_another(fd) && sys_fcntl(fd, F_GETFD, 0) >= 0 && sys_now() < limit &&
+           !rsk_sig.pending)
         sys_yield();
 }

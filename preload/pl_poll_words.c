@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "rsock/section.h"
+#include "rsock/sys.h"
 #include "rsock/waitv.h"
 
 static void add(struct pl_words *w, _Atomic uint32_t *word, uint32_t value, uint32_t flags)
@@ -37,7 +38,9 @@ int pl_words_sleep(struct pl_words *w, uint64_t deadline, uint32_t signals)
     struct timespec at, *until = NULL;
 
     if (deadline != PL_FOREVER) {
-        at = (struct timespec){(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)};
+        uint64_t now = sys_now(), ns = sys_now_kernel() + (deadline > now ? deadline - now : 0);
+
+        at = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
         until = &at;
     }
     return RSK_OPENED(rsk_waitv(w->v, w->n, until, signals)) == -EINTR ? -EINTR : 0;

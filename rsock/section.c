@@ -90,14 +90,23 @@ static void lower_last(void)
         held_put(w.held);
 }
 
+/* The handler is not where it was: what is called since lies where its frame did. Of calls from below it only that says so. */
+static bool has_jumped(const struct rsk_window *w)
+{
+    return w->over && (w->by->self != w->by || w->by->id != w->id);
+}
+
 /* Stacks grow down: a handler's calls come from below the window that it interrupted. On an alternate
  * signal stack the comparison would mean nothing. */
 void rsk_windows_reclaim(const void *frame)
 {
     while (rsk_sig.windows) {
-        uintptr_t of = (uintptr_t)rsk_sig.window[rsk_sig.windows - 1].frame;
+        const struct rsk_window *w = &rsk_sig.window[rsk_sig.windows - 1];
+        uintptr_t of = (uintptr_t)w->frame, at = (uintptr_t)frame;
 
-        if ((uintptr_t)frame < of || (uintptr_t)frame - of > FAR || rsk_on_signal_stack())
+        if ((at < of ? of - at : at - of) > FAR || rsk_on_signal_stack())
+            return;
+        if (at < of && !has_jumped(w))
             return;
         lower_last();
     }
@@ -132,6 +141,8 @@ void rsk_handler_begins(struct rsk_over *o, const void *frame)
         return;
     o->id = w->id;
     o->was = w->frame;
+    o->self = o;
+    w->by = o;
     w->over = true;
     atomic_signal_fence(memory_order_seq_cst);
     w->frame = frame;
@@ -196,7 +207,7 @@ void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *,
         rsk_section_key();
     if (n < RSK_WINDOWS) {
         p->id = ++rsk_sig.ids;
-        rsk_sig.window[n] = (struct rsk_window){frame, p->id, p->held, undo, a, b, false};
+        rsk_sig.window[n] = (struct rsk_window){frame, p->id, p->held, undo, a, b, NULL, false};
         atomic_signal_fence(memory_order_seq_cst);
         rsk_sig.windows = n + 1;
     }

@@ -27,7 +27,8 @@ struct rsk_window {
     void *held;
     void (*undo)(void *a, void *b);
     void *a, *b;
-    bool over; /* there is such a handler; false in a record that is not in use */
+    const struct rsk_over *by; /* over: the handler's own record of that, in its frame */
+    bool over;                 /* there is such a handler; false in a record that is not in use */
 };
 
 enum rsk_pending {
@@ -212,6 +213,8 @@ static inline struct rsk_pass rsk_short_pass(uint64_t id, void *held)
 struct rsk_over {
     uint64_t id; /* of the window, 0: none */
     const void *was;
+    const struct rsk_over
+        *self; /* or something else has been written over it, as the handler has jumped out */
 };
 void rsk_handler_begins(struct rsk_over *, const void *frame);
 /* It has returned. */

@@ -190,7 +190,7 @@ uint32_t rsk_shard_armed(const struct rsk_shard *s)
 
 void rsk_shard_lean(struct rsk_shard *s)
 {
-    if (rsk_shard_arm(s))
+    if (s && rsk_shard_arm(s))
         (void)rsk_shard_drain_all(s);
 }
 
@@ -198,7 +198,7 @@ void rsk_shard_disarm(struct rsk_shard *s)
 {
     struct rsk_shard_part *p;
 
-    if (atomic_fetch_sub_explicit(&s->armed, 1, memory_order_seq_cst) != 1)
+    if (!s || atomic_fetch_sub_explicit(&s->armed, 1, memory_order_seq_cst) != 1)
         return;
     for (p = atomic_load_explicit(&s->parts, memory_order_acquire); p; p = p->next)
         p->disarm(p);

@@ -61,6 +61,22 @@ CASE(vector_with_a_length_that_is_negative)
     SHOW(recv(p[1], &byte, 1, 0));
 }
 
+/* What does not fit into one call's 2 GiB is shortened, behind elements that are empty as well. */
+CASE(vector_of_more_than_a_call_moves)
+{
+    static char got[64];
+    struct iovec v[3] = {{got, 0}, {got, (size_t)3 << 30}, {got, huge * 2}};
+    struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
+
+    pair(p);
+    SHOW(readv(p[1], v, 3));
+    deliver(p[0], p[1], "01234");
+    SHOW(readv(p[1], v, 2));
+    deliver(p[0], p[1], "56789");
+    SHOW(recvmsg(p[1], &m, 0));
+    say("%.5s", got);
+}
+
 CASE(null_buffers)
 {
     struct iovec v = {NULL, 5};

@@ -5,6 +5,8 @@
 #include "rsock/section.h"
 #include "tests/shim/shim.h"
 
+#include <string.h>
+
 static char stack[10000];
 static int undone;
 
@@ -65,6 +67,23 @@ TEST_CASE(section, a_handler_that_has_returned_is_forgotten)
     call_from(6000);
     EXPECT_EQ_INT(undone, 0);
     EXPECT(rsk_window_close(&p));
+    rsk_section_leave();
+}
+
+/* Of calls from below it, too, if its frame is no more. */
+TEST_CASE(section, a_handler_that_has_jumped_out_is_known_by_its_frame)
+{
+    struct rsk_over over;
+    struct rsk_pass p;
+
+    open_window(&p);
+    rsk_handler_begins(&over, stack + 5000);
+    call_from(2000);
+    EXPECT_EQ_INT(undone, 0);
+    memset(&over, 0x55, sizeof(over));
+    call_from(2000);
+    EXPECT_EQ_INT(undone, 1);
+    EXPECT(!rsk_window_close(&p));
     rsk_section_leave();
 }
 
