@@ -2,6 +2,7 @@
  * stream_close_test.c - what a number stands for once its stream has been closed or forgotten, and calls that are under way
  * then.
  */
+#include "ipoib_fallback/tx.h"
 #include "tests/unit/stream_pair.h"
 
 #include <errno.h>
@@ -229,4 +230,77 @@ TEST_CASE(stream, closed_and_not_read_for_long)
 TEST_CASE(stream, closed_and_never_read)
 {
     closed_and_not_read(300000000000, false, -ECONNRESET);
+}
+
+/* Its peer reads by TCP alone from some place on, and nobody there may miss what does not come: a process that ends with some of it
+ * unsent resets the connection. Else the peer has all of it in its ring. */
+static void ends_undrained(bool handed)
+{
+    static unsigned char bytes[65536];
+    int l = pair_listener(), small = 4096;
+    struct linger how = {0, 0};
+    socklen_t len = sizeof(how);
+    struct end a, b;
+
+    eager();
+    setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    pair_at(l, &a, &b);
+    setsockopt(a.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+    ASSERT(board(&a, &b));
+    fcntl(a.fd, F_SETFL, O_NONBLOCK);
+    a.s->nonblock = true;
+    while (put(&a, bytes, sizeof(bytes)) > 0)
+        ;
+    fb_pin(handed ? b.s : a.s, RSN_CALL, false);
+    UNTIL(conn_of(a.s)->x->tx.state == TX_L3);
+    fb_give_up(a.s);
+    ASSERT_EQ_INT(getsockopt(a.fd, SOL_SOCKET, SO_LINGER, &how, &len), 0);
+    EXPECT_EQ_INT(how.l_onoff, handed);
+    done(&b);
+    done(&a);
+    close(l);
+}
+
+TEST_CASE(stream, ends_with_some_of_it_on_its_way)
+{
+    ends_undrained(true);
+    ends_undrained(false);
+}
+
+/* It has left its rail already, and nothing tells the peer of the close in whose queue bytes are yet. The peer is asked for its frame,
+ * which would reset the connection when it came later. */
+TEST_CASE(stream, closed_when_one_direction_has_left)
+{
+    static unsigned char bytes[65536];
+    int l = pair_listener(), small = 4096;
+    size_t sent = 0, got = 0;
+    struct fb_conn *c, *peer;
+    struct end a, b;
+    ssize_t n;
+
+    eager();
+    setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    pair_at(l, &a, &b);
+    ASSERT(board(&a, &b));
+    c = conn_of(a.s);
+    peer = conn_of(b.s);
+    fb_lock(&c->x->tx.lock);
+    tx_leave(c, RSN_STALLED, true);
+    tx_unlock(c);
+    UNTIL(c->x->tx.state == TX_T);
+    fcntl(a.fd, F_SETFL, O_NONBLOCK);
+    a.s->nonblock = true;
+    while ((n = put(&a, bytes, sizeof(bytes))) > 0)
+        sent += (size_t)n;
+    EXPECT_EQ_INT(c->x->rx.state, RX_r);
+    fb_close(a.s, a.fd);
+    close(a.fd);
+    UNTIL(peer->x->tx.state == TX_T);
+    while ((n = get(&b, bytes, sizeof(bytes))) > 0)
+        got += (size_t)n;
+    EXPECT_EQ_INT(n, 0);
+    EXPECT_EQ_U64(got, sent);
+    fb_put(a.s);
+    done(&b);
+    close(l);
 }
