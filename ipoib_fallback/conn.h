@@ -34,9 +34,10 @@ struct fb_tx {
     uint32_t calls;                     /* that put bytes on a rail */
     _Atomic bool want;                  /* the peer is proved: the next send may try to board */
     bool echoed;                        /* ECHO has come: the rail is open */
-    _Atomic bool owed;   /* L1 with F == E: written only with bytes, FIN, or on request */
-    bool later;          /* leave as soon as the frame is whole */
-    bool handed;         /* who receives may have no library any more that misses what does not come again */
+    _Atomic bool owed; /* L1 with F == E: written only with bytes, FIN, or on request */
+    bool later;        /* leave as soon as the frame is whole */
+    bool
+        handed; /* who receives may have no library any more that misses what does not come again */
     _Atomic bool turned; /* the other half has boarded since the last send */
     _Atomic bool fin;    /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
@@ -105,8 +106,8 @@ struct fb_rx {
 
 /* Messages that were taken off the rail and wait for the half that they are for. Under ctl. */
 struct fb_mail {
-    bool ann, ack, nak, echo, leave_req, hello_due;
-    uint16_t nak_reason, leave_reason;
+    bool ann, ack, nak, echo, leave_req, handed, hello_due;
+    uint16_t nak_reason;
     uint32_t ann_att, ack_att, nak_att;
     uint64_t ann_S, leave_R;
     uint8_t ann_c, echo_X[16];
@@ -225,6 +226,7 @@ struct fb_more {
     _Atomic uint64_t rcv_timeout, snd_timeout; /* ns, 0 = none */
     _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
     bool closed_shared;              /* closed, and another process may go on with it */
+    bool over_in_vain;               /* fb_closed_over has waited for it */
     _Atomic uint32_t forks_then;     /* when it had been closed: heir_forks; 0: not known */
     _Atomic bool disconnected;       /* fb_disconnects */
     _Atomic bool tells_inq;          /* TCP_INQ */

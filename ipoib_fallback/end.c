@@ -70,6 +70,15 @@ static void pass_frame(struct fb_conn *c, int fd)
     rx_unlock(c);
 }
 
+/* By the frame that it has written, or is about to. tx lock held. */
+static bool tells_of_close(struct fb_conn *c)
+{
+    const struct fb_tx *tx = &c->x->tx;
+
+    return conn_flag(c, CF_TOLD_CLOSED) || tx->state == TX_W2 ||
+           (tx->state == TX_L1 && tx->frame_at == 0);
+}
+
 enum ending {
     NUMBER_GOES,  /* the kernel's close of it follows */
     NUMBER_STAYS, /* as the kernel's alone */
@@ -79,7 +88,7 @@ enum ending {
 static void close_number(struct fb_stream *s, int fd, enum ending how)
 {
     struct fb_conn *c = conn_of(s);
-    bool reset = false, shared, left;
+    bool reset = false, shared;
     int kept = -1;
 
     if (atomic_fetch_sub(&s->fds, 1) > 1) {
@@ -131,10 +140,9 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
          * peer must not owe us anything, nor have bytes on their way here. And who has left already tells it of the close by no frame:
          * its own would draw RST, while the kernel may still have bytes for it. */
-        left = c->x->tx.state == TX_T;
-        if (!left)
+        if (c->x->tx.state != TX_T)
             tx_leave(c, RSN_ENDING, true);
-        if (shared || left)
+        if (shared || !tells_of_close(c))
             rx_freeze(c, RSN_ENDING);
         if (kept < 0) {
             /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
@@ -334,30 +342,27 @@ static void end_first(struct fb_conn *c, void *arg)
         conn_ends(c); /* everything is read */
         c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
         tx_leave(c, RSN_ENDING, true);
-    } else {
-        rx_freeze(c, RSN_ENDING); /* as there */
     }
+    if (!conn_flag(c, CF_RESET) && !tells_of_close(c))
+        rx_freeze(c, RSN_ENDING);
     rx_unlock(c);
     tx_unlock(c);
 }
 
-/* What is still to go does not: over shared memory the peer has it, unless it has handed the stream over, and then nobody there may
- * miss it. */
-static void give_up(struct fb_conn *c)
+void end_give_up(struct fb_conn *c)
 {
-    if (conn_flag(c, CF_LINKED) && c->fd >= 0 && c->x->tx.handed && c->x->tx.state != TX_T)
+    fb_lock(&c->x->tx.lock);
+    if (c->fd >= 0 && c->x->tx.handed && c->x->tx.state != TX_T)
         fb_io.abort(c->fd);
+    tx_unlock(c);
 }
 
-void fb_give_up(struct fb_stream *s)
-{
-    give_up(conn_of(s));
-}
-
-/* The peer has been asked for its frame. */
+/* The peer has been asked for its frame, over a rail that holds. rx lock held. */
 static bool frame_is_due(struct fb_conn *c)
 {
-    return c->x->rx.frozen && c->x->rx.end == 0 &&
+    const struct rsk_rail *rail = c->x->rail;
+
+    return c->x->rx.frozen && c->x->rx.end == 0 && rail && !rail->failed &&
            (c->x->rx.state == RX_r || c->x->rx.state == RX_q2);
 }
 
@@ -375,8 +380,10 @@ static void end_wait(struct fb_conn *c, void *arg)
         /* Children that come later could not get what is in front. */
         if (!settled && rx_front_wait(c, until))
             settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
-        if (!settled && !heir_held(c) && c->fd >= 0)
+        else if (!settled && !heir_held(c) && c->fd >= 0)
             fb_io.abort(c->fd);
+        if (!settled && !heir_held(c))
+            end_give_up(c);
         if (settled && end_in_order(c))
             heir_settled(c);
         return;
@@ -401,35 +408,51 @@ static void end_wait(struct fb_conn *c, void *arg)
             return;
         if (done && !conn_lingers(c))
             return;
-        fb_io.wait(done ? -1 : c->fd, c->x->tx.state == TX_T ? POLLIN : POLLIN | POLLOUT, 200000);
+        fb_io.wait(c->x->tx.state == TX_T ? -1 : c->fd, POLLIN | POLLOUT, 200000);
     }
-    give_up(c);
+    end_give_up(c);
 }
 
 /* Is its close not the kernel's alone yet? */
 static bool is_closing(struct fb_conn *c)
 {
-    return c->fd >= 0 && (c->x->closed_shared || c->x->tx.state != TX_T || frame_is_due(c));
+    bool yes;
+
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
+    yes = c->fd >= 0 && (c->x->closed_shared || c->x->tx.state != TX_T || frame_is_due(c));
+    rx_unlock(c);
+    tx_unlock(c);
+    return yes;
 }
 
-static void close_over(struct fb_conn *c, void *until)
+struct over {
+    uint64_t until;
+    bool ends;
+};
+
+static void close_over(struct fb_conn *c, void *arg)
 {
+    const struct over *o = arg;
+
     if (!conn_flag(c, CF_LINKED) || !conn_flag(c, CF_CLOSED))
         return;
-    while (is_closing(c) && fb_io.now() < *(uint64_t *)until) {
+    /* Not again where it was in vain, as for each place in which a program is looked for. */
+    while (!c->x->over_in_vain && is_closing(c)) {
+        c->x->over_in_vain = fb_io.now() >= o->until;
         link_linger(c);
         fb_io.wait(-1, 0, 200000);
     }
-    if (!c->x->closed_shared)
-        give_up(c);
+    if (o->ends && !c->x->closed_shared)
+        end_give_up(c);
 }
 
-void fb_closed_over(void)
+void fb_closed_over(bool ends)
 {
-    uint64_t until = fb_io.now() + EXIT_NS;
+    struct over o = {fb_io.now() + EXIT_NS, ends};
 
     if (rsk_loop_running())
-        conn_each(close_over, &until);
+        conn_each(close_over, &o);
 }
 
 void fb_exit(void)

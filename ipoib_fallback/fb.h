@@ -86,10 +86,8 @@ uint64_t fb_pin_time(void);
 void fb_pin_by(struct fb_stream *, int reason, uint64_t until);
 /* Waits until the progress thread has done what it has been given so far. */
 void fb_through(void);
-/* Waits until nothing is left to be done by us for connections that were closed; two seconds at most. */
-void fb_closed_over(void);
-/* The kernel is about to close it, and fb_leave_all's time is over: who has not got all of it, and may not miss it, is to know. */
-void fb_give_up(struct fb_stream *);
+/* Waits until nothing is left to be done by us for connections that were closed; two seconds at most. ends: nobody will go on with it. */
+void fb_closed_over(bool ends);
 /* One descriptor is about to be closed by the caller. When it is the last one, does what TCP's close
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
  * of its own. The caller then calls the kernel's close(fd) in any case. Drops no reference. */

@@ -68,8 +68,10 @@ static void ask_again(struct fb_conn *c)
         send_echo(c);
     if (!rx->unasked)
         return;
-    if (rx->end == 0 && (rx->frozen || (rx->state == RX_gS && rx->asked)))
-        rx_ask_back(c, rx->frozen ? rx->V : rx->S, rx->unasked - 1);
+    if (rx->end == 0 && (rx->frozen || (rx->state == RX_sk && rx->handed)))
+        rx_ask_back(c, rx->V, rx->unasked - 1);
+    else if (rx->end == 0 && rx->state == RX_gS && rx->asked)
+        rx_ask_back(c, rx->S, rx->unasked - 1);
     else /* it has left meanwhile */
         rx->unasked = 0;
 }

@@ -311,6 +311,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         conn_settings(c);
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_PROVED);
         c->x->tx.on_rail = c->x->rx.on_rail = c->x->tx.later = c->x->tx.echoed = false;
+        c->x->tx.handed = false;
         c->x->tx.owed = c->x->tx.turned = false;
         c->x->tx.tries = 0;
         c->x->tx.not_before = 0;

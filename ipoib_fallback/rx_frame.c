@@ -423,8 +423,11 @@ void rx_freeze(struct fb_conn *c, int reason)
     struct iovec have[2];
 
     if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0) {
+        bool was = rx->handed;
+
         hand_back(c);
-        rx_ask_back(c, R, reason); /* so that it knows */
+        if (rx->handed && !was)
+            rx_ask_back(c, R, reason); /* so that it knows */
     }
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 0)
         return;

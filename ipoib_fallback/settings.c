@@ -143,7 +143,7 @@ static void past(_Atomic bool *is, bool now)
  * boards anew. The peer is to leave, too, or the rail would stay for its half. */
 static void bounded(struct fb_conn *c)
 {
-    struct rsk_msg m = {.type = FM_LEAVE_REQ, .a = c->s.pub->rx};
+    struct rsk_msg m = {.type = FM_LEAVE_REQ, .a = c->s.pub->rx, .reason = RSN_BUFFER};
     struct rsk_rail *rail;
 
     if (!conn_flag(c, CF_LINKED))

@@ -190,6 +190,12 @@ static inline bool conn_plain(const struct fb_conn *c)
     return c->x->tx.state == TX_T && c->x->rx.state == RX_t;
 }
 
+/* ---- end.c ---- */
+
+/* What is still to go does not: over shared memory the peer has it, unless it has handed the stream over, and then nobody there may
+ * miss it: it is to know. Takes the tx lock. */
+void end_give_up(struct fb_conn *);
+
 /* ---- pin.c ---- */
 
 /* Both halves begin to leave; neither is pinned. */

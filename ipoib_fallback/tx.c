@@ -113,15 +113,15 @@ void tx_serve(struct fb_conn *c)
         bool echo, leave;
         uint64_t R;
         uint8_t X[16];
-        uint16_t reason;
+        bool handed;
 
         fb_lock(&c->x->ctl_lock);
         echo = c->x->mail.echo;
         leave = c->x->mail.leave_req;
         R = c->x->mail.leave_R;
-        reason = c->x->mail.leave_reason;
+        handed = c->x->mail.handed;
         memcpy(X, c->x->mail.echo_X, 16);
-        c->x->mail.echo = c->x->mail.leave_req = false;
+        c->x->mail.echo = c->x->mail.leave_req = c->x->mail.handed = false;
         fb_unlock(&c->x->ctl_lock);
         if (echo) {
             if (fb_same(X, tx->X, 16))
@@ -131,8 +131,7 @@ void tx_serve(struct fb_conn *c)
         }
         if (leave && R >= tx->F && R <= c->s.pub->tx && tx->state == TX_R)
             tx->F = R;
-        if (leave && reason && reason != RSN_IDLE && tx->state != TX_T)
-            tx->handed = true;
+        tx->handed = tx->handed || (handed && tx->state != TX_T);
         if (leave)
             tx_leave(c, RSN_PEER_LEFT, true);
     }

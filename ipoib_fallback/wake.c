@@ -115,7 +115,8 @@ bool conn_mail(struct fb_conn *c)
         case FM_LEAVE_REQ:
             mail->leave_req = true;
             mail->leave_R = m.a;
-            mail->leave_reason = m.type == FM_LEAVE_REQ ? m.reason : 0;
+            mail->handed |=
+                m.type == FM_LEAVE_REQ && m.reason != RSN_IDLE && m.reason != RSN_BUFFER;
             tx |= TODO_MAIL;
             break;
         case FM_OWED:

@@ -466,8 +466,9 @@ void pl_epoll_forget_members(struct pl_file *f, bool stays)
         bool dup = nested || (m->stream && atomic_load(&m->stream->fds) > 1);
 
         /* Also who may yet board: that registration would tell of the switch, and of nothing after it. */
-        if (dup && m->stream)
-            fb_pin(m->stream, RSN_EPOLL, !fb_plain(m->stream));
+        if (dup && m->stream &&
+            !(atomic_load(&m->stream->flags) & FB_PINNED && fb_plain(m->stream)))
+            fb_pin(m->stream, RSN_EPOLL, true);
         pl_ctl_lock(ep);
         if (!m->dead) {
             /* It may live on under a number of ours until its end has been said (linger.c), or for as long as the progress

@@ -229,7 +229,7 @@ PL_EXPORT int daemon(int nochdir, int noclose)
     int r;
 
     pl_ready();
-    fb_closed_over();
+    fb_closed_over(true);
     pl_hold_begin(&h, RSN_FORKED, FB_HOLD_THREAD);
     if (h.on)
         leave_for_child(false, FB_CHILD_ALONE);
@@ -280,12 +280,8 @@ static void pin_inherited(struct pl_file *f, void *until)
 
 static void give_inherited(struct pl_file *f, void *until)
 {
-    if (f->kind != PL_STREAM)
-        return;
-    if (sys_fcntl(f->fd, F_GETFD, 0) == 0)
+    if (f->kind == PL_STREAM && sys_fcntl(f->fd, F_GETFD, 0) == 0)
         pl_give_away_by(f, RSN_SHARED, *(uint64_t *)until);
-    else
-        fb_give_up(f->stream);
 }
 
 void pl_before_spawn(void)
@@ -312,7 +308,7 @@ void pl_before_exec(void)
     /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but the new program has
      * it then. */
     fb_leave_all(RSN_FORKED, FB_NOBODY);
-    fb_closed_over();
+    fb_closed_over(false);
     fb_through(); /* the kernel ends our thread, which says last that children need not ask */
     pl_each(give_inherited, &until);
     pl_before_spawn();

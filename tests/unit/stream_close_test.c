@@ -253,7 +253,7 @@ static void ends_undrained(bool handed)
         ;
     fb_pin(handed ? b.s : a.s, RSN_CALL, false);
     UNTIL(conn_of(a.s)->x->tx.state == TX_L3);
-    fb_give_up(a.s);
+    end_give_up(conn_of(a.s));
     ASSERT_EQ_INT(getsockopt(a.fd, SOL_SOCKET, SO_LINGER, &how, &len), 0);
     EXPECT_EQ_INT(how.l_onoff, handed);
     done(&b);
@@ -269,7 +269,7 @@ TEST_CASE(stream, ends_with_some_of_it_on_its_way)
 
 /* It has left its rail already, and nothing tells the peer of the close in whose queue bytes are yet. The peer is asked for its frame,
  * which would reset the connection when it came later. */
-TEST_CASE(stream, closed_when_one_direction_has_left)
+static void closed_on_its_way(bool residue)
 {
     static unsigned char bytes[65536];
     int l = pair_listener(), small = 4096;
@@ -282,15 +282,18 @@ TEST_CASE(stream, closed_when_one_direction_has_left)
     setsockopt(l, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     pair_at(l, &a, &b);
     ASSERT(board(&a, &b));
+    setsockopt(a.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
     c = conn_of(a.s);
     peer = conn_of(b.s);
+    fcntl(a.fd, F_SETFL, O_NONBLOCK);
+    a.s->nonblock = true;
+    while (residue && (n = put(&a, bytes, sizeof(bytes))) > 0)
+        sent += (size_t)n;
     fb_lock(&c->x->tx.lock);
     tx_leave(c, RSN_STALLED, true);
     tx_unlock(c);
-    UNTIL(c->x->tx.state == TX_T);
-    fcntl(a.fd, F_SETFL, O_NONBLOCK);
-    a.s->nonblock = true;
-    while ((n = put(&a, bytes, sizeof(bytes))) > 0)
+    UNTIL(c->x->tx.state == (residue ? TX_L3 : TX_T));
+    while (!residue && (n = put(&a, bytes, sizeof(bytes))) > 0)
         sent += (size_t)n;
     EXPECT_EQ_INT(c->x->rx.state, RX_r);
     fb_close(a.s, a.fd);
@@ -303,4 +306,14 @@ TEST_CASE(stream, closed_when_one_direction_has_left)
     fb_put(a.s);
     done(&b);
     close(l);
+}
+
+TEST_CASE(stream, closed_when_one_direction_has_left)
+{
+    closed_on_its_way(false);
+}
+
+TEST_CASE(stream, closed_while_one_direction_is_leaving)
+{
+    closed_on_its_way(true);
 }
