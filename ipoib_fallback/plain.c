@@ -374,7 +374,6 @@ static inline uint64_t count_tx(struct fb_conn *c, uint64_t n)
 
 static inline void refused(struct fb_conn *c, ssize_t n)
 {
-    /* Of who has asked edges are counted already (counts.c). */
     if (__builtin_expect(n >= 0, 1) || conn_without_rail(atomic_load(&c->s.flags)))
         return;
     conn_no_room(c); /* edges are counted from when it has asked: counts.c */
