@@ -23,6 +23,7 @@
 
 #include "config/log.h"
 
+#include <errno.h>
 #include <sys/socket.h>
 
 enum { CLOSED = 1, CAME_ONCE = 2, CAME_OFTEN = 4, SHIFT = FB_PUB_GIVEN_SHIFT };
@@ -117,23 +118,36 @@ void given_forget(void)
     lock = (struct fb_lock){0};
 }
 
+/* lock held. A place for one more, or GIVERS: a process that is no more gives up its own. Its words stay mapped, as streams look at them. */
+static unsigned place(void)
+{
+    if (n_givers < GIVERS)
+        return n_givers;
+    for (unsigned i = 0; i < GIVERS; i++)
+        if (SYS6(SYS_kill, givers[i].pid, 0, 0, 0, 0, 0) == -ESRCH)
+            return i;
+    return GIVERS;
+}
+
 /* That cookie's word, if that process has made one. */
 static fb_pub_given *word_of(int32_t giver, uint64_t cookie)
 {
     const unsigned slot = cookie % FB_PUB_GIVEN_SLOTS;
     fb_pub_given *word = NULL;
+    unsigned at;
 
     fb_lock(&lock);
     for (unsigned i = 0; !word && i < n_givers; i++)
         if (givers[i].pid == giver && atomic_load(&givers[i].words[slot]) >> SHIFT == cookie)
             word = &givers[i].words[slot];
     /* An earlier one of that number may be there, and has no such word. */
-    if (!word && n_givers < GIVERS) {
+    if (!word && (at = place()) < GIVERS) {
         fb_pub_given *words = fb_pub_given_there(giver, cookie);
 
         if (words) {
-            givers[n_givers].pid = giver;
-            givers[n_givers++].words = words;
+            givers[at].pid = giver;
+            givers[at].words = words;
+            n_givers += at == n_givers;
             word = &words[slot]; /* as it was: who writes there looks again */
         }
     }

@@ -153,7 +153,7 @@ static void count(struct fb_conn *c)
 
 static bool may_pass(int err)
 {
-    return err == -ENOMEM || err == -EMFILE;
+    return err == -ENOMEM || err == -EMFILE || err == -ENFILE || err == -ENOBUFS;
 }
 
 static void complain(uint16_t port, const char *wire, int err, int *said)

@@ -232,6 +232,17 @@ TEST_CASE(stream, closed_and_never_read)
     closed_and_not_read(300000000000, false, -ECONNRESET);
 }
 
+/* handed: and the peer has said that it has. */
+static bool on_its_way(struct fb_conn *c, bool handed)
+{
+    bool yes;
+
+    fb_lock(&c->x->tx.lock);
+    yes = c->x->tx.state == TX_L3 && c->x->tx.handed == handed;
+    tx_unlock(c);
+    return yes;
+}
+
 /* Its peer reads by TCP alone from some place on, and nobody there may miss what does not come: a process that ends with some of it
  * unsent resets the connection. Else the peer has all of it in its ring. */
 static void ends_undrained(bool handed)
@@ -252,7 +263,7 @@ static void ends_undrained(bool handed)
     while (put(&a, bytes, sizeof(bytes)) > 0)
         ;
     fb_pin(handed ? b.s : a.s, RSN_CALL, false);
-    UNTIL(conn_of(a.s)->x->tx.state == TX_L3);
+    UNTIL(on_its_way(conn_of(a.s), handed));
     end_give_up(conn_of(a.s));
     ASSERT_EQ_INT(getsockopt(a.fd, SOL_SOCKET, SO_LINGER, &how, &len), 0);
     EXPECT_EQ_INT(how.l_onoff, handed);
