@@ -75,7 +75,8 @@ int sleep_futexes(_Atomic uint32_t *word, uint32_t val, _Atomic uint32_t *own, u
     struct timespec at, *until = NULL;
 
     if (limit) {
-        uint64_t ns = sys_now_kernel() + (uint64_t)limit->tv_sec * 1000000000u + (uint64_t)limit->tv_nsec;
+        uint64_t ns =
+            sys_now_kernel() + (uint64_t)limit->tv_sec * 1000000000u + (uint64_t)limit->tv_nsec;
 
         at = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
         until = &at;

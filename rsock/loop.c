@@ -161,8 +161,7 @@ static void wait_for_news(struct rsk_shard *shard)
     if (again < ns)
         ns = again;
 
-    /* Not a store: an emulated arm64 may let the load behind it come first (README). */
-    (void)atomic_exchange(&asleep, true);
+    (void)atomic_exchange(&asleep, true); /* not a store: emulated arm64, README */
     if (atomic_load(&jobs))
         ns = 0;
     if (ns) {
