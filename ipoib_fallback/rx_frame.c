@@ -397,22 +397,25 @@ void rx_serve(struct fb_conn *c)
 }
 
 /* The sender has left already. Of what it has sent again, the bytes that are unread stay in TCP for whoever reads
- * on there; if they are still there. */
-static void hand_back(struct fb_conn *c)
+ * on there; if they are still there. True: for the first time. */
+static bool hand_back(struct fb_conn *c)
 {
     struct fb_rx *rx = &c->x->rx;
     uint64_t at = c->s.pub->rx;
+    bool first;
 
     if (at < rx->V) {
         if (rx->V - rx->skip > at)
-            return;
+            return false;
         rx->skip -= rx->V - at;
         rx->V = at;
     }
+    first = !rx->handed;
     rx->handed = true;
     rx_skip(c, c->fd);
     if (rx->skip == 0 && rx->end == 0)
         rx_caught_up(c);
+    return first;
 }
 
 void rx_freeze(struct fb_conn *c, int reason)
@@ -422,13 +425,8 @@ void rx_freeze(struct fb_conn *c, int reason)
     uint64_t R = c->s.pub->rx;
     struct iovec have[2];
 
-    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0) {
-        bool was = rx->handed;
-
-        hand_back(c);
-        if (rx->handed && !was)
-            rx_ask_back(c, R, reason); /* so that it knows */
-    }
+    if (rx->state == RX_sk && reason != RSN_IDLE && rx->end == 0 && hand_back(c))
+        rx_ask_back(c, R, reason); /* so that it knows */
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 0)
         return;
     /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an

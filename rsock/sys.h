@@ -130,7 +130,7 @@ static inline uint64_t sys_now(void)
 /* The kernel's, for what it is told by that clock: libraries that show a program another time take libc's function. */
 static inline uint64_t sys_now_kernel(void)
 {
-    struct timespec ts;
+    struct timespec ts = {0};
     SYS6(SYS_clock_gettime, CLOCK_MONOTONIC, &ts, 0, 0, 0, 0);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
