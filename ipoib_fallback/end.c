@@ -137,11 +137,11 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
             c->x->tx.fin = true;
             tx_fin(c);
         }
+        if (c->x->tx.state != TX_T)
+            tx_leave(c, RSN_ENDING, true);
         /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
          * peer must not owe us anything, nor have bytes on their way here. And who has left already tells it of the close by no frame:
          * its own would draw RST, while the kernel may still have bytes for it. */
-        if (c->x->tx.state != TX_T)
-            tx_leave(c, RSN_ENDING, true);
         if (shared || !tells_of_close(c))
             rx_freeze(c, RSN_ENDING);
         if (kept < 0) {

@@ -195,18 +195,23 @@ struct origin {
 /* n bytes, at most 256, from byte number `at` of it. False: they cannot be had. */
 static bool from_memory(const struct origin *o, uint64_t at, char *to, size_t n)
 {
+    enum { SOME = 16 };
+    struct iovec some[SOME];
+
     for (int i = 0; i < o->cnt && n > 0; i++) {
-        struct iovec v;
+        const struct iovec *v = &some[i % SOME];
+        int left = o->cnt - i;
         size_t have;
 
-        if (!fb_copy(&v, &o->v[i], sizeof(v), true))
+        if (v == some &&
+            !fb_copy(some, &o->v[i], (size_t)(left < SOME ? left : SOME) * sizeof(*v), true))
             return false;
-        if (at >= v.iov_len) {
-            at -= v.iov_len;
+        if (at >= v->iov_len) {
+            at -= v->iov_len;
             continue;
         }
-        have = v.iov_len - at < n ? (size_t)(v.iov_len - at) : n;
-        if (!fb_copy(to, (const char *)v.iov_base + at, have, true))
+        have = v->iov_len - at < n ? (size_t)(v->iov_len - at) : n;
+        if (!fb_copy(to, (const char *)v->iov_base + at, have, true))
             return false;
         to += have;
         n -= have;

@@ -15,28 +15,27 @@ static uint64_t wall_clock(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static void write_at(struct tap *t, uint64_t pos, const void *p, size_t n)
+static void write_at(struct tap *t, uint64_t pos, const void *p, size_t n,
+                     void (*copy)(void *, const void *, size_t))
 {
     size_t at = (size_t)pos & (t->size - 1), first = t->size - at;
 
     if (first > n)
         first = n;
-    memcpy(t->data + at, p, first);
-    memcpy(t->data, (const char *)p + first, n - first);
+    copy(t->data + at, p, first);
+    copy(t->data, (const char *)p + first, n - first);
 }
 
-/* The same of the application's memory, where somebody may have given back what has been sent: plain.c. */
-static void copy_at(struct tap *t, uint64_t pos, const void *p, size_t n)
+static void ours(void *to, const void *from, size_t n)
 {
-    size_t at = (size_t)pos & (t->size - 1), first = t->size - at;
+    memcpy(to, from, n);
+}
 
-    if (first > n)
-        first = n;
-    if (!fb_copy(t->data + at, p, first, true) ||
-        (n > first && !fb_copy(t->data, (const char *)p + first, n - first, true))) {
-        memset(t->data + at, 0, first);
-        memset(t->data, 0, n - first);
-    }
+/* The application's, where somebody may have given back what has been sent: plain.c. */
+static void theirs(void *to, const void *from, size_t n)
+{
+    if (n && !fb_copy(to, from, n, true))
+        memset(to, 0, n);
 }
 
 struct place {
@@ -54,7 +53,7 @@ static void take(struct tap *t, uint64_t pos, struct place *p, size_t n, size_t 
         if (have > n)
             have = n;
         m = have < kept ? have : kept;
-        copy_at(t, pos, (const char *)p->v->iov_base + p->off, m);
+        write_at(t, pos, (const char *)p->v->iov_base + p->off, m, theirs);
         pos += m;
         kept -= m;
         n -= have;
@@ -84,7 +83,7 @@ static void put(struct tap *t, struct tap_record *r, struct place *p)
     }
     r->lost = t->lost;
     t->lost = 0;
-    write_at(t, t->tail, r, sizeof(*r));
+    write_at(t, t->tail, r, sizeof(*r), ours);
     if (p)
         take(t, t->tail + sizeof(*r), p, r->len, r->kept);
     t->tail += need;

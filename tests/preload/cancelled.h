@@ -92,6 +92,16 @@ static inline void to_be_cancelled(void *(*canceller)(void *))
 
 /* ---- who traces ---- */
 
+/* False: it cannot. */
+static inline bool may_trace(void)
+{
+    if (!CAN_WALK)
+        return false;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    both = shared_by_all(sizeof(*both));
+    return true;
+}
+
 static inline pid_t next_child(void)
 {
     both->over = false;

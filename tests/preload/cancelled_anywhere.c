@@ -58,10 +58,8 @@ int main(void)
 {
     static struct walk w;
 
-    if (!CAN_WALK)
+    if (!may_trace())
         return 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    both = shared_by_all(sizeof(*both));
     for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         w.places = 0;
         for (unsigned n = 0; n == 0 || n < w.places; n += walk_step(&w, calls[i].each))

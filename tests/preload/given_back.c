@@ -80,10 +80,8 @@ int main(void)
 {
     static struct walk w;
 
-    if (!CAN_WALK)
+    if (!may_trace())
         return 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    both = shared_by_all(sizeof(*both));
     for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         w.places = 0;
         /* Once to learn of the place behind the send itself, which is the first. (On a rail, or about to be, there are others before

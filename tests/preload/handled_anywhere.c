@@ -153,10 +153,8 @@ int main(void)
 {
     static struct walk w;
 
-    if (!CAN_WALK)
+    if (!may_trace())
         return 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    both = shared_by_all(sizeof(*both));
     for (unsigned i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
         trial = &trials[i];
         w.places = 0;

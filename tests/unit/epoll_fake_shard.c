@@ -325,8 +325,10 @@ void fb_pin_by(struct fb_stream *s, int reason, uint64_t until)
 /* The fakes' pairs stand for connections. */
 bool pl_is_tcp(int fd)
 {
-    (void)fd;
-    return true;
+    int type;
+    socklen_t len = sizeof(type);
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
 }
 
 bool fb_filtered(void)

@@ -379,3 +379,20 @@ TEST_CASE(poll, stream_in_an_epoll_instance)
     pl_put(pl_take(ep));
     sys_close(ep);
 }
+
+/* A number that was closed stands for a file by now; or a handler has been put off: nobody waits for the kernel's close. */
+TEST_CASE(poll, waits_for_no_close_that_has_been)
+{
+    int p[2], pair[2];
+
+    ASSERT(pipe(p) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    pl_poll_until_closed(p[0], UINT64_MAX);
+    rsk_sig.pending |= RSK_HANDLER;
+    pl_poll_until_closed(pair[0], UINT64_MAX);
+    rsk_sig.pending &= ~(uint32_t)RSK_HANDLER;
+    close(pair[0]);
+    pl_poll_until_closed(pair[0], UINT64_MAX);
+    close(pair[1]);
+    close(p[0]);
+    close(p[1]);
+}

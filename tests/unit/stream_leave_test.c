@@ -46,6 +46,32 @@ TEST_CASE(stream, pinned_in_the_middle)
     fb_put(x.e.s);
 }
 
+/* What was sent in many pieces is the same as in one. */
+TEST_CASE(stream, proof_knows_all_pieces)
+{
+    enum { PIECES = 40, EACH = 64 };
+    static unsigned char bytes[PIECES * EACH];
+    struct iovec whole = {bytes, sizeof(bytes)}, v[PIECES];
+    const struct fb_digest *d, *of_whole;
+    struct end a, b;
+
+    pair(&a, &b);
+    fill(bytes, 0, sizeof(bytes));
+    for (size_t i = 0; i < PIECES; i++)
+        v[i] = (struct iovec){bytes + i * EACH, EACH};
+    a.s->tx_mark = b.s->tx_mark = FB_DIGEST_NOW;
+    conn_seen_tx(conn_of(a.s), 0, v, PIECES, sizeof(bytes));
+    conn_seen_tx(conn_of(b.s), 0, &whole, 1, sizeof(bytes));
+    d = &conn_seen(conn_of(a.s))->tx;
+    of_whole = &conn_seen(conn_of(b.s))->tx;
+    EXPECT(of_whole->index >= 8);
+    EXPECT_EQ_U64(d->valid, of_whole->valid);
+    for (int i = 0; i < 8; i++)
+        EXPECT_EQ_U64(d->ring[i], of_whole->ring[i]);
+    done(&a);
+    done(&b);
+}
+
 /* What the next rail is proved with: whatever way the bytes took, both ends know them, and nobody else does. */
 TEST_CASE(stream, proof_knows_what_went_by_rail)
 {

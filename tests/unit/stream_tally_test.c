@@ -56,6 +56,16 @@ TEST_CASE(stream_tally, read_or_not)
     done(&a);
 }
 
+/* On a rail, with something to be read. */
+static void with_bytes(struct end *a, struct end *b, uint64_t *pos)
+{
+    eager();
+    pair(a, b);
+    ASSERT(board(a, b));
+    more(b, pos, 3000);
+    UNTIL(count(a) >= *pos);
+}
+
 /* What was told on the rail the kernel tells again of who leaves it for good: by the tally it is the same. */
 TEST_CASE(stream_tally, of_who_is_pinned)
 {
@@ -63,11 +73,7 @@ TEST_CASE(stream_tally, of_who_is_pinned)
     struct fb_tally t;
     uint64_t pos = 0;
 
-    eager();
-    pair(&a, &b);
-    ASSERT(board(&a, &b));
-    more(&b, &pos, 3000);
-    UNTIL(count(&a) >= pos);
+    with_bytes(&a, &b, &pos);
     t = fb_tally(a.s, a.fd);
     EXPECT(t.in != 0);
     fb_pin(a.s, RSN_OPTION, false);
@@ -93,11 +99,7 @@ TEST_CASE(stream_tally, of_who_reads_past_it)
     struct fb_tally t;
     uint64_t pos = 0;
 
-    eager();
-    pair(&a, &b);
-    ASSERT(board(&a, &b));
-    more(&b, &pos, 3000);
-    UNTIL(count(&a) >= pos);
+    with_bytes(&a, &b, &pos);
     for (int i = 0; i < 2; i++) {
         t = fb_tally(a.s, a.fd);
         EXPECT(t.in != 0);
