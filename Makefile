@@ -120,6 +120,8 @@ FB_SRC := \
 	ipoib_fallback/rx_front.c \
 	ipoib_fallback/rx_feed.c \
 	ipoib_fallback/rx_shown.c \
+	ipoib_fallback/peer.c \
+	ipoib_fallback/share.c \
 	ipoib_fallback/silent.c \
 	ipoib_fallback/siphash.c \
 	ipoib_fallback/sleepers.c \
@@ -320,6 +322,7 @@ UNIT_TESTS := \
 	table_test \
 	siphash_test \
 	silent_test \
+	share_test \
 	frail_test \
 	verbs_bye_test \
 	verbs_pin_test \
@@ -382,8 +385,9 @@ poll_words_test_SRC := tests/unit/poll_words_test.c $(READINESS_SRC)
 select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
-silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c
-frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c
+silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c ipoib_fallback/peer.c
+share_test_SRC := tests/unit/share_test.c ipoib_fallback/share.c
+frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c ipoib_fallback/peer.c
 verbs_bye_test_SRC := \
 	rsock/copy.c \
 	tests/unit/verbs_bye_test.c \

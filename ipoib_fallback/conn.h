@@ -228,7 +228,7 @@ struct fb_more {
     bool closed_shared;              /* closed, and another process may go on with it */
     bool over_in_vain;               /* fb_closed_over has waited for it */
     _Atomic uint32_t forks_then;     /* when it had been closed: heir_forks; 0: not known */
-    _Atomic bool disconnected;       /* fb_disconnects */
+    _Atomic bool disconnected;       /* fb_disconnect */
     _Atomic bool tells_inq;          /* TCP_INQ */
     _Atomic bool stamps;             /* SO_TIMESTAMP, SO_TIMESTAMPNS */
     _Atomic int alt_fd[3];   /* other descriptors of the same description, each and one; 0 = none */

@@ -13,6 +13,7 @@
 #include "ipoib_fallback/worth.h"
 
 #include "config/log.h"
+#include "rsock/sys.h"
 
 #include <errno.h>
 
@@ -186,10 +187,28 @@ void fb_forget(struct fb_stream *s, int fd)
     close_number(s, fd, NUMBER_STAYS);
 }
 
-void fb_disconnects(struct fb_stream *s, bool does)
+int fb_disconnect(struct fb_stream *s, int fd, const void *to, socklen_t len)
 {
-    if (fb_may_linger(s))
-        atomic_store(&conn_of(s)->x->disconnected, does);
+    struct fb_conn *c = conn_of(s);
+    int r;
+
+    if (!fb_may_linger(s)) {
+        fb_pin(s, RSN_ENDING, false);
+        return sys_connect(fd, to, len);
+    }
+    atomic_store(&c->x->disconnected, true); /* first: the pin wakes who sleeps */
+    fb_pin(s, RSN_ENDING, false);
+    /* The reset is for the application's next call: nobody here looks at the socket once it is there, and takes it. */
+    fb_lock(&c->x->tx.lock);
+    fb_lock(&c->x->rx.lock);
+    r = sys_connect(fd, to, len);
+    if (r == 0)
+        c->fd = -1;
+    else
+        atomic_store(&c->x->disconnected, false);
+    rx_unlock(c);
+    tx_unlock(c);
+    return r;
 }
 
 void fb_disconnected(struct fb_stream *s, int fd)

@@ -98,8 +98,10 @@ void fb_closed(struct fb_stream *);
 void fb_forget(struct fb_stream *, int fd);
 /* The kernel has just disconnected it, which was a reset: nothing is done on the socket any more, which may be connected anew. */
 void fb_disconnected(struct fb_stream *, int fd);
-/* connect() to nobody is about to be called: who wakes up from now on does not look at the socket any more. Or it has failed. */
-void fb_disconnects(struct fb_stream *, bool does);
+/* connect() to nobody, AF_UNSPEC, with len bytes of address: the stream leaves its rail, nothing is waited for, and what it holds ends
+ * in a reset. Who sleeps in its calls wakes, and does not look at the socket any more. 0, and fb_disconnected() follows for each of
+ * its numbers; or -errno, and it goes on. */
+int fb_disconnect(struct fb_stream *, int fd, const void *to, socklen_t len);
 /* shutdown(): leaves the directions concerned, then the kernel's shutdown. 0 or -errno. */
 int fb_shutdown(struct fb_stream *, int fd, int how);
 /* Is it shut for reading while what is unread lies on a rail, or is on its way from there? Then no more of it should be asked

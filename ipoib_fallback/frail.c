@@ -18,10 +18,10 @@
  */
 #include "ipoib_fallback/frail.h"
 
+#include "ipoib_fallback/peer.h"
+
 #include "config/env.h"
 #include "config/log.h"
-
-#include <string.h>
 
 #define HOLD_FIRST 1000000000ull
 #define HOLD_MOST \
@@ -32,30 +32,19 @@
 #define ANSWERED \
     3000000000ull /* whoever has asked, or it has ended in a way that is not told here */
 
-#define FRAIL 64
 static struct frail {
-    uint8_t family, addr[16];
+    struct peer peer;
     uint32_t stream;       /* whose rail failed last; */
     bool again;            /* the one before was its, too; */
     bool goes_on;          /* it has asked since */
     uint64_t until, hold;  /* nobody asks; how long that is, the next time */
     uint64_t asking_until; /* one does, */
     uint64_t proved_at;    /* and has got one; 0: not since the last has failed */
-} frail_peers[FRAIL];
+} frail_peers[PEERS];
 
-static struct frail *frail_slot(const struct fb_conn *c)
+static struct frail *known(const struct fb_conn *c)
 {
-    const struct rsk_tuple *t = &c->x->tuple;
-    uint32_t h = t->family;
-
-    for (unsigned i = 0; i < sizeof(t->dst); i++)
-        h = h * 31 + t->dst[i];
-    return &frail_peers[h % FRAIL];
-}
-
-static bool is_of(const struct frail *f, const struct fb_conn *c)
-{
-    return f->family == c->x->tuple.family && memcmp(f->addr, c->x->tuple.dst, 16) == 0;
+    return peer_find(frail_peers, sizeof(*frail_peers), &c->x->tuple, 0);
 }
 
 /* None has failed for as long as a good one lives, though there was one; or nobody has tried for very long. */
@@ -66,13 +55,12 @@ static bool over(const struct frail *f, uint64_t now)
 
 static void failed(struct fb_conn *c, uint64_t now)
 {
-    struct frail *f = frail_slot(c);
+    struct frail *f = peer_note(frail_peers, sizeof(*frail_peers), &c->x->tuple, 0);
     uint32_t stream = (uint32_t)c->x->tuple.src_port << 16 | c->x->tuple.dst_port;
 
     c->x->broke = true;
-    if (!is_of(f, c) || over(f, now)) {
-        *f = (struct frail){.family = c->x->tuple.family, .hold = HOLD_FIRST};
-        memcpy(f->addr, c->x->tuple.dst, 16);
+    if (!f->hold || over(f, now)) {
+        *f = (struct frail){.peer = f->peer, .hold = HOLD_FIRST};
     } else if (now < f->until) { /* several failed before anybody knew: one failure */
         return;
     }
@@ -83,6 +71,7 @@ static void failed(struct fb_conn *c, uint64_t now)
     f->goes_on = false;
     f->proved_at = f->asking_until = 0;
     f->until = now + f->hold;
+    f->peer.until = f->until + HOLD_MOST;
     log_info("stream %u: its rail has not lasted: none to that host for %u s", c->s.slot,
              (unsigned)(f->hold / HOLD_FIRST));
 }
@@ -90,10 +79,10 @@ static void failed(struct fb_conn *c, uint64_t now)
 uint64_t frail_ended(struct fb_conn *c, int reason)
 {
     uint64_t up_at = c->x->up_at, now = fb_io.now(), hold;
-    struct frail *f = frail_slot(c);
+    struct frail *f = known(c);
 
     c->x->up_at = 0;
-    if (is_of(f, c))
+    if (f)
         f->asking_until = 0;
     switch (reason) {
     case RSN_RDV_TIMEOUT:
@@ -124,12 +113,12 @@ uint64_t frail_ended(struct fb_conn *c, int reason)
 
 void frail_goes_on(struct fb_conn *c)
 {
-    struct frail *f = frail_slot(c);
+    struct frail *f = known(c);
 
     if (!c->x->broke)
         return;
     c->x->broke = false;
-    if (!is_of(f, c) || f->goes_on)
+    if (!f || f->goes_on)
         return;
     f->goes_on = true;
     if (f->again)
@@ -139,10 +128,10 @@ void frail_goes_on(struct fb_conn *c)
 
 uint64_t frail_for(const struct fb_conn *c)
 {
-    const struct frail *f = frail_slot(c);
+    const struct frail *f = known(c);
     uint64_t now = fb_io.now();
 
-    if (!is_of(f, c))
+    if (!f)
         return 0;
     if (now < f->until)
         return f->until - now;
@@ -151,16 +140,16 @@ uint64_t frail_for(const struct fb_conn *c)
 
 void frail_asks(const struct fb_conn *c)
 {
-    struct frail *f = frail_slot(c);
+    struct frail *f = known(c);
 
-    if (is_of(f, c) && !f->proved_at)
+    if (f && !f->proved_at)
         f->asking_until = fb_io.now() + ANSWERED;
 }
 
 void frail_proved(const struct fb_conn *c)
 {
-    struct frail *f = frail_slot(c);
+    struct frail *f = known(c);
 
-    if (is_of(f, c) && !f->proved_at)
+    if (f && !f->proved_at)
         f->proved_at = fb_io.now();
 }

@@ -12,6 +12,7 @@
 #include "ipoib_fallback/netns.h"
 #include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/rdv.h"
+#include "ipoib_fallback/share.h"
 #include "ipoib_fallback/silent.h"
 
 #include "config/env.h"
@@ -147,18 +148,6 @@ static void got_rail(struct fb_conn *c, struct rsk_rail *rail)
     rdv_again(c, RSN_NOT_YET);
 }
 
-/* Questions that wait for their answer. Who is asked by shared memory takes 64 at once from everybody (shm_accept.c),
- * and where a thousand connections become worth a rail at one time, the first answer may be for all. */
-enum { SHM_MOST = 16 };
-static uint32_t shm_asking, shm_queued; /* queued: put off, since one last was not */
-
-static uint32_t shm_rounds(void)
-{
-    if (shm_asking < SHM_MOST)
-        return shm_queued = 0;
-    return 1 + shm_queued++ / SHM_MOST;
-}
-
 static bool wait_rounds(struct fb_conn *c, uint32_t n)
 {
     if (n == 0)
@@ -177,7 +166,7 @@ static bool put_off(struct fb_conn *c)
     if (!wait)
         wait = silent_for(&c->x->tuple, &reason);
     if (!wait)
-        return wait_rounds(c, silent_rounds(&c->x->tuple));
+        return wait_rounds(c, share_rounds(SHARE_VERBS, &c->x->tuple));
     conn_reason(c, reason);
     c->x->rdv_calls = c->s.calls;
     link_timer(c, wait < RETRY_MOST ? wait : RETRY_MOST, retry_timer);
@@ -186,7 +175,7 @@ static bool put_off(struct fb_conn *c)
 
 void rdv_forget(void)
 {
-    shm_asking = shm_queued = 0;
+    share_forget();
     silent_forget();
 }
 
@@ -200,6 +189,7 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
+    share_answered(SHARE_VERBS, &c->x->tuple);
     silent_answer(&c->x->tuple, reason);
     silent_said(&c->x->tuple, reason);
     log_info("stream %u: verbs rendezvous: %s", c->s.slot, outcome(reason));
@@ -242,12 +232,14 @@ static void ask_verbs(struct fb_conn *c)
     }
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
+    share_ask(SHARE_VERBS, &c->x->tuple);
     silent_ask(&c->x->tuple);
     frail_asks(c);
     reason = not_asked(
         rsk_verbs_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, verbs_done));
     if (reason) {
         c->x->rdv = RDV_NONE;
+        share_answered(SHARE_VERBS, &c->x->tuple);
         silent_answer(&c->x->tuple, reason); /* as good as an answer: the next one may ask */
         rdv_again(c, reason);
         fb_put(&c->s);
@@ -268,7 +260,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     struct fb_conn *c = owner;
 
     c->x->rdv = RDV_NONE;
-    shm_asking--;
+    share_answered(SHARE_SHM, &c->x->tuple);
     /* Of a connection that is closed meanwhile the kernel knows as little as of another host's. */
     if ((reason == RSN_OTHER_HOST || reason == RSN_UID) && conn_flag(c, CF_CLOSED))
         reason = RSN_ENDING;
@@ -293,11 +285,11 @@ static void ask_shm(struct fb_conn *c)
 
     c->x->rdv = RDV_ASKED;
     fb_get(&c->s);
-    shm_asking++;
+    share_ask(SHARE_SHM, &c->x->tuple);
     reason = not_asked(
         rsk_shm_wire.connect(&c->x->tuple, rdv_shard_for(c), rdv_ring_for(c), c, shm_done));
     if (reason) {
-        shm_asking--;
+        share_answered(SHARE_SHM, &c->x->tuple);
         c->x->rdv = RDV_NONE;
         rdv_again(c, reason);
         fb_put(&c->s);
@@ -370,7 +362,8 @@ static void attempt(struct fb_conn *c, bool called)
         rdv_again(c, RSN_BUDGET);
         return;
     }
-    if (!called && (over_verbs(c) ? put_off(c) : wait_rounds(c, shm_rounds())))
+    if (!called &&
+        (over_verbs(c) ? put_off(c) : wait_rounds(c, share_rounds(SHARE_SHM, &c->x->tuple))))
         return;
     if (!budget_take(c)) {
         rdv_again(c, RSN_BUDGET);

@@ -8,9 +8,6 @@
 
 /* For how long nobody of t's host and port shall be asked, in ns, and why; 0: they may be asked now. */
 uint64_t silent_for(const struct rsk_tuple *t, int *reason);
-/* How long because too many questions are under way, to all or to that host: in rounds, of which more wait longer; 0: it may
- * be asked now. */
-uint32_t silent_rounds(const struct rsk_tuple *t);
 /* It is asked, which silent_answer() ends. */
 void silent_ask(const struct rsk_tuple *t);
 /* Nothing is under way: a forked child. */

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 
 /* False also when nothing is tracked any more. */
 bool pl_is_tcp(int fd)
@@ -111,15 +112,11 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
         return RSK_OPENED(pl_real.connect(fd, addr, len));
     if (f && f->kind == PL_STREAM && fb_copy(&family, &to->sa_family, sizeof(family), true) &&
         family == AF_UNSPEC) {
-        /* Disconnects: what the stream holds ends in a reset, and the socket can connect anew. Nothing is waited for. */
-        fb_disconnects(f->stream, true); /* first: the pin wakes who sleeps */
-        fb_pin(f->stream, RSN_ENDING, false);
-        ret = pl_real.connect(fd, addr, len);
+        pthread_testcancel();
+        ret = fb_disconnect(f->stream, fd, to, len);
         if (ret == 0)
             unconnect(f);
-        else
-            fb_disconnects(f->stream, false);
-        return ret;
+        return (int)pl_ret(ret);
     }
     ret = f ? RSK_OPENED(pl_real.connect(fd, addr, len)) : pl_real.connect(fd, addr, len);
     /* A number that is known already: the second connect() of a non-blocking socket, or an error. */

@@ -169,3 +169,21 @@ TEST_CASE(frail, one_that_fails_alone)
     (void)frail_ended(bad, RSN_RAIL_FAILED);
     EXPECT_EQ_INT(frail_for(good), 2 * SECOND);
 }
+
+/* As many hosts whose paths do not carry as a rack has. */
+TEST_CASE(frail, many_hosts)
+{
+    enum { MANY = 200 };
+    unsigned waiting = 0;
+
+    clock_ns += 1000 * SECOND;
+    for (unsigned i = 0; i < MANY; i++) {
+        struct fb_conn *c = to(0, (uint8_t)i);
+
+        up(c);
+        frail_ended(c, RSN_RAIL_FAILED);
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        waiting += frail_for(to(0, (uint8_t)i)) != 0;
+    EXPECT(waiting > MANY - MANY / 20);
+}

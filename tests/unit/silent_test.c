@@ -1,5 +1,5 @@
 /*
- * silent_test.c - who gave no answer is not asked for a while, and who else is not; and what is left for those who answer.
+ * silent_test.c - who gave no answer is not asked for a while, and who else is not.
  */
 #include "tests/shim/shim.h"
 
@@ -101,36 +101,33 @@ TEST_CASE(silent, a_look_is_no_question)
     EXPECT(asked(5, 80));
 }
 
-/* Asks as long as there is room, 0: there is none. */
-static unsigned fill(uint8_t host)
+/* More peers than a table of a few dozen has places for, all of them without the library or without room. */
+TEST_CASE(silent, many_at_once)
 {
-    struct rsk_tuple t = at(host, 80);
-    unsigned n = 0;
+    enum { MANY = 200 };
+    unsigned asked_again = 0, full = 0;
+    int reason;
 
-    for (; silent_rounds(&t) == 0; n++)
-        silent_ask(&t);
-    return n;
-}
+    for (unsigned i = 0; i < MANY; i++) {
+        struct rsk_tuple t = at((uint8_t)i, (uint16_t)(7000 + i % 3));
 
-TEST_CASE(silent, silent_hosts_leave_room)
-{
-    struct rsk_tuple t = at(10, 80);
+        silent_answer(&t, RSN_NO_PEER_LIB);
+        silent_said(&t, RSN_BUDGET);
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        struct rsk_tuple t = at((uint8_t)i, (uint16_t)(7000 + i % 3));
 
-    silent_forget();
-    EXPECT_EQ_INT(fill(10), 32);
-    EXPECT_EQ_INT(fill(11), 16);
-    EXPECT_EQ_INT(fill(12), 8);
-    EXPECT_EQ_INT(fill(13), 4);
-    /* Who is put off again and again waits longer, and nobody else does. */
-    for (unsigned i = 0; i < 200; i++)
-        EXPECT(silent_rounds(&t) > i / 64);
-    EXPECT_EQ_INT(fill(40), 2);
-    EXPECT(silent_rounds(&t) > 3);
-    for (unsigned i = 0; i < 32; i++)
-        silent_answer(&t, 0);
-    EXPECT_EQ_INT(silent_rounds(&t), 0);
-    EXPECT_EQ_INT(fill(10), 17);
-    silent_forget();
-    EXPECT_EQ_INT(fill(41), 32);
-    silent_forget();
+        asked_again += silent_for(&t, &reason) == 0;
+        full += silent_full(&t);
+    }
+    EXPECT(asked_again < MANY / 20);
+    EXPECT(full > MANY - MANY / 20);
+    for (unsigned i = 0; i < MANY; i++) {
+        struct rsk_tuple t = at((uint8_t)i, (uint16_t)(7000 + i % 3));
+
+        silent_answer(&t, RSN_BUDGET);
+        EXPECT_EQ_U64(silent_for(&t, &reason), 0);
+        silent_said(&t, RSN_NONE);
+        EXPECT(!silent_full(&t));
+    }
 }
