@@ -81,6 +81,7 @@ FB_SRC := \
 	ipoib_fallback/counts.c \
 	ipoib_fallback/worth.c \
 	ipoib_fallback/end.c \
+	ipoib_fallback/exit.c \
 	ipoib_fallback/pin.c \
 	ipoib_fallback/find.c \
 	ipoib_fallback/frail.c \
@@ -624,6 +625,7 @@ B := $(BUILD)/$(VARIANT)
 
 CC ?= cc
 CXX ?= c++
+OBJCOPY ?= objcopy
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
@@ -717,6 +719,13 @@ $(FLAGS_FILE): FORCE
 $(B)/%.o: %.c $(FLAGS_FILE) | $(GRAMMAR_H)
 	@mkdir -p $(@D)
 	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)
+
+# With what it needs of liburing, whose names stay its own: preload/pl_ring.c stands in the place of some of them.
+$(B)/rsock/loop_uring.o: rsock/loop_uring.c $(FLAGS_FILE)
+	@mkdir -p $(@D)
+	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@.alone $<)
+	@$(CC) -r -nostdlib -o $@ $@.alone -l:liburing.a
+	@$(OBJCOPY) --wildcard --localize-symbol='io_uring_*' --localize-symbol='__io_uring_*' $@
 
 $(B)/%.o: $(B)/%.c $(FLAGS_FILE) | $(GRAMMAR_H)
 	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)

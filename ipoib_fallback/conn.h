@@ -227,6 +227,7 @@ struct fb_more {
     _Atomic bool rcv_past, snd_past; /* set to less than none, which getsockopt shows as none */
     bool closed_shared;              /* closed, and another process may go on with it */
     bool over_in_vain;               /* fb_closed_over has waited for it */
+    bool goes_on;                    /* this process ends, and another one may have it */
     _Atomic uint32_t forks_then;     /* when it had been closed: heir_forks; 0: not known */
     _Atomic bool disconnected;       /* fb_disconnect */
     _Atomic bool tells_inq;          /* TCP_INQ */
@@ -236,8 +237,8 @@ struct fb_more {
     struct rsk_job job[JOBS];
     /* given.c's: */
     uint64_t cookie; /* its socket's, if it is passed on */
-    const _Atomic uint64_t *
-        word; /* where it says whether who has passed it on has closed it; NULL: he has, or nobody did */
+    struct fb_giver *_Atomic
+        giver; /* who has passed it on, and says whether he has closed it; NULL: he has, or nobody did */
     /* heir.c's: */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;

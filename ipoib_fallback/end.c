@@ -1,11 +1,10 @@
 /*
- * end.c - ends of streams: close, shutdown, exit. Every end is the kernel's own: the stream leaves the rail first,
+ * end.c - ends of streams: close, shutdown. Every end is the kernel's own: the stream leaves the rail first,
  * so that FIN and RST mean what they mean in TCP.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/killed.h"
-#include "ipoib_fallback/pubfile.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
@@ -16,8 +15,6 @@
 #include "rsock/sys.h"
 
 #include <errno.h>
-
-#define EXIT_NS 2000000000ull /* a process that ends waits for its residue at most this long */
 
 void fb_dup(struct fb_stream *s, int newfd)
 {
@@ -60,8 +57,7 @@ static void one_less(struct fb_conn *c, int fd)
         link_watch(c);
 }
 
-/* Where the frame before the ring's bytes is next: what follows asks for what is behind it. */
-static void pass_frame(struct fb_conn *c, int fd)
+void end_pass_frame(struct fb_conn *c, int fd)
 {
     if (hold_for_good()) /* a filter may forbid to look */
         return;
@@ -71,13 +67,40 @@ static void pass_frame(struct fb_conn *c, int fd)
     rx_unlock(c);
 }
 
-/* By the frame that it has written, or is about to. tx lock held. */
-static bool tells_of_close(struct fb_conn *c)
+bool end_tells_of_close(struct fb_conn *c)
 {
     const struct fb_tx *tx = &c->x->tx;
 
     return conn_flag(c, CF_TOLD_CLOSED) || tx->state == TX_W2 ||
            (tx->state == TX_L1 && tx->frame_at == 0);
+}
+
+bool end_frame_is_due(struct fb_conn *c)
+{
+    const struct rsk_rail *rail = c->x->rail;
+
+    return c->x->rx.frozen && c->x->rx.end == 0 && rail && !rail->failed &&
+           (c->x->rx.state == RX_r || c->x->rx.state == RX_q2);
+}
+
+/* There is no number on which the progress thread could finish: what is left goes, and the peer's frame comes, while
+ * the application's own is open. Both locks are held, and given up meanwhile. */
+static void push_here(struct fb_conn *c, int fd)
+{
+    uint64_t until = fb_io.now() + END_NS;
+
+    while ((c->x->tx.state != TX_T || end_frame_is_due(c)) && fb_io.now() < until &&
+           !(fb_io.poll(fd, 0) & POLLHUP)) {
+        rx_unlock(c);
+        tx_unlock(c);
+        fb_io.wait(c->x->tx.state == TX_T ? -1 : fd, POLLOUT, 200000);
+        conn_mail(c);
+        fb_lock(&c->x->tx.lock);
+        tx_push(c);
+        fb_lock(&c->x->rx.lock);
+        atomic_store(&c->x->anchor_news, 1);
+        rx_anchor(c, fd);
+    }
 }
 
 enum ending {
@@ -106,7 +129,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
     }
     shared = heir_held(c);
     if (how != IS_OVER)
-        pass_frame(c, fd);
+        end_pass_frame(c, fd);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     worth_ended(c);
@@ -143,9 +166,10 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
          * peer must not owe us anything, nor have bytes on their way here. And who has left already tells it of the close by no frame:
          * its own would draw RST, while the kernel may still have bytes for it. */
-        if (shared || !tells_of_close(c))
+        if (shared || !end_tells_of_close(c))
             rx_freeze(c, RSN_ENDING);
         if (kept < 0) {
+            push_here(c, fd);
             /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
             reset = c->x->tx.state != TX_T;
             if (reset)
@@ -262,7 +286,7 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     here = fb_plain(s) && conn_without_rail(flags);
     if (how != SHUT_WR) {
         if (!here)
-            pass_frame(c, fd);
+            end_pass_frame(c, fd);
         /* From here on both directions, until the kernel says so: who looks sees neither without the other. */
         if (!here)
             atomic_store(&c->x->rx.late, true);
@@ -316,169 +340,4 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
 bool fb_shut_late(const struct fb_stream *s)
 {
     return atomic_load(&conn_of((struct fb_stream *)s)->x->rx.late);
-}
-
-/* Somebody may have its locks who does not give them back: this very thread, in a handler of a fault in a buffer, that ends the
- * process. Then it ends as if it had been killed. */
-static bool in_reach(struct fb_conn *c, uint64_t until)
-{
-    for (;;) {
-        if (fb_trylock(&c->x->tx.lock)) {
-            bool both = fb_trylock(&c->x->rx.lock);
-
-            if (both)
-                rx_unlock(c);
-            tx_unlock(c);
-            if (both)
-                return true;
-        }
-        if (fb_io.now() >= until)
-            return false;
-        fb_io.wait(-1, 0, 200000);
-    }
-}
-
-static void end_first(struct fb_conn *c, void *arg)
-{
-    conn_set(c, CF_PINNED);
-    c->x->out_of_reach = conn_flag(c, CF_LINKED) && !in_reach(c, *(uint64_t *)arg);
-    if (c->x->out_of_reach)
-        return;
-    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_CLOSED))
-        return;
-    if (conn_shared(c)) { /* no end: another process may go on with it */
-        end_leave(c, RSN_ENDING);
-        return;
-    }
-    pass_frame(c, c->fd);
-    fb_lock(&c->x->tx.lock);
-    fb_lock(&c->x->rx.lock);
-    if (c->fd >= 0 && rx_unread(c, c->fd)) {
-        /* As fb_close: what the peer's application has not got yet lies in its ring, or is lost. */
-        fb_io.abort(c->fd);
-        conn_set(c, CF_RESET);
-    } else if (c->x->tx.state != TX_T) {
-        conn_ends(c); /* everything is read */
-        c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
-        tx_leave(c, RSN_ENDING, true);
-    }
-    if (!conn_flag(c, CF_RESET) && !tells_of_close(c))
-        rx_freeze(c, RSN_ENDING);
-    rx_unlock(c);
-    tx_unlock(c);
-}
-
-void end_give_up(struct fb_conn *c)
-{
-    fb_lock(&c->x->tx.lock);
-    if (c->fd >= 0 && c->x->tx.handed && c->x->tx.state != TX_T)
-        fb_io.abort(c->fd);
-    tx_unlock(c);
-}
-
-/* The peer has been asked for its frame, over a rail that holds. rx lock held. */
-static bool frame_is_due(struct fb_conn *c)
-{
-    const struct rsk_rail *rail = c->x->rail;
-
-    return c->x->rx.frozen && c->x->rx.end == 0 && rail && !rail->failed &&
-           (c->x->rx.state == RX_r || c->x->rx.state == RX_q2);
-}
-
-/* The residue must be in the kernel, and the peer's frames out of it: a socket that the kernel closes
- * with unread bytes is reset, and a reset can cost the peer our last bytes. */
-static void end_wait(struct fb_conn *c, void *arg)
-{
-    uint64_t until = *(uint64_t *)arg;
-
-    if (!conn_flag(c, CF_LINKED) || conn_flag(c, CF_RESET) || c->x->out_of_reach)
-        return;
-    if (conn_shared(c) && !conn_flag(c, CF_CLOSED)) {
-        bool settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
-
-        /* Children that come later could not get what is in front. */
-        if (!settled && rx_front_wait(c, until))
-            settled = end_settle(c, RSN_ENDING, RSK_RX | RSK_TX, until);
-        else if (!settled && !heir_held(c) && c->fd >= 0)
-            fb_io.abort(c->fd);
-        if (!settled && !heir_held(c))
-            end_give_up(c);
-        if (settled && end_in_order(c))
-            heir_settled(c);
-        return;
-    }
-    if (conn_shared(c) && c->fd < 0) { /* only what is in front keeps it */
-        if (rx_front_wait(c, until) && (conn_plain(c) || rx_front_alone(c)))
-            heir_settled(c);
-        return;
-    }
-    while (c->fd >= 0 && fb_io.now() < until) {
-        bool done;
-
-        fb_lock(&c->x->tx.lock);
-        done = tx_push(c) || c->x->tx.state == TX_T;
-        tx_unlock(c);
-        fb_lock(&c->x->rx.lock);
-        atomic_store(&c->x->anchor_news, 1);
-        rx_anchor(c, c->fd);
-        done = done && !frame_is_due(c);
-        rx_unlock(c);
-        if (done && (!conn_flag(c, CF_LINGER)))
-            return;
-        if (done && !conn_lingers(c))
-            return;
-        fb_io.wait(c->x->tx.state == TX_T ? -1 : c->fd, POLLIN | POLLOUT, 200000);
-    }
-    end_give_up(c);
-}
-
-/* Is its close not the kernel's alone yet? */
-static bool is_closing(struct fb_conn *c)
-{
-    bool yes;
-
-    fb_lock(&c->x->tx.lock);
-    fb_lock(&c->x->rx.lock);
-    yes = c->fd >= 0 && (c->x->closed_shared || c->x->tx.state != TX_T || frame_is_due(c));
-    rx_unlock(c);
-    tx_unlock(c);
-    return yes;
-}
-
-struct over {
-    uint64_t until;
-    bool ends;
-};
-
-static void close_over(struct fb_conn *c, void *arg)
-{
-    const struct over *o = arg;
-
-    if (!conn_flag(c, CF_LINKED) || !conn_flag(c, CF_CLOSED))
-        return;
-    /* Not again where it was in vain, as for each place in which a program is looked for. */
-    while (!c->x->over_in_vain && is_closing(c)) {
-        c->x->over_in_vain = fb_io.now() >= o->until;
-        link_linger(c);
-        fb_io.wait(-1, 0, 200000);
-    }
-    if (o->ends && !c->x->closed_shared)
-        end_give_up(c);
-}
-
-void fb_closed_over(bool ends)
-{
-    struct over o = {fb_io.now() + EXIT_NS, ends};
-
-    if (rsk_loop_running())
-        conn_each(close_over, &o);
-}
-
-void fb_exit(void)
-{
-    uint64_t until = fb_io.now() + EXIT_NS, locks = until - EXIT_NS * 3 / 4;
-
-    conn_each(end_first, &locks);
-    conn_each(end_wait, &until);
-    fb_pub_remove();
 }

@@ -106,8 +106,9 @@ void given_closed(struct fb_conn *c)
 
 /* Others' words stay mapped: many connections come from few processes, and a stream looks at its own word later. */
 enum { GIVERS = 64 };
-static struct {
+static struct fb_giver {
     int32_t pid;
+    uint32_t users; /* who look at its words */
     fb_pub_given *words;
 } givers[GIVERS];
 static unsigned n_givers;
@@ -118,87 +119,119 @@ void given_forget(void)
     lock = (struct fb_lock){0};
 }
 
-/* lock held. A place for one more, or GIVERS: a process that is no more gives up its own. Its words stay mapped, as streams look at them. */
-static unsigned place(void)
+/* lock held. A place for one more, or NULL: a process that is no more gives up its own once no stream looks there. */
+static struct fb_giver *place(void)
 {
     if (n_givers < GIVERS)
-        return n_givers;
-    for (unsigned i = 0; i < GIVERS; i++)
-        if (SYS6(SYS_kill, givers[i].pid, 0, 0, 0, 0, 0) == -ESRCH)
-            return i;
-    return GIVERS;
+        return &givers[n_givers];
+    for (struct fb_giver *g = givers; g < givers + GIVERS; g++)
+        if (!g->users && SYS6(SYS_kill, g->pid, 0, 0, 0, 0, 0) == -ESRCH)
+            return g;
+    return NULL;
 }
 
-/* That cookie's word, if that process has made one. */
-static fb_pub_given *word_of(int32_t giver, uint64_t cookie)
+static fb_pub_given *word_in(const struct fb_giver *g, uint64_t cookie)
 {
-    const unsigned slot = cookie % FB_PUB_GIVEN_SLOTS;
-    fb_pub_given *word = NULL;
-    unsigned at;
+    return &g->words[cookie % FB_PUB_GIVEN_SLOTS];
+}
+
+/* That process, if it has made a word for that cookie, with one user more. */
+static struct fb_giver *giver_of(int32_t pid, uint64_t cookie)
+{
+    struct fb_giver *found = NULL, *g;
 
     fb_lock(&lock);
-    for (unsigned i = 0; !word && i < n_givers; i++)
-        if (givers[i].pid == giver && atomic_load(&givers[i].words[slot]) >> SHIFT == cookie)
-            word = &givers[i].words[slot];
+    for (g = givers; !found && g < givers + n_givers; g++)
+        if (g->pid == pid && atomic_load(word_in(g, cookie)) >> SHIFT == cookie)
+            found = g;
     /* An earlier one of that number may be there, and has no such word. */
-    if (!word && (at = place()) < GIVERS) {
-        fb_pub_given *words = fb_pub_given_there(giver, cookie);
+    if (!found && (g = place())) {
+        fb_pub_given *words = fb_pub_given_there(pid, cookie);
 
         if (words) {
-            givers[at].pid = giver;
-            givers[at].words = words;
-            n_givers += at == n_givers;
-            word = &words[slot]; /* as it was: who writes there looks again */
+            if (g->words)
+                fb_pub_given_gone(g->words);
+            *g = (struct fb_giver){.pid = pid, .words = words};
+            n_givers += g == givers + n_givers;
+            found = g; /* its word as it was: who writes there looks again */
         }
     }
+    if (found)
+        found->users++;
     fb_unlock(&lock);
-    return word;
+    return found;
+}
+
+static void let_go(struct fb_giver *g)
+{
+    fb_lock(&lock);
+    g->users--;
+    fb_unlock(&lock);
 }
 
 /* It has come, or once more. */
-static fb_pub_given *counted(uint64_t cookie, int32_t giver, bool often)
+static struct fb_giver *counted(uint64_t cookie, int32_t pid, bool often)
 {
-    fb_pub_given *word = cookie && giver > 0 ? word_of(giver, cookie) : NULL;
+    struct fb_giver *g = cookie && pid > 0 ? giver_of(pid, cookie) : NULL;
 
-    return word && add(word, cookie, CAME_ONCE, often) ? word : NULL;
+    if (!g || add(word_in(g, cookie), cookie, CAME_ONCE, often))
+        return g;
+    let_go(g);
+    return NULL;
 }
 
 void fb_untracked(int fd, int32_t giver)
 {
-    (void)counted(cookie_of(fd), giver, true);
+    struct fb_giver *g = counted(cookie_of(fd), giver, true);
+
+    if (g)
+        let_go(g);
 }
 
 struct fb_stream *fb_arrived(int fd, int32_t giver)
 {
     uint64_t cookie = cookie_of(fd), sent, received;
-    fb_pub_given *word = counted(cookie, giver, false);
-    struct fb_stream *s;
+    struct fb_giver *g = counted(cookie, giver, false);
+    struct fb_stream *s = NULL;
     struct fb_conn *c;
 
-    if (!word || !fb_io.counters(fd, &sent, &received) || sent || received)
+    if (!g)
         return NULL;
-    s = fb_track(fd, FB_ACCEPTED, -1);
-    if (!s)
+    if (fb_io.counters(fd, &sent, &received) && !sent && !received)
+        s = fb_track(fd, FB_ACCEPTED, -1);
+    if (!s) {
+        let_go(g);
         return NULL;
+    }
     c = conn_of(s);
     c->x->cookie = cookie;
-    c->x->word = word;
+    atomic_store(&c->x->giver, g);
     conn_give_away(c);
     if (c->s.pub->reason == RSN_NEW)
         conn_reason(c, RSN_SHARED);
     return s;
 }
 
+void given_over(struct fb_conn *c)
+{
+    struct fb_giver *g = atomic_load(&c->x->giver);
+
+    if (!g)
+        return;
+    atomic_store(&c->x->giver, NULL);
+    let_go(g);
+}
+
 bool given_elsewhere(struct fb_conn *c)
 {
-    struct fb_more *x = c->x;
+    struct fb_giver *g = atomic_load(&c->x->giver);
 
-    if (!x->word)
+    if (!g)
         return false;
-    if (atomic_load(x->word) != (x->cookie << SHIFT | CLOSED | CAME_ONCE))
+    if (atomic_load(word_in(g, c->x->cookie)) != (c->x->cookie << SHIFT | CLOSED | CAME_ONCE))
         return true;
     log_info("stream %u: who has passed it on has closed it", c->s.slot);
-    x->word = NULL;
+    given_over(c);
     /* Who had it as well may have set what calls of ours had read before. */
     conn_changed(c);
     return false;

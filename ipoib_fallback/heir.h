@@ -61,6 +61,8 @@ void given_closed(struct fb_conn *);
 void given_forget(void); /* forked child */
 /* It was received from a process that may have it still. Progress thread. */
 bool given_elsewhere(struct fb_conn *);
+/* Nobody asks that any more. */
+void given_over(struct fb_conn *);
 
 /* ---- between heir.c and heir_child.c ---- */
 

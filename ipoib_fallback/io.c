@@ -12,8 +12,10 @@
 #include <linux/sockios.h>
 #include <linux/socket.h>
 #include <linux/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 /* tcp_states.h, which is the kernel's own */
 enum {
@@ -250,42 +252,67 @@ static void anchor_abort(int fd)
     sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 }
 
-static int anchor_keep(int fd)
+/* Names a file, and is good for nothing else: whatever reads or writes gets EBADF. It is no directory, by which one could leave a root
+ * that is changed later, and of no file system that somebody may want to take away. */
+static int name_of_nothing(void)
 {
-    /* A child that kept its copy would hold the connection open. */
-    int kept = rsk_own_fd(sys_fcntl(fd, F_DUPFD_CLOEXEC, 512));
+    int file = rsk_own_fd(sys_memfd_create("railsock-closed", MFD_CLOEXEC)), fd = -1;
+    char path[40];
 
-    return kept < 0 ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : kept;
+    if (file >= 0) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+        fd = rsk_own_fd(sys_open(path, O_PATH | O_CLOEXEC, 0));
+        rsk_own_close(file);
+    }
+    return fd < 0 ? rsk_own_fd(sys_open("/dev/null", O_PATH | O_CLOEXEC, 0)) : fd;
 }
 
-/* Names a directory, and nothing else: whatever reads or writes gets EBADF. One for all, from the first use on. */
-static _Atomic int nothing = -1;
+/* One for all, from the first rail on: and where the process may have no number more, who closes with something left to send gets this
+ * one's. */
+static int nothing = -1;
+static struct fb_lock nothing_lock;
 
-static int nothing_fd(void)
+void io_spare(void)
 {
-    int fd = atomic_load(&nothing), none = -1;
-
-    if (fd >= 0)
-        return fd;
-    fd = rsk_own_fd(sys_open("/", O_PATH | O_CLOEXEC, 0));
-    if (fd >= 0 && !atomic_compare_exchange_strong(&nothing, &none, fd)) {
-        rsk_own_close(fd);
-        fd = none;
-    }
-    return fd;
+    fb_lock(&nothing_lock);
+    if (nothing < 0)
+        nothing = name_of_nothing();
+    fb_unlock(&nothing_lock);
 }
 
 static void anchor_vacate(int fd)
 {
-    int from = nothing_fd();
+    io_spare();
+    fb_lock(&nothing_lock);
+    if (nothing >= 0)
+        SYS6(SYS_dup3, nothing, fd, O_CLOEXEC, 0, 0, 0);
+    fb_unlock(&nothing_lock);
+}
 
-    if (from >= 0)
-        SYS6(SYS_dup3, from, fd, O_CLOEXEC, 0, 0, 0);
+/* A child that kept its copy would hold the connection open. */
+static int duplicate(int fd)
+{
+    return rsk_own_fd(sys_fcntl(fd, F_DUPFD_CLOEXEC, 512));
+}
+
+static int anchor_keep(int fd)
+{
+    int kept = duplicate(fd);
+
+    if (kept >= 0)
+        return kept;
+    fb_lock(&nothing_lock);
+    rsk_own_close(nothing);
+    nothing = -1;
+    kept = duplicate(fd);
+    fb_unlock(&nothing_lock);
+    return kept < 0 ? sys_fcntl(fd, F_DUPFD_CLOEXEC, 3) : kept;
 }
 
 void io_forget(void)
 {
-    atomic_store(&nothing, -1);
+    nothing_lock = (struct fb_lock){0};
+    nothing = -1;
 }
 
 /* The application has closed it, and nobody waits for what is left: least of all the progress thread. */

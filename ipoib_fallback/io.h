@@ -45,6 +45,8 @@ struct fb_io {
 };
 extern struct fb_io fb_io;
 
+/* Takes the number that who closes with something left to send gets where the process may have none more. Any thread. */
+void io_spare(void);
 void io_forget(void); /* forked child */
 
 #endif

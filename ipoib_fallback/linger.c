@@ -8,6 +8,7 @@
  * is waited for: it would receive frames for bytes. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tx.h"
 
@@ -99,6 +100,7 @@ static void finish(struct fb_conn *c, bool reset)
     if (fd >= 0)
         fb_io.close(fd, heir_held(c));
     heir_let_go(c);
+    reach_over(c);
     log_debug("stream %u: closed%s", c->s.slot, reset ? " with a reset" : "");
     link_no_linger_timer(c);
     if (c->x->rail)

@@ -301,6 +301,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
 {
     bool ok = false;
 
+    io_spare();
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     if (!c->x->rail && conn_plain(c) && c->x->rx.end == 0 && !conn_flag(c, NO_MORE) && !hold_on() &&

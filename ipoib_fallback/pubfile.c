@@ -429,6 +429,11 @@ fb_pub_given *fb_pub_given_there(int32_t pid, uint64_t cookie)
     return p == MAP_FAILED ? NULL : p;
 }
 
+void fb_pub_given_gone(fb_pub_given *words)
+{
+    munmap((void *)words, GIVEN_SIZE);
+}
+
 void fb_pub_remove(void)
 {
     char *last = strrchr(file_path, '/');

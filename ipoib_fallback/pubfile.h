@@ -20,8 +20,9 @@ void fb_pub_closed(const struct fb_pub *, const struct fb_pub_rail *);
 /* given.c's words: this process's; NULL: no room. */
 typedef _Atomic uint64_t fb_pub_given;
 fb_pub_given *fb_pub_given_here(void);
-/* That process's of this user's, for ever, if there is one for that cookie; else NULL. */
+/* That process's of this user's, until they are given back, if there is one for that cookie; else NULL. */
 fb_pub_given *fb_pub_given_there(int32_t pid, uint64_t cookie);
+void fb_pub_given_gone(fb_pub_given *);
 /* Removes the file: the process ends. */
 void fb_pub_remove(void);
 /* It is about to execute another program, which has none of what is shown: off. That has failed: on. Nothing in a vfork child. */

@@ -127,9 +127,20 @@ static void drop(void *number)
     p->ending = rsk_timer_add(LINGER_NS, end, number) != NULL;
 }
 
+static bool taken(struct fb_conn *c)
+{
+    return atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_REACHABLE) & CF_REACHABLE;
+}
+
+void reach_over(struct fb_conn *c)
+{
+    if (taken(c))
+        drop((void *)(uintptr_t)c->x->tuple.dst_port);
+}
+
 void reach_drop(struct fb_conn *c)
 {
-    if (conn_flag(c, CF_REACHABLE))
+    if (conn_flag(c, CF_REACHABLE) && taken(c))
         (void)rsk_loop_post(drop, (void *)(uintptr_t)c->x->tuple.dst_port);
 }
 

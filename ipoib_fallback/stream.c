@@ -340,6 +340,7 @@ void fb_put(struct fb_stream *s)
         return;
     conn_shard_over(c);
     reach_drop(c);
+    given_over(c);
     rx_shown_free(c);
     rx_front_free(c);
     tap_gone(c);

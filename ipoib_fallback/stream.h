@@ -195,6 +195,14 @@ static inline bool conn_plain(const struct fb_conn *c)
 /* What is still to go does not: over shared memory the peer has it, unless it has handed the stream over, and then nobody there may
  * miss it: it is to know. Takes the tx lock. */
 void end_give_up(struct fb_conn *);
+/* Whoever closes, or ends, waits for what it has left to say at most this long. */
+#define END_NS 2000000000ull
+/* Where the frame before the ring's bytes is next: what follows asks for what is behind it. */
+void end_pass_frame(struct fb_conn *, int fd);
+/* Does it tell the peer of the close, by the frame that it has written, or is about to? tx lock held. */
+bool end_tells_of_close(struct fb_conn *);
+/* Has the peer been asked for its frame, over a rail that holds? rx lock held. */
+bool end_frame_is_due(struct fb_conn *);
 
 /* ---- pin.c ---- */
 

@@ -292,9 +292,12 @@ PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
 
 PL_EXPORT void closefrom(int first)
 {
+    unsigned int from = first < 0 ? 0 : (unsigned int)first;
+
     pl_ready();
-    range_closing(first < 0 ? 0 : (unsigned int)first, UINT_MAX, false);
-    if (!pl_is_owner() || close_around(first < 0 ? 0 : (unsigned int)first, UINT_MAX, 0) < 0)
+    range_closing(from, UINT_MAX, false);
+    if (!pl_is_owner() ||
+        (close_around(from, UINT_MAX, 0) < 0 && PL_NUMBERED(rsk_own_close_others(from)) < 0))
         pl_real.closefrom(first);
 }
 

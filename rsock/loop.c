@@ -258,9 +258,7 @@ static int spawn(bool again)
 {
     int err;
 
-    /* Not there: dlopen would wait for a starter that is inside dlopen. */
-    loop_backend =
-        with_uring && !sys_filtered() && loop_uring_load() == 0 ? &loop_uring : &loop_epoll;
+    loop_backend = with_uring && !sys_filtered() ? &loop_uring : &loop_epoll;
     sem_init(&begun, 0, 0);
     err = loop_spawn(&thread, run, again ? &resting : NULL);
     if (err)
@@ -323,7 +321,7 @@ static int start_locked(bool use_uring)
 
 int rsk_loop_start(bool use_uring)
 {
-    int err, saved = errno; /* dlopen's concerns nobody */
+    int err, saved = errno;
 
     if (rsk_loop_running())
         return 0;

@@ -38,10 +38,10 @@ struct loop_backend {
 };
 
 extern const struct loop_backend loop_epoll, loop_uring;
+/* A wait of a backend's has failed at once, by -errno: for a moment nothing is done. */
+void loop_backoff(int err);
 /* No backend: what is watched waits for the next one, or is looked at by loop_watch_look. Only add and del. */
 extern const struct loop_backend loop_none;
-/* Finds liburing. 0 or -errno. On the starting thread. */
-int loop_uring_load(void);
 
 /* loop_watch.c, loop.c: the open backend, and the epoll instance with the anchors. */
 extern const struct loop_backend *loop_backend;

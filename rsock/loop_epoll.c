@@ -44,6 +44,9 @@ static void epoll_pause(uint64_t ns)
     if (ns != LOOP_FOREVER)
         ms = ns > 3600u * 1000000000ull ? 3600 * 1000 : (int)((ns + 999999) / 1000000);
     n = sys_epoll_wait(ep, ev, BATCH, ms);
+    if (n < 0 &&
+        n != -EINTR) /* somebody has closed it by a raw system call, say: do not spin on it */
+        loop_backoff(n);
     for (int i = 0; i < n; i++)
         loop_event(ev[i].data.ptr, ev[i].events);
 }

@@ -1,15 +1,13 @@
 /*
- * loop_uring.c - the progress thread's waiting with io_uring. liburing is opened when the
- * first thread starts, never linked: that would cost every exec of every program. Its inline
- * parts are compiled in; the few calls that enter the kernel are looked up.
+ * loop_uring.c - the progress thread's waiting with io_uring. The few functions of liburing that enter the kernel are a part of this
+ * object, under no name that anybody else sees (Makefile): to open the shared library would cost every exec of every program, or, when
+ * the thread starts, wait for whoever is inside dlopen.
  *
  * Each watch is a one-shot poll that is put back after its callback. The kernel tests
  * readiness when a poll is added, so this is level-triggered, which multishot is not.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <liburing.h>
-#include <string.h>
 
 #include "config/log.h"
 #include "rsock/loop.h"
@@ -20,69 +18,24 @@
 
 enum { ENTRIES = 256, BATCH = 64 };
 
-static struct {
-    void *lib;
-    int (*queue_init)(unsigned, struct io_uring *, struct io_uring_params *);
-    void (*queue_exit)(struct io_uring *);
-    int (*dontfork)(struct io_uring *);
-    int (*submit)(struct io_uring *);
-    int (*wait)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
-                sigset_t *);
-} lu;
-
 static struct io_uring ring;
-
-int loop_uring_load(void)
-{
-    const struct {
-        const char *name;
-        void *to;
-    } syms[] = {
-        {"io_uring_queue_init_params", &lu.queue_init}, {"io_uring_queue_exit", &lu.queue_exit},
-        {"io_uring_ring_dontfork", &lu.dontfork},       {"io_uring_submit", &lu.submit},
-        {"io_uring_submit_and_wait_timeout", &lu.wait},
-    };
-
-    void *lib;
-
-    if (lu.lib)
-        return 0;
-    if (!rsk_loop_may_load())
-        return -ENOENT;
-    if (rsk_under_valgrind()) /* its threads run one at a time, and it takes io_uring_enter for a call that does not sleep */
-        return -ENOENT;
-    rsk_own_enter(); /* for the number of the file */
-    lib = dlopen("liburing.so.2", RTLD_NOW | RTLD_LOCAL);
-    rsk_own_leave();
-    if (!lib)
-        return -ENOENT;
-    for (size_t i = 0; i < sizeof syms / sizeof *syms; i++) {
-        void *sym = dlsym(lib, syms[i].name);
-
-        if (!sym) {
-            dlclose(lib);
-            return -ENOENT;
-        }
-        memcpy(syms[i].to, &sym, sizeof sym);
-    }
-    lu.lib = lib; /* last: a child that is forked meanwhile has the half of it */
-    return 0;
-}
 
 static int uring_open(void)
 {
     struct io_uring_params p = {0};
     int err, fd;
 
+    if (rsk_under_valgrind()) /* its threads run one at a time, and it takes io_uring_enter for a call that does not sleep */
+        return -ENOSYS;
     rsk_own_enter();
-    err = lu.queue_init(ENTRIES, &ring, &p);
+    err = io_uring_queue_init_params(ENTRIES, &ring, &p);
     if (err < 0)
         goto out;
     /* A child's copy of the queues would be writable by both. */
-    lu.dontfork(&ring);
+    io_uring_ring_dontfork(&ring);
     fd = rsk_own_fd(sys_fcntl(ring.ring_fd, F_DUPFD_CLOEXEC, 3));
     if (fd < 0) {
-        lu.queue_exit(&ring);
+        io_uring_queue_exit(&ring);
         err = fd;
         goto out;
     }
@@ -106,7 +59,7 @@ static struct io_uring_sqe *sqe_get(void)
     struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
 
     if (!sqe) {
-        lu.submit(&ring);
+        io_uring_submit(&ring);
         sqe = io_uring_get_sqe(&ring);
     }
     return sqe;
@@ -136,7 +89,7 @@ static void uring_del(struct rsk_watch *w)
     io_uring_prep_poll_remove(sqe, (__u64)(uintptr_t)w);
     io_uring_sqe_set_data(sqe, NULL);
     /* At once: a poll in the kernel holds the file, and the caller is about to close it. */
-    lu.submit(&ring);
+    io_uring_submit(&ring);
 }
 
 static unsigned take(struct rsk_watch **w, int *res)
@@ -166,15 +119,11 @@ static void uring_pause(uint64_t ns)
     struct rsk_watch *w[BATCH];
     int res[BATCH];
     unsigned n;
-    int err = lu.wait(&ring, &cqe, 1, ns == LOOP_FOREVER ? NULL : &ts, NULL);
+    int err =
+        io_uring_submit_and_wait_timeout(&ring, &cqe, 1, ns == LOOP_FOREVER ? NULL : &ts, NULL);
 
-    if (err < 0 && err != -ETIME && err != -EINTR && err != -EAGAIN && err != -EBUSY) {
-        /* A seccomp filter that came later, say: do not spin on it. */
-        const struct timespec ms = {0, 1000000};
-
-        log_debug("io_uring wait: error %d", -err);
-        sys_ppoll(NULL, 0, &ms, NULL);
-    }
+    if (err < 0 && err != -ETIME && err != -EINTR && err != -EAGAIN && err != -EBUSY)
+        loop_backoff(err); /* a seccomp filter that came later, say: do not spin on it */
     while ((n = take(w, res)))
         for (unsigned i = 0; i < n; i++) {
             w[i]->pending = false;
@@ -193,7 +142,7 @@ static void uring_close(void)
     /* queue_exit closes the number that we have noted; it must be un-noted first. */
     rsk_own_close(ring.ring_fd);
     ring.ring_fd = ring.enter_ring_fd = fd;
-    lu.queue_exit(&ring);
+    io_uring_queue_exit(&ring);
 }
 
 const struct loop_backend loop_uring = {

@@ -159,6 +159,14 @@ void loop_watch_look(void)
     } while (n == TOGETHER);
 }
 
+void loop_backoff(int err)
+{
+    const struct timespec ms = {0, 1000000};
+
+    log_debug("%s wait: error %d", loop_backend->name, -err);
+    sys_ppoll(NULL, 0, &ms, NULL);
+}
+
 static int none_add(struct rsk_watch *w)
 {
     (void)w;

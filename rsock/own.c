@@ -5,7 +5,9 @@
  */
 #include "rsock/own.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -336,6 +338,32 @@ int rsk_own_next(int fd)
         }
     }
     return -1;
+}
+
+int rsk_own_close_others(unsigned first)
+{
+    _Alignas(struct dirent64) char buf[1024] = {0};
+    int dir = rsk_own_fd(sys_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    long n;
+
+    if (dir < 0)
+        return dir;
+    /* The folder goes on behind the last number that it has told of. */
+    while ((n = SYS6(SYS_getdents64, dir, buf, sizeof(buf), 0, 0, 0)) > 0) {
+        for (long at = 0; at < n; at += ((struct dirent64 *)(buf + at))->d_reclen) {
+            const char *name = ((struct dirent64 *)(buf + at))->d_name;
+            unsigned fd = 0;
+
+            if (*name < '0' || *name > '9')
+                continue;
+            for (; *name; name++)
+                fd = fd * 10 + (unsigned)(*name - '0');
+            if (fd >= first && !rsk_own_has((int)fd))
+                sys_close((int)fd);
+        }
+    }
+    rsk_own_close(dir);
+    return (int)n;
 }
 
 void rsk_own_close(int fd)
