@@ -48,6 +48,8 @@ RSOCK_SRC := \
 	rsock/shm_map.c \
 	rsock/shm_msg.c \
 	rsock/shm_peer.c \
+	rsock/shm_peer_bell.c \
+	rsock/strange.c \
 	rsock/shm_rdv.c \
 	rsock/shm_ring.c \
 	rsock/shm_wire.c \
@@ -562,7 +564,7 @@ LOOP_TEST_SRC := \
 	rsock/shard.c \
 	rsock/valgrind.c \
 
-SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/copy.c rsock/unix_names.c config/reason.c
+SHM_TEST_SRC := $(LOOP_TEST_SRC) $(filter rsock/shm_%,$(RSOCK_SRC)) rsock/strange.c rsock/copy.c rsock/unix_names.c config/reason.c
 
 loop_test_SRC := tests/unit/loop_test.c $(LOOP_TEST_SRC)
 loop_life_test_SRC := tests/unit/loop_life_test.c $(LOOP_TEST_SRC)

@@ -25,6 +25,7 @@
 #include "rsock/loop.h"
 #include "rsock/own.h"
 #include "rsock/shm_msg.h"
+#include "rsock/strange.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -202,7 +203,7 @@ static void link_gone(struct heir_link *l)
     fb_lock(&links_lock);
     unlink_link(l);
     conn_each(give_back, l);
-    rsk_own_close(l->fd);
+    strange_close(l->fd); /* a child that has other rights by now */
     old_link(l);
     fb_unlock(&links_lock);
 }

@@ -10,6 +10,7 @@
 #include "rsock/own.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_msg.h"
+#include "rsock/strange.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -133,7 +134,7 @@ static void tell(struct ask *a, uint8_t answer)
     } else {
         (void)shm_msg_send(a->reply, &answer, 1, NULL);
     }
-    rsk_own_close(a->reply); /* if nothing was sent the child hears of this, and asks again */
+    strange_close(a->reply); /* if nothing was sent the child hears of this, and asks again */
 }
 
 static void ask_step(void *arg)
@@ -174,7 +175,7 @@ void heir_asked(const struct heir_note *n, int reply, uint32_t seq)
     uint8_t answer = 1;
 
     if (!a) {
-        rsk_own_close(reply); /* its end tells the child, which asks again */
+        strange_close(reply); /* its end tells the child, which asks again */
         return;
     }
     a->reply = reply;
@@ -188,7 +189,7 @@ void heir_asked(const struct heir_note *n, int reply, uint32_t seq)
     }
     if (!a->epoll && !a->c) { /* closed long since */
         sys_send(reply, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-        rsk_own_close(reply);
+        strange_close(reply);
         free(a);
         return;
     }

@@ -10,6 +10,7 @@
 #include "config/log.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_msg.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ static void end(struct tap *t)
     fb_unlock(&t->lock);
     rsk_unwatch(t->watch);
     rsk_own_unmap(&t->map);
-    rsk_own_close(t->fd);
+    strange_close(t->fd);
     t->watch = NULL;
     t->fd = -1;
     t->used = false;
@@ -162,7 +163,7 @@ static int reach(uint64_t key, struct ucred *tool)
         r = sys_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, tool, &len);
     if (!r)
         return fd;
-    rsk_own_close(fd);
+    strange_close(fd);
     return r;
 }
 
@@ -187,7 +188,7 @@ static int begin(struct fb_conn *c, uint64_t key)
         return fd;
     if (tool.uid != 0 && tool.uid != sys_geteuid()) {
         log_warn("stream %u: user %u may not tap it", c->s.slot, tool.uid);
-        rsk_own_close(fd);
+        strange_close(fd);
         return -EPERM;
     }
     if (tool.uid != 0 && !traceable(&tool))
@@ -196,7 +197,7 @@ static int begin(struct fb_conn *c, uint64_t key)
         hello.why = TAP_FULL;
     if (sys_send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello) || hello.why ||
         !(t->watch = rsk_watch_fd(fd, POLLIN, false, on_tool, t))) {
-        rsk_own_close(fd);
+        strange_close(fd);
         return -EACCES;
     }
     t->fd = fd;
@@ -253,7 +254,7 @@ void tap_end_all(int reason)
             rsk_loop_post_job(&t->end);
         } else { /* nor will there be: its watches are nobody's */
             rsk_own_unmap(&t->map);
-            rsk_own_close(t->fd);
+            strange_close(t->fd);
         }
     }
 }

@@ -16,6 +16,7 @@
 #include "rsock/shm_bell.h"
 #include "rsock/shm_diag.h"
 #include "rsock/shm_wire.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 
 enum { BACKLOG = 128, MAX_ASKED = 64, TAKE_MOST = 16, PAUSE_NS = 100000000 };
@@ -49,7 +50,7 @@ static void end(struct asked *a, int reason)
 {
     rsk_unwatch(a->watch);
     rsk_timer_cancel(a->timer);
-    rsk_own_close(a->sock);
+    strange_close(a->sock);
     n_asked--;
     if (reason) {
         shm_destroy(a->rail ? &a->rail->base : NULL);
@@ -69,8 +70,7 @@ static void on_deadline(void *arg)
 
 /* ---- the request */
 
-/* Is it his connection that he asks for? Before his descriptors are taken: to close one may wait for ever, if it is of a file system that
- * he makes himself (FUSE), and what is not taken is not closed by us. */
+/* Is it his connection that he asks for? Before his descriptors are taken. */
 static int check(const struct asked *a, const struct shm_request *q, ssize_t n)
 {
     uint32_t uid;
@@ -131,9 +131,7 @@ static void on_request(struct asked *a)
         return;
     }
     reason = check(a, &q, n);
-    if (reason) {
-        sys_recv(a->sock, &q, sizeof q, MSG_DONTWAIT); /* or he would see a reset, and no answer */
-    } else {
+    if (!reason) {
         n = shm_msg_recv(a->sock, &q, sizeof q, &fds);
         if (n == -EPROTO)
             reason = RSN_LIMIT_FD; /* they did not all get a number */
@@ -244,7 +242,7 @@ static bool take(struct listener *l)
         return !pause_on(l, fd) && (fd == -ECONNABORTED || fd == -EINTR);
     a = n_asked < MAX_ASKED ? calloc(1, sizeof *a) : NULL;
     if (!a) {
-        rsk_own_close(fd);
+        strange_close(fd);
         return true;
     }
     n_asked++;
@@ -312,7 +310,7 @@ int shm_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept
     }
     /* The process has another user by now: those who look for it do so under that one. */
     unwatch(l);
-    rsk_own_close(l->fd);
+    strange_close(l->fd);
     l->fd = -1;
     l->uid = uid;
     l->ops = ops;
@@ -328,7 +326,7 @@ static void remove_first(struct listener **at)
 
     *at = l->next;
     unwatch(l);
-    rsk_own_close(l->fd);
+    strange_close(l->fd);
     free(l);
 }
 

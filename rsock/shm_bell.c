@@ -31,10 +31,13 @@
 
 #include "config/reason.h"
 #include "rsock/fence.h"
+#include "rsock/loop.h"
 #include "rsock/own.h"
 #include "rsock/shard_part.h"
 #include "rsock/shm_own.h"
+#include "rsock/shm_page.h"
 #include "rsock/shm_wire.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 #include "rsock/wire.h"
 
@@ -52,29 +55,25 @@
  * before, also where only bytes are left (bell_quiet), of those that came after their news had been found; so there is
  * room when he sleeps, or an edge for him, unless a peer has filled it.
  *
+ * A peer may send descriptors along with a byte: to close one can take long, and is the progress thread's; the drain, which is mostly an
+ * application's thread, only takes them, and takes no more before those are closed.
+ *
  * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
  * nobody else has, in a part of its own.
  */
 
-enum { WORDS = SHM_BELL_SLOTS / 64, PAGE = 65536, BATCH_MOST = 64 };
+enum { BATCH_MOST = 64 };
 
 /* A part's key is a user's number, and: */
 #define OWN_PART    (1ull << 32) /* no bell, but the eventfd beside one (shm_own.h) */
 #define OTHERS_PART (1ull << 33)
-
-struct page {
-    _Atomic uint32_t armed __attribute__((aligned(64))); /* the arming's number; 0: nobody sleeps */
-    _Atomic uint32_t sent; /* bytes that are in the socket, were, or are about to be */
-    _Atomic uint64_t summary __attribute__((aligned(64)));
-    _Atomic uint64_t dirty[WORDS] __attribute__((aligned(64)));
-};
 
 typedef _Atomic(struct rsk_rail *) rail_ptr;
 
 struct shm_bell {
     struct rsk_shard_part part;
     struct rsk_shard *shard;
-    struct page *page;
+    struct shm_page *page;
     int page_fd;
     struct rsk_own_map map;
     int far;                   /* the peers' end, where part.fd is a socket; else -1 */
@@ -83,71 +82,17 @@ struct shm_bell {
     _Atomic uint32_t armings;
     int own_fd; /* an eventfd for what we tell ourselves: part.fd, or the other part's */
     bool other; /* for who may not trust us */
-    uint64_t used[WORDS];
-    _Atomic(rail_ptr *) rails[WORDS]; /* 64 each, made on need, kept */
+    _Atomic uint32_t users; /* its shard, and the job */
+    struct rsk_job close_sent;
+    _Atomic unsigned n_sent; /* descriptors that came with bytes, and are to be closed */
+    int sent[STRANGE_FDS];
+    uint64_t used[SHM_PAGE_WORDS];
+    _Atomic(rail_ptr *) rails[SHM_PAGE_WORDS]; /* 64 each, made on need, kept */
 };
 
-struct shm_peer_bell {
-    struct page *page;
-    struct rsk_own_map map;
-    int event;
-    bool socket;
-    bool trusted; /* its maker, when it came */
-    /* Who and which: a page handed on by a third process must not displace its owner's. */
-    uint32_t uid, pid;
-    dev_t dev;
-    ino_t ino;
-    uint32_t refs;
-    struct shm_peer_bell *next;
-};
-
-static struct shm_peer_bell *peer_bells;
 /* Bells for other users: whoever has many users' numbers can make us have as many. */
 static _Atomic unsigned others;
 enum { OTHER_FDS = 4 }; /* what one costs */
-
-/* The length is that of the largest pages, of which the first 4 KiB are used. */
-static struct page *page_map(int fd, struct rsk_own_map *map)
-{
-    void *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-    if (p == MAP_FAILED)
-        return NULL;
-    rsk_own_map(map, p, PAGE);
-    return p;
-}
-
-static void mark(struct page *p, uint32_t slot)
-{
-    uint64_t word = 1ull << (slot / 64);
-
-    /* Release: whoever takes the bit sees the cursor that it tells of. In one order with the look at the summary and
-     * with the reader's two: who clears the summary after it was seen set looks at the bit after that. */
-    atomic_fetch_or(&p->dirty[slot / 64], 1ull << (slot % 64));
-    if (!(atomic_load(&p->summary) & word))
-        atomic_fetch_or_explicit(&p->summary, word, memory_order_release);
-}
-
-static void fire(int event)
-{
-    const uint64_t one = 1;
-
-    sys_write(event, &one, sizeof one);
-}
-
-/* Other than 0: the caller is to wake who sleeps there, and then to say so by woken(). */
-static uint32_t ring(struct page *p, uint32_t slot)
-{
-    mark(p, slot);
-    rsk_fence(); /* pairs with the one in bell_arm */
-    return atomic_load_explicit(&p->armed, memory_order_relaxed);
-}
-
-static void woken(struct page *p, uint32_t arming)
-{
-    atomic_compare_exchange_strong_explicit(&p->armed, &arming, 0, memory_order_acq_rel,
-                                            memory_order_relaxed);
-}
 
 /* ---- the part */
 
@@ -185,23 +130,52 @@ static uint32_t bytes_left(struct shm_bell *b)
            atomic_load_explicit(&b->received, memory_order_relaxed);
 }
 
+static bool bytes_due(struct shm_bell *b)
+{
+    return b->far >= 0 && bytes_left(b) >= b->batch && !atomic_load(&b->n_sent);
+}
+
 static bool bell_quiet(struct rsk_shard_part *p)
 {
     struct shm_bell *b = bell_of(p);
 
-    return !atomic_load_explicit(&b->page->summary, memory_order_acquire) &&
-           (b->far < 0 || bytes_left(b) < b->batch);
+    return !atomic_load_explicit(&b->page->summary, memory_order_acquire) && !bytes_due(b);
+}
+
+static void unuse(struct shm_bell *b)
+{
+    if (atomic_fetch_sub(&b->users, 1) == 1)
+        free(b);
+}
+
+static void close_sent(void *arg)
+{
+    struct shm_bell *b = arg;
+    unsigned n = atomic_load(&b->n_sent);
+
+    for (unsigned i = 0; i < n; i++)
+        strange_close(b->sent[i]);
+    atomic_store(&b->n_sent, 0);
+    unuse(b);
 }
 
 static void take_bytes(struct shm_bell *b)
 {
     uint32_t left = bytes_left(b);
     char bytes[BATCH_MOST / 2];
+    unsigned count;
     ssize_t n;
+    int flags;
 
-    if (left < b->batch)
+    if (!bytes_due(b))
         return;
-    n = SYS6(SYS_recvfrom, b->part.fd, bytes, b->batch / 2, MSG_DONTWAIT, NULL, NULL);
+    n = strange_recv(b->part.fd, bytes, b->batch / 2, b->sent, &count, &flags);
+    if (count) {
+        atomic_store(&b->n_sent, count);
+        atomic_fetch_add(&b->users, 1);
+        if (rsk_loop_post_job(&b->close_sent)) /* nobody else is there */
+            close_sent(b);
+    }
     /* None at all where there should be so many: a peer lies, or many were killed on the way. */
     atomic_fetch_add_explicit(&b->received, n > 0 ? (uint32_t)n : left, memory_order_relaxed);
 }
@@ -217,15 +191,14 @@ static int bell_drain(struct rsk_shard_part *p)
         words = atomic_exchange(&b->page->summary, 0);
     for (; words; words &= words - 1)
         n += drain_word(b, (uint32_t)__builtin_ctzll(words));
-    if (b->far >= 0)
-        take_bytes(b);
+    take_bytes(b);
     return n;
 }
 
 static bool bell_arm(struct rsk_shard_part *p)
 {
     struct shm_bell *b = bell_of(p);
-    struct page *page = b->page;
+    struct shm_page *page = b->page;
     uint32_t arming;
 
     do
@@ -238,7 +211,7 @@ static bool bell_arm(struct rsk_shard_part *p)
 
 static void bell_disarm(struct rsk_shard_part *p)
 {
-    struct page *page = bell_of(p)->page;
+    struct shm_page *page = bell_of(p)->page;
 
     /* Usually whoever woke us has cleared it: no store into a line that others read. */
     if (atomic_load_explicit(&page->armed, memory_order_relaxed))
@@ -247,7 +220,7 @@ static void bell_disarm(struct rsk_shard_part *p)
 
 static void bell_fire(struct rsk_shard_part *p)
 {
-    fire(bell_of(p)->own_fd);
+    shm_page_fire(bell_of(p)->own_fd);
 }
 
 static void bell_free(struct rsk_shard_part *p)
@@ -256,13 +229,16 @@ static void bell_free(struct rsk_shard_part *p)
 
     rsk_own_unmap(&b->map);
     rsk_own_close(b->page_fd);
-    rsk_own_close(b->part.fd);
     rsk_own_close(b->far);
-    for (uint32_t w = 0; w < WORDS; w++)
+    if (b->far >= 0)
+        strange_close(b->part.fd);
+    else
+        rsk_own_close(b->part.fd);
+    for (uint32_t w = 0; w < SHM_PAGE_WORDS; w++)
         free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
     if (b->other)
         atomic_fetch_sub(&others, 1);
-    free(b);
+    unuse(b);
 }
 
 /* ---- ours */
@@ -283,7 +259,7 @@ static int socket_pair(struct shm_bell *b)
         rsk_own_close(ours);
         return b->far;
     }
-    room = shm_socket_option(b->far, SO_SNDBUF) / (2 * BYTE);
+    room = strange_option(b->far, SO_SNDBUF) / (2 * BYTE);
     b->batch = room < 2 ? 2 : room > BATCH_MOST ? BATCH_MOST : (uint32_t)room;
     return ours;
 }
@@ -306,11 +282,13 @@ int shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred, struct shm
     if (!b)
         return -ENOMEM;
     b->other = other;
+    b->users = 1;
+    b->close_sent = (struct rsk_job){.fn = close_sent, .arg = b};
     atomic_fetch_add(&others, other);
-    b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", PAGE));
+    b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", SHM_PAGE_SIZE));
     b->far = -1;
     b->part.fd = other ? socket_pair(b) : rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    b->page = b->page_fd >= 0 ? page_map(b->page_fd, &b->map) : NULL;
+    b->page = b->page_fd >= 0 ? shm_page_map(b->page_fd, &b->map) : NULL;
     b->shard = shard;
     b->part.wire = &rsk_shm_wire;
     b->part.key = key;
@@ -346,7 +324,7 @@ void shm_bell_fds(const struct shm_bell *b, int *page, int *event)
 
 int shm_bell_reserve(struct shm_bell *b)
 {
-    for (uint32_t w = 0; w < WORDS; w++)
+    for (uint32_t w = 0; w < SHM_PAGE_WORDS; w++)
         if (~b->used[w]) {
             uint32_t i = (uint32_t)__builtin_ctzll(~b->used[w]);
 
@@ -384,112 +362,16 @@ void shm_bell_release(struct shm_bell *b, uint32_t slot)
 
 void shm_bell_ring(struct shm_bell *b, uint32_t slot)
 {
-    uint32_t arming = ring(b->page, slot);
+    uint32_t arming = shm_page_ring(b->page, slot);
 
     if (!arming)
         return;
-    fire(b->own_fd);
-    woken(b->page, arming);
-}
-
-/* ---- the peer's */
-
-static struct shm_peer_bell *known(const struct stat *st, const struct shm_cred *cred)
-{
-    struct shm_peer_bell *b;
-
-    for (b = peer_bells; b; b = b->next)
-        if (b->ino == st->st_ino && b->dev == st->st_dev && b->uid == cred->uid &&
-            b->pid == cred->pid && b->trusted == cred->trusted)
-            return shm_peer_bell_again(b);
-    return NULL;
-}
-
-int shm_peer_bell_get(int page, int event, const struct shm_cred *cred, struct shm_peer_bell **bell)
-{
-    struct shm_peer_bell *b = NULL;
-    int reason = RSN_PEER_PROTOCOL;
-    struct stat st = {0};
-    bool socket;
-
-    /* The seals first, which no file system of the peer's making is asked for. */
-    if (sys_fcntl(page, F_GET_SEALS, 0) < 0 ||
-        SYS6(SYS_newfstatat, page, "", &st, AT_EMPTY_PATH, 0, 0))
-        goto out;
-    b = known(&st, cred);
-    if (b || !shm_sealed_good(page, PAGE))
-        goto out;
-    if (!shm_peer_event_good(event, cred, &socket)) {
-        if (cred->unseen && !socket)
-            reason = RSN_NO_PROC;
-        goto out;
-    }
-    reason = RSN_NO_MEMORY;
-    b = calloc(1, sizeof *b);
-    if (!b)
-        goto out;
-    b->page = page_map(page, &b->map);
-    if (!b->page) {
-        free(b);
-        b = NULL;
-        goto out;
-    }
-    b->event = event;
-    event = -1;
-    b->socket = socket;
-    b->trusted = cred->trusted;
-    b->uid = cred->uid;
-    b->pid = cred->pid;
-    b->dev = st.st_dev;
-    b->ino = st.st_ino;
-    b->refs = 1;
-    b->next = peer_bells;
-    peer_bells = b;
-out:
-    rsk_own_close(page);
-    rsk_own_close(event);
-    *bell = b;
-    return b ? 0 : reason;
-}
-
-struct shm_peer_bell *shm_peer_bell_again(struct shm_peer_bell *b)
-{
-    b->refs++;
-    return b;
-}
-
-void shm_peer_bell_put(struct shm_peer_bell *b)
-{
-    struct shm_peer_bell **at = &peer_bells;
-
-    if (!b || --b->refs)
-        return;
-    while (*at != b)
-        at = &(*at)->next;
-    *at = b->next;
-    rsk_own_unmap(&b->map);
-    rsk_own_close(b->event);
-    free(b);
-}
-
-void shm_peer_ring(struct shm_peer_bell *b, uint32_t slot)
-{
-    uint32_t arming = b ? ring(b->page, slot) : 0;
-
-    if (!arming)
-        return;
-    if (!b->socket) {
-        fire(b->event);
-    } else {
-        atomic_fetch_add_explicit(&b->page->sent, 1, memory_order_relaxed);
-        if (sys_send(b->event, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
-            atomic_fetch_sub_explicit(&b->page->sent, 1, memory_order_relaxed);
-    }
-    woken(b->page, arming);
+    shm_page_fire(b->own_fd);
+    shm_page_woken(b->page, arming);
 }
 
 void shm_bell_after_fork_child(void)
 {
-    peer_bells = NULL;
+    shm_peer_bells_forget();
     atomic_store(&others, 0);
 }

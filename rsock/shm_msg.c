@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rsock/own.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 
 union control {
@@ -40,37 +40,18 @@ int shm_msg_send(int sock, const void *msg, size_t len, const struct shm_fds *fd
 
 ssize_t shm_msg_recv(int sock, void *msg, size_t len, struct shm_fds *fds)
 {
-    struct iovec v = {.iov_base = msg, .iov_len = len};
-    union control control = {0};
-    struct msghdr m = {
-        .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    bool bad = false;
-    ssize_t n;
+    int all[STRANGE_FDS], flags;
+    unsigned count;
+    ssize_t n = strange_recv(sock, msg, len, all, &count, &flags);
 
     fds->n = 0;
-    rsk_own_enter();
-    n = sys_recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    for (struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-        size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        int fd;
-
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t i = 0; i < count; i++) {
-            memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-            fd = rsk_own_fd(fd);
-            if (fd < 0 || fds->n == SHM_MAX_FDS) {
-                rsk_own_close(fd);
-                bad = true;
-            } else {
-                fds->fd[fds->n++] = fd;
-            }
-        }
+    for (unsigned i = 0; i < count; i++) {
+        if (i < SHM_MAX_FDS)
+            fds->fd[fds->n++] = all[i];
+        else
+            strange_close(all[i]);
     }
-    rsk_own_leave();
-    if (n < 0)
-        return n;
-    if (bad || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+    if (n >= 0 && (count > SHM_MAX_FDS || flags & (MSG_TRUNC | MSG_CTRUNC))) {
         shm_fds_close(fds);
         return -EPROTO;
     }
@@ -80,7 +61,7 @@ ssize_t shm_msg_recv(int sock, void *msg, size_t len, struct shm_fds *fds)
 void shm_fds_close(struct shm_fds *fds)
 {
     for (int i = 0; i < fds->n; i++)
-        rsk_own_close(fds->fd[i]);
+        strange_close(fds->fd[i]);
     fds->n = 0;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "rsock/own.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 
 bool shm_peer_cred(int sock, struct shm_cred *cred)
@@ -104,14 +105,6 @@ void shm_peer_judge(struct shm_cred *cred)
     rsk_own_close(fd);
 }
 
-int shm_socket_option(int fd, int name)
-{
-    socklen_t size = sizeof(int);
-    int value = -1;
-
-    return sys_getsockopt(fd, SOL_SOCKET, name, &value, &size) ? -1 : value;
-}
-
 /* Writing to a descriptor that a stranger chose may block for ever, write into a file of ours, or tell
  * a third process something in our name: only a socket will do whose other end is his, or from who
  * could hurt us anyway a non-blocking eventfd. */
@@ -121,10 +114,10 @@ bool shm_peer_event_good(int fd, const struct shm_cred *cred, bool *socket)
     struct shm_cred maker;
     long n;
 
-    *socket = shm_socket_option(fd, SO_DOMAIN) == AF_UNIX;
+    *socket = strange_option(fd, SO_DOMAIN) == AF_UNIX;
     if (*socket)
         /* Of a process in another namespace we see no number: then the user has to do. */
-        return shm_socket_option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
+        return strange_option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
                maker.pid == cred->pid && (cred->pid || maker.uid == cred->uid);
     if (!cred->trusted)
         return false;

@@ -25,7 +25,5 @@ bool shm_peer_cred(int sock, struct shm_cred *);
 void shm_peer_judge(struct shm_cred *);
 /* Is fd, which he has passed, one that we can wake him by and that cannot make us wait? What it is goes to *socket. */
 bool shm_peer_event_good(int fd, const struct shm_cred *, bool *socket);
-/* Of level SOL_SOCKET; -1: it is no socket, or has no such. */
-int shm_socket_option(int fd, int name);
 
 #endif

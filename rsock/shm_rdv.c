@@ -19,6 +19,7 @@
 #include "rsock/shm_bell.h"
 #include "rsock/shm_diag.h"
 #include "rsock/shm_wire.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 #include "rsock/unix_names.h"
 
@@ -213,7 +214,7 @@ static void hang_up(struct asking *a)
 {
     rsk_unwatch(a->watch);
     a->watch = NULL;
-    rsk_own_close(a->sock);
+    strange_close(a->sock);
     a->sock = -1;
     if (a->turn)
         rsk_timer_cancel(a->turn);

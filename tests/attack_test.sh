@@ -166,6 +166,20 @@ other_user() {
     export ATTACK_UID=65534
 }
 
+# knocks: somebody who has no connection knocks, and another client is to be asked and answered meanwhile.
+knocks() {
+    local got
+
+    timeout -k 1 60 env -u ATTACK_UID "$attack" peer 127.0.0.1 $port none >/dev/null 2>&1 # so that it can be asked
+    kill -STOP "$victim"
+    start "$attack" knock "$(id -u)" $port "$victim" >"$work/knock" 2>&1
+    says "$work/knock" knocked || cat "$work/knock"
+    kill -CONT "$victim"
+    got=$(timeout -k 1 60 env -u ATTACK_UID "$attack" peer 127.0.0.1 $port none 2>&1 | tail -n 1)
+    rests || got+=', and the victim is not at rest'
+    verdict other-user.linger-knock "$got" stays "$work/out"
+}
+
 peers() {
     victim $python tests/apps/echo_server.py threads 127.0.0.1 PORT
     memory_lies threads
@@ -195,6 +209,11 @@ peers() {
     victim $python tests/apps/echo_server.py asyncio 127.0.0.1 PORT
     memory_lies epoll
     lie epoll raw-bytes ended "$foreign"
+    if other_user; then
+        lie other-user.epoll linger-bells stays
+        knocks
+        unset ATTACK_UID
+    fi
     end_all
     (umask 077 && printf '%032x\n' 7 >"$work/key")
     export RAILSOCK_KEY=$work/key

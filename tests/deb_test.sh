@@ -27,7 +27,7 @@ out=$(dpkg-deb -f "$deb" Depends | sed 's/ ([^)]*)//g')
 [ "$out" = 'libc6, libgcc-s1' ]
 verdict depends "$out"
 out=$(dpkg-deb -f "$deb" Recommends)
-for package in libibverbs1 librdmacm1 ibverbs-providers liburing2 python3; do
+for package in libibverbs1 librdmacm1 ibverbs-providers python3; do
     [[ ", $out," == *", $package,"* ]]
     verdict "recommends[$package]" "$out"
 done

@@ -74,6 +74,13 @@ void ask_early(void);
 int rogue_ask(char **tuple, const char *known);
 int squat(const char *uid, const char *port, const char *pid);
 int bad_fds(const char *port, const char *kind);
+/* Connected to that process's rendezvous for the port. */
+int rogue_dial(uint32_t uid, uint16_t port, uint32_t pid);
+
+/* ---- attack_linger.c */
+
+void linger_bells(struct victim *);
+int linger_knock(char **who);
 
 /* Unlike the product: tells and ends. */
 #define DIE(...)                      \

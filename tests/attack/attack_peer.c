@@ -300,5 +300,7 @@ int main(int argc, char **argv)
         return squat(argv[2], argv[3], argv[4]);
     if (argc == 4 && strcmp(argv[1], "fds") == 0)
         return bad_fds(argv[2], argv[3]);
-    DIE("usage: attack peer|echo|listen|early|ask|squat|fds ...");
+    if (argc == 5 && strcmp(argv[1], "knock") == 0)
+        return linger_knock(argv + 2);
+    DIE("usage: attack peer|echo|listen|early|ask|squat|fds|knock ...");
 }

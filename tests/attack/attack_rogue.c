@@ -319,6 +319,22 @@ static void note_peer(void *peer, const char *line, const char *rest)
     *(uint16_t *)peer = (uint16_t)atoi(rest);
 }
 
+int rogue_dial(uint32_t uid, uint16_t port, uint32_t pid)
+{
+    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage ss;
+    uint16_t peer = 0;
+    char prefix[64];
+    socklen_t len;
+
+    snprintf(prefix, sizeof prefix, "railsock.%u.%u.%u.", uid, port, pid);
+    rsk_unix_names(prefix, note_peer, &peer);
+    len = shm_rdv_name(&ss, uid, port, pid, peer);
+    if (connect(sock, (struct sockaddr *)&ss, len))
+        DIE("rendezvous: %s", strerror(errno));
+    return sock;
+}
+
 int bad_fds(const char *port, const char *kind)
 {
     struct shm_request q = {.head = {.magic = SHM_MAGIC, .version = SHM_VERSION, .len = sizeof q},
@@ -327,13 +343,10 @@ int bad_fds(const char *port, const char *kind)
     struct shm_fds fds = {.fd = {memory(kind, q.ring), page, event}, .n = 3};
     struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))},
                        here;
-    struct sockaddr_storage ss;
-    uint16_t peer = 0;
-    char prefix[64];
     struct shm_reply p = {0};
     socklen_t len = sizeof here;
     int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int sock;
     char buf[64] = {0};
 
     there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -352,11 +365,8 @@ int bad_fds(const char *port, const char *kind)
         .family = AF_INET, .src_port = ntohs(here.sin_port), .dst_port = ntohs(there.sin_port)};
     memcpy(q.tuple.src, &here.sin_addr, 4);
     memcpy(q.tuple.dst, &there.sin_addr, 4);
-    snprintf(prefix, sizeof prefix, "railsock.%u.%u.%s.", geteuid(), q.tuple.dst_port,
-             getenv("VICTIM"));
-    rsk_unix_names(prefix, note_peer, &peer);
-    len = shm_rdv_name(&ss, geteuid(), q.tuple.dst_port, (uint32_t)atoi(getenv("VICTIM")), peer);
-    if (connect(sock, (struct sockaddr *)&ss, len) || shm_msg_send(sock, &q, sizeof q, &fds))
+    sock = rogue_dial(geteuid(), q.tuple.dst_port, (uint32_t)atoi(getenv("VICTIM")));
+    if (shm_msg_send(sock, &q, sizeof q, &fds))
         DIE("rendezvous: %s", strerror(errno));
     if (recv(sock, &p, sizeof p, 0) < (ssize_t)sizeof p.head)
         DIE("no answer");

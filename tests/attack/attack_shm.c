@@ -230,6 +230,7 @@ const struct lie shm_lies[] = {
     {.name = "bells", .scribble = bells},
     {.name = "block-bells", .once = block_bells},
     {.name = "requeue", .once = requeue},
+    {.name = "linger-bells", .once = linger_bells},
     {.name = "other-bytes", .careless = true, .scribble = other_bytes},
     {.name = "holes", .careless = true, .scribble = holes},
     {0},
