@@ -416,6 +416,7 @@ verbs_cm_test_SRC := \
 	rsock/verbs_route.c \
 	rsock/shm_diag.c \
 	rsock/own.c \
+	config/reason.c \
 
 proof_test_SRC := \
 	tests/unit/proof_test.c \

@@ -3,6 +3,7 @@
  */
 #include "config/reason.h"
 
+#include <limits.h>
 #include <stddef.h>
 
 static const struct {
@@ -32,6 +33,22 @@ const char *cfg_reason_sentence(int number)
 {
     size_t i = find(number);
     return i == (size_t)-1 ? "a reason that this version does not know" : reasons[i].sentence;
+}
+
+int cfg_reason_told(unsigned number)
+{
+    switch (number) {
+    case RSN_NONE:
+    case RSN_RDV_TIMEOUT:
+    case RSN_RAIL_FAILED:
+    case RSN_DEVICE_GONE:
+    case RSN_IDLE:
+    case RSN_LARGER:
+    case RSN_STALLED:
+        return RSN_PEER_REFUSED;
+    default:
+        return number > INT_MAX || find((int)number) == (size_t)-1 ? RSN_PEER_REFUSED : (int)number;
+    }
 }
 
 const char *cfg_reason_ended(int number)

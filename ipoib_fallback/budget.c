@@ -106,6 +106,19 @@ bool budget_leave(struct fb_conn *c, int reason)
     return true;
 }
 
+/* A rail that fails is what may happen at any time, and it needs no answer. What lies in the ring is read from it, as after any
+ * failure: nobody else has the stream. */
+void budget_overdue(struct fb_conn *c)
+{
+    if (!fb_trylock(&c->x->rx.lock))
+        return; /* at the next look */
+    if (!conn_flag(c, CF_PINNED | CF_CLOSED) && (c->x->rx.state == RX_r || c->x->rx.state == RX_q2))
+        c->x->rx.frozen = false;
+    rx_unlock(c);
+    log_info("stream %u: the peer does not give its rail back", c->s.slot);
+    link_end(c, RSN_BUDGET);
+}
+
 static void watch_idle(uint64_t idle)
 {
     if (idle && (!shortest || idle < shortest))

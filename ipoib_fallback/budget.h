@@ -30,5 +30,7 @@ uint32_t budget_room(const struct cfg_use *, struct fb_conn *);
 uint64_t budget_idle_since(struct fb_conn *);
 /* It gives its rail back; false: not now, because it has bytes that nobody has read. */
 bool budget_leave(struct fb_conn *, int reason);
+/* It was to, long ago, and the peer says nothing: it is stopped, or lies. */
+void budget_overdue(struct fb_conn *);
 
 #endif

@@ -28,6 +28,7 @@
 /* Looks for which a stream that was asked for by its other end, and refused, is thought to want a rail. Who asks
  * once soon asks again. */
 #define ASKED_LATELY 4
+#define OVERDUE      10 /* looks: who has been told so long ago to give its rail back does not answer */
 /* As many may change in a second: with each the application's threads wait for a moment. */
 enum { MOST = 64 };
 
@@ -117,6 +118,8 @@ bool heat_count(struct fb_conn *c)
     c->x->heat_beat = beat;
     /* A peer that has stopped takes its time: then others have to go. */
     leaving += c->x->rail && c->x->gave_up && beat - c->x->gave_up <= 2;
+    if (c->x->rail && c->x->gave_up && beat - c->x->gave_up > OVERDUE)
+        budget_overdue(c);
     if (!known) {
         c->x->heat = 0;
         return waits(c); /* the next look will know */

@@ -325,6 +325,16 @@ static void no_waiting(int fd)
         sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
+static bool anchor_lingers(int fd)
+{
+    struct linger l = {0, 0};
+    socklen_t len = sizeof(l);
+    int unsent = 0;
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff &&
+           l.l_linger > 0 && SYS6(SYS_ioctl, fd, SIOCOUTQ, &unsent, 0, 0, 0) == 0 && unsent > 0;
+}
+
 static void anchor_close(int fd, bool others)
 {
     if (!others)
@@ -383,6 +393,7 @@ struct fb_io fb_io = {
     .keep = anchor_keep,
     .vacate = anchor_vacate,
     .close = anchor_close,
+    .lingers = anchor_lingers,
     .waits = anchor_waits,
     .wait = anchor_wait,
     .now = sys_now,

@@ -39,7 +39,9 @@ struct fb_io {
     void (*vacate)(int fd);
     void (*close)(int fd,
                   bool others); /* others: may have the socket, too, and its options are theirs */
-    bool (*waits)(int fd);      /* the kernel has not delivered everything, or more may come */
+    bool (*lingers)(
+        int fd); /* whoever closes it last would wait now: SO_LINGER with a time, and bytes that are not acknowledged */
+    bool (*waits)(int fd); /* the kernel has not delivered everything, or more may come */
     void (*wait)(int fd, short events, uint64_t ns); /* fd -1: only the time */
     uint64_t (*now)(void);
 };

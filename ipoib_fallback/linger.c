@@ -85,6 +85,7 @@ static bool awaited(struct fb_conn *c)
 
 static void finish(struct fb_conn *c, bool reset)
 {
+    bool others;
     int fd;
 
     fb_lock(&c->x->tx.lock);
@@ -97,8 +98,10 @@ static void finish(struct fb_conn *c, bool reset)
     tx_unlock(c);
     if (fd >= 0 && reset)
         fb_io.abort(fd);
+    /* Who has it as well may have closed it meanwhile, or be believed to have it: then this close is the last. */
+    others = heir_held(c) && !(fd >= 0 && fb_io.lingers(fd));
     if (fd >= 0)
-        fb_io.close(fd, heir_held(c));
+        fb_io.close(fd, others);
     heir_let_go(c);
     reach_over(c);
     log_debug("stream %u: closed%s", c->s.slot, reset ? " with a reset" : "");
@@ -169,6 +172,9 @@ static void linger_step(struct fb_conn *c)
     /* The kernel has bytes of ours yet, and goes on with them for longer: a frame that comes behind us would cost the peer those. */
     vain = late && !awaited(c) &&
            (!frame_may_come(c) || fb_io.now() > c->x->linger_stuck || !fb_io.waits(c->fd));
+    /* SO_LINGER is others' as well as ours: what may make our close wait goes first, as long as it may take. */
+    if (!stuck && drained && over && !late && heir_held(c) && fb_io.lingers(c->fd))
+        over = vain = false;
     if (stuck || (drained && (over || vain))) {
         /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
          * writes all the same, these are its bytes. Another program that has the connection has not all of its bytes,

@@ -428,10 +428,11 @@ static void release(void *arg)
         larger = atomic_exchange(&c->x->larger, false);
         link_no_timer(c);
         if (!conn_flag(c, CF_CLOSED | CF_PINNED))
-            rdv_again(c, c->x->end_reason  ? c->x->end_reason
-                         : failed && !left ? RSN_RAIL_FAILED
-                         : larger          ? RSN_LARGER
-                                           : RSN_PEER_LEFT);
+            rdv_again(c, c->x->end_reason           ? c->x->end_reason
+                         : broke == RSN_DEVICE_GONE ? broke /* ours, and not the way to the peer */
+                         : failed && !left          ? RSN_RAIL_FAILED
+                         : larger                   ? RSN_LARGER
+                                                    : RSN_PEER_LEFT);
         c->x->end_reason = 0;
     }
     fb_put(&c->s);

@@ -14,6 +14,9 @@ static char *places(void *table, size_t size, const struct rsk_tuple *t, uint16_
 
     for (unsigned i = 0; i < sizeof(t->dst); i++)
         h = h * 31 + t->dst[i];
+    h = (h ^ h >> 15) *
+        0x2c1b3c6du; /* of addresses and ports that lie side by side no bits are alike */
+    h ^= h >> 12;
     return (char *)table + h % (PEERS / PLACES) * PLACES * size;
 }
 

@@ -9,6 +9,7 @@
 #include "ipoib_fallback/hold.h"
 
 #include "config/log.h"
+#include "config/reason.h"
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 
@@ -226,7 +227,7 @@ static void hello_job(void *arg)
         break;
     case FM_REFUSED:
         atomic_store(&c->s.pub->peer_reason, m.reason);
-        link_end(c, m.reason < 64 && m.reason ? m.reason : RSN_PEER_REFUSED);
+        link_end(c, cfg_reason_told(m.reason));
         break;
     default: /* FM_BYE: the other end has given the rail back */
         link_end(c, atomic_load(&c->x->larger) ? RSN_LARGER : RSN_PEER_LEFT);

@@ -293,11 +293,13 @@ static bool is_signed(int level, int name)
            (name == TCP_MD5SIG || name == TCP_MD5SIG_EXT || name == 38 /* TCP_AO_ADD_KEY */);
 }
 
-/* In repair nothing can be sent or received any more, and a filter may drop whatever comes: what hands the stream over, too. */
+/* In repair nothing can be sent or received any more, and a filter may drop whatever comes: what hands the stream over, too. And stamps
+ * of what is sent count the bytes from the moment that they are asked for, and tell of each piece, ours among them. */
 static bool closes_the_way(int level, int name)
 {
     return (level == IPPROTO_TCP && name == TCP_REPAIR) ||
-           (level == SOL_SOCKET && (name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF));
+           (level == SOL_SOCKET && (name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
+                                    name == SO_TIMESTAMPING_OLD || name == SO_TIMESTAMPING_NEW));
 }
 
 /* The first look from there on must not meet a frame. The kernel says whether it takes the value. */

@@ -8,6 +8,7 @@
 #include "preload/pl_wait.h"
 
 #include "config/reason.h"
+#include "ipoib_fallback/iov.h"
 #include "rsock/sys.h"
 
 #include <errno.h>
@@ -394,25 +395,41 @@ static ssize_t send_next(struct pl_file *f, int fd, const struct msghdr *msg, in
         rail_from(f, msg->msg_iov, pl_iov_count(msg->msg_iovlen), flags, -EMSGSIZE, true));
 }
 
+/* What can be read of it: the kernel says what is wrong with the rest. */
+static size_t size_of(const struct msghdr *msg)
+{
+    struct iovec some[8];
+    size_t size = 0;
+
+    for (size_t i = 0, n; i < msg->msg_iovlen; i += n) {
+        n = msg->msg_iovlen - i;
+        if (n > sizeof(some) / sizeof(*some))
+            n = sizeof(some) / sizeof(*some);
+        if (!fb_copy(some, msg->msg_iov + i, n * sizeof(*some), true))
+            break;
+        size += fb_iov_size(some, (int)n);
+    }
+    return size;
+}
+
 /* The kernel's loop: stops at an error, which counts only when nothing was sent, and at a message
  * that was sent in part. */
 static int each_message(struct pl_file *f, struct mmsghdr *msgs, unsigned int cnt, int fd,
                         int flags)
 {
     unsigned int i;
-    size_t want, j;
+    size_t want;
     ssize_t n;
     int saved = errno;
 
     if (cnt > IOV_MAX)
         cnt = IOV_MAX;
     for (i = 0; i < cnt; i++) {
+        want = size_of(&msgs[i].msg_hdr); /* before: who has the answer may give the vector back */
         n = (i == 0 ? send_message : send_next)(f, fd, &msgs[i].msg_hdr, flags);
         if (n < 0)
             break;
         msgs[i].msg_len = (unsigned int)n;
-        for (want = j = 0; j < msgs[i].msg_hdr.msg_iovlen; j++)
-            want += msgs[i].msg_hdr.msg_iov[j].iov_len;
         if ((size_t)n < want) {
             i++;
             break;

@@ -24,6 +24,29 @@ enum {
     FEW = 1024 /* on the stack, which may be a small one */
 };
 
+/* Which one a number means. The kernel's sendfile keeps the file; another thread may close the number meanwhile, and open something else. */
+struct file {
+    dev_t device;
+    ino_t inode;
+};
+
+static bool look(int fd, struct file *file)
+{
+    struct stat st;
+
+    if (SYS6(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH, 0, 0))
+        return false;
+    *file = (struct file){st.st_dev, st.st_ino};
+    return true;
+}
+
+static bool is_still(int fd, const struct file *file)
+{
+    struct file now;
+
+    return look(fd, &now) && now.device == file->device && now.inode == file->inode;
+}
+
 /*
  * Returns the bytes sent, or -errno with none sent. -ENOTSUP: the kernel has to judge these
  * arguments. An input that cannot be read at an offset, which is no file nor a device like one, is told by
@@ -32,31 +55,39 @@ enum {
 static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char *piece,
                          size_t most)
 {
+    const bool looked = !off || n > most;
+    struct file file = {0};
     off64_t pos;
-    size_t sent = 0;
-    ssize_t got, put = 0;
+    size_t sent = 0, left = 0; /* of what was read */
+    ssize_t got = 0, put = 0;
     uint32_t signals = rsk_sig.seen;
 
     if (n > PL_RW_MAX)
         n = PL_RW_MAX;
     pos = off ? *off : SYS6(SYS_lseek, in, 0, SEEK_CUR, 0, 0, 0);
-    if (pos < 0)
+    if (pos < 0 || (looked && !look(in, &file)))
         return -ENOTSUP;
     while (sent < n) {
         struct iovec v = {piece, n - sent < most ? n - sent : most};
 
-        got = SYS6(SYS_pread64, in, piece, v.iov_len, pos, 0, 0);
-        if (got < 0 && sent == 0)
-            return -ENOTSUP;
-        if (got <= 0)
-            break;
-        v.iov_len = (size_t)got;
+        if (left == 0) {
+            if (sent && !looked) /* it has given less than was asked for */
+                break;
+            got = SYS6(SYS_pread64, in, piece, v.iov_len, pos, 0, 0);
+            if (got < 0 && sent == 0)
+                return -ENOTSUP;
+            if (got <= 0 || (sent && !is_still(in, &file)))
+                break;
+            left = (size_t)got;
+        }
+        v = (struct iovec){piece + (got - (ssize_t)left), left};
         rsk_sig.no_point = true;
         put = sent ? fb_send_on(f->stream, f->fd, &v, 1, 0) : fb_sendv(f->stream, f->fd, &v, 1, 0);
         rsk_sig.no_point = false;
         if (put <= 0)
             break;
         sent += (size_t)put;
+        left -= (size_t)put;
         pos += put;
         /* A handler may have run in a wait that then was not in vain. What has cut a piece short otherwise the next one is told of, as
          * the kernel's next page. */
@@ -65,7 +96,7 @@ static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char
     }
     if (sent > 0 && off)
         *off = pos;
-    else if (sent > 0)
+    else if (sent > 0 && is_still(in, &file))
         SYS6(SYS_lseek, in, pos, SEEK_SET, 0, 0, 0);
     if (put == -EPIPE)
         pl_sigpipe();

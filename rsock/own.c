@@ -340,10 +340,27 @@ int rsk_own_next(int fd)
     return -1;
 }
 
+/* The process may have no number more: one of those that are to be closed anyway makes room. Where its limit is below ours the number
+ * cannot be hidden, and is not. */
+static int open_numbers(unsigned first)
+{
+    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    struct rlimit most = {0, 0};
+    int dir = sys_open("/proc/self/fd", flags, 0);
+
+    if (dir != -EMFILE)
+        return dir;
+    SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &most, 0, 0);
+    for (unsigned fd = first; dir == -EMFILE && fd < most.rlim_cur && fd <= INT_MAX; fd++)
+        if (!rsk_own_has((int)fd) && sys_close((int)fd) == 0)
+            dir = sys_open("/proc/self/fd", flags, 0);
+    return dir;
+}
+
 int rsk_own_close_others(unsigned first)
 {
     _Alignas(struct dirent64) char buf[1024] = {0};
-    int dir = rsk_own_fd(sys_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+    int dir = open_numbers(first);
     long n;
 
     if (dir < 0)
@@ -358,11 +375,11 @@ int rsk_own_close_others(unsigned first)
                 continue;
             for (; *name; name++)
                 fd = fd * 10 + (unsigned)(*name - '0');
-            if (fd >= first && !rsk_own_has((int)fd))
+            if (fd >= first && (int)fd != dir && !rsk_own_has((int)fd))
                 sys_close((int)fd);
         }
     }
-    rsk_own_close(dir);
+    sys_close(dir);
     return (int)n;
 }
 

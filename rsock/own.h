@@ -54,7 +54,7 @@ bool rsk_own_crowded(void);
 /* The lowest noted number that is not below fd, or -1. */
 int rsk_own_next(int fd);
 /* Closes each number from that on that is none of ours, as closefrom() does, where the kernel has no close_range or a filter refuses
- * it. 0 or -errno: nothing is closed, for want of /proc or of a number. Any thread. */
+ * it. 0, or -errno: for want of /proc nothing is closed, or not all. Any thread. */
 int rsk_own_close_others(unsigned first);
 /* Forgets and closes; a negative fd is ignored. Any thread. */
 void rsk_own_close(int fd);

@@ -322,10 +322,8 @@ static int understand(struct asking *a, const struct shm_reply *p, ssize_t n, st
         return n > 0 || n == -EPROTO ? RSN_PEER_PROTOCOL : RSN_NO_PEER_LIB;
     if (p->head.version != SHM_VERSION)
         return RSN_VERSION;
-    if (p->head.reason) {
-        reason = (int)p->head.reason;
-        return strcmp(cfg_reason_name(reason), "unknown") == 0 ? RSN_PEER_REFUSED : reason;
-    }
+    if (p->head.reason)
+        return cfg_reason_told(p->head.reason);
     if (n != sizeof *p)
         return RSN_PEER_PROTOCOL;
     reason = shm_rail_peer_bells(a->rail, fds, 0, p->data_slot, p->ctl_slot, a->cred);

@@ -190,6 +190,11 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
     struct vb_rej rej;
     int reason = RSN_PEER_REFUSED;
 
+    /* Who has asked us takes it back, and has nothing to say about whom to ask. */
+    if (!r->initiator) {
+        vb_setup_failed(r, reason);
+        return;
+    }
     if (status == REJ_INVALID_SERVICE_ID) {
         reason = RSN_NO_PEER_LIB;
         if (r->tuple.dst_port < VB_PRIVILEGED && r->began == r->tuple.dst_port && !r->redirects) {
@@ -201,7 +206,7 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
     } else if (status == REJ_CONSUMER_DEFINED && len >= sizeof rej) {
         memcpy(&rej, data, sizeof rej);
         if (rej.h.magic == VB_MAGIC && rej.h.len >= sizeof rej) {
-            reason = rej.reason ? rej.reason : RSN_PEER_REFUSED;
+            reason = cfg_reason_told(rej.reason);
             /* Back where we began: nobody of that server owns it. */
             if (rej.redirect && rej.redirect != r->began && r->redirects < MAX_REDIRECTS) {
                 reason = ask_elsewhere(r, rej.redirect, r->began);
@@ -247,8 +252,8 @@ void vb_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int status, 
         }
         reason = RSN_RAIL_FAILED;
         break;
-    case RDMA_CM_EVENT_UNREACHABLE:
-        reason = RSN_RDV_TIMEOUT;
+    case RDMA_CM_EVENT_UNREACHABLE: /* also of one that is up: the next hop has another hardware address */
+        reason = r->state == VB_UP ? RSN_RAIL_FAILED : RSN_RDV_TIMEOUT;
         break;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
         if (r->dev) {

@@ -108,6 +108,8 @@ struct vb_part {
     struct rsk_watch *watch;
     struct rsk_timer *timer;
     uint64_t timer_at;    /* when it fires */
+    bool retrying;        /* what is due is tried again, by the progress thread, just now */
+    uint64_t due_ns;      /* when the next time; 0: nothing was left due */
     struct vb_part *next; /* all parts; progress thread */
 };
 

@@ -94,13 +94,17 @@ static void push_unposted(struct vb_part *p)
     }
 }
 
-/* Credit that the peer gave back by a plain write: nothing tells of it. True: still some due. */
+/* Credit that the peer gave back by a plain write: nothing tells of it. True: still some due, for which the pauses grow: a peer may never
+ * give any. */
 static bool retry_due(struct vb_part *p)
 {
     bool left = false;
 
-    if (!atomic_exchange(&p->due_wanted, false))
+    if (!atomic_exchange(&p->due_wanted, false)) {
+        p->due_ns = 0;
         return false;
+    }
+    p->retrying = true;
     for (unsigned i = 0; i < vb_rails_high; i++) {
         struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
 
@@ -109,16 +113,27 @@ static bool retry_due(struct vb_part *p)
         vb_due(r, 0);
         left |= (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
     }
-    /* Not by vb_mind_due, which would kick this thread. And never taken back: another thread may have asked meanwhile. */
+    p->retrying = false;
+    /* Never taken back: another thread may have asked meanwhile. */
     if (left)
         atomic_store(&p->due_wanted, true);
+    if (!left)
+        p->due_ns = 0;
+    else if (p->due_ns < LOOK_NS)
+        p->due_ns = p->due_ns ? 2 * p->due_ns : SOON_NS;
     return left;
 }
 
 void vb_mind_due(struct vb_part *p)
 {
-    if (!atomic_exchange(&p->due_wanted, true))
+    /* Whoever is at it, or has left it for the next time, looks without that. */
+    if (!atomic_exchange(&p->due_wanted, true) && !(rsk_loop_is_self() && p->retrying))
         vb_kick();
+}
+
+static uint64_t next_look(const struct vb_part *p)
+{
+    return p->due_ns && p->due_ns < LOOK_NS ? p->due_ns : LOOK_NS;
 }
 
 static void on_timer(void *arg)
@@ -135,7 +150,7 @@ static void on_timer(void *arg)
     if (drains != p->seen_drains) {
         p->seen_drains = drains;
         push_unposted(p); /* who drains may not be who has bytes to post */
-        again(p, LOOK_NS);
+        again(p, next_look(p));
         goto out;
     }
     /* First "not minded", then arm: a drain that consumes this arming sees it and asks. */
@@ -146,7 +161,7 @@ static void on_timer(void *arg)
     if (vb_part_arm(p))
         again(p, 0);
     else if (found || left || (!p->common && !p->watch)) /* no memory for the watch */
-        again(p, LOOK_NS);
+        again(p, next_look(p));
 out:
     vb_unlock(&p->life);
 }
@@ -218,7 +233,7 @@ static void on_kick(void *arg, uint32_t events)
     }
     for (struct vb_part *p = vb_parts; p; p = p->next) {
         if (atomic_load(&p->due_wanted) && p->channel)
-            again(p, SOON_NS);
+            again(p, p->due_ns ? p->due_ns : SOON_NS);
         if (atomic_exchange(&p->mind_wanted, false))
             vb_mind_start(p);
         if (atomic_exchange(&p->watch_wanted, false))

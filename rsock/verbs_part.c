@@ -156,7 +156,7 @@ struct vb_part *vb_part_get(struct rsk_shard *shard, struct vb_dev *dev, int *re
         vb_mind_start(p);
         return p;
     }
-    p = calloc(1, sizeof *p);
+    p = rsk_own_crowded() ? NULL : calloc(1, sizeof *p);
     if (!p)
         return NULL;
     p->base = (struct rsk_shard_part){.wire = &rsk_verbs_wire,

@@ -11,6 +11,7 @@ enum { SIZE = 48 * 1024, HEAD = 4096 };
 struct call {
     const char *name;
     void (*make)(void);
+    unsigned looks; /* system calls before the send, with the library */
 };
 
 static char *memory; /* the message and its vector, then its bytes */
@@ -30,8 +31,17 @@ static void by_sendmsg(void)
     must(sendmsg(p[0], (struct msghdr *)(void *)(memory + 64), 0) == SIZE, "sendmsg");
 }
 
-static const struct call calls[] = {
-    {"write", by_write}, {"writev", by_writev}, {"sendmsg", by_sendmsg}};
+static void by_sendmmsg(void)
+{
+    struct mmsghdr one = {.msg_hdr = *(struct msghdr *)(void *)(memory + 64)};
+
+    must(sendmmsg(p[0], &one, 1, 0) == 1 && one.msg_len == SIZE, "sendmmsg");
+}
+
+static const struct call calls[] = {{"write", by_write, 0},
+                                    {"writev", by_writev, 0},
+                                    {"sendmsg", by_sendmsg, 0},
+                                    {"sendmmsg", by_sendmmsg, 2}};
 
 static void *giver(void *unused)
 {
@@ -69,7 +79,9 @@ static void child(const struct call *c)
         must(write(p[0], small, sizeof(small)) == sizeof(small) &&
                  read(p[1], small, sizeof(small)) == sizeof(small),
              "small");
-    must(writev(p[0], v, 1) == 100 && sendmsg(p[0], &(struct msghdr){0}, 0) == 0, "first");
+    must(writev(p[0], v, 1) == 100 && sendmsg(p[0], &(struct msghdr){0}, 0) == 0 &&
+             sendmmsg(p[0], &(struct mmsghdr){0}, 1, 0) == 1,
+         "first");
     raise(SIGTRAP);
     c->make();
     both->over = true;
@@ -97,7 +109,7 @@ int main(void)
                 behind_system_calls(&w, pid, status);
                 continue;
             }
-            run_to(pid, w.at[0]);
+            run_to(pid, w.at[getenv("LD_PRELOAD") ? calls[i].looks : 0]);
             cancel_it_there();
             goes_well(&w, 0, pid, 0, calls[i].name);
         }

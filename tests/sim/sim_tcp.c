@@ -206,6 +206,12 @@ static void last_close(int e)
     }
 }
 
+static bool io_lingers(int fd)
+{
+    (void)fd;
+    return false; /* nobody sets SO_LINGER */
+}
+
 static void io_close(int fd, bool others)
 {
     (void)others;
@@ -399,6 +405,7 @@ const struct fb_io sim_io = {
     .keep = io_keep,
     .vacate = io_vacate,
     .close = io_close,
+    .lingers = io_lingers,
     .waits = io_waits,
     .wait = io_wait,
     .now = io_now,

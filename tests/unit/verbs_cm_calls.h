@@ -26,12 +26,6 @@ void cfg_log_write(int level, const char *fmt, ...)
     (void)level, (void)fmt;
 }
 
-const char *cfg_reason_name(int number)
-{
-    (void)number;
-    return "reason";
-}
-
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *, uint32_t),
                                void *arg)
 {

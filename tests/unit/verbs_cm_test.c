@@ -148,12 +148,12 @@ static const struct fake_id *asking(void)
 }
 
 /* The peer refuses, and says who else could be asked. */
-static void sent_on(uint16_t port)
+static void refuses(uint16_t reason, uint16_t port)
 {
     static struct vb_rej rej;
 
     rej = (struct vb_rej){
-        .h = {.magic = VB_MAGIC, .len = sizeof(rej)}, .reason = RSN_NOT_MINE, .redirect = port};
+        .h = {.magic = VB_MAGIC, .len = sizeof(rej)}, .reason = reason, .redirect = port};
     event = (struct rdma_cm_event){
         .id = rail->id,
         .event = RDMA_CM_EVENT_REJECTED,
@@ -161,6 +161,11 @@ static void sent_on(uint16_t port)
         .param.conn = {.private_data = &rej, .private_data_len = sizeof(rej)}};
     event_there = true;
     on_channel(channels[0], 1);
+}
+
+static void sent_on(uint16_t port)
+{
+    refuses(RSN_NOT_MINE, port);
 }
 
 /* One that has no data. */
@@ -269,6 +274,51 @@ TEST_CASE(verbs_cm, who_is_sent_on_keeps_his_port)
     sent_on(7000); /* where it began */
     EXPECT(asking() == NULL);
     EXPECT_EQ_INT(said, RSN_NOT_MINE);
+    for (unsigned i = 0; i < IDS; i++)
+        EXPECT(!ids[i].live);
+}
+
+/* Not to blame on the way to the peer's host, or on all of that, at anybody's word. */
+TEST_CASE(verbs_cm, what_a_peer_may_say)
+{
+    const int not [] = {RSN_RDV_TIMEOUT, RSN_RAIL_FAILED, RSN_DEVICE_GONE, 1000, 65535};
+    uint16_t port;
+
+    for (unsigned i = 0; i < sizeof(not ) / sizeof(*not ); i++) {
+        ask(&port);
+        refuses((uint16_t) not [i], 0);
+        EXPECT_EQ_INT(said, RSN_PEER_REFUSED);
+    }
+    ask(&port);
+    refuses(RSN_BUDGET, 0);
+    EXPECT_EQ_INT(said, RSN_BUDGET);
+}
+
+static unsigned n_refused;
+
+static void no_rail(void *owner, int reason)
+{
+    (void)owner;
+    n_refused++;
+    EXPECT_EQ_INT(reason, RSN_PEER_REFUSED);
+}
+
+/* Who has asked us, and refuses what we have answered, does not send us anywhere. */
+TEST_CASE(verbs_cm, who_is_asked_is_not_sent_on)
+{
+    static const struct rsk_accept_ops ops = {.refused = no_rail};
+    uint16_t port;
+
+    ask(&port);
+    rail->initiator = false;
+    rail->state = VB_ACCEPTED;
+    rail->done = NULL;
+    rail->ops = &ops;
+    rail->began = 0;
+    sent_on(7001);
+    EXPECT(asking() == NULL);
+    EXPECT_EQ_INT(n_refused, 1);
+    EXPECT_EQ_INT(said, -1);
     for (unsigned i = 0; i < IDS; i++)
         EXPECT(!ids[i].live);
 }
