@@ -579,6 +579,8 @@ shm_processes_test_SRC := tests/unit/shm_processes_test.c $(SHM_TEST_SRC)
 
 # Programs of one file each, which tests/preload_test.sh runs with the library and without.
 PRELOAD_PROGRAMS = $(patsubst %.c,$(B)/%,$(wildcard tests/preload/*.c))
+# What one of them loads while it runs.
+PRELOAD_PLUGINS = $(patsubst %.c,$(B)/%.so,$(wildcard tests/preload/plugin/*.c))
 
 # One program of many cases, which tests/conform/run runs in several ways.
 CONFORM_SRC := \
@@ -700,7 +702,7 @@ $(TOP_PRODUCTS): $(BUILD)/%: $(B)/%
 endif
 all: $(SO_OBJ) $(TOOL_OBJ) $(PRODUCTS) $(TOP_PRODUCTS)
 
-tests: $(TEST_BIN) $(B)/tests/torture_linked $(if $(SAN),,$(B)/tests/conform_cases $(PRELOAD_PROGRAMS))
+tests: $(TEST_BIN) $(B)/tests/torture_linked $(if $(SAN),,$(B)/tests/conform_cases $(PRELOAD_PROGRAMS) $(PRELOAD_PLUGINS))
 
 # ---- rules
 
@@ -800,11 +802,15 @@ $(B)/tests/conform_cases: $(call objs,$(CONFORM_SRC))
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lpthread)
 
 # As a distribution builds its programs, and they pass what no program should.
+PRELOAD_CC = $(CC) -std=gnu11 -O2 -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE -Wall -Wextra -Wno-nonnull -Wno-unused-result \
+	$(WERROR_FLAG) -MMD -MP
 $(PRELOAD_PROGRAMS): $(B)/%: %.c
 	@mkdir -p $(@D)
-	$(call run,cc,$(CC) -std=gnu11 -O2 -D_FORTIFY_SOURCE=2 -D_GNU_SOURCE -Wall -Wextra -Wno-nonnull -Wno-unused-result \
-	    $(WERROR_FLAG) -MMD -MP -o $@ $< -lpthread)
--include $(addsuffix .d,$(PRELOAD_PROGRAMS))
+	$(call run,cc,$(PRELOAD_CC) -o $@ $< -lpthread)
+$(PRELOAD_PLUGINS): $(B)/%.so: %.c
+	@mkdir -p $(@D)
+	$(call run,cc,$(PRELOAD_CC) -fPIC -shared -o $@ $< -lpthread)
+-include $(addsuffix .d,$(PRELOAD_PROGRAMS)) $(PRELOAD_PLUGINS:.so=.d)
 
 # Every object that anything above names.
 -include $(patsubst %.o,%.d,$(sort $(SO_OBJ) $(TOOL_OBJ) $(SHIM_OBJ) $(B)/tests/torture/torture.o \
