@@ -4,7 +4,6 @@
  */
 #include "warm.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -28,20 +27,6 @@ static int serve(const struct round *r, int i)
     return fd;
 }
 
-/* How much. */
-static long fill(int fd)
-{
-    static const char bytes[4096];
-    long all = 0;
-    ssize_t n;
-
-    must(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
-    while ((n = write(fd, bytes, sizeof bytes)) > 0)
-        all += n;
-    must(errno == EAGAIN, "write");
-    return all;
-}
-
 static void take_numbers(void)
 {
     while (open("/dev/null", O_RDONLY) >= 0)
@@ -61,7 +46,7 @@ static void server(const struct round *r)
     for (int i = 0; i < r->cnt; i++)
         fd[i] = serve(r, i);
     for (int i = 0; i < r->cnt; i++)
-        all[i] = fill(fd[i]);
+        all[i] = as_much_as_goes(fd[i]);
     take_numbers();
     must(write(r->closing[1], all, sizeof all) == sizeof all, "closing");
     for (int i = 0; i < r->cnt; i++) {

@@ -68,4 +68,18 @@ static inline void asks(int fd, int times, pid_t server)
     }
 }
 
+/* Written without waiting: how much. */
+static inline long as_much_as_goes(int fd)
+{
+    static const char bytes[4096];
+    long all = 0;
+    ssize_t n;
+
+    must(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
+    while ((n = write(fd, bytes, sizeof bytes)) > 0)
+        all += n;
+    must(errno == EAGAIN, "write");
+    return all;
+}
+
 #endif
