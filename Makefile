@@ -322,6 +322,7 @@ UNIT_TESTS := \
 	poll_signal_test \
 	poll_words_test \
 	select_test \
+	own_test \
 	table_test \
 	siphash_test \
 	silent_test \
@@ -483,6 +484,7 @@ table_test_SRC := \
 	rsock/valgrind.c \
 	rsock/waitv.c \
 
+own_test_SRC := tests/unit/own_test.c rsock/own.c
 sleepers_test_SRC := tests/unit/sleepers_test.c
 section_test_SRC := tests/unit/section_test.c rsock/section.c
 
