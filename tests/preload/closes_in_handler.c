@@ -29,22 +29,22 @@ void *malloc(size_t size)
     return __libc_malloc(size);
 }
 
-void *calloc(size_t cnt, size_t size)
+void *calloc(size_t nmemb, size_t size)
 {
     counted();
-    return __libc_calloc(cnt, size);
+    return __libc_calloc(nmemb, size);
 }
 
-void *realloc(void *p, size_t size)
+void *realloc(void *ptr, size_t size)
 {
     counted();
-    return __libc_realloc(p, size);
+    return __libc_realloc(ptr, size);
 }
 
-void free(void *p)
+void free(void *ptr)
 {
     counted();
-    __libc_free(p);
+    __libc_free(ptr);
 }
 
 static int to_close, l;
