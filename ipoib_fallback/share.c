@@ -39,13 +39,13 @@ static struct asked *note(enum share way, const struct rsk_tuple *t)
 {
     struct asked *a = find(way, t);
 
-    for (unsigned i = 0; !a && i < MOST; i++) {
-        if (pools[way].of[i].asking)
-            continue;
-        a = &pools[way].of[i];
-        *a = (struct asked){.family = t->family, .port = port_of(way, t)};
-        memcpy(a->addr, t->dst, sizeof(a->addr));
-    }
+    if (a)
+        return a;
+    for (a = pools[way].of; a->asking; a++)
+        if (a + 1 == pools[way].of + MOST)
+            return NULL;
+    *a = (struct asked){.family = t->family, .port = port_of(way, t)};
+    memcpy(a->addr, t->dst, sizeof(a->addr));
     return a;
 }
 

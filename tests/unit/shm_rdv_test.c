@@ -413,7 +413,7 @@ TEST_CASE(shm_rdv, strangers_are_refused)
     ASSERT(soon(&asked.heard));
     EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, datagram[0]), RSN_PEER_PROTOCOL);
     ASSERT(soon(&asked.heard));
-    EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, c.client), RSN_PEER_PROTOCOL);
+    EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, other.client), RSN_PEER_PROTOCOL);
     ASSERT(soon(&asked.heard));
     EXPECT_EQ_INT(ask_as_stranger(&q, sizeof q, good, page, stream[0]), 0);
     ASSERT(soon(&asked.heard));
