@@ -42,7 +42,7 @@ static bool look(int fd, struct file *file)
 
 static bool is_still(int fd, const struct file *file)
 {
-    struct file now;
+    struct file now = {0};
 
     return look(fd, &now) && now.device == file->device && now.inode == file->inode;
 }

@@ -31,7 +31,7 @@ static ssize_t take(int sock, void *to, size_t n, int fds[STRANGE_FDS], unsigned
                     bool *any)
 {
     struct iovec v = {.iov_base = to, .iov_len = n};
-    union control control;
+    union control control = {0};
     struct msghdr m = {
         .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
