@@ -106,38 +106,36 @@ static int quietly(int fd, const void *p, size_t n)
     return r < 0 ? (int)r : 0;
 }
 
-/* The file that number 2 is by the program's will. */
+/* What number 2 is by the program's will: a file, a terminal, a pipe, journald's socket; 0: it is closed. */
 static _Atomic uint64_t noted_dev, noted_ino;
 static _Atomic bool noted;
 
-/* False: it is not open, or no file. */
-static bool is_file(uint64_t *dev, uint64_t *ino)
+static void look_at_stderr(uint64_t *dev, uint64_t *ino)
 {
     struct stat st = {0};
 
-    if (cfg_raw4(SYS_fstat, STDERR_FILENO, (long)&st, 0, 0) < 0 || !S_ISREG(st.st_mode))
-        return false;
+    (void)cfg_raw4(SYS_fstat, STDERR_FILENO, (long)&st, 0, 0);
     *dev = st.st_dev;
     *ino = st.st_ino;
-    return true;
 }
 
 void cfg_log_note_stderr(void)
 {
-    uint64_t dev = 0, ino = 0;
+    uint64_t dev, ino;
 
-    (void)is_file(&dev, &ino);
+    look_at_stderr(&dev, &ino);
     atomic_store(&noted_dev, dev);
     atomic_store(&noted_ino, ino);
     atomic_store(&noted, true);
 }
 
-/* A daemon that has closed the first three, and opened its files: the lines would be among its data. */
-static bool another_file(void)
+/* A daemon that has closed the first three, and opened its files, pipes and sockets: the lines would be among its data. */
+static bool is_another(void)
 {
     uint64_t dev, ino;
 
-    return atomic_load(&noted) && is_file(&dev, &ino) &&
+    look_at_stderr(&dev, &ino);
+    return atomic_load(&noted) &&
            (dev != atomic_load(&noted_dev) || ino != atomic_load(&noted_ino));
 }
 
@@ -171,8 +169,8 @@ static void put_stderr(const char *line, size_t n)
         atomic_fetch_add(&missing, 1);
 }
 
-/* Not where number 2 is a connection, as inetd's servers have it, and daemons that have closed the first three: the peer would read it
- * among the program's own bytes. journald's is a unix socket. */
+/* Not where number 2 is a connection, as inetd's servers have it: the peer would read it among the program's own bytes. Nor where it has
+ * become something else. */
 void cfg_log_stderr(const char *line, size_t n)
 {
     struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
@@ -181,7 +179,7 @@ void cfg_log_stderr(const char *line, size_t n)
     if (cfg_raw4(SYS_getsockname, STDERR_FILENO, (long)&own, (long)&len, 0) == 0 &&
         (own.ss_family == AF_INET || own.ss_family == AF_INET6))
         return;
-    if (another_file())
+    if (is_another())
         return;
     put_stderr(line, n);
 }

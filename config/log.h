@@ -23,7 +23,7 @@ void cfg_log_to(int level, const char *file);
 extern void (*cfg_log_around)(bool begins);
 
 /* A line to number 2, in one write, and no SIGPIPE or SIGXFSZ for the program, which has written nothing. Nothing where
- * that is a connection, or a file that it has become without cfg_log_note_stderr. Any thread. */
+ * that is a TCP connection, or what it has become without cfg_log_note_stderr. Any thread. */
 void cfg_log_stderr(const char *line, size_t n);
 /* Number 2 is what the program wants it to be: at load, and when it has been put there by name. */
 void cfg_log_note_stderr(void);

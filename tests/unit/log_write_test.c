@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -182,6 +183,34 @@ TEST_CASE(log, a_file_that_number_2_has_become_gets_nothing)
     EXPECT(strstr(text, "to the new one\n"));
     unlink(file);
     rmdir(dir);
+}
+
+static void log_in_sockets(const char *file)
+{
+    char got[100];
+    int pair[2], p[2];
+
+    (void)file;
+    cfg_log_note_stderr();
+    cfg_log_to(CFG_LOG_INFO, "");
+    EXPECT_EQ_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) + pipe(p), 0);
+    close(STDERR_FILENO);
+    EXPECT_EQ_INT(fcntl(pair[1], F_DUPFD, STDERR_FILENO), STDERR_FILENO);
+    log_info("to the peer");
+    EXPECT(recv(pair[0], got, sizeof(got), MSG_DONTWAIT) < 0);
+    close(STDERR_FILENO);
+    EXPECT_EQ_INT(fcntl(p[1], F_DUPFD, STDERR_FILENO), STDERR_FILENO);
+    log_info("into the pipe");
+    EXPECT(fcntl(p[0], F_SETFL, O_NONBLOCK) == 0 && read(p[0], got, sizeof(got)) < 0);
+    cfg_log_note_stderr();
+    log_info("into the pipe");
+    EXPECT(read(p[0], got, sizeof(got)) > 0);
+}
+
+TEST_CASE(log, what_number_2_has_become_gets_nothing)
+{
+    heard(log_in_sockets, "");
+    EXPECT_STREQ(said, "");
 }
 
 /* Number 2 is a pipe that nobody reads for now: nobody waits, and what is missing is said. */
