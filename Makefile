@@ -327,6 +327,7 @@ UNIT_TESTS := \
 	siphash_test \
 	silent_test \
 	share_test \
+	strange_test \
 	frail_test \
 	verbs_bye_test \
 	verbs_pin_test \
@@ -391,6 +392,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c ipoib_fallback/peer.c
+strange_test_SRC := tests/unit/strange_test.c rsock/strange.c rsock/own.c
 share_test_SRC := tests/unit/share_test.c ipoib_fallback/share.c
 frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c ipoib_fallback/peer.c
 verbs_bye_test_SRC := \
@@ -634,7 +636,9 @@ B := $(BUILD)/$(VARIANT)
 
 CC ?= cc
 CXX ?= c++
-OBJCOPY ?= objcopy
+OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy)
+# A name without a folder: it is not there.
+LIBURING := $(filter %/liburing.a,$(shell $(CC) -print-file-name=liburing.a))
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
@@ -717,7 +721,7 @@ else
 run = @printf '%-8s%s\n' $(1) $@; $(2)
 endif
 
-FLAGS_TEXT := $(CC) $(CXX) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CXXFLAGS_ALL) $(LDFLAGS_ALL)
+FLAGS_TEXT := $(CC) $(CXX) $(OBJCOPY) $(LIBURING) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CXXFLAGS_ALL) $(LDFLAGS_ALL)
 FLAGS_FILE := $(B)/flags
 
 # Rewritten only when the flags differ, so that only then everything is rebuilt.
@@ -729,11 +733,13 @@ $(B)/%.o: %.c $(FLAGS_FILE) | $(GRAMMAR_H)
 	@mkdir -p $(@D)
 	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)
 
-# With what it needs of liburing, whose names stay its own: preload/pl_ring.c stands in the place of some of them.
+# With what it needs of liburing, whose names stay its own: preload/pl_ring.c stands in the place of some of them. Where its archive is not
+# there the progress thread uses epoll.
 $(B)/rsock/loop_uring.o: rsock/loop_uring.c $(FLAGS_FILE)
 	@mkdir -p $(@D)
-	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@.alone $<)
-	@$(CC) -r -nostdlib -o $@ $@.alone -l:liburing.a
+	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) $(if $(LIBURING),,-DRAILSOCK_WITHOUT_URING) \
+	    -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@.alone $<)
+	@$(CC) -r -nostdlib -o $@ $@.alone $(LIBURING)
 	@$(OBJCOPY) --wildcard --localize-symbol='io_uring_*' --localize-symbol='__io_uring_*' $@
 
 $(B)/%.o: $(B)/%.c $(FLAGS_FILE) | $(GRAMMAR_H)

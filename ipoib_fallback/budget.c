@@ -110,8 +110,8 @@ bool budget_leave(struct fb_conn *c, int reason)
  * failure: nobody else has the stream. */
 void budget_overdue(struct fb_conn *c)
 {
-    if (!fb_trylock(&c->x->rx.lock))
-        return; /* at the next look */
+    if (c->x->rail->failed || !fb_trylock(&c->x->rx.lock))
+        return; /* it is on its end, or at the next look */
     if (!conn_flag(c, CF_PINNED | CF_CLOSED) && (c->x->rx.state == RX_r || c->x->rx.state == RX_q2))
         c->x->rx.frozen = false;
     rx_unlock(c);

@@ -208,7 +208,7 @@ struct fb_more {
     uint64_t linger_cur, linger_stuck; /* tx.cur, and until when it may stay so */
     uint64_t linger_pause;
     uint64_t stalled_at;            /* stall.c's */
-    bool out_of_reach;              /* of who ends the process: end.c */
+    bool out_of_reach;              /* of who ends the process: exit.c */
     uint64_t full_at;               /* grow.c's, tx lock: tx when the ring was last found full, */
     uint32_t fulls;                 /* and how often since it boarded */
     _Atomic uint32_t grown;         /* times that it has left for a larger one */

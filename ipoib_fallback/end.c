@@ -174,6 +174,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
             reset = c->x->tx.state != TX_T;
             if (reset)
                 fb_io.abort(fd);
+            link_drop(c, fd); /* it may have been watched again meanwhile */
             c->fd = -1;
         }
     }

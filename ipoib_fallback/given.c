@@ -104,7 +104,7 @@ void given_closed(struct fb_conn *c)
 
 /* ---- the receiver */
 
-/* Others' words stay mapped: many connections come from few processes, and a stream looks at its own word later. */
+/* Others' words stay mapped for as long as they live: many connections come from few processes, and a stream looks at its word later. */
 enum { GIVERS = 64 };
 static struct fb_giver {
     int32_t pid;
@@ -117,6 +117,8 @@ static struct fb_lock lock;
 void given_forget(void)
 {
     lock = (struct fb_lock){0};
+    for (unsigned i = 0; i < n_givers; i++)
+        givers[i].users = 0; /* the parent's streams */
 }
 
 /* lock held. A place for one more, or NULL: a process that is no more gives up its own once no stream looks there. */
@@ -165,7 +167,8 @@ static struct fb_giver *giver_of(int32_t pid, uint64_t cookie)
 static void let_go(struct fb_giver *g)
 {
     fb_lock(&lock);
-    g->users--;
+    if (g->users) /* not in a child that was forked meanwhile */
+        g->users--;
     fb_unlock(&lock);
 }
 

@@ -199,13 +199,15 @@ static void old_link(struct heir_link *l)
 
 static void link_gone(struct heir_link *l)
 {
+    int fd = l->fd;
+
     rsk_unwatch(l->watch);
     fb_lock(&links_lock);
     unlink_link(l);
     conn_each(give_back, l);
-    strange_close(l->fd); /* a child that has other rights by now */
     old_link(l);
     fb_unlock(&links_lock);
+    strange_close(fd); /* a child's that may have had other rights */
 }
 
 static void on_link(void *arg, uint32_t events)
@@ -320,7 +322,7 @@ static void prune(void)
         n_links--;
         if (ended)
             conn_each(give_back, l);
-        rsk_own_close(l->fd);
+        strange_close(l->fd);
         old_link(l);
     }
 }

@@ -260,7 +260,7 @@ static int name_of_nothing(void)
     char path[40];
 
     if (file >= 0) {
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+        snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", file);
         fd = rsk_own_fd(sys_open(path, O_PATH | O_CLOEXEC, 0));
         rsk_own_close(file);
     }

@@ -165,19 +165,48 @@ void tx_serve_all(struct fb_conn *c)
     }
 }
 
-/* As much as the ring has room for. A small write is one piece; nothing is allocated. */
+enum { TOGETHER = 64 }; /* buffers that make one piece */
+
+/* What is left of a vector. */
+struct rest {
+    const struct iovec *v;
+    int i, cnt;
+    size_t off;
+};
+
+/* From the next of them into the ring, and they are done with: once it is told of, who has the answer may give the vector back. */
+static size_t gather(struct rest *r, const struct iovec sp[2], enum rsk_way way)
+{
+    struct iovec some[TOGETHER];
+    size_t n, left;
+    int k = 0;
+
+    for (; k < TOGETHER && r->i + k < r->cnt; k++)
+        some[k] = r->v[r->i + k];
+    some[0].iov_base = (char *)some[0].iov_base + r->off;
+    some[0].iov_len -= r->off;
+    n = left = fb_iov_copy(sp, 2, some, k, PIECE, way);
+    for (; r->i < r->cnt && left >= r->v[r->i].iov_len - r->off; r->i++) {
+        left -= r->v[r->i].iov_len - r->off;
+        r->off = 0;
+    }
+    r->off += left;
+    return n;
+}
+
+/* As much as the ring has room for. A small write is one piece, and so are small buffers; nothing is allocated. */
 static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt)
 {
     struct iovec sp[2], one = {0};
-    size_t done = 0, off = 0;
+    struct rest rest = {.v = v, .cnt = cnt};
+    size_t done = 0;
     uint64_t at = c->s.pub->tx;
     bool in_place = rail->wire->read_in_place;
     enum rsk_way way = in_place && c->x->tx.past.on ? RSK_PAST : RSK_INTO;
-    int i = 0;
 
     if (cnt == 1)
         one = v[0];
-    while (i < cnt) {
+    while (rest.i < cnt) {
         size_t space = rail->wire->tx_space(rail, sp), n;
 
         if (space == 0)
@@ -187,16 +216,9 @@ static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec 
             one.iov_base = (char *)one.iov_base + n;
             one.iov_len -= n;
             if (one.iov_len == 0)
-                i = 1;
+                rest.i = 1;
         } else {
-            struct iovec part = {(char *)v[i].iov_base + off, v[i].iov_len - off};
-
-            n = fb_iov_copy(sp, 2, &part, 1, PIECE, way);
-            off += n;
-            if (off == v[i].iov_len) {
-                i++;
-                off = 0;
-            }
+            n = gather(&rest, sp, way);
         }
         if (n == 0)
             continue;

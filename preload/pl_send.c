@@ -425,7 +425,8 @@ static int each_message(struct pl_file *f, struct mmsghdr *msgs, unsigned int cn
     if (cnt > IOV_MAX)
         cnt = IOV_MAX;
     for (i = 0; i < cnt; i++) {
-        want = size_of(&msgs[i].msg_hdr); /* before: who has the answer may give the vector back */
+        /* Before: who has the answer may give the vector back. Of the last one it is not needed. */
+        want = i + 1 < cnt ? size_of(&msgs[i].msg_hdr) : 0;
         n = (i == 0 ? send_message : send_next)(f, fd, &msgs[i].msg_hdr, flags);
         if (n < 0)
             break;

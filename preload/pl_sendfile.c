@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 
 enum {
-    PIECE = 16384,
+    PIECE = 65536,
     FEW = 1024 /* on the stack, which may be a small one */
 };
 

@@ -18,6 +18,8 @@
 
 enum { ENTRIES = 256, BATCH = 64 };
 
+#ifndef RAILSOCK_WITHOUT_URING
+
 static struct io_uring ring;
 
 static int uring_open(void)
@@ -153,3 +155,20 @@ const struct loop_backend loop_uring = {
     .wait = uring_pause,
     .close = uring_close,
 };
+
+#else /* no liburing.a: nothing but open is called */
+
+static int uring_open(void)
+{
+    return -ENOSYS;
+}
+
+bool rsk_loop_maps(uintptr_t at)
+{
+    (void)at;
+    return false;
+}
+
+const struct loop_backend loop_uring = {.name = "io_uring", .open = uring_open};
+
+#endif

@@ -342,18 +342,19 @@ int rsk_own_next(int fd)
 
 /* The process may have no number more: one of those that are to be closed anyway makes room. Where its limit is below ours the number
  * cannot be hidden, and is not. */
+#define NUMBERS "/proc/thread-self/fd" /* self has none once the main thread has ended */
 static int open_numbers(unsigned first)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
     struct rlimit most = {0, 0};
-    int dir = sys_open("/proc/self/fd", flags, 0);
+    int dir = sys_open(NUMBERS, flags, 0);
 
     if (dir != -EMFILE)
         return dir;
     SYS6(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &most, 0, 0);
     for (unsigned fd = first; dir == -EMFILE && fd < most.rlim_cur && fd <= INT_MAX; fd++)
         if (!rsk_own_has((int)fd) && sys_close((int)fd) == 0)
-            dir = sys_open("/proc/self/fd", flags, 0);
+            dir = sys_open(NUMBERS, flags, 0);
     return dir;
 }
 

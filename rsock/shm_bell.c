@@ -55,8 +55,8 @@
  * before, also where only bytes are left (bell_quiet), of those that came after their news had been found; so there is
  * room when he sleeps, or an edge for him, unless a peer has filled it.
  *
- * A peer may send descriptors along with a byte: to close one can take long, and is the progress thread's; the drain, which is mostly an
- * application's thread, only takes them, and takes no more before those are closed.
+ * A peer may send descriptors along with a byte, and it can take long to be rid of them: that is the progress thread's. The drain, which is
+ * mostly an application's thread, looks first, and reads nothing that something came with, nor anything before that is done.
  *
  * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
  * nobody else has, in a part of its own.
@@ -80,12 +80,12 @@ struct shm_bell {
     uint32_t batch;            /* bytes that it may hold */
     _Atomic uint32_t received; /* of page->sent */
     _Atomic uint32_t armings;
-    int own_fd; /* an eventfd for what we tell ourselves: part.fd, or the other part's */
-    bool other; /* for who may not trust us */
-    _Atomic uint32_t users; /* its shard, and the job */
-    struct rsk_job close_sent;
-    _Atomic unsigned n_sent; /* descriptors that came with bytes, and are to be closed */
-    int sent[STRANGE_FDS];
+    int own_fd;     /* an eventfd for what we tell ourselves: part.fd, or the other part's */
+    bool other;     /* for who may not trust us */
+    bool far_given; /* peers may have it */
+    _Atomic uint32_t users; /* its shard, and the jobs */
+    struct rsk_job take_sent, end;
+    _Atomic bool sent_along; /* something came with what is next: the progress thread takes it */
     uint64_t used[SHM_PAGE_WORDS];
     _Atomic(rail_ptr *) rails[SHM_PAGE_WORDS]; /* 64 each, made on need, kept */
 };
@@ -132,7 +132,7 @@ static uint32_t bytes_left(struct shm_bell *b)
 
 static bool bytes_due(struct shm_bell *b)
 {
-    return b->far >= 0 && bytes_left(b) >= b->batch && !atomic_load(&b->n_sent);
+    return b->far >= 0 && bytes_left(b) >= b->batch && !atomic_load(&b->sent_along);
 }
 
 static bool bell_quiet(struct rsk_shard_part *p)
@@ -144,38 +144,61 @@ static bool bell_quiet(struct rsk_shard_part *p)
 
 static void unuse(struct shm_bell *b)
 {
-    if (atomic_fetch_sub(&b->users, 1) == 1)
-        free(b);
+    if (atomic_fetch_sub(&b->users, 1) != 1)
+        return;
+    if (b->far_given)
+        strange_close(b->part.fd);
+    free(b);
 }
 
-static void close_sent(void *arg)
+/* What came with the bytes goes, and the byte that it came with. Nobody else reads meanwhile. */
+static void take_sent(void *arg)
 {
     struct shm_bell *b = arg;
-    unsigned n = atomic_load(&b->n_sent);
+    int fds[STRANGE_FDS], flags;
+    char bytes[BATCH_MOST / 2];
+    unsigned count;
+    ssize_t n = strange_recv(b->part.fd, bytes, b->batch / 2, fds, &count, &flags);
 
-    for (unsigned i = 0; i < n; i++)
-        strange_close(b->sent[i]);
-    atomic_store(&b->n_sent, 0);
+    for (unsigned i = 0; i < count; i++)
+        strange_close(fds[i]);
+    if (n > 0)
+        atomic_fetch_add_explicit(&b->received, (uint32_t)n, memory_order_relaxed);
+    atomic_store(&b->sent_along, false);
     unuse(b);
+}
+
+/* How many bytes can be read that nothing came with. 0: something has, or there are none. */
+static size_t plain_bytes(struct shm_bell *b, bool *along)
+{
+    char bytes[BATCH_MOST / 2];
+    struct iovec v = {bytes, b->batch / 2};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+    ssize_t n = sys_recvmsg(b->part.fd, &m, MSG_PEEK | MSG_DONTWAIT);
+
+    *along = n > 0 && m.msg_flags & MSG_CTRUNC; /* a look takes none, and ends there */
+    return n > 0 && !*along ? (size_t)n : 0;
 }
 
 static void take_bytes(struct shm_bell *b)
 {
     uint32_t left = bytes_left(b);
     char bytes[BATCH_MOST / 2];
-    unsigned count;
+    bool along;
     ssize_t n;
-    int flags;
 
     if (!bytes_due(b))
         return;
-    n = strange_recv(b->part.fd, bytes, b->batch / 2, b->sent, &count, &flags);
-    if (count) {
-        atomic_store(&b->n_sent, count);
+    n = (ssize_t)plain_bytes(b, &along);
+    if (along) {
+        atomic_store(&b->sent_along, true);
         atomic_fetch_add(&b->users, 1);
-        if (rsk_loop_post_job(&b->close_sent)) /* nobody else is there */
-            close_sent(b);
+        if (rsk_loop_post_job(&b->take_sent)) /* nobody else is there */
+            take_sent(b);
+        return;
     }
+    if (n > 0)
+        n = SYS6(SYS_recvfrom, b->part.fd, bytes, n, MSG_DONTWAIT, NULL, NULL);
     /* None at all where there should be so many: a peer lies, or many were killed on the way. */
     atomic_fetch_add_explicit(&b->received, n > 0 ? (uint32_t)n : left, memory_order_relaxed);
 }
@@ -223,6 +246,11 @@ static void bell_fire(struct rsk_shard_part *p)
     shm_page_fire(bell_of(p)->own_fd);
 }
 
+static void end_bell(void *bell)
+{
+    unuse(bell);
+}
+
 static void bell_free(struct rsk_shard_part *p)
 {
     struct shm_bell *b = bell_of(p);
@@ -230,15 +258,15 @@ static void bell_free(struct rsk_shard_part *p)
     rsk_own_unmap(&b->map);
     rsk_own_close(b->page_fd);
     rsk_own_close(b->far);
-    if (b->far >= 0)
-        strange_close(b->part.fd);
-    else
+    if (!b->far_given)
         rsk_own_close(b->part.fd);
     for (uint32_t w = 0; w < SHM_PAGE_WORDS; w++)
         free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
     if (b->other)
         atomic_fetch_sub(&others, 1);
-    unuse(b);
+    /* What others have sent can take long, too, and whoever gives up the shard's last reference may be an application's thread. */
+    if (!b->far_given || rsk_loop_post_job(&b->end))
+        unuse(b);
 }
 
 /* ---- ours */
@@ -247,6 +275,8 @@ static void bell_free(struct rsk_shard_part *p)
 static int socket_pair(struct shm_bell *b)
 {
     enum { BYTE = 1024 /* what one costs at most, of what SO_SNDBUF says */ };
+    enum { PASSRIGHTS = 83 /* SO_PASSRIGHTS, newer than the headers */ };
+    const int on = 1, off = 0;
     int pair[2] = {-1, -1}, room, ours, err;
 
     rsk_own_enter();
@@ -259,6 +289,9 @@ static int socket_pair(struct shm_bell *b)
         rsk_own_close(ours);
         return b->far;
     }
+    /* A byte that is sent as urgent stays one, and no descriptor comes with any, where the kernel knows how to refuse them (6.16). */
+    sys_setsockopt(ours, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+    sys_setsockopt(ours, SOL_SOCKET, PASSRIGHTS, &off, sizeof off);
     room = strange_option(b->far, SO_SNDBUF) / (2 * BYTE);
     b->batch = room < 2 ? 2 : room > BATCH_MOST ? BATCH_MOST : (uint32_t)room;
     return ours;
@@ -283,7 +316,8 @@ int shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred, struct shm
         return -ENOMEM;
     b->other = other;
     b->users = 1;
-    b->close_sent = (struct rsk_job){.fn = close_sent, .arg = b};
+    b->take_sent = (struct rsk_job){.fn = take_sent, .arg = b};
+    b->end = (struct rsk_job){.fn = end_bell, .arg = b};
     atomic_fetch_add(&others, other);
     b->page_fd = rsk_own_fd(shm_sealed_memfd("railsock-bell", SHM_PAGE_SIZE));
     b->far = -1;
@@ -316,10 +350,11 @@ int shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred, struct shm
     return 0;
 }
 
-void shm_bell_fds(const struct shm_bell *b, int *page, int *event)
+void shm_bell_fds(struct shm_bell *b, int *page, int *event)
 {
     *page = b->page_fd;
     *event = b->far >= 0 ? b->far : b->part.fd;
+    b->far_given = b->far >= 0;
 }
 
 int shm_bell_reserve(struct shm_bell *b)

@@ -26,7 +26,7 @@ enum { SHM_BELL_SLOTS = 4096 };
  * thread. */
 int shm_bell_of(struct rsk_shard *, const struct shm_cred *, struct shm_bell **);
 /* What to pass to the peer; both stay ours. */
-void shm_bell_fds(const struct shm_bell *, int *page, int *event);
+void shm_bell_fds(struct shm_bell *, int *page, int *event);
 /* Reserves a slot: its number, or -ENOSPC. Progress thread, as the next two. */
 int shm_bell_reserve(struct shm_bell *);
 /* From now on news in the slot is this rail's. 0 or -ENOMEM. */

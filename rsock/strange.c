@@ -18,12 +18,27 @@ union control {
 
 enum { DEEP = 8 /* the kernel lets sockets lie in each other to half of that */ };
 
+enum { PIDFD = 4 /* SCM_PIDFD, newer than the headers */ };
+
 int strange_option(int fd, int name)
 {
     socklen_t size = sizeof(int);
     int value = -1;
 
     return sys_getsockopt(fd, SOL_SOCKET, name, &value, &size) ? -1 : value;
+}
+
+/* Nobody who closes it waits. */
+static void disarm(int fd)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    const struct linger off = {0, 0};
+    int family = strange_option(fd, SO_DOMAIN);
+
+    if (family < 0 || family == AF_UNIX)
+        return;
+    sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
+    sys_connect(fd, &none, sizeof none); /* he may have set it again */
 }
 
 /* any: it was a message, if the socket has SO_PASSCRED. */
@@ -46,10 +61,15 @@ static ssize_t take(int sock, void *to, size_t n, int fds[STRANGE_FDS], unsigned
         size_t all = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         int fd;
 
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+        if (c->cmsg_level != SOL_SOCKET || (c->cmsg_type != SCM_RIGHTS && c->cmsg_type != PIDFD))
             continue;
         for (size_t i = 0; i < all; i++) {
             memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+            if (c->cmsg_type == PIDFD) { /* which he has asked for, of a socket of his own */
+                sys_close(fd);
+                continue;
+            }
+            disarm(fd); /* also if it cannot be noted, and is closed as it is */
             fd = rsk_own_fd(fd);
             if (fd < 0)
                 m.msg_flags |= MSG_CTRUNC;
@@ -89,6 +109,8 @@ static void empty(int sock, int deep)
         close_deep(fd, deep + 1);
     /* A message may be empty, as the end is; of a stream's end, too, the kernel says whose it was. */
     sys_setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    /* Else a byte that was sent as urgent is dropped on the way to the next, with what came with it. */
+    sys_setsockopt(sock, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
     do {
         got = take(sock, bytes, sizeof bytes, fds, &n, &flags, &any);
         for (unsigned i = 0; i < n; i++)
@@ -99,16 +121,10 @@ static void empty(int sock, int deep)
 
 static void close_deep(int fd, int deep)
 {
-    const struct sockaddr none = {.sa_family = AF_UNSPEC};
-    const struct linger off = {0, 0};
-    int family = strange_option(fd, SO_DOMAIN);
-
-    if (family == AF_UNIX && deep < DEEP) {
+    if (strange_option(fd, SO_DOMAIN) == AF_UNIX && deep < DEEP)
         empty(fd, deep);
-    } else if (family >= 0) {
-        sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
-        sys_connect(fd, &none, sizeof none); /* he may have set it again */
-    }
+    else
+        disarm(fd);
     rsk_own_close(fd);
 }
 

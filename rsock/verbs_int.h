@@ -109,7 +109,8 @@ struct vb_part {
     struct rsk_timer *timer;
     uint64_t timer_at;    /* when it fires */
     bool retrying;        /* what is due is tried again, by the progress thread, just now */
-    uint64_t due_ns;      /* when the next time; 0: nothing was left due */
+    _Atomic uint64_t due_ns; /* when the next time; 0: nothing was left due */
+    _Atomic bool due_anew;   /* that is too late for one that has something due since */
     struct vb_part *next; /* all parts; progress thread */
 };
 
@@ -374,7 +375,7 @@ void vb_mind_end(struct vb_part *);
 /* Somebody will sleep who has nobody else to drain for him, and has armed or will. Any thread. */
 void vb_mind_watch_ask(struct vb_part *);
 /* Something that is due could not be posted: tries it again after a while. Any thread. */
-void vb_mind_due(struct vb_part *);
+void vb_mind_due(struct vb_part *, bool anew); /* anew: of a rail that had nothing due */
 /* Asks the progress thread to look at what the flags of parts and rails say. Any thread. */
 void vb_kick(void);
 int vb_kick_open(void);

@@ -114,6 +114,7 @@ static bool retry_due(struct vb_part *p)
         left |= (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
     }
     p->retrying = false;
+    left |= atomic_load(&p->due_wanted); /* which has not kicked, and another thread that asks now does not either */
     /* Never taken back: another thread may have asked meanwhile. */
     if (left)
         atomic_store(&p->due_wanted, true);
@@ -124,10 +125,15 @@ static bool retry_due(struct vb_part *p)
     return left;
 }
 
-void vb_mind_due(struct vb_part *p)
+void vb_mind_due(struct vb_part *p, bool anew)
 {
-    /* Whoever is at it, or has left it for the next time, looks without that. */
-    if (!atomic_exchange(&p->due_wanted, true) && !(rsk_loop_is_self() && p->retrying))
+    bool asks = !atomic_exchange(&p->due_wanted, true);
+
+    /* One to whom no credit comes shall not make others wait for theirs. */
+    if (anew && atomic_load(&p->due_ns) > SOON_NS)
+        asks |= !atomic_exchange(&p->due_anew, true);
+    /* Whoever is at it looks without that. */
+    if (asks && !(rsk_loop_is_self() && p->retrying))
         vb_kick();
 }
 
@@ -232,6 +238,8 @@ static void on_kick(void *arg, uint32_t events)
             vb_setup_step(r);
     }
     for (struct vb_part *p = vb_parts; p; p = p->next) {
+        if (atomic_exchange(&p->due_anew, false))
+            p->due_ns = 0;
         if (atomic_load(&p->due_wanted) && p->channel)
             again(p, p->due_ns ? p->due_ns : SOON_NS);
         if (atomic_exchange(&p->mind_wanted, false))

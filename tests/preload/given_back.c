@@ -33,9 +33,9 @@ static void by_sendmsg(void)
 
 static void by_sendmmsg(void)
 {
-    struct mmsghdr one = {.msg_hdr = *(struct msghdr *)(void *)(memory + 64)};
+    struct mmsghdr two[2] = {{.msg_hdr = *(struct msghdr *)(void *)(memory + 64)}};
 
-    must(sendmmsg(p[0], &one, 1, 0) == 1 && one.msg_len == SIZE, "sendmmsg");
+    must(sendmmsg(p[0], two, 2, 0) == 2 && two[0].msg_len == SIZE, "sendmmsg");
 }
 
 static const struct call calls[] = {

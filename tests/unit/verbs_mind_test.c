@@ -77,13 +77,14 @@ void vb_tell(struct vb_rail *r, unsigned events)
 static bool credit;
 void vb_due(struct vb_rail *r, unsigned due)
 {
-    atomic_fetch_or(&r->due, due);
+    bool anew = !atomic_fetch_or(&r->due, due);
+
     if (!due)
         tries++;
     if (credit)
         atomic_store(&r->due, 0);
     else
-        vb_mind_due(r->part);
+        vb_mind_due(r->part, due && anew);
 }
 
 void vb_rail_down(struct vb_rail *r)
@@ -123,26 +124,33 @@ static unsigned runs_for(uint64_t ns)
 
 TEST_CASE(verbs_mind, what_is_due_is_tried_less_and_less)
 {
-    static struct vb_rail r;
+    static struct vb_rail r, other;
     static struct vb_part p;
     unsigned n;
 
     p.shard = (struct rsk_shard *)&p;
     p.channel = (struct ibv_comp_channel *)&p;
     vb_parts = &p;
-    r.part = &p;
-    r.state = VB_UP;
+    r.part = other.part = &p;
+    r.state = other.state = VB_UP;
     vb_rails[0] = &r;
-    vb_rails_high = 1;
+    vb_rails[1] = &other;
+    vb_rails_high = 2;
     ASSERT_EQ_INT(vb_kick_open(), 0);
     vb_due(&r, VB_DUE_WAKE_MESSAGES); /* on an application's thread */
     n = runs_for(1000 * MS);
     EXPECT(n >= 1000 / 21 && n <= 1000 / 20 + 8);
+    /* Which is not for another rail to suffer. */
+    vb_due(&other, VB_DUE_WAKE_MESSAGES);
+    tries = 0;
+    (void)runs_for(2 * MS);
+    EXPECT(tries >= 2);
+    (void)runs_for(1000 * MS);
     /* There is credit: at the next look. And what is due after that is looked at soon. */
     credit = true;
     tries = 0;
-    (void)runs_for(20 * MS);
-    EXPECT(tries >= 1);
+    (void)runs_for(40 * MS);
+    EXPECT(tries >= 2);
     (void)runs_for(100 * MS);
     EXPECT_EQ_U64(p.due_ns, 0);
     credit = false;

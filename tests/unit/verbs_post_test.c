@@ -29,8 +29,9 @@ void vb_probe_ask(void)
 {
 }
 
-void vb_mind_due(struct vb_part *p)
+void vb_mind_due(struct vb_part *p, bool anew)
 {
+    (void)anew;
     (void)p;
 }
 
