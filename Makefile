@@ -305,6 +305,7 @@ UNIT_TESTS := \
 	stream_plain_test \
 	stream_worth_test \
 	stream_short_test \
+	stream_pieces_test \
 	stream_leave_test \
 	stream_ahead_test \
 	stream_tally_test \
@@ -470,6 +471,7 @@ stream_killed_test_SRC := tests/unit/stream_killed_test.c $(ENGINE_SRC)
 stream_grow_test_SRC := tests/unit/stream_grow_test.c $(ENGINE_SRC)
 stream_plain_test_SRC := tests/unit/stream_plain_test.c $(ENGINE_SRC)
 stream_worth_test_SRC := tests/unit/stream_worth_test.c $(ENGINE_SRC)
+stream_pieces_test_SRC := tests/unit/stream_pieces_test.c $(ENGINE_SRC)
 stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
