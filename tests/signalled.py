@@ -1,5 +1,6 @@
 """signalled.py COMMAND...: starts COMMAND, which is to run `signalled.py` alone, sends signals to its process, to its group, and to all
-processes of its executable, one after the other, and prints what that program has said; then how it ends when its terminal is gone.
+processes of its executable, one after the other, and prints what that program has said; then how it ends when its terminal is gone;
+and how timeout, in its place, ends by the terminal's key.
 Alone: that program, which says what it gets, and ends with SIGUSR2; on a terminal it waits."""
 
 import os
@@ -57,3 +58,16 @@ while not said.endswith(b"ready\r\n"):
 os.close(terminal)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print("hangup", name(-status) if status < 0 else status)
+
+# A program that makes a group of its own, as timeout does, hears of the terminal's key by what has started it.
+child, terminal = pty.fork()
+if child == 0:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    argv = [*sys.argv[1:-2], "timeout", "60", "sh", "-c", "echo ready; exec sleep 50"]
+    os.execvp(argv[0], argv)
+said = b""
+while not said.endswith(b"ready\r\n"):
+    said += os.read(terminal, 100)
+os.write(terminal, b"\x03")
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print("key", name(-status) if status < 0 else status)

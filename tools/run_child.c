@@ -1,7 +1,8 @@
 /*
  * run_child.c - see run_child.h. Signals that a process sends to us are the program's. Those of the terminal's keys
  * reach it by themselves, because it is in our process group, and so do those that a process sends to the whole group, or to
- * all of a control group: the program must not get them twice. What run_witness.c has seen as well was not meant for us alone.
+ * all of a control group: the program must not get them twice. What run_witness.c has seen as well was not meant for us alone. A
+ * program that has made a group of its own, as timeout does, gets everything from us.
  */
 #include "tools/run_child.h"
 
@@ -65,10 +66,15 @@ static void stop_with_it(const siginfo_t *info, bool terminal)
 static void pass_on(pid_t pid, const siginfo_t *info, struct witness *w, const sigset_t *watched)
 {
     bool terminal = of_terminal(info), alone = !witnessed(w, info->si_signo, watched);
+    pid_t group = getpgid(pid);
+    bool own = group > 0 && group != getpgrp();
 
-    /* One that has a group of its own since gets nothing by ours. */
-    if (!terminal && (alone || getpgid(pid) != getpgrp())) {
-        if (info->si_code == SI_QUEUE)
+    /* One that has a group of its own since gets nothing by ours: neither do those of that group by the terminal's keys, nor what
+     * lets them go on after such a key. */
+    if (own || (!terminal && alone)) {
+        if (own && (terminal || info->si_signo == SIGCONT))
+            kill(-group, info->si_signo);
+        else if (info->si_code == SI_QUEUE)
             sigqueue(pid, info->si_signo, info->si_value);
         else
             kill(pid, info->si_signo);
