@@ -2,7 +2,7 @@
  * stat_derive.c - figures that no process shows by itself: rates, from two readings, and how full
  * rings are, from the two ends of a connection.
  */
-#include "tools/stat_read.h"
+#include "tools/stat_print.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +25,30 @@ static uint64_t per_second(uint64_t before, uint64_t now, uint64_t ns)
     return rate < 1e18 ? (uint64_t)rate : 0; /* whoever wrote the counters may lie */
 }
 
+/* What the connections that have closed since the earlier reading had moved until then, and then: the sums of the closed ones have
+ * their whole lives. */
+static void rate_closed(struct stat_process *p, const struct stat_process *old, uint64_t gone_tx,
+                        uint64_t gone_rx, uint64_t ns)
+{
+    p->closed.tx_rate = per_second(stat_plus(old->closed.tx, gone_tx), p->closed.tx, ns);
+    p->closed.rx_rate = per_second(stat_plus(old->closed.rx, gone_rx), p->closed.rx, ns);
+    p->closed.rated = true;
+}
+
 void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t ns)
 {
     for (size_t i = 0; i < now->n; i++) {
         struct stat_process *p = &now->processes[i];
         const struct stat_process *old = same_process(before, p);
+        uint64_t gone_tx = 0, gone_rx = 0;
         size_t at = 0;
 
-        /* Both are in the order of their slots. One that is new has moved everything since. */
+        for (size_t j = 0; old && j < old->nconns; j++) {
+            gone_tx += old->conns[j].tx;
+            gone_rx += old->conns[j].rx;
+        }
+        /* Both are in the order of their slots. One that is new has moved everything since; but where only some were read
+         * before it need not be new. */
         for (size_t j = 0; j < p->nconns; j++) {
             struct stat_conn *c = &p->conns[j];
             uint64_t tx = 0, rx = 0;
@@ -43,13 +59,17 @@ void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t 
                 old->conns[at].gen == c->gen) {
                 tx = old->conns[at].tx;
                 rx = old->conns[at].rx;
-            } else if (!old) {
-                continue; /* a process that was not seen before: since when is not known */
+                gone_tx -= tx;
+                gone_rx -= rx;
+            } else if (!old || before->some) {
+                continue; /* not seen before: since when is not known */
             }
             c->tx_rate = per_second(tx, c->tx, ns);
             c->rx_rate = per_second(rx, c->rx, ns);
             c->rated = true;
         }
+        if (old && !before->some && !now->some)
+            rate_closed(p, old, gone_tx, gone_rx, ns);
     }
 }
 

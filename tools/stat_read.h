@@ -37,6 +37,9 @@ struct stat_conn {
 struct stat_closed {
     uint64_t connections, boarded, tx, rx, rail_tx, rail_rx, switches;
     uint64_t by_reason[64];
+    /* Filled in by stat_rates: of those that have closed since the earlier reading. */
+    bool rated;
+    uint64_t tx_rate, rx_rate; /* bytes a second */
 };
 
 struct stat_process {

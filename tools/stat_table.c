@@ -158,6 +158,12 @@ static void put_pause(char cell[CELL], uint64_t ns)
         snprintf(cell, CELL, "%" PRIu64 "us", (ns + 999) / 1000);
 }
 
+static void put_rates(struct row *r, uint64_t tx, uint64_t rx, const struct stat_view *view)
+{
+    (view->by_rate ? put_rate : put_number)(r->cell[TX_RATE], tx);
+    (view->by_rate ? put_rate : put_number)(r->cell[RX_RATE], rx);
+}
+
 static void fill_open(struct row *r, const struct stat_conn *c, const struct stat_view *view)
 {
     char(*cell)[CELL] = r->cell;
@@ -174,10 +180,8 @@ static void fill_open(struct row *r, const struct stat_conn *c, const struct sta
     else
         snprintf(cell[REASON], CELL, "%s", cfg_reason_name((int)c->reason));
     put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
-    if (c->rated) {
-        (view->by_rate ? put_rate : put_number)(cell[TX_RATE], c->tx_rate);
-        (view->by_rate ? put_rate : put_number)(cell[RX_RATE], c->rx_rate);
-    }
+    if (c->rated)
+        put_rates(r, c->tx_rate, c->rx_rate, view);
     put_ring(cell[TX_RING], c->tx_used_known, c->tx_used, on_rail ? c->tx_ring : 0);
     put_ring(cell[RX_RING], c->rx_used_known, c->rx_used, on_rail ? c->rx_ring : 0);
     if (c->tx_used_known)
@@ -187,11 +191,13 @@ static void fill_open(struct row *r, const struct stat_conn *c, const struct sta
     put_number(cell[SWITCHES], c->switches);
 }
 
-static void fill_closed(struct row *r, const struct stat_closed *c)
+static void fill_closed(struct row *r, const struct stat_closed *c, const struct stat_view *view)
 {
     snprintf(r->cell[LOCAL], CELL, "%" PRIu64 " closed", c->connections);
     snprintf(r->cell[PEER], CELL, "%" PRIu64 " boarded", c->boarded);
     put_bytes(r, c->tx, c->rx, c->rail_tx, c->rail_rx);
+    if (c->rated)
+        put_rates(r, c->tx_rate, c->rx_rate, view);
 }
 
 static const struct row *fill(struct row *r, const struct item *item, const struct stat_view *view)
@@ -200,7 +206,7 @@ static const struct row *fill(struct row *r, const struct item *item, const stru
     if (item->conn)
         fill_open(r, item->conn, view);
     else
-        fill_closed(r, &item->process->closed);
+        fill_closed(r, &item->process->closed, view);
     return r;
 }
 

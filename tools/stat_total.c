@@ -36,6 +36,8 @@ void stat_total(const struct stat_list *list, struct stat_totals *t)
         }
         if (list->some)
             continue;
+        t->tx_rate = stat_plus(t->tx_rate, p->closed.tx_rate);
+        t->rx_rate = stat_plus(t->rx_rate, p->closed.rx_rate);
         t->closed_conns = stat_plus(t->closed_conns, p->closed.connections);
         for (size_t j = 0; j < sizeof(p->closed.by_reason) / sizeof(p->closed.by_reason[0]); j++)
             t->closed[j] = stat_plus(t->closed[j], p->closed.by_reason[j]);

@@ -25,6 +25,11 @@ static void table(FILE *f, const struct stat_list *list)
     stat_print_table(f, list, &(struct stat_view){0});
 }
 
+static void rates_table(FILE *f, const struct stat_list *list)
+{
+    stat_print_table(f, list, &(struct stat_view){.rates = true});
+}
+
 TEST_CASE(stat_show, json)
 {
     struct stat_list list;
@@ -256,6 +261,79 @@ TEST_CASE(stat_show, rates)
     ASSERT_EQ_INT(stat_read(base, 0, complain, &now), 0);
     stat_rates(&before, &now, 500000000);
     EXPECT(!now.processes[0].conns[0].rated);
+    stat_free(&before);
+    stat_free(&now);
+    end();
+}
+
+/* What they moved until they closed is not missing in the sum, and what they had moved before is not in it. */
+TEST_CASE(stat_show, rates_of_those_that_have_closed)
+{
+    struct stat_list before, now;
+    struct stat_totals t;
+    char *text;
+
+    begin(2);
+    use_slot(0, 7);
+    use_slot(1, 8);
+    head()->closed = 1;
+    head()->closed_tx = 5000;
+    head()->closed_rx = 5000;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &before), 0);
+    head()->slot[0].tx += 1000;
+    head()->slot[1].gen = 6;
+    head()->closed = 3; /* the second with 700 bytes more, and one that was opened since */
+    head()->closed_tx += 100 + 700 + 30;
+    head()->closed_rx += 200 + 4;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &now), 0);
+    stat_rates(&before, &now, 500000000);
+    stat_total(&now, &t);
+    EXPECT_EQ_U64(t.tx_rate, 2000 + 1460);
+    EXPECT_EQ_U64(t.rx_rate, 8);
+    text = shown(rates_table, &now);
+    EXPECT(strstr(text, " 3 closed ") && strstr(text, " 1460 ") && strstr(text, " 2000 "));
+    free(text);
+    /* A process that was not there before: since when is not known. */
+    before.processes[0].start_time++;
+    stat_free(&now);
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &now), 0);
+    stat_rates(&before, &now, 500000000);
+    stat_total(&now, &t);
+    EXPECT_EQ_U64(t.tx_rate, 0);
+    stat_free(&before);
+    stat_free(&now);
+    end();
+}
+
+/* A connection that has just come to the path is not new: its life is not the rate of a moment. */
+TEST_CASE(stat_show, rates_of_some)
+{
+    const struct stat_filter shm = {.path = "shm"};
+    struct stat_list before, now;
+    struct stat_totals t;
+
+    begin(2);
+    use_slot(0, 7);
+    use_slot(1, 8);
+    head()->slot[1].path_tx = head()->slot[1].path_rx = FB_PATH_TCP;
+    head()->slot[1].tx = 1000000;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &before), 0);
+    stat_filter(&before, &shm);
+    head()->slot[0].tx += 1000;
+    head()->slot[1].path_tx = head()->slot[1].path_rx = FB_PATH_SHM;
+    head()->closed_tx = 1000;
+    put_whole();
+    ASSERT_EQ_INT(stat_read(base, 0, complain, &now), 0);
+    stat_filter(&now, &shm);
+    stat_rates(&before, &now, 500000000);
+    ASSERT_EQ_INT(now.processes[0].nconns, 2);
+    EXPECT(now.processes[0].conns[0].rated && !now.processes[0].conns[1].rated);
+    EXPECT_EQ_U64(now.processes[0].conns[1].tx_rate, 0);
+    stat_total(&now, &t);
+    EXPECT_EQ_U64(t.tx_rate, 2000);
     stat_free(&before);
     stat_free(&now);
     end();
