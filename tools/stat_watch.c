@@ -18,7 +18,7 @@
 #define ENTER "\033[?1049h\033[?25l" /* second screen, no cursor */
 #define LEAVE "\033[?25h\033[?1049l"
 #define HOME  "\033[H"
-#define REST  "\033[K" /* clears the rest of the line */
+#define REST  "\033[K" /* clears the line from here on */
 #define BELOW "\033[J"
 
 struct screen {
@@ -65,18 +65,25 @@ static void finish(struct screen *s)
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
 }
 
-/* What the terminal has room for: the beginning of each of the first lines. */
+/*
+ * What the terminal has room for: the beginning of each of the first lines, and nothing below. What was there is cleared before
+ * the text: behind one as long as the line the cursor still stands on the last character, which would be cleared.
+ */
 static void put_lines(const char *text, unsigned columns, unsigned lines)
 {
-    for (unsigned i = 0; *text && i < lines; i++) {
+    unsigned i = 0;
+
+    for (; *text && i < lines; i++) {
         size_t n = strcspn(text, "\n"), cut = n < columns ? n : columns;
 
         /* Not in the middle of a character. */
         while (cut < n && cut && ((unsigned char)text[cut] & 0xc0) == 0x80)
             cut--;
-        printf("%s%.*s" REST, i ? "\n" : "", (int)cut, text);
+        printf("%s%s%.*s", i ? "\n" : "", i + 1 < lines ? REST : BELOW, (int)cut, text);
         text += n + (text[n] == '\n');
     }
+    if (i < lines)
+        fputs("\n" BELOW, stdout);
 }
 
 static void show(const struct stat_list *list, const struct stat_view *view)
@@ -104,7 +111,6 @@ static void show(const struct stat_list *list, const struct stat_view *view)
     fclose(f);
     fputs(HOME, stdout);
     put_lines(text, w.ws_col, w.ws_row);
-    fputs(BELOW, stdout);
     fflush(stdout);
     free(text);
 }
