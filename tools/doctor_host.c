@@ -4,6 +4,7 @@
 #include "tools/doctor.h"
 
 #include "ipoib_fallback/pub.h"
+#include "rsock/shm_bell.h"
 #include "rsock/shm_diag.h"
 #include "rsock/unix_names.h"
 #include "tools/budget_look.h"
@@ -351,8 +352,19 @@ bool doc_memfd(struct doc_result *r)
 
 void doc_MEMFD(struct doctor *d, struct doc_result *r)
 {
+    static const char strict[] = "/proc/sys/vm/overcommit_memory";
+    char line[16];
+
     (void)d;
-    doc_memfd(r);
+    /* Root's end refuses who is not root, too. */
+    if (doc_memfd(r) && shm_strict())
+        doc_say(
+            r, DOC_NOTE,
+            "sealed memory for rings; but %s: rails within the host only between processes of "
+            "one user",
+            doc_line(strict, line, sizeof(line))
+                ? "vm.overcommit_memory is 2"
+                : "vm.overcommit_memory may be 2, or there is a limit of addresses (ulimit -v)");
 }
 
 /* A TCP connection of our own, over the loopback interface. False: that cannot even be made. */
