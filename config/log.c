@@ -10,6 +10,7 @@
 #include "config/raw.h"
 
 #include <errno.h>
+#include <linux/major.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -237,13 +239,14 @@ static void fall_back(const char *file, const char *what, const char *why)
     cfg_log_stderr(line, line_end(line, n));
 }
 
-/* Somebody else may have made the file that the rules name, in /tmp say. What RAILSOCK_LOG names the user has chosen. */
+/* Somebody else may have made the file that the rules name, in /tmp say, or a FIFO there. What RAILSOCK_LOG names the user has chosen.
+ * /dev/null and its like are nobody's, also where root has no number (user namespaces). */
 static bool is_anothers(int fd, const char *file)
 {
     struct stat st = {0};
 
     return file != cfg.log_file && cfg_raw4(SYS_fstat, fd, (long)&st, 0, 0) == 0 &&
-           S_ISREG(st.st_mode) && st.st_uid != 0 &&
+           !(S_ISCHR(st.st_mode) && major(st.st_rdev) == MEM_MAJOR) && st.st_uid != 0 &&
            st.st_uid != (uid_t)cfg_raw4(SYS_geteuid, 0, 0, 0, 0);
 }
 

@@ -152,6 +152,35 @@ TEST_CASE(log, another_users_file_is_not_written_to)
     unlink(file);
 }
 
+/* Who reads a FIFO of his own at that name would get the lines. */
+TEST_CASE(log, another_users_fifo_is_not_written_to)
+{
+    char dir[] = "/tmp/log_write_test.XXXXXX", fifo[64], text[100];
+    int fd;
+
+    if (geteuid() != 0)
+        SKIP("needs root");
+    ASSERT(mkdtemp(dir));
+    snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
+    ASSERT(mkfifo(fifo, 0600) == 0);
+    fd = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ASSERT(fd >= 0);
+    heard(log_as_rules_say, fifo);
+    EXPECT_STREQ(said, "");
+    EXPECT(read(fd, text, sizeof(text)) > 0);
+    ASSERT(chown(fifo, 65534, 65534) == 0);
+    heard(log_as_rules_say, fifo);
+    EXPECT_EQ_INT(
+        times(" could not be written to by user 0: it belongs to another user; its lines"), 1);
+    EXPECT_EQ_INT(times(" info: a line\n"), 1);
+    EXPECT(read(fd, text, sizeof(text)) <= 0);
+    close(fd);
+    heard(log_as_rules_say, "/dev/null");
+    EXPECT_STREQ(said, "");
+    unlink(fifo);
+    rmdir(dir);
+}
+
 /* Number 2 becomes a file of data; then it is made the place for what is said. */
 static void log_in_data(const char *file)
 {
