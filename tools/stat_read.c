@@ -340,6 +340,15 @@ static int add_folder(struct reading *r, const char *folder, uid_t uid)
     return err;
 }
 
+/* Whether the process of a kept file has another number here than in the file's name, so that it cannot be told whether it runs. */
+static bool is_elsewhere(int fd)
+{
+    struct fb_pub_file f = {0};
+    uint64_t space = pread(fd, &f, sizeof(f), 0) > 0 ? fb_pub_namespace(&f) : 0;
+
+    return space && space != fb_pub_own_namespace();
+}
+
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
 {
     const char *dot = strchr(name, '.');
@@ -366,6 +375,11 @@ int stat_read_kept(int dir, const char *name, bool living, struct stat_process *
     fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return -1;
+    if (!living && is_elsewhere(fd)) {
+        close(fd);
+        errno = EBUSY;
+        return -1;
+    }
     if (fstat(fd, &st) == 0)
         why = read_file(fd, pid, st.st_uid, true, &room, p);
     close(fd);

@@ -73,7 +73,7 @@ int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path,
               struct stat_list *list) __attribute__((warn_unused_result));
 
 /* One file that was kept in dir for `railsock run --report`; dead or not if `living`, else only a dead
- * process's: -1 with errno EBUSY for one that runs, EPROTO for one of another version. 0: *p is filled, p->conns is to be
+ * process's: -1 with errno EBUSY for one that runs, or may run in another PID namespace, EPROTO for one of another version. 0: *p is filled, p->conns is to be
  * freed in any case. */
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
     __attribute__((warn_unused_result));

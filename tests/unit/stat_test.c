@@ -334,6 +334,19 @@ TEST_CASE(stat, kept_files)
     ASSERT_EQ_INT(stat_read_kept(dir, name, false, &p), 0);
     EXPECT_EQ_INT(p.conns[0].fd, 9);
     free(p.conns);
+    /* One of another namespace's may run, whatever that number is here. */
+    head()->pid_namespace ^= 1;
+    put(path, sizeof(struct fb_pub_file) + 2 * sizeof(struct fb_pub));
+    p = (struct stat_process){0};
+    EXPECT_EQ_INT(stat_read_kept(dir, name, false, &p), -1);
+    EXPECT_EQ_INT(errno, EBUSY);
+    free(p.conns);
+    p = (struct stat_process){0};
+    EXPECT_EQ_INT(stat_read_kept(dir, name, true, &p), 0);
+    EXPECT_EQ_INT(p.nconns, 1);
+    free(p.conns);
+    head()->pid_namespace ^= 1;
+    put(path, sizeof(struct fb_pub_file) + 2 * sizeof(struct fb_pub));
     /* Cut off, and a link to it. */
     p = (struct stat_process){0};
     ASSERT(truncate(path, sizeof(struct fb_pub_file) + 8) == 0);
