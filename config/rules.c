@@ -190,6 +190,18 @@ static void settle_budget(struct cfg_node *n)
     n->stream.use = own ? &n->use : NULL;
 }
 
+/* Rings are charged to the control group, and their user would be killed where a TCP that finds no memory waits. */
+static void fit_memory(struct cfg_stream *s, bool *no_fd)
+{
+    uint64_t most;
+
+    if (s->given & 1u << CFG_MEMORY || *no_fd)
+        return;
+    most = cfg_cgroup_memory(CFG_CGROUP_OWN, CFG_CGROUP_ROOT, no_fd) / 4;
+    if (most < s->max_memory)
+        s->max_memory = most;
+}
+
 void cfg_rules_settle(struct cfg_rules *r)
 {
     struct cfg_stream defaults = cfg_stream_defaults;
@@ -216,6 +228,7 @@ void cfg_rules_settle(struct cfg_rules *r)
         n->stream.reason = reason_of(&n->stream);
         settle_budget(n);
     }
+    fit_memory(&r->base, &r->no_fd);
 }
 
 /* ---- looking up */
@@ -336,18 +349,6 @@ static bool is_env_script(struct cfg_rules *r)
     return is > 0;
 }
 
-/* Rings are charged to the control group, and their user would be killed where a TCP that finds no memory waits. */
-static void fit_memory(struct cfg_stream *s)
-{
-    uint64_t most;
-
-    if (s->given & 1u << CFG_MEMORY || own.no_fd)
-        return;
-    most = cfg_cgroup_memory(CFG_CGROUP_OWN, CFG_CGROUP_ROOT, &own.no_fd) / 4;
-    if (most < s->max_memory)
-        s->max_memory = most;
-}
-
 static bool load(void)
 {
     if (!cfg_rules_begin(&own)) {
@@ -356,7 +357,6 @@ static bool load(void)
         cfg_rules_read_all(&own);
         if (!own.no_fd)
             cfg_rules_settle(&own);
-        fit_memory(&own.base);
         if (!own.no_fd)
             env_script = is_env_script(&own) ? cfg.argument : NULL;
         if (own.no_fd) {

@@ -114,7 +114,8 @@ void cfg_rules_end(struct cfg_rules *);
 void cfg_rules_read(struct cfg_rules *, const char *path, bool optional, bool guarded);
 /* The files that a program of this environment reads (cfg.rules_file, or the user's and the system's). */
 void cfg_rules_read_all(struct cfg_rules *);
-/* Reads the site keys and resolves the settings, with the environment's above them. A key in the rules that
+/* Reads the site keys and resolves the settings, with the environment's above them, and not more memory than this process's control
+ * groups leave. A key in the rules that
  * this user may not read is no error, nor is one of another user's rule: what needs it stays on TCP. */
 void cfg_rules_settle(struct cfg_rules *);
 

@@ -271,6 +271,8 @@ static void put(const char *name, const char *text)
 /* What the process's streams, and those of a rule, may have where the control group has 64 MiB. */
 static void confined_child(const char *rules, uint64_t process)
 {
+    struct cfg_rules looked;
+
     if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("none", "/sys/fs/cgroup", "tmpfs", 0, NULL) < 0)
         _exit(77);
@@ -282,6 +284,12 @@ static void confined_child(const char *rules, uint64_t process)
     ASSERT(cfg_rules_load());
     EXPECT_EQ_INT(cfg_rules_base()->max_memory, process);
     EXPECT_EQ_INT(cfg_rules_stream(CFG_SERVER, AF_INET, (uint8_t[4]){0}, 1)->max_memory, process);
+    /* As check and doctor read them. */
+    ASSERT(cfg_rules_begin(&looked));
+    cfg_rules_read_all(&looked);
+    cfg_rules_settle(&looked);
+    EXPECT_EQ_INT(looked.base.max_memory, process);
+    cfg_rules_end(&looked);
     _exit(0);
 }
 
