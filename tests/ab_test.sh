@@ -368,6 +368,18 @@ out=$(timeout -k 1 60 env --default-signal=INT sh -c 'echo $$ >"$1"; exec "$2" a
     sh "$dir/pid" "$railsock" 2>&1)
 [ $? -eq 130 ] && [ -z "$out" ]
 verdict interrupted_before_a_pair "$out"
+# A second time, while what does not listen is about to be killed.
+timeout -k 1 60 env --default-signal=INT sh -c 'echo $$ >"$1/pid"; exec "$2" ab -n 1 --warm-up 0 -- \
+    sh -c "trap \": >\\\"\$1/asked\\\"\" TERM; echo \$\$ \$PPID >\"\$1/stubborn\"; while :; do sleep 0.1; done" sh "$1"' sh "$dir" "$railsock" >/dev/null 2>&1 &
+pid=$!
+wait_until 20 test -s "$dir/stubborn"
+kill -INT "$(cat "$dir/pid")"
+wait_until 20 test -e "$dir/asked"
+kill -INT "$(cat "$dir/pid")"
+wait $pid; status=$?
+# shellcheck disable=SC2046 # two
+! kill -KILL $(cat "$dir/stubborn") 2>/dev/null && [ $status -eq 130 ]
+verdict interrupted_twice "status $status, or something is left"
 # Whatever ends it, and however late, its server goes too.
 none_serves() { ! listening 18418; }
 for signal in QUIT KILL; do

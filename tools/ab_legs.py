@@ -15,6 +15,7 @@ import time
 import ab_processes
 
 MODES = {"tcp": ["--tcp"], "rail": []}
+ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 
 class Failure(Exception):
@@ -23,7 +24,7 @@ class Failure(Exception):
 
 def exit_on_signals():
     """But not on one that this process was started to ignore, as by nohup."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for number in ENDING - {signal.SIGINT}:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda n, _: sys.exit(128 + n))
 
@@ -153,16 +154,21 @@ class Leg:
         return True
 
     def close(self):
-        """Asks first. What does not listen is killed, and railsock run last, so that it can tidy up."""
-        self.process.send_signal(signal.SIGTERM)
-        self.ends(2)
-        ab_processes.kill_program(self.process.pid)
-        if not self.ends(5):
-            self.process.kill()
-            self.process.wait()
-        ab_processes.started.discard(self.process.pid)
-        ab_processes.kill_strays(self.before)
-        self.folder.cleanup()
+        """Asks first. What does not listen is killed, and railsock run last, so that it can tidy up. What is to end us
+        waits meanwhile, which is some seconds at most: somebody may press Ctrl-C twice."""
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            self.process.send_signal(signal.SIGTERM)
+            self.ends(2)
+            ab_processes.kill_program(self.process.pid)
+            if not self.ends(5):
+                self.process.kill()
+                self.ends(5)
+            ab_processes.started.discard(self.process.pid)
+            ab_processes.kill_strays(self.before)
+            self.folder.cleanup()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 class Server:
