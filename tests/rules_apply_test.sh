@@ -184,7 +184,8 @@ check() { # NAME WANTED [--as-other] ARGUMENT...
         shift
     fi
     echo "run check.$name"
-    verdict "check.$name" "$("${as[@]}" "$build/railsock" check "$@" 2>&1; echo $?)" "$wanted"
+    # Whatever this test's own control group leaves.
+    verdict "check.$name" "$(RAILSOCK_MEMORY=512m "${as[@]}" "$build/railsock" check "$@" 2>&1; echo $?)" "$wanted"
 }
 
 cat >"$work/conf" <<'END'
