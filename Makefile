@@ -203,6 +203,8 @@ TOOL_SRC := \
 	tools/rules_look.c \
 	tools/doctor.c \
 	tools/doctor_host.c \
+	tools/doctor_ipoib.c \
+	tools/doctor_line.c \
 	tools/doctor_own.c \
 	tools/doctor_peer.c \
 	tools/doctor_program.c \
@@ -284,6 +286,7 @@ UNIT_TESTS := \
 	stat_test \
 	stat_life_test \
 	stat_show_test \
+	doctor_ipoib_test \
 	loop_test \
 	loop_life_test \
 	loop_lost_test \
@@ -540,6 +543,8 @@ reason_test_SRC := \
 stat_test_SRC := tests/unit/stat_test.c tools/stat_address.c tools/stat_life.c tools/stat_read.c
 
 stat_life_test_SRC := tests/unit/stat_life_test.c tools/stat_address.c tools/stat_life.c tools/stat_read.c
+
+doctor_ipoib_test_SRC := tests/unit/doctor_ipoib_test.c tools/doctor_ipoib.c tools/doctor_line.c
 
 stat_show_test_SRC := \
 	tests/unit/stat_show_test.c \

@@ -181,6 +181,10 @@ if unshare -nm true 2>/dev/null; then
     echo 2 >"$dir/overcommit_memory"
     says no_overcommit 0 "^note memfd .*vm.overcommit_memory is 2: .* only between processes of one user$" unshare -m sh -c \
         "mount --bind '$dir/overcommit_memory' /proc/sys/vm/overcommit_memory && exec '$railsock' doctor --wire shm"
+    # An InfiniBand port has a GID by itself, which librdmacm does not find it by.
+    says no_ipoib 1 '^FAIL link layer made0/1 InfiniBand, without an IPoIB interface' unshare -m sh -c \
+        "mount -t tmpfs none /sys/class && d=/sys/class/infiniband/made0 && mkdir -p \$d/ports/1 && echo '1: CA' >\$d/node_type &&
+            echo '4: ACTIVE' >\$d/ports/1/state && echo InfiniBand >\$d/ports/1/link_layer && exec '$railsock' doctor --wire verbs"
     says no_tmpfs 0 '^note /dev/shm is not a tmpfs' unshare -m sh -c \
         "mount -t ramfs none /dev/shm; exec '$railsock' doctor --wire shm"
     says no_inodes 0 '^note /dev/shm tmpfs, 2 inodes free: .* stat shows nothing' unshare -m sh -c \

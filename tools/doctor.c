@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -59,18 +58,6 @@ void doc_say(struct doc_result *r, enum doc_verdict verdict, const char *format,
         if ((unsigned char)*c < ' ' ||
             (unsigned char)*c >= 0x7f) /* also what terminals take for controls in UTF-8 */
             *c = '?';
-}
-
-bool doc_line(const char *path, char *line, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, line, size - 1);
-
-    if (fd >= 0)
-        close(fd);
-    line[n > 0 ? n : 0] = '\0';
-    line[strcspn(line, "\n")] = '\0';
-    return n > 0;
 }
 
 /* ---- output */

@@ -73,5 +73,8 @@ void doc_answer(struct doc_result *, int reason);
 
 /* One line of a file of /proc or /sys, without its end. False: it cannot be read. */
 bool doc_line(const char *path, char *line, size_t size);
+/* Whether librdmacm can find a port, a folder as /sys/class/infiniband/DEVICE/ports/N, by IP addresses, as far as it needs an
+ * interface of its own for that. */
+bool doc_port_has_address(const char *port);
 
 #endif

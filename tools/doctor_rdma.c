@@ -142,15 +142,18 @@ void doc_PORTS(struct doctor *d, struct doc_result *r)
 
 static void take_layer(void *arg, const char *path)
 {
-    char name[64], layer[40], text[120];
+    char name[64], layer[40], text[200];
+    bool found;
 
     if (!is_active(path))
         return;
     port_name(path, name);
     port_file(path, "link_layer", layer, sizeof(layer));
-    snprintf(text, sizeof(text), "%s %s%s", name, layer,
-             strcmp(layer, "Ethernet") == 0 ? " (RoCE)" : "");
-    add(arg, *layer != '\0', text);
+    found = doc_port_has_address(path);
+    snprintf(text, sizeof(text), "%s %s%s%s", name, layer,
+             strcmp(layer, "Ethernet") == 0 ? " (RoCE)" : "",
+             found ? "" : ", without an IPoIB interface that has an IP address");
+    add(arg, *layer && found, text);
 }
 
 void doc_LINK_LAYER(struct doctor *d, struct doc_result *r)
