@@ -179,12 +179,12 @@ static size_t gather(struct rest *r, const struct iovec sp[2], enum rsk_way way)
 {
     struct iovec some[TOGETHER];
     size_t n, left;
-    int k = 0;
+    int k = 1;
 
+    some[0].iov_base = (char *)r->v[r->i].iov_base + r->off;
+    some[0].iov_len = r->v[r->i].iov_len - r->off;
     for (; k < TOGETHER && r->i + k < r->cnt; k++)
         some[k] = r->v[r->i + k];
-    some[0].iov_base = (char *)some[0].iov_base + r->off;
-    some[0].iov_len -= r->off;
     n = left = fb_iov_copy(sp, 2, some, k, PIECE, way);
     for (; r->i < r->cnt && left >= r->v[r->i].iov_len - r->off; r->i++) {
         left -= r->v[r->i].iov_len - r->off;

@@ -32,8 +32,9 @@ struct file {
 
 static bool look(int fd, struct file *file)
 {
-    struct stat st;
+    struct stat st = {0};
 
+    *file = (struct file){0, 0};
     if (SYS6(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH, 0, 0))
         return false;
     *file = (struct file){st.st_dev, st.st_ino};

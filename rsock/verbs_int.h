@@ -107,11 +107,11 @@ struct vb_part {
     struct vb_lock life;   /* the shard's last put against a callback that uses the shard */
     struct rsk_watch *watch;
     struct rsk_timer *timer;
-    uint64_t timer_at;    /* when it fires */
-    bool retrying;        /* what is due is tried again, by the progress thread, just now */
+    uint64_t timer_at;       /* when it fires */
+    bool retrying;           /* what is due is tried again, by the progress thread, just now */
     _Atomic uint64_t due_ns; /* when the next time; 0: nothing was left due */
     _Atomic bool due_anew;   /* that is too late for one that has something due since */
-    struct vb_part *next; /* all parts; progress thread */
+    struct vb_part *next;    /* all parts; progress thread */
 };
 
 enum vb_state {

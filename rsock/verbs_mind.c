@@ -114,7 +114,8 @@ static bool retry_due(struct vb_part *p)
         left |= (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
     }
     p->retrying = false;
-    left |= atomic_load(&p->due_wanted); /* which has not kicked, and another thread that asks now does not either */
+    left |= atomic_load(
+        &p->due_wanted); /* which has not kicked, and another thread that asks now does not either */
     /* Never taken back: another thread may have asked meanwhile. */
     if (left)
         atomic_store(&p->due_wanted, true);

@@ -28,7 +28,7 @@ static int lingering(void)
     if (bind(l, (struct sockaddr *)&at, sizeof at) || listen(l, 1) ||
         getsockname(l, (struct sockaddr *)&at, &len))
         DIE("listen: %s", strerror(errno));
-    connect(fd, (struct sockaddr *)&at, sizeof at);
+    (void)connect(fd, (struct sockaddr *)&at, sizeof at);
     if (accept(l, NULL, NULL) < 0) /* stays open, and is not read */
         DIE("accept: %s", strerror(errno));
     close(l);

@@ -68,9 +68,9 @@ bool vb_part_arm(struct vb_part *p)
     return false;
 }
 
-void vb_tell(struct vb_rail *r, unsigned events)
+void vb_tell(struct vb_rail *r, unsigned news)
 {
-    (void)r, (void)events;
+    (void)r, (void)news;
 }
 
 /* Nothing can be posted, as long as there is no credit. */
