@@ -130,7 +130,7 @@ for soname in $opened; do
     [[ ", $recommended," == *", ${soname%%.so.*}${soname##*.so.},"* ]]
     verdict "package_recommends[$soname]" "$recommended"
 done
-[ "$(wc -w <<<"$opened")" -ge 3 ]
+[ "$(wc -w <<<"$opened")" -ge 2 ]
 verdict package_recommends "$opened"
 
 # What is built elsewhere is what is run, and a list of words is no place for a blank.
