@@ -746,6 +746,7 @@ $(B)/rsock/loop_uring.o: rsock/loop_uring.c $(FLAGS_FILE)
 	@mkdir -p $(@D)
 	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) $(if $(LIBURING),,-DRAILSOCK_WITHOUT_URING) \
 	    -MMD -MP -MF $(@:.o=.d) -MT $@ -c -o $@.alone $<)
+	@$(if $(LIBURING),,echo 'no liburing.a for $(CC): epoll in place of io_uring')
 	@$(CC) -r -nostdlib -o $@ $@.alone $(LIBURING)
 	@$(OBJCOPY) --wildcard --localize-symbol='io_uring_*' --localize-symbol='__io_uring_*' $@
 

@@ -116,9 +116,7 @@ static struct fb_lock lock;
 
 void given_forget(void)
 {
-    lock = (struct fb_lock){0};
-    for (unsigned i = 0; i < n_givers; i++)
-        givers[i].users = 0; /* the parent's streams */
+    lock = (struct fb_lock){0}; /* what the parent's streams looked at stays */
 }
 
 /* lock held. A place for one more, or NULL: a process that is no more gives up its own once no stream looks there. */
@@ -167,8 +165,7 @@ static struct fb_giver *giver_of(int32_t pid, uint64_t cookie)
 static void let_go(struct fb_giver *g)
 {
     fb_lock(&lock);
-    if (g->users) /* not in a child that was forked meanwhile */
-        g->users--;
+    g->users--;
     fb_unlock(&lock);
 }
 

@@ -18,6 +18,7 @@
  * Owner: application threads fork, the progress thread serves. Child: any thread.
  */
 #include "ipoib_fallback/heir.h"
+#include "ipoib_fallback/hold.h"
 
 #include "config/env.h"
 #include "config/log.h"
@@ -301,6 +302,8 @@ static bool has_ended(const struct heir_link *l)
     return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
 }
 
+static struct heir_link *pruned; /* and not closed yet; links_lock */
+
 /* Links whose children are gone, or hold no stream which is still here, are of no use. links_lock held;
  * without a progress thread nobody else would end them. */
 static void prune(void)
@@ -322,8 +325,25 @@ static void prune(void)
         n_links--;
         if (ended)
             conn_each(give_back, l);
-        strange_close(l->fd);
+        l->next = pruned;
+        pruned = l;
+    }
+}
+
+/* They may have something in them that takes its time: without the lock. */
+static void close_pruned(struct heir_link *l)
+{
+    for (struct heir_link *next; l; l = next) {
+        int fd = l->fd;
+        uint64_t signals = links_take();
+
+        next = l->next;
         old_link(l);
+        links_give(signals);
+        if (hold_for_good()) /* a filter may forbid what that does */
+            rsk_own_close(fd);
+        else
+            strange_close(fd);
     }
 }
 
@@ -363,7 +383,7 @@ static void go_blind(struct fb_fork *f)
 
 bool fb_fork_begin(struct fb_fork *f)
 {
-    struct heir_link *l;
+    struct heir_link *l, *gone;
     uint64_t signals;
 
     *f = (struct fb_fork){.theirs = -1};
@@ -375,6 +395,8 @@ bool fb_fork_begin(struct fb_fork *f)
     }
     signals = links_take();
     l = link_up_child(&f->theirs);
+    gone = pruned;
+    pruned = NULL;
     if (l) {
         l->seq = atomic_fetch_add(&heir_forks, 1) + 1;
         atomic_store(&fb_pub_head()->forks, l->seq);
@@ -385,6 +407,7 @@ bool fb_fork_begin(struct fb_fork *f)
         f->link = l;
     }
     links_give(signals);
+    close_pruned(gone);
     if (!l)
         go_blind(f);
     return l != NULL;

@@ -15,7 +15,7 @@
  *   (the engine's: tx or rx, then a stream's watcher list)
  *   lock      one per instance, a leaf: ready, hot and dirty lists, the hash, and the fields of a
  *             member that are marked with it. No fb_* function is called under it but fb_plain, fb_kernel_events
- *             and fb_sight, which only tries a lock.
+ *             and fb_sight and fb_sight_arm, which only try a lock.
  *   links     64 of them by descriptor: pl_file.members. A leaf.
  *   pool      free members. A leaf.
  *   nest      pl_epoll.parents. A leaf.

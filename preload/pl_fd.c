@@ -350,7 +350,8 @@ PL_EXPORT int dup(int fd)
     pl_lend_to_spawned(f, fd);
     newfd = PL_NUMBERED(pl_real.dup(fd));
     if (newfd >= 0) {
-        if (newfd == STDERR_FILENO && pl_is_owner_here()) /* as it was done before there was dup2 */
+        /* As it was done before there was dup2; any other one's may be data, which has got the number by chance. */
+        if (newfd == STDERR_FILENO && fd < newfd && pl_is_owner_here())
             cfg_log_note_stderr();
         pl_drop_stale(newfd);
         pl_dupped(f, fd, newfd);

@@ -21,6 +21,8 @@
 
 enum {
     PIECE = 65536,
+    SHORT =
+        16384, /* where each may be the last one that there is room for, and the rest of it was read in vain */
     FEW = 1024 /* on the stack, which may be a small one */
 };
 
@@ -122,7 +124,7 @@ __attribute__((noinline)) static ssize_t rail(struct pl_file *f, int in, off64_t
 
     if (n > sizeof(few))
         large = (struct piece *)pl_block_get(sizeof *large, __builtin_frame_address(0), NULL);
-    return large ? by_pieces(f, in, off, n, large->bytes, sizeof large->bytes)
+    return large ? by_pieces(f, in, off, n, large->bytes, f->stream->nonblock ? SHORT : PIECE)
                  : by_pieces(f, in, off, n, few, sizeof few);
 }
 

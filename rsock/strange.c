@@ -46,11 +46,12 @@ static ssize_t take(int sock, void *to, size_t n, int fds[STRANGE_FDS], unsigned
                     bool *any)
 {
     struct iovec v = {.iov_base = to, .iov_len = n};
-    union control control = {0};
+    union control control;
     struct msghdr m = {
         .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got;
 
+    memset(&control, 0, sizeof control);
     *count = 0;
     rsk_own_enter();
     got = sys_recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -107,15 +108,15 @@ static void empty(int sock, int deep)
     while (strange_option(sock, SO_ACCEPTCONN) == 1 &&
            (fd = rsk_own_fd(sys_accept4(sock, NULL, NULL, SOCK_CLOEXEC))) >= 0)
         close_deep(fd, deep + 1);
-    /* A message may be empty, as the end is; of a stream's end, too, the kernel says whose it was. */
-    sys_setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
-    /* Else a byte that was sent as urgent is dropped on the way to the next, with what came with it. */
-    sys_setsockopt(sock, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
-    do {
+    do { /* each time, as he may have set them back */
+        /* A message may be empty, as the end is; of a stream's end, too, the kernel says whose it was. */
+        sys_setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+        /* Else a byte that was sent as urgent is dropped on the way to the next, with what came with it. */
+        sys_setsockopt(sock, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
         got = take(sock, bytes, sizeof bytes, fds, &n, &flags, &any);
         for (unsigned i = 0; i < n; i++)
             close_deep(fds[i], deep + 1);
-    } while ((stream ? got > 0 : any) ||
+    } while (got > 0 || (any && !stream) ||
              got == -ECONNRESET); /* which is told once, before what is there */
 }
 

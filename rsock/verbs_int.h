@@ -170,7 +170,9 @@ struct vb_rail {
         no_room_at; /* with so much consumed, the least of who asks and is not posted yet; or VB_ASKED_NONE */
     uint64_t wait_seen; /* what the last WAIT for bytes said */
     _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
-    _Atomic unsigned due;     /* what could not be posted yet: any thread */
+    _Atomic unsigned due; /* what could not be posted yet: any thread */
+    _Atomic bool
+        pausing; /* what is due was tried in vain by verbs_mind.c, which tries again less and less often */
     _Atomic unsigned waiting; /* VB_NEED_*: WAIT is out, WAKE has not come */
     _Atomic uint8_t mark;     /* enum vb_mark: the sender makes it due, who posts it puts it out */
     uint64_t mark_pos;        /* posted before it, */
@@ -375,7 +377,8 @@ void vb_mind_end(struct vb_part *);
 /* Somebody will sleep who has nobody else to drain for him, and has armed or will. Any thread. */
 void vb_mind_watch_ask(struct vb_part *);
 /* Something that is due could not be posted: tries it again after a while. Any thread. */
-void vb_mind_due(struct vb_part *, bool anew); /* anew: of a rail that had nothing due */
+void vb_mind_due(struct vb_part *,
+                 bool anew); /* anew: for a rail that has not been tried in vain */
 /* Asks the progress thread to look at what the flags of parts and rails say. Any thread. */
 void vb_kick(void);
 int vb_kick_open(void);

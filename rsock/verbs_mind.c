@@ -98,7 +98,7 @@ static void push_unposted(struct vb_part *p)
  * give any. */
 static bool retry_due(struct vb_part *p)
 {
-    bool left = false;
+    bool left = false, still;
 
     if (!atomic_exchange(&p->due_wanted, false)) {
         p->due_ns = 0;
@@ -108,10 +108,12 @@ static bool retry_due(struct vb_part *p)
     for (unsigned i = 0; i < vb_rails_high; i++) {
         struct vb_rail *r = atomic_load_explicit(&vb_rails[i], memory_order_relaxed);
 
-        if (!r || r->part != p || !(atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON))
+        if (!r || r->part != p)
             continue;
         vb_due(r, 0);
-        left |= (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
+        still = (atomic_load(&r->due) & ~(unsigned)VB_DUE_SOON) && !atomic_load(&r->base.failed);
+        atomic_store(&r->pausing, still);
+        left |= still;
     }
     p->retrying = false;
     left |= atomic_load(
@@ -130,11 +132,13 @@ void vb_mind_due(struct vb_part *p, bool anew)
 {
     bool asks = !atomic_exchange(&p->due_wanted, true);
 
+    /* Whoever is at it looks without that. */
+    if (rsk_loop_is_self() && p->retrying)
+        return;
     /* One to whom no credit comes shall not make others wait for theirs. */
     if (anew && atomic_load(&p->due_ns) > SOON_NS)
         asks |= !atomic_exchange(&p->due_anew, true);
-    /* Whoever is at it looks without that. */
-    if (asks && !(rsk_loop_is_self() && p->retrying))
+    if (asks)
         vb_kick();
 }
 

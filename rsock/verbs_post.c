@@ -262,11 +262,10 @@ static int post_data(struct vb_rail *r, uint64_t pos, uint32_t n)
  */
 void vb_due(struct vb_rail *r, unsigned due)
 {
-    bool anew = false;
     int reason = 0;
 
     if (due)
-        anew = !(atomic_fetch_or(&r->due, due) & ~(unsigned)VB_DUE_SOON);
+        atomic_fetch_or(&r->due, due);
     else if (!(atomic_load_explicit(&r->due, memory_order_relaxed) & ~(unsigned)VB_DUE_SOON))
         return;
     /* A peer can make something due before he is known, with nothing but a receive of ours. It stays due: we set it, then
@@ -289,7 +288,7 @@ void vb_due(struct vb_rail *r, unsigned due)
     if (reason)
         vb_rail_fail(r, reason);
     else if (atomic_load_explicit(&r->due, memory_order_relaxed) & ~(unsigned)VB_DUE_SOON)
-        vb_mind_due(r->part, anew); /* credit may come back silently */
+        vb_mind_due(r->part, !atomic_load(&r->pausing)); /* credit may come back silently */
 }
 
 static void unlock(struct vb_rail *r)

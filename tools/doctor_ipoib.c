@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* An interface's, which may have a label as ib0:1, or one's of its partitions, as ib0.8001. An IPv6 link-local address is there
  * without anybody's doing. */
@@ -25,7 +26,7 @@ static bool is_its_address(const struct ifaddrs *a, const char *name)
     return a->ifa_addr->sa_family == AF_INET;
 }
 
-static bool has_address(const char *name)
+static bool named_has_address(const char *name)
 {
     struct ifaddrs *all;
     bool has = false;
@@ -36,6 +37,22 @@ static bool has_address(const char *name)
         has = is_its_address(a, name);
     freeifaddrs(all);
     return has;
+}
+
+/* interface: its folder. One that is part of a bond has the bond's. */
+static bool has_address(const char *interface)
+{
+    char path[400], master[400];
+    ssize_t n;
+
+    if (named_has_address(strrchr(interface, '/') + 1))
+        return true;
+    snprintf(path, sizeof(path), "%s/master", interface);
+    n = readlink(path, master, sizeof(master) - 1);
+    if (n <= 0)
+        return false;
+    master[n] = 0;
+    return named_has_address(strrchr(master, '/') ? strrchr(master, '/') + 1 : master);
 }
 
 /* interface: its folder. An adapter with two ports has the interfaces of both. */
@@ -63,8 +80,8 @@ bool doc_port_has_address(const char *port)
     snprintf(path, sizeof(path), "%s/../../device/net/*", port);
     if (glob(path, 0, NULL, &g) == 0)
         for (size_t i = 0; i < g.gl_pathc && !has; i++)
-            has = is_of_port(g.gl_pathv[i], strtoul(number, NULL, 10)) &&
-                  has_address(strrchr(g.gl_pathv[i], '/') + 1);
+            has =
+                is_of_port(g.gl_pathv[i], strtoul(number, NULL, 10)) && has_address(g.gl_pathv[i]);
     globfree(&g);
     return has;
 }

@@ -9,6 +9,7 @@
 
 #include "rsock/shm_bell.h"
 #include "rsock/shm_wire.h"
+#include "rsock/strange.h"
 #include "rsock/sys.h"
 
 #include <arpa/inet.h>
@@ -57,9 +58,10 @@ static bool sent_with(int sock, const void *msg, size_t n, int fd)
     c->cmsg_len = CMSG_LEN(sizeof fd);
     memcpy(CMSG_DATA(c), &fd, sizeof fd);
     ok = sendmsg(sock, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
-    if (!ok) /* or we would be the ones who wait */
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0, 0}, sizeof(struct linger));
-    close(fd);
+    if (ok)
+        close(fd);
+    else
+        strange_close(fd); /* or we would be the ones who wait */
     return ok;
 }
 

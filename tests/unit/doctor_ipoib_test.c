@@ -95,3 +95,23 @@ TEST_CASE(doctor_ipoib, with_an_address)
     EXPECT(doc_port_has_address(port));
     end();
 }
+
+/* Of two that are one for redundancy the address is the bond's. */
+TEST_CASE(doctor_ipoib, part_of_a_bond)
+{
+    char link[150], to[100];
+
+    begin("InfiniBand\n");
+    if (!own[0]) {
+        end();
+        SKIP("no interface with an address");
+    }
+    put_of("no-such-ib0", "type", "32\n");
+    snprintf(link, sizeof(link), "%s/ibp1s0/device/net/no-such-ib0/master", base);
+    snprintf(to, sizeof(to), "../%s", own);
+    ASSERT(symlink(to, link) == 0);
+    EXPECT(doc_port_has_address(port));
+    ASSERT(unlink(link) == 0 && symlink("../no-such-bond", link) == 0);
+    EXPECT(!doc_port_has_address(port));
+    end();
+}

@@ -33,6 +33,7 @@ struct rsk_timer *rsk_timer_add(uint64_t ns, void (*fn)(void *), void *arg)
 void rsk_timer_cancel(struct rsk_timer *t)
 {
     (void)t;
+    on_timer = NULL;
 }
 
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor, void (*fn)(void *, uint32_t),
@@ -77,14 +78,15 @@ void vb_tell(struct vb_rail *r, unsigned news)
 static bool credit;
 void vb_due(struct vb_rail *r, unsigned due)
 {
-    bool anew = !atomic_fetch_or(&r->due, due);
-
+    atomic_fetch_or(&r->due, due);
+    if (!atomic_load(&r->due))
+        return;
     if (!due)
         tries++;
     if (credit)
         atomic_store(&r->due, 0);
     else
-        vb_mind_due(r->part, due && anew);
+        vb_mind_due(r->part, !atomic_load(&r->pausing));
 }
 
 void vb_rail_down(struct vb_rail *r)
@@ -104,11 +106,13 @@ void vb_probe_kicked(void)
 /* As the loop would: for so long. How many timers have fired. */
 static unsigned runs_for(uint64_t ns)
 {
+    void (*fires)(void *);
     unsigned n = 0;
 
     on_loop = true;
     for (;;) {
         if (poll(&(struct pollfd){.fd = kicked_fd, .events = POLLIN}, 1, 0) == 1) {
+            vb_parts->timer_at = UINT64_MAX; /* for longer than this test may be held up */
             on_kick(NULL, POLLIN);
             continue;
         }
@@ -116,7 +120,9 @@ static unsigned runs_for(uint64_t ns)
             break;
         ns -= timer_ns;
         n++;
-        on_timer(timer_arg);
+        fires = on_timer;
+        on_timer = NULL;
+        fires(timer_arg);
     }
     on_loop = false;
     return n;
