@@ -57,8 +57,7 @@ static void one(uint32_t flags)
     before = sleeps();
     for (int i = 0; i < TIMES; i++) {
         must(epoll_ctl(ep, EPOLL_CTL_MOD, p[0], &ev) == 0, "MOD");
-        usleep(1000); /* so that who is woken has a turn */
-        until_it_sleeps(&sleeper);
+        until_it_sleeps(&sleeper); /* who is woken runs from that moment */
     }
     printf("%s\n", sleeps() - before < TIMES / 5 ? "slept" : "was woken again and again");
     must(send(p[1], "x", 1, 0) == 1 && pthread_join(t, NULL) == 0, "join");

@@ -3,6 +3,7 @@
  * opened goes with it.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/numbers.h"
 #include "tests/unit/forked.h"
 #include "tests/unit/loop.h"
 
@@ -25,17 +26,6 @@
 #include "rsock/sys.h"
 
 /* ---- start, stop, fork */
-
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 3; /* ".", "..", and the directory's own */
-}
 
 TEST_CASE(loop, stop_gives_everything_back)
 {

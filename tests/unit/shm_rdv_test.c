@@ -3,10 +3,10 @@
  * is left behind.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/numbers.h"
 #include "tests/unit/shm_rdv.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <fcntl.h>
@@ -114,17 +114,6 @@ TEST_CASE(shm_rdv, data_news_goes_to_the_chosen_shard)
     rsk_shard_put(mine);
     rsk_shard_put(yours);
     tcp_free(&c);
-}
-
-static int count_fds(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 TEST_CASE(shm_rdv, nothing_is_left_behind)

@@ -2,12 +2,12 @@
  * strange_test.c - what strangers send is taken and closed without waiting, and nothing of it stays.
  */
 #include "tests/shim/shim.h"
+#include "tests/unit/numbers.h"
 
 #include "rsock/own.h"
 #include "rsock/strange.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -16,17 +16,6 @@
 #include <unistd.h>
 
 enum { PASSPIDFD = 76 };
-
-static unsigned numbers(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    unsigned n = 0;
-
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
 
 /* Whoever closes it last waits for the better part of a fortnight. *peer: keeps it so. */
 static int lingering(int *peer)
@@ -73,7 +62,7 @@ static void pair_of(int type, int pair[2])
 TEST_CASE(strange, what_waits_to_be_read)
 {
     const int types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET};
-    unsigned before = numbers();
+    int before = count_fds();
     int pair[2], inner[2], peer[2];
 
     alarm(60);
@@ -92,14 +81,14 @@ TEST_CASE(strange, what_waits_to_be_read)
         close(peer[0]);
         close(peer[1]);
     }
-    EXPECT_EQ_INT(numbers(), before);
+    EXPECT_EQ_INT(count_fds(), before);
 }
 
 TEST_CASE(strange, who_waits_to_be_accepted)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(at);
-    unsigned before = numbers();
+    int before = count_fds();
     int l = socket(AF_UNIX, SOCK_STREAM, 0), fd = socket(AF_UNIX, SOCK_STREAM, 0), peer;
 
     alarm(60);
@@ -110,14 +99,14 @@ TEST_CASE(strange, who_waits_to_be_accepted)
     strange_close(l);
     close(fd);
     close(peer);
-    EXPECT_EQ_INT(numbers(), before);
+    EXPECT_EQ_INT(count_fds(), before);
 }
 
 /* The kernel says of each message who has sent it, by a number: who has asked for that has made the socket. */
 TEST_CASE(strange, numbers_of_who_sends)
 {
     const int on = 1;
-    unsigned before = numbers();
+    int before = count_fds();
     int pair[2];
 
     pair_of(SOCK_DGRAM, pair);
@@ -127,12 +116,12 @@ TEST_CASE(strange, numbers_of_who_sends)
         ASSERT_EQ_INT(send(pair[0], "x", 1, 0), 1);
     close(pair[0]);
     strange_close(pair[1]);
-    EXPECT_EQ_INT(numbers(), before);
+    EXPECT_EQ_INT(count_fds(), before);
 }
 
 TEST_CASE(strange, urgent_bytes)
 {
-    unsigned before = numbers();
+    int before = count_fds();
     int pair[2], peer;
 
     alarm(60);
@@ -144,7 +133,7 @@ TEST_CASE(strange, urgent_bytes)
     close(pair[0]);
     strange_close(pair[1]);
     close(peer);
-    EXPECT_EQ_INT(numbers(), before);
+    EXPECT_EQ_INT(count_fds(), before);
 }
 
 TEST_CASE(strange, what_is_received_is_noted)

@@ -129,6 +129,20 @@ static inline void pair(struct end *a, struct end *b)
     close(l);
 }
 
+/* Its rail is used through that wire from now on: under the locks under which others use it. */
+static inline void use_wire(struct end *e, const struct rsk_wire *wire)
+{
+    struct fb_more *x = conn_of(e->s)->x;
+
+    fb_lock(&x->tx.lock);
+    fb_lock(&x->rx.lock);
+    fb_lock(&x->ctl_lock);
+    x->rail->wire = wire;
+    fb_unlock(&x->ctl_lock);
+    rx_unlock(conn_of(e->s));
+    tx_unlock(conn_of(e->s));
+}
+
 static inline ssize_t put(struct end *e, const void *p, size_t n)
 {
     return call_send(e->s, e->fd, p, n);

@@ -21,19 +21,6 @@ __attribute__((constructor)) static void counting_wire(void)
     counting.tx_put = counted_put;
 }
 
-static void count_puts(struct end *e)
-{
-    struct fb_more *x = conn_of(e->s)->x;
-
-    fb_lock(&x->tx.lock);
-    fb_lock(&x->rx.lock);
-    fb_lock(&x->ctl_lock);
-    x->rail->wire = &counting;
-    fb_unlock(&x->ctl_lock);
-    rx_unlock(conn_of(e->s));
-    tx_unlock(conn_of(e->s));
-}
-
 /* Some of them empty. */
 static size_t vector(struct iovec *v, int cnt, char *bytes, size_t each)
 {
@@ -77,7 +64,7 @@ TEST_CASE(stream_pieces, small_buffers_go_together)
     eager();
     pair(&a, &b);
     ASSERT(board(&a, &b));
-    count_puts(&a);
+    use_wire(&a, &counting);
     one(&a, &b, MANY, 64, 1);
     one(&a, &b, 1024, 20, 16);
     one(&a, &b, 17, 3, 1);

@@ -337,20 +337,6 @@ __attribute__((constructor)) static void hooked_wire(void)
     hooked.poll = poll_hooked;
 }
 
-/* The locks under which others use a rail. */
-static void hook_polls(struct end *e)
-{
-    struct fb_more *x = more_of(e);
-
-    fb_lock(&x->tx.lock);
-    fb_lock(&x->rx.lock);
-    fb_lock(&x->ctl_lock);
-    x->rail->wire = &hooked;
-    fb_unlock(&x->ctl_lock);
-    rx_unlock(conn_of(e->s));
-    tx_unlock(conn_of(e->s));
-}
-
 /* In the thread that looks, at its third look: no other need run just then. */
 static void do_meanwhile(void (*what)(void *), void *arg)
 {
@@ -372,7 +358,7 @@ TEST_CASE(stream_short, waits_a_little)
     ssize_t n = 0;
 
     ASSERT(aboard(&a, &b));
-    hook_polls(&b);
+    use_wire(&b, &hooked);
     while (n == 0 && sys_now() < limit) { /* the progress thread may have the lock */
         /* Which a spin that has served makes 0, and nothing else in here. */
         more_of(&b)->spin_rx.deaf = 7;
@@ -473,7 +459,7 @@ TEST_CASE(stream_short, waits_no_longer_than_it_may)
     more_of(&b)->rcv_timeout = 1000000000;
     UNTIL(looked(&b, 9000, 0) == 0);
     more_of(&b)->rcv_timeout = 0;
-    hook_polls(&b);
+    use_wire(&b, &hooked);
     stops_for(wants_it, &more_of(&b)->rx.lock, &b);
     stops_for(leaves_a_bit, conn_of(b.s), &b);
     /* The wait proper takes it into account, once. */
