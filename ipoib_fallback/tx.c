@@ -175,7 +175,8 @@ struct rest {
 };
 
 /* From the next of them into the ring, and they are done with: once it is told of, who has the answer may give the vector back. */
-static size_t gather(struct rest *r, const struct iovec sp[2], enum rsk_way way)
+__attribute__((noinline)) static size_t gather(struct rest *r, const struct iovec sp[2],
+                                               enum rsk_way way)
 {
     struct iovec some[TOGETHER];
     size_t n, left;
