@@ -117,16 +117,6 @@ static void park(struct pl_member *m)
     m->stash = 0;
 }
 
-/* Where somebody sleeps he would be woken to find nothing, as the kernel's epoll_ctl wakes nobody: then it is looked at here, and armed.
- * False: there may be something to report. lock held, which a look that waits for nobody may be under. */
-static bool has_nothing(struct pl_member *m)
-{
-    struct fb_tally tally;
-
-    return atomic_load(&m->ep->asleep) && !m->ready.next && !m->stash && m->hot && m->stream &&
-           fb_sight_arm(m->stream, m->fd, (short)pl_ready_asked(m), &tally) == FB_NONE;
-}
-
 /* The calls on a stub that stays one, which are most of all on rails: in one section, and without the kernel. False: it is
  * not that, and nothing has happened. Takes the place of ctl: see pl_ctl_lock. */
 static __attribute__((noinline)) bool on_stub(struct pl_epoll *ep, int op, int fd,
@@ -145,7 +135,7 @@ static __attribute__((noinline)) bool on_stub(struct pl_epoll *ep, int op, int f
         registers(m, ev);
         m->counts = true;
         m->parked = false;
-        kick = !has_nothing(m);
+        kick = !atomic_load(&ep->asleep) || !pl_ready_has_nothing(m);
         if (kick)
             pl_ready_add(m); /* something may hold that no news will tell of */
     }

@@ -227,6 +227,9 @@ static inline uint32_t pl_ready_pass(struct pl_epoll *ep)
 enum { PL_TOGETHER = 8 };
 /* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
 bool pl_ready_stays_unarmed(struct pl_member *);
+/* Looked at where somebody sleeps, who would be woken to find nothing, as the kernel's epoll_ctl wakes nobody; and armed then. False: there may
+ * be something to report. lock held. */
+bool pl_ready_has_nothing(struct pl_member *);
 /* From the list's head on, as long as they are such that can be looked at where they are: pass and lazy as pl_ready_collect_behind has
  * them, *todo so many at most, counted down. Count; out NULL: 0. lock held. */
 int pl_ready_collect_in_place(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,

@@ -82,6 +82,14 @@ static bool edge_in_place(struct pl_member *m, struct epoll_event *out, uint32_t
     return true;
 }
 
+bool pl_ready_has_nothing(struct pl_member *m)
+{
+    struct fb_tally tally;
+
+    return !m->ready.next && may_look(m) &&
+           fb_sight_arm(m->stream, m->fd, (short)pl_ready_asked(m), &tally) == FB_NONE;
+}
+
 int pl_ready_collect_in_place(struct pl_epoll *ep, struct epoll_event *out, int max, uint64_t since,
                               bool lazy, uint32_t pass, uint32_t *todo)
 {
