@@ -116,9 +116,8 @@ static bool retry_due(struct vb_part *p)
         left |= still;
     }
     p->retrying = false;
-    left |= atomic_load(
-        &p->due_wanted); /* which has not kicked, and another thread that asks now does not either */
-    /* Never taken back: another thread may have asked meanwhile. */
+    /* Another thread may have asked meanwhile, or one of the rails above, which has not kicked; and who asks now does not either. */
+    left |= atomic_load(&p->due_wanted);
     if (left)
         atomic_store(&p->due_wanted, true);
     if (!left)
