@@ -162,15 +162,64 @@ static inline void walk(struct walk *w, pid_t pid, const volatile bool *over)
     }
 }
 
-/* Lets it run to the next time that it comes by this instruction, or raises. A breakpoint of the processor's, for this
- * thread alone: the others run the same code. */
+__attribute__((noinline)) static void landmark(void)
+{
+    __asm__ volatile("");
+}
+
+/* Some virtual machines have no breakpoints: they are taken, and nothing stops there. */
+static inline bool has_breakpoints(void)
+{
+    static int known; /* 1 no, 2 yes */
+    pid_t pid;
+    int status;
+
+    if (known)
+        return known == 2;
+    fflush(stdout);
+    pid = fork();
+    must(pid >= 0, "fork");
+    if (pid == 0) {
+        must(ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0, "PTRACE_TRACEME");
+        raise(SIGTRAP);
+        landmark();
+        _exit(0);
+    }
+    status = first_stop(pid);
+    must(WIFSTOPPED(status), "the child's raise");
+    breakpoint(pid, (unsigned long)landmark);
+    known = goes_on(pid, PTRACE_CONT, 0, &status) ? 2 : 1;
+    if (known == 2)
+        must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
+    return known == 2;
+}
+
+/* Has it stopped for a signal that somebody has sent, and not for the one of a step? */
+static inline bool is_sent(pid_t pid, int status)
+{
+    siginfo_t info;
+
+    if (WSTOPSIG(status) != SIGTRAP)
+        return true;
+    must(ptrace(PTRACE_GETSIGINFO, pid, NULL, &info) == 0, "PTRACE_GETSIGINFO");
+    return info.si_code <= 0;
+}
+
+/* Lets it run to the next time that it comes by this instruction, or raises. By a breakpoint of the processor's, for this
+ * thread alone, because the others run the same code; or step by step. */
 static inline void run_to(pid_t pid, unsigned long pc)
 {
     int status;
 
-    breakpoint(pid, pc);
-    must(goes_on(pid, PTRACE_CONT, 0, &status), "to the breakpoint");
-    breakpoint(pid, 0);
+    if (has_breakpoints()) {
+        breakpoint(pid, pc);
+        must(goes_on(pid, PTRACE_CONT, 0, &status), "to the breakpoint");
+        breakpoint(pid, 0);
+        return;
+    }
+    do {
+        must(goes_on(pid, PTRACE_SINGLESTEP, 0, &status), "to the place");
+    } while (pc_of(pid) != pc && !is_sent(pid, status));
 }
 
 #endif
