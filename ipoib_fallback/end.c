@@ -121,7 +121,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
     }
     conn_set(c, CF_CLOSED);
     if (!fb_may_linger(s)) {
-        worth_ended(c);
+        worth_ended(c, heir_held(c));
         heir_let_go(c);
         if (tap_on(c) && !heir_held(c))
             tap_mark(c, TAP_FIN, 0);
@@ -132,7 +132,7 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         end_pass_frame(c, fd);
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
-    worth_ended(c);
+    worth_ended(c, shared);
     link_drop(c, fd);
     c->x->closed_shared = shared;
     if (how == IS_OVER || (conn_plain(c) && !c->x->rail)) {
@@ -193,8 +193,9 @@ void fb_close(struct fb_stream *s, int fd)
     close_number(s, fd, NUMBER_GOES);
 }
 
-/* A fork that came between may have the number. A stream that never had to do with a rail has let its children go already, and memory
- * that it never used is not touched for this. */
+/* The child of a fork between fb_close and the kernel's close may have the number: so it is noted here how many forks
+ * there were (heir.c). A stream that never had to do with a rail has told its children already that it lets go, and
+ * memory that it never used is not touched for this. */
 void fb_closed(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
@@ -288,7 +289,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     if (how != SHUT_WR) {
         if (!here)
             end_pass_frame(c, fd);
-        /* From here on both directions, until the kernel says so: who looks sees neither without the other. */
+        /* From here on fb_ready says what is shut, until the kernel does. With SHUT_RDWR that is both directions: who
+         * looks sees neither without the other. */
         if (!here)
             atomic_store(&c->x->rx.late, true);
         atomic_store(&c->shut, true);

@@ -136,7 +136,7 @@ static uint64_t length_of(const struct fb_conn *c, const struct cfg_stream *set)
     return calls > bytes ? calls : bytes;
 }
 
-void worth_ended(struct fb_conn *c)
+void worth_ended(struct fb_conn *c, bool shared)
 {
     const struct cfg_stream *set = conn_config(c);
     uint32_t bound = set->board_calls;
@@ -154,7 +154,7 @@ void worth_ended(struct fb_conn *c)
         return;
     p = peer_of(c);
     cost = last_one(c, p) ? WORTH_COST_ALONE : WORTH_COST;
-    if (length < bound || heir_held(c)) /* another process may go on with it */
+    if (length < bound || shared)
         return;
     for (unsigned i = 0; i < WORTH_BOUNDS; i++, bound *= 2) {
         int32_t gained = atomic_load_explicit(&p->gained[i], memory_order_relaxed);

@@ -29,8 +29,9 @@ bool worth_learned(void);
 unsigned worth_unasked(struct fb_conn *);
 /* Somebody has asked for an accepted stream. Any thread. */
 void worth_asked(void);
-/* The application has closed it. Nobody else moves bytes on it. Any thread. */
-void worth_ended(struct fb_conn *);
+/* The application has closed it. Nobody else in this process moves bytes on it; shared: another process may go on with it. Any
+ * thread. */
+void worth_ended(struct fb_conn *, bool shared);
 /* Forked child: the streams are its parent's. */
 void worth_forked(void);
 /* For tests. */

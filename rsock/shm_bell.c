@@ -48,15 +48,16 @@
  * end of a pair that the peer itself has made: whether a send blocks is said with each. (A timerfd, rung by setting it
  * to a moment that has passed, needs the processor's timer: several times as long as a send.)
  *
- * Nobody reads an eventfd, so that each write is an edge for whoever watches it and none takes it from another. The bytes
- * in a socket would fill it: the drain reads half of them when there are `batch`, by the page's
- * count of them. The count may be too high for a moment (of who is about to send; so not all but one), and never too
- * low: bytes that nobody counts would fill the socket in the end, and then there is no edge. Whoever arms drains
- * before, also where only bytes are left (bell_quiet), of those that came after their news had been found; so there is
- * room when he sleeps, or an edge for him, unless a peer has filled it.
+ * Nobody reads an eventfd, so each write is an edge for everybody who watches it, and none takes it from another. The
+ * bytes in a socket would fill it, so when the page's count says that there are `batch`, the drain reads half as
+ * many. The count may be too high for a moment, by senders that have counted and not sent yet (hence half, and not
+ * all but one), but never too low: bytes that nobody counts would fill the socket in the end, and then there is no
+ * edge. Whoever arms has drained before, also where only bytes are left that came after a drain had found their news
+ * (bell_quiet). So when he sleeps there is room for a byte, or an edge for him, unless a peer has filled the socket.
  *
- * A peer may send descriptors along with a byte, and it can take long to be rid of them: that is the progress thread's. The drain, which is
- * mostly an application's thread, looks first, and reads nothing that something came with, nor anything before that is done.
+ * A peer may send descriptors along with a byte, and closing them can take long: the progress thread does that. The
+ * drain, mostly on an application's thread, only looks first. It reads no byte that descriptors came with, and
+ * nothing more until the progress thread has taken these.
  *
  * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
  * nobody else has, in a part of its own.
@@ -77,15 +78,15 @@ struct shm_bell {
     int page_fd;
     struct rsk_own_map map;
     int far;                   /* the peers' end, where part.fd is a socket; else -1 */
-    uint32_t batch;            /* bytes that it may hold */
-    _Atomic uint32_t received; /* of page->sent */
+    uint32_t batch;            /* when it holds so many bytes the drain reads half as many */
+    _Atomic uint32_t received; /* how many of page->sent have been read */
     _Atomic uint32_t armings;
     int own_fd;     /* an eventfd for what we tell ourselves: part.fd, or the other part's */
-    bool other;     /* for who may not trust us */
+    bool other;     /* for peers that are not alike (shm_peer.h): a socket */
     bool far_given; /* peers may have it */
     _Atomic uint32_t users; /* its shard, and the jobs */
     struct rsk_job take_sent, end;
-    _Atomic bool sent_along; /* something came with what is next: the progress thread takes it */
+    _Atomic bool sent_along; /* descriptors come with the next byte: the progress thread takes it */
     uint64_t used[SHM_PAGE_WORDS];
     _Atomic(rail_ptr *) rails[SHM_PAGE_WORDS]; /* 64 each, made on need, kept */
 };
@@ -337,9 +338,7 @@ int shm_bell_of(struct rsk_shard *shard, const struct shm_cred *cred, struct shm
         bell_free(&b->part);
         return err;
     }
-    /* One that is left over from an attempt which failed after it will do. */
-    p = other ? rsk_shard_find(shard, &rsk_shm_wire, key | OWN_PART) : &b->part;
-    b->own_fd = p ? p->fd : shm_own_part(shard, key | OWN_PART);
+    b->own_fd = other ? shm_own_part(shard, key | OWN_PART) : b->part.fd;
     if (b->own_fd < 0) {
         err = b->own_fd;
         bell_free(&b->part);

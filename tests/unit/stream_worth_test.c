@@ -39,13 +39,13 @@ static void lives(uint16_t port, enum fb_role role, uint32_t calls, uint64_t byt
     c->x->tx.calls = calls - calls / 2 - calls / 4;
     s->pub->tx = bytes;
     if (ends)
-        worth_ended(c);
+        worth_ended(c, false);
     if (shift)
         *shift = worth_shift(c);
     s->calls = c->x->rx.calls = c->x->tx.calls = 0;
     s->pub->tx = 0;
     if (!ends)
-        worth_ended(c);
+        worth_ended(c, false);
     fb_put(s);
 }
 
@@ -85,7 +85,7 @@ static struct fb_stream *another(void)
 
 static void no_other(struct fb_stream *s)
 {
-    worth_ended(conn_of(s));
+    worth_ended(conn_of(s), false);
     fb_put(s);
 }
 
@@ -285,7 +285,7 @@ static void unasked(unsigned times, uint32_t calls)
 
         conn_of(s)->set = &defaults;
         s->calls = calls;
-        worth_ended(conn_of(s));
+        worth_ended(conn_of(s), false);
         s->calls = 0;
         fb_put(s);
     }
