@@ -165,7 +165,7 @@ static uint32_t expected(const struct cfg_stream *set)
     return set->ring ? 2 * set->ring : CFG_RAIL_EXPECTED;
 }
 
-/* For how many more like it; NULL: those of the process. */
+/* For how many more rails of streams with these settings is there room in that budget? NULL: the process's. */
 static uint32_t room(const struct cfg_use *of, const struct cfg_stream *set)
 {
     const struct cfg_use *use = of ? of : &all;

@@ -94,8 +94,9 @@ static bool waits_for_more(struct fb_conn *c, int fd, struct wait *w)
     return w->ends || wait_more(c, w) == 0;
 }
 
-/* The kernel says EAGAIN to a call that began blocking: another thread has since changed the socket's mode or its time-out, which
- * are those of calls that begin. But where a filter may forbid poll the kernel keeps the time-out of ours. */
+/* The kernel has said EAGAIN. A call that began blocking goes on: another thread has changed the socket's mode or its
+ * time-out, which is for calls that begin later. But where a filter may forbid poll the kernel keeps our time-out,
+ * and EAGAIN may say that it is over. */
 static bool goes_on(bool nonblock)
 {
     return !nonblock && !hold_for_good();

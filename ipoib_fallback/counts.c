@@ -131,9 +131,10 @@ static bool countable(struct fb_conn *c)
 }
 
 /*
- * Who is pinned on its rail leaves it first, and what was told of it until then the kernel tells once more. But it may be pinned
- * because of calls that go past the library: what they send is not counted, nor is what they read, which matters where that is a
- * part of the sum.
+ * Can come() be counted on? A pinned stream may have calls that go past the library, and what they read is not counted,
+ * which matters in gS and f2, where it is a part of the sum. In other states the stream leaves its rail first, if it
+ * has one, and then the kernel tells once more what was told before. What such calls send is not counted either
+ * (conn_tally).
  */
 static bool counts_in(struct fb_conn *c)
 {

@@ -12,8 +12,9 @@
 
 #include "rsock/loop.h"
 
-/* Somebody may have its locks who does not give them back: this very thread, in a handler of a fault in a buffer, that ends the
- * process. Then it ends as if it had been killed. */
+/* Can both locks be had by then? Their holder may never give them back: it may be this very thread, in the
+ * handler of a fault in a buffer, which ends the process. Then the stream ends as if the process had been
+ * killed. */
 static bool in_reach(struct fb_conn *c, uint64_t until)
 {
     for (;;) {

@@ -51,12 +51,14 @@ struct fb_stream {
     _Atomic uint32_t fds;   /* descriptors of this process that refer to it (dup) */
     struct fb_pub *pub;     /* counters; never NULL */
     _Atomic uint32_t calls; /* so far, for the boarding policy */
-    /* Before that many it has nothing to look at, as long as no digest has begun; or in any case (CF_LOOKS). */
+    /* The boarding policy has nothing to look at before so many calls: with CF_LOOKS in any case, else as long
+     * as neither digest has begun. */
     _Atomic uint32_t look_at;
     _Atomic uint32_t flags; /* conn.h's; below are those that plain calls look at */
     uint32_t slot;
-    /* How far plain calls had come when the last of them returned. For a forked child: this memory is its own, and
-     * the counters are not. Where several threads are in such calls it may be too little. */
+    /* The byte numbers that plain calls had reached when the last of them returned. A forked child begins with
+     * these: this memory is its own copy, the counters are its parent's. They may be too low where several
+     * threads are in such calls. */
     _Atomic uint64_t past_tx, past_rx;
     /* the rest is ipoib_fallback's own: conn.h */
 };
@@ -81,12 +83,14 @@ void fb_put(struct fb_stream *);
 bool fb_tryget(struct fb_stream *);
 /* dup made another descriptor. */
 void fb_dup(struct fb_stream *, int newfd);
-/* As fb_pin, which waits, for several in one time: until when, and one of them. */
+/* fb_pin with wait for several streams under one time limit: when that ends, if it begins now; and for one of
+ * them, with that limit. */
 uint64_t fb_pin_time(void);
 void fb_pin_by(struct fb_stream *, int reason, uint64_t until);
 /* Waits until the progress thread has done what it has been given so far. */
 void fb_through(void);
-/* Waits until nothing is left to be done by us for connections that were closed; two seconds at most. ends: nobody will go on with it. */
+/* Waits until closed connections need nothing of the library any more, two seconds at most. ends: this process
+ * ends, so what is not in TCP by then is given up, unless another process may have the connection. */
 void fb_closed_over(bool ends);
 /* One descriptor is about to be closed by the caller. When it is the last one, does what TCP's close
  * means for the rail: the stream leaves, what must linger goes to the progress thread on a descriptor
@@ -124,20 +128,22 @@ int fb_pin_tx(struct fb_stream *, int fd, int reason, int flags);
 bool fb_hand_over(struct fb_stream *, int reason, unsigned directions);
 /* The same for several in one time, as fb_pin_by. */
 bool fb_hand_over_by(struct fb_stream *, int reason, unsigned directions, uint64_t until);
-/* A message is about to take it to another process: what fb_giving is to know, before fb_hand_over, and that, after it. Or it has not
- * been sent. */
+/* An SCM_RIGHTS message is about to take it to another process. fb_may_give is asked before fb_hand_over; if it
+ * was true, fb_giving is called after that, and fb_not_given if the message could not be sent. */
 bool fb_may_give(struct fb_stream *);
 void fb_giving(struct fb_stream *, int fd);
 void fb_not_given(struct fb_stream *);
-/* One that is not tracked goes on in a message, over a socket of that process's, or has come so and will not be tracked. */
+/* A TCP socket that is not tracked is passed on in a message, over a socket that process `giver` has made, or
+ * has come in one and will not be tracked. If giver has a word for it (given.c), that now says: came often. */
 void fb_untracked(int fd, int32_t giver);
 /* As fb_track, of what has come in such a message, from that process as it seems. NULL also: that process has not sent it, or somebody
  * has read or written already, or that cannot be known. It is on TCP until that process has closed it (given.c). */
 struct fb_stream *fb_arrived(int fd, int32_t giver);
 /* Another process may hold the description from now on: a close is no end. If it may use it, it is also pinned. */
 void fb_maybe_shared(struct fb_stream *);
-/* All streams of the process; before exec, and before a fork whose child cannot ask for them. With such children they are also
- * pinned (RSN_SHARED); and where the process ends with the fork, one that is not TCP's alone in time is reset. */
+/* All streams of the process leave. FB_NOBODY: no child is concerned, as before exec. Else: before a fork whose
+ * child cannot ask for them; they are also pinned (RSN_SHARED). FB_CHILD_ALONE: the process ends with the fork,
+ * and a stream that is not TCP's alone in time is reset. */
 enum fb_heirs { FB_NOBODY, FB_CHILD_AS_WELL, FB_CHILD_ALONE };
 void fb_leave_all(int reason, enum fb_heirs heirs);
 /* The process is ending: leave all within the linger limit, then be passive. */
@@ -155,9 +161,10 @@ bool fb_shared(struct fb_stream *);
 /* Has a rail, or may be about to get one: then fb_close may keep the socket under a number of the library's, also where
  * both halves are plain. */
 bool fb_may_linger(const struct fb_stream *);
-/* The same since a moment, although no call of the application's came between: its peer has asked for it. Or the progress thread
- * asks the kernel about it, which keeps the socket, and what is registered of it, for a moment longer than close. For whoever is
- * about to close its last number: from here on it is too late to ask. */
+/* May the stream linger by now although no call of the application's came between, because its peer has asked
+ * for it? Or may the progress thread be asking the kernel about it, which keeps the socket, and what is
+ * registered of it, for a moment longer than close? For whoever is about to close its last number: from here
+ * on it is too late for the peer to ask. */
 bool fb_may_be_found(struct fb_stream *);
 /* True if this process has ever tracked a stream. */
 bool fb_ever_tracked(void);
@@ -173,16 +180,17 @@ enum fb_hold_what {
  * over when this returns, and so is the progress thread. Several threads may hold. Blocks for as long as leaving takes, as fb_leave_all. */
 void fb_hold(int reason, enum fb_hold_what);
 void fb_release(enum fb_hold_what);
-/* Where the progress thread could not go on after a hold: so long may a thread sleep, in ns, that waits for something on a rail.
- * UINT64_MAX: it runs. Before it looks it calls fb_alone, which does now and then what the progress thread would have done, and tries
- * to have it back. No lock held. */
+/* For how many ns at most a thread may sleep that waits for something on a rail: a short time where the
+ * progress thread could not go on after a hold, else UINT64_MAX. Before such a thread looks again it calls
+ * fb_alone, which now and then does the progress thread's work, and tries to start it. No lock held. */
 uint64_t fb_sleep_most(void);
 void fb_alone(void);
-/* From now on every stream is and stays plain; inside a hold that is never released. */
+/* From now on no stream boards, for `reason`, and what is plain stays so. Inside a hold that is never released, or
+ * when the application has made an io_uring that could not be found (pl_ring.c). */
 void fb_plain_for_good(int reason);
-/* After that: the kernel alone has the stream, and nothing of ours is left in it: it may be forgotten. False:
- * its peer has not taken it back, and its close shall reset the connection, or it has not received everything up to
- * there: fb_rx_enter_for_good. */
+/* After fb_plain_for_good. True: both halves are the kernel's alone, and the stream may be forgotten. False: the
+ * sending half is not plain, or keeps an error, and the close will reset the connection; or the receiving half
+ * is not plain, and its calls go by fb_rx_enter_for_good. */
 bool fb_retire(struct fb_stream *, int fd);
 
 /* fn is asked on the progress thread, with the stream's numbers (-1: none), before a stream gets a rail: 0, or
@@ -210,8 +218,9 @@ struct fb_heritage *fb_fork_child(struct fb_fork *);
  * stream over if it is on a rail (blocks, at most 5 s; after that the connection is reset). The child's own
  * stream with one reference and fds == 1, or NULL: it cannot be tracked, the number is plain libc's. */
 struct fb_stream *fb_adopt(struct fb_heritage *, struct fb_stream *theirs, int fd);
-/* In the child: a new program will hold these, or they will be used by whom nobody sees. First the parents are asked for all, then
- * they are waited for, by one clock; blocks likewise. */
+/* In the child: inherited streams will be held by a new program, or used by calls that the library does not see.
+ * fb_disown asks the parent for one of them; fb_disowned waits for the answers to all, under one time limit. Both
+ * may block, as fb_adopt does. */
 enum { FB_ASKS = 64 };
 struct fb_asks {
     unsigned n; /* 0 at first */
@@ -269,14 +278,14 @@ void fb_tx_leave(struct fb_stream *, ssize_t n, const struct iovec *v, int cnt);
  * are those before its position). */
 void fb_tx_leave_file(struct fb_stream *, ssize_t n, int in, int64_t from);
 
-/* A receive has been counted out, and the gate has gone up while it was counted: whoever waits for it, or was told that
- * nothing can be received meanwhile, looks again. */
+/* A receive has been counted out (rx_in), and the gate has gone up since it was counted in: wakes those who wait
+ * for it to be over, and those who were told meanwhile that nothing can be received. */
 void fb_rx_out(struct fb_stream *);
-/* Is it usual what fb_rx_leave and fb_tx_leave would do? Bytes have gone by, libc's function has failed, or it is the end
- * of a stream that never wanted a rail, or stays on TCP, of which the library has taken no error from the kernel, and that has not asked
- * for a rail if it is a send; the half is plain, nobody
- * else is in such a call, nothing is remembered or copied of the bytes, and the boarding policy has nothing to
- * look at, or has decided. Then fb_count does it. end: of all bytes so far. */
+/* Would fb_rx_leave or fb_tx_leave do no more than fb_count does? Yes if n > 0; if n < 0, of a send only where
+ * the stream has asked for no rail; and if n is 0, of a receive where the stream has wanted no rail, or stays
+ * on TCP, and the library keeps no error of the kernel's. And only if the stream never had a rail, the gate is
+ * down (receives), nobody else is in such a call, nothing is remembered or copied of the bytes, and the
+ * boarding policy has nothing to look at, or has decided. *end: the direction's bytes so far, with these. */
 static inline __attribute__((always_inline)) bool fb_usual(struct fb_stream *s, ssize_t n, bool rx,
                                                            uint64_t *end)
 {
@@ -392,18 +401,19 @@ short fb_poll(struct fb_stream *, int fd, short events);
 bool fb_kernels_alone(struct fb_stream *);
 /* What fb_poll does for who waits for edges: of these events the caller hears those. */
 void fb_said(struct fb_stream *, short asked, short got);
-/* Asks for wakes; fb_watch adds the watcher, fb_arm asks the rail to tell of POLLIN/POLLOUT once more
- * (after each wake, before sleeping) and returns those that hold already. The shard is an epoll instance's own, on which the stream
- * should board, a hint for the next boarding; NULL: as it was. It takes no reference of the caller's. The instance has the stream no
- * more with fb_unwatch: a rail of the stream's stays on the shard, and somebody has to drain that for who waits elsewhere; one
- * that is being made for it will not be used. */
+/* Asks for wakes. fb_watch adds the watcher; fb_arm asks the rail to tell of POLLIN/POLLOUT once more (after
+ * each wake, before sleeping) and returns those that hold already. shard: an epoll instance's own, as a hint
+ * where the next rail should be; NULL: the hint stays as it was. The stream takes its own reference to it.
+ * fb_unwatch takes watcher and hint away. A rail that the stream has stays on that shard, and somebody has to
+ * drain it for those who wait elsewhere; one that is just being made on it will not be used. */
 void fb_watch(struct fb_stream *, struct fb_watcher *, struct rsk_shard *);
 void fb_unwatch(struct fb_stream *, struct fb_watcher *, struct rsk_shard *);
 short fb_arm(struct fb_stream *, int fd, short events);
-/* Two numbers that stay the same only as long as nothing has happened that TCP would tell who waits for edges: in, while no
- * byte has come, and no end, and none was missed; out, while none was sent, and no room was missed. POLLERR and POLLPRI are in neither.
- * 0: it cannot be had, because others may be reading or sending, or is of no use: there was no rail, and will be none. May do
- * system calls, never blocks. */
+/* Two numbers for who waits for edges: each changes with everything that TCP would make an edge of. in: a byte or
+ * the end has come, or a receive or poll was told that there is no more; out: a byte was sent, or a send or poll was
+ * told that there is no room. POLLERR and POLLPRI are in neither. 0: it cannot be had, because others may be reading or
+ * sending; or is of no use: the stream has asked for no rail, or is pinned and never had one. May do system
+ * calls, never blocks. */
 struct fb_tally {
     uint64_t in, out;
 };
@@ -447,17 +457,18 @@ struct fb_sleeper; /* one per thread */
 struct fb_sleeper *fb_sleeper_poll(const struct pollfd *pfd, nfds_t n);
 struct fb_sleeper *fb_sleeper_select(int nfds, const void *readfds, const void *writefds);
 void fb_sleeper_end(struct fb_sleeper *);
-/* Who sleeps from before a number was given to a socket does not sleep on that, whatever the set says. Now, never 0; and the stream's
- * number was given then (0: not known), before it is in the table. Accepted ones know. Any thread. */
+/* A thread that went to sleep before a number was given to a socket does not sleep on that socket, whatever its
+ * set says. fb_sleeps_now: a mark for now, never 0. fb_sleeps_since: the stream's number was given at that mark
+ * (0: not known); called before it is in the table. Accepted streams have theirs from fb_track. Any thread. */
 uint64_t fb_sleeps_now(void);
 void fb_sleeps_since(struct fb_stream *, uint64_t since);
 /* May there be a filter for system calls, which kills who makes one that it does not know? Any thread. */
 bool fb_filtered(void);
-/* memcpy from the caller's memory, in, or to it, where that need not be any. False: it is not, and the kernel says EFAULT. A
- * system call, if there can be no filter for those. */
+/* memcpy from the application's memory (in) or to it, where the address may be bad. False: it is, and the
+ * kernel would say EFAULT. By a system call, unless a filter may forbid that: then by memcpy itself. */
 bool fb_copy(void *to, const void *from, size_t n, bool in);
-/* Which of the record's sleeps this is; and ends it if it still is. For who finds a sleep that a handler has
- * left. NULL: nothing. */
+/* A number for the record's present sleep; and: ends the record's sleep, if it is still the one of that number.
+ * For whoever finds a sleep that a handler has jumped out of. NULL: nothing is done. */
 uintptr_t fb_sleeper_sleep(struct fb_sleeper *);
 void fb_sleeper_left(struct fb_sleeper *, uintptr_t sleep);
 

@@ -39,10 +39,10 @@ uint32_t find_name(const struct rsk_tuple *t)
 _Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "find_name");
 
 /*
- * A slot is on the list once. Whoever finds it there need not put it there again: take_in() clears the mark
- * before it looks at the stream, so what was written before the mark was seen is what it sees. To have seen it is not enough for
- * that: on arm64 the writes of before may be seen later. So it is written once more as it is, and take_in(), whose
- * exchange then finds what was written here, sees them.
+ * A slot is on the list once. Whoever finds it marked need not add it again: take_in() clears the mark before it
+ * looks at the stream, and so sees what the caller has written before. But only to read the mark does not ensure
+ * that: on arm64 the caller's earlier writes may be seen later. So the mark is written once more as it is, and
+ * take_in(), whose exchange reads what was written here, or later, sees them.
  * No handler comes between the two steps: the caller is in a section.
  */
 void conn_findable(struct fb_conn *c)

@@ -34,12 +34,12 @@
 
 static struct frail {
     struct peer peer;
-    uint32_t stream;       /* whose rail failed last; */
-    bool again;            /* the one before was its, too; */
-    bool goes_on;          /* it has asked since */
-    uint64_t until, hold;  /* nobody asks; how long that is, the next time */
-    uint64_t asking_until; /* one does, */
-    uint64_t proved_at;    /* and has got one; 0: not since the last has failed */
+    uint32_t stream;       /* the one whose rail failed last */
+    bool again;            /* the rail that had failed before was the same stream's */
+    bool goes_on;          /* that stream has asked for another one since */
+    uint64_t until, hold;  /* nobody asks until then; for how long nobody will the next time */
+    uint64_t asking_until; /* one stream asks, and the others wait for it until then, */
+    uint64_t proved_at;    /* or until one is proved: when; 0: none since the last failure */
 } frail_peers[PEERS];
 
 static struct frail *known(const struct fb_conn *c)

@@ -39,7 +39,8 @@ static uint64_t cookie_of(int fd)
                : cookie;
 }
 
-/* What else it is then; often: also if this is the first time. False: the word is another's. */
+/* Adds `state` to the word; with CAME_ONCE also CAME_OFTEN, if CAME_ONCE is there already, or if `often` says so.
+ * False: the place is another cookie's by now. */
 static bool add(fb_pub_given *at, uint64_t cookie, unsigned state, bool often)
 {
     uint64_t word = atomic_load(at), next;
@@ -56,8 +57,8 @@ static bool add(fb_pub_given *at, uint64_t cookie, unsigned state, bool often)
 
 /* ---- the giver */
 
-/* It was accepted here, and nothing is known that would keep it off a rail, nor of somebody else who has it; a message that was to take
- * it away and could not be sent has changed nothing. */
+/* It was accepted here, nothing keeps it off a rail, and nobody else is known to have it. That is still so after a
+ * message with it could not be sent, though the stream was pinned for that one. */
 bool fb_may_give(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);

@@ -218,7 +218,7 @@ static bool make_room(uint64_t heat, uint32_t *at)
     return false;
 }
 
-/* There may be several: one in turn. */
+/* Streams may wait for room in several budgets: the hottest's whose budget is not the one of the last look. */
 static struct limit next_limit(void)
 {
     struct limit first = {0};

@@ -8,7 +8,7 @@
 
 /* One look at all streams, a second after the last. */
 void heat_begin(void);
-/* For each of them. True: it waits for a rail, and moves. */
+/* For each of them. True: it waits for a rail, and has moved bytes since the last look, or the next one will tell. */
 bool heat_count(struct fb_conn *);
 /* There was no room for it. */
 void heat_refused(struct fb_conn *);

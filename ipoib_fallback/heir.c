@@ -40,7 +40,7 @@ _Atomic uint32_t heir_forks;
 _Atomic uint32_t heir_over;
 _Atomic unsigned heir_blind;
 static unsigned under_way; /* forks that have begun, and not ended; under links_lock */
-/* It has forked, and has no link to that child, before it had a stream of its own. */
+/* It has forked a child without a link, because it had no stream of its own yet, or its streams never board. */
 static _Atomic bool unlinked;
 static struct fb_lock links_lock;
 static struct heir_link *links;
@@ -100,7 +100,8 @@ static bool held_but(struct fb_conn *c, const struct heir_link *but)
     return false;
 }
 
-/* Also: a child has said so that is another program by now, whose link has ended. */
+/* Has it been given to another process for good? By this one, or by a child that is another program by now, and
+ * whose link has ended. */
 static bool away(struct fb_conn *c)
 {
     return atomic_load(&c->s.pub->lent) & FB_LENT_AWAY;

@@ -9,7 +9,8 @@
 #include "ipoib_fallback/stream.h"
 
 extern _Atomic uint32_t heir_forks; /* of this process, while it had streams */
-/* The same without those that have not ended yet: what is made now, a child of one of them may have. */
+/* heir_forks as it was when no fork was under way the last time. A stream has this as `born`: it counts as made
+ * before a fork that is under way, whose child may have it. */
 extern _Atomic uint32_t heir_over;
 /* Forks that are under way and make no link, as there was no stream yet, or no room: what is made now stays on TCP. */
 extern _Atomic unsigned heir_blind;
@@ -20,8 +21,8 @@ static inline bool conn_shared(struct fb_conn *c)
     return conn_flag(c, CF_SHARED) || atomic_load(&heir_forks) != c->born;
 }
 
-/* Another process has it, or will have, for as long as can be known. Its children have to know, also when this process has ended. What
- * it was before. */
+/* Another process has it, or will have, for as long as can be known. Noted in `lent`, where children of this
+ * process see it also after this process has ended. True: CF_SHARED was not set before. */
 static inline bool conn_give_away(struct fb_conn *c)
 {
     if (atomic_fetch_or(&c->s.pub->lent, FB_LENT_AWAY) & FB_LENT_AWAY)
@@ -29,8 +30,9 @@ static inline bool conn_give_away(struct fb_conn *c)
     return conn_set(c, CF_SHARED);
 }
 
-/* May it still hold it? A child that goes on as another program has said so before (CF_SHARED), once there is somebody to
- * hear it. No lock of the stream's may be held. */
+/* May another process still hold it? Also one that was this process's child and goes on as another program, if it
+ * has said so before (FB_LENT_AWAY; CF_SHARED, if anybody was there to hear it). No lock of the stream's may be
+ * held. */
 bool heir_held(struct fb_conn *);
 /* A child has nothing in front any more, nor has anybody else: the kernel alone has its stream. */
 void heir_front_over(struct fb_conn *);
@@ -104,9 +106,10 @@ bool heir_epoll_asked(uintptr_t id);
 
 /* In the child, whose memory is the parent's: the links to children before it. */
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);
-/* Does nobody but this process have the stream any more? Progress thread. */
-/* A child may have what this process has inherited, and not used yet. */
+/* This process has forked a child without a link (fb_fork_begin), which may have what is inherited here and
+ * not used yet. */
 bool heir_has_forked(void);
+/* Does nobody but this process have the stream any more? Progress thread. */
 bool heir_alone(struct fb_heritage *, const struct fb_conn *);
 
 #endif

@@ -161,7 +161,7 @@ static void ask_step(void *arg)
         log_warn("an epoll instance is not handed over to a child in time");
     if (!done && a->c)
         end_unsettled(a->c);
-    /* What the ring has after its sender's end is ours alone. */
+    /* Not handed over if the ring has unread bytes of a sender that has ended: those only this process can read. */
     tell(a, done && (!a->c || front || end_in_order(a->c)));
     if (a->c)
         fb_put(&a->c->s);

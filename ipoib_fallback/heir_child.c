@@ -208,7 +208,8 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     fb_lock(&told);
     said = let_go(h, c->x->old_slot, c->x->old_gen);
     yes = said && said->alone;
-    /* An owner that has died, or is another program now, has said nothing; and has forked since, or given it away, or not. */
+    /* An owner that has died, or is another program now, has told nothing. Then it is this process's alone if the
+     * owner has not forked since, nor given it away, and no child that it forked before may have it. */
     if (!said && h->ended && h->file && h->file->forks == h->seq && !given_away(h, c)) {
         for (l = h->siblings; l && l->seq <= c->x->old_born; l = l->next)
             ;
@@ -302,8 +303,8 @@ static bool take_front(struct fb_conn *c, int fd)
     return true;
 }
 
-/* When its owner answered nothing else was between the stream and the kernel, nor will be. He looks for himself, if he
- * lives. */
+/* When the owner answered, only what is in front was between the stream and the kernel, and nothing else will be:
+ * BUSY goes. An owner that lives finds by itself that it is over. */
 void heir_front_over(struct fb_conn *c)
 {
     struct fb_heritage *h = c->x->heritage;
@@ -313,9 +314,9 @@ void heir_front_over(struct fb_conn *c)
         atomic_fetch_and(&pub->lent, (uint8_t)~FB_LENT_BUSY);
 }
 
-/* What its owner had counted when it let the stream go, or has so far: then what went by rail and what was its own in the kernel
- * is known as of the fork. False: the slot is not that stream's any more, and perhaps another one's by now, also if that came
- * between; and nothing was said, or it is lost. */
+/* What its owner had counted when it let the stream go, if it has said so. Else what its file says now; but the
+ * library's own bytes in the kernel are taken from this memory, as of the fork. False: it has not said so, and the
+ * slot is not that stream's any more. That is looked at last, since it may have become another's meanwhile. */
 static bool owners_counts(struct fb_heritage *h, struct fb_conn *old, struct heir_counts *counts)
 {
     const struct fb_pub *pub = old->s.pub;

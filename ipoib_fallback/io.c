@@ -208,9 +208,10 @@ static uint64_t anchor_room(int fd)
     return sys_getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, &len) == 0 && n > 0 ? (uint64_t)n / 8 : 0;
 }
 
-/* What TCP would hold of bytes that nobody reads: here as much as SO_SNDBUF says, there the peer's window, which is what is
- * usual there at least, since it may be full at this moment. Only where that was set (an accepted socket has it
- * of its listener): the kernel's own choice grows with what is sent. Unknown before Linux 5.14, and there as if it was not set. */
+/* How many bytes TCP would hold that nobody reads: as many as SO_SNDBUF says here, and as the peer's window there, but
+ * at least what is usual for that (WINDOW), since it may be nearly full now. 0 unless SO_SNDBUF was set (an accepted
+ * socket has it from its listener), because the kernel's own choice grows with what is sent; and before Linux 5.14,
+ * which does not say whether it was. */
 static uint32_t anchor_bound(int fd)
 {
     enum { WINDOW = 65536 };

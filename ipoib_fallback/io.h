@@ -34,8 +34,8 @@ struct fb_io {
     bool (*aborts)(int fd); /* the application wants its close to reset: SO_LINGER{1,0} */
     void (*abort)(int fd);  /* the next close shall reset */
     int (*keep)(int fd);    /* another descriptor of the socket, or -errno */
-    /* The number, which the application is about to close, and is not the socket's last, stands for nothing until then:
-     * calls of other threads get EBADF. */
+    /* The application is about to close this number, and the socket has another one: until it is closed it stands
+     * for nothing, so that calls of other threads on it get EBADF. */
     void (*vacate)(int fd);
     void (*close)(int fd,
                   bool others); /* others: may have the socket, too, and its options are theirs */

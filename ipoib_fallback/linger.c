@@ -98,7 +98,8 @@ static void finish(struct fb_conn *c, bool reset)
     tx_unlock(c);
     if (fd >= 0 && reset)
         fb_io.abort(fd);
-    /* Who has it as well may have closed it meanwhile, or be believed to have it: then this close is the last. */
+    /* Those who are believed to have it as well may have closed it meanwhile, or never had it. Then this close is the
+     * last, and SO_LINGER must not make this thread wait in it: others is false if it would. */
     others = heir_held(c) && !(fd >= 0 && fb_io.lingers(fd));
     if (fd >= 0)
         fb_io.close(fd, others);
@@ -176,9 +177,9 @@ static void linger_step(struct fb_conn *c)
     if (!stuck && drained && over && !late && heir_held(c) && fb_io.lingers(c->fd))
         over = vain = false;
     if (stuck || (drained && (over || vain))) {
-        /* Part of a frame: it is none, or its rest would draw a reset. To a peer that knows of the close and
-         * writes all the same, these are its bytes. Another program that has the connection has not all of its bytes,
-         * and is to know. */
+        /* If a part of a frame has come the connection is reset: the rest of it would draw a reset in any case; or it
+         * is no frame, but bytes of a peer that knows of the close and writes all the same. It is also reset if
+         * another program has it, which will not get all of its bytes, and must learn of that. */
         bool part = c->x->rx.frame_at > 0 || (c->x->closed_shared && !over);
 
         finish(c, !drained || (!ended && part));

@@ -1,7 +1,7 @@
 /*
  * link.c - a rail's life beside its stream: watching the anchor while it must be
- * watched, serving what other threads may not, giving the rail back. Everything here
- * runs on the progress thread; other threads post.
+ * watched, serving what other threads may not, giving the rail back. Runs on the
+ * progress thread, except link_drop and the functions that only post.
  */
 #include "ipoib_fallback/budget.h"
 #include "ipoib_fallback/heir.h"
@@ -292,8 +292,8 @@ static void detach(struct fb_conn *c)
     fb_unlock(&c->x->ctl_lock);
 }
 
-/* Is the rail still wanted by this half? tx and rx lock held. Not for its memory while a frame is owed,
- * but for the peer's LEAVE_REQ: before it shares the socket it must have that frame out of it. */
+/* Is this half done with the rail? tx and rx lock held. While a frame is owed the rail stays, not for its
+ * memory but for the peer's LEAVE_REQ: before the peer shares its socket it must have taken that frame out. */
 static bool tx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
     return c->x->tx.state == TX_T || c->x->tx.state == TX_FX ||
@@ -341,7 +341,8 @@ static int failure(int reason)
     }
 }
 
-/* Why the peer refuses a rail is acted upon before that it has failed; who has ended it knows why himself. */
+/* Has REFUSED come, and not been acted upon? Its reason goes before the failure of the rail that follows it.
+ * Not if this end has ended the rail, which then has a reason of its own (end_reason). */
 static bool refusal_due(struct fb_conn *c)
 {
     bool due;

@@ -1,9 +1,9 @@
 /*
  * lock.h - the library's mutex: one word, futex only when contended. Not recursive.
- * Held for short stretches and never across a call that may block. The longest that waits for anything is of 2 us, a receive with
- * an empty ring (quick.c), and ends when somebody sleeps on the lock. But tx and rx are held while bytes are copied to and from the
- * application's memory, and that may have to be paged in: so the progress thread does not wait for them (link_lock), and neither
- * does who ends the process (exit.c) for long.
+ * Held for short stretches and, but for `reading`, never across a call that may block. The longest that waits for
+ * anything is of 2 us, a receive with an empty ring (quick.c), and ends when somebody sleeps on the lock. But tx and rx
+ * are held while bytes are copied to and from the application's memory, and that may have to be paged in: so the
+ * progress thread does not wait for them (link_lock), and neither does who ends the process (exit.c) for long.
  *
  * All locks, in the order in which they may be taken, and what each protects:
  *   links      heir.c: the links to forked children. In a child, `told` of heir_child.c: what it has heard
@@ -18,6 +18,7 @@
  *   nothing    io.c: the number that is kept for who closes. From tx and rx. Nothing is taken while it is held
  *   givers     given.c: whose words are mapped. Nothing is taken while it is held
  *   registry   stream.c: which slots are free, and the sums over closed connections. Whoever drops the last reference takes it
+ *   reading    rule.c: while the rules' files are read, which may block. With it no other lock is held but pl_heir.c's
  * Who cannot get a lock by trying leaves a bit in tx_todo or rx_todo; who unlocks looks at them after
  * the unlock and serves them, so no event is lost and nobody waits.
  */

@@ -5,8 +5,8 @@
  * may have to hand the stream over, and has no rail any more to ask for it (LEAVE_REQ). So it is written after a while,
  * unless the peer is at its end, to whom a frame would draw RST.
  *
- * A LEAVE_REQ that the rail had no room for: the stream is not read before its sender has left, and it has not been asked. Or an
- * ECHO: nothing that the sender puts into the ring arrives before it has that.
+ * A LEAVE_REQ that the rail had no room for: the stream is not read on until its sender has left, and the sender has
+ * not been asked to. Or an ECHO: on verbs nothing that the sender puts into its ring is sent before it has that.
  */
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tx.h"

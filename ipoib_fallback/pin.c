@@ -51,9 +51,10 @@ static bool told_at_S(struct fb_conn *c)
            (fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)) != 0;
 }
 
-/* Bytes before a switch, in front of all others, or in the ring alone, since TCP had no room for them once more: only the
- * application can take them. As long as a switch is but announced, that is known of who reads, RSK_RX: whoever waits for the
- * sending half as well may yet be told that there is none. */
+/* Are there unread bytes that only the application can take? Those before a switch, those in front, and those that are
+ * in the ring alone because TCP had no room for them once more. While a switch is only announced the answer is yes
+ * where the receiving half alone is waited for (`of` is RSK_RX). Else it waits for told_at_S(), since the sender may
+ * yet show that there is no switch. */
 static bool unread(struct fb_conn *c, unsigned of)
 {
     const struct fb_rx *rx = &c->x->rx;
@@ -166,7 +167,7 @@ static bool rx_settled(struct fb_conn *c)
     return c->x->rx.end != 0 || (end_in_order(c) && follows(c));
 }
 
-/* vain: until then at most for what this process's application has not read. */
+/* Waits until `until`, but for bytes that this process's own application has not read only until `vain`. */
 static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until, uint64_t vain)
 {
     for (;;) {

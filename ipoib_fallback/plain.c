@@ -183,9 +183,9 @@ static __attribute__((noinline)) void no_digest(struct fb_digest *d, _Atomic uin
     *mark = FB_NO_DIGEST;
 }
 
-/* Where what has been sent can still be had: a file, -1: none, whose byte number `from` was the first, -1: its position is behind
- * the last; or memory, which its thread has not come back with, but which somebody may have given back who knows by the peer's answer
- * that it has been sent. */
+/* Where bytes that were sent can be had for the digest. in: a file (-1: none), in which the first of them is number
+ * `from` (-1: they are those before its position). v: memory of a call that has not returned; all the same another
+ * thread may have given it back, which knows by the peer's answer that the bytes were sent. */
 struct origin {
     const struct iovec *v;
     int cnt, in;

@@ -33,8 +33,9 @@ struct fb_digest {
     _Atomic uint64_t ring[8]; /* read by the progress thread while the stream goes on */
 };
 
-/* What is remembered of a digest beside it, so that most calls need not look at it: by how many bits the next number is
- * shifted away as long as the bytes are none of a checkpoint's, and in the bits above that whether it has begun. */
+/* A digest's mark, kept outside of it, so that most calls need not look at the digest. The lower six bits: a shift that
+ * makes (end + 256) 0 as long as bytes that end at number `end` are none of the next checkpoint's (fb_digest_wants).
+ * The two bits above: whether it has begun. */
 enum {
     FB_DIGEST_STATE = 0xc0,      /* these bits, in which 0 is: begun */
     FB_DIGEST_FIRST = 4,         /* begun, and its next checkpoint is the first */

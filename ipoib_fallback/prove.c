@@ -62,8 +62,9 @@ static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
     return fb_judge(&in, theirs);
 }
 
-/* What we have sent: a few words, of which the peer looked at none, as it began to look after them? At 16 KiB it would have
- * begun. And the newest checkpoint of what we have received lies 16 times as far. */
+/* Have we sent so few bytes that the peer may have looked at none, because its digest began after them? Not
+ * 16 KiB: at that one begins in any case. And does the newest checkpoint of what we have received lie 16 times
+ * as far? */
 static bool few_words(const struct fb_conn *c, int rx_at)
 {
     uint64_t sent = c->s.pub->tx;

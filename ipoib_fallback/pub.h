@@ -5,8 +5,9 @@
  * it, so showing them costs nothing.
  *
  * The reader trusts nothing in it. A slot is consistent when `gen` is odd and equal before and
- * after reading, and `role` does not say afterwards that it is being added to the sums, of which `closed` is the last. Counters
- * may be read while they move: tx is what is sent before rail_tx says that it was on a rail, so it has to be read later.
+ * after reading, and `role` does not say afterwards that it is being added to the file's sums, of which
+ * `closed` is written last. Counters move while they are read: a call adds to tx before it adds to rail_tx, so
+ * the reader takes rail_tx first.
  */
 #ifndef FB_PUB_H
 #define FB_PUB_H

@@ -90,9 +90,9 @@ static inline void unlock(struct fb_conn *c, struct fb_lock *l)
 /*
  * The first of a blocking call's spin, without giving the lock back: between the peer's bytes and the application there is
  * then no reference to be lowered and no lock to be taken. wait.c's spin goes on with what is left. Over at once when
- * a handler waits, or somebody sleeps on the lock or has left something to be done. A time-out makes each handler end the
- * call, also one that restarts it, which is for the wait proper. What it teaches is counted from the 16th look: the clock
- * would be asked just when the bytes come. rx lock held.
+ * a handler waits, or somebody sleeps on the lock or has left something to be done. Not where the socket has
+ * a time-out: then any handler ends the call, also one with SA_RESTART, and that is for wait.c to see. What it teaches
+ * is counted from the 16th look: before, the clock would be read just when the bytes come. rx lock held.
  */
 __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *rail)
 {

@@ -157,7 +157,8 @@ static bool wait_rounds(struct fb_conn *c, uint32_t n)
     return true;
 }
 
-/* Over RDMA. Who is known to be silent is waited for as long as that is, and in nobody's way. So is one to whom rails do not last. */
+/* Over RDMA. True: c does not ask now, and a timer is set. A host that is silent, or to which rails do not
+ * last, is waited for until that is over, without a place in share.c's queue; else c waits for its turn there. */
 static bool put_off(struct fb_conn *c)
 {
     int reason = RSN_RAIL_FAILED;

@@ -16,7 +16,8 @@ struct rsk_shard *rdv_shard_for(struct fb_conn *);
 /* A stream that moves much with each call gains from a large ring, because the two copies overlap; many
  * small conversations gain from small ones, which stay in the cache. */
 size_t rdv_ring_for(struct fb_conn *);
-/* Somebody else in this process may take what is the application's, or it is no TCP: it stays where it is. */
+/* Pins a stream that must not have a rail: it is not TCP, has an option that a rail cannot honour, or somebody
+ * else in this process may take its bytes (fb_on_foreign). True: it is pinned. */
 bool rdv_pin_foreign(struct fb_conn *);
 /* It has just asked: from now on it is asked for, or asks its peer. */
 void rdv_begin(struct fb_conn *);

@@ -1,6 +1,6 @@
 /*
- * rx.h - between rx.c and its neighbours rx_*.c: the receiving half's own parts. The rx lock
- * is held in all of them.
+ * rx.h - between rx.c and its neighbours rx_*.c: the receiving half's own parts. The rx lock is held in all of
+ * them unless it is said that it is free; the rx_front_* functions from rx_front_due on take it themselves.
  */
 #ifndef FB_RX_H
 #define FB_RX_H
@@ -43,9 +43,9 @@ void rx_peeks_end(struct fb_conn *);
 ssize_t rx_peek_from(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
 /* gS: what follows S is the application's. */
 void rx_no_switch(struct fb_conn *);
-/* Of the bytes that can be read now, `total` of them, the ring's in have[1] and have[2]: those that were
- * shown already go to have[0], and the ring's lose them. `show`: as many are about to be shown. */
-/* at: the number of the first. */
+/* have[1] and have[2] are the `total` bytes that can be read from the ring now, the first of which has the
+ * number `at`. Those that MSG_PEEK has shown already go to have[0], out of their copy, and the other two lose
+ * them. `show`: as many are about to be shown. */
 void rx_shown(struct fb_conn *, uint64_t at, struct iovec have[3], size_t total, size_t show,
               size_t ring_size);
 void rx_shown_free(struct fb_conn *);
@@ -139,7 +139,7 @@ void rx_front_inherit(struct fb_conn *, void *memory, size_t size, bool ours);
 /* The same with what its parent had inherited itself, which the fork has mapped here. False: nothing is left of it. */
 bool rx_front_known(struct fb_conn *, const struct fb_conn *parents);
 
-/* ANN: may the guard go up? 0 or a reason number. */
+/* ANN has come: raises the gate. 0: the guard holds, and it stays up; or a reason number, and it is as before. */
 int rx_guard(struct fb_conn *);
 
 #endif

@@ -14,9 +14,9 @@ void rx_ended(struct fb_conn *c, int end)
         conn_untold(c, end);
 }
 
-/* The kernel has said 0. An end without FIN, which it counts among the bytes received, was an error. If it is not we who
- * have taken it, here or by a call that may still be under way, whoever did has told it: a FILE, or another call that
- * nobody sees. */
+/* The kernel has said 0. It counts a FIN among the bytes received; an end without one was an error. If this library has
+ * not taken that error, here or in a call that may still be under way, then a call that nobody sees has, a FILE's for
+ * example, and has told it. */
 static bool told_unseen(struct fb_conn *c, int fd)
 {
     return !hold_for_good() && !conn_shared(c) && !c->shut && !fb_lock_held(&c->x->tx.lock) &&
@@ -53,8 +53,8 @@ void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)
         rx_ended(c, n < 0 ? (int)n : whole ? 0 : -ECONNRESET);
 }
 
-/* Of the connection the kernel alone knows how far it is. In motion it is the application's bytes that come: a sender who has
- * boarded sends frames alone. */
+/* Only the kernel knows how far the connection has been read. While bytes come too fast for it to say, they are the
+ * application's: a sender that has boarded sends only frames. */
 bool rx_robbed(struct fb_conn *c, int fd, uint64_t more)
 {
     int64_t n = fd < 0 || hold_for_good() ? 0 : fb_io.beyond(fd, conn_krx(c) + more);

@@ -1,8 +1,8 @@
 /*
- * rx_front.c - unread bytes that cannot be left in TCP when a forked child asks for the stream: those before a switch, since
- * its frames lie behind them and who takes these must take them first; and those that are in the ring alone, since their
- * sender has left, and of what he sent again the first was discarded to make room for what follows, or has ended. Only the owner's
- * application could take them, and may never do it: then it is the child that is to read.
+ * rx_front.c - unread bytes that cannot be left in TCP when a forked child asks for the stream: those before a switch,
+ * because its frames lie behind them, and can only be taken after them; and those that are in the ring alone, because
+ * their sender has ended, or has left, and the first of what it sent again was discarded to make room for what follows.
+ * Only the owner's application could take them, and may never do so, if it is the child that is to read.
  *
  * The owner's library takes them out instead, into memory that it shares with each process that asks. They
  * stand in front of whatever the half receives else, in every process that knows of them, and each byte is read by one:

@@ -10,7 +10,8 @@
 
 #include <time.h>
 
-/* Handlers that this thread had run: before the half was last looked at, and when the call began. */
+/* rsk_sig's counts of handlers that this thread has run: `seen` of all, when the half was last looked at; `cut` of
+ * those without SA_RESTART, when the call began. */
 struct fb_signals {
     uint32_t seen, cut;
     /* Before or in the last sleep. As in the kernel a call that has bytes ends then, whatever SA_RESTART says. */

@@ -190,8 +190,9 @@ static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
     return conn_began_after(c, s->at);
 }
 
-/* What lies in the application's memory, which it may have given back: if a handler has jumped out of the call, the sleep is over when the
- * thread's next call says so. False: nothing does any more. */
+/* Copies from a sleeper's set, which may lie in memory that the application has given back: after a handler has jumped
+ * out of the call, the record says that it sleeps until the thread's next call. False: the memory is not there any
+ * more. */
 static bool copy_of(const struct fb_sleeper *s, void *to, const void *from, size_t n)
 {
     if ((uintptr_t)from - (uintptr_t)s >= sizeof(*s))

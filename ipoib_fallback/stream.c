@@ -409,7 +409,7 @@ bool fb_may_linger(const struct fb_stream *s)
     return !conn_without_rail(atomic_load(&s->flags));
 }
 
-/* link_up claims the same word: it sees CF_CLOSED, or is seen. So does take (find.c), who clears fresh first. */
+/* link_up claims the same word: it sees CF_CLOSED, or is seen. So does take_in (find.c), which clears fresh first. */
 bool fb_may_be_found(struct fb_stream *s)
 {
     if (s->role != FB_ACCEPTED)

@@ -16,7 +16,8 @@ bool conn_addresses(struct fb_conn *);
 /* The same for the address that it was made to, which is the peer's where it has connected and its own where it was accepted: all
  * that is needed before a rail is asked for, unless rules may decide. */
 bool conn_target(struct fb_conn *);
-/* They as its connecting side sees them. The connecting end's is 0 as long as conn_target alone has asked. */
+/* Both addresses as the connecting side sees them. The connecting end's is 0 as long as conn_target, and not
+ * conn_addresses, has asked. */
 struct rsk_tuple conn_tuple(struct fb_conn *);
 /* For the log: fb_who. */
 static inline const char *conn_who(struct fb_conn *c, char text[static FB_WHO])
@@ -50,7 +51,7 @@ void conn_shard_over(struct fb_conn *);
 
 /* ---- plain.c ---- */
 
-/* What has been does not count for the policy any more. */
+/* The boarding policy counts calls and bytes from here on, and the stream may ask for a rail again. */
 void conn_afresh(struct fb_conn *);
 /* A receive found nothing, or less than it asked for: POLLIN will come anew. Before anything can come. */
 static inline void conn_no_data(struct fb_conn *c)
@@ -69,7 +70,8 @@ static inline void conn_no_room(struct fb_conn *c)
 }
 /* Called when the board policy may be satisfied. */
 void conn_consider(struct fb_conn *);
-/* The digests with which it will be proved, unless they have begun; false: both have. Any thread. */
+/* Both digests, with which it will be proved, are to begin with the next bytes, unless they have begun or been told
+ * so. False: neither had to be told. Any thread. */
 bool conn_begin_digests(struct fb_conn *);
 
 /* n bytes of v that begin at byte `at` of their direction have passed; in order. */
@@ -133,7 +135,8 @@ bool tx_has_room(struct rsk_rail *);
 
 /* ---- owed.c ---- */
 
-/* A frame is owed and no rail is left to ask for it: it will be written. tx lock held. */
+/* Posts owed.c's job: a RESUME that is owed while no rail is left to ask for it, or a LEAVE_REQ or ECHO that
+ * the rail had no room for, will be written. tx or rx lock held. */
 void tx_owes(struct fb_conn *);
 
 /* ---- stall.c ---- */
@@ -179,7 +182,8 @@ ssize_t rx_feed(struct fb_conn *, const struct iovec *v, int cnt, size_t n);
 ssize_t rx_by_call_left(struct fb_conn *, ssize_t n, const struct iovec *v, int cnt);
 /* Bytes that the application has not read: what makes TCP reset at close. */
 bool rx_unread(struct fb_conn *, int fd);
-/* Hand-over: reads no more from the ring; asks the sender to resume from here. */
+/* Asks the sender to leave and to resume from here. Unless reason is RSN_IDLE the ring is read no more: a
+ * hand-over, or an end. In sk, where the sender has left already, what is unread stays in TCP if it is there. */
 void rx_freeze(struct fb_conn *, int reason);
 /* Tells the kernel of SHUT_RD, if it is its turn: what shutdown said, else 0. rx lock held. */
 int rx_shut(struct fb_conn *);
@@ -192,12 +196,14 @@ static inline bool conn_plain(const struct fb_conn *c)
 
 /* ---- end.c ---- */
 
-/* What is still to go does not: over shared memory the peer has it, unless it has handed the stream over, and then nobody there may
- * miss it: it is to know. Takes the tx lock. */
+/* Gives up what has not gone into TCP. Over shared memory the peer still finds it in the ring; but if the peer
+ * has handed the stream over, its next reader may not notice the gap, so the connection is reset. Takes the
+ * tx lock. */
 void end_give_up(struct fb_conn *);
 /* Whoever closes, or ends, waits for what it has left to say at most this long. */
 #define END_NS 2000000000ull
-/* Where the frame before the ring's bytes is next: what follows asks for what is behind it. */
+/* If the SWITCH frame is what comes next, takes it, so that what the caller looks at includes the ring behind
+ * it. Takes the rx lock. */
 void end_pass_frame(struct fb_conn *, int fd);
 /* Does it tell the peer of the close, by the frame that it has written, or is about to? tx lock held. */
 bool end_tells_of_close(struct fb_conn *);
@@ -210,12 +216,14 @@ bool end_frame_is_due(struct fb_conn *);
 void end_leave(struct fb_conn *, int reason);
 /* Takes a leave a step further. True: both halves are the kernel's, or there is nothing to wait for. */
 bool end_settled(struct fb_conn *, int reason);
-/* Whoever reads the socket from now on finds what TCP would have, or the end that it would find. */
+/* True: nothing is in front, or unread in the ring alone, so whoever reads the socket without the library from now
+ * on finds the bytes, or the end, that TCP would give. */
 bool end_in_order(struct fb_conn *);
-/* It does not come: the kernel hears of what is shut, or whoever has the socket next would wait for it. */
+/* What the peer was to send again does not come: a SHUT_RD that was kept back goes to the kernel now, or
+ * whoever has the socket next would wait for those bytes. Takes the rx lock. */
 void end_unsettled(struct fb_conn *);
-/* Steps until then, or the time `until`; false: it was in vain. Of the halves in `of`: who only sends does not wait for the
- * peer. Blocks. */
+/* Repeats end_settled until it is true; false: not by the time `until`. of: the halves that have to be settled
+ * (RSK_RX, RSK_TX); RSK_TX alone does not wait for the peer. Blocks. */
 bool end_settle(struct fb_conn *, int reason, unsigned of, uint64_t until);
 
 /* ---- sleepers.c ---- */
@@ -254,7 +262,8 @@ void link_end(struct fb_conn *, int reason); /* progress thread: the rail ends *
 void link_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
 void link_timer_fired(struct fb_conn *);
 void link_no_timer(struct fb_conn *);
-/* Once the application has closed it is the lingering close's, and these set and end it. */
+/* After the application's close the timer is the lingering close's: only these set and cancel it, and
+ * link_timer and link_no_timer do nothing. */
 void link_linger_timer(struct fb_conn *, uint64_t ns, void (*fn)(void *));
 void link_no_linger_timer(struct fb_conn *);
 /* Runs fn(c) on the progress thread with a reference that fn drops, unless it is posted already: fn clears the flag

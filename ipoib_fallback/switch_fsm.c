@@ -1,6 +1,6 @@
 /*
- * switch_fsm.c - the two tables of switch_fsm.h. An empty cell is a protocol error;
- * the runner ends the connection with ECONNRESET (receiver) or leaves (sender).
+ * switch_fsm.c - the two tables of switch_fsm.h. An empty cell is an event that cannot
+ * happen in that state: the runner logs an error and stays in it (tx_to, rx_to).
  */
 #include "ipoib_fallback/switch_fsm.h"
 

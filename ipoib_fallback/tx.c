@@ -276,9 +276,9 @@ static int going_back(struct fb_conn *c)
     return -EAGAIN;
 }
 
-/* Peers that have closed answer what they are sent with RST, and if that was an owed frame, the bytes that it went before
- * would come too late. In TCP they would have drawn it, and have been taken. Not where it has been reset before, or was told of the
- * end and so got no frame. */
+/* An owed frame to a peer that has closed draws RST, so the send that it goes before would fail. In TCP that
+ * send's own bytes would have drawn the RST, and would have been taken: so they are here. Not if the connection
+ * was reset before, or if no frame was written (CF_PEER_CLOSED). */
 static ssize_t back_with(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
 {
     struct fb_tx *tx = &c->x->tx;

@@ -1,6 +1,6 @@
 /*
- * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts, of which call.c and
- * settings.c use one each. The tx lock is held in all of them.
+ * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts, some of which call.c, end.c,
+ * linger.c, link.c, quick.c and settings.c use too. The tx lock is held in all of them but tx_board_forget.
  */
 #ifndef FB_TX_H
 #define FB_TX_H

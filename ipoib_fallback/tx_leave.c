@@ -104,8 +104,9 @@ static void refresh_F(struct fb_conn *c)
     }
 }
 
-/* To calls on it the socket of who was killed is as after RST, but for the error, which is swallowed's. Before the half
- * is plain: then a send asks nobody else, and one more byte would be accepted. */
+/* If the peer was killed: makes calls on our socket say what they do after RST, but for the error, which is in
+ * `swallowed`. Before the half is plain: from then on a send asks the kernel alone, which would take one more
+ * byte. */
 static void as_after_reset(struct fb_conn *c)
 {
     if (atomic_load(&c->x->killed))

@@ -17,12 +17,13 @@
 
 enum pl_kind { PL_STREAM = 1, PL_EPOLL = 2, PL_LISTENER = 3 };
 
-/* pl_file.closing. What follows on PL_CLOSING is for who sleeps in poll, whom the kernel does not wake for a close. */
+/* pl_file.closing. PL_CLOSING is replaced by one of the other two before a close goes on. They are for who sleeps in
+ * poll on the number, whom the kernel does not wake for a close. */
 enum {
     PL_CLOSING = 0x40,
     PL_GONE =
-        0x80, /* a stream is being closed, and what held of it before (pl_held_bits) he has been woken for */
-    PL_KERNELS = 0xc0, /* what the number stands for is the kernel's alone to say */
+        0x80, /* a stream is being closed; pl_held_bits: what held before, for which he was woken */
+    PL_KERNELS = 0xc0, /* only the kernel can say what the number stands for now */
 };
 
 /* POLL*, below PL_CLOSING. */

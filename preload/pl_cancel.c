@@ -3,8 +3,8 @@
  * they send and receive, which POSIX does not allow, and which does no harm where all of a call is the kernel's. In ours such a thread may
  * hold a lock, or have a count raised. So libc's cancellation signal gets a handler of ours once a
  * program asks for that: a thread that is where it must not end is made a deferred one, and an asynchronous one again at its
- * section's end (rsk_cancel_later), where it then ends at once. Deferred cancellation needs nothing of this, but that handlers do not run
- * as asynchronously as the sleeps that they come over.
+ * section's end (rsk_cancel_later), where it then ends at once. For deferred cancellation one
+ * thing is done: a handler that comes over a sleep does not run as asynchronously cancellable as the sleep is.
  *
  * pthread_setcanceltype: any thread. The handler, and pl_cancel_handler_*: in any thread's handlers, after which nothing but the
  * thread's own state has changed.
@@ -90,8 +90,9 @@ static ucontext_t *returns_to(ucontext_t *uc)
 #endif
 }
 
-/* Is the thread, at this place of its stack, in a handler over one where it must not end? A handler that has jumped out is not there
- * any more: its frame is above the thread's, or something else has been written over it. */
+/* Is the thread, with this stack pointer, in a handler that came over a place where it must not end? there: it is on
+ * the signal stack. A handler that has jumped out does not count: its frame lies below the stack pointer then, or
+ * something else has been written over it. */
 static bool stays_at(uintptr_t sp, bool there)
 {
     uintptr_t begin = (uintptr_t)over.stays;
@@ -99,7 +100,7 @@ static bool stays_at(uintptr_t sp, bool there)
     if (!begin || (over.stays_on_signal_stack && !there))
         return false;
     if (there && !over.stays_on_signal_stack)
-        return true; /* in a handler that came over it */
+        return true; /* in another handler, which came over that one */
     return sp < begin && begin - sp < HANDLERS_STACK && over.stays->self == over.stays;
 }
 
@@ -135,10 +136,12 @@ static bool in_call_of_nothing(const ucontext_t *uc, uintptr_t pc)
     return next || (last && said > -4096ul);
 }
 
-/* In a section. Or in a function of ours and not in a call of it: the unwinder would not find what gives back what it has raised, or
- * find it and jump to it with a frame that is only half there. With a window open that may be the case further up, unless
- * the thread is in libc's function, or sleeps; and there what the kernel has just given is not counted yet. In a handler it depends
- * on what that has interrupted, and on windows since; and where it has jumped out of windows there is nobody to find them. */
+/* Would it do harm to end the thread here? Yes in a section. Yes in a function of ours, though not in one that it has
+ * called: the unwinder would not find the clean-up that gives back what is raised, or would jump to it with a frame
+ * that is only half there. With a window open such a function may be further up the stack: then only libc's function
+ * and sleeps are safe, and there only where in_call_of_nothing(), as what the kernel has just given is not counted yet.
+ * In a handler it depends on what that has interrupted, and on windows opened since; one that a handler has jumped out
+ * of does not count, as no frame is left there that the unwinder could miss. */
 static bool must_not_end(ucontext_t *uc)
 {
     ucontext_t *next = returns_to(uc);
@@ -161,7 +164,8 @@ static bool must_not_end(ucontext_t *uc)
     return !((in_libc || (rsk_sig.sleeps && within(&own, pc))) && in_call_of_nothing(uc, pc));
 }
 
-/* Outside of a section nothing comes to its end. So the signal comes once more, when the thread has gone on a little. */
+/* Outside of a section there is no section's end at which the thread would be asynchronous again. So the cancellation
+ * signal is sent once more, by a timer, when the thread has gone on a little. */
 static void look_again(void)
 {
     struct sigevent how = {
@@ -183,8 +187,9 @@ static void no_more(void)
     again.made = false;
 }
 
-/* For the time of the handler a deferred thread is one, also where it sleeps and has been made an asynchronous one for that,
- * by us or by libc: the handler's calls enter sections. And one that jumps out leaves it so. */
+/* While the handler runs, a thread that the program wants deferred is deferred, also if the handler came over a sleep
+ * for which it was made asynchronous, by us or by libc: the handler's calls enter sections. If the handler jumps out
+ * the thread stays deferred. */
 void pl_cancel_handler_begins(struct pl_over *o, ucontext_t *uc)
 {
     bool stay;
@@ -213,7 +218,8 @@ void pl_cancel_handler_ends(const struct pl_over *o)
     rsk_sig.no_point = o->no_point;
     atomic_signal_fence(memory_order_seq_cst);
     over = o->was;
-    /* Since a section of the handler's, see not_yet. Nothing may come to its end where it has come from. */
+    /* Left pending by not_yet() at the end of a section in the handler. Where the thread goes back to there may be no
+     * section whose end would see to it. */
     if ((rsk_sig.pending & RSK_CANCEL) && !rsk_sig.depth && !again.made)
         look_again();
     if (o->asynchronous || o->type == PTHREAD_CANCEL_DEFERRED)

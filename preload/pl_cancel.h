@@ -1,6 +1,7 @@
 /*
- * pl_cancel.h - what the application's handlers need of pl_cancel.c, for which pl_signal.c calls it around each: a handler may come
- * where the thread can be cancelled at any instruction only because it is in a cancellation point.
+ * pl_cancel.h - what pl_signal.c calls of pl_cancel.c around each of the application's handlers. A handler may
+ * interrupt a sleep, for which the thread has been made asynchronously cancellable, by us or by libc; while the handler
+ * runs, the thread is only as cancellable as the program wants it.
  */
 #ifndef PL_CANCEL_H
 #define PL_CANCEL_H
@@ -11,17 +12,17 @@
 
 struct pl_over;
 
-/* Of handlers that have begun on this thread, in which it was asynchronous: for who cancels it. */
+/* Of the handlers that run on this thread: what must_not_end() asks for when the thread is cancelled. */
 struct pl_overs {
-    uint64_t windows; /* opened when the innermost one came */
+    uint64_t windows; /* rsk_sig.ids when the innermost one came: later windows are its own */
     const struct pl_over
-        *stays; /* of the outermost one over a place where the thread must not end */
+        *stays; /* the outermost one over a place where the (asynchronous) thread must not end */
     bool stays_on_signal_stack;
 };
 
 /* In the frame that calls the handler. */
 struct pl_over {
-    const struct pl_over *self; /* as long as that frame is there, if `stays` */
+    const struct pl_over *self; /* itself; else its frame was left and written over (`stays`) */
     struct pl_overs was;
     int type;
     bool asynchronous, sleeps, no_point;

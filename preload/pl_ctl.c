@@ -293,8 +293,9 @@ static bool is_signed(int level, int name)
            (name == TCP_MD5SIG || name == TCP_MD5SIG_EXT || name == 38 /* TCP_AO_ADD_KEY */);
 }
 
-/* In repair nothing can be sent or received any more, and a filter may drop whatever comes: what hands the stream over, too. And stamps
- * of what is sent count the bytes from the moment that they are asked for, and tell of each piece, ours among them. */
+/* Options after which a stream could not leave its rail, so it leaves before: in TCP_REPAIR nothing can be sent or
+ * received, and a filter may drop whatever comes, also what hands the stream over. And stamps of what is sent count the
+ * bytes from the moment that they are asked for, and tell of each piece, ours among them. */
 static bool closes_the_way(int level, int name)
 {
     return (level == IPPROTO_TCP && name == TCP_REPAIR) ||

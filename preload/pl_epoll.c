@@ -164,7 +164,8 @@ static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
     return true;
 }
 
-/* A number that is not the application's at all shall not be ours for the moment. */
+/* If fd is no file of ours, a new descriptor of the library's may have the number for a moment (rsock/own.h): waits
+ * until that is over, so that it is not registered. */
 static int kernel_add(int epfd, int fd, struct epoll_event *ev, const struct pl_file *target)
 {
     int r;
@@ -478,8 +479,9 @@ void pl_epoll_forget_members(struct pl_file *f, bool stays)
             bool ours = m->stream && !dup && !stays &&
                         (fb_may_linger(m->stream) || fb_may_be_found(m->stream));
 
-            /* A forked child's copy keeps the registration, too, and nobody would know of what it says under a cookie. Without one
-             * the registration goes with the number: made the application's, it would be told of once more until then. */
+            /* A forked child's copy keeps the registration, too, and nobody would know what its events under a cookie
+             * mean. Without a copy the registration ends with the number: given back to the application before that, it
+             * would cause one more event. */
             if (ep->kfd >= 0 && ours)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
             else if (ep->kfd >= 0 && (dup || stays || (m->stream && fb_shared(m->stream))))

@@ -5,7 +5,7 @@
  * stream is plain, the kernel's registration is the application's own. Once a half is on a rail
  * the member is *hot*: the kernel's registration becomes EPOLLET with the few events that the
  * kernel can still tell, as hints, under our own data (a cookie); and readiness comes from the
- * ready list, whose members are asked with fb_ready before anything is reported.
+ * ready list, whose members are asked with fb_sight, or else fb_ready, before anything is reported.
  *
  * Locks, in the order in which they may be taken:
  *   ctl       one per instance. The interest list and the kernel's registrations: epoll_ctl, and
@@ -50,10 +50,11 @@ struct pl_member {
     struct pl_member *hash_next;           /* lock; also the pool's free list */
     struct pl_member *file_next;           /* links */
     int fd;
-    uint32_t events;        /* lock: as the application registered them */
-    uint64_t data;          /* lock */
-    uint32_t told;          /* lock: EPOLLET: what has been reported since */
-    struct fb_tally tally;  /* lock: it was this */
+    uint32_t events; /* lock: as the application registered them */
+    uint64_t data;   /* lock */
+    uint32_t
+        told; /* lock: EPOLLET: what has been reported while the stream's tally was the next field */
+    struct fb_tally tally;  /* lock: the stream's at the last report */
     uint32_t stash;         /* lock: events fetched from the kernel and not yet reported */
     uint32_t kevents;       /* ctl: what the kernel has */
     uint64_t kdata;         /* ctl */
@@ -95,16 +96,18 @@ struct pl_epoll {
     _Atomic uint32_t in_hand; /* so many are off it, being looked at; written under lock */
     _Atomic uint32_t ndirty;  /* length of dirty; the same */
     _Atomic uint32_t asleep;  /* threads in the kernel, or about to be: wake() must write efd */
-    /* Of those asleep, who have armed the shard: the others began to sleep when no member was hot. */
+    /* Two parts of asleep. resting: who serves the wait and has armed the shard; the others began to sleep when no
+     * member was hot. joined: polls of the instance, and instances that have it nested. */
     _Atomic uint32_t resting;
-    _Atomic uint32_t joined; /* of those, who polls the instance, or has it nested */
+    _Atomic uint32_t joined;
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
     _Atomic uint64_t flips;  /* how many times a member became hot, or plain again */
     _Atomic uint32_t tag;    /* high half of our data in the kernel */
     _Atomic uint32_t calls;
-    _Atomic uint64_t kernel_at;      /* when the kernel was asked last */
-    _Atomic uint32_t ahead;          /* since then: what the list gave to arrays that it filled */
-    _Atomic bool both;               /* then the kernel filled one, too */
+    _Atomic uint64_t kernel_at; /* when the kernel was last asked out of its turn */
+    _Atomic uint32_t
+        ahead;         /* since its last turn: how many the list gave to arrays that got full */
+    _Atomic bool both; /* at that turn the kernel filled the array, too */
     _Atomic bool kernel_had;         /* something, when it was asked last */
     bool exact;                      /* ctl: every registration has a cookie (nested or polled) */
     bool updating;                   /* lock: a member may be on its way to hot, or back */
@@ -133,8 +136,8 @@ static inline uint64_t pl_cookie_data(const struct pl_epoll *ep, uint32_t cookie
     return (uint64_t)atomic_load_explicit(&ep->tag, memory_order_relaxed) << 32 | cookie;
 }
 
-/* Passing `lock` as well: who has it, and has seen that nobody holds ctl, may do what takes both (on_stub in pl_epoll.c),
- * and is either over by now, or sees us. */
+/* Takes ctl, and passes through `lock`. on_stub (pl_epoll.c) does with `lock` alone what takes both, if it sees that
+ * nobody holds ctl; once we are through, it is either over, or it will see us. */
 static inline void pl_ctl_lock(struct pl_epoll *ep)
 {
     fb_lock(&ep->ctl);
@@ -227,8 +230,9 @@ static inline uint32_t pl_ready_pass(struct pl_epoll *ep)
 enum { PL_TOGETHER = 8 };
 /* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
 bool pl_ready_stays_unarmed(struct pl_member *);
-/* Looked at where somebody sleeps, who would be woken to find nothing, as the kernel's epoll_ctl wakes nobody; and armed then. False: there may
- * be something to report. lock held. */
+/* For an epoll_ctl while another thread sleeps in epoll_wait, which is not to be woken for nothing (the kernel's
+ * epoll_ctl wakes nobody then): looks at the member's ring, and arms it. False: there may be something to report. lock
+ * held. */
 bool pl_ready_has_nothing(struct pl_member *);
 /* From the list's head on, as long as they are such that can be looked at where they are: pass and lazy as pl_ready_collect_behind has
  * them, *todo so many at most, counted down. Count; out NULL: 0. lock held. */

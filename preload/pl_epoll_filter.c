@@ -41,10 +41,11 @@ static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
     return false;
 }
 
-/* An event of a member that may have been a stub when it was fetched: a hint, perhaps of a frame that has been
- * taken since. The registration is the application's again, and tells of what comes. A level that holds is
- * told by the next call if the array may have it already (events before this one). A one-shot that the kernel has used up for nothing
- * is registered anew. What is told is all that holds, as by the kernel: a stub is asked for less. lock held. */
+/* Does an event still hold that was fetched when its member may have been a stub? It was a hint then, perhaps of a
+ * frame that has been taken since; the registration is the application's again, and tells of what comes. So the kernel
+ * is asked, and all that holds is told, as the kernel does (a stub is asked for less). A level is left to the next call
+ * if the array may have it already (before: events in front of this one). A one-shot that the kernel has used up for
+ * nothing is registered anew. lock held. */
 static bool holds(struct pl_member *m, struct epoll_event *ev, int before)
 {
     uint32_t now;
@@ -63,8 +64,8 @@ static bool holds(struct pl_member *m, struct epoll_event *ev, int before)
     return true;
 }
 
-/* An edge of who has been reported from the list in this wait, and has become the kernel's since: the array names a
- * registration once. */
+/* An edge of a member that was reported from the ready list in this wait, and has become plain since: joins the entry
+ * that the array has of it already, as the array names a registration once. */
 static bool joins(const struct pl_member *m, uint32_t events, const struct fetched *f)
 {
     if (m->cooled <= f->since || m->events & EPOLLONESHOT)

@@ -19,7 +19,8 @@ void pl_nest_after_fork_child(void)
     nest = (struct fb_lock){0};
 }
 
-/* Its own shard; the common one, leant on; who arms now takes it back himself. */
+/* Bits of `armed`: the instance's own shard is armed; the common one is leant on; the wait has parted, and a thread
+ * that is just arming takes that back itself. */
 enum { ARMED_OWN = 1, ARMED_COMMON = 2, PARTED = 4 };
 
 void pl_epoll_join(struct pl_epoll *ep)

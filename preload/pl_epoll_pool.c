@@ -247,7 +247,8 @@ int pl_member_some(struct pl_file *f, struct pl_member **out, int max)
         return 0;
     fb_lock(links_of(f));
     for (struct pl_member *m = f->members; m && n < max; m = m->file_next) {
-        /* It unlinks its members before it goes, which another thread may be about to: that is its end of them. */
+        /* An instance without references unlinks its members itself, perhaps on another thread just now: nothing is
+         * left to be done for them. */
         if (!pl_epoll_tryget(m->ep))
             continue;
         pl_member_get(m);

@@ -219,8 +219,9 @@ struct probe {
     struct fb_tally tally;
 };
 
-/* Takes up to `most` off the list, and to the tail who became hot after `since`; *todo: so many are looked at. Ends at one that
- * has been reported in this pass, with which its own round begins. lock held. */
+/* Takes up to `most` members off the list, and moves those to the tail that became hot after `since`. *todo: how many
+ * may still be looked at. Ends at a member that this pass has reported, and put to the tail: all before it have had
+ * their turn. lock held. */
 static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint64_t since,
                      uint32_t pass, uint32_t *todo)
 {
@@ -270,7 +271,8 @@ static bool report(const struct probe *p, struct epoll_event *out, uint32_t pass
         pl_ready_add(m);
         return false;
     }
-    /* Fetched by who only asks, and gone since: to the kernel it has been reported. */
+    /* A one-shot's event that was fetched by a thread that only asked (pl_epoll_nest.c), and that holds no more: to the
+     * kernel it has been reported, so it is registered anew. */
     if (!p->found && p->stash && !p->hot && m->events & EPOLLONESHOT && !m->dead &&
         atomic_load(&m->armed)) {
         atomic_store(&m->again, true);
@@ -389,7 +391,8 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
         if (!todo || n == max)
             break;
         fb_lock(&ep->lock);
-        /* Another has taken of the list since: who was reported here may come again, and not be known by his pass. */
+        /* Another thread has collected since: a member that we have reported may come again, and if the other has
+         * reported it as well, we would not know it by its `pass`. */
         if (n && ep->pass != pass) {
             fb_unlock(&ep->lock);
             break;

@@ -67,7 +67,8 @@ struct pl_reg pl_reg_wanted(struct pl_member *m)
     };
 }
 
-/* Does its news come by another shard? Those who wait there are told then. No lock held. */
+/* Does its news come by another shard? Then the instance whose shard that is, if any, lets the progress thread drain it
+ * as well. `lock` not held. */
 static bool news_elsewhere(struct pl_member *m)
 {
     bool yes = m->stream && fb_news_elsewhere(m->stream, m->ep->shard);

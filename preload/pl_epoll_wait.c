@@ -90,9 +90,10 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
     }
 }
 
-/* *missed: another thread was draining, and what it was past is not told. brief: who finds nothing looks again, and
- * spins first, where most find something before the kernel need be asked, or sleeps in the kernel at once, which asks it; unless it has
- * been the kernel that had it. */
+/* *missed: another thread was draining the shard, and what came where it had been already is not told yet. brief: if
+ * nothing is found the caller looks again. It spins first, where most find something before the kernel need be asked,
+ * or sleeps in the kernel at once, which asks it. So the kernel need not be asked here, unless it had something the
+ * last time. */
 static int look(struct pl_epoll *ep, const struct call *c, uint64_t now, bool brief, bool *missed)
 {
     bool ours = false, asked = pl_ready_kernels_turn(ep);
@@ -255,8 +256,9 @@ static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
 }
 
 /* Others sleep, and we return to our caller with the shard's news used up: arm it for them, and if
- * anything is ready, wake one, who will do the same. So, too, if none of them keeps it armed, because all have slept since
- * before there was a rail: whoever wakes does; and if they sleep for too long, since there is no progress thread any more. */
+ * anything is ready, wake one, who will do the same. One is also woken if none of them keeps it armed, because all have
+ * slept since before there was a rail (who wakes will arm it), and if there is no progress thread any more, as they
+ * sleep for too long then. */
 static void pass_baton(struct pl_epoll *ep)
 {
     if (!atomic_load(&ep->asleep))

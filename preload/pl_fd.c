@@ -23,8 +23,9 @@
 
 #define EVERY_EVENT (POLLIN | POLLPRI | POLLOUT | POLLRDHUP)
 
-/* What who sleeps over it in poll is to make of its close, found out before its end wakes him. Who is in no call has no
- * reference: then there are the table's and the caller's. Pairs with own_events() in pl_poll_serve.c, which takes one first. */
+/* The value of f->closing for this close: what a thread that sleeps on the number in poll is to make of it. Found out
+ * before the stream's end wakes that thread. The table and the caller have one reference each; only if there are more
+ * can somebody be in a call. Pairs with is_gone() in pl_poll_serve.c, whose thread has taken its reference first. */
 static uint8_t as_it_is(struct pl_file *f, bool closed)
 {
     uint8_t held = 0;
@@ -111,8 +112,9 @@ void pl_disconnected(struct fb_stream *s)
 
 /* ---- close ---- */
 
-/* What its stream or instance gives up cannot be had back by who keeps the number after all. A connection that never had
- * to do with a rail is the kernel's all the same. */
+/* Does the close of this number make its stream or instance give up something that could not be had back if the thread
+ * were cancelled and kept the number? Not if it is a connection that never had to do with a rail: that is the kernel's
+ * anyway. */
 static bool gives_up(int fd)
 {
     if (atomic_load_explicit(&pl_heirs, memory_order_relaxed))
@@ -279,8 +281,8 @@ PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
     pl_ready();
     if (first > last || (how & ~known))
         return pl_real.close_range(first, last, flags);
-    /* The application has only one descriptor table as long as the progress thread keeps none of
-     * what it closes. */
+    /* A caller with no thread beside it but the progress thread needs no table of its own: the progress thread would
+     * only keep the old one, and in it what is closed here. */
     if ((how & CLOSE_RANGE_UNSHARE) && pl_alone() && !pl_shares_table())
         how &= ~CLOSE_RANGE_UNSHARE;
     else if ((how & CLOSE_RANGE_UNSHARE) && pl_is_owner())
@@ -371,7 +373,8 @@ static int replacing(int fd, int to)
     return pl_closing(to);
 }
 
-/* A FILE may have the number `to`, and would go on with what it becomes. Of 0, 1 and 2 it is always supposed. */
+/* May a FILE have the number `to`, and go on with what dup2 puts there? 0, 1 and 2 are not asked about: a stream that
+ * comes there is pinned in any case. */
 static bool file_follows(int to)
 {
     int saved = errno;
@@ -410,8 +413,8 @@ static int replaced(struct pl_file *f, int fd, int newfd, bool file)
     return newfd;
 }
 
-/* The kernel would put fd in its place, and the library would go on with that. In a vfork child nobody would.
- * While numbers stay what they are. */
+/* Is `to` one of the library's own numbers? The kernel would put fd there, and the library would go on with that; but
+ * not in a vfork child. To be asked within PL_NUMBERED, where those numbers do not change. */
 static bool is_taken(int fd, int to)
 {
     if (!rsk_own_has(to) || !pl_is_owner() || sys_fcntl(fd, F_GETFD, 0) < 0)

@@ -151,7 +151,8 @@ static bool watches(int instance, int fd, bool *gone)
     return (inodes ? by_inode : by_number) || (file < 0 && file != -ENOENT);
 }
 
-/* By the last look. *gone: an instance was closed since, the program's own perhaps, which it had not had for long then. */
+/* By the last look. *gone: an instance that it found is closed by now; perhaps one of the program's own, which was so
+ * new then that the table did not have it yet. */
 static int judge(const int fds[4], bool *gone)
 {
     *gone = false;

@@ -316,10 +316,11 @@ void pl_made_forget(int fd);
 void pl_made_forget_range(unsigned int first, unsigned int last);
 /* newfd is a dup of it, if it is one of them. */
 void pl_made_dup(int fd, int newfd);
-/* Somebody else uses it as well; this is stdio, by this number. */
+/* Another number, FILE or process may use the socket as well: it is not known any more. */
 void pl_made_away(int fd);
 /* It has been added to an epoll instance, and is marked as that. */
 void pl_made_registered(int fd);
+/* As pl_made_away, because fdopen has made a FILE of this number, which pl_made_has_file tells. */
 void pl_made_file(int fd);
 bool pl_made_has_file(int fd);
 /* Around a fork, in the parent, and in its child; before a program is executed, here or in a child. */

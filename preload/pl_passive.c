@@ -7,7 +7,8 @@
  * table of numbers is emptied. A stream that has not read up to a switch stays known, and takes the frames out of what
  * the application's own calls bring. So does one whose peer does not take it back within five seconds; it is served
  * as well as the filter lets us, and its end is a reset, since nobody would finish it.
- * If the call then fails, the process stays on TCP: it could have known (no_new_privs is looked at).
+ * If the call then fails, the process stays on TCP all the same. Nothing is given up for a call that the kernel refuses
+ * in any case, for want of no_new_privs or a capability (may_filter).
  *
  * RAILSOCK_SECCOMP=rail says that the filter allows what the library needs: the thread comes back under
  * the filter, and connections board again.

@@ -48,9 +48,9 @@ int pl_poll_ask(struct pollfd *set, nfds_t size);
 /* Did it find nothing less than 50 us ago for the same few, and has the thread made no call to the kernel through us
  * since? Then who would wait anyway need not ask. */
 bool pl_poll_asked_lately(const struct pollfd *set, nfds_t size);
-/* Until a number that is being closed is closed in the kernel: its close wakes sleepers before, and up to then the kernel tells of
- * what it was. A number that is something else by now is not closed, and if that is a TCP connection which is not ours it is waited for until
- * `limit` (CLOCK_MONOTONIC). */
+/* Waits until a number that another thread is closing is closed in the kernel: close() wakes sleepers before that, and
+ * up to then the kernel tells of what the number was. Ends also if the number stands for something else by now; but a
+ * TCP socket that is none of ours may be the old one, and is waited for until `limit` (CLOCK_MONOTONIC). */
 enum { PL_CLOSING_NS = 50000000 };
 void pl_poll_until_closed(int fd, uint64_t limit);
 
@@ -81,8 +81,9 @@ bool pl_words_add(struct pl_words *, const struct fb_words *);
 int pl_words_sleep(struct pl_words *, uint64_t deadline, uint32_t signals);
 
 /* poll(2) on any set, sleeping at most until deadline, with mask while it sleeps (NULL: as it is).
- * signals: rsk_sig.seen when the application's call began. Count or -errno. Fills fds[].revents. *waited: whether the call has
- * found nothing before, set when it has; then what is POLLNVAL has been closed since it began. A cancellation point. */
+ * signals: rsk_sig.seen when the application's call began. Count or -errno. Fills fds[].revents. *waited: whether an
+ * earlier look of this call found nothing, set when one has; from then on POLLNVAL means that the number was closed
+ * after the call began. A cancellation point. */
 int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline, const sigset_t *mask,
                   uint32_t signals, bool *waited);
 

@@ -110,8 +110,8 @@ static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const v
     return w;
 }
 
-/* Its number is being closed, or has been. The kernel wakes nobody for that, but who has been woken for something else, and
- * comes to look only now, returns. */
+/* The entry's number is being closed, or has been. As with the kernel that alone ends no poll; but if the thread was
+ * woken for something that came before the close, and looks only now, the call returns. */
 static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
 {
     struct pl_poll_wait *w = e->wait;
@@ -124,7 +124,8 @@ static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
     w->ended |= e->ended;
 }
 
-/* Whoever closes it sees our reference, or we see that he does: pairs with as_it_is() in pl_fd.c. Events may be those of its end. */
+/* The closing thread sees our reference, or we see its mark: pairs with as_it_is() in pl_fd.c. Asked again when events
+ * were found, as they may be those of the stream's end by that close. */
 static bool is_gone(struct pl_entry *e, const struct pollfd *p)
 {
     uint8_t closing = e->file ? atomic_load(&e->file->closing) : 0;
@@ -193,7 +194,8 @@ static short gone_events(struct pl_entry *e, const struct pollfd *p)
     return !r && e->ended ? POLLNVAL : r; /* the kernel's close is yet to come */
 }
 
-/* The call ends: whose number was closed is now what that stands for, as the kernel looks anew. How many that are. */
+/* The call ends: each entry whose number was closed is looked at once more, as what the number stands for now; the
+ * kernel does the same. Returns how many of them have something to report. */
 static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
 {
     uint64_t limit = sys_now() + PL_CLOSING_NS;
@@ -208,8 +210,9 @@ static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
     return count;
 }
 
-/* Everything that it waits for has been closed. The kernel would look again when something comes for one of them from its peer,
- * which nobody tells us any more: not to sleep until the time is over (apache, at its end), it is looked at now. 0: goes on. */
+/* Has everything that the call waits for been closed? The kernel would look again when something comes from the peer of
+ * one of them, but we are not told of that any more. So they are looked at now, and the call does not sleep until its
+ * time-out (apache would, at its end). How many have something to report; 0: the wait goes on. */
 static int nothing_left(struct pl_poll_wait *w, struct pollfd *fds)
 {
     int count;
@@ -303,7 +306,8 @@ static int spin(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t until
     return 0;
 }
 
-/* Nobody can wake it. Up to 512 descriptors none of ours is hidden, and there are no rails. */
+/* How long the sleep may last where no eventfd can wake it. With a limit of up to 512 descriptors the library can have
+ * none of its own, so there are no rails. */
 static uint64_t alone(const struct pl_poll_wait *w)
 {
     for (nfds_t i = 0; i < w->n; i++)
@@ -434,7 +438,8 @@ static unsigned hot_streams(const struct pl_poll_wait *w)
     return n;
 }
 
-/* Its own frame must lie below its caller's: pl_select.c has a block too. A cancellation point in any case. */
+/* Not inlined: its frame must lie below its caller's, or the block of pl_select.c would be taken for that of a dead
+ * wait (pl_wait.c). A cancellation point in any case. */
 __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
                                             const sigset_t *mask, uint32_t signals, bool *waited)
 {

@@ -12,14 +12,14 @@ struct pl_entry {
     struct pl_poll_wait *wait;
     struct pl_file *file; /* reference; NULL: the kernel's alone */
     bool hot;             /* not plain at the last look */
-    bool alone;           /* hot, and yet the kernel's to be asked */
+    bool alone;           /* hot, but nothing of it is on a rail now: the kernel is asked */
     bool watched;
-    bool hinted; /* the kernel has reported something that must be verified */
-    bool muted;  /* and it was nothing: a level that would wake us at once, leave it out */
+    bool hinted; /* hot, and the kernel reported something in the last sleep: to be verified */
+    bool muted;  /* the engine denied that: left out for a while, or it would end each sleep */
     bool joined; /* an epoll instance that knows of us */
     bool gone;   /* its number was closed meanwhile */
-    bool ended;  /* which ends the call: something had come before */
-    _Atomic unsigned armed; /* and its shards */
+    bool ended;  /* gone, and the call ends: something had come before the close */
+    _Atomic unsigned armed; /* of an instance: pl_epoll_arm's */
     struct fb_words words;
 };
 

@@ -9,8 +9,8 @@
  * A forked child is told of it by the wrapper of fork, by pthread_atfork for forks inside
  * libc, and, after clone or other system calls, by a page that the kernel wipes on fork and
  * that pl_get looks at. A vfork child (posix_spawn's too) runs in its parent's memory; only
- * its pid tells it from its parent, and everything it calls goes straight to libc, but copying a
- * descriptor that is on a rail (pl_lend_to_spawned).
+ * its pid tells it from its parent, and everything it calls goes straight to libc, except that a stream whose
+ * descriptor it copies, or keeps over exec, leaves its rail (pl_lend_to_spawned).
  */
 #include "preload/pl_own.h"
 
@@ -29,14 +29,15 @@
 /* Set when the constructor, or the first wrapper of a rare call, runs. */
 static _Atomic int owner;
 
-/* What runs in this memory beside our threads has another pid, and else looks like us. A vfork child has its
- * parent's thread-local variables while that thread sleeps, so what is set here is seen by both, and by no
- * other thread; it stays set, since a handler may run between this and the vfork. What is neither a thread
- * nor such a child can be anywhere. So it is before the constructor, and where a fork is not told by memory. */
+/* A vfork child runs in this memory as our threads do, and only its pid tells it from them. It has its parent's
+ * thread-local variables while that thread sleeps, so has_vforked is seen by both, and by no other thread; it stays
+ * set, since a handler may run between this and the vfork. strangers: something may run here that is neither one of our
+ * threads nor such a child; also before the constructor, and where no memory tells of a fork (MADV_WIPEONFORK). */
 static _Thread_local bool has_vforked;
 RSK_HOT static _Atomic bool strangers = true;
 
-/* With a child that has been cloned so, or by it: it is set before. */
+/* The table of descriptors may be shared with a child that was cloned so, or with the parent that cloned this process
+ * so: it is set before the clone. */
 static _Atomic bool shares_table;
 
 bool pl_shares_table(void)
@@ -259,8 +260,8 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
 
 /* ---- spawn ---- */
 
-/* A program that will hold the socket may use it at any time. First all begin to leave, then they are waited for, by one clock:
- * one peer that does not answer is waited for no longer than many. */
+/* A program that will hold the socket may use it at any time. First all begin to leave, then they are waited for with
+ * one common time limit: many peers that do not answer take no longer than one. */
 static void leave_inherited(struct pl_file *f, void *unused)
 {
     (void)unused;

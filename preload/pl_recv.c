@@ -448,7 +448,8 @@ static ssize_t plain_one(int fd, struct mmsghdr *m, int flags)
 static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m, int flags,
                        bool again);
 
-/* was: before the kernel's call that met a frame; NULL: there was none. What boarded in it leaves for its stamps, once. */
+/* was: msg as it was before a call of the kernel's that met only a frame; NULL: there was none. A stream that has
+ * boarded in that call, and whose messages have stamps, leaves for these and is received from anew, once. */
 static ssize_t message_on_rail(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m,
                                int flags, const struct msghdr *was, bool again)
 {

@@ -50,9 +50,9 @@ ssize_t pl_msg_told(struct pl_file *f, struct msghdr *msg, int flags, ssize_t n)
     return n;
 }
 
-/* What the kernel's recvmmsg asks before it receives anything, and all that it does with no message. (SO_ERROR would
- * also give, and take, an error that ends nothing.) On a plain half its own call for the first does it, but for the
- * time. 0 or -errno. */
+/* The socket's error, for which the kernel's recvmmsg looks before it receives anything. With no message it does
+ * nothing else, and is called like that here. (SO_ERROR would also give, and take, an error that ends nothing.) On a
+ * plain half the kernel's call for the first message looks itself, but is not given the time-out. 0 or -errno. */
 static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
                     struct timespec *timeout)
 {

@@ -17,8 +17,8 @@
 
 enum { MOST_PASSED = 253 }; /* the kernel's SCM_MAX_FD: more are refused */
 
-/* The next header of control data at *at, which goes on behind it: 1, or 0 at the end, or -EINVAL: the kernel, which
- * refuses the message then, finds no such length in what there is. */
+/* Reads the header of control data at *at and moves *at behind its data: 1; 0 at the end; -EINVAL if there is not as
+ * much as its length says, for which the kernel refuses the message. */
 static int next_control(const struct msghdr *msg, size_t *at, struct cmsghdr *head)
 {
     size_t left = msg->msg_controllen - *at;

@@ -59,7 +59,8 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
-/* rail's too_many: -EINVAL, and nothing at all is no call on the socket, also where it is at its end. */
+/* rail's too_many for writev: too many elements are -EINVAL, and a call with no bytes does not touch the socket, also
+ * where that is at its end. */
 enum { BY_WRITEV = 0 };
 
 void pl_sigpipe(void)

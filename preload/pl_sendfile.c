@@ -92,8 +92,8 @@ static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char
         sent += (size_t)put;
         left -= (size_t)put;
         pos += put;
-        /* A handler may have run in a wait that then was not in vain. What has cut a piece short otherwise the next one is told of, as
-         * the kernel's next page. */
+        /* A handler may have run in a wait after which bytes were sent all the same: the call ends. If a piece was cut
+         * short for another reason the next send is told of that, as the kernel is with its next page. */
         if (rsk_sig.seen != signals)
             break;
     }
@@ -254,7 +254,8 @@ static bool is_pipe(int fd)
     return SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISFIFO(st.st_mode);
 }
 
-/* An error that the library has taken from the kernel, and that is to be told; -ENOTSUP: the call is the kernel's. */
+/* The number of bytes that went through our hands, or -errno, which may be an error that the library has taken from the
+ * kernel and that is to be told now. -ENOTSUP: the call is the kernel's. */
 static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
                          unsigned int flags)
 {

@@ -28,8 +28,8 @@ struct pl_short {
 enum pl_way {
     PL_WAY_COUNTED, /* libc's function is to be called, and pl_short_leave */
     PL_WAY_LIBC,    /* libc's function, and nothing else */
-    /* The half is not plain, in a section. With one buffer it is that of s, which may be another stream by now, and
-     * nothing is raised; else pl_short_held. */
+    /* The half is not plain, and the thread is in a section. With one buffer s is the stream, read without a reference
+     * (the file may have another stream by now), and nothing is raised; else pl_short_held gives the file. */
     PL_WAY_RAIL,
     PL_WAY_LONG /* the long way; what is raised already is in k */
 };

@@ -84,9 +84,9 @@ static void send_again(int sig, siginfo_t *info)
 
 /*
  * Real-time signals of one number have an order, and what is sent again comes last. So it is kept here and a
- * mark sent instead; until the mark comes, each of its number that is delivered gives the place of its siginfo
- * to the one that is kept, and is kept itself. One number at a time; all is delivered at the section's end,
- * unless the application's mask or SA_NODEFER have it otherwise, and then a second one is just sent again.
+ * mark sent instead; until the mark comes, each signal of that number that is delivered takes the siginfo that is kept,
+ * and leaves its own here. One number at a time; all is delivered at the section's end, unless the application's mask
+ * or SA_NODEFER have it otherwise, and then a second one is just sent again.
  */
 static _Thread_local struct {
     int sig;
@@ -123,8 +123,9 @@ static void take_kept(siginfo_t *info)
     *info = next;
 }
 
-/* Several may come at one place, each interrupting the beginning of the one before: the thread's mask is what all of
- * them have found. So it is where one of those that all_signals leaves open comes to what another has put off. */
+/* Several may be put off at one place, each interrupting the beginning of the one before: the thread's own mask is what
+ * all the contexts that they interrupted have in common. The same where a signal that all_signals() leaves open comes
+ * when another one has been put off. */
 static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
 {
     const uint64_t nothing_comes = ~(bit(32) | bit(33));

@@ -28,7 +28,8 @@ bool pl_is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
-/* What nobody can have done with a number that accept has just given. */
+/* Of a stream made by connect(): what may have been done with its number before. A number that accept has just given
+ * needs none of this. */
 static void connected(struct pl_file *f)
 {
     /* It may have been added to an epoll instance before it was connected. */

@@ -68,7 +68,7 @@ static long by_name(ARGS)
     }
 }
 
-/* Another root for the process, by names that only a system call takes. */
+/* pivot_root by its number: another root for the process. */
 static long new_root(ARGS)
 {
     struct pl_hold h;

@@ -212,8 +212,8 @@ static struct pl_file *made_for(int fd, enum pl_kind kind, void *object)
     if (!f)
         return NULL;
     f->kind = (uint8_t)kind;
-    /* Which is fd: somebody may still be looking for the next free file here, and finds by the head's counter that
-     * this one is not free any more. */
+    /* This sets f->fd, which is the same word: another thread may still read it as `next`, in file_new(), and finds by
+     * the counter in the head that this file is not free any more. */
     atomic_store_explicit(&f->next, (uint32_t)fd, memory_order_relaxed);
     atomic_store_explicit(&f->stream,
                           (struct fb_stream *)((char *)object + (kind == PL_STREAM ? 0 : 1)),

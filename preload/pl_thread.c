@@ -33,8 +33,9 @@ static void look(void *unused)
         pause += pause / 8;
 }
 
-/* The progress thread has begun: a rail is wanted. The flag goes up before something is posted, which finds that the thread runs or does
- * not, and it runs before the flag is looked at: one of the two sees the other. Two looks do no harm. */
+/* The progress thread has begun: a rail is wanted. main_ends() sets the flag, then posts look(), which fails if this
+ * thread does not run; this thread runs, then reads the flag: at least one of the two starts look(). If both do, no
+ * harm is done. */
 static void started(void *unused)
 {
     (void)unused;

@@ -41,8 +41,8 @@ static inline bool pl_ts_valid(const struct timespec *ts)
 
 /* ---- spinning ---- */
 
-/* When a thread that spins shall look at the kernel's descriptors again: what the last look has taken is
- * spent at most one part in nine of the time, because meanwhile nobody looks at the rails. Times in ns. */
+/* When a thread that spins shall look at the kernel's descriptors again, after a look from `before` to `after`: these
+ * looks take at most a ninth of the time, because nobody looks at the rails meanwhile. Times in ns. */
 static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 {
     uint64_t pause = 8 * (after - before);
@@ -56,10 +56,10 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 /* How long this thread, which waits for so many streams on rails, should spin before it sleeps, at most
  * fb_spin_most(); 0 on one CPU. Called for each wait that pl_spin_result may be called for. */
 uint64_t pl_spin_budget(unsigned streams);
-/* The one before did. */
+/* Was this thread's last wait allowed to spin? */
 bool pl_spins(void);
-/* What came of it: there is news now, and the wait, spun and slept together, began then. now: the time of that, or 0 for who has
- * not asked the clock. */
+/* What came of it: the wait that began at `began`, spinning and sleeping together, has found something. now: when it
+ * did; 0 if the caller has not asked the clock. */
 void pl_spin_result(uint64_t began, uint64_t now);
 /* So many descriptors are ready, whether or not that was waited for. */
 void pl_spin_ready(unsigned n);

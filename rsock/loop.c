@@ -29,11 +29,12 @@ enum { BATCH = 64, FORK_HOOKS = 8, ROUNDS = 8 };
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
 static atomic_bool running, stopping;
-/* rsk_loop_pause: so many callers want no thread; it was ended for them, and what it had waits. */
+/* rsk_loop_pause: paused counts the callers that have not resumed yet. resting: the thread has been ended for them, or
+ * could not be started again after them, and its work waits. */
 static int paused;
 static atomic_bool resting;
-static atomic_bool lost;    /* it could not go on; until it does */
-static atomic_bool turning; /* another thread does what it had to do: rsk_loop_turn */
+static atomic_bool lost;    /* the start after a pause has failed, and none has succeeded since */
+static atomic_bool turning; /* another thread does the lost thread's work: rsk_loop_turn */
 static bool with_uring;
 static _Atomic int tid;
 static sem_t begun; /* the thread has tried to open its backend, with this result: */
@@ -58,10 +59,9 @@ static void push(struct rsk_job *j)
     do
         j->next = top;
     while (!atomic_compare_exchange_weak(&jobs, &top, j));
-    /* Whoever finds the stack empty wakes; the eventfd stays readable until the thread reads
-     * it, and the thread takes the stack after that, so no job is left behind. The thread says that it
-     * sleeps, then looks at the stack: who does not see it asleep is seen, and the thread itself takes the
-     * stack before it sleeps. */
+    /* Whoever finds the stack empty wakes; the eventfd stays readable until the thread reads it, and the thread takes
+     * the stack after that, so no job is left behind. The thread says that it sleeps, then looks at the stack: if we
+     * do not see it asleep, that look sees our job. It also finds there what the thread itself has posted. */
     if (!top && !is_self && atomic_load(&asleep))
         sys_write(wake_fd, &one, sizeof one);
 }
@@ -93,7 +93,8 @@ int rsk_loop_post_job(struct rsk_job *j)
     return 0;
 }
 
-/* Its memory may be used again from here on. A read-modify-write: what runs next finds what whoever did not push it again wrote. */
+/* From here on the job may be posted again. A read-modify-write: a poster that still found it posted has pushed
+ * nothing, and fn, which runs next, sees what that poster wrote before. */
 static void let_go(struct rsk_job *j)
 {
     if (j->allocated)
@@ -176,7 +177,8 @@ static void wait_for_news(struct rsk_shard *shard)
     loop_watch_bury();
 }
 
-/* Posted once the thread is known to run: who asks whether it does, and finds that it does not, is found by the hook. */
+/* Posted once the thread is known to run. Whoever asked before that whether it runs was told no, and has posted
+ * nothing: what it left behind is for this hook to find. */
 static struct rsk_job start_job;
 
 void rsk_at_loop_start(void (*fn)(void *unused))
@@ -360,7 +362,7 @@ static void set_stopping(void *arg)
     atomic_store_explicit(&stopping, true, memory_order_release);
 }
 
-/* A joined thread is counted among the process's until the kernel has let go of it, which is now. */
+/* A joined thread counts as one of the process's until the kernel has let go of it. Waits for that, 1 s at most. */
 static void wait_until_gone(void)
 {
     uint64_t until = sys_now() + 1000000000u;

@@ -39,8 +39,8 @@ struct rsk_job {
 int rsk_loop_post_job(struct rsk_job *);
 
 /* Watches fd (level-triggered POLLIN style bits in `events`; EPOLLET allowed when anchor is
- * true). fn is called with the poll bits. Progress thread only, all four. The caller keeps fd
- * open until after rsk_unwatch. After rsk_unwatch returns fn is not called again. */
+ * true). fn is called with the poll bits. Progress thread only, as are rsk_unwatch and the timers below. The caller
+ * keeps fd open until after rsk_unwatch. After rsk_unwatch returns fn is not called again. */
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
                                void (*fn)(void *arg, uint32_t events), void *arg);
 void rsk_unwatch(struct rsk_watch *);
@@ -68,9 +68,9 @@ void rsk_loop_pause(void);
 int rsk_loop_resume(void);
 /* It has been ended, and could not go on: its work waits, and posts are taken all the same. */
 bool rsk_loop_lost(void);
-/* Does some of the work of one that cannot go on: what is to be read, is due, or has been posted, on the thread that calls, which
- * is the progress thread meanwhile. False: it runs, or is paused. Nothing if another thread does so just now. No lock held, not in a
- * signal handler. */
+/* For a lost thread: the caller does some of its work (what can be read, is due, or has been posted), and is the
+ * progress thread meanwhile. False: the thread runs, or is paused, and nothing was done. True, with nothing done, if
+ * another thread is at it. No lock held, not in a signal handler. */
 bool rsk_loop_turn(void);
 /* No library is opened any more: another root directory may have something else under its name. */
 void rsk_loop_no_libraries(void);
@@ -78,7 +78,8 @@ bool rsk_loop_may_load(void);
 /* In a forked child: forgets the thread and closes every descriptor of the loop's and of
  * every wire's that came over. Async-signal-safe as far as fork in a threaded program needs. */
 void rsk_loop_after_fork_child(void);
-/* fn is called on the progress thread when it begins, each time. One; registered at load time. */
+/* fn is called on the progress thread each time it is started (a forked child's, too), but not when it goes on after a
+ * pause. One; registered at load time. */
 void rsk_at_loop_start(void (*fn)(void *unused));
 /* fn is called by rsk_loop_after_fork_child. At most 8; registered at load time. */
 void rsk_at_fork_child(void (*fn)(void));

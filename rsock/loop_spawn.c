@@ -11,8 +11,9 @@
 
 enum { STACK = 256 * 1024 };
 
-/* The starter's real-time priority is its own: with it this thread would keep others from their processor. A filter may kill
- * who asks. */
+/* The thread does not inherit a real-time priority of the starter's, with which it would keep others from their
+ * processor. But under a seccomp filter, which may kill whoever asks for the policy, nothing is asked, and the
+ * starter's stays. */
 static void not_in_a_hurry(pthread_attr_t *attr)
 {
     const struct sched_param none = {0};

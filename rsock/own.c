@@ -40,24 +40,25 @@ static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
 /*
- * Threads between enter and leave (inside), those that fork, and those in a call that takes a number. Each side
- * counts itself, then looks at the other's count (all sequentially consistent): one of the two sees the other. Who
- * enters is the one that steps back, so nobody waits for one that waits for it, and calls and forks that
- * follow one another have an end of waiting as soon as those that are inside have left. A handler in the middle of its
- * own thread's steps, or call, does not wait for those.
+ * Three counts: threads between enter and leave (inside), threads that fork, and calls that take a number. Each side
+ * counts itself, then looks at the other side's count (all sequentially consistent), so at least one of the two sees
+ * the other. It is the thread that enters which takes its count back and waits: so no two wait for each other, and
+ * calls and forks, however many follow one another, have waited enough once the threads that are inside have left. A
+ * handler does not wait for the steps, or the call, of its own thread that it has interrupted.
  *
- * Calls that follow one another are not one that sleeps: each that ends begins the time anew in which who enters gives
- * up. Nobody waits for ever, and who has waited in vain says so, that others need not: a call may sleep (a FIFO's open, a
- * slow file system), and a step may wait for ld.so's lock, which the caller's thread has.
+ * A series of calls is not one call that sleeps: whenever a call ends, the time after which an entering thread gives
+ * up begins anew (up to TAKEN_MOST in all). Nobody waits for ever, and whoever has waited in vain notes it (asleep,
+ * vain), so that others need not wait as well: a call may sleep (a FIFO's open, a slow file system), and a step may
+ * wait for ld.so's lock, which the thread that makes the call may hold.
  */
 struct rsk_own_inside rsk_own_inside;
 static struct {
-    /* How many take a number, and from ENDED on how many calls have ended. */
+    /* The low 32 bits: calls that take a number now. In units of ENDED: calls that have ended. */
     alignas(64) _Atomic uint64_t taking;
     _Atomic unsigned forking;
-    _Atomic unsigned asleep;      /* so many of taking have been waited for in vain */
+    _Atomic unsigned asleep;      /* how many calls of taking have been waited for in vain */
     _Atomic unsigned patience_ns; /* for taking: less after each time in vain, and more again */
-    _Atomic unsigned generation, vain; /* of steps, and the last that was waited for in vain */
+    _Atomic unsigned generation, vain; /* counts enters; what it was at the last wait in vain */
 } all = {.patience_ns = TAKEN_MOST, .generation = 1};
 static _Thread_local unsigned depth, taking, forking;
 
@@ -90,8 +91,9 @@ static void patience(bool more)
         atomic_store_explicit(&all.patience_ns, more ? is * 2 : is / 2, memory_order_relaxed);
 }
 
-/* So many have been waited for in vain. Those that have ended meanwhile are not asleep, and who ended them may not have
- * seen this: the next one would pass for them, and not be waited for. */
+/* Notes that `taken` calls have been waited for in vain, but for those that have ended since `calls` was read. The
+ * threads that ended these may not have seen the note, and then later calls would pass for them, and not be waited
+ * for. */
 static void sleeps(unsigned taken, uint64_t calls)
 {
     unsigned ended;
@@ -107,7 +109,7 @@ bool rsk_own_in_step(void)
     return depth != 0;
 }
 
-/* Not for own steps that take no number: they only keep out of a fork's way. */
+/* numbers: the steps take a number, so calls that take one are waited for. Else only forks are. */
 static void enter(bool numbers)
 {
     uint64_t fork_until = 0, until = 0, last = 0, ended = 0;

@@ -1,8 +1,8 @@
 /*
  * own.h - what a forked child must give up: the library's descriptors and shared
  * mappings. Descriptors are kept out of the application's way (512 and up, close on
- * exec) and noted here; mappings likewise. A child walks the notes without a lock. What is on its way
- * to its note, or from it, a fork waits for, and calls that could meet the number it has on the way.
+ * exec) and noted here; mappings likewise. A child walks the notes without a lock. A fork waits while another thread
+ * makes and notes a descriptor, or forgets and closes one; so do calls that could meet the number it has meanwhile.
  */
 #ifndef RSK_OWN_H
 #define RSK_OWN_H
@@ -15,8 +15,8 @@
 /* Around a call of the application's that takes a descriptor number, gives one back, or asks for one: a new
  * descriptor of ours has the lowest free number until it is hidden, and meanwhile the call would get the next, or
  * close ours, or replace it. take waits until no other thread is between rsk_own_enter and _leave, for at most 0.1 s;
- * the steps wait in turn for calls under way, at most 26 ms, and less where that was in vain before. They
- * nest, and in between rsk_own_has and _next say what is so for the call as well. Any thread. */
+ * threads about to enter wait in turn for such calls, at most 26 ms, and less where that was in vain before. The pairs
+ * nest. Between the two, what rsk_own_has and rsk_own_next answer stays true until the call is over. Any thread. */
 void rsk_own_take(void);
 void rsk_own_taken(void);
 /* Waits likewise, at most 10 us, and holds nobody off: for calls on a number that nothing is known of. */

@@ -90,7 +90,8 @@ static void lower_last(void)
         held_put(w.held);
 }
 
-/* The handler is not where it was: what is called since lies where its frame did. Of calls from below it only that says so. */
+/* The handler has jumped out: calls made since have written over its frame, where w->by points. For calls from frames
+ * below the handler's this is the only sign of it. */
 static bool has_jumped(const struct rsk_window *w)
 {
     return w->over && (w->by->self != w->by || w->by->id != w->id);
@@ -262,8 +263,8 @@ uintptr_t rsk_sleep_rewind(uintptr_t pc)
                : pc;
 }
 
-/* From look to call only registers change that the look sets itself; the kernel gives back all the
- * others when it restarts the call. */
+/* Between look and call only registers change that the look itself sets, so it can be run again; the kernel restores
+ * all the others when it restarts the call. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl rsk_sleep6\n"

@@ -207,9 +207,9 @@ static inline struct rsk_pass rsk_short_pass(uint64_t id, void *held)
                              held};
 }
 
-/* A handler runs in the thread's innermost window, from `frame`. While it does, the thread's calls come from
- * below it, so one that does not says that it has jumped out, also where that call is deeper than the window.
- * Of handlers that come over each other the first counts: the others may jump into it. */
+/* A handler runs over the thread's innermost window; `frame` is the frame that called it. While it runs, the thread's
+ * calls come from below `frame`. So a call from above it says that the handler has jumped out, also where that call is
+ * deeper than the window. Of nested handlers only the outermost is noted: the inner ones may jump into it. */
 struct rsk_over {
     uint64_t id; /* of the window, 0: none */
     const void *was;

@@ -28,8 +28,8 @@ struct rsk_shard *rsk_shard_new(rsk_shard_fd_fn *fd_added, void *arg);
 struct rsk_shard *rsk_shard_get(struct rsk_shard *);
 /* Drops a reference; rails hold one each. The last one frees. Progress thread or owner. */
 void rsk_shard_put(struct rsk_shard *);
-/* fn is called when one reference is left, by whoever dropped the last but one: the caller's, who then has
- * nobody to keep it for. Once at most if nobody takes another. It must not drop that one itself. */
+/* fn is called when only one reference is left, the caller's own, which nobody else needs any more: on the thread that
+ * dropped the last but one. At most once, if nobody takes another one. fn must not drop the remaining one itself. */
 void rsk_shard_on_lonely(struct rsk_shard *, void (*fn)(void *), void *arg);
 /* Is one reference left? The caller has it. */
 bool rsk_shard_is_lonely(const struct rsk_shard *);

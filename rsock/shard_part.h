@@ -14,8 +14,8 @@ struct rsk_shard_part {
     int fd; /* fires when armed and news comes */
     /* As rsk_shard_drain, for this part; the shard lets one thread in at a time. */
     int (*drain)(struct rsk_shard_part *);
-    /* False: drain may find something. True: it finds nothing, or who drains has begun with what there was; an acquire load of
-     * what he has cleared. NULL: only drain knows. */
+    /* False: drain may find something. True: drain would find nothing, or one that is under way has already taken what
+     * there was; an acquire load of the word that such a drain clears. NULL: only drain knows. */
     bool (*quiet)(struct rsk_shard_part *);
     bool (*arm)(struct rsk_shard_part *);
     void (*disarm)(struct rsk_shard_part *);

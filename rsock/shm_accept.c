@@ -121,7 +121,7 @@ static void on_request(struct asked *a)
     struct shm_request q = {0};
     struct shm_fds fds = {.n = 0}, mine = {.n = 0};
     ssize_t n = sys_recv(a->sock, &q, sizeof q, MSG_PEEK | MSG_DONTWAIT);
-    size_t ring; /* their wish only: the memfd is there already (README, "shm wire") */
+    size_t ring; /* our wish, not used: the peer has made the memfd (README, "shm wire") */
     int reason;
 
     if (n == -EAGAIN || n == -EINTR)

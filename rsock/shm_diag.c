@@ -36,8 +36,8 @@ static bool passing(int err)
     return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS;
 }
 
-/* Not the process's own number, which the kernel gives to the first that asks: a program that speaks the protocol itself may count on
- * it. Without one of these the kernel gives any. */
+/* Takes a netlink port id other than the process's pid. The kernel gives that to the first socket that asks, and a
+ * program that uses netlink itself may count on having it. If none can be had here the kernel chooses one. */
 static void bind_elsewhere(int fd)
 {
     struct sockaddr_nl at = {.nl_family = AF_NETLINK};

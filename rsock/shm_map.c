@@ -40,9 +40,10 @@ uint32_t shm_ring_size(size_t wish)
 }
 
 /*
- * For where /proc/sys is hidden (ProcSubset=pid of a systemd unit, a chroot): more memory than any host has is only promised by a
- * kernel that promises what it has not, and MAP_NORESERVE means nothing to another. The right to write comes after what
- * mlockall(MCL_FUTURE) has locked is unlocked, or all of it would be filled. False also where a limit of the process's is in the way.
+ * Does the kernel promise more memory than it has? Tried out, for where /proc/sys is hidden (ProcSubset=pid of a
+ * systemd unit, a chroot): only such a kernel lets a mapping that is larger than any host's memory be written to; any
+ * other ignores MAP_NORESERVE. The mapping becomes writable after munlock, or all of it would be filled in a process
+ * that has called mlockall(MCL_FUTURE). False also where a limit of the process's is in the way.
  */
 static bool promised_anything(void)
 {

@@ -34,7 +34,8 @@ static bool is_ours(uint32_t uid)
            uid == effective && uid == saved;
 }
 
-/* Its status names its numbers from the namespace of our /proc inwards: one if it is in that. */
+/* Is the process in the PID namespace of our /proc itself? Its status lists its pid there and in each namespace
+ * below: then it has one only. */
 static bool has_one_number(int fd)
 {
     enum { LINE = 64 };
@@ -116,7 +117,7 @@ bool shm_peer_event_good(int fd, const struct shm_cred *cred, bool *socket)
 
     *socket = strange_option(fd, SO_DOMAIN) == AF_UNIX;
     if (*socket)
-        /* Of a process in another namespace we see no number: then the user has to do. */
+        /* The pid of a process in a namespace that ours does not see reads 0: then its uid has to match. */
         return strange_option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
                maker.pid == cred->pid && (cred->pid || maker.uid == cred->uid);
     if (!cred->trusted)

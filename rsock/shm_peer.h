@@ -15,7 +15,7 @@ struct shm_cred {
     bool trusted;
     /* And is our own user in all of his uids, with our root directory as far as is known: he trusts us, too. */
     bool alike;
-    /* He would be asked about in /proc, where nothing is said of him: not in a chroot, say. */
+    /* He might be trusted by his uid, but his /proc/PID/status cannot be read: in a chroot, say. */
     bool unseen;
 };
 

@@ -24,13 +24,15 @@
 #include "rsock/unix_names.h"
 
 enum { CANDIDATES = 256, LISTS = 8, LIST_NS = 1000000000 };
-/* One that is stopped does not answer, and is asked again, and waited for, when all others have been. */
+/* A candidate that has not answered by then (it may be stopped) is passed over, and asked once more, without this
+ * limit, when all others have been asked. */
 enum { TURN_NS = 200000000 };
-/* As many more than that are worth a look at who has come since, if none of them says that it has this connection. */
+/* If more candidates than this are known, and none names this connection's port, the list is read again before any of
+ * them is asked. */
 enum { MANY = 16 };
 
-/* uid: as its own user namespace counts. peer: the port of the connection by which it became reachable, which is the only one where
- * each has a process of its own. */
+/* uid: in its own user namespace. peer: the other port of the connection by which it became reachable; where each
+ * connection has a process of its own, that is the only one it has. */
 struct candidate {
     uint32_t uid, pid;
     uint16_t peer;
@@ -97,9 +99,9 @@ static int another_uid(const struct list *l)
 #define OVERFLOW_UID 65534u
 
 /*
- * Sockets that were accepted bear the same name; 00010000 marks the one that listens. In a user namespace a process may know itself
- * by another number than we do (a container without root): who answers is judged by what the kernel says of it. Those
- * with the number that we know are not kept out by others.
+ * Sockets that were accepted bear the same name; 00010000 marks the one that listens. In a user namespace a process
+ * may know itself by another number than we do (a container without root): who answers is judged by what the kernel
+ * says of it. Names with the uid that we know take the place of others when there is no room.
  */
 static void candidate(void *arg, const char *line, const char *rest)
 {

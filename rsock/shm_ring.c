@@ -10,10 +10,10 @@
  *
  * `consumed` is stored at every consume, into a line that the producer reads only when its
  * cached credit is short; but fence C is made only every rx_step bytes (a quarter of what the
- * producer may keep). That loses no wake-up: a producer that sleeps has its full allowance
- * outstanding, so at least three quarters of it are still to be consumed after the last fence
- * C that it was not seen by, and consuming them makes the next one. It is woken when at least
- * a quarter is free, or the consumer does not read, which is when TCP would not wake it either.
+ * producer may keep). That loses no wake-up: a producer sleeps when it has less room than it wants, at most a third
+ * of what it may keep (RSK_MUCH). The producer has seen what was consumed before the last fence C that did not see
+ * it, so at least two thirds are still to be consumed after that fence, and consuming them makes the next one. It is
+ * woken when at least a quarter is free, or the consumer does not read, which is when TCP would not wake it either.
  */
 #include "rsock/shm_ring.h"
 
@@ -445,10 +445,10 @@ static bool can_receive(struct shm_rail *r)
 }
 
 /*
- * For a drain, which comes mostly for bytes: to look for room takes from the peer a line that it writes at each receive, and
- * would be news that nobody has asked for. Who has asked before `tx_asked` is cleared here is told after it, as the drain's caller
- * tells everybody; who asks after it has set it again. A drain that is rung because of a wish sees the wish: it was set
- * before want_tx was (D), which the peer has taken before it rang.
+ * For a drain, which comes mostly for bytes: looking for room takes a line from the peer that it writes at each
+ * receive, and room would be news that nobody has asked for. A waiter that asked before `tx_asked` is cleared here is
+ * told afterwards, as the drain's caller tells everybody; one that asks later has set it again. A drain that was rung
+ * for a wish sees `tx_asked`: it was set before want_tx (D), which the peer took before it rang.
  */
 static bool asked_for_room(struct shm_rail *r)
 {

@@ -2,7 +2,7 @@
  * shm_ring.h - one connection's shared memory: its layout, and a rail's view of it.
  * For the files of the shm wire, its tests and its benchmark.
  *
- * The memfd:  | header, 64 KiB of offsets, 8 KiB of them used | ring 0 | ring 1 |
+ * The memfd:  | header, 64 KiB of offsets, 12 KiB of them used | ring 0 | ring 1 |
  * Direction 0 is from the initiator to the acceptor. Everything in here is written by two
  * processes that need not trust each other: values are loaded once, checked, then used.
  *

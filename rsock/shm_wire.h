@@ -8,7 +8,7 @@
 #include "rsock/shm_peer.h"
 #include "rsock/shm_ring.h"
 
-/* Abstract name of a rendezvous: "\0railsock.<uid>.<port>.<pid>". Returns the address length. */
+/* Abstract name of a rendezvous: "\0railsock.<uid>.<port>.<pid>.<peer's port>". Returns the address length. */
 socklen_t shm_rdv_name(struct sockaddr_storage *, uint32_t uid, uint16_t port, uint32_t pid,
                        uint16_t peer);
 

@@ -9,11 +9,12 @@
  *   over      that request has been acknowledged, and with it all before it; or something has failed; or 0.1 s have passed: ERR,
  *             and an end if its owner has gone
  *
- * Of a rail that has failed nothing is sent, nor does anybody wait. A parting one still takes what the peer sends, as it would have before:
- * to the layer above it has failed, which freezes V when it likes. The peer's memory is written by nothing but what was posted.
+ * Of a rail that has failed nothing is sent, nor does anybody wait. A parting one still takes what the peer sends, as
+ * it would have before; to the layer above it has failed, and that layer freezes V when it likes. The peer's memory
+ * is written by nothing but what was posted.
  *
- * It is looked for, by a timer, as nobody need be draining that shard: after 0.1 ms, then at intervals that double. Who needs what parting
- * rails have, or cannot wait, ends them all. Progress thread.
+ * A timer looks whether it is over, as nobody may be draining that shard: after 0.1 ms, then at intervals that
+ * double. Whoever needs what parting rails have, or cannot wait, ends them all (vb_bye_all). Progress thread.
  */
 #include "config/reason.h"
 #include "rsock/verbs_int.h"

@@ -4,10 +4,10 @@
  * Nothing waits: the channels are non-blocking and their descriptors are watched. Events are acknowledged before they are
  * acted on, because rdma_destroy_id(3) waits for unacknowledged ones.
  *
- * An id begins at the door. The event that brings its device is taken in a step of own.c, as librdmacm opens a device with the
- * first one, and calls of the program's that want a number wait for the end of the step. With the device known the id moves to the
- * other channel, whose events open nothing: one of them takes the queue pair to RTS within librdmacm, which are several
- * commands to the adapter. Progress thread.
+ * An id begins on the channel `door`. Taking an event from it may have librdmacm open the id's device, so that is
+ * done in a step of own.c, for whose end the program's calls that take a number wait. With the device open the id
+ * moves to the channel `inner`, whose events open nothing and are taken in no step: one of them takes the queue pair
+ * to RTS within librdmacm, which is several commands to the adapter. Progress thread.
  */
 #include <errno.h>
 #include <string.h>

@@ -156,8 +156,8 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }
 
-/* Of another process of that server. By a rail of its own: what the refused one had posted is flushed, and that fails a rail. And
- * within the time that the first one had: who is asked could send us round and round. */
+/* Asks another process of that server. With a new rail: what the refused one had posted is flushed, and that fails a
+ * rail. And within the first one's deadline: redirections could send us round and round. */
 static int ask_elsewhere(struct vb_rail *refused, uint16_t port, uint16_t began)
 {
     struct vb_rail *r = vb_rail_new(refused->base.shard, refused->base.rx_size);
@@ -190,7 +190,7 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
     struct vb_rej rej;
     int reason = RSN_PEER_REFUSED;
 
-    /* Who has asked us takes it back, and has nothing to say about whom to ask. */
+    /* We accept: it is the peer that takes its own request back, and it does not say whom else to ask. */
     if (!r->initiator) {
         vb_setup_failed(r, reason);
         return;

@@ -125,7 +125,8 @@ static void settle(struct vb_rail *r)
 
 /* ---- draining */
 
-/* Something was, and then there was a fence: a provider that arms now sees that it is gone, or we see that it is arming. */
+/* After a poll of c that has found something, and a fence: either a provider that is arming c sees that this
+ * completion is gone, or we see here that c is ARMED. */
 static void polled(struct vb_cq *c)
 {
     unsigned armed = ARMED;
@@ -196,10 +197,11 @@ static bool read_events(struct vb_part *p, unsigned least)
 {
     if (!take_events(p, NULL, least))
         return false;
-    /* A futex sleeper of another rail had this armed for itself, and may have nobody but the
-     * progress thread, which learns of news by the next event only; so may who leans on this shard. And who
-     * drains once more before he sleeps is still armed after that. The progress thread's own arming of the common
-     * shard is none of these: it arms again before its next sleep, and is not to be woken for who drains himself. */
+    /* Arms again for those who may have relied on the arming that this event has used up: a futex sleeper of another
+     * rail, or a thread that leans on this shard (either may have nobody but the progress thread, which hears of news
+     * only by the next event); and a thread that drains once more before it sleeps, and must still be armed after
+     * that. The progress thread's own arming of the common shard does not count: it arms again before its next sleep,
+     * and is not to be woken for a thread that drains by itself. */
     if (atomic_load(&p->sleepers) || rsk_shard_armed(p->shard) > (p->common ? 1u : 0u))
         return vb_part_arm(p);
     /* Now that CQ is not armed, and whoever else watches the descriptor may not have seen it
@@ -303,9 +305,9 @@ int vb_shard_drain(struct rsk_shard_part *base)
 
 /* ---- arming */
 
-/* Arming is a system call on some devices, so it does not hold up who polls; the count keeps
- * vb_part_close from ending a CQ under our hands. Who finds that another thread is about to arm goes on: that one
- * peeks afterwards. only may have ended before, and the part have got another device. */
+/* Arming is a system call on some devices, so it is done outside the lock that others poll under; the count of armers
+ * keeps vb_part_close from ending a CQ meanwhile. A thread that finds another one about to arm goes on, as that one
+ * peeks afterwards. `only` may have ended since the caller read it, and the part may have got another device. */
 void vb_arm_cq(struct vb_part *p, const struct vb_cq *only)
 {
     bool took;

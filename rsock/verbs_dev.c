@@ -9,9 +9,9 @@
  * go: then it closes the context with the last id that is on the device, so ids are ended last, and by then the context is
  * ours no more.
  *
- * Of a device that has failed (DEVICE_FATAL) the driver may make another one, which is the removal of this one, of which the sentinel hears; or
- * bring this one up again, or leave it as it is. So what is on it has failed, and the context stays: librdmacm would have no other one for a
- * device that is still there.
+ * When a device has failed (DEVICE_FATAL) its driver may make a new one, which is the removal of this one, and the
+ * sentinel hears of it; or it may bring this one up again, or leave it as it is. So all rails on it fail, but its
+ * context stays open: librdmacm has no second one for a device that is still there.
  *
  * Progress thread only, except vb_dev_forget.
  */
@@ -406,7 +406,8 @@ void vb_dev_resync(void)
         if (!vb_dev_find(list[i]))
             stale =
                 true; /* the dead context still: the driver goes on with the device, or has not come to its end yet */
-        /* With no id on it: librdmacm would close it as soon as it is on the list no more, and nobody told us. */
+        /* No id is on it, so without our reference librdmacm would close it when it is no longer on the list, and
+         * nobody would tell us: the list's reference is kept. */
         if (dev && !dev->gone && !dev->sentinel && !dev->held)
             dev->held = true;
         else

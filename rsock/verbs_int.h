@@ -13,6 +13,7 @@
  *   verbs_host  what is looked at before anything is opened  verbs_bye  the end of a rail that is well
  *
  * Locks, outermost first, none held across a call that blocks:
+ *   vb_part.life                the shard's last put (part_free), against callbacks that use the shard
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
  *   vb_rail.lock                posting to a QP; the credit and message counters
  *   vb_part.lock                polling a part's CQs
@@ -103,15 +104,16 @@ struct vb_part {
     _Atomic uint32_t sleepers; /* rails with futex wants: nobody else drains for them */
     uint32_t seen_drains, loop_drains;
     bool common, skip_arm; /* progress thread */
-    _Atomic bool left;     /* who has drained it lately does so no more */
-    struct vb_lock life;   /* the shard's last put against a callback that uses the shard */
+    _Atomic bool left;     /* by arm(RSK_BY_LOOP): who has drained it lately does so no more */
+    struct vb_lock life;   /* the shard's last put (part_free) waits for callbacks that use it */
     struct rsk_watch *watch;
     struct rsk_timer *timer;
-    uint64_t timer_at;       /* when it fires */
-    bool retrying;           /* what is due is tried again, by the progress thread, just now */
-    _Atomic uint64_t due_ns; /* when the next time; 0: nothing was left due */
-    _Atomic bool due_anew;   /* that is too late for one that has something due since */
-    struct vb_part *next;    /* all parts; progress thread */
+    uint64_t timer_at; /* when it fires */
+    bool retrying;     /* the progress thread is in retry_due() */
+    /* How long it pauses before what is due is tried again; it doubles. 0: nothing was left due. */
+    _Atomic uint64_t due_ns;
+    _Atomic bool due_anew; /* something new is due since, for which due_ns is too long */
+    struct vb_part *next;  /* all parts; progress thread */
 };
 
 enum vb_state {
@@ -166,8 +168,8 @@ struct vb_rail {
     uint64_t data_sent;                   /* DATA messages */
     uint64_t peer_messages, peer_control; /* last valid values of credit_in */
     uint64_t ctl_sent;
-    _Atomic uint64_t
-        no_room_at; /* with so much consumed, the least of who asks and is not posted yet; or VB_ASKED_NONE */
+    /* The least `consumed` at which a thread has asked for room and whose WAIT is not posted yet; or VB_ASKED_NONE. */
+    _Atomic uint64_t no_room_at;
     uint64_t wait_seen; /* what the last WAIT for bytes said */
     _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
     _Atomic unsigned due; /* what could not be posted yet: any thread */
@@ -229,7 +231,7 @@ struct vb_rail {
     unsigned redirects;
     uint16_t began; /* the RDMA port that was asked first */
     bool initiator, established;
-    /* The peer's descriptors, and has memory to send from: before it nothing is posted but the hello's receive. */
+    /* It has the peer's descriptors, and memory to send from: before that nothing is posted to the send queue. */
     _Atomic bool knows;
     _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
     _Atomic bool down;     /* the progress thread shall move the QP to ERR */

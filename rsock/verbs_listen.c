@@ -97,8 +97,8 @@ static void read_names(void)
     rsk_unix_names("railsock-rdma.", note, NULL);
 }
 
-/* Whom to ask instead of l for a connection to that port; 0: there is nobody else. It is another one than l's where l's
- * server has the port that stands for it. */
+/* The RDMA port to ask instead of l's for a connection to TCP port `port`; 0: there is nobody else. `port` is not l's
+ * own where l's TCP port is at the same time the RDMA port that stands for it (VB_STAND_IN). */
 static uint16_t next_of(const struct vb_listener *l, uint16_t port)
 {
     uint16_t after = port == l->port ? l->rdma_port : 0, next = 0, lowest = 0, at;

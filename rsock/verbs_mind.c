@@ -116,7 +116,8 @@ static bool retry_due(struct vb_part *p)
         left |= still;
     }
     p->retrying = false;
-    /* Another thread may have asked meanwhile, or one of the rails above, which has not kicked; and who asks now does not either. */
+    /* due_wanted may be set again: by another thread, or by one of the rails above, for which this thread does not
+     * kick. And who asks while it is set does not kick either. So the timer has to go on. */
     left |= atomic_load(&p->due_wanted);
     if (left)
         atomic_store(&p->due_wanted, true);
@@ -183,9 +184,9 @@ static void on_fd(void *arg, uint32_t events)
     (void)events;
     vb_lock(&p->life);
     if (p->shard && p->channel) {
-        /* Nobody but this thread wakes a futex sleeper of a shard that its owner left alone, or
-         * has what RSK_BY_LOOP is for; else the owner has a moment to come first, also one whose drain is past this
-         * news. */
+        /* If the thread that drained it has left that to us (RSK_BY_LOOP), or there are futex sleepers, nobody else
+         * may tell them: it drains at once. Else the shard's owner has a moment to come first, also one whose drain
+         * is already past this news. */
         bool mine = atomic_exchange(&p->left, false) || atomic_load(&p->sleepers);
 
         if (mine && rsk_shard_drain(p->shard) >= 0) {

@@ -110,8 +110,8 @@ static struct ibv_comp_channel *open_channel(const struct vb_part *p, struct vb_
     return NULL;
 }
 
-/* One whose device has gone: its descriptor is woven into epoll instances, and it is walked by each drain, so no shard
- * is to have more of them than devices at a time. */
+/* A part of this shard whose device has gone, to be used for another one. Its descriptor is in epoll instances and
+ * each drain walks it, so no shard is to have more parts than there are devices at a time. */
 static struct vb_part *without_device(const struct rsk_shard *shard)
 {
     struct vb_part *p = vb_parts;

@@ -1,9 +1,10 @@
 /*
  * verbs_probe.c - finds out that the other end of a silent rail is gone.
  *
- * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair after
- * its retries. For an adapter which takes what is set for them (vb_tune_id) that is 2 s at most, 7 times 67 ms or up to four times as
- * much (IB spec 9.7.6.1.3); for others, and with kernels that do not know the setting, it may be a quarter of a minute.
+ * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair after its
+ * retries. That takes 2 s at most with an adapter that keeps to the time-out which vb_tune_id sets: 7 times 67 ms, or
+ * up to four times as much (IB spec 9.7.6.1.3). With others, and on kernels that do not know the setting, it may be a
+ * quarter of a minute.
  *
  * And this end may wait without anything posted: for an ECHO before its first byte may go, for a WAKE before the next one may, for credit
  * that never comes. If that message of the peer's was lost for good, then the peer's queue pair has failed and is gone, its
@@ -11,10 +12,11 @@
  * has still acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
  *
  * So while something accepted here is not known to be consumed, and what is sent does not move, the credit block is
- * written once more: after 0.2 s, then at intervals that double up to 3.2 s. It says nothing new, takes no
- * message credit, and its completion is asked for. Without any in 2 s the rail has failed. Those are counted in looks, a fifth of a
- * second apart, each of which has found the completion queue empty: for a process that was stopped for an hour, by a signal or with its
- * virtual machine, that is one look. A peer that is stopped does not matter: its adapter acknowledges, or its kernel.
+ * written once more: after 0.2 s, then at intervals that double up to 3.2 s. It says nothing new, takes no message
+ * credit, and its completion is asked for. If nothing completes for 2 s the rail has failed. The 2 s are counted in
+ * looks, a fifth of a second apart, each of which has found the completion queue empty: so an hour for which the
+ * process was stopped, by a signal or with its virtual machine, counts as one look. A peer that is stopped does not
+ * matter: its adapter acknowledges, or its kernel.
  *
  * The receiver's part: it says what it has consumed when it falls silent, however little that is. Else
  * there would nearly always be bytes that are not known to be consumed, and every idle rail would probe.

@@ -38,10 +38,11 @@ size_t vb_tx_room(struct vb_rail *r)
     return vb_room_at(r, vb_known(r));
 }
 
-/* The number goes with the request: whoever posts the WAIT may do so later, when more is known, of which the peer would
- * then not tell a thread that sleeps without having looked. Who finds too little room at N has no more until the peer has
- * consumed more than N; the least N will do for all that have asked before it is posted. Who asks too late for that looks once
- * more (arm), at what they have seen. */
+/* The number at which this thread found too little room goes into the WAIT. Whoever posts that may do so later, and
+ * know more by then; if the WAIT said so, the peer would not tell this thread, which sleeps without having looked. A
+ * thread that found too little room at N has no more until the peer has consumed more than N, so the least N will do
+ * for all that have asked before the WAIT is posted. One that asks too late for that looks once more (arm), at what
+ * the others have seen. */
 void vb_wait_for_room(struct vb_rail *r, size_t enough)
 {
     uint64_t known = vb_known(r), least = atomic_load(&r->no_room_at);

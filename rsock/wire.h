@@ -37,25 +37,26 @@ enum {
     RSK_CTL = 4,  /* a control message can be read */
     RSK_FAIL = 8, /* the rail has failed; bytes that arrived before can still be read */
     RSK_ANY = RSK_RX | RSK_TX | RSK_CTL, /* for poll(), which always tells of a failure */
-    /* For poll() on shm: RSK_TX, if arm() has asked for it since it was last found by this. For a drain, which tells all
-     * who wait of it. */
+    /* For poll() on shm, called by a drain: RSK_TX, but only if arm() has asked for it since a poll() with this bit
+     * last reported it. Once is enough, because the drain tells everybody who waits. */
     RSK_TX_ASKED = 16,
     /* Beside RSK_TX, for poll() and arm(): it shall be rsk_much() that can be accepted. */
     RSK_MUCH = 32,
 };
 
-/* Of a peer whose direction of the TCP connection has ended. */
+/* What became of a peer's process whose direction of the TCP connection has ended. */
 enum rsk_fate {
-    RSK_LIVES,       /* it has said so, or the rail has failed and nothing is known */
-    RSK_DIED,        /* it has not, and had consumed everything */
-    RSK_DIED_UNREAD, /* nor that */
+    RSK_LIVES,       /* it has said so (tx_ends), or the rail has failed and nothing is known */
+    RSK_DIED,        /* it was killed (has not said so), and had consumed everything */
+    RSK_DIED_UNREAD, /* it was killed, and had not consumed everything */
 };
 
 /* How a waiter wants to hear of news: see arm(). */
 enum {
     RSK_BY_FUTEX = 1, /* wake the futex word rx_word or tx_word */
     RSK_BY_SHARD = 2, /* a drain of the rail's shard calls notify(), and the shard's fd fires */
-    RSK_BY_LOOP = 4, /* the progress thread's drain does: who has polled the rail does so no more */
+    RSK_BY_LOOP =
+        4, /* the progress thread drains and notifies: the caller, who polled so far, stops */
 };
 
 /* A control message; the rail's two ends are of one library, fields in host order are

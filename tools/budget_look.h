@@ -8,8 +8,9 @@
 
 #define BUDGET_WHY 120
 
-/* Why no stream with the settings `own` can ever have a rail for want of a budget, its rule's or the process's, which `base`
- * has: "rails 0" and the like, in why. NULL: nothing of that is in the way. */
+/* Whether the budget of its rule (in `own`) or of the process (in `base`) can never have room for one rail of a
+ * stream with the settings `own`. Returns why, filled with what is too small ("rails 0" and the like), or NULL: both
+ * have room. */
 const char *budget_look(const struct cfg_stream *base, const struct cfg_stream *own,
                         char why[BUDGET_WHY]);
 

@@ -229,8 +229,8 @@ static bool may_board(unsigned reason)
     }
 }
 
-/* The first reason, if any, that other connections of the process show and that may be of all: it shows these only of
- * those that would have been worth a rail. */
+/* The first reason that other connections of the process show and that may hold for all of them; RSN_NONE: none. Ours
+ * need not show it: the process shows these only of connections that would have been worth a rail. */
 static int reason_of_others(const struct stat_process *p)
 {
     static const int of_all[] = {RSN_IO_URING, RSN_CONFIG,   RSN_SECCOMP,     RSN_LIMIT_FD,

@@ -13,10 +13,10 @@
 struct report {
     uint64_t processes, connections, boarded, bytes, rail_bytes, switches;
     uint64_t by_reason[64]; /* connections that never boarded, by their last reason */
-    uint64_t
-        failed; /* connections that had boarded and were lost to a failing rail, open at the end */
+    /* Connections, open at their process's end, that had boarded and went on over TCP when the rail failed. */
+    uint64_t failed;
     const char *lacking; /* why processes may be missing in the sums; NULL: none */
-    uint64_t others;     /* processes of another version of railsock, which are */
+    uint64_t others;     /* processes of another version of railsock: they are missing */
 };
 
 #define REPORT_FOLDER_SIZE 64 /* as RAILSOCK_KEEP may have */

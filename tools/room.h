@@ -6,11 +6,13 @@
 
 #include <stdint.h>
 
-/* Why one of this user's that begins now could not, in words to follow a colon; NULL: nothing is known to be in the way. Static text. */
+/* Why a process of this user's that begins now could not show its connections, in words to follow a colon. NULL:
+ * nothing that is known is in the way. Static text. */
 const char *room_lacking(void);
 
-/* Why processes may be missing in what is shown, likewise: that, which may be NULL, and how many processes of another version were
- * seen. Returns text, or NULL: none is known to be. */
+/* Why processes may be missing in what is shown, in words to follow a colon: `lacking`, which room_lacking has given or
+ * is NULL, and that `others` processes of another version were seen. Returns text, or NULL: none is known to be
+ * missing. */
 #define ROOM_MISSING 200
 const char *room_missing(const char *lacking, uint64_t others, char text[ROOM_MISSING]);
 

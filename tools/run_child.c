@@ -39,8 +39,9 @@ static void forwarded(sigset_t *set)
         sigdelset(set, ours[i]);
 }
 
-/* The kernel's come from the terminal and go to its group. But what a timer of before has for the program does not, and of a
- * hangup the kernel tells the session's leader alone, with a SIGCONT. */
+/* Is it from the terminal, which sends to its whole group? Then it comes from the kernel. But so does the signal of a
+ * timer that was set before this command was executed, which is for the program; and SIGHUP, with a SIGCONT, which
+ * the kernel sends to the session's leader alone. */
 static bool of_terminal(const siginfo_t *info)
 {
     switch (info->si_signo) {
@@ -69,8 +70,8 @@ static void pass_on(pid_t pid, const siginfo_t *info, struct witness *w, const s
     pid_t group = getpgid(pid);
     bool own = group > 0 && group != getpgrp();
 
-    /* One that has a group of its own since gets nothing by ours: neither do those of that group by the terminal's keys, nor what
-     * lets them go on after such a key. */
+    /* A program that has made a group of its own since gets nothing that is sent to ours. What the terminal's keys
+     * send, and the SIGCONT after such a stop, then goes on to all of its group. */
     if (own || (!terminal && alone)) {
         if (own && (terminal || info->si_signo == SIGCONT))
             kill(-group, info->si_signo);

@@ -25,8 +25,8 @@ static uint64_t per_second(uint64_t before, uint64_t now, uint64_t ns)
     return rate < 1e18 ? (uint64_t)rate : 0; /* whoever wrote the counters may lie */
 }
 
-/* What the connections that have closed since the earlier reading had moved until then, and then: the sums of the closed ones have
- * their whole lives. */
+/* gone_tx, gone_rx: what the connections that have closed since the earlier reading had moved by then. It is added to
+ * that reading's sums of closed ones, because the sums of now have their whole lives. */
 static void rate_closed(struct stat_process *p, const struct stat_process *old, uint64_t gone_tx,
                         uint64_t gone_rx, uint64_t ns)
 {

@@ -80,7 +80,8 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
 
     /* A file that ends before them shows no rails. */
     memset(rails, 0, sizeof(rails));
-    /* Equal and odd in two readings: what was read first, in between, is of one connection. */
+    /* A slot whose gen is odd, and equal in both readings, was one connection's all the time, and so was its part of
+     * `rails`, which is read in between. */
     if (pread(fd, before, size, at) != (ssize_t)size ||
         pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0 ||
         pread(fd, after, size, at) != (ssize_t)size)
