@@ -80,7 +80,9 @@ FB_SRC := \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/call.c \
 	ipoib_fallback/quick.c \
+	ipoib_fallback/quota.c \
 	ipoib_fallback/counts.c \
+	ipoib_fallback/crowd.c \
 	ipoib_fallback/worth.c \
 	ipoib_fallback/end.c \
 	ipoib_fallback/exit.c \
@@ -311,6 +313,8 @@ UNIT_TESTS := \
 	stream_pieces_test \
 	stream_leave_test \
 	stream_ahead_test \
+	stream_quota_test \
+	stream_stall_test \
 	stream_tally_test \
 	stream_for_good_test \
 	tap_test \
@@ -329,6 +333,7 @@ UNIT_TESTS := \
 	own_test \
 	table_test \
 	siphash_test \
+	quota_test \
 	silent_test \
 	share_test \
 	strange_test \
@@ -348,6 +353,7 @@ UNIT_TESTS := \
 	sleepers_test \
 	iov_test \
 	past_test \
+	spin_over_test \
 	spin_test \
 	fsm_test \
 	sim_test \
@@ -376,6 +382,7 @@ READINESS_SRC := \
 	preload/pl_select.c \
 	preload/pl_table.c \
 	preload/pl_wait.c \
+	ipoib_fallback/crowd.c \
 	ipoib_fallback/lock.c \
 	rsock/own.c \
 	rsock/section.c \
@@ -396,6 +403,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c ipoib_fallback/peer.c
+quota_test_SRC := tests/unit/quota_test.c ipoib_fallback/quota.c
 strange_test_SRC := tests/unit/strange_test.c rsock/strange.c rsock/own.c
 share_test_SRC := tests/unit/share_test.c ipoib_fallback/share.c
 frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c ipoib_fallback/peer.c
@@ -434,6 +442,7 @@ proof_test_SRC := \
 
 iov_test_SRC := tests/unit/iov_test.c ipoib_fallback/iov.c rsock/copy.c
 spin_test_SRC := tests/unit/spin_test.c
+spin_over_test_SRC := tests/unit/spin_over_test.c ipoib_fallback/spin.c
 past_test_SRC := tests/unit/past_test.c
 
 fsm_test_SRC := \
@@ -453,7 +462,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/given.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/crowd.c ipoib_fallback/given.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/quota.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
 	rsock/valgrind.c \
 	rsock/waitv.c \
@@ -480,6 +489,8 @@ stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 tap_file_test_SRC := tests/unit/tap_file_test.c tools/room.c tools/stat_table.c tools/stat_total.c tools/tap_pcapng.c config/reason.c
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
+stream_quota_test_SRC := tests/unit/stream_quota_test.c $(ENGINE_SRC)
+stream_stall_test_SRC := tests/unit/stream_stall_test.c $(ENGINE_SRC)
 stream_tally_test_SRC := tests/unit/stream_tally_test.c $(ENGINE_SRC)
 stream_for_good_test_SRC := tests/unit/stream_for_good_test.c $(ENGINE_SRC)
 

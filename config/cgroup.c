@@ -8,9 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Who calls may have little stack. */
-static char groups[4096], path[1280], value[24];
-
 /* False: it is not there, or longer. */
 static bool text_of(const char *name, char *text, size_t size, bool *no_fd)
 {
@@ -42,40 +39,79 @@ static uint64_t number(const char *text)
     return n;
 }
 
+/* What stands behind the word that begins a line; UINT64_MAX: there is none. */
+static uint64_t field(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+        if (strncmp(text, word, n) == 0 && text[n] == ' ')
+            return number(text + n + 1);
+    return UINT64_MAX;
+}
+
+static void least_memory(const char *text, uint64_t *least)
+{
+    uint64_t n = number(text);
+
+    if (n < *least)
+        *least = n;
+}
+
+/* Version 2 counts microseconds, version 1 nanoseconds. */
+static void most_throttled(const char *text, uint64_t *most)
+{
+    uint64_t periods = field(text, "nr_periods"), ns;
+
+    if (periods == 0 || periods == UINT64_MAX)
+        return; /* it has no quota, and never had one */
+    ns = field(text, "throttled_usec");
+    ns = ns < UINT64_MAX / 1000 ? ns * 1000 : field(text, "throttled_time");
+    if (ns != UINT64_MAX && (*most == UINT64_MAX || ns > *most))
+        *most = ns;
+}
+
+/* What is looked for: a controller's file in version 2 and in version 1, and what becomes of the answer by each. */
+struct wanted {
+    const char *controller, *dir, *file2, *file1;
+    void (*read)(const char *text, uint64_t *answer);
+};
+
+static const struct wanted memory = {"memory", "/memory", "/memory.max", "/memory.limit_in_bytes",
+                                     least_memory},
+                           cpu = {"cpu", "/cpu", "/cpu.stat", "/cpu.stat", most_throttled};
+
 /* root/kind, then the group and all above it, each with a file of this name. */
-static uint64_t least(const char *root, const char *kind, const char *group, const char *file,
-                      bool *no_fd)
+static void each_above(const struct wanted *w, struct cfg_cgroups *c, const char *root,
+                       const char *kind, const char *group, const char *file, uint64_t *answer)
 {
     size_t top = strlen(root) + strlen(kind), end = top + strlen(group);
-    uint64_t min = UINT64_MAX;
 
-    if (end + strlen(file) >= sizeof(path))
-        return min;
-    strcpy(path, root);
-    strcat(path, kind);
-    strcat(path, group);
+    if (end + strlen(file) >= sizeof(c->path))
+        return;
+    strcpy(c->path, root);
+    strcat(c->path, kind);
+    strcat(c->path, group);
     for (;;) {
-        while (end > top && path[end - 1] == '/')
+        while (end > top && c->path[end - 1] == '/')
             end--;
-        strcpy(path + end, file);
-        if (text_of(path, value, sizeof(value), no_fd) && number(value) < min)
-            min = number(value);
+        strcpy(c->path + end, file);
+        if (text_of(c->path, c->text, sizeof(c->text), &c->no_fd))
+            w->read(c->text, answer);
         if (end == top)
-            return min;
-        while (end > top && path[end - 1] != '/')
+            return;
+        while (end > top && c->path[end - 1] != '/')
             end--;
     }
 }
 
-/* Is "memory" one of these, with commas between? */
-static bool has_memory(const char *controllers, const char *end)
+/* Is the name one of these, with commas between? */
+static bool has(const char *controllers, const char *end, const char *name)
 {
-    static const char memory[] = "memory";
-
     for (const char *at = controllers; at < end; at++) {
         size_t n = strcspn(at, ",:");
 
-        if (n == sizeof(memory) - 1 && memcmp(at, memory, n) == 0)
+        if (n == strlen(name) && memcmp(at, name, n) == 0)
             return true;
         at += n;
     }
@@ -83,14 +119,16 @@ static bool has_memory(const char *controllers, const char *end)
 }
 
 /* A line is "number:controllers:group"; version 2 has no controllers in its own. */
-uint64_t cfg_cgroup_memory(const char *own, const char *root, bool *no_fd)
+static uint64_t look(const struct wanted *w, struct cfg_cgroups *c, const char *own,
+                     const char *root)
 {
-    uint64_t min = UINT64_MAX, one;
+    uint64_t answer = UINT64_MAX;
     char *next;
 
-    if (!text_of(own, groups, sizeof(groups), no_fd))
-        return min;
-    for (char *line = groups; *line; line = next) {
+    c->no_fd = false;
+    if (!text_of(own, c->groups, sizeof(c->groups), &c->no_fd))
+        return answer;
+    for (char *line = c->groups; *line; line = next) {
         char *controllers = strchr(line, ':'), *group;
 
         next = line + strcspn(line, "\n");
@@ -100,13 +138,19 @@ uint64_t cfg_cgroup_memory(const char *own, const char *root, bool *no_fd)
         if (!group || group[1] != '/')
             continue;
         if (group == controllers + 1)
-            one = least(root, "", group + 1, "/memory.max", no_fd);
-        else if (has_memory(controllers + 1, group))
-            one = least(root, "/memory", group + 1, "/memory.limit_in_bytes", no_fd);
-        else
-            continue;
-        if (one < min)
-            min = one;
+            each_above(w, c, root, "", group + 1, w->file2, &answer);
+        else if (has(controllers + 1, group, w->controller))
+            each_above(w, c, root, w->dir, group + 1, w->file1, &answer);
     }
-    return min;
+    return answer;
+}
+
+uint64_t cfg_cgroup_memory(struct cfg_cgroups *c, const char *own, const char *root)
+{
+    return look(&memory, c, own, root);
+}
+
+uint64_t cfg_cgroup_throttled(struct cfg_cgroups *c, const char *own, const char *root)
+{
+    return look(&cpu, c, own, root);
 }

@@ -1,5 +1,8 @@
 /*
- * cgroup.h - how much memory the process's control groups let it have.
+ * cgroup.h - what the process's control groups, of version 2 and 1, let it have: memory and processor time.
+ *
+ * own: as CFG_CGROUP_OWN; root: where control groups are mounted, as CFG_CGROUP_ROOT. In a container only the root may be there of
+ * the path that own says. Blocks for file system calls only. One thread at a time on the same struct cfg_cgroups.
  */
 #ifndef CFG_CGROUP_H
 #define CFG_CGROUP_H
@@ -10,9 +13,16 @@
 #define CFG_CGROUP_OWN  "/proc/self/cgroup"
 #define CFG_CGROUP_ROOT "/sys/fs/cgroup"
 
-/* The least limit of the memory control groups that the process is in, in bytes, of version 2 and 1; UINT64_MAX: none is known.
- * own: as CFG_CGROUP_OWN; root: where control groups are mounted. In a container only the root may be there of the path that own
- * says. Blocks for file system calls only. *no_fd: no descriptor was free, and it is to be asked again. One thread at a time. */
-uint64_t cfg_cgroup_memory(const char *own, const char *root, bool *no_fd);
+/* Room for what is read: the caller's, because he may have little stack. */
+struct cfg_cgroups {
+    char groups[4096], path[1280], text[1024];
+    bool no_fd; /* no descriptor was free for the last question: it is to be asked again */
+};
+
+/* The least memory limit of those groups, in bytes; UINT64_MAX: none is known. */
+uint64_t cfg_cgroup_memory(struct cfg_cgroups *, const char *own, const char *root);
+/* For how many ns, in all, the one that was held back the longest has been, because its CPU quota was used up, on all processors
+ * together; UINT64_MAX: none that is known has ever had a quota. */
+uint64_t cfg_cgroup_throttled(struct cfg_cgroups *, const char *own, const char *root);
 
 #endif

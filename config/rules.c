@@ -193,11 +193,13 @@ static void settle_budget(struct cfg_node *n)
 /* Rings are charged to the control group, and their user would be killed where a TCP that finds no memory waits. */
 static void fit_memory(struct cfg_stream *s, bool *no_fd)
 {
+    static struct cfg_cgroups groups;
     uint64_t most;
 
     if (s->given & 1u << CFG_MEMORY || *no_fd)
         return;
-    most = cfg_cgroup_memory(CFG_CGROUP_OWN, CFG_CGROUP_ROOT, no_fd) / 4;
+    most = cfg_cgroup_memory(&groups, CFG_CGROUP_OWN, CFG_CGROUP_ROOT) / 4;
+    *no_fd = groups.no_fd;
     if (most < s->max_memory)
         s->max_memory = most;
 }

@@ -37,7 +37,7 @@ struct fb_tx {
     _Atomic bool owed; /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;        /* leave as soon as the frame is whole */
     bool
-        handed; /* who receives may have no library any more that misses what does not come again */
+        handed; /* the peer has handed the stream over: whoever reads it there next may not notice a gap */
     _Atomic bool turned; /* the other half has boarded since the last send */
     _Atomic bool fin;    /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
@@ -48,6 +48,8 @@ struct fb_tx {
     uint32_t att, tries;
     uint64_t S, F, E, cur;
     struct fb_past past;
+    /* Monotonic ns: up to then the receiver may still be reading what lay before S in TCP. */
+    uint64_t behind_until;
     uint64_t paused_at; /* monotonic ns: since then a switch keeps bytes waiting; 0: none does */
     _Atomic uint64_t not_before; /* monotonic ns: no attempt earlier */
     uint8_t X[16];
@@ -69,16 +71,19 @@ struct fb_rx {
     _Atomic bool
         late;     /* shutdown(SHUT_RD) was called, and the kernel has not heard of it: rx_shut */
     bool on_rail; /* this rail's receiver half was started */
-    /* The ring begins at S, and the sender has the ECHO: SWITCH was seen, perhaps only that. */
+    /* The SWITCH frame was seen, though perhaps not taken yet: the ring begins at S, and the ECHO was sent, or is
+     * still to be sent (unechoed). */
     bool begun;
     bool peer_closed; /* the peer's CLOSED was seen */
     bool by_call;     /* a call of the application's takes bytes and frames: fb_rx_enter_for_good */
     bool asked;       /* begun, and the sender was asked to leave: the stream is pinned */
-    /* It was not, for want of room on the rail: why it is to leave, plus one. */
+    /* A LEAVE_REQ that the rail had no room for (owed.c): its reason plus one; 0: none. */
     _Atomic uint16_t unasked;
     _Atomic bool unechoed; /* begun, but the sender has no ECHO yet, for want of room */
     bool outlives;         /* on_rail: what was sent outlives its sender */
-    /* 0: none. After V: FB_EOF: end, or what is swallowed; FB_KERNELS: what the kernel says; FB_MISSING: or an error */
+    /* 0: not ended. Else what a receive says after V. FB_EOF: the error in `swallowed`, or end of stream;
+     * FB_KERNELS: what the kernel says; FB_MISSING: the same, but ECONNRESET instead of a clean end, unless a
+     * reset was told already (rx_take_end) */
     _Atomic int end;
     uint32_t att;
     uint64_t S, V, F, E, skip;
@@ -109,6 +114,7 @@ struct fb_mail {
     bool ann, ack, nak, echo, leave_req, handed, hello_due;
     uint16_t nak_reason;
     uint32_t ann_att, ack_att, nak_att;
+    uint64_t ack_R; /* rx of who sent the ACK */
     uint64_t ann_S, leave_R;
     uint8_t ann_c, echo_X[16];
     struct rsk_msg hello; /* HELLO, HELLO_ACK, PROVED, REFUSED, BYE: the progress thread's */
@@ -203,7 +209,7 @@ struct fb_more {
     uint64_t hello_at;          /* when the last message of the proof was sent */
     _Atomic uint32_t answer_ns; /* how long the peer's library takes to answer over the rail */
     uint64_t rdv_calls;         /* s.calls at the last attempt */
-    int end_reason;             /* why link_end was called */
+    int end_reason; /* why this end ends the rail, for rdv_again; 0: it does not. Also under the tx lock */
     uint64_t linger_until;
     uint64_t linger_cur, linger_stuck; /* tx.cur, and until when it may stay so */
     uint64_t linger_pause;

@@ -10,12 +10,12 @@
  *   REFUSED   reason: not now, or not at all; the rail ends.
  * Then per direction, sender S and receiver R:
  *   ANN       S: att, a = S, b = c. Read no byte beyond S without looking.
- *   ACK       R: att.   NAK  R: att, reason.
+ *   ACK       R: att, a = R, its rx.   NAK  R: att, reason.
  *   ECHO      R: data = X of the SWITCH frame: it came through this TCP stream.
  *   LEAVE_REQ R: a = R, its rx: leave, please; and write the frame, if it is owed.
  *   OWED      S: a = F: left, everything was consumed, nothing is written yet.
  *   LARGER    S: LEAVE_REQ, and S leaves too: R should have a larger ring next.
- *   BYE       either: the rail ends when both directions have left; reason.
+ *   BYE       either: the rail ends, because both directions have left, or at once for `reason`.
  *
  * On the anchor, one 64-byte frame type for each change of track:
  *   SWITCH  first byte c as announced; S; the receiver's nonce; X; tag

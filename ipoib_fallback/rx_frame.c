@@ -277,8 +277,8 @@ bool rx_owed_by_tcp(struct fb_conn *c)
     }
 }
 
-/* Without a rail they wait in the kernel's receive for a frame that the peer owes, who does not write it of his own to one
- * at his end: only the kernel wakes them. */
+/* Do threads sleep in the kernel's receive because the rail has been given back? They wait for a frame that the peer
+ * owes, but does not write by itself to an end that has sent FIN: then only the kernel's shutdown wakes them. */
 static bool sleep_without_a_rail(const struct fb_conn *c)
 {
     return c->x->rx.state == RX_r && c->x->rx.frame_at == 0 && !c->x->rail &&
@@ -301,9 +301,9 @@ int rx_shut(struct fb_conn *c)
 /* The kernel has given more or less than is counted: 0, or why there is no guard. */
 static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
 {
-    /* What the receive under way has taken, or another process: that cannot be told apart now. And
-     * where several threads receive, what it has taken may come before bytes that another thread
-     * has counted already, so that nobody knows which of them is at S. And one that has not come back may have been the one. */
+    /* The receive under way has taken them, or another process has: that cannot be told apart now. Where several
+     * threads receive, its bytes may come before some that another thread has counted already, so that nobody
+     * knows which of them is at S. And it may have been an earlier receive that never came back (`lost`). */
     if (in > 0 && (conn_shared(c) || c->s.rx_mark == FB_NO_DIGEST || atomic_load(&c->x->lost)))
         return RSN_GUARD_REFUSED;
     if (in > 0 && received > conn_krx(c))
@@ -377,6 +377,7 @@ void rx_serve(struct fb_conn *c)
                 rx->att = m.att;
                 rx_to(c, RE_ANN);
                 m.type = FM_ACK;
+                m.a = c->s.pub->rx;
             } else {
                 if (rx->state == RX_t)
                     rx_gate_set(c);

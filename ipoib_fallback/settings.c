@@ -6,6 +6,7 @@
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/quota.h"
 #include "ipoib_fallback/stream.h"
 #include "ipoib_fallback/tap.h"
 #include "ipoib_fallback/tx.h"
@@ -44,7 +45,8 @@ void conn_settings(struct fb_conn *c)
     if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
         return;
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_CHANGED);
-    /* Until it has not changed meanwhile: fcntl may have told us before we wrote what was. */
+    /* Read again until it is the same: what another thread's fcntl has noted in s->nonblock meanwhile may have been
+     * overwritten here by what was read before. */
     for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
         c->s.nonblock = (flags & O_NONBLOCK) != 0;
         again = sys_fcntl(c->fd, F_GETFL, 0);
@@ -292,6 +294,7 @@ void fb_after_fork_child(void)
     heir_child_forget();
     given_forget();
     budget_forget();
+    quota_forget();
     rdv_forget();
     hold_forget();
     harass_forget();

@@ -1,10 +1,16 @@
 /*
  * spin.c - for how long a wait spins before it sleeps: at most what is configured or
- * measured; and within that what the last waits have taught (spin.h). wait.c does the spinning.
+ * measured, and less of the latter where a CPU quota holds the process back (quota.h); and within that what the last waits have
+ * taught (spin.h). wait.c does the spinning.
  */
 #include "ipoib_fallback/stream.h"
 
 #include "config/env.h"
+#include "ipoib_fallback/quota.h"
+
+/* ns for which a thread that was thrown off often spins briefly at first, and at most */
+#define REST_FIRST 2000000000ull
+#define REST_MOST  32000000000ull
 
 /* What sleeping costs, of wires that wake by a futex and of those that are slow: no more than this is spun, ns.
  * On a translated machine it takes as long as the second, and on a virtual one whose processors stop when they
@@ -25,11 +31,26 @@ static uint32_t measured_most(bool slow)
     return most ? most : cfg_stream_defaults.spin_ns;
 }
 
+/* The thread's waits for one stream: whether it was thrown off its processor often, and what follows. */
+static _Thread_local struct fb_crowd crowd;
+static _Thread_local struct fb_rest rest;
+
+static uint32_t allowed(bool slow)
+{
+    return quota_most(measured_most(slow), cfg_stream_defaults.spin_ns);
+}
+
+/* The same for a wait for one stream. */
+static uint32_t allowed_here(bool slow)
+{
+    return rest.until && !slow ? cfg_stream_defaults.spin_ns : allowed(slow);
+}
+
 static uint32_t most_of(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
 
-    return set->spin_auto ? measured_most(conn_flag(c, CF_SLOW)) : set->spin_ns;
+    return set->spin_auto ? allowed_here(conn_flag(c, CF_SLOW)) : set->spin_ns;
 }
 
 uint32_t fb_spin_most(void)
@@ -40,7 +61,7 @@ uint32_t fb_spin_most(void)
     most -= any;
     for (int slow = 0; slow < 2; slow++)
         if (atomic_load_explicit(&by_measure[slow], memory_order_relaxed)) {
-            uint32_t other = measured_most(slow);
+            uint32_t other = allowed(slow);
 
             most = most > other ? most : other;
             any = true;
@@ -103,4 +124,25 @@ void spin_served(struct fb_conn *c, struct fb_spin *s, uint64_t took)
 void spin_slept(struct fb_conn *c, struct fb_spin *s, uint64_t took)
 {
     fb_spin_slept(s, most_of(c), took);
+}
+
+/*
+ * A long spin that is served looks like a success to who spins. But its processor may be what a third one needs, a thread of the
+ * peer's that has been woken, say, and while there are fewer processors than threads that spin or run, that one waits for
+ * the end of a time slice. (Over a wire that is slow to wake who throws us off may be the device, which is software.)
+ */
+void spin_over(struct fb_conn *c, uint64_t now, uint64_t took)
+{
+    if (rest.until) {
+        (void)fb_rests(&rest, now);
+        return;
+    }
+    if (took <= cfg_stream_defaults.spin_ns || !conn_config(c)->spin_auto || fb_spin_slow() ||
+        !fb_crowd_waited(&crowd))
+        return;
+    crowd_look(&crowd, now);
+    if (crowd.trying) {
+        crowd = (struct fb_crowd){0};
+        fb_rest_begin(&rest, now, REST_FIRST, REST_MOST);
+    }
 }

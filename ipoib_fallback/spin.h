@@ -106,11 +106,12 @@ static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took
 }
 
 /*
- * Whether long spins pay a thread that waits for many streams. Each of them may, and all the same the processor that it
- * takes may be what its peers want: pgbench, which mostly waits, takes one of two processors from four servers. No wait
- * can tell. So where waits are long both ways are tried by turns, for a while each, and the one in which more became
- * ready is kept for two seconds; the brief one unless the other is better by more than a seventh, and in each of its
- * turns, because that time is somebody's. Where the brief one is kept again and again, that is for longer each time.
+ * Whether long spins pay for a thread that waits for many streams. Each of them may find what it waits for, and still
+ * take a processor that the peers need: pgbench, which mostly waits, takes one of two processors from four servers. No
+ * single wait shows that. So where waits are long both ways are tried by turns, for a while each, and the one in which
+ * more streams became ready is kept for two seconds. That is the brief one, unless the long one is better by more than
+ * a seventh, and in each of its turns, because the time of a long spin may be somebody else's. Where the brief one is
+ * kept again and again, it is kept for longer each time.
  *
  * The same by turns with no spin at all instead of brief ones is tried by a thread in a crowd: fb_crowd.
  */
@@ -119,10 +120,10 @@ struct fb_trial {
     uint64_t ns[2];  /* by turns with long spins, and with brief ones, or none */
     uint32_t got[2]; /* and what became ready in them */
     uint32_t ready;  /* in this one */
-    double least;    /* and, each ns, in that with long spins in which it was least */
-    uint8_t turn;    /* FB_TRIALS: one is kept */
+    double least;    /* the lowest rate, per ns, of a turn with long spins */
+    uint8_t turn;    /* turns so far; FB_TRIALS: all, and one way is kept */
     uint8_t lengthy; /* the last waits were mostly long */
-    uint8_t again;   /* the brief one has been kept so often, one time after the other */
+    uint8_t again;   /* how often in a row the brief one has been kept */
     bool brief;
 };
 
@@ -258,9 +259,36 @@ static inline bool fb_crowd_rests(const struct fb_crowd *c)
     return c->trying && c->trial.brief;
 }
 
+/* For a while waits spin only briefly, because long spins did harm. If they do again soon afterwards it is for twice as long. */
+struct fb_rest {
+    uint64_t until;  /* 0: they may spin for long */
+    uint64_t ended;  /* when the last rest was over, */
+    uint64_t length; /* and how long it was, ns; 0: there was none */
+};
+
+static inline void fb_rest_begin(struct fb_rest *r, uint64_t now, uint64_t first, uint64_t most)
+{
+    if (!r->length || now - r->ended > r->length) /* all went well for longer than that */
+        r->length = first;
+    else if (r->length < most)
+        r->length *= 2;
+    r->until = now + r->length;
+}
+
+/* Does it go on? */
+static inline bool fb_rests(struct fb_rest *r, uint64_t now)
+{
+    if (r->until && now >= r->until) {
+        r->until = 0;
+        r->ended = now;
+    }
+    return r->until != 0;
+}
+
 /* ---- spin.c ---- */
 
 struct fb_conn;
+
 
 /* A peer's library has answered after so many ns (slow: on a wire that is slow to wake): see fb_spin_most. */
 void spin_measured(uint64_t answer, bool slow);
@@ -271,7 +299,14 @@ uint32_t spin_learnt(struct fb_conn *, const struct fb_spin *);
 /* It has spun for so many ns, and that was enough; it has spun and slept. */
 void spin_served(struct fb_conn *, struct fb_spin *, uint64_t took);
 void spin_slept(struct fb_conn *, struct fb_spin *, uint64_t took);
+/* A wait of this thread's has spun for so many ns up to now, whether that was enough or not. */
+void spin_over(struct fb_conn *, uint64_t now, uint64_t took);
 /* The stream has a rail: waits for several streams may spin for as long as it may. */
 void spin_joined(struct fb_conn *, bool slow);
+
+/* ---- crowd.c ---- */
+
+/* Looks how often the calling thread was thrown off its processor so far; not where there may be a filter for system calls. */
+void crowd_look(struct fb_crowd *, uint64_t now);
 
 #endif

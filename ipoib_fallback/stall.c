@@ -26,25 +26,39 @@ static bool crawls(const struct fb_conn *c, uint64_t freed)
     return c->x->stalled_at != UINT64_MAX && freed - c->x->stalled_at < least;
 }
 
+/* It reads none of the ring as long as TCP has bytes that come before it. A receiver that is slow has much there when a
+ * stream boards, and would never come to the ring. */
+static bool is_behind(const struct fb_conn *c)
+{
+    return !c->x->tx.echoed && fb_io.now() < c->x->tx.behind_until;
+}
+
+/* True: it has left. tx lock held. */
+static bool leaves(struct fb_conn *c)
+{
+    uint64_t freed = c->x->rail->wire->tx_freed(c->x->rail);
+
+    if (is_behind(c)) {
+        c->x->stalled_at = UINT64_MAX;
+    } else if (crawls(c, freed)) {
+        c->x->end_reason = RSN_STALLED;
+        tx_leave(c, RSN_STALLED, true);
+        return true;
+    } else {
+        c->x->stalled_at = freed;
+    }
+    return false;
+}
+
 static void check(void *arg)
 {
     struct fb_conn *c = arg;
-    uint64_t freed;
 
     if (!link_lock(c, &c->x->tx.lock, check))
         return;
-    if (is_full(c)) {
-        freed = c->x->rail->wire->tx_freed(c->x->rail);
-        if (crawls(c, freed)) {
-            c->x->end_reason = RSN_STALLED;
-            tx_leave(c, RSN_STALLED, true);
-        } else {
-            c->x->stalled_at = freed;
-            if (rsk_timer_add(conn_config(c)->stall_ns, check, c)) {
-                tx_unlock(c);
-                return;
-            }
-        }
+    if (is_full(c) && !leaves(c) && rsk_timer_add(conn_config(c)->stall_ns, check, c)) {
+        tx_unlock(c);
+        return;
     }
     /* Before the lock goes: a sender that finds the ring full right after must find the flag down, since
      * one that does not block says so only once. */

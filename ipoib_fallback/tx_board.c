@@ -14,11 +14,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* The proof's messages have shown how long the peer's library takes to answer; twice that, or: */
-#define WAIT_FIRST  500000u /* ns; doubles with each attempt that found no answer */
+/* An attempt waits for twice as long as the peer's library took to answer in the proof, but at least: */
+#define WAIT_FIRST  500000u /* ns; doubles with each attempt that came to nothing */
 #define WAIT_MOST   16000000u
 #define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
 #define PAUSE_MOST  1000000000u
+/* So long may a receiver take for a byte that lay before the ring's, of so many at most. */
+#define BEHIND_NS   125u
+#define BEHIND_MOST 8000000u
 /* What is waited in vain may be a tenth of the process's time, and a second of it at once: peers whose libraries hold their
  * answers back would keep a server's only thread from its other connections. */
 #define VAIN_SHARE   10u
@@ -104,11 +107,21 @@ static int announce(struct fb_conn *c, uint8_t first)
 
 enum answer { ANSWER_ACK, ANSWER_NAK, ANSWER_NONE };
 
+/* The receiver has read R bytes. The others before S come first, and a slow one takes its time for them (stall.c). */
+static void behind(struct fb_conn *c, uint64_t R)
+{
+    uint64_t bytes = R < c->x->tx.S ? c->x->tx.S - R : 0;
+
+    c->x->tx.behind_until = fb_io.now() + (bytes < BEHIND_MOST ? bytes : BEHIND_MOST) * BEHIND_NS;
+}
+
 static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
 {
     enum answer a = ANSWER_NONE;
+    uint64_t R;
 
     fb_lock(&c->x->ctl_lock);
+    R = c->x->mail.ack_R;
     if (c->x->mail.ack && c->x->mail.ack_att == c->x->tx.att)
         a = ANSWER_ACK;
     else if (c->x->mail.nak && c->x->mail.nak_att == c->x->tx.att) {
@@ -116,6 +129,8 @@ static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)
         *reason = c->x->mail.nak_reason;
     }
     fb_unlock(&c->x->ctl_lock);
+    if (a == ANSWER_ACK)
+        behind(c, R);
     return a;
 }
 
@@ -256,8 +271,8 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
     return plain_instead(c, fd, v, cnt, flags);
 }
 
-/* Who has waited for the answer has polled the rail, and so kept the progress thread from it. The ECHO is for that one,
- * and so is an answer that comes late. */
+/* The thread that waited for the answer has polled the rail itself, and the progress thread was not told of messages.
+ * From here on it is: the ECHO is for it, and so is an answer that comes late. */
 static void left_alone(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->x->rail;

@@ -44,6 +44,7 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
             /* Whoever waits for what has come shall not wait for the clock. What is missing are at most fifteen looks,
              * which the next spin takes in any case. */
             spin_served(c, budget, now - begin);
+            spin_over(c, now, now - begin);
             w->begin = 0;
             return true;
         }
@@ -54,6 +55,7 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
                 break;
         }
     }
+    spin_over(c, now, now - begin);
     return false; /* what it teaches, the sleep's end will show */
 }
 

@@ -96,6 +96,7 @@ bool conn_mail(struct fb_conn *c)
             answer = true;
             mail->ack = true;
             mail->ack_att = m.att;
+            mail->ack_R = m.a;
             break;
         case FM_NAK:
             answer = true;

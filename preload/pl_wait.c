@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "config/env.h"
 #include "ipoib_fallback/spin.h"
@@ -125,17 +124,6 @@ bool pl_filtered(void)
     return fb_filtered() || atomic_load_explicit(&pl_passive, memory_order_relaxed);
 }
 
-static void look_for_a_crowd(uint64_t now)
-{
-    struct rusage r;
-    const struct timeval *u = &r.ru_utime, *s = &r.ru_stime;
-
-    if (!pl_filtered() && getrusage(RUSAGE_THREAD, &r) == 0)
-        fb_crowd_look(&crowd, now, (uint64_t)r.ru_nivcsw,
-                      (uint64_t)(u->tv_sec + s->tv_sec) * NS_PER_S +
-                          (uint64_t)(u->tv_usec + s->tv_usec) * NS_PER_US);
-}
-
 bool pl_spins(void)
 {
     return spun > FB_SPIN_LEAST;
@@ -145,8 +133,8 @@ uint64_t pl_spin_budget(unsigned streams)
 {
     uint32_t most = spin_most();
 
-    /* Over such a wire a device that is software works in threads of the kernel's, which throw us off and are not the
-     * peer: spinning pays all the same. */
+    /* On a wire that is slow to wake (verbs) a device that is software works in threads of the kernel's. They throw us
+     * off the processor and are not the peer, so that says nothing against spinning. */
     if (crowd.trying && fb_spin_slow())
         crowd = (struct fb_crowd){0};
     several = streams > 1;
@@ -176,8 +164,8 @@ void pl_spin_result(uint64_t began, uint64_t now)
         fb_crowd_turn(&crowd, now);
         return;
     }
-    if (several && !fb_spin_slow() && fb_crowd_waited(&crowd))
-        look_for_a_crowd(now);
+    if (several && !fb_spin_slow() && fb_crowd_waited(&crowd) && !pl_filtered())
+        crowd_look(&crowd, now);
     if (fb_trial_waited(&trial, ns, brief_most()) && fb_spin_most() > brief_most())
         fb_trial_turn(&trial, now, &fb_trial_brief);
 }

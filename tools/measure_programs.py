@@ -27,13 +27,17 @@ Figure = collections.namedtuple("Figure", "words unit more_is_better program lim
 
 def first(text):
     """The first figure that the program is known to print."""
+    return figure(text, 0)
+
+
+def figure(text, which):
     try:
         found = ab_metrics.read(text)
     except ab_metrics.Unreadable as e:
         raise Failure(str(e)) from None
-    if not found:
+    if len(found) <= which:
         raise Failure(f"no result in: {text[-300:].strip()}")
-    return found[0].value
+    return found[which].value
 
 
 def thousands(text):
@@ -75,6 +79,18 @@ def sockperf(full_rtt, floor=False):
                     # Its default allows for 600,000 messages a second; a rail may pass more.
                     *([] if slow else ["--mps=5000000"]), *(["--full-rtt"] if full_rtt else [])],
                    first)
+    return program
+
+
+def paced(rate):
+    """So many messages a second, each of which is answered, whatever became of those before: what one in a hundred
+    waits for at least."""
+    def program(_slow, _folder):
+        port = free_port()
+        return Run(["sockperf", "server", "--tcp", "-i", IP, "-p", str(port)], port,
+                   ["sockperf", "under-load", "--tcp", "-i", IP, "-p", str(port), "-m", "64", "-t", "5", "--full-rtt",
+                    f"--mps={rate}", "--reply-every=1"],
+                   lambda text: figure(text, 1))
     return program
 
 
@@ -273,6 +289,7 @@ FIGURES = {
         "shm": {"cache line": shared_memory("line"), "line and data": shared_memory("line+data"),
                 "sockperf on a bare ring": sockperf(True, floor=True),
                 "TCP, io_uring": uring_tcp("trip"), "TCP, io_uring, spinning": uring_tcp("trip-spin")}}),
+    "paced": Figure("sockperf under-load, 10,000 a second, p99", "us", False, paced(10000), {}),
     "one-way": Figure("sockperf ping-pong 64 B, one way", "us", False, sockperf(False), {
         "verbs": {"ib_write_lat": perftest("ib_write_lat", 64, ["-n", "3000"], 4),
                   "rstream": rstream(64, 1, 3000, lambda us: us)}}),

@@ -1,5 +1,6 @@
 /*
- * cgroup_test.c - the least memory limit above a process, in trees as version 1, version 2 and containers have them.
+ * cgroup_test.c - the least memory limit above a process, and for how long a CPU quota has held it back, in trees as version 1,
+ * version 2 and containers have them.
  */
 #include "config/cgroup.h"
 #include "tests/shim/shim.h"
@@ -50,15 +51,16 @@ static void begin(const char *own)
     put("own", own);
 }
 
+static struct cfg_cgroups groups;
+
 static uint64_t found(void)
 {
     char own[400];
-    bool no_fd = false;
     uint64_t n;
 
     strcpy(own, in_top("own"));
-    n = cfg_cgroup_memory(own, top, &no_fd);
-    EXPECT(!no_fd);
+    n = cfg_cgroup_memory(&groups, own, top);
+    EXPECT(!groups.no_fd);
     return n;
 }
 
@@ -162,7 +164,6 @@ TEST_CASE(cgroup, long_path)
 TEST_CASE(cgroup, no_descriptor)
 {
     struct rlimit was, none = {0};
-    bool no_fd = false;
     char own[400];
 
     begin("0::/\n");
@@ -171,8 +172,58 @@ TEST_CASE(cgroup, no_descriptor)
     ASSERT(getrlimit(RLIMIT_NOFILE, &was) == 0);
     none.rlim_max = was.rlim_max;
     ASSERT(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    EXPECT(cfg_cgroup_memory(own, top, &no_fd) == UINT64_MAX);
+    EXPECT(cfg_cgroup_memory(&groups, own, top) == UINT64_MAX);
+    EXPECT(groups.no_fd);
     ASSERT(setrlimit(RLIMIT_NOFILE, &was) == 0);
-    EXPECT(no_fd);
+    EXPECT_EQ_INT(cfg_cgroup_memory(&groups, own, top), 10);
+    EXPECT(!groups.no_fd);
+    end();
+}
+
+static uint64_t throttled(void)
+{
+    char own[400];
+
+    strcpy(own, in_top("own"));
+    return cfg_cgroup_throttled(&groups, own, top);
+}
+
+TEST_CASE(cgroup, quota_of_version_2)
+{
+    begin("0::/kube/pod/own\n");
+    EXPECT(throttled() == UINT64_MAX);
+    put("kube/pod/own/cpu.stat", "usage_usec 70\nuser_usec 50\nsystem_usec 20\n");
+    EXPECT(throttled() == UINT64_MAX);
+    put("kube/pod/own/cpu.stat",
+        "usage_usec 70\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\n");
+    EXPECT(throttled() == UINT64_MAX);
+    put("kube/pod/cpu.stat",
+        "usage_usec 70\nnr_periods 9\nnr_throttled 2\nthrottled_usec 31\nnr_bursts 0\n");
+    EXPECT_EQ_INT(throttled(), 31000);
+    put("kube/pod/own/cpu.stat", "nr_periods 3\nnr_throttled 1\nthrottled_usec 12");
+    EXPECT_EQ_INT(throttled(), 31000);
+    put("kube/pod/own/cpu.stat", "nr_periods 3\nnr_throttled 0\nthrottled_usec 0\n");
+    put("kube/pod/cpu.stat", "nr_periods 9\nnr_throttled 0\nthrottled_usec 0\n");
+    EXPECT_EQ_INT(throttled(), 0);
+    /* A number that no counter reaches, and what is no number. */
+    put("kube/pod/cpu.stat", "nr_periods 9\nthrottled_usec 18446744073709551\n");
+    EXPECT_EQ_INT(throttled(), 0);
+    put("kube/pod/cpu.stat", "nr_periods 9\nthrottled_usec -1\n");
+    EXPECT_EQ_INT(throttled(), 0);
+    put("kube/pod/cpu.stat", "nr_periods 9\nthrottled_usecs 77\n\nnr_throttled 4");
+    EXPECT_EQ_INT(throttled(), 0);
+    end();
+}
+
+TEST_CASE(cgroup, quota_of_version_1)
+{
+    begin("9:name=systemd:/\n5:cpuset:/own\n4:cpu,cpuacct:/docker/0a\n0::/\n");
+    put("cpu/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 1234\n");
+    EXPECT_EQ_INT(throttled(), 1234);
+    put("cpu/docker/0a/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 4321\n");
+    EXPECT_EQ_INT(throttled(), 4321);
+    /* Not of a group that it is not in. */
+    put("cpu/own/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 9999\n");
+    EXPECT_EQ_INT(throttled(), 4321);
     end();
 }
