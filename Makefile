@@ -403,7 +403,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c ipoib_fallback/peer.c
-quota_test_SRC := tests/unit/quota_test.c ipoib_fallback/quota.c
+quota_test_SRC := tests/unit/quota_test.c ipoib_fallback/quota.c rsock/own.c
 strange_test_SRC := tests/unit/strange_test.c rsock/strange.c rsock/own.c
 share_test_SRC := tests/unit/share_test.c ipoib_fallback/share.c
 frail_test_SRC := tests/unit/frail_test.c ipoib_fallback/frail.c ipoib_fallback/peer.c

@@ -9,17 +9,21 @@
 #include <string.h>
 
 /* False: it is not there, or longer. */
-static bool text_of(const char *name, char *text, size_t size, bool *no_fd)
+static bool text_of(struct cfg_cgroups *c, const char *name, char *text, size_t size)
 {
-    int fd = cfg_raw_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    int fd = c->open ? c->open(name)
+                     : cfg_raw_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     ssize_t n;
 
     if (fd == -EMFILE || fd == -ENFILE)
-        *no_fd = true;
+        c->no_fd = true;
     if (fd < 0)
         return false;
     n = cfg_raw_read(fd, text, size);
-    cfg_raw_close(fd);
+    if (c->close)
+        c->close(fd);
+    else
+        cfg_raw_close(fd);
     if (n < 0 || (size_t)n == size)
         return false;
     text[n] = '\0';
@@ -59,7 +63,7 @@ static void least_memory(const char *text, uint64_t *least)
 }
 
 /* Version 2 counts microseconds, version 1 nanoseconds. */
-static void most_throttled(const char *text, uint64_t *most)
+static void all_throttled(const char *text, uint64_t *sum)
 {
     uint64_t periods = field(text, "nr_periods"), ns;
 
@@ -67,8 +71,8 @@ static void most_throttled(const char *text, uint64_t *most)
         return; /* it has no quota, and never had one */
     ns = field(text, "throttled_usec");
     ns = ns < UINT64_MAX / 1000 ? ns * 1000 : field(text, "throttled_time");
-    if (ns != UINT64_MAX && (*most == UINT64_MAX || ns > *most))
-        *most = ns;
+    if (ns != UINT64_MAX)
+        *sum = *sum == UINT64_MAX ? ns : *sum + ns;
 }
 
 /* What is looked for: a controller's file in version 2 and in version 1, and what becomes of the answer by each. */
@@ -79,7 +83,7 @@ struct wanted {
 
 static const struct wanted memory = {"memory", "/memory", "/memory.max", "/memory.limit_in_bytes",
                                      least_memory},
-                           cpu = {"cpu", "/cpu", "/cpu.stat", "/cpu.stat", most_throttled};
+                           cpu = {"cpu", "/cpu", "/cpu.stat", "/cpu.stat", all_throttled};
 
 /* root/kind, then the group and all above it, each with a file of this name. */
 static void each_above(const struct wanted *w, struct cfg_cgroups *c, const char *root,
@@ -96,7 +100,7 @@ static void each_above(const struct wanted *w, struct cfg_cgroups *c, const char
         while (end > top && c->path[end - 1] == '/')
             end--;
         strcpy(c->path + end, file);
-        if (text_of(c->path, c->text, sizeof(c->text), &c->no_fd))
+        if (text_of(c, c->path, c->text, sizeof(c->text)))
             w->read(c->text, answer);
         if (end == top)
             return;
@@ -126,7 +130,7 @@ static uint64_t look(const struct wanted *w, struct cfg_cgroups *c, const char *
     char *next;
 
     c->no_fd = false;
-    if (!text_of(own, c->groups, sizeof(c->groups), &c->no_fd))
+    if (!text_of(c, own, c->groups, sizeof(c->groups)))
         return answer;
     for (char *line = c->groups; *line; line = next) {
         char *controllers = strchr(line, ':'), *group;

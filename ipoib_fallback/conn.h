@@ -114,7 +114,7 @@ struct fb_mail {
     bool ann, ack, nak, echo, leave_req, handed, hello_due;
     uint16_t nak_reason;
     uint32_t ann_att, ack_att, nak_att;
-    uint64_t ack_R; /* rx of who sent the ACK */
+    uint64_t ack_R; /* rx of who sent the ACK; UINT64_MAX: it does not say */
     uint64_t ann_S, leave_R;
     uint8_t ann_c, echo_X[16];
     struct rsk_msg hello; /* HELLO, HELLO_ACK, PROVED, REFUSED, BYE: the progress thread's */

@@ -3,7 +3,6 @@
  */
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/spin.h"
-#include "rsock/sys.h"
 
 #include <sys/resource.h>
 
@@ -15,7 +14,7 @@ void crowd_look(struct fb_crowd *c, uint64_t now)
     struct rusage r;
     const struct timeval *u = &r.ru_utime, *s = &r.ru_stime;
 
-    if (!fb_filtered() && SYS6(SYS_getrusage, RUSAGE_THREAD, &r, 0, 0, 0, 0) == 0)
+    if (!fb_filtered() && getrusage(RUSAGE_THREAD, &r) == 0)
         fb_crowd_look(c, now, (uint64_t)r.ru_nivcsw,
                       (uint64_t)(u->tv_sec + s->tv_sec) * NS_PER_S +
                           (uint64_t)(u->tv_usec + s->tv_usec) * NS_PER_US);

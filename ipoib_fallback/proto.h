@@ -10,7 +10,7 @@
  *   REFUSED   reason: not now, or not at all; the rail ends.
  * Then per direction, sender S and receiver R:
  *   ANN       S: att, a = S, b = c. Read no byte beyond S without looking.
- *   ACK       R: att, a = R, its rx.   NAK  R: att, reason.
+ *   ACK       R: att, a = R, its rx, and b = 1.   NAK  R: att, reason.
  *   ECHO      R: data = X of the SWITCH frame: it came through this TCP stream.
  *   LEAVE_REQ R: a = R, its rx: leave, please; and write the frame, if it is owed.
  *   OWED      S: a = F: left, everything was consumed, nothing is written yet.

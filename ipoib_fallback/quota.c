@@ -1,5 +1,5 @@
 /*
- * quota.c - see quota.h. The first wait that spins for long wakes the progress thread; that looks from then on, and no more once
+ * quota.c - see quota.h. The first wait that has spun for long wakes the progress thread; that looks from then on, and no more once
  * nobody has done so between two looks. So where nothing happens there is no timer.
  *
  * Locks: none. The state is changed by any thread from ASLEEP or UNUSED to USED, by the progress thread otherwise.
@@ -10,6 +10,10 @@
 #include "config/log.h"
 #include "ipoib_fallback/stream.h"
 #include "rsock/loop.h"
+#include "rsock/own.h"
+#include "rsock/sys.h"
+
+#include <fcntl.h>
 
 _Atomic uint8_t fb_quota_state;
 
@@ -27,9 +31,15 @@ static void go_on(uint64_t ns)
     }
 }
 
+/* The program's numbers are its own. */
+static int open_hidden(const char *name)
+{
+    return rsk_own_fd(sys_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0));
+}
+
 static void look(void)
 {
-    static struct cfg_cgroups groups;
+    static struct cfg_cgroups groups = {.open = open_hidden, .close = rsk_own_close};
     uint64_t held, pause;
     bool rested = quota.rest.until != 0;
 
@@ -68,23 +78,21 @@ static void begin(void *unused)
 
 static struct rsk_job job = {.fn = begin};
 
-uint32_t quota_first(uint32_t most, uint32_t brief)
+void quota_first(void)
 {
     uint8_t state = atomic_load_explicit(&fb_quota_state, memory_order_relaxed);
 
-    if (state == QUOTA_RESTS)
-        return brief;
-    if (state != QUOTA_USED &&
-        atomic_compare_exchange_strong(&fb_quota_state, &state, QUOTA_USED) &&
-        state == QUOTA_ASLEEP && rsk_loop_post_job(&job) < 0)
-        atomic_store(&fb_quota_state,
-                     QUOTA_ASLEEP); /* there is no progress thread: the next one asks again */
-    return most;
+    if (state == QUOTA_RESTS || state == QUOTA_USED ||
+        !atomic_compare_exchange_strong(&fb_quota_state, &state, QUOTA_USED))
+        return;
+    if (state == QUOTA_ASLEEP && rsk_loop_post_job(&job) < 0)
+        atomic_store(&fb_quota_state, QUOTA_ASLEEP); /* there is no progress thread */
 }
 
 void quota_forget(void)
 {
     quota = (struct fb_quota){0};
     ticking = false;
+    atomic_store(&job.posted, false);
     atomic_store(&fb_quota_state, QUOTA_ASLEEP);
 }

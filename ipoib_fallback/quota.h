@@ -12,32 +12,38 @@
 
 #include "ipoib_fallback/spin.h"
 
-#define FB_QUOTA_LOOK   250000000u    /* ns between two looks, while somebody spins for long */
-#define FB_QUOTA_RARELY 5000000000ull /* the same where there is no quota: it may be set later */
-#define FB_QUOTA_SHARE \
-    50u /* held back for less than one in so many parts of the time: that does not count */
-#define FB_QUOTA_REST 10000000000ull  /* waits spin briefly for so long, then for twice as long, */
-#define FB_QUOTA_MOST 320000000000ull /* and at most for so long */
+#define FB_QUOTA_LOOK   250000000u     /* ns between two looks, while somebody spins for long */
+#define FB_QUOTA_RARELY 5000000000ull  /* the same where there is no quota: it may be set later */
+#define FB_QUOTA_SHARE  20u            /* held back for one in so many parts of the time is much, */
+#define FB_QUOTA_LOOKS  3u             /* and that in so many looks on end is too much */
+#define FB_QUOTA_REST   10000000000ull /* waits spin briefly for so long, then for twice as long, */
+#define FB_QUOTA_MOST   320000000000ull /* and at most for so long */
 
 struct fb_quota {
-    uint64_t at;         /* of the last look, as fb_io.now(); 0: there was none, or it says nothing any more */
+    uint64_t
+        at; /* of the last look, as fb_io.now(); 0: there was none, or it says nothing any more */
     uint64_t held;       /* for how many ns in all the group had been held back by then */
     struct fb_rest rest; /* of long spins */
+    uint8_t often;       /* looks on end that found it held back for much of the time */
 };
 
 /* A look: by now the group has been held back for `held` ns in all, UINT64_MAX: it has no quota. Returns after how many
  * ns to look again. */
 static inline uint64_t fb_quota_look(struct fb_quota *q, uint64_t now, uint64_t held)
 {
-    uint64_t since = q->at ? now - q->at : 0, more = held - q->held;
-    bool rested = q->rest.until != 0, counts = since && held != UINT64_MAX && held >= q->held;
+    uint64_t since = q->at ? now - q->at : 0;
+    bool known = since && held != UINT64_MAX && held >= q->held;
+    bool much = known && held - q->held >= since / FB_QUOTA_SHARE;
 
     q->at = held == UINT64_MAX ? 0 : now;
     q->held = held;
-    if (rested) { /* it was not long spins that the group was held back for meanwhile */
+    q->often = much && !q->rest.until ? (uint8_t)(q->often + 1) : 0;
+    if (q->rest.until) {
         if (fb_rests(&q->rest, now))
             return q->rest.until - now;
-    } else if (counts && more >= since / FB_QUOTA_SHARE) {
+        if (much) /* all through it: long spins were not the reason, so it is no reason for longer rests */
+            q->rest.length = 0;
+    } else if (q->often == FB_QUOTA_LOOKS) {
         fb_rest_begin(&q->rest, now, FB_QUOTA_REST, FB_QUOTA_MOST);
         return q->rest.length;
     }
@@ -55,15 +61,24 @@ enum fb_quota_state {
 
 extern _Atomic uint8_t fb_quota_state; /* enum fb_quota_state */
 
-uint32_t quota_first(uint32_t most, uint32_t brief);
-
-/* A wait wants to spin for at most `most` ns: for how many it may, which is no less than `brief`, if that is less. Any thread, also in
- * a signal handler. */
+/* A wait wants to spin for at most `most` ns: for how many it may; not for less than `brief`. Any thread, as quota_used: also in a
+ * signal handler. */
 static inline uint32_t quota_most(uint32_t most, uint32_t brief)
 {
-    if (most <= brief || atomic_load_explicit(&fb_quota_state, memory_order_relaxed) == QUOTA_USED)
-        return most;
-    return quota_first(most, brief);
+    return most > brief &&
+                   atomic_load_explicit(&fb_quota_state, memory_order_relaxed) == QUOTA_RESTS
+               ? brief
+               : most;
+}
+
+void quota_first(void);
+
+/* A wait has spun for more than `brief`. */
+static inline void quota_used(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&fb_quota_state, memory_order_relaxed) != QUOTA_USED,
+                         0))
+        quota_first();
 }
 
 void quota_forget(void); /* forked child */

@@ -378,6 +378,7 @@ void rx_serve(struct fb_conn *c)
                 rx_to(c, RE_ANN);
                 m.type = FM_ACK;
                 m.a = c->s.pub->rx;
+                m.b = 1; /* it is said */
             } else {
                 if (rx->state == RX_t)
                     rx_gate_set(c);

@@ -126,6 +126,11 @@ void spin_slept(struct fb_conn *c, struct fb_spin *s, uint64_t took)
     fb_spin_slept(s, most_of(c), took);
 }
 
+void spin_long(void)
+{
+    quota_used();
+}
+
 /*
  * A long spin that is served looks like a success to who spins. But its processor may be what a third one needs, a thread of the
  * peer's that has been woken, say, and while there are fewer processors than threads that spin or run, that one waits for
@@ -137,8 +142,10 @@ void spin_over(struct fb_conn *c, uint64_t now, uint64_t took)
         (void)fb_rests(&rest, now);
         return;
     }
-    if (took <= cfg_stream_defaults.spin_ns || !conn_config(c)->spin_auto || fb_spin_slow() ||
-        !fb_crowd_waited(&crowd))
+    if (took <= cfg_stream_defaults.spin_ns || !conn_config(c)->spin_auto)
+        return;
+    quota_used();
+    if (fb_spin_slow() || !fb_crowd_waited(&crowd))
         return;
     crowd_look(&crowd, now);
     if (crowd.trying) {

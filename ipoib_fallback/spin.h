@@ -289,7 +289,6 @@ static inline bool fb_rests(struct fb_rest *r, uint64_t now)
 
 struct fb_conn;
 
-
 /* A peer's library has answered after so many ns (slow: on a wire that is slow to wake): see fb_spin_most. */
 void spin_measured(uint64_t answer, bool slow);
 /* How long this wait of the stream's half may spin, in ns; 0: not at all. */
@@ -299,8 +298,10 @@ uint32_t spin_learnt(struct fb_conn *, const struct fb_spin *);
 /* It has spun for so many ns, and that was enough; it has spun and slept. */
 void spin_served(struct fb_conn *, struct fb_spin *, uint64_t took);
 void spin_slept(struct fb_conn *, struct fb_spin *, uint64_t took);
-/* A wait of this thread's has spun for so many ns up to now, whether that was enough or not. */
+/* A wait of this thread's for one stream has spun for so many ns up to now, whether that was enough or not. */
 void spin_over(struct fb_conn *, uint64_t now, uint64_t took);
+/* One for several streams has spun for more than cfg_stream_defaults.spin_ns. */
+void spin_long(void);
 /* The stream has a rail: waits for several streams may spin for as long as it may. */
 void spin_joined(struct fb_conn *, bool slow);
 

@@ -28,9 +28,9 @@ static bool crawls(const struct fb_conn *c, uint64_t freed)
 
 /* It reads none of the ring as long as TCP has bytes that come before it. A receiver that is slow has much there when a
  * stream boards, and would never come to the ring. */
-static bool is_behind(const struct fb_conn *c)
+static bool is_behind(const struct fb_conn *c, uint64_t freed)
 {
-    return !c->x->tx.echoed && fb_io.now() < c->x->tx.behind_until;
+    return freed == c->x->tx.S && fb_io.now() < c->x->tx.behind_until;
 }
 
 /* True: it has left. tx lock held. */
@@ -38,7 +38,7 @@ static bool leaves(struct fb_conn *c)
 {
     uint64_t freed = c->x->rail->wire->tx_freed(c->x->rail);
 
-    if (is_behind(c)) {
+    if (is_behind(c, freed)) {
         c->x->stalled_at = UINT64_MAX;
     } else if (crawls(c, freed)) {
         c->x->end_reason = RSN_STALLED;

@@ -19,9 +19,9 @@
 #define WAIT_MOST   16000000u
 #define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
 #define PAUSE_MOST  1000000000u
-/* So long may a receiver take for a byte that lay before the ring's, of so many at most. */
+/* So long may a receiver take for a byte that lies before the ring's; and so many times RAILSOCK_STALL for all of them. */
 #define BEHIND_NS   125u
-#define BEHIND_MOST 8000000u
+#define BEHIND_MOST 10u
 /* What is waited in vain may be a tenth of the process's time, and a second of it at once: peers whose libraries hold their
  * answers back would keep a server's only thread from its other connections. */
 #define VAIN_SHARE   10u
@@ -111,8 +111,9 @@ enum answer { ANSWER_ACK, ANSWER_NAK, ANSWER_NONE };
 static void behind(struct fb_conn *c, uint64_t R)
 {
     uint64_t bytes = R < c->x->tx.S ? c->x->tx.S - R : 0;
+    uint64_t most = BEHIND_MOST * conn_config(c)->stall_ns;
 
-    c->x->tx.behind_until = fb_io.now() + (bytes < BEHIND_MOST ? bytes : BEHIND_MOST) * BEHIND_NS;
+    c->x->tx.behind_until = fb_io.now() + (bytes < most / BEHIND_NS ? bytes * BEHIND_NS : most);
 }
 
 static enum answer look_for_answer(struct fb_conn *c, uint16_t *reason)

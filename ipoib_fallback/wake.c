@@ -96,7 +96,7 @@ bool conn_mail(struct fb_conn *c)
             answer = true;
             mail->ack = true;
             mail->ack_att = m.att;
-            mail->ack_R = m.a;
+            mail->ack_R = m.b == 1 ? m.a : UINT64_MAX;
             break;
         case FM_NAK:
             answer = true;

@@ -160,6 +160,8 @@ void pl_spin_result(uint64_t began, uint64_t now)
         fb_spin_served(&learnt, spin_most(), ns);
     else
         fb_spin_slept(&learnt, spin_most(), ns);
+    if (spun > brief_most() && ns > brief_most())
+        spin_long();
     if (crowd.trying) {
         fb_crowd_turn(&crowd, now);
         return;

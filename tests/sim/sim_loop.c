@@ -176,10 +176,8 @@ void hold_forget(void)
 /* The machine that the simulation runs on may have a quota. */
 _Atomic uint8_t fb_quota_state = QUOTA_USED;
 
-uint32_t quota_first(uint32_t most, uint32_t brief)
+void quota_first(void)
 {
-    (void)brief;
-    return most;
 }
 
 void quota_forget(void)

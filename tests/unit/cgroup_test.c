@@ -5,6 +5,8 @@
 #include "config/cgroup.h"
 #include "tests/shim/shim.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,8 +202,9 @@ TEST_CASE(cgroup, quota_of_version_2)
     put("kube/pod/cpu.stat",
         "usage_usec 70\nnr_periods 9\nnr_throttled 2\nthrottled_usec 31\nnr_bursts 0\n");
     EXPECT_EQ_INT(throttled(), 31000);
+    /* Whichever grows. */
     put("kube/pod/own/cpu.stat", "nr_periods 3\nnr_throttled 1\nthrottled_usec 12");
-    EXPECT_EQ_INT(throttled(), 31000);
+    EXPECT_EQ_INT(throttled(), 43000);
     put("kube/pod/own/cpu.stat", "nr_periods 3\nnr_throttled 0\nthrottled_usec 0\n");
     put("kube/pod/cpu.stat", "nr_periods 9\nnr_throttled 0\nthrottled_usec 0\n");
     EXPECT_EQ_INT(throttled(), 0);
@@ -221,9 +224,38 @@ TEST_CASE(cgroup, quota_of_version_1)
     put("cpu/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 1234\n");
     EXPECT_EQ_INT(throttled(), 1234);
     put("cpu/docker/0a/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 4321\n");
-    EXPECT_EQ_INT(throttled(), 4321);
+    EXPECT_EQ_INT(throttled(), 5555);
     /* Not of a group that it is not in. */
     put("cpu/own/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 9999\n");
-    EXPECT_EQ_INT(throttled(), 4321);
+    EXPECT_EQ_INT(throttled(), 5555);
+    end();
+}
+
+static int opened, closed;
+
+static int open_it(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    opened += fd >= 0;
+    return fd < 0 ? -errno : fd;
+}
+
+static void close_it(int fd)
+{
+    closed += close(fd) == 0;
+}
+
+TEST_CASE(cgroup, files_of_the_callers)
+{
+    char own[400];
+    struct cfg_cgroups theirs = {.open = open_it, .close = close_it};
+
+    begin("0::/a/b\n");
+    put("a/cpu.stat", "nr_periods 9\nnr_throttled 2\nthrottled_usec 3\n");
+    strcpy(own, in_top("own"));
+    EXPECT_EQ_INT(cfg_cgroup_throttled(&theirs, own, top), 3000);
+    EXPECT_EQ_INT(opened, 2);
+    EXPECT_EQ_INT(closed, 2);
     end();
 }

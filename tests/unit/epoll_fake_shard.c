@@ -331,6 +331,10 @@ bool pl_is_tcp(int fd)
     return sys_getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
 }
 
+void spin_long(void)
+{
+}
+
 bool fb_filtered(void)
 {
     return sys_filtered();

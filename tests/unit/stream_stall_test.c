@@ -84,19 +84,24 @@ static void read_up_to(struct end *e, uint64_t *got, uint64_t end)
     }
 }
 
-/* a has boarded with a MiB unread in TCP before the ring, which is full. The clock stands just before that does not count any more. */
-static void behind(struct end *a, struct end *b, uint64_t *sent)
+/* a has boarded with so much unread in TCP before the ring, which is full. The clock stands just before that does not count any more. */
+static void behind(struct end *a, struct end *b, uint64_t before, uint64_t *sent)
 {
+    uint64_t asked, most;
+
     setenv("RAILSOCK_STALL", "5", 1);
     pair_proved(a, b);
     fb_set_nonblock(a->s, true);
     board_not_before(a, UINT64_MAX);
-    while (*sent < BEFORE)
+    while (*sent < before)
         ASSERT(send_one(a, sent) == PIECE);
     EXPECT(!state_of(a).on_rail);
     board_not_before(a, 0);
+    asked = sys_now();
     UNTIL((send_one(a, sent), state_of(a).on_rail));
-    EXPECT(state_of(a).S >= BEFORE);
+    EXPECT(state_of(a).S >= before);
+    most = 10 * 5000000ull;
+    EXPECT(state_of(a).behind_until >= asked + (125 * before < most ? 125 * before : most));
     atomic_store(&frozen, state_of(a).behind_until - 1);
     wire = conn_of(a->s)->x->rail->wire;
     hooked = *wire;
@@ -119,7 +124,7 @@ TEST_CASE(stream_stall, waits_for_who_is_behind)
     struct end a, b;
     uint64_t sent = 0, got = 0;
 
-    behind(&a, &b, &sent);
+    behind(&a, &b, BEFORE, &sent);
     UNTIL(atomic_load(&looks) >= 5);
     EXPECT(state_of(&a).on_rail);
     EXPECT(!state_of(&a).echoed);
@@ -137,7 +142,7 @@ TEST_CASE(stream_stall, not_for_ever)
     struct end a, b;
     uint64_t sent = 0, got = 0;
 
-    behind(&a, &b, &sent);
+    behind(&a, &b, BEFORE, &sent);
     UNTIL(atomic_load(&looks) >= 3);
     EXPECT(state_of(&a).on_rail);
     atomic_store(&frozen, atomic_load(&frozen) + 1);
@@ -148,13 +153,29 @@ TEST_CASE(stream_stall, not_for_ever)
     over(&a, &b);
 }
 
+/* Who only asks how much there is has seen that the ring goes on, and reads none of it. */
+TEST_CASE(stream_stall, looks_ahead)
+{
+    struct end a, b;
+    uint64_t sent = 0, got = 0;
+
+    behind(&a, &b, 2 * PIECE, &sent);
+    UNTIL((fb_inq(b.s, b.fd), state_of(&a).echoed));
+    atomic_store(&looks, 0);
+    UNTIL(atomic_load(&looks) >= 5);
+    EXPECT(state_of(&a).on_rail);
+    atomic_store(&frozen, 0);
+    read_up_to(&b, &got, sent);
+    over(&a, &b);
+}
+
 /* At the ring, but not of use to it. */
 TEST_CASE(stream_stall, reads_no_more)
 {
     struct end a, b;
     uint64_t sent = 0, got = 0;
 
-    behind(&a, &b, &sent);
+    behind(&a, &b, BEFORE, &sent);
     read_up_to(&b, &got, state_of(&a).S + 1);
     UNTIL(state_of(&a).echoed);
     UNTIL(!state_of(&a).on_rail);
