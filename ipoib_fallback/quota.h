@@ -4,7 +4,7 @@
  * A brief spin costs no more than the sleep that it saves. A longer one, which pays where sleeping is dear, takes its time from what
  * the group may use. When that is gone, the kernel holds back all threads of the group for the rest of the period, tens of
  * milliseconds, and the longest answers are a thousand times as long as those that the spins have made shorter. So for as long
- * as waits want to spin for long, the group's own count of the time that it was held back for is looked at. Where it grows, waits spin
+ * as waits do spin for long, the group's own count of the time that it was held back for is looked at. While it grows fast, waits spin
  * briefly for a while, which is longer each time. Who was told for how many microseconds to spin goes on.
  */
 #ifndef FB_QUOTA_H
@@ -20,8 +20,7 @@
 #define FB_QUOTA_MOST   320000000000ull /* and at most for so long */
 
 struct fb_quota {
-    uint64_t
-        at; /* of the last look, as fb_io.now(); 0: there was none, or it says nothing any more */
+    uint64_t at;         /* of the last look, as fb_io.now(); 0: none that says anything */
     uint64_t held;       /* for how many ns in all the group had been held back by then */
     struct fb_rest rest; /* of long spins */
     uint8_t often;       /* looks on end that found it held back for much of the time */

@@ -103,11 +103,12 @@ static int next(pid_t pid)
         walk(&w, pid, &both->back);
         return 0;
     }
-    if (n == w.places) {
+    if (n >= w.places) {
         both->over = true;
         return 0;
     }
-    run_to(pid, w.at[n++]);
+    run_to(pid, w.at[n]);
+    n += has_breakpoints() ? 1 : walk_step(&w, 1);
     return SIGUSR1;
 }
 

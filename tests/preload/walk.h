@@ -141,15 +141,6 @@ static inline void note(struct walk *w, unsigned long pc)
     w->at[w->places++] = pc;
 }
 
-/* For a child at one instruction of `each`, or of more: a few hundred children, however long the call is. */
-static inline unsigned walk_step(const struct walk *w, unsigned each)
-{
-    enum { CHILDREN = 400 };
-    unsigned step = w->places / CHILDREN + 1;
-
-    return step > each ? step : each;
-}
-
 /* From its raise until the call is over. */
 static inline void walk(struct walk *w, pid_t pid, const volatile bool *over)
 {
@@ -192,6 +183,15 @@ static inline bool has_breakpoints(void)
     if (known == 2)
         must(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid, "SIGKILL");
     return known == 2;
+}
+
+/* For a stop at one instruction of `each`, or of more: a few hundred stops, however long the call is, or few where each takes
+ * as many steps as there are instructions before it. */
+static inline unsigned walk_step(const struct walk *w, unsigned each)
+{
+    unsigned step = w->places / (has_breakpoints() ? 400 : 12) + 1;
+
+    return step > each ? step : each;
 }
 
 /* Has it stopped for a signal that somebody has sent, and not for the one of a step? */
