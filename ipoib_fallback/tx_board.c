@@ -21,7 +21,7 @@
 #define PAUSE_MOST  1000000000u
 /* So long may a receiver take for a byte that lies before the ring's; and so many times RAILSOCK_STALL for all of them. */
 #define BEHIND_NS   125u
-#define BEHIND_MOST 10u
+#define BEHIND_MOST 20u
 /* What is waited in vain may be a tenth of the process's time, and a second of it at once: peers whose libraries hold their
  * answers back would keep a server's only thread from its other connections. */
 #define VAIN_SHARE   10u

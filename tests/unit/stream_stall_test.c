@@ -100,7 +100,7 @@ static void behind(struct end *a, struct end *b, uint64_t before, uint64_t *sent
     asked = sys_now();
     UNTIL((send_one(a, sent), state_of(a).on_rail));
     EXPECT(state_of(a).S >= before);
-    most = 10 * 5000000ull;
+    most = 20 * 5000000ull;
     EXPECT(state_of(a).behind_until >= asked + (125 * before < most ? 125 * before : most));
     atomic_store(&frozen, state_of(a).behind_until - 1);
     wire = conn_of(a->s)->x->rail->wire;
