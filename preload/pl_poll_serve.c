@@ -1,13 +1,11 @@
 /*
- * pl_poll_serve.c - poll for a set with streams on rails: exact readiness from the engine, the
- * kernel for the rest; then spin, then sleep: on the words of the rails, if there is nothing else in the set, and
- * one of ours that the streams' watchers change; or in the kernel's ppoll on the kernel's part of the set
- * and an eventfd of this thread that they write.
+ * pl_poll_serve.c - poll for a set with streams on rails: exact readiness from the engine, the kernel for the rest; then
+ * spin, then sleep: on the words of the rails, if there is nothing else in the set, and one of ours that the streams'
+ * watchers change; or in the kernel's ppoll on the kernel's part of the set and an eventfd of this thread that they write.
  *
- * Any application thread. The wait lives in a block (pl_wait.h), because watchers point to it and a
- * signal handler may longjmp away. Locks: none of its own. The engine calls wake() with a
- * stream's watcher list locked; wake() only sets a word and wakes who sleeps there, or writes an eventfd. No fb_* function is
- * called from there.
+ * Any application thread. The wait lives in a block (pl_wait.h), because watchers point to it and a signal handler may
+ * longjmp away. Locks: none of its own. The engine calls wake() with a stream's watcher list locked; wake() only sets a
+ * word and wakes who sleeps there, or writes an eventfd. No fb_* function is called from there.
  */
 #include "preload/pl_poll_wait.h"
 
@@ -124,8 +122,8 @@ static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
     w->ended |= e->ended;
 }
 
-/* The closing thread sees our reference, or we see its mark: pairs with as_it_is() in pl_fd.c. Asked again when events
- * were found, as they may be those of the stream's end by that close. */
+/* The closing thread sees our reference, or we see its mark: pairs with as_it_is() in pl_fd.c. Also asked when events were found:
+ * they may be those of its end. */
 static bool is_gone(struct pl_entry *e, const struct pollfd *p)
 {
     uint8_t closing = e->file ? atomic_load(&e->file->closing) : 0;
@@ -194,8 +192,7 @@ static short gone_events(struct pl_entry *e, const struct pollfd *p)
     return !r && e->ended ? POLLNVAL : r; /* the kernel's close is yet to come */
 }
 
-/* The call ends: each entry whose number was closed is looked at once more, as what the number stands for now; the
- * kernel does the same. Returns how many of them have something to report. */
+/* The call ends: each number that was closed is looked at as what it stands for now, as the kernel does. How many have news. */
 static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
 {
     uint64_t limit = sys_now() + PL_CLOSING_NS;
@@ -306,8 +303,7 @@ static int spin(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t until
     return 0;
 }
 
-/* How long the sleep may last where no eventfd can wake it. With a limit of up to 512 descriptors the library can have
- * none of its own, so there are no rails. */
+/* How long a sleep may last that no eventfd can end. Up to 512 descriptors the library has none, and there are no rails. */
 static uint64_t alone(const struct pl_poll_wait *w)
 {
     for (nfds_t i = 0; i < w->n; i++)
@@ -438,8 +434,7 @@ static unsigned hot_streams(const struct pl_poll_wait *w)
     return n;
 }
 
-/* Not inlined: its frame must lie below its caller's, or the block of pl_select.c would be taken for that of a dead
- * wait (pl_wait.c). A cancellation point in any case. */
+/* Not inlined: its frame must lie below its caller's, whose block may be on the list too (pl_select.c). A cancellation point. */
 __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
                                             const sigset_t *mask, uint32_t signals, bool *waited)
 {
