@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,6 +63,21 @@ static inline void wait_for_news(void)
             wait_for_news();                      \
         }                                         \
     } while (0)
+
+/* run in a process of its own. Its status, as of waitpid. */
+static inline int in_a_child(void (*run)(void))
+{
+    pid_t pid = fork();
+    int status = -1;
+
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        run();
+        _exit(0);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    return status;
+}
 
 struct held {
     sem_t there, go;

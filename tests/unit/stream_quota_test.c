@@ -82,15 +82,8 @@ static void child(void)
 
 TEST_CASE(stream_quota, used_up)
 {
-    pid_t pid = fork();
-    int status;
+    int status = in_a_child(child);
 
-    ASSERT(pid >= 0);
-    if (pid == 0) {
-        child();
-        _exit(0);
-    }
-    ASSERT(waitpid(pid, &status, 0) == pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
         SKIP("a mount namespace cannot be had");
     EXPECT_EQ_INT(status, 0);

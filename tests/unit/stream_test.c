@@ -15,7 +15,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* In a process of its own, where nothing has boarded: it stands before all other cases. */
@@ -56,16 +55,7 @@ static void spins(void)
 
 TEST_CASE(stream, spins_as_its_rule_says)
 {
-    pid_t pid = fork();
-    int status;
-
-    ASSERT(pid >= 0);
-    if (pid == 0) {
-        spins();
-        _exit(0);
-    }
-    ASSERT(waitpid(pid, &status, 0) == pid);
-    EXPECT_EQ_INT(status, 0);
+    EXPECT_EQ_INT(in_a_child(spins), 0);
 }
 
 TEST_CASE(stream, ping_pong_boards_both_ways)
