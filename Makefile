@@ -676,8 +676,9 @@ SANITIZERS_thread := -fsanitize=thread
 ifneq ($(SAN),)
 COMMON_FLAGS += $(SANITIZERS_$(SAN)) -fno-omit-frame-pointer -DRAILSOCK_SANITIZED
 endif
-# What no caller can ask for: the library stands in the place of the functions that _FORTIFY_SOURCE puts others before (-Wp,
-# because some say it so, which comes last), and some of its functions are called by assembly alone.
+# What no caller can ask for: the library stands in the place of the functions that _FORTIFY_SOURCE
+# puts others before (-Wp, because some say it so, which comes last), and some of its functions are
+# called by assembly alone.
 NOT_WITH := -U_FORTIFY_SOURCE -Wp,-U_FORTIFY_SOURCE -fno-lto
 CFLAGS_ALL = -std=gnu11 $(OPTIMIZE) $(COMMON_FLAGS) $(CFLAGS) $(NOT_WITH)
 CXXFLAGS_ALL := -std=gnu++17 -O2 $(COMMON_FLAGS) $(CXXFLAGS)
@@ -751,8 +752,8 @@ $(B)/%.o: %.c $(FLAGS_FILE) | $(GRAMMAR_H)
 	@mkdir -p $(@D)
 	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) -MMD -MP -c -o $@ $<)
 
-# With what it needs of liburing, whose names stay its own: preload/pl_ring.c stands in the place of some of them. Where its archive is not
-# there the progress thread uses epoll.
+# With what it needs of liburing, whose names stay its own: preload/pl_ring.c stands in the place of
+# some of them. Where its archive is not there the progress thread uses epoll.
 $(B)/rsock/loop_uring.o: rsock/loop_uring.c $(FLAGS_FILE)
 	@mkdir -p $(@D)
 	$(call run,cc,$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(WERROR_FLAG) $(if $(LIBURING),,-DRAILSOCK_WITHOUT_URING) \
@@ -820,7 +821,8 @@ $(B)/tests/write_floor: $(call objs,tests/bench/write_floor.c)
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -o $@ $^ -lrdmacm -libverbs -lpthread)
 
-# Nor these, which are preloaded: the least that sockperf's round trip, nginx's answer, and many connections can cost.
+# Nor these, which are preloaded: the least that sockperf's round trip, nginx's answer, and many
+# connections can cost.
 $(B)/tests/%_floor.so: $(B)/tests/bench/%_floor.o
 	@mkdir -p $(@D)
 	$(call run,link,$(CC) $(LDFLAGS_ALL) -shared -o $@ $^)
@@ -893,7 +895,8 @@ lint: $(GRAMMAR_H)
 format:
 	git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format -i
 
-# The sanitizers watch the torture program, and the simulation goes on with it. First what takes a minute to wait.
+# The sanitizers watch the torture program, and the simulation goes on with it. First what takes a
+# minute to wait.
 torture:
 	+$(SUBMAKE) SAN= all $(BUILD)/plain/tests/sim_test
 	FORKS_CASES=ahead_late PAIR_SECONDS=100 tests/run -b $(BUILD) forks_test

@@ -1,6 +1,6 @@
 /*
- * arena.h - memory that is only ever given back as a whole. One mapping, whose pages come when they are
- * touched.
+ * arena.h - memory that is only ever given back as a whole. One mapping, whose pages come when
+ * they are touched.
  */
 #ifndef CFG_ARENA_H
 #define CFG_ARENA_H

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* The statement that is being read; one that nobody sees after an error, so that the values in it are
- * looked at all the same. NULL: no memory. */
+/* The statement that is being read; one that nobody sees after an error, so that the values in it
+ * are looked at all the same. NULL: no memory. */
 static struct cfg_node *node_of(struct cfg_parse *p)
 {
     if (!p->node)

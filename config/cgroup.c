@@ -75,7 +75,8 @@ static void all_throttled(const char *text, uint64_t *sum)
         *sum = *sum == UINT64_MAX ? ns : *sum + ns;
 }
 
-/* What is looked for: a controller's file in version 2 and in version 1, and what becomes of the answer by each. */
+/* What is looked for: a controller's file in version 2 and in version 1, and what becomes of the
+ * answer by each. */
 struct wanted {
     const char *controller, *dir, *file2, *file1;
     void (*read)(const char *text, uint64_t *answer);

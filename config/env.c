@@ -111,7 +111,8 @@ static bool parse_log(const char *text, struct cfg *c)
     return true;
 }
 
-/* The rules and the site key are read later, perhaps from another directory, and with another environment. */
+/* The rules and the site key are read later, perhaps from another directory, and with
+ * another environment. */
 static bool absolute(const char *text, char *out, size_t size)
 {
     char dir[1024] = "";
@@ -204,7 +205,8 @@ const char *cfg_expected(const char *name, const char *value)
 
 static const struct cfg_stream *const env_level[] = {&cfg.env};
 
-/* Nothing may board without it: an empty name, where it is too long, is an error when it is to be read. */
+/* Nothing may board without it: an empty name, where it is too long, is an error when it
+ * is to be read. */
 static void note_key_file(const char *name)
 {
     (void)absolute(name, cfg.key_file, sizeof(cfg.key_file));
@@ -249,8 +251,8 @@ static void read_settings(void)
     }
 }
 
-/* a and b as one string; empty, and false, if they do not fit. Not snprintf, which would be the first use of much of libc's
- * memory in a program that has hardly begun. */
+/* a and b as one string; empty, and false, if they do not fit. Not snprintf, which would be the
+ * first use of much of libc's memory in a program that has hardly begun. */
 static bool join(char *out, size_t size, const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b);
@@ -268,8 +270,8 @@ static void note_rules(void)
 {
     static const char too_long[] = "a path below 490 bytes", left_out[] = "no rules of the user's";
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    const char *executed =
-        (const char *)getauxval(AT_EXECFN); /* the interpreter's argv has its own name */
+    /* the interpreter's argv has its own name */
+    const char *executed = (const char *)getauxval(AT_EXECFN);
 
     if (config && *config == '/') {
         if (!join(cfg.user_file, sizeof(cfg.user_file), config, "/railsock.conf"))

@@ -1,8 +1,8 @@
 /*
- * env.h - the settings of this process, read once from RAILSOCK_* in the
- * environment. A value that cannot be understood is reported once on stderr with
- * its name, what was expected and what is used instead if it is not what the rules say; it never stops a program.
- * A set-user-ID program (AT_SECURE) ignores them all and stays on TCP.
+ * env.h - the settings of this process, read once from RAILSOCK_* in the environment. A value that
+ * cannot be understood is reported once on stderr with its name, what was expected and what is used
+ * instead if it is not what the rules say; it never stops a program. A set-user-ID program
+ * (AT_SECURE) ignores them all and stays on TCP.
  */
 #ifndef CFG_ENV_H
 #define CFG_ENV_H
@@ -20,13 +20,13 @@ struct cfg {
     bool ring_for_files;  /* RAILSOCK_IO_URING=tcp|files, default tcp */
     bool uring;           /* RAILSOCK_PROGRESS=auto|epoll */
     uint64_t test_switch; /* RAILSOCK_TEST_SWITCH=SEED, for tests: harass.c; 0 = off */
-    char keep
-        [64]; /* RAILSOCK_KEEP=FOLDER: what stat reads stays there, for run --report; empty: no */
+    /* RAILSOCK_KEEP=FOLDER: what stat reads stays there, for run --report; empty: no */
+    char keep[64];
     int log_level; /* RAILSOCK_LOG=error|warn|info|debug[:FILE]; default error */
     bool log_given;
     char log_file[200]; /* empty: stderr */
-    /* What the rules are read from, and matched with, when there is a connection (rules.h). Noted at
-     * the start because programs change directory, environment and argv. */
+    /* What the rules are read from, and matched with, when there is a connection (rules.h). Noted
+     * at the start because programs change directory, environment and argv. */
     bool rules;            /* any file may be read */
     char rules_file[1024]; /* RAILSOCK_CONFIG, absolute; empty: the user's and the system's */
     char key_file[1024];   /* RAILSOCK_KEY, absolute: env.key_file */

@@ -113,8 +113,8 @@ static struct cfg_node *include_file(struct cfg_rules *r, const struct cfg_node 
     return NULL;
 }
 
-/* All files of a folder whose names match, in the order of their names; none is no error, nor is a folder that is
- * not there. folder ends with a slash, or is empty. */
+/* All files of a folder whose names match, in the order of their names; none is no error, nor is a
+ * folder that is not there. folder ends with a slash, or is empty. */
 static struct cfg_node *include_folder(struct cfg_rules *r, const struct cfg_node *n,
                                        const char *folder, const char *pattern)
 {

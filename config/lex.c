@@ -1,7 +1,7 @@
 /*
- * lex.c - words, braces and ends of line. A word ends at a blank; "..." may hold blanks, and in it \ takes
- * away the meaning of what follows. # begins a comment where a word could begin. A \ at the end of a line
- * continues it. What a word is depends on the one before it: see gram.y.
+ * lex.c - words, braces and ends of line. A word ends at a blank; "..." may hold blanks, and in it
+ * \ takes away the meaning of what follows. # begins a comment where a word could begin. A \ at the
+ * end of a line continues it. What a word is depends on the one before it: see gram.y.
  */
 #include "config/lex.h"
 

@@ -57,12 +57,14 @@ static size_t line_head(char line[LINE_SIZE], int level)
                             cfg.program[0] ? " " : "", level_name(level));
 }
 
-/* Of n bytes, or what snprintf would have liked to write. The last place was kept for the end of line. */
+/* Of n bytes, or what snprintf would have liked to write. The last place was kept for
+ * the end of line. */
 static size_t line_end(char line[LINE_SIZE], size_t n)
 {
     if (n > LINE_SIZE - 2)
         n = LINE_SIZE - 2;
-    /* A newline inside, from a program's name say, would make two lines of one; U+0080 to U+009F are controls, too. */
+    /* A newline inside, from a program's name say, would make two lines of one; U+0080 to U+009F
+     * are controls, too. */
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)line[i] < ' ' || (unsigned char)line[i] >= 0x7f)
             line[i] = '?';
@@ -108,7 +110,8 @@ static int quietly(int fd, const void *p, size_t n)
     return r < 0 ? (int)r : 0;
 }
 
-/* What number 2 is by the program's will: a file, a terminal, a pipe, journald's socket; 0: it is closed. */
+/* What number 2 is by the program's will: a file, a terminal, a pipe, journald's socket; 0:
+ * it is closed. */
 static _Atomic uint64_t noted_dev, noted_ino;
 static _Atomic bool noted;
 
@@ -131,7 +134,8 @@ void cfg_log_note_stderr(void)
     atomic_store(&noted, true);
 }
 
-/* A daemon that has closed the first three, and opened its files, pipes and sockets: the lines would be among its data. */
+/* A daemon that has closed the first three, and opened its files, pipes and sockets: the lines
+ * would be among its data. */
 static bool is_another(void)
 {
     uint64_t dev, ino;
@@ -150,8 +154,8 @@ static bool takes_a_line(void)
     return cfg_raw4(SYS_ppoll, (long)&p, 1, (long)&now, 0) != 0;
 }
 
-/* Nobody waits for who reads it, with locks held perhaps: what there is no room for is counted. Other threads and programs may fill the
- * last of it meanwhile. */
+/* Nobody waits for who reads it, with locks held perhaps: what there is no room for is counted.
+ * Other threads and programs may fill the last of it meanwhile. */
 static void put_stderr(const char *line, size_t n)
 {
     static _Atomic unsigned missing;
@@ -171,8 +175,8 @@ static void put_stderr(const char *line, size_t n)
         atomic_fetch_add(&missing, 1);
 }
 
-/* Not where number 2 is a connection, as inetd's servers have it: the peer would read it among the program's own bytes. Nor where it has
- * become something else. */
+/* Not where number 2 is a connection, as inetd's servers have it: the peer would read it among the
+ * program's own bytes. Nor where it has become something else. */
 void cfg_log_stderr(const char *line, size_t n)
 {
     struct sockaddr_storage own = {.ss_family = AF_UNSPEC};
@@ -239,8 +243,9 @@ static void fall_back(const char *file, const char *what, const char *why)
     cfg_log_stderr(line, line_end(line, n));
 }
 
-/* Somebody else may have made the file that the rules name, in /tmp say, or a FIFO there. What RAILSOCK_LOG names the user has chosen.
- * /dev/null and its like are nobody's, also where root has no number (user namespaces). */
+/* Somebody else may have made the file that the rules name, in /tmp say, or a FIFO there. What
+ * RAILSOCK_LOG names the user has chosen. /dev/null and its like are nobody's, also where root has
+ * no number (user namespaces). */
 static bool is_anothers(int fd, const char *file)
 {
     struct stat st = {0};

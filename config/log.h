@@ -19,16 +19,19 @@ extern _Atomic int cfg_log_level;
 extern const char CFG_LOG_SYSLOG[];
 void cfg_log_to(int level, const char *file);
 
-/* Called with true before a line's file or socket is opened, and with false when it is closed; NULL: nobody. */
+/* Called with true before a line's file or socket is opened, and with false when it is closed;
+ * NULL: nobody. */
 extern void (*cfg_log_around)(bool begins);
 
-/* A line to number 2, in one write, and no SIGPIPE or SIGXFSZ for the program, which has written nothing. Nothing where
- * that is a TCP connection, or what it has become without cfg_log_note_stderr. Any thread. */
+/* A line to number 2, in one write, and no SIGPIPE or SIGXFSZ for the program, which has written
+ * nothing. Nothing where that is a TCP connection, or what it has become without
+ * cfg_log_note_stderr. Any thread. */
 void cfg_log_stderr(const char *line, size_t n);
 /* Number 2 is what the program wants it to be: at load, and when it has been put there by name. */
 void cfg_log_note_stderr(void);
 
-/* What an error means, in words; number is for one without. Not strerror(3), which may translate: that takes memory and locks. */
+/* What an error means, in words; number is for one without. Not strerror(3), which may translate:
+ * that takes memory and locks. */
 enum { CFG_ERRNO_WORDS = 24 };
 const char *cfg_errno_words(int err, char number[static CFG_ERRNO_WORDS]);
 

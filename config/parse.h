@@ -1,5 +1,6 @@
 /*
- * parse.h - what lexer and grammar share while one file is read. For lex.c, gram.y, words.c and rules.c.
+ * parse.h - what lexer and grammar share while one file is read. For lex.c, gram.y,
+ * words.c and rules.c.
  */
 #ifndef CFG_PARSE_H
 #define CFG_PARSE_H
@@ -38,8 +39,9 @@ char *cfg_path_of(struct cfg_rules *, const char *path, const struct cfg_file *f
 
 /* ---- rules.c */
 
-/* Of a setting in `defaults` or `log`: within a file, and what it includes, a later statement has the say; of two files
- * the first, which is the user's. `by` is who has said it so far, NULL at first. */
+/* Of a setting in `defaults` or `log`: within a file, and what it includes, a later statement
+ * has the say; of two files the first, which is the user's. `by` is who has said it so far,
+ * NULL at first. */
 bool cfg_may_say(const struct cfg_file **by, const struct cfg_node *);
 
 /* ---- words.c: what values mean; nothing is noted */
@@ -57,16 +59,16 @@ uint32_t cfg_word_uid(struct cfg_rules *, const char *name);
 
 /* ---- read.c */
 
-/* All of a file, NUL after it, in the arena. 0 or -errno; -EFBIG: longer than most. *dev and *ino tell which it
- * was, *owner whose. */
+/* All of a file, NUL after it, in the arena. 0 or -errno; -EFBIG: longer than most. *dev and *ino
+ * tell which it was, *owner whose. */
 int cfg_read_file(struct cfg_rules *, struct cfg_file *, size_t most);
 
 struct cfg_name {
     struct cfg_name *next;
     char text[];
 };
-/* The names in a folder that match, sorted byte by byte; one that begins with a dot only if the pattern does. 0 or
- * -errno; -E2BIG: more than CFG_MAX_FILES. */
+/* The names in a folder that match, sorted byte by byte; one that begins with a dot only if the
+ * pattern does. 0 or -errno; -E2BIG: more than CFG_MAX_FILES. */
 int cfg_read_names(struct cfg_rules *, const char *folder, const char *pattern,
                    struct cfg_name **first);
 

@@ -132,8 +132,8 @@ struct said {
     const struct cfg_file *key[CFG_KEYS], *maps, *path, *level;
 };
 
-/* Takes out of n the settings over which an earlier file has the say: what is printed is one file, in which the later
- * statement would win. True: nothing of n is left. */
+/* Takes out of n the settings over which an earlier file has the say: what is printed is one file,
+ * in which the later statement would win. True: nothing of n is left. */
 static bool leave_out(struct cfg_node *n, struct said *by)
 {
     bool some = false;

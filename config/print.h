@@ -1,6 +1,6 @@
 /*
- * print.h - the rules for people: their normal form, and their errors. For the command and the tests; the
- * library does not have it.
+ * print.h - the rules for people: their normal form, and their errors. For the command and the
+ * tests; the library does not have it.
  */
 #ifndef CFG_PRINT_H
 #define CFG_PRINT_H

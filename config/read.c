@@ -38,8 +38,8 @@ int cfg_read_file(struct cfg_rules *r, struct cfg_file *f, size_t most)
     int fd, saved = errno;
     ssize_t n;
 
-    /* Into what is free, so that it need not be known how much comes; the byte after it says whether that
-     * was all, and becomes the NUL. */
+    /* Into what is free, so that it need not be known how much comes; the byte after it says
+     * whether that was all, and becomes the NUL. */
     if (a->size - a->used <= most + 32)
         return -ENOMEM;
     if (r->read) {

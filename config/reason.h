@@ -14,9 +14,9 @@ enum cfg_reason {
 const char *cfg_reason_name(int number);
 const char *cfg_reason_sentence(int number);
 const char *cfg_reason_advice(int number);
-/* The reason that a peer gives for refusing a rail, as far as it can speak for it. Those that would be held against
- * this process, the way to the peer's host or all of that host are RSN_PEER_REFUSED here, and so are those that this
- * version does not know. */
+/* The reason that a peer gives for refusing a rail, as far as it can speak for it. Those that would
+ * be held against this process, the way to the peer's host or all of that host are RSN_PEER_REFUSED
+ * here, and so are those that this version does not know. */
 int cfg_reason_told(unsigned number);
 /* The sentence where the connection has ended without ever boarding. */
 const char *cfg_reason_ended(int number);

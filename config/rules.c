@@ -1,5 +1,6 @@
 /*
- * rules.c - errors, statements to settings, and finding the rule that decides. See rules.h; files.c reads them.
+ * rules.c - errors, statements to settings, and finding the rule that decides. See rules.h;
+ * files.c reads them.
  */
 #include "config/rules.h"
 
@@ -19,8 +20,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The texts, a copy of each word, at most CFG_MAX_NODES statements, and /etc/passwd for a moment: there
- * is room for each at its largest. Pages come when they are used. */
+/* The texts, a copy of each word, at most CFG_MAX_NODES statements, and /etc/passwd for a moment:
+ * there is room for each at its largest. Pages come when they are used. */
 #define ARENA_SIZE ((size_t)16 << 20)
 
 bool cfg_rules_begin(struct cfg_rules *r)
@@ -65,7 +66,8 @@ static const char *line_of(struct cfg_rules *r, struct cfg_place at)
     return copy;
 }
 
-/* Before the first error that stands behind it in the same file; what values are is known later than what words are. */
+/* Before the first error that stands behind it in the same file; what values are is known later
+ * than what words are. */
 static struct cfg_error **place_for(struct cfg_rules *r, struct cfg_place at)
 {
     for (struct cfg_error **e = &r->errors; at.line && *e; e = &(*e)->next)
@@ -190,7 +192,8 @@ static void settle_budget(struct cfg_node *n)
     n->stream.use = own ? &n->use : NULL;
 }
 
-/* Rings are charged to the control group, and their user would be killed where a TCP that finds no memory waits. */
+/* Rings are charged to the control group, and their user would be killed where a TCP that finds no
+ * memory waits. */
 static void fit_memory(struct cfg_stream *s, bool *no_fd)
 {
     static struct cfg_cgroups groups;

@@ -1,9 +1,10 @@
 /*
- * rules.h - the rules: which settings the streams of which program, user, address and port have. Read
- * from files, with every error noted; then never changed. README.md has the grammar.
+ * rules.h - the rules: which settings the streams of which program, user, address and port have.
+ * Read from files, with every error noted; then never changed. README.md has the grammar.
  *
- * Everything lies in one mapping of its own (arena.h). No malloc, no stdio stream and no libc call that
- * the library interposes, because an application's thread reads the rules inside its first accept or connect.
+ * Everything lies in one mapping of its own (arena.h). No malloc, no stdio stream and no libc call
+ * that the library interposes, because an application's thread reads the rules inside its first
+ * accept or connect.
  */
 #ifndef CFG_RULES_H
 #define CFG_RULES_H
@@ -20,7 +21,8 @@ struct cfg_prefix {
     uint8_t addr[16];
 };
 
-/* What TCP reaches at an address of the one, RDMA reaches at that of the other. Same family and bits. */
+/* What TCP reaches at an address of the one, RDMA reaches at that of the other. Same
+ * family and bits. */
 struct cfg_map {
     struct cfg_map *next;
     struct cfg_prefix tcp, rdma;
@@ -108,15 +110,16 @@ struct cfg_rules {
 /* False: no memory. */
 bool cfg_rules_begin(struct cfg_rules *);
 void cfg_rules_end(struct cfg_rules *);
-/* Adds what a file and those that it includes say, before what was read so far: earlier rules win. Errors
- * are noted. optional: it need not be there, nor be readable; guarded: it must belong to root or to the user,
- * and so must what it includes. */
+/* Adds what a file and those that it includes say, before what was read so far: earlier rules win.
+ * Errors are noted. optional: it need not be there, nor be readable; guarded: it must belong to
+ * root or to the user, and so must what it includes. */
 void cfg_rules_read(struct cfg_rules *, const char *path, bool optional, bool guarded);
-/* The files that a program of this environment reads (cfg.rules_file, or the user's and the system's). */
+/* The files that a program of this environment reads (cfg.rules_file, or the user's and
+ * the system's). */
 void cfg_rules_read_all(struct cfg_rules *);
-/* Reads the site keys and resolves the settings, with the environment's above them, and not more memory than this process's control
- * groups leave. A key in the rules that
- * this user may not read is no error, nor is one of another user's rule: what needs it stays on TCP. */
+/* Reads the site keys and resolves the settings, with the environment's above them, and not more
+ * memory than this process's control groups leave. A key in the rules that this user may not read
+ * is no error, nor is one of another user's rule: what needs it stays on TCP. */
 void cfg_rules_settle(struct cfg_rules *);
 
 /* Notes an error; for the reader's own files. */
@@ -128,8 +131,8 @@ __attribute__((format(printf, 3, 4))) void cfg_complain(struct cfg_rules *, stru
 struct cfg_who {
     const char *name, *exe; /* last part of argv[0]; path */
     uint32_t uid;
-    const char *
-        script; /* path of what was executed: of a script, where exe is its interpreter's; or NULL */
+    /* path of what was executed: of a script, where exe is its interpreter's; or NULL */
+    const char *script;
     const char *env_script; /* of a script that env has executed it for (script.h); or NULL */
 };
 
@@ -143,8 +146,8 @@ bool cfg_map_apply(const struct cfg_map *, uint8_t family, uint8_t addr[16]);
 
 /* ---- this process's own rules: the library */
 
-/* Reads them. One thread at a time, with signals blocked; takes a millisecond. False: no descriptor was left, and
- * nothing is known; another call may have more luck. */
+/* Reads them. One thread at a time, with signals blocked; takes a millisecond. False: no descriptor
+ * was left, and nothing is known; another call may have more luck. */
 bool cfg_rules_load(void);
 bool cfg_rules_loaded(void);
 /* The settings of a stream of this process. Before they are loaded: cfg.stream. */

@@ -37,7 +37,8 @@ static int parse(const char *text, ssize_t n, uint8_t key[16])
     return 0;
 }
 
-/* What a program of another user could read is no secret, and what he could change is his choice. */
+/* What a program of another user could read is no secret, and what he could change
+ * is his choice. */
 static int trusted(const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))

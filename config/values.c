@@ -51,8 +51,8 @@ static uint64_t unit_of(char letter)
     }
 }
 
-/* Decimal digits, then a letter for a unit if unit is given: the largest that it may be, and on return the one that it is.
- * False: not that, or above max. */
+/* Decimal digits, then a letter for a unit if unit is given: the largest that it may be, and on
+ * return the one that it is. False: not that, or above max. */
 static bool number(const char *text, uint64_t max, uint64_t *value, uint64_t *unit)
 {
     char *end;

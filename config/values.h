@@ -58,7 +58,8 @@ struct cfg_stream {
     }
 extern const struct cfg_stream cfg_stream_defaults;
 
-/* Bytes of both rings of a rail that is asked for, whose size is not known yet, where no ring is configured. */
+/* Bytes of both rings of a rail that is asked for, whose size is not known yet, where no ring
+ * is configured. */
 #define CFG_RAIL_EXPECTED (512u * 1024)
 
 /* "mode" and the like. */

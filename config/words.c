@@ -173,8 +173,8 @@ bool cfg_map_apply(const struct cfg_map *m, uint8_t family, uint8_t addr[16])
 
 /* ---- patterns: *, ?, [a-z], [!a-z], \; * also matches a slash, as for libsdp */
 
-/* Matches one character. Returns what comes after the set; NULL: it does not match. A [ without an end
- * stands for itself. */
+/* Matches one character. Returns what comes after the set; NULL: it does not match. A [ without an
+ * end stands for itself. */
 static const char *one_matches(const char *p, char c)
 {
     const char *q = p + 1;

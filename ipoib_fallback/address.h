@@ -8,7 +8,8 @@
 
 #include <stdbool.h>
 
-/* Of the socket's own end or the peer's; family 0: the kernel does not say. IPv4 as such, also of an IPv6 socket. Any thread. */
+/* Of the socket's own end or the peer's; family 0: the kernel does not say. IPv4 as such, also of
+ * an IPv6 socket. Any thread. */
 struct fb_pub_addr address_of(int fd, bool peer);
 
 /* fb_who. pub: may have them, or be NULL. */

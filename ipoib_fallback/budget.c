@@ -1,8 +1,8 @@
 /*
- * budget.c - see budget.h. Counts rails and the memory of their rings, and looks at all of them from
- * time to time, for as long as there are any: who has moved nothing for as long as his settings say
- * leaves by himself. When somebody was refused, looks every second, for as long as who was refused moves, and
- * lets heat.c decide who has the rails.
+ * budget.c - see budget.h. Counts rails and the memory of their rings, and looks at all of them
+ * from time to time, for as long as there are any: who has moved nothing for as long as his
+ * settings say leaves by himself. When somebody was refused, looks every second, for as long as who
+ * was refused moves, and lets heat.c decide who has the rails.
  */
 #include "ipoib_fallback/budget.h"
 
@@ -50,8 +50,8 @@ static void press(void)
     keep_ticking();
 }
 
-/* Neither direction is on its way. A silent one may never have boarded, and neither may where nothing has been sent
- * since there is a rail. */
+/* Neither direction is on its way. A silent one may never have boarded, and neither may where
+ * nothing has been sent since there is a rail. */
 static bool at_rest(const struct fb_conn *c)
 {
     return c->x->rail && c->x->rdv == RDV_PROVED &&
@@ -73,8 +73,8 @@ uint64_t budget_idle_since(struct fb_conn *c)
     return c->x->idle_at;
 }
 
-/* Both halves, but only if nothing lies in the ring: that may have been shown to the application, and
- * would not be there for the time of the hand-over. Its traffic has to be worth a rail anew. */
+/* Both halves, but only if nothing lies in the ring: that may have been shown to the application,
+ * and would not be there for the time of the hand-over. Its traffic has to be worth a rail anew. */
 bool budget_leave(struct fb_conn *c, int reason)
 {
     bool quiet, unused;
@@ -94,7 +94,8 @@ bool budget_leave(struct fb_conn *c, int reason)
     rx_unlock(c);
     if (quiet && !unused) {
         c->x->end_reason = reason;
-        /* At once, and not by leave_why, where a hand-over may just have noted why the receiving half is to be frozen. */
+        /* At once, and not by leave_why, where a hand-over may just have noted why the receiving
+         * half is to be frozen. */
         tx_leave(c, reason, true);
     }
     tx_unlock(c);
@@ -106,8 +107,8 @@ bool budget_leave(struct fb_conn *c, int reason)
     return true;
 }
 
-/* A rail that fails is what may happen at any time, and it needs no answer. What lies in the ring is read from it, as after any
- * failure: nobody else has the stream. */
+/* A rail that fails is what may happen at any time, and it needs no answer. What lies in the ring
+ * is read from it, as after any failure: nobody else has the stream. */
 void budget_overdue(struct fb_conn *c)
 {
     if (c->x->rail->failed || !fb_trylock(&c->x->rx.lock))
@@ -165,7 +166,8 @@ static uint32_t expected(const struct cfg_stream *set)
     return set->ring ? 2 * set->ring : CFG_RAIL_EXPECTED;
 }
 
-/* For how many more rails of streams with these settings is there room in that budget? NULL: the process's. */
+/* For how many more rails of streams with these settings is there room in that budget? NULL:
+ * the process's. */
 static uint32_t room(const struct cfg_use *of, const struct cfg_stream *set)
 {
     const struct cfg_use *use = of ? of : &all;
@@ -239,7 +241,8 @@ static bool fits(const struct cfg_use *use, const struct cfg_stream *most, uint6
     return others < most->max_memory && bytes <= most->max_memory - others;
 }
 
-/* What one peer may choose, or he would have what is for all: two of our own largest rings, or a 64th of the memory. */
+/* What one peer may choose, or he would have what is for all: two of our own largest rings, or a
+ * 64th of the memory. */
 static uint64_t most_for_one(struct fb_conn *c)
 {
     uint64_t own = conn_config(c)->ring, share = cfg_rules_base()->max_memory / 64;
@@ -291,7 +294,8 @@ void budget_free(struct fb_conn *c)
         return;
     c->x->gave_up = 0;
     heat_freed();
-    /* Not within the caller, who is not through with this one; and the other end has to give its own back. */
+    /* Not within the caller, who is not through with this one; and the other end has to give
+     * its own back. */
     if (!calling)
         calling = rsk_timer_add(SETTLES, call_chosen, NULL) != NULL;
 }

@@ -6,15 +6,17 @@
 
 #include "ipoib_fallback/stream.h"
 
-/* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; the stream is to
- * have reason `budget`, and is called when there is room for it (rdv_now), if it is among the hottest that wait. */
+/* A stream wants a rail. True: it is counted, until budget_free. False: the budget is used up; the
+ * stream is to have reason `budget`, and is called when there is room for it (rdv_now), if it is
+ * among the hottest that wait. */
 bool budget_take(struct fb_conn *);
-/* There was room here, but not at the other end, or there has just been none. To be called before budget_free. */
+/* There was room here, but not at the other end, or there has just been none. To be called
+ * before budget_free. */
 void budget_refused(struct fb_conn *);
 /* It has none any more, or did not get one. */
 void budget_free(struct fb_conn *);
-/* The size of the rings of what is taken is known, before they are. False: there is no room for as many bytes, or it is more than
- * a stranger may choose. */
+/* The size of the rings of what is taken is known, before they are. False: there is no room for as
+ * many bytes, or it is more than a stranger may choose. */
 bool budget_fits(void *conn, size_t bytes, bool stranger);
 /* It has got this rail. */
 void budget_up(struct fb_conn *, const struct rsk_rail *);
@@ -22,7 +24,8 @@ void budget_forget(void); /* forked child */
 
 /* ---- for heat.c ---- */
 
-/* The budget that a stream that waits has to wait for: its rule's own, or NULL: the process's, or there is room. */
+/* The budget that a stream that waits has to wait for: its rule's own, or NULL: the process's, or
+ * there is room. */
 const struct cfg_use *budget_of(struct fb_conn *);
 /* For how many more there is room in that one. */
 uint32_t budget_room(const struct cfg_use *, struct fb_conn *);

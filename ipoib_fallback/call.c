@@ -1,6 +1,7 @@
 /*
- * call.c - the receive and the send of a half that is not plain, blocking or not: look at ring and kernel, wait
- * (wait.h), look again, until the call has what its flags ask for. Application threads.
+ * call.c - the receive and the send of a half that is not plain, blocking or not: look at ring
+ * and kernel, wait (wait.h), look again, until the call has what its flags ask for.
+ * Application threads.
  */
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/iov.h"
@@ -78,7 +79,8 @@ static bool still_open(struct fb_conn *c, int *fd)
     return true;
 }
 
-/* MSG_PEEK with MSG_WAITALL, as TCP: waits until all that is wanted is there, or nothing more can come. */
+/* MSG_PEEK with MSG_WAITALL, as TCP: waits until all that is wanted is there, or nothing
+ * more can come. */
 enum { PEEK_ALL = MSG_PEEK | MSG_WAITALL };
 #define PEEK_ALL_MOST 2048 /* half of the smallest ring */
 
@@ -94,15 +96,16 @@ static bool waits_for_more(struct fb_conn *c, int fd, struct wait *w)
     return w->ends || wait_more(c, w) == 0;
 }
 
-/* The kernel has said EAGAIN. A call that began blocking goes on: another thread has changed the socket's mode or its
- * time-out, which is for calls that begin later. But where a filter may forbid poll the kernel keeps our time-out,
- * and EAGAIN may say that it is over. */
+/* The kernel has said EAGAIN. A call that began blocking goes on: another thread has changed the
+ * socket's mode or its time-out, which is for calls that begin later. But where a filter may forbid
+ * poll the kernel keeps our time-out, and EAGAIN may say that it is over. */
 static bool goes_on(bool nonblock)
 {
     return !nonblock && !hold_for_good();
 }
 
-/* In t; most: what rx_goes_on has said, or SSIZE_MAX. FB_RETRY: it is not in t any more, or that is to be looked at. */
+/* In t; most: what rx_goes_on has said, or SSIZE_MAX. FB_RETRY: it is not in t any more, or that is
+ * to be looked at. */
 static ssize_t from_kernel(struct fb_conn *c, int fd, const struct iovec *part, int n, ssize_t most,
                            int flags, struct fb_signals *signals)
 {
@@ -121,7 +124,8 @@ static ssize_t from_kernel(struct fb_conn *c, int fd, const struct iovec *part, 
 static ssize_t receive(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int flags,
                        bool some);
 
-/* As TCP: waits for something, takes nothing, and once it has waited it says nothing of how that has ended either. */
+/* As TCP: waits for something, takes nothing, and once it has waited it says nothing of how that
+ * has ended either. */
 static ssize_t receive_none(struct fb_conn *c, int fd, int flags, bool some)
 {
     char byte;
@@ -250,8 +254,9 @@ __attribute__((noinline)) static ssize_t receive(struct fb_conn *c, int fd, cons
             w.marks = !nonblock && !hold_for_good() && !conn_flag(c, CF_RCVLOWAT);
             continue;
         }
-        /* One call takes all that is there: beyond the pieces of one look, and where kernel and ring meet. But where
-         * a filter may forbid to look into the kernel (fb_rx_enter_for_good), what the ring had is enough. */
+        /* One call takes all that is there: beyond the pieces of one look, and where kernel and
+         * ring meet. But where a filter may forbid to look into the kernel (fb_rx_enter_for_good),
+         * what the ring had is enough. */
         if ((size_t)got < fb_iov_size(part, n) &&
             (state == RX_r || state == RX_t || hold_for_good()))
             return done;
@@ -294,8 +299,8 @@ ssize_t fb_recv_on(struct fb_stream *s, int fd, const struct iovec *v, int cnt, 
     return n ? n : receive(c, fd, v, cnt, flags, true);
 }
 
-/* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame. It
- * would wait in the kernel anyway, so it waits here until there is some, for a moment. */
+/* A blocking sender usually finds TCP's buffer full; a boarding attempt needs room for the frame.
+ * It would wait in the kernel anyway, so it waits here until there is some, for a moment. */
 static void make_room(struct fb_conn *c, int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -305,7 +310,8 @@ static void make_room(struct fb_conn *c, int fd)
         sys_ppoll(&p, 1, &ts, NULL);
 }
 
-/* What tcp_sendmsg does not look at: programs hand the flags of their receives over, or name what is for others. */
+/* What tcp_sendmsg does not look at: programs hand the flags of their receives over, or name what
+ * is for others. */
 #define TX_IGNORED \
     (MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE | MSG_WAITALL | MSG_PEEK | MSG_TRUNC | MSG_CTRUNC)
 
@@ -389,7 +395,8 @@ __attribute__((noinline)) static ssize_t send_all(struct fb_conn *c, int fd, con
     }
     for (;;) {
         struct iovec rest[FB_PIECES];
-        /* All that fits goes in one piece, as in the kernel: another thread's call does not come in between. */
+        /* All that fits goes in one piece, as in the kernel: another thread's call does not
+         * come in between. */
         const struct iovec *part = done ? rest : v;
         int n = done ? window(&u, rest) : cnt, r;
         ssize_t got;

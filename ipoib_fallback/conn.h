@@ -1,6 +1,7 @@
 /*
- * conn.h - what a stream is made of: struct fb_conn, which a struct fb_stream really is, with its two halves and its
- * flags. For the files of this folder and its tests, by stream.h. See lock.h for who protects what.
+ * conn.h - what a stream is made of: struct fb_conn, which a struct fb_stream really is, with its
+ * two halves and its flags. For the files of this folder and its tests, by stream.h. See lock.h for
+ * who protects what.
  */
 #ifndef FB_CONN_H
 #define FB_CONN_H
@@ -36,8 +37,8 @@ struct fb_tx {
     bool echoed;                        /* ECHO has come: the rail is open */
     _Atomic bool owed; /* L1 with F == E: written only with bytes, FIN, or on request */
     bool later;        /* leave as soon as the frame is whole */
-    bool
-        handed; /* the peer has handed the stream over: whoever reads it there next may not notice a gap */
+    /* the peer has handed the stream over: whoever reads it there next may not notice a gap */
+    bool handed;
     _Atomic bool turned; /* the other half has boarded since the last send */
     _Atomic bool fin;    /* shutdown(SHUT_WR) was called: ends with the kernel's shutdown */
     bool fin_done;
@@ -68,11 +69,11 @@ struct fb_rx {
     bool frozen;    /* a hand-over: V is R, and the ring is not read, until the sender has gone */
     bool more;      /* frozen: the ring had bytes beyond it, which come again by TCP */
     bool handed;    /* sk after a hand-over: plain as soon as the overlap is gone */
-    _Atomic bool
-        late;     /* shutdown(SHUT_RD) was called, and the kernel has not heard of it: rx_shut */
+    /* shutdown(SHUT_RD) was called, and the kernel has not heard of it: rx_shut */
+    _Atomic bool late;
     bool on_rail; /* this rail's receiver half was started */
-    /* The SWITCH frame was seen, though perhaps not taken yet: the ring begins at S, and the ECHO was sent, or is
-     * still to be sent (unechoed). */
+    /* The SWITCH frame was seen, though perhaps not taken yet: the ring begins at S, and the ECHO
+     * was sent, or is still to be sent (unechoed). */
     bool begun;
     bool peer_closed; /* the peer's CLOSED was seen */
     bool by_call;     /* a call of the application's takes bytes and frames: fb_rx_enter_for_good */
@@ -81,9 +82,9 @@ struct fb_rx {
     _Atomic uint16_t unasked;
     _Atomic bool unechoed; /* begun, but the sender has no ECHO yet, for want of room */
     bool outlives;         /* on_rail: what was sent outlives its sender */
-    /* 0: not ended. Else what a receive says after V. FB_EOF: the error in `swallowed`, or end of stream;
-     * FB_KERNELS: what the kernel says; FB_MISSING: the same, but ECONNRESET instead of a clean end, unless a
-     * reset was told already (rx_take_end) */
+    /* 0: not ended. Else what a receive says after V. FB_EOF: the error in `swallowed`, or end of
+     * stream; FB_KERNELS: what the kernel says; FB_MISSING: the same, but ECONNRESET instead of a
+     * clean end, unless a reset was told already (rx_take_end) */
     _Atomic int end;
     uint32_t att;
     uint64_t S, V, F, E, skip;
@@ -103,7 +104,8 @@ struct fb_rx {
     bool front_ours; /* the mapping is to be unmapped */
     _Atomic bool front_vain; /* it was waited for, and nobody has read it all */
     uint32_t no_data;        /* as fb_more's */
-    /* rx_front.c's: what is read before anything else, the memory's size; and in its owner its descriptor plus one */
+    /* rx_front.c's: what is read before anything else, the memory's size; and in its owner its
+     * descriptor plus one */
     struct fb_front *front;
     size_t front_size;
     int front_fd;
@@ -151,12 +153,13 @@ enum fb_job {
 };
 
 /*
- * A stream is in three places, because most connections never board and there may be very many. What every
- * tracked connection needs is struct fb_conn, two cache lines, of which plain calls use the first. The digests
- * (fb_seen) are touched when a rail may soon be wanted, the rest (fb_more) once one is, or another
- * rare thing happens. All three lie in arrays of memory that is never unmapped, and until it is
- * touched has no page behind it (stream.c); so nothing is allocated where a handler or a lock would be in the
- * way. All zero is what a stream begins with, and zero is what stream.c leaves behind.
+ * A stream is in three places, because most connections never board and there may be very many.
+ * What every tracked connection needs is struct fb_conn, two cache lines, of which plain calls use
+ * the first. The digests (fb_seen) are touched when a rail may soon be wanted, the rest (fb_more)
+ * once one is, or another rare thing happens. All three lie in arrays of memory that is never
+ * unmapped, and until it is touched has no page behind it (stream.c); so nothing is allocated where
+ * a handler or a lock would be in the way. All zero is what a stream begins with, and zero is what
+ * stream.c leaves behind.
  */
 struct fb_seen {
     _Alignas(16) struct fb_digest tx;
@@ -166,8 +169,8 @@ struct fb_seen {
 struct fb_more {
     _Alignas(16) _Atomic uint64_t old_bytes; /* which the boarding policy does not count */
     _Atomic uint32_t old_calls;
-    /* Bytes that the kernel was given and gave which are none of the application's, or not for the first time:
-     * frames, residue, overlap. */
+    /* Bytes that the kernel was given and gave which are none of the application's, or not for the
+     * first time: frames, residue, overlap. */
     _Atomic uint64_t own_tx, own_rx;
     struct fb_pub_rail *_Atomic show; /* what is shown of rails, from when the first was wanted */
     struct rsk_rail *_Atomic rail;    /* set and cleared with tx, rx, ctl and watchers held */
@@ -209,7 +212,8 @@ struct fb_more {
     uint64_t hello_at;          /* when the last message of the proof was sent */
     _Atomic uint32_t answer_ns; /* how long the peer's library takes to answer over the rail */
     uint64_t rdv_calls;         /* s.calls at the last attempt */
-    int end_reason; /* why this end ends the rail, for rdv_again; 0: it does not. Also under the tx lock */
+    /* why this end ends the rail, for rdv_again; 0: it does not. Also under the tx lock */
+    int end_reason;
     uint64_t linger_until;
     uint64_t linger_cur, linger_stuck; /* tx.cur, and until when it may stay so */
     uint64_t linger_pause;
@@ -243,8 +247,8 @@ struct fb_more {
     struct rsk_job job[JOBS];
     /* given.c's: */
     uint64_t cookie; /* its socket's, if it is passed on */
-    struct fb_giver *_Atomic
-        giver; /* who has passed it on, and says whether he has closed it; NULL: he has, or nobody did */
+    /* who has passed it on, and says whether he has closed it; NULL: he has, or nobody did */
+    struct fb_giver *_Atomic giver;
     /* heir.c's: */
     struct fb_heritage *heritage; /* inherited: from whom */
     uint32_t old_slot, old_gen, old_born;
@@ -333,16 +337,16 @@ static inline const struct cfg_stream *conn_config(struct fb_conn *c)
     return atomic_load_explicit(&c->set, memory_order_acquire);
 }
 
-/* The library has taken err from the kernel, and not told it. The gate goes up: a send has to look for it before
- * the kernel raises SIGPIPE. */
+/* The library has taken err from the kernel, and not told it. The gate goes up: a send has to look
+ * for it before the kernel raises SIGPIPE. */
 static inline void conn_untold(struct fb_conn *c, int err)
 {
     atomic_store(&c->x->swallowed, err);
     atomic_store(&c->s.tx_gate, 1);
 }
 
-/* What the library has taken from the kernel is told now; 0: nothing. A reset is told once: the end that it makes of the
- * other direction is none of its own. */
+/* What the library has taken from the kernel is told now; 0: nothing. A reset is told once: the end
+ * that it makes of the other direction is none of its own. */
 static inline int conn_tell(struct fb_conn *c)
 {
     int err = atomic_exchange(&c->x->swallowed, 0);
@@ -352,7 +356,8 @@ static inline int conn_tell(struct fb_conn *c)
     return err;
 }
 
-/* A receive has told a reset. The other half need not have heard of it, and its rail would still take bytes. */
+/* A receive has told a reset. The other half need not have heard of it, and its rail would
+ * still take bytes. */
 static inline void conn_reset_told(struct fb_conn *c)
 {
     atomic_store(&c->x->told, true);
@@ -388,7 +393,8 @@ static inline int conn_alt(struct fb_conn *c, int i)
     return atomic_load_explicit(&c->x->alt_fd[i], memory_order_relaxed) - 1;
 }
 
-/* It has asked for no rail, or is pinned and never had one: link_up, which looks at the same word, gives it none. */
+/* It has asked for no rail, or is pinned and never had one: link_up, which looks at the same word,
+ * gives it none. */
 static inline bool conn_without_rail(uint32_t flags)
 {
     return !(flags & CF_LINKED) && (flags & (CF_ASKED | CF_PINNED)) != CF_ASKED;

@@ -1,6 +1,7 @@
 /*
- * counts.c - what else can be asked of a stream: FIONREAD, SIOCOUTQ, what has come and gone since an edge was told, and the
- * pending error, of ring and anchor as one stream. As exact as readiness (ready.c).
+ * counts.c - what else can be asked of a stream: FIONREAD, SIOCOUTQ, what has come and gone since
+ * an edge was told, and the pending error, of ring and anchor as one stream. As exact as
+ * readiness (ready.c).
  */
 #include "ipoib_fallback/hold.h"
 #include "ipoib_fallback/rx.h"
@@ -14,7 +15,8 @@ int fb_so_error(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
 
-    /* The gate is up where there is one, but for a moment where there is or was a rail. Who never wanted one has no page to look. */
+    /* The gate is up where there is one, but for a moment where there is or was a rail. Who never
+     * wanted one has no page to look. */
     return conn_flag(c, CF_LINKED) || atomic_load(&s->tx_gate) ? conn_tell(c) : 0;
 }
 
@@ -131,10 +133,10 @@ static bool countable(struct fb_conn *c)
 }
 
 /*
- * Can come() be counted on? A pinned stream may have calls that go past the library, and what they read is not counted,
- * which matters in gS and f2, where it is a part of the sum. In other states the stream leaves its rail first, if it
- * has one, and then the kernel tells once more what was told before. What such calls send is not counted either
- * (conn_tally).
+ * Can come() be counted on? A pinned stream may have calls that go past the library, and what they
+ * read is not counted, which matters in gS and f2, where it is a part of the sum. In other states
+ * the stream leaves its rail first, if it has one, and then the kernel tells once more what was
+ * told before. What such calls send is not counted either (conn_tally).
  */
 static bool counts_in(struct fb_conn *c)
 {
@@ -181,7 +183,8 @@ int fb_inq_told(struct fb_stream *s, int fd)
     n = fb_inq(s, fd);
     if (n < 0)
         n = 0;
-    /* As TCP: the end that has come counts as a byte. One that this end has made itself does not. */
+    /* As TCP: the end that has come counts as a byte. One that this end has made
+     * itself does not. */
     return n + (!conn_of(s)->shut && (fb_ready(s, fd, POLLRDHUP) & POLLRDHUP) != 0);
 }
 
@@ -191,7 +194,8 @@ bool fb_stamps(struct fb_stream *s)
     return conn_of(s)->x->stamps && !hold_for_good();
 }
 
-/* Of so many that nobody has read: what is there is acknowledged, up to the window, which may be less at this moment. */
+/* Of so many that nobody has read: what is there is acknowledged, up to the window, which may be
+ * less at this moment. */
 static int unacknowledged(int fd, uint64_t unread)
 {
     enum { WINDOW = 65536 };

@@ -1,5 +1,6 @@
 /*
- * crowd.c - what the kernel knows of a thread that spins: how often it was thrown off its processor (spin.h).
+ * crowd.c - what the kernel knows of a thread that spins: how often it was thrown off its
+ * processor (spin.h).
  */
 #include "ipoib_fallback/fb.h"
 #include "ipoib_fallback/spin.h"

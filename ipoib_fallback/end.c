@@ -1,6 +1,6 @@
 /*
- * end.c - ends of streams: close, shutdown. Every end is the kernel's own: the stream leaves the rail first,
- * so that FIN and RST mean what they mean in TCP.
+ * end.c - ends of streams: close, shutdown. Every end is the kernel's own: the stream leaves the
+ * rail first, so that FIN and RST mean what they mean in TCP.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
@@ -83,8 +83,8 @@ bool end_frame_is_due(struct fb_conn *c)
            (c->x->rx.state == RX_r || c->x->rx.state == RX_q2);
 }
 
-/* There is no number on which the progress thread could finish: what is left goes, and the peer's frame comes, while
- * the application's own is open. Both locks are held, and given up meanwhile. */
+/* There is no number on which the progress thread could finish: what is left goes, and the peer's
+ * frame comes, while the application's own is open. Both locks are held, and given up meanwhile. */
 static void push_here(struct fb_conn *c, int fd)
 {
     uint64_t until = fb_io.now() + END_NS;
@@ -147,14 +147,15 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         kept = fb_io.keep(fd);
         if (kept >= 0) {
             conn_set(c, CF_LINGER);
-            /* Before FIN, and before the table forgets the number: another thread's call on it would get EPIPE, put its
-             * bytes between those that follow, or take a frame. */
+            /* Before FIN, and before the table forgets the number: another thread's call on it
+             * would get EPIPE, put its bytes between those that follow, or take a frame. */
             if (how == NUMBER_GOES)
                 fb_io.vacate(fd);
         }
         c->fd = kept >= 0 ? kept : fd;
         c->x->tx.want = false;
-        /* Another process may hold it: then this is no end, neither for the peer nor for the kernel. */
+        /* Another process may hold it: then this is no end, neither for the peer nor
+         * for the kernel. */
         if (!shared)
             c->x->tx.frame_flags |= FF_FIN | FF_CLOSED;
         if (!shared && !c->x->tx.fin) {
@@ -163,14 +164,16 @@ static void close_number(struct fb_stream *s, int fd, enum ending how)
         }
         if (c->x->tx.state != TX_T)
             tx_leave(c, RSN_ENDING, true);
-        /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is the end: the
-         * peer must not owe us anything, nor have bytes on their way here. And who has left already tells it of the close by no frame:
-         * its own would draw RST, while the kernel may still have bytes for it. */
+        /* Whoever goes on has the kernel's socket only, and if it is nobody the kernel's close is
+         * the end: the peer must not owe us anything, nor have bytes on their way here. And who has
+         * left already tells it of the close by no frame: its own would draw RST, while the kernel
+         * may still have bytes for it. */
         if (shared || !end_tells_of_close(c))
             rx_freeze(c, RSN_ENDING);
         if (kept < 0) {
             push_here(c, fd);
-            /* No number is left to finish on: what did not fit now is lost, and the peer must know. */
+            /* No number is left to finish on: what did not fit now is lost, and the
+             * peer must know. */
             reset = c->x->tx.state != TX_T;
             if (reset)
                 fb_io.abort(fd);
@@ -193,9 +196,9 @@ void fb_close(struct fb_stream *s, int fd)
     close_number(s, fd, NUMBER_GOES);
 }
 
-/* The child of a fork between fb_close and the kernel's close may have the number: so it is noted here how many forks
- * there were (heir.c). A stream that never had to do with a rail has told its children already that it lets go, and
- * memory that it never used is not touched for this. */
+/* The child of a fork between fb_close and the kernel's close may have the number: so it is noted
+ * here how many forks there were (heir.c). A stream that never had to do with a rail has told its
+ * children already that it lets go, and memory that it never used is not touched for this. */
 void fb_closed(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
@@ -224,7 +227,8 @@ int fb_disconnect(struct fb_stream *s, int fd, const void *to, socklen_t len)
     }
     atomic_store(&c->x->disconnected, true); /* first: the pin wakes who sleeps */
     fb_pin(s, RSN_ENDING, false);
-    /* The reset is for the application's next call: nobody here looks at the socket once it is there, and takes it. */
+    /* The reset is for the application's next call: nobody here looks at the socket once it is
+     * there, and takes it. */
     fb_lock(&c->x->tx.lock);
     fb_lock(&c->x->rx.lock);
     r = sys_connect(fd, to, len);
@@ -263,8 +267,8 @@ static int shut_reading(struct fb_conn *c, int fd)
     return r;
 }
 
-/* One that has moved bytes is not, unless it has sent them with its SYN (TCP_FASTOPEN_CONNECT): then CF_FIN stays, and so
- * does the next connection on TCP. */
+/* One that has moved bytes is not, unless it has sent them with its SYN (TCP_FASTOPEN_CONNECT):
+ * then CF_FIN stays, and so does the next connection on TCP. */
 static bool may_be_connecting(const struct fb_stream *s, int how)
 {
     return s->role == FB_CONNECTED &&
@@ -282,22 +286,23 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
         return -EINVAL;
     if (how != SHUT_RD && tap_on(c))
         tap_mark(c, TAP_FIN, 0);
-    /* Once it has asked for a rail, one may come at any moment, unless it is pinned: then under the lock. Who makes it asks
-     * for the flag. */
+    /* Once it has asked for a rail, one may come at any moment, unless it is pinned: then under the
+     * lock. Who makes it asks for the flag. */
     flags = atomic_fetch_or(&c->s.flags, how != SHUT_RD ? CF_FIN : 0);
     here = fb_plain(s) && conn_without_rail(flags);
     if (how != SHUT_WR) {
         if (!here)
             end_pass_frame(c, fd);
-        /* From here on fb_ready says what is shut, until the kernel does. With SHUT_RDWR that is both directions: who
-         * looks sees neither without the other. */
+        /* From here on fb_ready says what is shut, until the kernel does. With SHUT_RDWR that is
+         * both directions: who looks sees neither without the other. */
         if (!here)
             atomic_store(&c->x->rx.late, true);
         atomic_store(&c->shut, true);
     }
     if (here) {
         r = fb_io.shutdown(fd, how);
-        /* If it was connecting, that is over, and the kernel has forgotten it: it can be connected anew. */
+        /* If it was connecting, that is over, and the kernel has forgotten it: it can be
+         * connected anew. */
         if (may_be_connecting(s, how) &&
             (fb_io.poll(fd, POLLRDHUP) & (POLLHUP | POLLRDHUP)) == POLLHUP) {
             atomic_store(&c->shut, false);
@@ -332,8 +337,8 @@ int fb_shutdown(struct fb_stream *s, int fd, int how)
     if (how != SHUT_WR) {
         int read = shut_reading(c, fd);
 
-        if (how ==
-            SHUT_RD) /* else it may be over by now, which the kernel does not tell of one call */
+        /* else it may be over by now, which the kernel does not tell of one call */
+        if (how == SHUT_RD)
             r = read;
         conn_wake(c, RSK_RX);
     }

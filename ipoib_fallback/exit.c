@@ -1,5 +1,6 @@
 /*
- * exit.c - the process ends, or goes on as another program: what its streams have to say goes before the kernel closes them all.
+ * exit.c - the process ends, or goes on as another program: what its streams have to say goes
+ * before the kernel closes them all.
  *
  * Called by the application on any thread.
  */
@@ -12,9 +13,9 @@
 
 #include "rsock/loop.h"
 
-/* Can both locks be had by then? Their holder may never give them back: it may be this very thread, in the
- * handler of a fault in a buffer, which ends the process. Then the stream ends as if the process had been
- * killed. */
+/* Can both locks be had by then? Their holder may never give them back: it may be this very thread,
+ * in the handler of a fault in a buffer, which ends the process. Then the stream ends as if the
+ * process had been killed. */
 static bool in_reach(struct fb_conn *c, uint64_t until)
 {
     for (;;) {
@@ -72,8 +73,8 @@ void end_give_up(struct fb_conn *c)
     tx_unlock(c);
 }
 
-/* The residue must be in the kernel, and the peer's frames out of it: a socket that the kernel closes
- * with unread bytes is reset, and a reset can cost the peer our last bytes. */
+/* The residue must be in the kernel, and the peer's frames out of it: a socket that the kernel
+ * closes with unread bytes is reset, and a reset can cost the peer our last bytes. */
 static void end_wait(struct fb_conn *c, void *arg)
 {
     uint64_t until = *(uint64_t *)arg;

@@ -1,11 +1,11 @@
 /*
  * find.c - which of our accepted connections has these addresses: what a peer that asks for a rail
  * names. A hash table of the progress thread's own, so that looking takes no lock and no walk
- * through all connections. accept, and who learns the addresses of a connection, on any thread, puts its slot on a
- * list, also without a lock; the table takes the list in when it is asked.
+ * through all connections. accept, and who learns the addresses of a connection, on any thread,
+ * puts its slot on a list, also without a lock; the table takes the list in when it is asked.
  *
- * An entry is a hint, because slots are used again: it is believed if the stream that is there now has these
- * addresses. Entries of streams that are gone go when the table grows.
+ * An entry is a hint, because slots are used again: it is believed if the stream that is there now
+ * has these addresses. Entries of streams that are gone go when the table grows.
  */
 #include "ipoib_fallback/find.h"
 
@@ -22,9 +22,9 @@ struct entry {
 static struct entry *table; /* open addressing, at most half full */
 static uint32_t size, used;
 
-/* A name for both addresses, short enough to be kept for each stream. Whoever makes connections to us may choose
- * them so that many have one name, and then looking takes as long as there are such; their number is
- * bounded by his ports. */
+/* A name for both addresses, short enough to be kept for each stream. Whoever makes connections to
+ * us may choose them so that many have one name, and then looking takes as long as there are such;
+ * their number is bounded by his ports. */
 uint32_t find_name(const struct rsk_tuple *t)
 {
     uint64_t word[sizeof(*t) / 8], h = 0;
@@ -39,11 +39,11 @@ uint32_t find_name(const struct rsk_tuple *t)
 _Static_assert(sizeof(struct rsk_tuple) % 8 == 0, "find_name");
 
 /*
- * A slot is on the list once. Whoever finds it marked need not add it again: take_in() clears the mark before it
- * looks at the stream, and so sees what the caller has written before. But only to read the mark does not ensure
- * that: on arm64 the caller's earlier writes may be seen later. So the mark is written once more as it is, and
- * take_in(), whose exchange reads what was written here, or later, sees them.
- * No handler comes between the two steps: the caller is in a section.
+ * A slot is on the list once. Whoever finds it marked need not add it again: take_in() clears the
+ * mark before it looks at the stream, and so sees what the caller has written before. But only to
+ * read the mark does not ensure that: on arm64 the caller's earlier writes may be seen later. So
+ * the mark is written once more as it is, and take_in(), whose exchange reads what was written
+ * here, or later, sees them. No handler comes between the two steps: the caller is in a section.
  */
 void conn_findable(struct fb_conn *c)
 {
@@ -114,9 +114,9 @@ static bool room(void)
     return true;
 }
 
-/* Most connections do not live until somebody asks for one, so the kernel has not been asked for the addresses. The
- * number may be closed, and be another connection's, while it is asked here: then CF_CLOSED was set before, and
- * conn_find looks at that after. */
+/* Most connections do not live until somebody asks for one, so the kernel has not been asked for
+ * the addresses. The number may be closed, and be another connection's, while it is asked here:
+ * then CF_CLOSED was set before, and conn_find looks at that after. */
 static void take(uint32_t at)
 {
     struct fb_conn *c = conn_in(at - 1);
@@ -151,7 +151,8 @@ struct fb_conn *conn_find(const struct rsk_tuple *t)
 
         if (table[i].id != id || !fb_tryget(&c->s))
             continue;
-        /* Only now: before, the slot may have been another stream's, of the other end for all we know. */
+        /* Only now: before, the slot may have been another stream's, of the other end
+         * for all we know. */
         if (c->s.role == FB_ACCEPTED && conn_flag(c, CF_ADDRESSES) && !conn_flag(c, CF_CLOSED)) {
             struct rsk_tuple own = conn_tuple(c);
 

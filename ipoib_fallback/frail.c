@@ -1,20 +1,24 @@
 /*
- * frail.c - see frail.h. A stream whose rail has failed, or was taken back, waits for a second, then two, and so on: a rail that ends
- * again and again must not cost more than it gives. But what makes rails fail is mostly not the stream's: it is the path, which carries
- * some packets and not others, or loses them under load. There each connection would find that out by itself, again and again, and its
- * bytes stand still each time until that is known. So failures are kept for the peer's host as well, for which no stream of this
- * process asks then.
+ * frail.c - see frail.h. A stream whose rail has failed, or was taken back, waits for a second,
+ * then two, and so on: a rail that ends again and again must not cost more than it gives. But what
+ * makes rails fail is mostly not the stream's: it is the path, which carries some packets and not
+ * others, or loses them under load. There each connection would find that out by itself, again and
+ * again, and its bytes stand still each time until that is known. So failures are kept for the
+ * peer's host as well, for which no stream of this process asks then.
  *
  *   a rail fails          nobody asks for one for a second
- *   its stream goes on    for twice as long the next time, up to 64 seconds, unless it is the one whose rail had failed before:
- *                         then it is perhaps not the path, and others may do well
- *   the time is over      one asks, the others when that one is through with the proof, for which the path has carried
- *                         large packets both ways
+ *   its stream goes on    for twice as long the next time, up to 64 seconds, unless it is the one
+ *                         whose rail had failed before: then it is perhaps not the path, and others
+ *                         may do well
+ *   the time is over      one asks, the others when that one is through with the proof, for which
+ *                         the path has carried large packets both ways
  *   STEADY without one    forgotten
  *
- * A process that is killed looks like a path that fails, and its stream does not go on: so nothing is doubled by it.
+ * A process that is killed looks like a path that fails, and its stream does not go on: so nothing
+ * is doubled by it.
  *
- * The end that accepts keeps no count: any user of that host could bring it to refuse rails to the others there.
+ * The end that accepts keeps no count: any user of that host could bring it to refuse rails to
+ * the others there.
  */
 #include "ipoib_fallback/frail.h"
 
@@ -47,7 +51,8 @@ static struct frail *known(const struct fb_conn *c)
     return peer_find(frail_peers, sizeof(*frail_peers), &c->x->tuple, 0);
 }
 
-/* None has failed for as long as a good one lives, though there was one; or nobody has tried for very long. */
+/* None has failed for as long as a good one lives, though there was one; or nobody has tried
+ * for very long. */
 static bool over(const struct frail *f, uint64_t now)
 {
     return (f->proved_at && now - f->proved_at > STEADY) || now > f->until + HOLD_MOST;

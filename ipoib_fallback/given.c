@@ -1,19 +1,24 @@
 /*
- * given.c - a connection that one process accepts and passes on to another by SCM_RIGHTS, unused, as Node's cluster does.
+ * given.c - a connection that one process accepts and passes on to another by SCM_RIGHTS, unused,
+ * as Node's cluster does.
  *
- * Who gives it keeps it on TCP and does not board it any more. If it has passed it on exactly once, nobody else can have it, and the
- * kernel has closed its number, then it is its receiver's alone. The giver's file of counters has a word for it, found by the
- * socket's cookie, which no other socket ever has:
+ * Who gives it keeps it on TCP and does not board it any more. If it has passed it on exactly once,
+ * nobody else can have it, and the kernel has closed its number, then it is its receiver's alone.
+ * The giver's file of counters has a word for it, found by the socket's cookie, which no other
+ * socket ever has:
  *
- *   giver     before the message is sent      cookie << 8                 the place may have been another's, which is lost
- *   receiver  has it                          | how often it has come     if it is there at all; else it is not tracked
+ *   giver     before the message is sent      cookie << 8                 the place may have been
+ *                                                                         another's, which is lost
+ *   receiver  has it                          | how often it has come     if it is there at all;
+ *                                                                         else it is not tracked
  *   giver     the kernel has closed it        | CLOSED                    if it is still there
  *   receiver  is asked for a rail             once and CLOSED: its alone
  *
- * Nobody makes the word anew: who finds another cookie's there stays on TCP. Counted is how often it comes, since the giver is guessed:
- * it is who made or listened for the socket over which the message came (SO_PEERCRED), and the receiver may pass the connection on over
- * one that the same process has made. Somebody in between without the library is not seen; if it reads or writes before the
- * boarding, the kernel's counters show it, as everywhere.
+ * Nobody makes the word anew: who finds another cookie's there stays on TCP. Counted is how often
+ * it comes, since the giver is guessed: it is who made or listened for the socket over which the
+ * message came (SO_PEERCRED), and the receiver may pass the connection on over one that the same
+ * process has made. Somebody in between without the library is not seen; if it reads or writes
+ * before the boarding, the kernel's counters show it, as everywhere.
  *
  * Application threads, their handlers put off; given_elsewhere on the progress thread.
  */
@@ -39,8 +44,8 @@ static uint64_t cookie_of(int fd)
                : cookie;
 }
 
-/* Adds `state` to the word; with CAME_ONCE also CAME_OFTEN, if CAME_ONCE is there already, or if `often` says so.
- * False: the place is another cookie's by now. */
+/* Adds `state` to the word; with CAME_ONCE also CAME_OFTEN, if CAME_ONCE is there already, or if
+ * `often` says so. False: the place is another cookie's by now. */
 static bool add(fb_pub_given *at, uint64_t cookie, unsigned state, bool often)
 {
     uint64_t word = atomic_load(at), next;
@@ -57,8 +62,8 @@ static bool add(fb_pub_given *at, uint64_t cookie, unsigned state, bool often)
 
 /* ---- the giver */
 
-/* It was accepted here, nothing keeps it off a rail, and nobody else is known to have it. That is still so after a
- * message with it could not be sent, though the stream was pinned for that one. */
+/* It was accepted here, nothing keeps it off a rail, and nobody else is known to have it. That is
+ * still so after a message with it could not be sent, though the stream was pinned for that one. */
 bool fb_may_give(struct fb_stream *s)
 {
     struct fb_conn *c = conn_of(s);
@@ -105,7 +110,8 @@ void given_closed(struct fb_conn *c)
 
 /* ---- the receiver */
 
-/* Others' words stay mapped for as long as they live: many connections come from few processes, and a stream looks at its word later. */
+/* Others' words stay mapped for as long as they live: many connections come from few processes, and
+ * a stream looks at its word later. */
 enum { GIVERS = 64 };
 static struct fb_giver {
     int32_t pid;
@@ -120,7 +126,8 @@ void given_forget(void)
     lock = (struct fb_lock){0}; /* what the parent's streams looked at stays */
 }
 
-/* lock held. A place for one more, or NULL: a process that is no more gives up its own once no stream looks there. */
+/* lock held. A place for one more, or NULL: a process that is no more gives up its own once no
+ * stream looks there. */
 static struct fb_giver *place(void)
 {
     if (n_givers < GIVERS)

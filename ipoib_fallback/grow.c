@@ -1,11 +1,12 @@
 /*
- * grow.c - a stream that fills its ring again and again gets a larger one. Rings are small where a stream boards,
- * because most conversations are: one that turns to bulk later would wait for credit at every turn. It leaves and
- * boards again, once, as for any other reason, and both ends have large rings then. Progress thread, except tx_short,
- * which a sender calls.
+ * grow.c - a stream that fills its ring again and again gets a larger one. Rings are small where a
+ * stream boards, because most conversations are: one that turns to bulk later would wait for credit
+ * at every turn. It leaves and boards again, once, as for any other reason, and both ends have
+ * large rings then. Progress thread, except tx_short, which a sender calls.
  *
- * Which ring is meant is the receiver's, so it is told (FM_LARGER) before anything leaves. What comes too late, or
- * finds a peer that does not know it, costs a change of track for nothing; hence GROW_MOST.
+ * Which ring is meant is the receiver's, so it is told (FM_LARGER) before anything leaves. What
+ * comes too late, or finds a peer that does not know it, costs a change of track for nothing;
+ * hence GROW_MOST.
  */
 #include "ipoib_fallback/stream.h"
 
@@ -25,8 +26,8 @@ static void leave(struct fb_conn *c)
     log_info("stream %u: the ring of %u bytes is too small", c->s.slot, rail->tx_size);
     atomic_store(&c->x->bulk, true);
     atomic_store(&c->x->larger, true);
-    /* This half, in the ordinary way; the other end's leaves when it hears of it. leave_why is not touched: a hand-over
-     * may just have said there why the receiving half is to be frozen. */
+    /* This half, in the ordinary way; the other end's leaves when it hears of it. leave_why is not
+     * touched: a hand-over may just have said there why the receiving half is to be frozen. */
     tx_leave(c, RSN_LARGER, true);
 }
 

@@ -1,9 +1,9 @@
 /*
- * harass.c - for tests only: RAILSOCK_TEST_SWITCH=SEED makes streams leave their rails, and rails fail,
- * at random moments; they board again at once. Nothing of it runs otherwise. Progress thread.
+ * harass.c - for tests only: RAILSOCK_TEST_SWITCH=SEED makes streams leave their rails, and rails
+ * fail, at random moments; they board again at once. Nothing of it runs otherwise. Progress thread.
  *
- * The seed decides what is done at each look, and the machine when that is: a run cannot be repeated
- * exactly, as the simulation's can.
+ * The seed decides what is done at each look, and the machine when that is: a run cannot be
+ * repeated exactly, as the simulation's can.
  */
 #include "ipoib_fallback/stream.h"
 

@@ -1,13 +1,15 @@
 /*
- * heat.c - who has the rails, when more streams want one than there are. Each second, for as long as one of those that
- * were refused moves bytes, the bytes that each stream has moved are counted. Then the hottest that
- * wait get the room that there is, and the rails of the coldest: of one that is idle, or of one that carries less
- * than a quarter of theirs. A factor of four, because a change costs both of them, and because a stream that gets a
- * rail becomes faster by it, which must not make it look hotter than one that did not.
+ * heat.c - who has the rails, when more streams want one than there are. Each second, for as long
+ * as one of those that were refused moves bytes, the bytes that each stream has moved are counted.
+ * Then the hottest that wait get the room that there is, and the rails of the coldest: of one that
+ * is idle, or of one that carries less than a quarter of theirs. A factor of four, because a change
+ * costs both of them, and because a stream that gets a rail becomes faster by it, which must not
+ * make it look hotter than one that did not.
  *
- * Where it is the other end that has no room, this end gives back what it has there of the coldest in the same
- * way, and asks for as many of the hottest that wait, and one more: others may have given back theirs. The rest do not
- * ask, because a question costs more than it is worth if the answer is no.
+ * Where it is the other end that has no room, this end gives back what it has there of the
+ * coldest in the same way, and asks for as many of the hottest that wait, and one more: others
+ * may have given back theirs. The rest do not ask, because a question costs more than it is worth
+ * if the answer is no.
  *
  * Progress thread; called by budget.c.
  */
@@ -25,10 +27,11 @@
 /* For so long a stream keeps its rail: one second shows what it moves there. */
 #define STAYS (2 * SECOND)
 
-/* Looks for which a stream that was asked for by its other end, and refused, is thought to want a rail. Who asks
- * once soon asks again. */
+/* Looks for which a stream that was asked for by its other end, and refused, is thought to want a
+ * rail. Who asks once soon asks again. */
 #define ASKED_LATELY 4
-#define OVERDUE      10 /* looks: who has been told so long ago to give its rail back does not answer */
+/* looks: who has been told so long ago to give its rail back does not answer */
+#define OVERDUE 10
 /* As many may change in a second: with each the application's threads wait for a moment. */
 enum { MOST = 64 };
 
@@ -49,7 +52,8 @@ static uint64_t beat_at, beat_ns;
 static struct list wait, cold;
 static uint32_t leaving; /* streams that still have a rail, and were told to give it back */
 
-/* What there is too little of: rails of a rule or of the process, or of the process at the other end. */
+/* What there is too little of: rails of a rule or of the process, or of the process at
+ * the other end. */
 struct limit {
     const struct cfg_use *use; /* NULL: the process's */
     bool there;
@@ -218,7 +222,8 @@ static bool make_room(uint64_t heat, uint32_t *at)
     return false;
 }
 
-/* Streams may wait for room in several budgets: the hottest's whose budget is not the one of the last look. */
+/* Streams may wait for room in several budgets: the hottest's whose budget is not the one of
+ * the last look. */
 static struct limit next_limit(void)
 {
     struct limit first = {0};

@@ -1,5 +1,6 @@
 /*
- * heat.h - which streams are hot, where there are fewer rails than streams that want one. For budget.c; progress thread.
+ * heat.h - which streams are hot, where there are fewer rails than streams that want one. For
+ * budget.c; progress thread.
  */
 #ifndef FB_HEAT_H
 #define FB_HEAT_H
@@ -8,7 +9,8 @@
 
 /* One look at all streams, a second after the last. */
 void heat_begin(void);
-/* For each of them. True: it waits for a rail, and has moved bytes since the last look, or the next one will tell. */
+/* For each of them. True: it waits for a rail, and has moved bytes since the last look, or the next
+ * one will tell. */
 bool heat_count(struct fb_conn *);
 /* There was no room for it. */
 void heat_refused(struct fb_conn *);

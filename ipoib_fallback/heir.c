@@ -40,18 +40,19 @@ _Atomic uint32_t heir_forks;
 _Atomic uint32_t heir_over;
 _Atomic unsigned heir_blind;
 static unsigned under_way; /* forks that have begun, and not ended; under links_lock */
-/* It has forked a child without a link, because it had no stream of its own yet, or its streams never board. */
+/* It has forked a child without a link, because it had no stream of its own yet, or its
+ * streams never board. */
 static _Atomic bool unlinked;
 static struct fb_lock links_lock;
 static struct heir_link *links;
 static unsigned n_links;
 static void *spare; /* memory for links */
 static _Atomic bool serving;
-static uint32_t
-    unserved; /* heir_forks when that began: a child before it goes on as another program without a word */
+/* heir_forks when that began: a child before it goes on as another program without a word */
+static uint32_t unserved;
 
-/* For the application's threads: a handler that forks would wait for the lock that its own thread has. Blocked by a
- * system call, for a moment. */
+/* For the application's threads: a handler that forks would wait for the lock that its own thread
+ * has. Blocked by a system call, for a moment. */
 static uint64_t links_take(void)
 {
     uint64_t before = sys_block_signals();
@@ -84,7 +85,8 @@ void heir_settled(struct fb_conn *c)
 
 /* ---- the owner: links */
 
-/* Does the child of that fork have the stream? None that was forked after it was closed, which may be long before it is let go. */
+/* Does the child of that fork have the stream? None that was forked after it was closed, which may
+ * be long before it is let go. */
 static bool has(const struct heir_link *l, struct fb_conn *c)
 {
     uint32_t then = conn_flag(c, CF_CLOSED) ? atomic_load(&c->x->forks_then) : 0;
@@ -100,8 +102,8 @@ static bool held_but(struct fb_conn *c, const struct heir_link *but)
     return false;
 }
 
-/* Has it been given to another process for good? By this one, or by a child that is another program by now, and
- * whose link has ended. */
+/* Has it been given to another process for good? By this one, or by a child that is another program
+ * by now, and whose link has ended. */
 static bool away(struct fb_conn *c)
 {
     return atomic_load(&c->s.pub->lent) & FB_LENT_AWAY;
@@ -225,8 +227,8 @@ static void on_link(void *arg, uint32_t events)
 
         if (got == -EAGAIN || got == -EINTR)
             return;
-        if (got ==
-            -EPROTO) /* more than a question has, or no descriptor is free: ours have been closed */
+        /* more than a question has, or no descriptor is free: ours have been closed */
+        if (got == -EPROTO)
             continue;
         if (got <= 0) {
             link_gone(l);
@@ -305,8 +307,8 @@ static bool has_ended(const struct heir_link *l)
 
 static struct heir_link *pruned; /* and not closed yet; links_lock */
 
-/* Links whose children are gone, or hold no stream which is still here, are of no use. links_lock held;
- * without a progress thread nobody else would end them. */
+/* Links whose children are gone, or hold no stream which is still here, are of no use. links_lock
+ * held; without a progress thread nobody else would end them. */
 static void prune(void)
 {
     uint32_t born = UINT32_MAX;
@@ -362,7 +364,8 @@ static struct heir_link *link_up_child(int *theirs)
     if (SYS6(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair, 0,
              0) == 0) {
         l->fd = rsk_own_fd(pair[0]);
-        /* Noted as ours, so that a child which another thread makes meanwhile closes it; this one keeps it. */
+        /* Noted as ours, so that a child which another thread makes meanwhile closes it; this
+         * one keeps it. */
         *theirs = rsk_own_fd(pair[1]);
     }
     rsk_own_leave();

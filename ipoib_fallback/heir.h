@@ -9,10 +9,11 @@
 #include "ipoib_fallback/stream.h"
 
 extern _Atomic uint32_t heir_forks; /* of this process, while it had streams */
-/* heir_forks as it was when no fork was under way the last time. A stream has this as `born`: it counts as made
- * before a fork that is under way, whose child may have it. */
+/* heir_forks as it was when no fork was under way the last time. A stream has this as `born`: it
+ * counts as made before a fork that is under way, whose child may have it. */
 extern _Atomic uint32_t heir_over;
-/* Forks that are under way and make no link, as there was no stream yet, or no room: what is made now stays on TCP. */
+/* Forks that are under way and make no link, as there was no stream yet, or no room: what is made
+ * now stays on TCP. */
 extern _Atomic unsigned heir_blind;
 
 /* Another process may hold the description, or has held it. */
@@ -21,8 +22,9 @@ static inline bool conn_shared(struct fb_conn *c)
     return conn_flag(c, CF_SHARED) || atomic_load(&heir_forks) != c->born;
 }
 
-/* Another process has it, or will have, for as long as can be known. Noted in `lent`, where children of this
- * process see it also after this process has ended. True: CF_SHARED was not set before. */
+/* Another process has it, or will have, for as long as can be known. Noted in `lent`, where
+ * children of this process see it also after this process has ended. True: CF_SHARED was
+ * not set before. */
 static inline bool conn_give_away(struct fb_conn *c)
 {
     if (atomic_fetch_or(&c->s.pub->lent, FB_LENT_AWAY) & FB_LENT_AWAY)
@@ -30,13 +32,14 @@ static inline bool conn_give_away(struct fb_conn *c)
     return conn_set(c, CF_SHARED);
 }
 
-/* May another process still hold it? Also one that was this process's child and goes on as another program, if it
- * has said so before (FB_LENT_AWAY; CF_SHARED, if anybody was there to hear it). No lock of the stream's may be
- * held. */
+/* May another process still hold it? Also one that was this process's child and goes on as another
+ * program, if it has said so before (FB_LENT_AWAY; CF_SHARED, if anybody was there to hear it). No
+ * lock of the stream's may be held. */
 bool heir_held(struct fb_conn *);
 /* A child has nothing in front any more, nor has anybody else: the kernel alone has its stream. */
 void heir_front_over(struct fb_conn *);
-/* Is there a child, or who descends from one, that may still ask for it? No lock of the stream's may be held. */
+/* Is there a child, or who descends from one, that may still ask for it? No lock of the
+ * stream's may be held. */
 bool heir_linked(struct fb_conn *);
 /* The owner marks its stream as one that must be asked for. False: a child uses it already. */
 bool heir_take(struct fb_conn *);
@@ -48,7 +51,8 @@ bool heir_elsewhere(struct fb_conn *);
 bool heir_may_have(struct fb_conn *);
 /* This process is done with the stream: children that inherited it may board it. */
 void heir_let_go(struct fb_conn *);
-/* Somebody else will hold an inherited stream, for ever as far as can be known: its owner is told. */
+/* Somebody else will hold an inherited stream, for ever as far as can be known: its
+ * owner is told. */
 void heir_disown(struct fb_conn *);
 /* Serves the children's questions from now on. Progress thread. */
 void heir_serve(void);
@@ -70,12 +74,14 @@ void given_over(struct fb_conn *);
 
 #define HEIR_ASK_NS 5000000000ull /* the owner's library answers, and its peer's has to */
 
-/* What its owner had counted when it let a stream go: the application's bytes, and what the kernel was given and gave. */
+/* What its owner had counted when it let a stream go: the application's bytes, and what the kernel
+ * was given and gave. */
 struct heir_counts {
     uint64_t tx, rx, kernel_tx, kernel_rx;
 };
 
-/* What goes over a link: questions from the child, with a socket for the answer, and LET_GO from the owner. */
+/* What goes over a link: questions from the child, with a socket for the answer, and LET_GO
+ * from the owner. */
 enum { HEIR_ASK_STREAM = 1, HEIR_ASK_STREAM_FOR_EVER, HEIR_ASK_EPOLL, HEIR_LET_GO };
 struct heir_note {
     uint32_t what, slot, gen, alone;
@@ -83,8 +89,9 @@ struct heir_note {
     struct heir_counts counts; /* of LET_GO */
 };
 
-/* Pieces of memory that are not malloc's, whose locks a fork, or the program that a handler came over, may hold. Each list has pieces
- * of one size, whose first word is the list's. NULL: no memory. Under the caller's lock. */
+/* Pieces of memory that are not malloc's, whose locks a fork, or the program that a handler came
+ * over, may hold. Each list has pieces of one size, whose first word is the list's. NULL: no
+ * memory. Under the caller's lock. */
 void *heir_piece(void **list, size_t size);
 void heir_piece_back(void **list, void *piece);
 
@@ -92,22 +99,23 @@ void heir_piece_back(void **list, void *piece);
 struct heir_link {
     struct heir_link *next;
     int fd;
-    uint32_t
-        seq; /* heir_forks right after this fork: the child holds streams that were born before */
+    /* heir_forks right after this fork: the child holds streams that were born before */
+    uint32_t seq;
     struct rsk_watch *watch;
 };
 
-/* A question has come over the link that was made with this fork; reply is the socket for the answer, given back then. Progress
- * thread. */
+/* A question has come over the link that was made with this fork; reply is the socket for the
+ * answer, given back then. Progress thread. */
 void heir_asked(const struct heir_note *, int reply, uint32_t seq);
 void heir_asks_forget(void); /* forked child */
-/* Is that instance the kernel's alone? Else it will be in a moment, as far as it can. Progress thread. */
+/* Is that instance the kernel's alone? Else it will be in a moment, as far as it can.
+ * Progress thread. */
 bool heir_epoll_asked(uintptr_t id);
 
 /* In the child, whose memory is the parent's: the links to children before it. */
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);
-/* This process has forked a child without a link (fb_fork_begin), which may have what is inherited here and
- * not used yet. */
+/* This process has forked a child without a link (fb_fork_begin), which may have what is inherited
+ * here and not used yet. */
 bool heir_has_forked(void);
 /* Does nobody but this process have the stream any more? Progress thread. */
 bool heir_alone(struct fb_heritage *, const struct fb_conn *);

@@ -1,6 +1,6 @@
 /*
- * heir_ask.c - the owner answers a child that asks for a stream, or for an epoll instance: leaves the rail, and takes out what
- * cannot be left in TCP (rx_front.c). Progress thread.
+ * heir_ask.c - the owner answers a child that asks for a stream, or for an epoll instance: leaves
+ * the rail, and takes out what cannot be left in TCP (rx_front.c). Progress thread.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/rx.h"
@@ -53,8 +53,8 @@ struct ask {
     uint64_t at;   /* and since when it has left something */
 };
 
-/* Looks whether what is in front has been read. Children may come for it until then, also once the owner has closed: so the
- * stream stays. */
+/* Looks whether what is in front has been read. Children may come for it until then, also once the
+ * owner has closed: so the stream stays. */
 struct front {
     struct fb_conn *c; /* referenced */
     uint64_t pause;
@@ -161,7 +161,8 @@ static void ask_step(void *arg)
         log_warn("an epoll instance is not handed over to a child in time");
     if (!done && a->c)
         end_unsettled(a->c);
-    /* Not handed over if the ring has unread bytes of a sender that has ended: those only this process can read. */
+    /* Not handed over if the ring has unread bytes of a sender that has ended: those only this
+     * process can read. */
     tell(a, done && (!a->c || front || end_in_order(a->c)));
     if (a->c)
         fb_put(&a->c->s);

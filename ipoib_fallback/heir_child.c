@@ -111,7 +111,8 @@ static bool owner_is_gone(const struct fb_heritage *h)
     return sys_ppoll(&p, 1, &now, NULL) > 0 && (p.revents & POLLHUP);
 }
 
-/* The answer to a question: 1 with *answer, and perhaps *front; -ETIMEDOUT; or something else: nobody answers it. Gives ours back. */
+/* The answer to a question: 1 with *answer, and perhaps *front; -ETIMEDOUT; or something else:
+ * nobody answers it. Gives ours back. */
 static ssize_t await(int ours, uint64_t until, uint8_t *answer, int *front)
 {
     uint64_t now = sys_now(), ns = now < until ? until - now : 0;
@@ -136,8 +137,8 @@ static uint64_t patience(void)
     return sys_now() + HEIR_ASK_NS + 1000000000u;
 }
 
-/* 1: the owner has handed it over, and *front, if front is not NULL, is a descriptor of what is in front of it
- * (rx_front.c); 0: it does not answer; -1: it is no more. */
+/* 1: the owner has handed it over, and *front, if front is not NULL, is a descriptor of what is in
+ * front of it (rx_front.c); 0: it does not answer; -1: it is no more. */
 static int ask(struct fb_heritage *h, const struct heir_note *n, int *front, uint64_t until)
 {
     while (sys_now() < until) {
@@ -190,7 +191,8 @@ static const struct gone *let_go(struct fb_heritage *h, uint32_t slot, uint32_t 
     return g;
 }
 
-/* By its owner, before it ended: to another program, or by SCM_RIGHTS. Had it been closed first, that was said. */
+/* By its owner, before it ended: to another program, or by SCM_RIGHTS. Had it been closed first,
+ * that was said. */
 static bool given_away(const struct fb_heritage *h, const struct fb_conn *c)
 {
     const struct fb_pub *pub = &h->file->slot[c->x->old_slot];
@@ -208,8 +210,9 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     fb_lock(&told);
     said = let_go(h, c->x->old_slot, c->x->old_gen);
     yes = said && said->alone;
-    /* An owner that has died, or is another program now, has told nothing. Then it is this process's alone if the
-     * owner has not forked since, nor given it away, and no child that it forked before may have it. */
+    /* An owner that has died, or is another program now, has told nothing. Then it is this
+     * process's alone if the owner has not forked since, nor given it away, and no child that it
+     * forked before may have it. */
     if (!said && h->ended && h->file && h->file->forks == h->seq && !given_away(h, c)) {
         for (l = h->siblings; l && l->seq <= c->x->old_born; l = l->next)
             ;
@@ -219,8 +222,9 @@ bool heir_alone(struct fb_heritage *h, const struct fb_conn *c)
     return yes;
 }
 
-/* The numbers may mean another file by now: closed where nobody saw it. Of a connection that was not worth a rail
- * when the process forked that is not known; then the kernel's counters will disagree before there is one. */
+/* The numbers may mean another file by now: closed where nobody saw it. Of a connection that was
+ * not worth a rail when the process forked that is not known; then the kernel's counters will
+ * disagree before there is one. */
 static bool same_connection(struct fb_conn *old, struct fb_conn *c)
 {
     return !conn_flag(old, CF_ADDRESSES) || (conn_addresses(c) && old->id == c->id);
@@ -267,7 +271,8 @@ static bool lend(struct fb_heritage *h, const struct fb_conn *old, int *front)
     return !must_ask(h, old, false) || was_lent(h, old, ask(h, &n, front, patience()));
 }
 
-/* A digest as it was at the fork, of which the bytes up to `passed` may have gone by elsewhere since. */
+/* A digest as it was at the fork, of which the bytes up to `passed` may have gone by
+ * elsewhere since. */
 static uint8_t inherit(struct fb_digest *mine, const struct fb_digest *old, uint8_t mark,
                        uint64_t passed)
 {
@@ -303,8 +308,8 @@ static bool take_front(struct fb_conn *c, int fd)
     return true;
 }
 
-/* When the owner answered, only what is in front was between the stream and the kernel, and nothing else will be:
- * BUSY goes. An owner that lives finds by itself that it is over. */
+/* When the owner answered, only what is in front was between the stream and the kernel, and nothing
+ * else will be: BUSY goes. An owner that lives finds by itself that it is over. */
 void heir_front_over(struct fb_conn *c)
 {
     struct fb_heritage *h = c->x->heritage;
@@ -314,9 +319,10 @@ void heir_front_over(struct fb_conn *c)
         atomic_fetch_and(&pub->lent, (uint8_t)~FB_LENT_BUSY);
 }
 
-/* What its owner had counted when it let the stream go, if it has said so. Else what its file says now; but the
- * library's own bytes in the kernel are taken from this memory, as of the fork. False: it has not said so, and the
- * slot is not that stream's any more. That is looked at last, since it may have become another's meanwhile. */
+/* What its owner had counted when it let the stream go, if it has said so. Else what its file says
+ * now; but the library's own bytes in the kernel are taken from this memory, as of the fork. False:
+ * it has not said so, and the slot is not that stream's any more. That is looked at last, since it
+ * may have become another's meanwhile. */
 static bool owners_counts(struct fb_heritage *h, struct fb_conn *old, struct heir_counts *counts)
 {
     const struct fb_pub *pub = old->s.pub;
@@ -372,8 +378,8 @@ struct fb_stream *fb_adopt(struct fb_heritage *h, struct fb_stream *s, int fd)
     } else if (known) {
         mine->pub->tx = counts.tx;
         mine->pub->rx = counts.rx;
-        moved =
-            true; /* what the owner has sent and received since the fork our digests have not seen */
+        /* what the owner has sent and received since the fork our digests have not seen */
+        moved = true;
         c->x->own_tx = counts.kernel_tx - counts.tx;
         c->x->own_rx = counts.kernel_rx - counts.rx;
     }
@@ -441,8 +447,8 @@ void fb_disowned(struct fb_asks *a)
     a->n = 0;
 }
 
-/* It was handed over when it was adopted, so nobody has to wait for the answer, least of all the progress
- * thread of an owner that is itself a child. */
+/* It was handed over when it was adopted, so nobody has to wait for the answer, least of all the
+ * progress thread of an owner that is itself a child. */
 void heir_disown(struct fb_conn *c)
 {
     struct heir_note n = {

@@ -2,15 +2,15 @@
  * hold.c - calls of the application that a second thread, or objects opened under other
  * credentials, would make fail or mean something else: unshare, setns, seccomp, set*id.
  *
- *   fb_hold      no rail begins from here on; those that there are leave, are given back, and what the
- *                wires have opened is closed; then the progress thread ends
+ *   fb_hold      no rail begins from here on; those that there are leave, are given back, and what
+ *                the wires have opened is closed; then the progress thread ends
  *   the call
  *   fb_release   the thread comes back, as the caller's child; connections ask anew
  *
- * The gate goes up before anything is looked at, and every rail begins on the progress thread: what had
- * passed the gate before is found by the job that ends rails, because jobs run one after the other.
- * Several threads may hold at once. Who finds that another one has ended the thread has nothing left
- * to wait for: its gate was up while that one looked. Application threads.
+ * The gate goes up before anything is looked at, and every rail begins on the progress thread: what
+ * had passed the gate before is found by the job that ends rails, because jobs run one after the
+ * other. Several threads may hold at once. Who finds that another one has ended the thread has
+ * nothing left to wait for: its gate was up while that one looked. Application threads.
  */
 #include "ipoib_fallback/hold.h"
 
@@ -111,8 +111,8 @@ static void mark_job(void *seq)
     is_through(&done, seq);
 }
 
-/* A rail that has not been left by now, or was only about to be used. It may stay for its memory, as
- * long as its reader has not come to the end. */
+/* A rail that has not been left by now, or was only about to be used. It may stay for its memory,
+ * as long as its reader has not come to the end. */
 static void end_one(struct fb_conn *c, void *unused)
 {
     (void)unused;
@@ -120,7 +120,8 @@ static void end_one(struct fb_conn *c, void *unused)
         link_end(c, atomic_load(&why));
 }
 
-/* Why they end is on its way to the peers, over what is to be closed: some microseconds, and 0.1 s at most. */
+/* Why they end is on its way to the peers, over what is to be closed: some microseconds, and
+ * 0.1 s at most. */
 static bool parting(void)
 {
     return rsk_verbs_wire.parting && rsk_verbs_wire.parting();
@@ -128,7 +129,8 @@ static bool parting(void)
 
 static void shut_job(void *seq)
 {
-    /* While this one waited another hold's may have done it, or all have ended, as the thread was away. */
+    /* While this one waited another hold's may have done it, or all have ended, as the
+     * thread was away. */
     if (has_come(&ended, (uint32_t)(uintptr_t)seq) || !atomic_load(&holds))
         return;
     if (parting() && rsk_timer_add(PARTING_NS, shut_job, seq))
@@ -148,8 +150,8 @@ static void end_job(void *seq)
     shut_job(seq);
 }
 
-/* Who accepts makes himself reachable anew, with what the call has changed, when his streams have shown
- * again that they are worth it. */
+/* Who accepts makes himself reachable anew, with what the call has changed, when his streams have
+ * shown again that they are worth it. */
 static void again(struct fb_conn *c, void *unused)
 {
     (void)unused;
@@ -174,8 +176,8 @@ static bool goes_on(void)
     return rsk_loop_running() || (rsk_loop_lost() && rsk_loop_turn());
 }
 
-/* Posts and waits until fn has counted, until then at most (monotonic ns); false if there is no progress thread (any more), or it has
- * not come to it. */
+/* Posts and waits until fn has counted, until then at most (monotonic ns); false if there is no
+ * progress thread (any more), or it has not come to it. */
 static bool run_there(void (*fn)(void *), _Atomic uint32_t *count, uint64_t until)
 {
     uint32_t seq = atomic_fetch_add(&asked, 1) + 1;
@@ -207,8 +209,9 @@ void fb_hold(int reason, enum fb_hold_what what)
             fb_leave_all(reason, FB_NOBODY);
         run_there(end_job, &ended, UINT64_MAX);
     }
-    /* Also for credentials: threads that change them one by one share none afterwards, and the kernel lets
-     * rxe post only by who shares those that opened the device. The next thread shares the caller's. */
+    /* Also for credentials: threads that change them one by one share none afterwards, and the
+     * kernel lets rxe post only by who shares those that opened the device. The next thread shares
+     * the caller's. */
     rsk_loop_pause();
 }
 
@@ -251,8 +254,8 @@ const char *hold_words(int err, char number[static CFG_ERRNO_WORDS])
 
 int hold_start(void)
 {
-    static _Atomic uint64_t
-        next; /* monotonic ns; failures are dear, and there may be very many who ask */
+    /* monotonic ns; failures are dear, and there may be very many who ask */
+    static _Atomic uint64_t next;
     bool lost = rsk_loop_lost();
     uint64_t now;
     int err;
@@ -324,7 +327,8 @@ bool fb_retire(struct fb_stream *s, int fd)
     fb_lock(&c->x->rx.lock);
     sends = c->x->tx.state == TX_T && !atomic_load(&c->x->swallowed);
     receives = c->x->rx.state == RX_t;
-    /* What the peer has yet to send again, its kernel sends, and ours answers with a reset if nobody reads it. */
+    /* What the peer has yet to send again, its kernel sends, and ours answers with a reset if
+     * nobody reads it. */
     if (!sends)
         fb_io.abort(fd);
     rx_unlock(c);

@@ -27,7 +27,8 @@ enum {
     TCPS_CLOSING = 11
 };
 
-/* Called for a blocking call of the application's, which a handler must be able to end (sleep.c). */
+/* Called for a blocking call of the application's, which a handler must be able to
+ * end (sleep.c). */
 static bool may_sleep(int flags)
 {
     return rsk_sig.stop && !(flags & MSG_DONTWAIT);
@@ -87,8 +88,8 @@ static bool anchor_at_mark(int fd)
     return sys_ioctl(fd, SIOCATMARK, &yes) == 0 && yes;
 }
 
-/* What is queued, asked between two snapshots that agree on *field, which is in *ti; a stream in fast motion
- * takes a few attempts. False: in none of these states, or too fast. */
+/* What is queued, asked between two snapshots that agree on *field, which is in *ti; a stream in
+ * fast motion takes a few attempts. False: in none of these states, or too fast. */
 static bool settled(int fd, struct tcp_info *ti, unsigned states, const __u64 *field,
                     unsigned long queue, int *queued)
 {
@@ -123,7 +124,8 @@ static bool anchor_counters(int fd, uint64_t *sent, uint64_t *received)
     return true;
 }
 
-/* Less FIN, which is counted as soon as it has come. A connection that is over does not tell whether it has. */
+/* Less FIN, which is counted as soon as it has come. A connection that is over does not tell
+ * whether it has. */
 static bool received_now(int fd, uint64_t *n)
 {
     const unsigned fin = 1u << TCPS_CLOSE_WAIT | 1u << TCPS_LAST_ACK | 1u << TCPS_CLOSING;
@@ -163,9 +165,10 @@ static uint64_t anchor_received(int fd)
     return sys_getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) < 0 ? 0 : ti.tcpi_bytes_received;
 }
 
-/* bytes_sent also counts, each time anew, what did not get as far as the device because the link was down.
- * What was acknowledged, with the SYN of who connected, and the queue behind it are exact, but they are two
- * questions, and a stream that is being acknowledged all the time has no good moment for them. */
+/* bytes_sent also counts, each time anew, what did not get as far as the device because the link
+ * was down. What was acknowledged, with the SYN of who connected, and the queue behind it are
+ * exact, but they are two questions, and a stream that is being acknowledged all the time has no
+ * good moment for them. */
 static bool anchor_given(int fd, bool connected, uint64_t *sent)
 {
     struct tcp_info ti = {0};
@@ -177,8 +180,8 @@ static bool anchor_given(int fd, bool connected, uint64_t *sent)
     return true;
 }
 
-/* Set anew, the option pushes what is held back, also by TCP_CORK (tcp(7)); not when it is set before, because
- * the next bytes that are queued are held back again. */
+/* Set anew, the option pushes what is held back, also by TCP_CORK (tcp(7)); not when it is set
+ * before, because the next bytes that are queued are held back again. */
 static void anchor_push(int fd)
 {
     int had = 1, on = 1;
@@ -198,8 +201,8 @@ static void anchor_acknowledge(int fd)
     sys_setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
 }
 
-/* Half of what the kernel counts is for the segments themselves, a segment counts whole as long as a byte of it is
- * there, and a window that is nearly full is not opened. */
+/* Half of what the kernel counts is for the segments themselves, a segment counts whole as long as
+ * a byte of it is there, and a window that is nearly full is not opened. */
 static uint64_t anchor_room(int fd)
 {
     int n = 0;
@@ -208,10 +211,11 @@ static uint64_t anchor_room(int fd)
     return sys_getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, &len) == 0 && n > 0 ? (uint64_t)n / 8 : 0;
 }
 
-/* How many bytes TCP would hold that nobody reads: as many as SO_SNDBUF says here, and as the peer's window there, but
- * at least what is usual for that (WINDOW), since it may be nearly full now. 0 unless SO_SNDBUF was set (an accepted
- * socket has it from its listener), because the kernel's own choice grows with what is sent; and before Linux 5.14,
- * which does not say whether it was. */
+/* How many bytes TCP would hold that nobody reads: as many as SO_SNDBUF says here, and as the
+ * peer's window there, but at least what is usual for that (WINDOW), since it may be nearly
+ * full now. 0 unless SO_SNDBUF was set (an accepted socket has it from its listener), because
+ * the kernel's own choice grows with what is sent; and before Linux 5.14, which does not say
+ * whether it was. */
 static uint32_t anchor_bound(int fd)
 {
     enum { WINDOW = 65536 };
@@ -253,8 +257,9 @@ static void anchor_abort(int fd)
     sys_setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
 }
 
-/* Names a file, and is good for nothing else: whatever reads or writes gets EBADF. It is no directory, by which one could leave a root
- * that is changed later, and of no file system that somebody may want to take away. */
+/* Names a file, and is good for nothing else: whatever reads or writes gets EBADF. It is no
+ * directory, by which one could leave a root that is changed later, and of no file system that
+ * somebody may want to take away. */
 static int name_of_nothing(void)
 {
     int file = rsk_own_fd(sys_memfd_create("railsock-closed", MFD_CLOEXEC)), fd = -1;
@@ -268,8 +273,8 @@ static int name_of_nothing(void)
     return fd < 0 ? rsk_own_fd(sys_open("/dev/null", O_PATH | O_CLOEXEC, 0)) : fd;
 }
 
-/* One for all, from the first rail on: and where the process may have no number more, who closes with something left to send gets this
- * one's. */
+/* One for all, from the first rail on: and where the process may have no number more, who closes
+ * with something left to send gets this one's. */
 static int nothing = -1;
 static struct fb_lock nothing_lock;
 
@@ -316,7 +321,8 @@ void io_forget(void)
     nothing = -1;
 }
 
-/* The application has closed it, and nobody waits for what is left: least of all the progress thread. */
+/* The application has closed it, and nobody waits for what is left: least of all the
+ * progress thread. */
 static void no_waiting(int fd)
 {
     struct linger l = {0, 0}, none = {0, 0};

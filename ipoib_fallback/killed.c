@@ -1,14 +1,17 @@
 /*
- * killed.c - a process that is killed with bytes unread resets its connections: its kernel sees to that. But of bytes
- * that lie in its ring its kernel does not know, and sends FIN. Here the end that survives finds out: FIN has
- * come, the ring has bytes that nobody has read, and the peer has not said that it lives (tx_ends), as each process
- * does before it ends a direction. Then this end does to itself what RST would have done: the error is told once,
- * by whichever call comes first, what has arrived is read as before, and nothing can be sent.
+ * killed.c - a process that is killed with bytes unread resets its connections: its kernel sees to
+ * that. But of bytes that lie in its ring its kernel does not know, and sends FIN. Here the end
+ * that survives finds out: FIN has come, the ring has bytes that nobody has read, and the peer has
+ * not said that it lives (tx_ends), as each process does before it ends a direction. Then this end
+ * does to itself what RST would have done: the error is told once, by whichever call comes first,
+ * what has arrived is read as before, and nothing can be sent.
  *
- * If it had read everything, FIN is the answer, and a frame would only draw RST before the application's next bytes do.
+ * If it had read everything, FIN is the answer, and a frame would only draw RST before the
+ * application's next bytes do.
  *
- * A FIN that the kernel shows while bytes or frames before it are unread says as much: whoever lives has given its
- * word before. Where RST has come as well, or instead, it is the kernel that tells.
+ * A FIN that the kernel shows while bytes or frames before it are unread says as much:
+ * whoever lives has given its word before. Where RST has come as well, or instead, it is the
+ * kernel that tells.
  *
  * Only where what was sent outlives its sender, in shared memory. Any thread.
  */
@@ -19,13 +22,15 @@
 
 #include <errno.h>
 
-/* Is the ring the only place where something can be unread that the peer's kernel does not know of? */
+/* Is the ring the only place where something can be unread that the peer's kernel
+ * does not know of? */
 static bool by_rail(struct fb_conn *c)
 {
     return c->x->tx.state == TX_R || (c->x->tx.state == TX_L1 && c->x->tx.owed);
 }
 
-/* Am I the first? Both halves may find it at once, and whoever sees `killed` relies on the error being there, or told. */
+/* Am I the first? Both halves may find it at once, and whoever sees `killed` relies on the error
+ * being there, or told. */
 static bool found(struct fb_conn *c)
 {
     bool first;
@@ -41,8 +46,9 @@ static bool found(struct fb_conn *c)
     return first;
 }
 
-/* With rx alone the sender may be at work meanwhile. What it adds is unread, too: in TCP it would have come to a
- * socket that is gone, or is about to. The rail stays as long as either lock is held. */
+/* With rx alone the sender may be at work meanwhile. What it adds is unread, too: in TCP it
+ * would have come to a socket that is gone, or is about to. The rail stays as long as either
+ * lock is held. */
 bool conn_killed(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->x->rail;

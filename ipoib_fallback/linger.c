@@ -1,10 +1,10 @@
 /*
- * linger.c - after the application has closed: the residue goes into TCP, then FIN,
- * and the peer's frames are taken out of the socket so that the kernel's close does
- * not find unread bytes and reset the connection. Ends at FIN_WAIT2 (everything of
- * ours has arrived) if the peer knows that no frame may follow, else at the peer's end, or
- * after a minute. What has not gone into TCP yet has four, and anew whenever some of it goes: the kernel, too, keeps the
- * bytes of a closed socket for longer than that minute if the peer lives. But a child that may still ask for the connection
+ * linger.c - after the application has closed: the residue goes into TCP, then FIN, and the peer's
+ * frames are taken out of the socket so that the kernel's close does not find unread bytes and
+ * reset the connection. Ends at FIN_WAIT2 (everything of ours has arrived) if the peer knows that
+ * no frame may follow, else at the peer's end, or after a minute. What has not gone into TCP yet
+ * has four, and anew whenever some of it goes: the kernel, too, keeps the bytes of a closed socket
+ * for longer than that minute if the peer lives. But a child that may still ask for the connection
  * is waited for: it would receive frames for bytes. Progress thread.
  */
 #include "ipoib_fallback/heir.h"
@@ -98,8 +98,9 @@ static void finish(struct fb_conn *c, bool reset)
     tx_unlock(c);
     if (fd >= 0 && reset)
         fb_io.abort(fd);
-    /* Those who are believed to have it as well may have closed it meanwhile, or never had it. Then this close is the
-     * last, and SO_LINGER must not make this thread wait in it: others is false if it would. */
+    /* Those who are believed to have it as well may have closed it meanwhile, or never had it.
+     * Then this close is the last, and SO_LINGER must not make this thread wait in it: others is
+     * false if it would. */
     others = heir_held(c) && !(fd >= 0 && fb_io.lingers(fd));
     if (fd >= 0)
         fb_io.close(fd, others);
@@ -170,16 +171,19 @@ static void linger_step(struct fb_conn *c)
     over = ended || finished(c);
     late = fb_io.now() > c->x->linger_until;
     stuck = !drained && (fb_io.now() > c->x->linger_stuck || (late && c->x->closed_shared));
-    /* The kernel has bytes of ours yet, and goes on with them for longer: a frame that comes behind us would cost the peer those. */
+    /* The kernel has bytes of ours yet, and goes on with them for longer: a frame that comes behind
+     * us would cost the peer those. */
     vain = late && !awaited(c) &&
            (!frame_may_come(c) || fb_io.now() > c->x->linger_stuck || !fb_io.waits(c->fd));
-    /* SO_LINGER is others' as well as ours: what may make our close wait goes first, as long as it may take. */
+    /* SO_LINGER is others' as well as ours: what may make our close wait goes first, as long
+     * as it may take. */
     if (!stuck && drained && over && !late && heir_held(c) && fb_io.lingers(c->fd))
         over = vain = false;
     if (stuck || (drained && (over || vain))) {
-        /* If a part of a frame has come the connection is reset: the rest of it would draw a reset in any case; or it
-         * is no frame, but bytes of a peer that knows of the close and writes all the same. It is also reset if
-         * another program has it, which will not get all of its bytes, and must learn of that. */
+        /* If a part of a frame has come the connection is reset: the rest of it would draw a reset
+         * in any case; or it is no frame, but bytes of a peer that knows of the close and writes
+         * all the same. It is also reset if another program has it, which will not get all of its
+         * bytes, and must learn of that. */
         bool part = c->x->rx.frame_at > 0 || (c->x->closed_shared && !over);
 
         finish(c, !drained || (!ended && part));

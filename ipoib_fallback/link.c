@@ -10,8 +10,8 @@
 #include "config/log.h"
 #include "rsock/loop.h"
 
-/* In memory that is there: a handler of the application's may have interrupted malloc. Whoever sets the flag has
- * the job until fn clears it, and then it is in the queue no more. */
+/* In memory that is there: a handler of the application's may have interrupted malloc. Whoever sets
+ * the flag has the job until fn clears it, and then it is in the queue no more. */
 void link_post_once(struct fb_conn *c, uint32_t flag, enum fb_job which, void (*fn)(void *))
 {
     struct rsk_job *job = &c->x->job[which];
@@ -210,8 +210,8 @@ static void look_by_clock(void *arg)
     fb_put(&c->s);
 }
 
-/* No memory, or as many watches as the user may have (fs.epoll.max_user_watches): then it is looked at by the clock, with the
- * watch's reference. By one: each look tries the watch again. */
+/* No memory, or as many watches as the user may have (fs.epoll.max_user_watches): then it is looked
+ * at by the clock, with the watch's reference. By one: each look tries the watch again. */
 static void unwatched(struct fb_conn *c)
 {
     if (!c->x->by_clock && rsk_timer_add(UNWATCHED_NS, look_by_clock, c))
@@ -269,8 +269,8 @@ static void destroy_when_unused(void *arg)
     struct rsk_rail *rail = arg;
     struct fb_conn *c = rail->owner;
 
-    /* Waiters that look at the rail without a lock leave soon: they were woken. One that a handler has jumped out
-     * of leaves when its thread waits again. */
+    /* Waiters that look at the rail without a lock leave soon: they were woken. One that a handler
+     * has jumped out of leaves when its thread waits again. */
     if (atomic_load(&rail->refs)) {
         rail->last_look = rail->last_look ? 2 * rail->last_look : 200000;
         if (rail->last_look > 100000000)
@@ -292,8 +292,9 @@ static void detach(struct fb_conn *c)
     fb_unlock(&c->x->ctl_lock);
 }
 
-/* Is this half done with the rail? tx and rx lock held. While a frame is owed the rail stays, not for its
- * memory but for the peer's LEAVE_REQ: before the peer shares its socket it must have taken that frame out. */
+/* Is this half done with the rail? tx and rx lock held. While a frame is owed the rail stays, not
+ * for its memory but for the peer's LEAVE_REQ: before the peer shares its socket it must have taken
+ * that frame out. */
 static bool tx_done(struct fb_conn *c, struct rsk_rail *rail)
 {
     return c->x->tx.state == TX_T || c->x->tx.state == TX_FX ||
@@ -305,7 +306,8 @@ static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
     switch ((enum fb_rx_state)c->x->rx.state) {
     case RX_r:
     case RX_q2:
-        /* Also a frozen one: its sender may go before it has sent the rest again by TCP, or has heard that it is to. */
+        /* Also a frozen one: its sender may go before it has sent the rest again by TCP, or has
+         * heard that it is to. */
         if (rail->failed && c->x->rx.end == 0)
             c->x->rx.V = rail->wire->rx_freeze(rail);
         return c->s.pub->rx >= c->x->rx.V && (rail->failed || c->x->rx.end != 0);
@@ -313,8 +315,8 @@ static bool rx_done(struct fb_conn *c, struct rsk_rail *rail)
         return c->s.pub->rx >= c->x->rx.V;
     case RX_gS:
     case RX_f2:
-        /* SWITCH may be on its way, and what its sender has put into the ring outlives him. What has been
-         * shown must come (rx_ahead.c). */
+        /* SWITCH may be on its way, and what its sender has put into the ring outlives him. What
+         * has been shown must come (rx_ahead.c). */
         return (!rail->wire->outlives_sender && !c->x->rx.begun) || c->x->rx.end != 0;
     default:
         return true;
@@ -327,7 +329,8 @@ static bool never_boards(const struct fb_conn *c)
     return c->x->rdv == RDV_PROVED && conn_plain(c) && !c->x->tx.want;
 }
 
-/* A rail that is not used any more is marked as failed, too, with what has ended it: 0 for what is no failure. */
+/* A rail that is not used any more is marked as failed, too, with what has ended it: 0 for what
+ * is no failure. */
 static int failure(int reason)
 {
     switch (reason) {
@@ -341,8 +344,9 @@ static int failure(int reason)
     }
 }
 
-/* Has REFUSED come, and not been acted upon? Its reason goes before the failure of the rail that follows it.
- * Not if this end has ended the rail, which then has a reason of its own (end_reason). */
+/* Has REFUSED come, and not been acted upon? Its reason goes before the failure of the rail that
+ * follows it. Not if this end has ended the rail, which then has a reason of its own
+ * (end_reason). */
 static bool refusal_due(struct fb_conn *c)
 {
     bool due;
@@ -353,7 +357,8 @@ static bool refusal_due(struct fb_conn *c)
     return due;
 }
 
-/* The peer has said that it ends the rail, so that is no failure, though its disconnect makes it one before that is acted upon. */
+/* The peer has said that it ends the rail, so that is no failure, though its disconnect makes it
+ * one before that is acted upon. */
 static bool has_left(struct fb_conn *c)
 {
     bool left;
@@ -423,7 +428,8 @@ static void release(void *arg)
             rail->wire->ctl_send(rail, &m);
         }
         rail->wire->kill(rail, RSN_PEER_LEFT);
-        /* Ending a queue pair takes its time. Where many rails fail at once their streams go on first. */
+        /* Ending a queue pair takes its time. Where many rails fail at once their
+         * streams go on first. */
         if (!failed || rsk_loop_post(destroy_when_unused, rail) < 0)
             destroy_when_unused(rail);
         larger = atomic_exchange(&c->x->larger, false);

@@ -1,5 +1,6 @@
 /*
- * netns.c - is a stream's socket of the network namespace that the progress thread is in? Progress thread.
+ * netns.c - is a stream's socket of the network namespace that the progress thread is in?
+ * Progress thread.
  */
 #include "ipoib_fallback/netns.h"
 

@@ -1,12 +1,15 @@
 /*
- * owed.c - what did not go at once, and nobody would come back for. Progress thread, except what the headers name.
+ * owed.c - what did not go at once, and nobody would come back for. Progress thread, except what
+ * the headers name.
  *
- * A RESUME that is owed on a rail that has failed. It would wait for the next bytes of its direction; but the other end
- * may have to hand the stream over, and has no rail any more to ask for it (LEAVE_REQ). So it is written after a while,
- * unless the peer is at its end, to whom a frame would draw RST.
+ * A RESUME that is owed on a rail that has failed. It would wait for the next bytes of its
+ * direction; but the other end may have to hand the stream over, and has no rail any more to ask
+ * for it (LEAVE_REQ). So it is written after a while, unless the peer is at its end, to whom a
+ * frame would draw RST.
  *
- * A LEAVE_REQ that the rail had no room for: the stream is not read on until its sender has left, and the sender has
- * not been asked to. Or an ECHO: on verbs nothing that the sender puts into its ring is sent before it has that.
+ * A LEAVE_REQ that the rail had no room for: the stream is not read on until its sender has left,
+ * and the sender has not been asked to. Or an ECHO: on verbs nothing that the sender puts into its
+ * ring is sent before it has that.
  */
 #include "ipoib_fallback/rx.h"
 #include "ipoib_fallback/tx.h"

@@ -1,10 +1,12 @@
 /*
- * past.h - whether a stream's large sends are copied past the caches (RSK_PAST). Where sender and receiver have no cache in
- * common each line of the ring goes from the one's to the other's twice, by way of memory controllers, and writing it to
- * memory at once is two to three times faster; where they have one it is half as fast (tests/bench/LOG.md). Which it is changes
- * when a thread moves to another processor, and no counter says it. So a stream that goes slowly enough tries
- * both, some turns each, and keeps for a while what was faster from end to end. One that is as fast as only a common cache is
- * never tries; for one that waits for its application, or its reader's, there is no difference, and it goes back.
+ * past.h - whether a stream's large sends are copied past the caches (RSK_PAST). Where sender and
+ * receiver have no cache in common each line of the ring goes from the one's to the other's twice,
+ * by way of memory controllers, and writing it to memory at once is two to three times faster;
+ * where they have one it is half as fast (tests/bench/LOG.md). Which it is changes when a thread
+ * moves to another processor, and no counter says it. So a stream that goes slowly enough tries
+ * both, some turns each, and keeps for a while what was faster from end to end. One that is as fast
+ * as only a common cache is never tries; for one that waits for its application, or its reader's,
+ * there is no difference, and it goes back.
  *
  * Under the tx lock.
  */
@@ -15,8 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FB_PAST_TURN  (2u << 20) /* bytes; more than a ring full */
-#define FB_PAST_FAST  200000u /* ns for a turn: some 10 GB/s, too fast for another way to be tried */
+#define FB_PAST_TURN (2u << 20) /* bytes; more than a ring full */
+/* ns for a turn: some 10 GB/s, too fast for another way to be tried */
+#define FB_PAST_FAST  200000u
 #define FB_PAST_IDLE  8000000u /* ns for a turn: something else is slow; it begins anew */
 #define FB_PAST_TRIAL 8u       /* turns; the best counts, as whatever else runs makes them slower */
 #define FB_PAST_KEPT  500u     /* turns for which the outcome of a trial is kept */
@@ -47,7 +50,8 @@ static inline void fb_past_judge(struct fb_past *p)
     p->best = 0;
 }
 
-/* A large send has put so many bytes into the ring. True: a turn is over, and fb_past_turn is to be called. */
+/* A large send has put so many bytes into the ring. True: a turn is over, and fb_past_turn is
+ * to be called. */
 static inline bool fb_past_sent(struct fb_past *p, size_t bytes)
 {
     p->bytes += bytes;

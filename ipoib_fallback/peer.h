@@ -1,6 +1,7 @@
 /*
- * peer.h - what is remembered of peers for a while, by host, or by host and port: tables of PEERS entries, each of which begins with a
- * struct peer, and is empty when all of it is 0. Progress thread.
+ * peer.h - what is remembered of peers for a while, by host, or by host and port: tables of
+ * PEERS entries, each of which begins with a struct peer, and is empty when all of it is 0.
+ * Progress thread.
  */
 #ifndef FB_PEER_H
 #define FB_PEER_H
@@ -18,8 +19,8 @@ struct peer {
 
 /* The entry, of `size` bytes, of t's host and that port; NULL: there is none. */
 void *peer_find(void *table, size_t size, const struct rsk_tuple *t, uint16_t port);
-/* The same, made if there is none, and all behind its struct peer is 0: then it takes the place of one that can be forgotten before
- * the others which it could take the place of. */
+/* The same, made if there is none, and all behind its struct peer is 0: then it takes the place of
+ * one that can be forgotten before the others which it could take the place of. */
 void *peer_note(void *table, size_t size, const struct rsk_tuple *t, uint16_t port);
 
 #endif

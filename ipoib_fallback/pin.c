@@ -1,8 +1,10 @@
 /*
- * pin.c - streams that leave their rail on the process's account, and whose kernel's socket then has all of them: pin, hand
- * over to another process, leave-all. A hand-over waits for what the peer's library has to send again.
+ * pin.c - streams that leave their rail on the process's account, and whose kernel's socket then
+ * has all of them: pin, hand over to another process, leave-all. A hand-over waits for what the
+ * peer's library has to send again.
  *
- * Called by the application on any thread, and by heir.c on the progress thread, which does not wait.
+ * Called by the application on any thread, and by heir.c on the progress thread,
+ * which does not wait.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/rx.h"
@@ -14,8 +16,8 @@
 #define WAIT_NS   5000000000ull /* a hand-over waits for the peer's library at most this long */
 #define UNREAD_NS 20000000ull   /* for this process's own application not even that long */
 
-/* Waits for the locks: whoever holds them may be boarding at this moment. tx: TODO_LEAVE, or TODO_PEER, by which a frame
- * may stay owed. */
+/* Waits for the locks: whoever holds them may be boarding at this moment. tx: TODO_LEAVE, or
+ * TODO_PEER, by which a frame may stay owed. */
 static void leave_by(struct fb_conn *c, int reason, unsigned tx)
 {
     atomic_store(&c->x->leave_why, (uint32_t)reason);
@@ -38,7 +40,8 @@ void end_leave(struct fb_conn *c, int reason)
     leave_by(c, reason, TODO_LEAVE);
 }
 
-/* What is at S has come: SWITCH, or what shows that there is none, or the end. Or it does not come before something is read. */
+/* What is at S has come: SWITCH, or what shows that there is none, or the end. Or it does not come
+ * before something is read. */
 static bool told_at_S(struct fb_conn *c)
 {
     uint64_t before = c->x->rx.S - c->s.pub->rx;
@@ -51,10 +54,10 @@ static bool told_at_S(struct fb_conn *c)
            (fb_io.poll(c->fd, POLLRDHUP) & (POLLRDHUP | POLLHUP)) != 0;
 }
 
-/* Are there unread bytes that only the application can take? Those before a switch, those in front, and those that are
- * in the ring alone because TCP had no room for them once more. While a switch is only announced the answer is yes
- * where the receiving half alone is waited for (`of` is RSK_RX). Else it waits for told_at_S(), since the sender may
- * yet show that there is no switch. */
+/* Are there unread bytes that only the application can take? Those before a switch, those in front,
+ * and those that are in the ring alone because TCP had no room for them once more. While a switch
+ * is only announced the answer is yes where the receiving half alone is waited for (`of` is
+ * RSK_RX). Else it waits for told_at_S(), since the sender may yet show that there is no switch. */
 static bool unread(struct fb_conn *c, unsigned of)
 {
     const struct fb_rx *rx = &c->x->rx;
@@ -87,8 +90,8 @@ static void missed(struct fb_conn *c)
             c->s.slot, (unsigned long long)left, conn_who(c, who));
 }
 
-/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it. What splice or another
- * process has taken since is not counted as read. */
+/* After a hand-over: bytes that TCP has to bring before the stream is where its sender left it.
+ * What splice or another process has taken since is not counted as read. */
 static bool behind(struct fb_conn *c)
 {
     bool yes;
@@ -99,8 +102,8 @@ static bool behind(struct fb_conn *c)
     return yes;
 }
 
-/* Is the first of it there, or the end? After SHUT_RD poll says so always; an end without it is waited for in vain, as
- * long as the caller waits. */
+/* Is the first of it there, or the end? After SHUT_RD poll says so always; an end without it is
+ * waited for in vain, as long as the caller waits. */
 static bool has_come(struct fb_conn *c)
 {
     const short reset = POLLERR | POLLHUP;
@@ -111,8 +114,9 @@ static bool has_come(struct fb_conn *c)
     return (ready & (POLLIN | POLLHUP)) != 0;
 }
 
-/* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its close,
- * bytes are unread, as they were. All of it, if nothing can follow once the kernel knows what is shut. */
+/* Handed over, and the first of what follows is in the socket: to whoever has it then, or to its
+ * close, bytes are unread, as they were. All of it, if nothing can follow once the kernel knows
+ * what is shut. */
 static bool follows(struct fb_conn *c)
 {
     return c->fd < 0 || !behind(c) || (!atomic_load(&c->x->rx.late) && has_come(c));
@@ -126,7 +130,8 @@ bool end_settled(struct fb_conn *c, int reason)
         atomic_store(&c->x->anchor_news, 1);
         rx_anchor(c, c->fd);
         rx_freeze(c, reason); /* SWITCH may have come only now */
-        /* Or its sender has given it up, which is behind what is unread, or what somebody else has read. */
+        /* Or its sender has given it up, which is behind what is unread, or what somebody
+         * else has read. */
         if (c->x->rx.state == RX_gS && c->s.pub->rx < c->x->rx.S && !atomic_load(&c->s.rx_in) &&
             !rx_robbed(c, c->fd, 0))
             (void)rx_ahead_count(c, c->fd);
@@ -167,11 +172,13 @@ static bool rx_settled(struct fb_conn *c)
     return c->x->rx.end != 0 || (end_in_order(c) && follows(c));
 }
 
-/* Waits until `until`, but for bytes that this process's own application has not read only until `vain`. */
+/* Waits until `until`, but for bytes that this process's own application has not read only
+ * until `vain`. */
 static bool settle(struct fb_conn *c, int reason, unsigned of, uint64_t until, uint64_t vain)
 {
     for (;;) {
-        /* What is to be sent does not wait for this process's application. Asked first: what comes after that is looked at. */
+        /* What is to be sent does not wait for this process's application. Asked first: what comes
+         * after that is looked at. */
         bool in_vain = (!(of & RSK_TX) || c->x->tx.state == TX_T) && unread(c, of);
 
         if (end_settled(c, reason) || (of == RSK_TX && c->x->tx.state == TX_T) ||
@@ -249,7 +256,8 @@ void fb_pin_rx(struct fb_stream *s, int reason)
 {
     struct fb_conn *c = conn_of(s);
 
-    /* Who reads past the library may have come to the end of what there is: the next edge is one. */
+    /* Who reads past the library may have come to the end of what there is: the next edge is
+     * one. */
     if (conn_flag(c, CF_LINKED))
         conn_no_data(c);
     /* For each piece that is spliced, say. */
@@ -267,7 +275,8 @@ bool fb_hand_over_by(struct fb_stream *s, int reason, unsigned directions, uint6
 {
     struct fb_conn *c = conn_of(s);
 
-    /* For ever, as far as can be known: its close here is not its end. What is in front others may be reading. */
+    /* For ever, as far as can be known: its close here is not its end. What is in front others
+     * may be reading. */
     if (reason == RSN_SHARED) {
         conn_give_away(c);
         (void)rx_front_wait(c, until);

@@ -1,10 +1,11 @@
 /*
- * plain.c - the bookkeeping of calls that the application's own thread makes on a plain half: counters,
- * digests of what went by, and the policy that says when a stream is worth a rail. Between fb_rx_enter and
- * fb_rx_leave (fb_tx_...) the stream is held by its count of calls in flight.
+ * plain.c - the bookkeeping of calls that the application's own thread makes on a plain
+ * half: counters, digests of what went by, and the policy that says when a stream is worth a
+ * rail. Between fb_rx_enter and fb_rx_leave (fb_tx_...) the stream is held by its count of
+ * calls in flight.
  *
- * This is all that a connection on TCP costs beside the look-up of its descriptor: it uses the first cache line
- * of struct fb_conn and the counters, nothing else unless a checkpoint is near.
+ * This is all that a connection on TCP costs beside the look-up of its descriptor: it uses the
+ * first cache line of struct fb_conn and the counters, nothing else unless a checkpoint is near.
  */
 #include "config/rules.h"
 #include "ipoib_fallback/iov.h"
@@ -46,7 +47,8 @@ static bool worth_it(struct fb_conn *c, uint32_t calls, unsigned shift)
            (c->s.pub->rx + c->s.pub->tx - c->x->old_bytes) >> shift >= set->board_bytes;
 }
 
-/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon. After look_again: so far. */
+/* Of the way to being worth it; what was before conn_afresh counts, so it may say so too soon.
+ * After look_again: so far. */
 static inline bool half_way(struct fb_conn *c, uint32_t calls)
 {
     const struct cfg_stream *set = conn_config(c);
@@ -64,8 +66,8 @@ static bool mark_later(_Atomic uint8_t *mark, uint8_t to)
     return fb_digest_later(now) && (now == to || atomic_compare_exchange_strong(mark, &now, to));
 }
 
-/* Most connections end before half way, and never touch the memory for them. A direction that comes to 16 KiB before does
- * not wait for this. */
+/* Most connections end before half way, and never touch the memory for them. A direction that comes
+ * to 16 KiB before does not wait for this. */
 bool conn_begin_digests(struct fb_conn *c)
 {
     bool tx = mark_later(&c->s.tx_mark, FB_DIGEST_NOW);
@@ -106,8 +108,9 @@ static unsigned off_by(struct fb_conn *c)
     return worth_learned() && conn_target(c) ? worth_shift(c) : 0;
 }
 
-/* Where streams are found not to be worth a rail, or nobody asks for one, digests are for nothing: they begin half way to
- * when it will be worth it after all. True: later; and a call of the connecting end is looked at again then. */
+/* Where streams are found not to be worth a rail, or nobody asks for one, digests are for nothing:
+ * they begin half way to when it will be worth it after all. True: later; and a call of the
+ * connecting end is looked at again then. */
 static bool put_off(struct fb_conn *c, uint32_t calls)
 {
     bool begun = !fb_digest_later(atomic_load_explicit(&c->s.tx_mark, memory_order_relaxed)) ||
@@ -128,9 +131,10 @@ static bool put_off(struct fb_conn *c, uint32_t calls)
     return true;
 }
 
-/* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before that, and of the others most
- * that are worth one by their calls are found not to be by the address that they were made to. Only where rules say what
- * is wanted is it at the first call, because they go by address. */
+/* The kernel is asked for a stream's addresses when a rail is wanted: most connections end before
+ * that, and of the others most that are worth one by their calls are found not to be by the address
+ * that they were made to. Only where rules say what is wanted is it at the first call, because they
+ * go by address. */
 static __attribute__((noinline)) void consider(struct fb_conn *c, uint32_t calls)
 {
     bool ruled = cfg_rules_may_decide(), later;
@@ -183,9 +187,10 @@ static __attribute__((noinline)) void no_digest(struct fb_digest *d, _Atomic uin
     *mark = FB_NO_DIGEST;
 }
 
-/* Where bytes that were sent can be had for the digest. in: a file (-1: none), in which the first of them is number
- * `from` (-1: they are those before its position). v: memory of a call that has not returned; all the same another
- * thread may have given it back, which knows by the peer's answer that the bytes were sent. */
+/* Where bytes that were sent can be had for the digest. in: a file (-1: none), in which the first
+ * of them is number `from` (-1: they are those before its position). v: memory of a call that has
+ * not returned; all the same another thread may have given it back, which knows by the peer's
+ * answer that the bytes were sent. */
 struct origin {
     const struct iovec *v;
     int cnt, in;
@@ -275,15 +280,15 @@ void conn_seen_rx(struct fb_conn *c, uint64_t at, const struct iovec *v, int cnt
     atomic_store_explicit(&c->s.rx_mark, fb_digest_mark(d), memory_order_relaxed);
 }
 
-/* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a call that
- * has just left was the last to write them. */
+/* Two plain calls at once: which bytes came first is not known, so the digests end here. Acquire: a
+ * call that has just left was the last to write them. */
 static inline bool alone(const _Atomic uint32_t *in)
 {
     return __builtin_expect(atomic_load_explicit(in, memory_order_acquire) == 1, 1);
 }
 
-/* The kernel says 0. The other half may know better, or be about to: it may just have taken the error, when it wrote
- * a frame. */
+/* The kernel says 0. The other half may know better, or be about to: it may just have taken the
+ * error, when it wrote a frame. */
 static __attribute__((noinline)) ssize_t at_end(struct fb_conn *c)
 {
     if (conn_flag(c, CF_LINKED)) {

@@ -1,6 +1,6 @@
 /*
- * proof.c - see proof.h. The digests are unkeyed (a fixed key): they are never
- * sent. The proofs are keyed by both nonces, so an old one cannot be used again, and by the site key, if there is one.
+ * proof.c - see proof.h. The digests are unkeyed (a fixed key): they are never sent. The proofs are
+ * keyed by both nonces, so an old one cannot be used again, and by the site key, if there is one.
  */
 #include "ipoib_fallback/proof.h"
 
@@ -61,7 +61,8 @@ static void reached(struct fb_digest *d)
 {
     unsigned i = d->index;
 
-    /* In this order, which past() relies on: who misses the oldest one sees that it was run past. */
+    /* In this order, which past() relies on: who misses the oldest one sees that it
+     * was run past. */
     d->index = (uint8_t)(i + 1);
     if (i >= 8)
         d->valid &= ~(1ull << (i - 8));
@@ -163,8 +164,8 @@ static bool past(const struct fb_digest *d, uint64_t mask)
     return mask && !(mask >> FB_CHECKPOINTS) && d->index > (unsigned)__builtin_ctzll(mask) + 8;
 }
 
-/* The key of one half of a proof. The nonces alone are known to any peer; what the site key makes of them only to one
- * that has it. */
+/* The key of one half of a proof. The nonces alone are known to any peer; what the site key makes
+ * of them only to one that has it. */
 static void key_of(const struct fb_proof_in *in, uint8_t half, uint8_t key[16])
 {
     if (!in->key) {

@@ -1,10 +1,10 @@
 /*
  * proto.h - what travels: control messages on the rail, frames on the anchor.
  *
- * On the rail, struct rsk_msg by type. The HELLO exchange proves that both ends share the TCP stream
- * before anything else happens:
- *   HELLO     connecting end: data = nonce0, a = its checkpoints of the direction up (a mask), b = of down,
- *             word = features
+ * On the rail, struct rsk_msg by type. The HELLO exchange proves that both ends share the TCP
+ * stream before anything else happens:
+ *   HELLO     connecting end: data = nonce0, a = its checkpoints of the direction up (a mask), b =
+ *             of down, word = features
  *   HELLO_ACK accepting end: data = nonce1 and its proof, a and b = the chosen checkpoints
  *   PROVED    connecting end: data = its proof. Now both ends may announce.
  *   REFUSED   reason: not now, or not at all; the rail ends.

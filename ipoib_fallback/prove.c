@@ -25,8 +25,8 @@ static uint32_t features(struct fb_conn *c)
     return conn_config(c)->site_key ? FB_KEYED : 0;
 }
 
-/* Only one end has a site key, or this end's settings have one that could not be read. The latter's streams are pinned
- * (rule.c); this does not depend on it. */
+/* Only one end has a site key, or this end's settings have one that could not be read. The latter's
+ * streams are pinned (rule.c); this does not depend on it. */
 static bool unlike(struct fb_conn *c, const struct rsk_msg *m)
 {
     const struct cfg_stream *set = conn_config(c);
@@ -62,9 +62,9 @@ static int judge(struct fb_conn *c, uint8_t role, const uint8_t theirs[16])
     return fb_judge(&in, theirs);
 }
 
-/* Have we sent so few bytes that the peer may have looked at none, because its digest began after them? Not
- * 16 KiB: at that one begins in any case. And does the newest checkpoint of what we have received lie 16 times
- * as far? */
+/* Have we sent so few bytes that the peer may have looked at none, because its digest began after
+ * them? Not 16 KiB: at that one begins in any case. And does the newest checkpoint of what we have
+ * received lie 16 times as far? */
 static bool few_words(const struct fb_conn *c, int rx_at)
 {
     uint64_t sent = c->s.pub->tx;
@@ -72,11 +72,11 @@ static bool few_words(const struct fb_conn *c, int rx_at)
     return sent < 16384 && rx_at >= 0 && 1ull << rx_at >= sent;
 }
 
-/* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the first
- * bytes of the stream, which are easy to guess. What we have sent it must know nearly as far as we do, and
- * what we have received too: it may be late, but hardly by a factor of 16. A direction that is silent, or
- * that was not seen by its sender, may be left out for 64 bytes of the other one, which is what an HTTP request has; one
- * of few words for 1 KiB. */
+/* The peer names the checkpoints that it has, or chooses them, so it could say that it has only the
+ * first bytes of the stream, which are easy to guess. What we have sent it must know nearly as far
+ * as we do, and what we have received too: it may be late, but hardly by a factor of 16. A
+ * direction that is silent, or that was not seen by its sender, may be left out for 64 bytes of the
+ * other one, which is what an HTTP request has; one of few words for 1 KiB. */
 enum { LATE = 4, ALONE = 64, MUCH = 1024 };
 static bool recent(struct fb_conn *c)
 {
@@ -252,9 +252,10 @@ static void hello_late(void *arg)
     fb_put(&c->s);
 }
 
-/* The epoll instance on whose shard the rail was made does not have the stream any more, and perhaps nobody drains that
- * shard. A program that waits for each answer in an instance of its own will do so again. Pairs with fb_unwatch:
- * either it finds the rail, or this what it has taken back. */
+/* The epoll instance on whose shard the rail was made does not have the stream any more, and
+ * perhaps nobody drains that shard. A program that waits for each answer in an instance of
+ * its own will do so again. Pairs with fb_unwatch: either it finds the rail, or this what it
+ * has taken back. */
 static bool strayed(struct fb_conn *c, const struct rsk_rail *rail)
 {
     if (rail->shard == rsk_shard_common() || rail->shard == atomic_load(&c->prefer))
@@ -263,8 +264,8 @@ static bool strayed(struct fb_conn *c, const struct rsk_rail *rail)
     return true;
 }
 
-/* Who pins, closes or shuts it down looks at the same word afterwards, without a lock: either he sees that there is a rail, or is
- * seen here. Last of all conditions, both locks held. */
+/* Who pins, closes or shuts it down looks at the same word afterwards, without a lock: either he
+ * sees that there is a rail, or is seen here. Last of all conditions, both locks held. */
 static bool claim(struct fb_conn *c)
 {
     uint32_t was = atomic_fetch_or(&c->s.flags, CF_LINKED);
@@ -336,7 +337,8 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
         c->x->rail = rail;
         fb_unlock(&c->watch_lock);
         fb_unlock(&c->x->ctl_lock);
-        /* Else a proof that the last rail has seen would be one on this rail, too, before any HELLO. */
+        /* Else a proof that the last rail has seen would be one on this rail, too,
+         * before any HELLO. */
         c->x->hello_up = c->x->hello_down = 0;
         c->x->rdv = RDV_HELLO;
         ok = true;

@@ -5,9 +5,9 @@
  * it, so showing them costs nothing.
  *
  * The reader trusts nothing in it. A slot is consistent when `gen` is odd and equal before and
- * after reading, and `role` does not say afterwards that it is being added to the file's sums, of which
- * `closed` is written last. Counters move while they are read: a call adds to tx before it adds to rail_tx, so
- * the reader takes rail_tx first.
+ * after reading, and `role` does not say afterwards that it is being added to the file's sums, of
+ * which `closed` is written last. Counters move while they are read: a call adds to tx before it
+ * adds to rail_tx, so the reader takes rail_tx first.
  */
 #ifndef FB_PUB_H
 #define FB_PUB_H
@@ -18,7 +18,8 @@
 
 #define FB_PUB_MAGIC   0x6b636f736c696172ull /* "railsock" */
 #define FB_PUB_VERSION 6u
-/* From this version on a file says whose namespace its number is of, at this place in all that come. */
+/* From this version on a file says whose namespace its number is of, at this place in
+ * all that come. */
 #define FB_PUB_NAMESPACED 6u
 /* With the effective uid; and .NAMESPACE where its pid is another namespace's in there already. */
 #define FB_PUB_DIR "/dev/shm/railsock-%u"
@@ -37,8 +38,8 @@ struct fb_pub_addr {
 struct fb_pub {
     _Atomic uint32_t gen; /* odd: in use */
     int32_t fd;
-    /* What every call looks at, beside what it writes: not 0 if a tool wants a copy of the bytes (tap_ring.h),
-     * which is the one thing here that somebody else writes. */
+    /* What every call looks at, beside what it writes: not 0 if a tool wants a copy of the bytes
+     * (tap_ring.h), which is the one thing here that somebody else writes. */
     _Atomic uint64_t tap;
     _Atomic uint64_t tx, rx; /* application bytes written and read since establishment */
     struct fb_pub_addr local, peer;
@@ -59,8 +60,8 @@ struct fb_pub_rail {
     /* Of the last rail: where it runs ("shm", "rxe0/1"), the sizes of its rings. */
     char where[24];
     _Atomic uint32_t tx_ring, rx_ring;
-    /* Nanoseconds for which a switch of the sending half has kept the application's bytes waiting: the
-     * last one, in both directions of the switch, and the longest. 0: none yet. */
+    /* Nanoseconds for which a switch of the sending half has kept the application's bytes waiting:
+     * the last one, in both directions of the switch, and the longest. 0: none yet. */
     _Atomic uint64_t pause_last, pause_most;
 };
 
@@ -87,27 +88,29 @@ struct fb_pub_file {
     char program[64];
     uint32_t nslots; /* slots that the file has room for now; the file is extended as needed */
     _Atomic uint32_t serving; /* forked children are answered */
-    /* Epoll instances that forked children use, and whether there are more; forks so far that a child
-     * holds connections of. */
+    /* Epoll instances that forked children use, and whether there are more; forks so far that a
+     * child holds connections of. */
     _Atomic uint64_t foreign_epoll[FB_PUB_FOREIGN];
     _Atomic uint32_t foreign_epolls, forks;
     /* Sums over the connections that are closed. */
     _Atomic uint64_t closed, closed_boarded, closed_tx, closed_rx, closed_rail_tx, closed_rail_rx;
     _Atomic uint64_t closed_switches;
-    _Atomic uint64_t
-        closed_by_reason[64]; /* connections that never boarded, by their last reason */
+    /* connections that never boarded, by their last reason */
+    _Atomic uint64_t closed_by_reason[64];
     _Alignas(64) struct fb_pub slot[];
 };
 /* A struct fb_pub_rail for each slot follows behind the last slot that there can be. */
 #define FB_PUB_RAILS (sizeof(struct fb_pub_file) + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub))
-/* Last, on pages of their own: what given.c notes of sockets that this process has passed on, each at its cookie modulo their number. A
- * hole as long as there are none. Who has received one writes there, too. */
+/* Last, on pages of their own: what given.c notes of sockets that this process has passed on,
+ * each at its cookie modulo their number. A hole as long as there are none. Who has received one
+ * writes there, too. */
 #define FB_PUB_GIVEN \
     ((FB_PUB_RAILS + (size_t)FB_MAX_STREAMS * sizeof(struct fb_pub_rail) + 65535) / 65536 * 65536)
 #define FB_PUB_GIVEN_SLOTS 512u
 #define FB_PUB_GIVEN_SHIFT 8 /* of the cookie in a word */
 
-/* The PID namespace of who has written a file, of whatever version, whose head was read this far; 0: it does not say. */
+/* The PID namespace of who has written a file, of whatever version, whose head was read this far;
+ * 0: it does not say. */
 static inline uint64_t fb_pub_namespace(const struct fb_pub_file *f)
 {
     return f->magic == FB_PUB_MAGIC && f->version >= FB_PUB_NAMESPACED ? f->pid_namespace : 0;

@@ -63,8 +63,8 @@ static void describe(struct fb_pub_file *f)
     f->magic = FB_PUB_MAGIC;
 }
 
-/* One that says nothing yet is just being made, perhaps by a process of another namespace; after so many seconds whoever made it has
- * been killed over it. tools/stat_read.c has the same. */
+/* One that says nothing yet is just being made, perhaps by a process of another namespace; after so
+ * many seconds whoever made it has been killed over it. tools/stat_read.c has the same. */
 enum { BEING_MADE = 60 };
 
 /* n: what could be read of it. */
@@ -94,7 +94,8 @@ static void remove_dead(int dirfd, uint32_t pid)
     fd = (int)SYS6(SYS_openat, dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
     if (fd < 0)
         return;
-    /* A new process of that number, in between, has a new file. In another namespace it may be alive. */
+    /* A new process of that number, in between, has a new file. In another namespace it
+     * may be alive. */
     n = SYS6(SYS_pread64, fd, &f, sizeof(f), 0, 0, 0);
     if (fstat(fd, &seen) == 0 && is_dead(&f, n, pid, &seen) &&
         fstatat(dirfd, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && seen.st_ino == now.st_ino &&
@@ -103,8 +104,9 @@ static void remove_dead(int dirfd, uint32_t pid)
     sys_close(fd);
 }
 
-/* A process that is killed leaves its file. Each new one looks at a few of those that are there, chosen at random: so
- * those of dead processes stay few, however many are killed, and nobody looks at many. */
+/* A process that is killed leaves its file. Each new one looks at a few of those that are there,
+ * chosen at random: so those of dead processes stay few, however many are killed, and nobody
+ * looks at many. */
 static void remove_some_dead(int dirfd)
 {
     enum { LOOKS = 8 };
@@ -134,8 +136,9 @@ static void remove_some_dead(int dirfd)
 
 enum whose { NOBODYS, OURS, OTHERS };
 
-/* Whose is the file of that name? Another namespace's may have a process of the same number: containers that share /dev/shm. What there is
- * of ours is from before an exec, or an earlier process's. */
+/* Whose is the file of that name? Another namespace's may have a process of the same number:
+ * containers that share /dev/shm. What there is of ours is from before an exec, or an
+ * earlier process's. */
 static enum whose whose_is(int dirfd, const char *name)
 {
     struct fb_pub_file f = {0};
@@ -152,8 +155,8 @@ static enum whose whose_is(int dirfd, const char *name)
     return pid_namespace && (!whole || others) ? OTHERS : OURS;
 }
 
-/* In that folder, which must be ours alone: another user may have made one of that name before. Its descriptor, or < 0; *taken:
- * the name is another namespace's. */
+/* In that folder, which must be ours alone: another user may have made one of that name before. Its
+ * descriptor, or < 0; *taken: the name is another namespace's. */
 static int open_in(const char *dir, bool *taken)
 {
     unsigned uid = sys_geteuid();
@@ -201,8 +204,8 @@ static int open_file(void)
 
 #define PAGE 4096u
 
-/* A tmpfs of Linux 6.1 gives up for any signal that is pending, and for what io_uring has to do on this thread, which
- * no handler shows, and takes back what it had: so in smaller pieces then. */
+/* A tmpfs of Linux 6.1 gives up for any signal that is pending, and for what io_uring has to do on
+ * this thread, which no handler shows, and takes back what it had: so in smaller pieces then. */
 static bool allocate(size_t at, size_t len)
 {
     size_t piece = len;
@@ -223,8 +226,8 @@ static bool allocate(size_t at, size_t len)
     return true;
 }
 
-/* Under a limit of 512 descriptors or less none of ours can stay open: the file gets room at once for as many
- * streams as there can be. */
+/* Under a limit of 512 descriptors or less none of ours can stay open: the file gets room at once
+ * for as many streams as there can be. */
 static uint32_t reserve(void)
 {
     const uint32_t most = 512 + 64;
@@ -236,8 +239,9 @@ static uint32_t reserve(void)
                : 0;
 }
 
-/* Gives the file a second name for `railsock run --report`, which reads it when the process has ended, however
- * it ends. A name may be taken by what this process was before it executed the program. */
+/* Gives the file a second name for `railsock run --report`, which reads it when the process
+ * has ended, however it ends. A name may be taken by what this process was before it
+ * executed the program. */
 static void keep(void)
 {
     char name[sizeof(cfg.keep) + 24];
@@ -249,7 +253,8 @@ static void keep(void)
     }
 }
 
-/* The file's descriptor is out of the program's way, or is not needed any more. False: there is no room for all that might be. */
+/* The file's descriptor is out of the program's way, or is not needed any more. False: there is no
+ * room for all that might be. */
 static bool hide(void)
 {
     int hidden = rsk_own_fd(sys_fcntl(file_fd, F_DUPFD_CLOEXEC, 512));

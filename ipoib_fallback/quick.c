@@ -1,6 +1,7 @@
 /*
- * quick.c - what most calls on a rail are: bytes, or none where a call does not wait for them, and nothing else to be done. The
- * same as the general way does then (call.c), with far fewer instructions. 0: it is not that, and nothing has happened.
+ * quick.c - what most calls on a rail are: bytes, or none where a call does not wait for them, and
+ * nothing else to be done. The same as the general way does then (call.c), with far fewer
+ * instructions. 0: it is not that, and nothing has happened.
  */
 #include "ipoib_fallback/quick.h"
 
@@ -15,7 +16,8 @@
 #define QUICK_WAIT 2000u  /* ns that a receive waits with the lock, at most */
 #define QUICK_PAYS 1000u  /* a wait that has learnt to spin for less has mostly been in vain */
 
-/* Open, and its settings are known: what a call does beside moving bytes may depend on them (TCP_INQ). */
+/* Open, and its settings are known: what a call does beside moving bytes may depend on
+ * them (TCP_INQ). */
 static inline bool settled(const struct fb_conn *c)
 {
     return (atomic_load_explicit(&c->s.flags, memory_order_acquire) & (CF_SETTINGS | CF_CLOSED)) ==
@@ -55,17 +57,20 @@ static inline bool usual(int flags)
 enum { HELD = -1 }; /* instead of the number: the caller has a reference */
 
 /*
- * The caller of fb_recv_quick and fb_send_quick has looked the stream up and has no reference to it, which would be two locked
- * instructions of the five that a call then has. What it has may since have been closed, freed, and made another stream.
+ * The caller of fb_recv_quick and fb_send_quick has looked the stream up and has no reference to
+ * it, which would be two locked instructions of the five that a call then has. What it has may
+ * since have been closed, freed, and made another stream.
  *
- * - It is memory that stays, and so are x and the two locks, which nobody clears: whoever holds one keeps whoever the
- *   slot belongs to now from moving, and harms nothing else.
- * - Under one of the locks a rail does not go, and a rail has a reference to its stream (link_up, release_job). So with
- *   a rail the stream lives, and stays what it is until the unlock.
- * - c->fd is one of its numbers until fb_close, which has set CF_CLOSED, or one_less has had both locks; and a number is
- *   taken from its file, and given to the kernel, after that. So if it is fd, fd is this stream's. (Of a number that was
- *   closed behind our back this is not true; but nobody finds the stream by it who looks after it was given away.)
- * - After the unlock nothing is known any more. What others have left to be done meanwhile needs a reference.
+ * - It is memory that stays, and so are x and the two locks, which nobody clears: whoever holds one
+ *   keeps whoever the slot belongs to now from moving, and harms nothing else.
+ * - Under one of the locks a rail does not go, and a rail has a reference to its stream (link_up,
+ *   release_job). So with a rail the stream lives, and stays what it is until the unlock.
+ * - c->fd is one of its numbers until fb_close, which has set CF_CLOSED, or one_less has had both
+ *   locks; and a number is taken from its file, and given to the kernel, after that. So if it is
+ *   fd, fd is this stream's. (Of a number that was closed behind our back this is not true; but
+ *   nobody finds the stream by it who looks after it was given away.)
+ * - After the unlock nothing is known any more. What others have left to be done meanwhile
+ *   needs a reference.
  */
 static inline bool is_of(struct fb_conn *c, const struct rsk_rail *rail, int fd)
 {
@@ -88,11 +93,12 @@ static inline void unlock(struct fb_conn *c, struct fb_lock *l)
 }
 
 /*
- * The first of a blocking call's spin, without giving the lock back: between the peer's bytes and the application there is
- * then no reference to be lowered and no lock to be taken. wait.c's spin goes on with what is left. Over at once when
- * a handler waits, or somebody sleeps on the lock or has left something to be done. Not where the socket has
- * a time-out: then any handler ends the call, also one with SA_RESTART, and that is for wait.c to see. What it teaches
- * is counted from the 16th look: before, the clock would be read just when the bytes come. rx lock held.
+ * The first of a blocking call's spin, without giving the lock back: between the peer's bytes and
+ * the application there is then no reference to be lowered and no lock to be taken. wait.c's spin
+ * goes on with what is left. Over at once when a handler waits, or somebody sleeps on the lock or
+ * has left something to be done. Not where the socket has a time-out: then any handler ends the
+ * call, also one with SA_RESTART, and that is for wait.c to see. What it teaches is counted from
+ * the 16th look: before, the clock would be read just when the bytes come. rx lock held.
  */
 __attribute__((noinline)) static bool comes(struct fb_conn *c, struct rsk_rail *rail)
 {
@@ -157,7 +163,8 @@ static inline __attribute__((always_inline)) ssize_t rx_one(struct fb_conn *c, i
         }
     }
     if (n) {
-        /* Only now is it known where they end: a checkpoint may be farther off than they are, and nearer than `most`. */
+        /* Only now is it known where they end: a checkpoint may be farther off than they are, and
+         * nearer than `most`. */
         if (conn_seen_wants(&c->s.rx_mark, at + n))
             conn_seen_rx(c, at, &(struct iovec){p, n}, 1, n);
         rx_counted(c, n);

@@ -1,5 +1,6 @@
 /*
- * quick.h - quick.c's part for call.c, whose caller has a reference. How many bytes; 0: the general way. No lock held.
+ * quick.h - quick.c's part for call.c, whose caller has a reference. How many bytes; 0: the general
+ * way. No lock held.
  */
 #ifndef FB_QUICK_H
 #define FB_QUICK_H

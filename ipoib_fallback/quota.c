@@ -1,8 +1,10 @@
 /*
- * quota.c - see quota.h. The first wait that has spun for long wakes the progress thread; that looks from then on, and no more once
- * nobody has done so between two looks. So where nothing happens there is no timer.
+ * quota.c - see quota.h. The first wait that has spun for long wakes the progress thread; that
+ * looks from then on, and no more once nobody has done so between two looks. So where nothing
+ * happens there is no timer.
  *
- * Locks: none. The state is changed by any thread from ASLEEP or UNUSED to USED, by the progress thread otherwise.
+ * Locks: none. The state is changed by any thread from ASLEEP or UNUSED to USED, by the progress
+ * thread otherwise.
  */
 #include "ipoib_fallback/quota.h"
 

@@ -1,11 +1,14 @@
 /*
- * quota.h - for how long waits may spin where a control group limits the processor time (cpu.max, cpu.cfs_quota_us): containers.
+ * quota.h - for how long waits may spin where a control group limits the processor time (cpu.max,
+ * cpu.cfs_quota_us): containers.
  *
- * A brief spin costs no more than the sleep that it saves. A longer one, which pays where sleeping is dear, takes its time from what
- * the group may use. When that is gone, the kernel holds back all threads of the group for the rest of the period, tens of
- * milliseconds, and the longest answers are a thousand times as long as those that the spins have made shorter. So for as long
- * as waits do spin for long, the group's own count of the time that it was held back for is looked at. While it grows fast, waits spin
- * briefly for a while, which is longer each time. Who was told for how many microseconds to spin goes on.
+ * A brief spin costs no more than the sleep that it saves. A longer one, which pays where sleeping
+ * is dear, takes its time from what the group may use. When that is gone, the kernel holds back all
+ * threads of the group for the rest of the period, tens of milliseconds, and the longest answers
+ * are a thousand times as long as those that the spins have made shorter. So for as long as waits
+ * do spin for long, the group's own count of the time that it was held back for is looked at. While
+ * it grows fast, waits spin briefly for a while, which is longer each time. Who was told for how
+ * many microseconds to spin goes on.
  */
 #ifndef FB_QUOTA_H
 #define FB_QUOTA_H
@@ -26,8 +29,8 @@ struct fb_quota {
     uint8_t often;       /* looks on end that found it held back for much of the time */
 };
 
-/* A look: by now the group has been held back for `held` ns in all, UINT64_MAX: it has no quota. Returns after how many
- * ns to look again. */
+/* A look: by now the group has been held back for `held` ns in all, UINT64_MAX: it has no quota.
+ * Returns after how many ns to look again. */
 static inline uint64_t fb_quota_look(struct fb_quota *q, uint64_t now, uint64_t held)
 {
     uint64_t since = q->at ? now - q->at : 0;
@@ -40,7 +43,8 @@ static inline uint64_t fb_quota_look(struct fb_quota *q, uint64_t now, uint64_t 
     if (q->rest.until) {
         if (fb_rests(&q->rest, now))
             return q->rest.until - now;
-        if (much) /* all through it: long spins were not the reason, so it is no reason for longer rests */
+        /* all through it: long spins were not the reason, so it is no reason for longer rests */
+        if (much)
             q->rest.length = 0;
     } else if (q->often == FB_QUOTA_LOOKS) {
         fb_rest_begin(&q->rest, now, FB_QUOTA_REST, FB_QUOTA_MOST);
@@ -60,8 +64,8 @@ enum fb_quota_state {
 
 extern _Atomic uint8_t fb_quota_state; /* enum fb_quota_state */
 
-/* A wait wants to spin for at most `most` ns: for how many it may; not for less than `brief`. Any thread, as quota_used: also in a
- * signal handler. */
+/* A wait wants to spin for at most `most` ns: for how many it may; not for less than `brief`. Any
+ * thread, as quota_used: also in a signal handler. */
 static inline uint32_t quota_most(uint32_t most, uint32_t brief)
 {
     return most > brief &&

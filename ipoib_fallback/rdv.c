@@ -43,8 +43,9 @@ static void retry_timer(void *arg)
     fb_put(&c->s);
 }
 
-/* A rail of this process has failed: what made it may be away for a while, the device or the link, and until
- * it is back there is no route to it. A process that never had one is not asked to look again. */
+/* A rail of this process has failed: what made it may be away for a while, the device or the
+ * link, and until it is back there is no route to it. A process that never had one is not asked
+ * to look again. */
 static bool had_failure;
 
 /* Does it make sense to ask again? */
@@ -134,8 +135,8 @@ void rdv_again(struct fb_conn *c, int reason)
     if (cfg.test_switch)
         pause = RETRY_FIRST / 5;
     atomic_fetch_add(&c->x->show->retries, 1);
-    /* Both ends may have become worth a rail in one moment, and the other's was not known yet when it was asked. Once it is asked
-     * again without a call. */
+    /* Both ends may have become worth a rail in one moment, and the other's was not known yet when
+     * it was asked. Once it is asked again without a call. */
     c->x->rdv_calls = reason == RSN_NOT_YET && c->x->rdv_tries == 1 ? UINT64_MAX : c->s.calls;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
 }
@@ -157,8 +158,9 @@ static bool wait_rounds(struct fb_conn *c, uint32_t n)
     return true;
 }
 
-/* Over RDMA. True: c does not ask now, and a timer is set. A host that is silent, or to which rails do not
- * last, is waited for until that is over, without a place in share.c's queue; else c waits for its turn there. */
+/* Over RDMA. True: c does not ask now, and a timer is set. A host that is silent, or to which rails
+ * do not last, is waited for until that is over, without a place in share.c's queue; else c waits
+ * for its turn there. */
 static bool put_off(struct fb_conn *c)
 {
     int reason = RSN_RAIL_FAILED;
@@ -326,7 +328,8 @@ static void elsewhere(struct fb_conn *c)
     conn_afresh(c);
 }
 
-/* Shared memory need not be asked for, or has been: the other end of a connection stays on its host. */
+/* Shared memory need not be asked for, or has been: the other end of a connection
+ * stays on its host. */
 static bool over_verbs(struct fb_conn *c)
 {
     enum cfg_wire wire = conn_config(c)->wire;
@@ -461,7 +464,8 @@ void rdv_ask(struct fb_conn *c)
     char number[CFG_ERRNO_WORDS];
     int r;
 
-    /* A thread, and the memory for it, are not to be had in the middle of a malloc: a later call asks. */
+    /* A thread, and the memory for it, are not to be had in the middle of a malloc: a
+     * later call asks. */
     r = !rsk_loop_running() && rsk_in_handler() ? -EBUSY : hold_start();
     if (r < 0) {
         if (r != -EBUSY && atomic_exchange(&said, r) != r)

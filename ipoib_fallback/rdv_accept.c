@@ -1,6 +1,6 @@
 /*
- * rdv_accept.c - the accepting end of the rendezvous (rdv.c): is there a stream for who asks, and may it have a rail now?
- * Progress thread.
+ * rdv_accept.c - the accepting end of the rendezvous (rdv.c): is there a stream for who asks, and
+ * may it have a rail now? Progress thread.
  */
 #include "ipoib_fallback/rdv.h"
 
@@ -33,8 +33,9 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
     ask_late(c);
     if (conn_flag(c, CF_PINNED))
         reason = c->s.pub->reason ? c->s.pub->reason : RSN_PEER_REFUSED;
-    /* Who closed it before it was asked for knows of no rail, and does not wait for one to end. That is the end of his number only:
-     * a child may have the connection, whom the peer asks next. */
+    /* Who closed it before it was asked for knows of no rail, and does not wait for one to
+     * end. That is the end of his number only: a child may have the connection, whom the
+     * peer asks next. */
     else if (conn_flag(c, CF_CLOSED))
         reason = RSN_NOT_MINE;
     else if (rdv_half_closed(c))
@@ -113,12 +114,14 @@ static int find_verbs(const struct rsk_tuple *t, struct rsk_shard **shard, size_
 static const struct rsk_accept_ops shm_ops = {find_shm, accepted, refused, none};
 static const struct rsk_accept_ops verbs_ops = {find_verbs, accepted, refused, NULL};
 
-/* Is nothing missing but its peer's question? Then that is what is shown, and what is known better is left. */
+/* Is nothing missing but its peer's question? Then that is what is shown, and what is known
+ * better is left. */
 static bool waits_for_peer(struct fb_conn *c)
 {
     int reason = c->s.pub->reason;
 
-    /* A child that was forked for the connection, and has it for itself by now, can board as anybody. */
+    /* A child that was forked for the connection, and has it for itself by now, can
+     * board as anybody. */
     return reason == RSN_NEW || ((reason == RSN_INHERITED || reason == RSN_SHARED) && c->x &&
                                  !conn_flag(c, CF_PINNED) && !heir_elsewhere(c));
 }

@@ -1,5 +1,6 @@
 /*
- * rdv_rail.c - what a rail is asked for with: the shard that tells of it, and the size of its rings. Progress thread.
+ * rdv_rail.c - what a rail is asked for with: the shard that tells of it, and the size of its
+ * rings. Progress thread.
  */
 #include "ipoib_fallback/rdv.h"
 

@@ -1,7 +1,7 @@
 /*
- * reach.c - the ports at which this process answers requests for rails, and for how long: as long as it
- * has an accepted stream that wants one, and a little longer, because the next one often follows.
- * Progress thread, except reach_drop and reach_known.
+ * reach.c - the ports at which this process answers requests for rails, and for how long: as long
+ * as it has an accepted stream that wants one, and a little longer, because the next one often
+ * follows. Progress thread, except reach_drop and reach_known.
  */
 #include "ipoib_fallback/reach.h"
 
@@ -26,8 +26,8 @@ struct port {
 
 static struct port *ports;
 
-/* For reach_known, which takes no lock: a port and its family in the upper half, and in the lower until when. 0: none.
- * Where two have the same place the last one has it. */
+/* For reach_known, which takes no lock: a port and its family in the upper half, and in the lower
+ * until when. 0: none. Where two have the same place the last one has it. */
 #define KNOWN 16u
 static _Atomic uint64_t known[KNOWN];
 

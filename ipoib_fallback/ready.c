@@ -1,7 +1,7 @@
 /*
- * ready.c - readiness as poll(2) defines it for TCP, of ring and anchor as one stream, and being told of it. Exact: what it
- * says holds when it returns, unless another thread reads or writes meanwhile. It takes no system call for a half on
- * the rail.
+ * ready.c - readiness as poll(2) defines it for TCP, of ring and anchor as one stream, and being
+ * told of it. Exact: what it says holds when it returns, unless another thread reads or writes
+ * meanwhile. It takes no system call for a half on the rail.
  */
 #include "ipoib_fallback/killed.h"
 #include "ipoib_fallback/rx.h"
@@ -42,7 +42,8 @@ short fb_kernel_events(struct fb_stream *s, short events)
     return events;
 }
 
-/* Without one the anchor is looked at (rx_unheard), and what is found there the kernel must be asked about. */
+/* Without one the anchor is looked at (rx_unheard), and what is found there the kernel must
+ * be asked about. */
 static bool rx_on_rail(const struct fb_conn *c)
 {
     return c->x->rx.state == RX_r && c->x->rail;
@@ -71,8 +72,8 @@ short fb_ready(struct fb_stream *s, int fd, short events)
         rail_tx = c->x->tx.state == TX_R;
         tx_unlock(c);
     }
-    /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of them, but for
-     * what the application itself has shut. */
+    /* ERR, HUP and RDHUP are the kernel's; on a watched anchor the progress thread has heard of
+     * them, but for what the application itself has shut. */
     if ((!rail_rx && !rail_tx) || c->shut ||
         atomic_load_explicit(&c->x->anchor_bits, memory_order_acquire))
         got |= fb_io.poll(fd, ask) & (short)(ask | POLLERR | POLLHUP | POLLNVAL);
@@ -194,8 +195,8 @@ static unsigned wanted(const struct fb_conn *c, short events)
     return want;
 }
 
-/* Bytes on a rail, and nothing else that could be news: where rx_readable goes by the ring alone. rx lock held, under which
- * a rail does not go. */
+/* Bytes on a rail, and nothing else that could be news: where rx_readable goes by the ring alone.
+ * rx lock held, under which a rail does not go. */
 static bool in_sight(struct fb_conn *c)
 {
     const struct rsk_rail *rail = c->x->rail;
@@ -263,8 +264,8 @@ short fb_arm(struct fb_stream *s, int fd, short events)
     return fb_ready(s, fd, events);
 }
 
-/* Which words have news of all that is asked for; 0: none. The anchor is the progress thread's to watch meanwhile,
- * as for a thread that sleeps in recv (wait.c). */
+/* Which words have news of all that is asked for; 0: none. The anchor is the progress thread's to
+ * watch meanwhile, as for a thread that sleeps in recv (wait.c). */
 static unsigned by_words(const struct fb_conn *c, const struct rsk_rail *rail, short events)
 {
     unsigned want = wanted(c, events);

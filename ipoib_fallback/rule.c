@@ -1,6 +1,6 @@
 /*
- * rule.c - see rule.h. A stream's settings are a pointer to what never changes: the rule's, or those of
- * no rule. Two threads that come here at once for one stream find the same.
+ * rule.c - see rule.h. A stream's settings are a pointer to what never changes: the rule's, or
+ * those of no rule. Two threads that come here at once for one stream find the same.
  */
 #include "ipoib_fallback/rule.h"
 
@@ -11,10 +11,10 @@
 #include <signal.h>
 
 /*
- * Held while files are read, which is the one time that a lock of ours is held across something slow: who
- * has made a connection meanwhile waits, because it must not board before it is known whether it
- * may. All signals are blocked before it is taken: a handler on the holder's thread might connect as well, and
- * wait for it, or leave by longjmp. The holder takes no other lock.
+ * Held while files are read, which is the one time that a lock of ours is held across something
+ * slow: who has made a connection meanwhile waits, because it must not board before it is known
+ * whether it may. All signals are blocked before it is taken: a handler on the holder's thread
+ * might connect as well, and wait for it, or leave by longjmp. The holder takes no other lock.
  */
 static struct fb_lock reading;
 

@@ -28,7 +28,8 @@ void rx_count(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
         tap_copy(c, TAP_RX, FB_PATH_TCP, at, v, cnt, n);
 }
 
-/* TCP ends a receive that has bytes before urgent data; the kernel does not know of those that came by a rail. */
+/* TCP ends a receive that has bytes before urgent data; the kernel does not know of those that
+ * came by a rail. */
 bool rx_at_mark(struct fb_conn *c, int fd)
 {
     const struct fb_rx *rx = &c->x->rx;
@@ -101,11 +102,12 @@ ssize_t rx_ring_read(struct fb_conn *c, struct rsk_rail *rail, const struct iove
     return (ssize_t)done;
 }
 
-/* A receive that finds nothing takes the socket's error, also if it comes between a look and the receive; then a
- * send of the application's that sleeps in the kernel would be told EPIPE, with SIGPIPE. So nothing is received
- * unless it is there. What poll says first is the end of whatever is counted after it. An error alone is none: a
- * notice in the error queue, or a reset that is just coming, of which there is news once more. Behind FIN receives say 0
- * whatever the error, so does this. */
+/* A receive that finds nothing takes the socket's error, also if it comes between a look and the
+ * receive; then a send of the application's that sleeps in the kernel would be told EPIPE, with
+ * SIGPIPE. So nothing is received unless it is there. What poll says first is the end of
+ * whatever is counted after it. An error alone is none: a notice in the error queue, or a reset
+ * that is just coming, of which there is news once more. Behind FIN receives say 0 whatever the
+ * error, so does this. */
 ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint64_t limit,
                 int flags)
 {
@@ -129,9 +131,10 @@ ssize_t rx_look(struct fb_conn *c, int fd, const struct iovec *v, int cnt, uint6
     return (p & POLLRDHUP) && !c->shut ? 0 : -EAGAIN;
 }
 
-/* How many bytes of the overlap can go while the ring is unread: those that are read, since the others may still be
- * handed over (rx_freeze); and of the others as many as the sender needs room for, if there is more to come. One byte
- * stays: by that the kernel knows, if this process is killed, that something was unread. */
+/* How many bytes of the overlap can go while the ring is unread: those that are read, since the
+ * others may still be handed over (rx_freeze); and of the others as many as the sender needs room
+ * for, if there is more to come. One byte stays: by that the kernel knows, if this process is
+ * killed, that something was unread. */
 static uint64_t to_skip(struct fb_conn *c, int fd)
 {
     const struct fb_rx *rx = &c->x->rx;
@@ -176,8 +179,8 @@ void rx_skip(struct fb_conn *c, int fd)
     }
 }
 
-/* n: what TCP says, 0 or an error, before a RESUME. What the sender put on the rail and arrived is delivered, also of what it
- * was asked to send again by TCP. */
+/* n: what TCP says, 0 or an error, before a RESUME. What the sender put on the rail and arrived is
+ * delivered, also of what it was asked to send again by TCP. */
 void rx_over(struct fb_conn *c, ssize_t n)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -187,8 +190,9 @@ void rx_over(struct fb_conn *c, ssize_t n)
         rx->V = rail->wire->rx_freeze(rail);
         rx->frozen = false;
     }
-    /* What conn_killed has found is told without this. A rail that has been given back had failed, perhaps
-     * under a send: then FIN does not say that nothing is missing, and of a reset nobody expects it. */
+    /* What conn_killed has found is told without this. A rail that has been given back had
+     * failed, perhaps under a send: then FIN does not say that nothing is missing, and of a reset
+     * nobody expects it. */
     rx_at_end(c, n,
               conn_killed(c) ||
                   (rx->outlives && (rail || n == -EPIPE) && rx->frame_at == 0 && !rx->frozen));
@@ -364,7 +368,8 @@ ssize_t rx_try(struct fb_conn *c, int fd, const struct iovec *v, int cnt, int fl
                 rx_caught_up(c);
                 continue;
             }
-            /* No frame comes before this half is plain: the next look shows what is beyond E as well. */
+            /* No frame comes before this half is plain: the next look shows what is
+             * beyond E as well. */
             n = rx_kernel_read(c, fd, v, cnt, flags & MSG_PEEK ? UINT64_MAX : rx->E - at, flags);
             if (n == 0 && !c->shut) {
                 rx_ended(c, -ECONNRESET);

@@ -1,12 +1,13 @@
 /*
- * rx_ahead.c - for programs that look without reading, by FIONREAD or MSG_PEEK, until a whole message is
- * there. A switch may be announced inside of it: then a part of it is in the kernel before the SWITCH frame,
- * a part in the ring, and once the sender has left, a part in the kernel behind the RESUME frame, or, when that has
- * been read, behind the overlap. Nobody reads, so nobody comes to S. Here these parts are shown as one.
+ * rx_ahead.c - for programs that look without reading, by FIONREAD or MSG_PEEK, until a whole
+ * message is there. A switch may be announced inside of it: then a part of it is in the kernel
+ * before the SWITCH frame, a part in the ring, and once the sender has left, a part in the kernel
+ * behind the RESUME frame, or, when that has been read, behind the overlap. Nobody reads, so nobody
+ * comes to S. Here these parts are shown as one.
  *
- * Nothing is taken: the kernel's bytes stay where another process finds them after a hand-over, and the frames
- * wake whom they have to wake (HARD-CASES 1). The frame that is seen is as good as read: the ECHO goes out,
- * for which the sender of a wire like verbs waits before it publishes.
+ * Nothing is taken: the kernel's bytes stay where another process finds them after a hand-over, and
+ * the frames wake whom they have to wake (HARD-CASES 1). The frame that is seen is as good as read:
+ * the ECHO goes out, for which the sender of a wire like verbs waits before it publishes.
  *
  * The rx lock is held.
  */
@@ -56,7 +57,8 @@ static int rest_of(const struct iovec *v, int cnt, size_t from, struct iovec *ou
     return n;
 }
 
-/* 0: no whole SWITCH of ours is at S. 1: it is. 2: the RESUME of a sender that has left lies behind it. */
+/* 0: no whole SWITCH of ours is at S. 1: it is. 2: the RESUME of a sender that has left
+ * lies behind it. */
 static int look(struct fb_conn *c, int fd, uint64_t before)
 {
     struct fb_rx *rx = &c->x->rx;

@@ -1,5 +1,6 @@
 /*
- * rx_end.c - the end of a half that has been on a rail: who tells it, and as what. Under the rx lock.
+ * rx_end.c - the end of a half that has been on a rail: who tells it, and as what.
+ * Under the rx lock.
  */
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
@@ -14,9 +15,9 @@ void rx_ended(struct fb_conn *c, int end)
         conn_untold(c, end);
 }
 
-/* The kernel has said 0. It counts a FIN among the bytes received; an end without one was an error. If this library has
- * not taken that error, here or in a call that may still be under way, then a call that nobody sees has, a FILE's for
- * example, and has told it. */
+/* The kernel has said 0. It counts a FIN among the bytes received; an end without one was an error.
+ * If this library has not taken that error, here or in a call that may still be under way, then a
+ * call that nobody sees has, a FILE's for example, and has told it. */
 static bool told_unseen(struct fb_conn *c, int fd)
 {
     return !hold_for_good() && !conn_shared(c) && !c->shut && !fb_lock_held(&c->x->tx.lock) &&
@@ -25,8 +26,9 @@ static bool told_unseen(struct fb_conn *c, int fd)
            fb_io.received(fd) == conn_krx(c);
 }
 
-/* Behind FIN the kernel says 0, or another thread has just been told the error: but no stream of which something may be
- * missing ends as if it were whole, if the program has not heard of it (fb_told). */
+/* Behind FIN the kernel says 0, or another thread has just been told the error: but no stream
+ * of which something may be missing ends as if it were whole, if the program has not heard of
+ * it (fb_told). */
 int rx_take_end(struct fb_conn *c, int fd)
 {
     int end = c->x->rx.end;
@@ -53,8 +55,8 @@ void rx_at_end(struct fb_conn *c, ssize_t n, bool whole)
         rx_ended(c, n < 0 ? (int)n : whole ? 0 : -ECONNRESET);
 }
 
-/* Only the kernel knows how far the connection has been read. While bytes come too fast for it to say, they are the
- * application's: a sender that has boarded sends only frames. */
+/* Only the kernel knows how far the connection has been read. While bytes come too fast for it to
+ * say, they are the application's: a sender that has boarded sends only frames. */
 bool rx_robbed(struct fb_conn *c, int fd, uint64_t more)
 {
     int64_t n = fd < 0 || hold_for_good() ? 0 : fb_io.beyond(fd, conn_krx(c) + more);

@@ -1,6 +1,7 @@
 /*
- * rx_feed.c - bytes that a call of the application's own has received while the half was not plain: those of a call
- * that was under way when the guard went up, and all calls of a process that may call nothing else any more.
+ * rx_feed.c - bytes that a call of the application's own has received while the half was not plain:
+ * those of a call that was under way when the guard went up, and all calls of a process that may
+ * call nothing else any more.
  */
 #include "ipoib_fallback/iov.h"
 #include "ipoib_fallback/rx.h"
@@ -8,10 +9,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* What a plain receive that was under way when the guard went up has brought: application bytes up to
- * S, perhaps SWITCH, RESUME, and application bytes again. The frames are taken out in place. Nobody has
- * read from the ring, so the residue begins with the next byte: it is taken as it comes, and what the
- * ring has of it is consumed instead of being skipped. */
+/* What a plain receive that was under way when the guard went up has brought: application bytes up
+ * to S, perhaps SWITCH, RESUME, and application bytes again. The frames are taken out in place.
+ * Nobody has read from the ring, so the residue begins with the next byte: it is taken as it comes,
+ * and what the ring has of it is consumed instead of being skipped. */
 ssize_t rx_feed(struct fb_conn *c, const struct iovec *v, int cnt, size_t n)
 {
     struct fb_rx *rx = &c->x->rx;

@@ -129,8 +129,8 @@ static int take_resume(struct fb_conn *c)
     uint64_t F = rx->frame.u.re.F, E = rx->frame.u.re.E, at = c->s.pub->rx;
 
     if (!frame_ours(c, FF_RESUME) && conn_flag(c, CF_TOLD_CLOSED)) {
-        /* It knows that no frame may follow our close, and its application writes on: TCP resets. The kernel would
-         * not, if all of it is read. */
+        /* It knows that no frame may follow our close, and its application writes on: TCP resets.
+         * The kernel would not, if all of it is read. */
         fb_io.abort(c->fd);
         log_info("stream %u: the peer writes to a closed socket", c->s.slot);
         rx_ended(c, -ECONNRESET);
@@ -169,8 +169,8 @@ static int take_resume(struct fb_conn *c)
 int rx_take_frame(struct fb_conn *c)
 {
     c->x->rx.frame_at = 0;
-    /* Or what its sender's application sends next waits, unless it has set TCP_NODELAY, for as long as we delay the
-     * acknowledgement. */
+    /* Or what its sender's application sends next waits, unless it has set TCP_NODELAY, for as long
+     * as we delay the acknowledgement. */
     if (!hold_for_good())
         fb_io.acknowledge(c->fd);
     if (c->x->rx.state == RX_gS || c->x->rx.state == RX_f2)
@@ -206,7 +206,8 @@ int rx_switch(struct fb_conn *c, int fd)
             rx_at_end(c, n, true);
             return 1;
         }
-        /* Beyond S: an announcement that came late, while bytes were being read that followed it. */
+        /* Beyond S: an announcement that came late, while bytes were being read that followed
+         * it. */
         if (b != rx->c || c->s.pub->rx > rx->S) {
             if (!rx_robbed(c, fd, 0))
                 rx_no_switch(c);
@@ -277,17 +278,18 @@ bool rx_owed_by_tcp(struct fb_conn *c)
     }
 }
 
-/* Do threads sleep in the kernel's receive because the rail has been given back? They wait for a frame that the peer
- * owes, but does not write by itself to an end that has sent FIN: then only the kernel's shutdown wakes them. */
+/* Do threads sleep in the kernel's receive because the rail has been given back? They wait for a
+ * frame that the peer owes, but does not write by itself to an end that has sent FIN: then only the
+ * kernel's shutdown wakes them. */
 static bool sleep_without_a_rail(const struct fb_conn *c)
 {
     return c->x->rx.state == RX_r && c->x->rx.frame_at == 0 && !c->x->rail &&
            atomic_load(&c->x->peekers) > 0;
 }
 
-/* With both directions shut the kernel answers whatever comes with RST, which this end then gets for an error. So it
- * hears that there is no more reading when what the sender still owes has come. A reset connection owes nothing, and what
- * shutdown says of it is the kernel's to say. */
+/* With both directions shut the kernel answers whatever comes with RST, which this end then gets
+ * for an error. So it hears that there is no more reading when what the sender still owes has come.
+ * A reset connection owes nothing, and what shutdown says of it is the kernel's to say. */
 int rx_shut(struct fb_conn *c)
 {
     if (!atomic_load(&c->x->rx.late) || c->fd < 0 || hold_for_good())
@@ -301,9 +303,10 @@ int rx_shut(struct fb_conn *c)
 /* The kernel has given more or less than is counted: 0, or why there is no guard. */
 static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
 {
-    /* The receive under way has taken them, or another process has: that cannot be told apart now. Where several
-     * threads receive, its bytes may come before some that another thread has counted already, so that nobody
-     * knows which of them is at S. And it may have been an earlier receive that never came back (`lost`). */
+    /* The receive under way has taken them, or another process has: that cannot be told apart now.
+     * Where several threads receive, its bytes may come before some that another thread has counted
+     * already, so that nobody knows which of them is at S. And it may have been an earlier receive
+     * that never came back (`lost`). */
     if (in > 0 && (conn_shared(c) || c->s.rx_mark == FB_NO_DIGEST || atomic_load(&c->x->lost)))
         return RSN_GUARD_REFUSED;
     if (in > 0 && received > conn_krx(c))
@@ -314,8 +317,8 @@ static int unaccounted(struct fb_conn *c, uint32_t in, uint64_t received)
     return RSN_BYPASSED;
 }
 
-/* The gate goes up first, then the calls in flight are counted; a caller counts first, then looks at
- * the gate (fb_rx_enter): one of the two sees the other. */
+/* The gate goes up first, then the calls in flight are counted; a caller counts first, then looks
+ * at the gate (fb_rx_enter): one of the two sees the other. */
 int rx_guard(struct fb_conn *c)
 {
     uint64_t sent, received;
@@ -398,8 +401,8 @@ void rx_serve(struct fb_conn *c)
         rx_anchor(c, c->fd);
 }
 
-/* The sender has left already. Of what it has sent again, the bytes that are unread stay in TCP for whoever reads
- * on there; if they are still there. True: for the first time. */
+/* The sender has left already. Of what it has sent again, the bytes that are unread stay in TCP for
+ * whoever reads on there; if they are still there. True: for the first time. */
 static bool hand_back(struct fb_conn *c)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -431,8 +434,8 @@ void rx_freeze(struct fb_conn *c, int reason)
         rx_ask_back(c, R, reason); /* so that it knows */
     if ((rx->state != RX_r && rx->state != RX_q2) || rx->frozen || rx->end != 0)
         return;
-    /* An idle stream stays with us: what arrives until the sender has left is read from the ring, and an
-     * end before E is known for what it is. */
+    /* An idle stream stays with us: what arrives until the sender has left is read from the ring,
+     * and an end before E is known for what it is. */
     if (reason != RSN_IDLE) {
         rx->frozen = true;
         rx->V = R;

@@ -1,17 +1,19 @@
 /*
- * rx_front.c - unread bytes that cannot be left in TCP when a forked child asks for the stream: those before a switch,
- * because its frames lie behind them, and can only be taken after them; and those that are in the ring alone, because
- * their sender has ended, or has left, and the first of what it sent again was discarded to make room for what follows.
- * Only the owner's application could take them, and may never do so, if it is the child that is to read.
+ * rx_front.c - unread bytes that cannot be left in TCP when a forked child asks for the stream:
+ * those before a switch, because its frames lie behind them, and can only be taken after them; and
+ * those that are in the ring alone, because their sender has ended, or has left, and the first of
+ * what it sent again was discarded to make room for what follows. Only the owner's application
+ * could take them, and may never do so, if it is the child that is to read.
  *
- * The owner's library takes them out instead, into memory that it shares with each process that asks. They
- * stand in front of whatever the half receives else, in every process that knows of them, and each byte is read by one:
- * whose compare-and-swap of `at` succeeds has the bytes before it. A process may end, be killed, close or hand on its number
- * at any moment, and the others go on. Who can read the connection knows of them: a child that has not used it yet has to ask,
- * as long as some are unread (FB_LENT_BUSY), and what is forked from one that knows has the mapping.
+ * The owner's library takes them out instead, into memory that it shares with each process that
+ * asks. They stand in front of whatever the half receives else, in every process that knows of
+ * them, and each byte is read by one: whose compare-and-swap of `at` succeeds has the bytes before
+ * it. A process may end, be killed, close or hand on its number at any moment, and the others go
+ * on. Who can read the connection knows of them: a child that has not used it yet has to ask, as
+ * long as some are unread (FB_LENT_BUSY), and what is forked from one that knows has the mapping.
  *
- * To its own half they count as read when they are taken. As long as there are any the half does not become plain, so
- * that every call comes by here.
+ * To its own half they count as read when they are taken. As long as there are any the half does
+ * not become plain, so that every call comes by here.
  */
 #include "ipoib_fallback/rx.h"
 
@@ -90,7 +92,8 @@ size_t rx_front_read(struct fb_conn *c, const struct iovec *v, int cnt, int flag
     return n;
 }
 
-/* The descriptor stays until rx_front_close: to close one of ours may wait for a fork, and here a lock is held. */
+/* The descriptor stays until rx_front_close: to close one of ours may wait for a fork, and here a
+ * lock is held. */
 static void unmap(struct fb_conn *c)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -134,7 +137,8 @@ bool rx_front_over(struct fb_conn *c)
     return true;
 }
 
-/* As a half that has been handed over, and has read all but what is in front: rx_caught_up is next. */
+/* As a half that has been handed over, and has read all but what is in front:
+ * rx_caught_up is next. */
 static void only_front(struct fb_conn *c)
 {
     struct fb_rx *rx = &c->x->rx;
@@ -157,7 +161,8 @@ bool rx_front_no_switch(struct fb_conn *c)
 
 /* ---- the owner: progress thread */
 
-/* At the end, and whoever reads on hears from the kernel how it was: nothing is missing, and no error of it is ours to tell. */
+/* At the end, and whoever reads on hears from the kernel how it was: nothing is missing, and no
+ * error of it is ours to tell. */
 static bool ends_well(const struct fb_conn *c)
 {
     return c->x->rx.end == FB_KERNELS ||
@@ -233,7 +238,8 @@ bool rx_front_take(struct fb_conn *c, void *memory, size_t size, int fd)
         rx->front_fd = fd + 1;
         rx->front_ours = first = true;
         rx->front = memory;
-        /* Who may yet read of it without asking cannot be known: this process never boards the stream again. */
+        /* Who may yet read of it without asking cannot be known: this process never boards the
+         * stream again. */
         conn_set(c, CF_PINNED);
         atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_LENT);
     }

@@ -1,10 +1,10 @@
 /*
- * rx_shown.c - bytes of a ring that MSG_PEEK has shown are kept in a copy, and read from there. The ring
- * is the peer's to write, also after it has said that bytes are there: a program that looks at a header
- * first and then reads it again would otherwise get another one. The rx lock is held.
+ * rx_shown.c - bytes of a ring that MSG_PEEK has shown are kept in a copy, and read from there. The
+ * ring is the peer's to write, also after it has said that bytes are there: a program that looks at
+ * a header first and then reads it again would otherwise get another one. The rx lock is held.
  *
- * Not for bytes in the kernel, which cannot change; nor those that a hand-over takes back into TCP, where
- * they come again as the sender has kept them.
+ * Not for bytes in the kernel, which cannot change; nor those that a hand-over takes back into TCP,
+ * where they come again as the sender has kept them.
  */
 #include "ipoib_fallback/rx.h"
 

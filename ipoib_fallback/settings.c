@@ -45,8 +45,8 @@ void conn_settings(struct fb_conn *c)
     if (conn_flag(c, CF_SETTINGS) || c->fd < 0)
         return;
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_CHANGED);
-    /* Read again until it is the same: what another thread's fcntl has noted in s->nonblock meanwhile may have been
-     * overwritten here by what was read before. */
+    /* Read again until it is the same: what another thread's fcntl has noted in s->nonblock
+     * meanwhile may have been overwritten here by what was read before. */
     for (flags = sys_fcntl(c->fd, F_GETFL, 0); flags >= 0; flags = again) {
         c->s.nonblock = (flags & O_NONBLOCK) != 0;
         again = sys_fcntl(c->fd, F_GETFL, 0);
@@ -70,8 +70,8 @@ void conn_changed(struct fb_conn *c)
     atomic_fetch_and(&c->s.flags, ~(uint32_t)CF_SETTINGS);
 }
 
-/* What a rail cannot honour: errors and notices that come beside the bytes, a pace, a delay. An accepted socket has
- * them from its listener. */
+/* What a rail cannot honour: errors and notices that come beside the bytes, a pace, a delay. An
+ * accepted socket has them from its listener. */
 static const struct option {
     int level, name;
     int64_t none;
@@ -141,8 +141,9 @@ static void past(_Atomic bool *is, bool now)
         atomic_store(is, now);
 }
 
-/* TCP would hold less from now on, or more. By the bound that a rail has begun with its receiver tells of room, so the stream
- * boards anew. The peer is to leave, too, or the rail would stay for its half. */
+/* TCP would hold less from now on, or more. By the bound that a rail has begun with its receiver
+ * tells of room, so the stream boards anew. The peer is to leave, too, or the rail would stay
+ * for its half. */
 static void bounded(struct fb_conn *c)
 {
     struct rsk_msg m = {.type = FM_LEAVE_REQ, .a = c->s.pub->rx, .reason = RSN_BUFFER};
@@ -220,7 +221,8 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
         conn_changed(c);
         break;
     case TCP_NODELAY:
-        /* Between the kernel's call and this one a push may have set back what was before (fb_io.push). */
+        /* Between the kernel's call and this one a push may have set back what was before
+         * (fb_io.push). */
         if (conn_flag(c, CF_LINKED)) {
             fb_lock(&c->x->tx.lock);
             sys_setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &value, sizeof(value));
@@ -241,9 +243,9 @@ void fb_sockopt(struct fb_stream *s, int level, int name, int value)
 
 enum { CALLERS = 8192 }; /* bytes of stack that are theirs */
 
-/* A variable of a function that has called us, as good as always: the stack is mapped from here to those. Else
- * rt_sigprocmask is asked, which reads its set, 8 bytes, before it looks at `how`, which is none: EFAULT, or EINVAL
- * and nothing has happened. */
+/* A variable of a function that has called us, as good as always: the stack is mapped from here to
+ * those. Else rt_sigprocmask is asked, which reads its set, 8 bytes, before it looks at `how`,
+ * which is none: EFAULT, or EINVAL and nothing has happened. */
 static bool readable(const void *p, size_t n)
 {
     uintptr_t at = (uintptr_t)p & ~(uintptr_t)7, end = (uintptr_t)p + n;

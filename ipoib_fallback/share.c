@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* Over RDMA each question has a queue pair and its memory already, and the peer's one thread answers all. Who is asked by shared
- * memory takes 64 at once from everybody (shm_accept.c), and where a thousand connections become worth a rail at one time, the first
- * answer may be for all. */
+/* Over RDMA each question has a queue pair and its memory already, and the peer's one thread
+ * answers all. Who is asked by shared memory takes 64 at once from everybody (shm_accept.c), and
+ * where a thousand connections become worth a rail at one time, the first answer may be for all. */
 enum { VERBS_MOST = 64, SHM_MOST = 32, MOST = VERBS_MOST };
 
 /* Who is being asked, and how many streams have been put off since one last was not. */

@@ -1,7 +1,8 @@
 /*
- * share.h - how many questions for a rail may be under way at a time, so that peers which do not answer leave room for those that do.
- * One peer gets no more of them than are left for all others: a single one gets half of all, the next one half of the
- * rest. A peer is here a host, over RDMA, or a port of this host, over shared memory. For rdv.c; progress thread.
+ * share.h - how many questions for a rail may be under way at a time, so that peers which do not
+ * answer leave room for those that do. One peer gets no more of them than are left for all others:
+ * a single one gets half of all, the next one half of the rest. A peer is here a host, over RDMA,
+ * or a port of this host, over shared memory. For rdv.c; progress thread.
  */
 #ifndef FB_SHARE_H
 #define FB_SHARE_H

@@ -1,9 +1,10 @@
 /*
- * silent.c - peers that it is no use to ask for a while: ports for which nobody answers, and hosts of which two ports
- * gave no answer at all (one alone may be that of a process that is stopped), where each question costs seconds of
- * waiting for packets. After that one connection asks for all of them, and when it is answered the others ask as well.
- * And peers that it is no use to ask for a second, because all their rails are taken: a question costs both ends more
- * than a hundred messages. Progress thread.
+ * silent.c - peers that it is no use to ask for a while: ports for which nobody answers, and hosts
+ * of which two ports gave no answer at all (one alone may be that of a process that is stopped),
+ * where each question costs seconds of waiting for packets. After that one connection asks for all
+ * of them, and when it is answered the others ask as well. And peers that it is no use to ask for a
+ * second, because all their rails are taken: a question costs both ends more than a hundred
+ * messages. Progress thread.
  */
 #include "ipoib_fallback/silent.h"
 

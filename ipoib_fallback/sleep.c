@@ -1,7 +1,8 @@
 /*
  * sleep.c - the sleeps of a blocking receive or send (sleep.h). Application threads, no lock held.
  *
- * They are cancellation points, as recv and send are: each is a function of its own, see rsk_cancel_open.
+ * They are cancellation points, as recv and send are: each is a function of its own, see
+ * rsk_cancel_open.
  */
 #include "ipoib_fallback/sleep.h"
 
@@ -10,8 +11,8 @@
 
 #include <pthread.h>
 
-/* signal(7): a handler without SA_RESTART ends the call, and so does any if the socket has a time-out. One
- * that we have not seen was set by a raw system call, and the kernel has decided. */
+/* signal(7): a handler without SA_RESTART ends the call, and so does any if the socket has a
+ * time-out. One that we have not seen was set by a raw system call, and the kernel has decided. */
 int sleep_ended(struct fb_signals *s, ssize_t r, uint64_t limited)
 {
     uint32_t seen = rsk_sig.seen;

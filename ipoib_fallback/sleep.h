@@ -10,11 +10,12 @@
 
 #include <time.h>
 
-/* rsk_sig's counts of handlers that this thread has run: `seen` of all, when the half was last looked at; `cut` of
- * those without SA_RESTART, when the call began. */
+/* rsk_sig's counts of handlers that this thread has run: `seen` of all, when the half was last
+ * looked at; `cut` of those without SA_RESTART, when the call began. */
 struct fb_signals {
     uint32_t seen, cut;
-    /* Before or in the last sleep. As in the kernel a call that has bytes ends then, whatever SA_RESTART says. */
+    /* Before or in the last sleep. As in the kernel a call that has bytes ends then, whatever
+     * SA_RESTART says. */
     bool ran;
     /* In the last sleep, and this is the child: it has nothing of this stream (rsk_pass_forked). */
     bool forked;
@@ -25,14 +26,15 @@ static inline struct fb_signals sleep_signals(void)
     return (struct fb_signals){rsk_sig.seen, rsk_sig.cut, false, false};
 }
 
-/* A sleep has ended with r (-errno or not), or did not begin. -EINTR: the call ends with it if it finds nothing;
- * 0: it goes on. limited: the socket has a time-out for this direction. */
+/* A sleep has ended with r (-errno or not), or did not begin. -EINTR: the call ends with it if it
+ * finds nothing; 0: it goes on. limited: the socket has a time-out for this direction. */
 int sleep_ended(struct fb_signals *, ssize_t r, uint64_t limited);
 
-/* The sleeps themselves, in a window; each returns -EINTR at once if a handler has run since `seen`.
- * Cancellation points. */
+/* The sleeps themselves, in a window; each returns -EINTR at once if a handler has run since
+ * `seen`. Cancellation points. */
 ssize_t sleep_peek(int fd, uint32_t seen);
-/* In poll, until `deadline` (monotonic ns; 0: for ever): -EAGAIN when it has passed, else what poll says. */
+/* In poll, until `deadline` (monotonic ns; 0: for ever): -EAGAIN when it has passed, else
+ * what poll says. */
 int sleep_poll(int fd, short events, uint64_t deadline, uint32_t seen);
 int sleep_futex(_Atomic uint32_t *word, uint32_t val, const struct timespec *limit, uint32_t seen);
 /* On either of two, where rsk_waitv_usable(). */

@@ -95,7 +95,8 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
         if (key_made && pthread_setspecific(key, s) == 0)
             mine = s;
     }
-    /* A signal handler that polls while this thread sleeps in an outer poll: the outer record stays. */
+    /* A signal handler that polls while this thread sleeps in an outer poll: the outer
+     * record stays. */
     if (atomic_load_explicit(&s->seq, memory_order_relaxed) & 1)
         return NULL;
     busy = true;
@@ -118,9 +119,10 @@ static struct fb_sleeper *publish(const struct pollfd *pfd, nfds_t n, const void
     s->at = atomic_load_explicit(&given, memory_order_relaxed);
     atomic_fetch_add(&s->seq, 1);
     fb_unlock(&s->lock);
-    /* The caller tests for rails by an acquire load, which some processors do before a read-modify-write of above is
-     * seen (LDAPR): it would find the gate down, and sleepers_collect, after rx_guard's store to that gate, nobody asleep.
-     * Nobody would wake this thread then. Pairs with the sequentially consistent store and load there. */
+    /* The caller tests for rails by an acquire load, which some processors do before a
+     * read-modify-write of above is seen (LDAPR): it would find the gate down, and
+     * sleepers_collect, after rx_guard's store to that gate, nobody asleep. Nobody would wake this
+     * thread then. Pairs with the sequentially consistent store and load there. */
     rsk_fence_after_rmw();
     busy = false;
     return s;
@@ -184,15 +186,16 @@ void fb_sleeps_since(struct fb_stream *s, uint64_t since)
     conn_began_at(conn_of(s), since);
 }
 
-/* On another connection, then, that had one of its numbers: the kernel's poll goes on with that, closed or not. */
+/* On another connection, then, that had one of its numbers: the kernel's poll goes on with that,
+ * closed or not. */
 static bool before(const struct fb_sleeper *s, const struct fb_conn *c)
 {
     return conn_began_after(c, s->at);
 }
 
-/* Copies from a sleeper's set, which may lie in memory that the application has given back: after a handler has jumped
- * out of the call, the record says that it sleeps until the thread's next call. False: the memory is not there any
- * more. */
+/* Copies from a sleeper's set, which may lie in memory that the application has given back: after a
+ * handler has jumped out of the call, the record says that it sleeps until the thread's next call.
+ * False: the memory is not there any more. */
 static bool copy_of(const struct fb_sleeper *s, void *to, const void *from, size_t n)
 {
     if ((uintptr_t)from - (uintptr_t)s >= sizeof(*s))

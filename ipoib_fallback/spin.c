@@ -1,7 +1,7 @@
 /*
- * spin.c - for how long a wait spins before it sleeps: at most what is configured or
- * measured, and less of the latter where a CPU quota holds the process back (quota.h); and within that what the last waits have
- * taught (spin.h). wait.c does the spinning.
+ * spin.c - for how long a wait spins before it sleeps: at most what is configured or measured, and
+ * less of the latter where a CPU quota holds the process back (quota.h); and within that what the
+ * last waits have taught (spin.h). wait.c does the spinning.
  */
 #include "ipoib_fallback/stream.h"
 
@@ -12,9 +12,9 @@
 #define REST_FIRST 2000000000ull
 #define REST_MOST  32000000000ull
 
-/* What sleeping costs, of wires that wake by a futex and of those that are slow: no more than this is spun, ns.
- * On a translated machine it takes as long as the second, and on a virtual one whose processors stop when they
- * are idle half of the first. */
+/* What sleeping costs, of wires that wake by a futex and of those that are slow: no more than this
+ * is spun, ns. On a translated machine it takes as long as the second, and on a virtual one whose
+ * processors stop when they are idle half of the first. */
 static const uint32_t limit[2] = {100000, 500000};
 
 static _Atomic uint32_t measured[2]; /* 0: nothing yet */
@@ -31,7 +31,8 @@ static uint32_t measured_most(bool slow)
     return most ? most : cfg_stream_defaults.spin_ns;
 }
 
-/* The thread's waits for one stream: whether it was thrown off its processor often, and what follows. */
+/* The thread's waits for one stream: whether it was thrown off its processor often, and
+ * what follows. */
 static _Thread_local struct fb_crowd crowd;
 static _Thread_local struct fb_rest rest;
 
@@ -132,9 +133,10 @@ void spin_long(void)
 }
 
 /*
- * A long spin that is served looks like a success to who spins. But its processor may be what a third one needs, a thread of the
- * peer's that has been woken, say, and while there are fewer processors than threads that spin or run, that one waits for
- * the end of a time slice. (Over a wire that is slow to wake who throws us off may be the device, which is software.)
+ * A long spin that is served looks like a success to who spins. But its processor may be what a
+ * third one needs, a thread of the peer's that has been woken, say, and while there are fewer
+ * processors than threads that spin or run, that one waits for the end of a time slice. (Over a
+ * wire that is slow to wake who throws us off may be the device, which is software.)
  */
 void spin_over(struct fb_conn *c, uint64_t now, uint64_t took)
 {

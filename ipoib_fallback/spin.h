@@ -1,15 +1,17 @@
 /*
  * spin.h - how long a wait spins before it sleeps, learnt from the waits before it.
  *
- * A wait that a spin has served makes the budget twice what it took. One that slept, and would have been served by a
- * longer spin, claims the same; but it may have been served only because it slept: its peer needs this very CPU.
- * Then every spin fails, however long, and two ends that spin in turn are slower than two that sleep. So a claim
- * is put to the test by the next wait: if that has to sleep as well, sleeps teach nothing for a while, which is longer each
- * time. A wait that took longer than any spin may halves the budget, down to next to nothing. And now and then one spins
- * for the whole of what is allowed: below the peer's usual answer time no shorter spin could find out. The more often
- * that was in vain, the less often it is tried.
+ * A wait that a spin has served makes the budget twice what it took. One that slept, and would have
+ * been served by a longer spin, claims the same; but it may have been served only because it slept:
+ * its peer needs this very CPU. Then every spin fails, however long, and two ends that spin in turn
+ * are slower than two that sleep. So a claim is put to the test by the next wait: if that has to
+ * sleep as well, sleeps teach nothing for a while, which is longer each time. A wait that took
+ * longer than any spin may halves the budget, down to next to nothing. And now and then one spins
+ * for the whole of what is allowed: below the peer's usual answer time no shorter spin could find
+ * out. The more often that was in vain, the less often it is tried.
  *
- * The state is one stream's half or one thread's. Several threads may use it at once: what gets lost is a lesson.
+ * The state is one stream's half or one thread's. Several threads may use it at once: what gets
+ * lost is a lesson.
  */
 #ifndef FB_SPIN_H
 #define FB_SPIN_H
@@ -106,14 +108,16 @@ static inline void fb_spin_slept(struct fb_spin *s, uint32_t most, uint64_t took
 }
 
 /*
- * Whether long spins pay for a thread that waits for many streams. Each of them may find what it waits for, and still
- * take a processor that the peers need: pgbench, which mostly waits, takes one of two processors from four servers. No
- * single wait shows that. So where waits are long both ways are tried by turns, for a while each, and the one in which
- * more streams became ready is kept for two seconds. That is the brief one, unless the long one is better by more than
- * a seventh, and in each of its turns, because the time of a long spin may be somebody else's. Where the brief one is
+ * Whether long spins pay for a thread that waits for many streams. Each of them may find what it
+ * waits for, and still take a processor that the peers need: pgbench, which mostly waits, takes one
+ * of two processors from four servers. No single wait shows that. So where waits are long both ways
+ * are tried by turns, for a while each, and the one in which more streams became ready is kept for
+ * two seconds. That is the brief one, unless the long one is better by more than a seventh, and in
+ * each of its turns, because the time of a long spin may be somebody else's. Where the brief one is
  * kept again and again, it is kept for longer each time.
  *
- * The same by turns with no spin at all instead of brief ones is tried by a thread in a crowd: fb_crowd.
+ * The same by turns with no spin at all instead of brief ones is tried by a thread in a
+ * crowd: fb_crowd.
  */
 struct fb_trial {
     uint64_t since;  /* when this turn began */
@@ -201,11 +205,12 @@ static inline bool fb_trial_turn(struct fb_trial *t, uint64_t now, const struct 
 }
 
 /*
- * Whether a thread that waits for several streams shall spin at all. Where it and the peers that it asks are more than
- * the processors, what it waits for comes from who wants its processor, and the scheduler takes that away from it: a spin finds
- * what it waited for, and all have lost (pgbench: tests/bench/LOG.md). The waits look as if they were served; only the
- * kernel knows how often the thread was thrown off. So that is looked at now and then, and where it was often for a
- * while, no spin at all is tried by turns.
+ * Whether a thread that waits for several streams shall spin at all. Where it and the peers that it
+ * asks are more than the processors, what it waits for comes from who wants its processor, and the
+ * scheduler takes that away from it: a spin finds what it waited for, and all have lost (pgbench:
+ * tests/bench/LOG.md). The waits look as if they were served; only the kernel knows how often the
+ * thread was thrown off. So that is looked at now and then, and where it was often for a while, no
+ * spin at all is tried by turns.
  */
 struct fb_crowd {
     uint64_t since;     /* it was thrown off often in all that went by since; 0: it is not */
@@ -227,7 +232,8 @@ static inline bool fb_crowd_waited(struct fb_crowd *c)
     return !c->trying && ++c->waits >= FB_CROWD_EVERY;
 }
 
-/* The thread has been thrown off its processor `lost` times in its life, and has run for `ran` ns. */
+/* The thread has been thrown off its processor `lost` times in its life, and has run
+ * for `ran` ns. */
 static inline void fb_crowd_look(struct fb_crowd *c, uint64_t now, uint64_t lost, uint64_t ran)
 {
     uint64_t times = lost - c->lost;
@@ -259,7 +265,8 @@ static inline bool fb_crowd_rests(const struct fb_crowd *c)
     return c->trying && c->trial.brief;
 }
 
-/* For a while waits spin only briefly, because long spins did harm. If they do again soon afterwards it is for twice as long. */
+/* For a while waits spin only briefly, because long spins did harm. If they do again soon
+ * afterwards it is for twice as long. */
 struct fb_rest {
     uint64_t until;  /* 0: they may spin for long */
     uint64_t ended;  /* when the last rest was over, */
@@ -289,7 +296,8 @@ static inline bool fb_rests(struct fb_rest *r, uint64_t now)
 
 struct fb_conn;
 
-/* A peer's library has answered after so many ns (slow: on a wire that is slow to wake): see fb_spin_most. */
+/* A peer's library has answered after so many ns (slow: on a wire that is slow to wake): see
+ * fb_spin_most. */
 void spin_measured(uint64_t answer, bool slow);
 /* How long this wait of the stream's half may spin, in ns; 0: not at all. */
 uint32_t spin_budget(struct fb_conn *, struct fb_spin *);
@@ -298,7 +306,8 @@ uint32_t spin_learnt(struct fb_conn *, const struct fb_spin *);
 /* It has spun for so many ns, and that was enough; it has spun and slept. */
 void spin_served(struct fb_conn *, struct fb_spin *, uint64_t took);
 void spin_slept(struct fb_conn *, struct fb_spin *, uint64_t took);
-/* A wait of this thread's for one stream has spun for so many ns up to now, whether that was enough or not. */
+/* A wait of this thread's for one stream has spun for so many ns up to now, whether that was
+ * enough or not. */
 void spin_over(struct fb_conn *, uint64_t now, uint64_t took);
 /* One for several streams has spun for more than cfg_stream_defaults.spin_ns. */
 void spin_long(void);
@@ -307,7 +316,8 @@ void spin_joined(struct fb_conn *, bool slow);
 
 /* ---- crowd.c ---- */
 
-/* Looks how often the calling thread was thrown off its processor so far; not where there may be a filter for system calls. */
+/* Looks how often the calling thread was thrown off its processor so far; not where there may be a
+ * filter for system calls. */
 void crowd_look(struct fb_crowd *, uint64_t now);
 
 #endif

@@ -41,8 +41,8 @@ static struct fb_conn *conn_at(uint32_t slot)
 }
 
 /*
- * A chunk is three arrays, each of whole pages: struct fb_conn, fb_seen, fb_more. What is not touched has no
- * page. No huge ones, which would touch it all.
+ * A chunk is three arrays, each of whole pages: struct fb_conn, fb_seen, fb_more. What is not
+ * touched has no page. No huge ones, which would touch it all.
  */
 #define CHUNK_SIZE (FB_PART(fb_conn) + FB_PART(fb_seen) + FB_PART(fb_more))
 
@@ -71,9 +71,10 @@ static void first_use(struct fb_conn *c, uint32_t slot)
     c->s.pub = fb_pub_slot(slot);
 }
 
-/* Zero again, for the next stream in this slot; memory that nobody has written is only looked at, and stays
- * without a page of its own. Sixteen words at a time, in vectors, because every connection pays for it. Whole words are
- * stored, because who has no reference may be looking at one (quick.c). */
+/* Zero again, for the next stream in this slot; memory that nobody has written is only looked at,
+ * and stays without a page of its own. Sixteen words at a time, in vectors, because every
+ * connection pays for it. Whole words are stored, because who has no reference may be looking at
+ * one (quick.c). */
 static void clear(void *memory, size_t size)
 {
     typedef uint64_t vector __attribute__((vector_size(16)));
@@ -173,8 +174,8 @@ struct rsk_tuple conn_tuple(struct fb_conn *c)
     return tuple_of(c, &c->s.pub->local, &c->s.pub->peer);
 }
 
-/* The first call's thread and the progress thread may both be here, and write the same: no lock is needed.
- * Each looks its rule up with addresses of its own. */
+/* The first call's thread and the progress thread may both be here, and write the same: no lock is
+ * needed. Each looks its rule up with addresses of its own. */
 bool conn_addresses(struct fb_conn *c)
 {
     struct fb_pub_addr local, peer;
@@ -232,9 +233,9 @@ static int first_reason(int fd)
     return cfg.stream.board_never ? RSN_BOARD_NEVER : RSN_NEW;
 }
 
-/* What is stored before refs is nobody's yet: a stale fb_tryget fails until then, and whoever looks without a reference makes
- * nothing of it. Every connection pays for this, and each store that would be ordered by itself costs as much as all of
- * them. */
+/* What is stored before refs is nobody's yet: a stale fb_tryget fails until then, and whoever looks
+ * without a reference makes nothing of it. Every connection pays for this, and each store that
+ * would be ordered by itself costs as much as all of them. */
 #define FIRST(member, value) atomic_store_explicit(&(member), value, memory_order_relaxed)
 
 struct fb_stream *fb_track(int fd, enum fb_role role, int nonblock)
@@ -325,7 +326,8 @@ void fb_connect_said(struct fb_stream *s, int err)
     }
 }
 
-/* A connection of which nothing has gone through this process may be a forked child's, who counts it, or none. */
+/* A connection of which nothing has gone through this process may be a forked child's, who
+ * counts it, or none. */
 static bool counts(struct fb_conn *c)
 {
     return moved(&c->s) || (!conn_shared(c) && c->s.pub->reason != RSN_NOT_ESTABLISHED);
@@ -409,7 +411,8 @@ bool fb_may_linger(const struct fb_stream *s)
     return !conn_without_rail(atomic_load(&s->flags));
 }
 
-/* link_up claims the same word: it sees CF_CLOSED, or is seen. So does take_in (find.c), which clears fresh first. */
+/* link_up claims the same word: it sees CF_CLOSED, or is seen. So does take_in (find.c), which
+ * clears fresh first. */
 bool fb_may_be_found(struct fb_stream *s)
 {
     if (s->role != FB_ACCEPTED)

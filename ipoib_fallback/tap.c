@@ -1,7 +1,7 @@
 /*
- * tap.c - copies what a tapped connection sends and receives into the tool's ring. It never waits for the
- * tool: a record that finds no room is counted and left out. Threads of this process that send and receive at
- * the same time wait for one another's copies.
+ * tap.c - copies what a tapped connection sends and receives into the tool's ring. It never waits
+ * for the tool: a record that finds no room is counted and left out. Threads of this process that
+ * send and receive at the same time wait for one another's copies.
  */
 #include "ipoib_fallback/tap.h"
 

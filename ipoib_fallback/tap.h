@@ -1,8 +1,9 @@
 /*
- * tap.h - a copy of a connection's bytes for `railsock tap` (tap_ring.h). tap.c copies, on whichever thread
- * sends or receives; tap_link.c begins and ends it, on the progress thread.
+ * tap.h - a copy of a connection's bytes for `railsock tap` (tap_ring.h). tap.c copies, on
+ * whichever thread sends or receives; tap_link.c begins and ends it, on the progress thread.
  *
- * Without a tap this costs a look at pub->tap, which lies in the line of the counters that every call writes.
+ * Without a tap this costs a look at pub->tap, which lies in the line of the counters that
+ * every call writes.
  */
 #ifndef FB_TAP_H
 #define FB_TAP_H
@@ -15,7 +16,8 @@
 enum { TAPS = 8 }; /* at once, of different connections */
 
 struct tap {
-    /* Nothing is taken while it is held. Held over the copy: the memory must not be unmapped under it. */
+    /* Nothing is taken while it is held. Held over the copy: the memory must not be
+     * unmapped under it. */
     struct fb_lock lock;
     struct fb_conn *conn;  /* NULL: its stream is gone, or the place is free */
     struct tap_ring *ring; /* NULL: not yet, or not any more */
@@ -41,8 +43,8 @@ static inline bool tap_on(const struct fb_conn *c)
     return __builtin_expect(atomic_load_explicit(&c->s.pub->tap, memory_order_relaxed) != 0, 0);
 }
 
-/* Only if tap_on(). n bytes of the stream, the first of which has the number `at`, have gone over path and lie
- * in v; NULL: nobody has them. flags: TAP_RX. Any lock may be held. */
+/* Only if tap_on(). n bytes of the stream, the first of which has the number `at`, have gone over
+ * path and lie in v; NULL: nobody has them. flags: TAP_RX. Any lock may be held. */
 void tap_copy(struct fb_conn *, unsigned flags, enum fb_path path, uint64_t at,
               const struct iovec *v, int cnt, size_t n);
 /* Only if tap_on(). A direction has ended; once. */
@@ -50,7 +52,8 @@ void tap_mark(struct fb_conn *, enum tap_kind, unsigned flags);
 
 /* Only if tap_on(). A receive with room for bytes gave n, 0 or -errno: is that the stream's end? */
 void tap_end_of(struct fb_conn *, ssize_t n);
-/* Where the stream stands; that nothing comes any more, as it is closed (0) or for a reason. Lock held. */
+/* Where the stream stands; that nothing comes any more, as it is closed (0) or for a
+ * reason. Lock held. */
 void tap_first(struct tap *);
 void tap_last(struct tap *, int reason);
 

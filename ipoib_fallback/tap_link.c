@@ -1,9 +1,10 @@
 /*
- * tap_link.c - how a tap begins and ends (tap_ring.h). What is here runs on the progress thread unless it is
- * said otherwise; the tool's death shows as the end of its socket there.
+ * tap_link.c - how a tap begins and ends (tap_ring.h). What is here runs on the progress thread
+ * unless it is said otherwise; the tool's death shows as the end of its socket there.
  *
- * A tap has no reference to its stream. Under the tap's lock `conn` is either NULL or a stream that has not
- * come through tap_gone(), which takes the same lock: so its slot is not another stream's yet.
+ * A tap has no reference to its stream. Under the tap's lock `conn` is either NULL or a
+ * stream that has not come through tap_gone(), which takes the same lock: so its slot is not
+ * another stream's yet.
  */
 #include "ipoib_fallback/tap.h"
 
@@ -85,9 +86,9 @@ void tap_gone(struct fb_conn *c)
 
 /* ---- beginning */
 
-/* May this process be looked into by one without privileges? What ptrace(2) asks for: it is that one's user in
- * every respect, it is dumpable, and has no capability that the other one might not have. So it cannot become
- * another user while it is tapped. */
+/* May this process be looked into by one without privileges? What ptrace(2) asks for: it is that
+ * one's user in every respect, it is dumpable, and has no capability that the other one might not
+ * have. So it cannot become another user while it is tapped. */
 static bool traceable(const struct ucred *by)
 {
     unsigned r = 0, e = 0, s = 0;

@@ -1,16 +1,17 @@
 /*
  * tap_ring.h - between `railsock tap` and the library in the process that it taps. How it begins:
  *
- *   the tool      listens on an abstract unix name with a random key in it, and writes the key into the
- *                 connection's slot of the process's file (pub.h), which only its user and root can
- *   the library   sees at the connection's next send or receive that the key is not 0, connects to the name
- *                 from the progress thread, looks who listens (SO_PEERCRED), says hello
+ *   the tool      listens on an abstract unix name with a random key in it, and writes the key into
+ *                 the connection's slot of the process's file (pub.h), which only its user and root
+ *                 can
+ *   the library   sees at the connection's next send or receive that the key is not 0, connects to
+ *                 the name from the progress thread, looks who listens (SO_PEERCRED), says hello
  *   the tool      looks who has connected, and passes a sealed memfd
  *   the library   copies what the application sends and receives into it, as records
  *
- * One writer, the library, and one reader. The writer never waits: what there is no room for is counted and
- * left out. The socket stays open; who sees it close knows that the other one is gone. Neither trusts what
- * the other one writes: positions and lengths are loaded once and bounded.
+ * One writer, the library, and one reader. The writer never waits: what there is no room for is
+ * counted and left out. The socket stays open; who sees it close knows that the other one is gone.
+ * Neither trusts what the other one writes: positions and lengths are loaded once and bounded.
  */
 #ifndef FB_TAP_RING_H
 #define FB_TAP_RING_H

@@ -25,7 +25,8 @@ static void tx_gate_set(struct fb_conn *c)
               atomic_load(&c->x->swallowed);
 
     (void)atomic_exchange(&c->s.tx_gate, up);
-    /* conn_untold takes no lock of ours: it stores the error, then raises the gate; we have lowered that, now look. */
+    /* conn_untold takes no lock of ours: it stores the error, then raises the gate; we have lowered
+     * that, now look. */
     if (!up && atomic_load(&c->x->swallowed))
         atomic_store(&c->s.tx_gate, 1);
 }
@@ -36,15 +37,16 @@ void tx_want(struct fb_conn *c, bool want)
     tx_gate_set(c);
 }
 
-/* A call that has begun would go on in TCP, whatever is closed meanwhile. Shut down it would get EPIPE, and the program
- * SIGPIPE. New ones find the gate, and the number closed. */
+/* A call that has begun would go on in TCP, whatever is closed meanwhile. Shut down it would get
+ * EPIPE, and the program SIGPIPE. New ones find the gate, and the number closed. */
 void tx_fin(struct fb_conn *c)
 {
     struct fb_tx *tx = &c->x->tx;
 
     if (!tx->fin || tx->fin_done || tx->state != TX_T)
         return;
-    /* In any case: if no number is left to look again with, the kernel's close is what sends FIN. */
+    /* In any case: if no number is left to look again with, the kernel's close is
+     * what sends FIN. */
     conn_ends(c);
     tx_want(c, false);
     if (atomic_load(&c->s.tx_in)) /* the same, the other way round, as in fb_tx_enter */
@@ -105,8 +107,8 @@ void tx_serve(struct fb_conn *c)
     uint32_t todo = atomic_exchange(&c->x->tx_todo, 0);
     struct rsk_rail *rail = c->x->rail;
 
-    /* Before anything leads away from the rail: what is left then cannot be told from bytes sent to a socket that
-     * was gone already, which TCP answers in another way. */
+    /* Before anything leads away from the rail: what is left then cannot be told from bytes sent to
+     * a socket that was gone already, which TCP answers in another way. */
     if (todo & ~(uint32_t)TODO_PUSH)
         conn_killed(c);
     if (todo & TODO_MAIL) {
@@ -174,7 +176,8 @@ struct rest {
     size_t off;
 };
 
-/* From the next of them into the ring, and they are done with: once it is told of, who has the answer may give the vector back. */
+/* From the next of them into the ring, and they are done with: once it is told of, who has the
+ * answer may give the vector back. */
 __attribute__((noinline)) static size_t gather(struct rest *r, const struct iovec sp[2],
                                                enum rsk_way way)
 {
@@ -195,7 +198,8 @@ __attribute__((noinline)) static size_t gather(struct rest *r, const struct iove
     return n;
 }
 
-/* As much as the ring has room for. A small write is one piece, and so are small buffers; nothing is allocated. */
+/* As much as the ring has room for. A small write is one piece, and so are small buffers; nothing
+ * is allocated. */
 static ssize_t put(struct fb_conn *c, struct rsk_rail *rail, const struct iovec *v, int cnt)
 {
     struct iovec sp[2], one = {0};
@@ -261,7 +265,8 @@ static ssize_t boarding(struct fb_conn *c, int fd, const struct iovec *v, int cn
     return n;
 }
 
-/* On the way back, with bytes of the application's to follow. 0: look at the state again; or -errno. */
+/* On the way back, with bytes of the application's to follow. 0: look at the state
+ * again; or -errno. */
 static int going_back(struct fb_conn *c)
 {
     struct fb_tx *tx = &c->x->tx;
@@ -276,9 +281,9 @@ static int going_back(struct fb_conn *c)
     return -EAGAIN;
 }
 
-/* An owed frame to a peer that has closed draws RST, so the send that it goes before would fail. In TCP that
- * send's own bytes would have drawn the RST, and would have been taken: so they are here. Not if the connection
- * was reset before, or if no frame was written (CF_PEER_CLOSED). */
+/* An owed frame to a peer that has closed draws RST, so the send that it goes before would fail. In
+ * TCP that send's own bytes would have drawn the RST, and would have been taken: so they are here.
+ * Not if the connection was reset before, or if no frame was written (CF_PEER_CLOSED). */
 static ssize_t back_with(struct fb_conn *c, int fd, const struct iovec *v, int cnt)
 {
     struct fb_tx *tx = &c->x->tx;
@@ -359,7 +364,8 @@ int tx_back(struct fb_conn *c, int fd)
             continue;
         case TX_FX:
         case TX_W1:
-            /* What was announced is gone through with; where that cannot be, it takes a byte of the application's. */
+            /* What was announced is gone through with; where that cannot be, it takes a byte of the
+             * application's. */
             if (tx->state == TX_FX && (!rail || rail->failed))
                 return -EIO;
             n = (int)boarding(c, fd, NULL, 0, 0);
@@ -393,7 +399,8 @@ bool tx_can_send(struct fb_conn *c, int fd)
             return true; /* the send will leave first, or says that it is the end */
         if (tx_has_room(rail))
             return true;
-        /* Who only asks, and never tries, would otherwise wait for as long as the receiver reads nothing. */
+        /* Who only asks, and never tries, would otherwise wait for as long as the receiver
+         * reads nothing. */
         tx_stalled(c);
         return false;
     default:

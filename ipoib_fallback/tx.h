@@ -1,6 +1,7 @@
 /*
- * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts, some of which call.c, end.c,
- * linger.c, link.c, quick.c and settings.c use too. The tx lock is held in all of them but tx_board_forget.
+ * tx.h - between tx.c, tx_board.c and tx_leave.c: the sending half's own parts, some of which
+ * call.c, end.c, linger.c, link.c, quick.c and settings.c use too. The tx lock is held in all of
+ * them but tx_board_forget.
  */
 #ifndef FB_TX_H
 #define FB_TX_H
@@ -15,8 +16,8 @@ void tx_pause(struct fb_conn *);
 void tx_want(struct fb_conn *, bool want);
 /* ECHO came with the right X. */
 void tx_echo(struct fb_conn *);
-/* n bytes are the rail's: they are the stream's next. Only the holder of the tx lock writes the counters while the half is
- * not plain. */
+/* n bytes are the rail's: they are the stream's next. Only the holder of the tx lock writes the
+ * counters while the half is not plain. */
 static inline void tx_counted(struct fb_conn *c, size_t n)
 {
     struct fb_pub *pub = c->s.pub;
@@ -29,7 +30,8 @@ static inline void tx_counted(struct fb_conn *c, size_t n)
 /* n bytes have been copied into the ring: they are accepted. */
 static inline void tx_gave(struct fb_conn *c, struct rsk_rail *rail, size_t n)
 {
-    /* Also if the rail has failed: the bytes are in the ring's memory and counted, and the replay will carry them. */
+    /* Also if the rail has failed: the bytes are in the ring's memory and counted, and the replay
+     * will carry them. */
     if (rail->wire->tx_put(rail, n) < 0)
         conn_todo_tx(c, TODO_FAIL);
     tx_counted(c, n);
@@ -42,19 +44,21 @@ void tx_cork(struct fb_conn *);
 void tx_tag_frame(struct fb_conn *, struct fb_frame *);
 /* Writes what is left of tx.frame. 1: whole; 0: no room; < 0: the anchor's error. */
 int tx_write_frame(struct fb_conn *);
-/* A write has met the connection's end: the half is plain, and the kernel tells, or what was taken is told. */
+/* A write has met the connection's end: the half is plain, and the kernel tells, or what was
+ * taken is told. */
 void tx_dead(struct fb_conn *);
 /* Writes SWITCH. 1: the half is on the rail (or has left it again); 0: no room; < 0: error. */
 int tx_write_switch(struct fb_conn *);
 /* Is now a moment at which boarding may be tried with a byte in hand? */
 bool tx_may_board(struct fb_conn *, int fd);
-/* Tries to board before the first byte of v. 0: look at the state again. > 0: that many bytes went
- * plainly instead. < 0: -errno. Without bytes it goes on with what was announced, as far as that goes. */
+/* Tries to board before the first byte of v. 0: look at the state again. > 0: that many bytes
+ * went plainly instead. < 0: -errno. Without bytes it goes on with what was announced, as far
+ * as that goes. */
 ssize_t tx_board(struct fb_conn *, int fd, const struct iovec *v, int cnt, int flags);
 /* What has been waited in vain for answers; for the simulation, whose time begins anew. */
 void tx_board_forget(void);
-/* For a call that is the kernel's once the half is plain, of a stream that is pinned. 0: it is; or -errno: -EAGAIN, TCP has no
- * room for what goes before. */
+/* For a call that is the kernel's once the half is plain, of a stream that is pinned. 0: it is; or
+ * -errno: -EAGAIN, TCP has no room for what goes before. */
 int tx_back(struct fb_conn *, int fd);
 
 #endif

@@ -14,16 +14,19 @@
 #include <errno.h>
 #include <string.h>
 
-/* An attempt waits for twice as long as the peer's library took to answer in the proof, but at least: */
+/* An attempt waits for twice as long as the peer's library took to answer in the proof,
+ * but at least: */
 #define WAIT_FIRST  500000u /* ns; doubles with each attempt that came to nothing */
 #define WAIT_MOST   16000000u
 #define PAUSE_FIRST 1000000u /* ns before the next attempt; doubles likewise */
 #define PAUSE_MOST  1000000000u
-/* So long may a receiver take for a byte that lies before the ring's; and so many times RAILSOCK_STALL for all of them. */
+/* So long may a receiver take for a byte that lies before the ring's; and so many times
+ * RAILSOCK_STALL for all of them. */
 #define BEHIND_NS   125u
 #define BEHIND_MOST 20u
-/* What is waited in vain may be a tenth of the process's time, and a second of it at once: peers whose libraries hold their
- * answers back would keep a server's only thread from its other connections. */
+/* What is waited in vain may be a tenth of the process's time, and a second of it at once:
+ * peers whose libraries hold their answers back would keep a server's only thread from its
+ * other connections. */
 #define VAIN_SHARE   10u
 #define VAIN_AT_ONCE (1000000000ull * VAIN_SHARE)
 
@@ -58,7 +61,8 @@ bool tx_may_board(struct fb_conn *c, int fd)
         return false;
     if (atomic_load(&c->s.tx_in) != 0 || fb_io.now() < c->x->tx.not_before)
         return false;
-    /* The answer to the request that has just been held up by its switch is not held up by another one. */
+    /* The answer to the request that has just been held up by its switch is not held up
+     * by another one. */
     if (atomic_exchange(&c->x->tx.turned, false))
         return false;
     room = fb_io.poll(fd, POLLOUT | POLLRDHUP);
@@ -107,7 +111,8 @@ static int announce(struct fb_conn *c, uint8_t first)
 
 enum answer { ANSWER_ACK, ANSWER_NAK, ANSWER_NONE };
 
-/* The receiver has read R bytes. The others before S come first, and a slow one takes its time for them (stall.c). */
+/* The receiver has read R bytes. The others before S come first, and a slow one takes its time for
+ * them (stall.c). */
 static void behind(struct fb_conn *c, uint64_t R)
 {
     uint64_t bytes = R < c->x->tx.S ? c->x->tx.S - R : 0;
@@ -144,8 +149,9 @@ static void try_rx(struct fb_conn *c)
     }
 }
 
-/* The tx lock stays held: no other send of this stream may pass, and the receiver's answer depends on
- * its library alone. The rx half is served by trying, since the peer may be asking us at this moment. */
+/* The tx lock stays held: no other send of this stream may pass, and the receiver's answer
+ * depends on its library alone. The rx half is served by trying, since the peer may be asking us
+ * at this moment. */
 static enum answer await(struct fb_conn *c, uint16_t *reason)
 {
     struct rsk_rail *rail = c->x->rail;
@@ -262,8 +268,9 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
         return 0;
     }
     if (c->x->tx.c == first && guarded) {
-        /* Announced before, the kernel refused a byte after it had said POLLOUT, and the next byte is
-         * c. An answer will come while the rail lives; after that nothing would be understood. */
+        /* Announced before, the kernel refused a byte after it had said POLLOUT, and the
+         * next byte is c. An answer will come while the rail lives; after that nothing would
+         * be understood. */
         if (c->x->tx.state == TX_W1 || (alive && !rail->failed))
             return -EAGAIN;
         log_error("stream %u: cannot undo an announced switch (%s)", c->s.slot, conn_who(c, who));
@@ -272,8 +279,8 @@ static ssize_t board(struct fb_conn *c, int fd, const struct iovec *v, int cnt, 
     return plain_instead(c, fd, v, cnt, flags);
 }
 
-/* The thread that waited for the answer has polled the rail itself, and the progress thread was not told of messages.
- * From here on it is: the ECHO is for it, and so is an answer that comes late. */
+/* The thread that waited for the answer has polled the rail itself, and the progress thread was not
+ * told of messages. From here on it is: the ECHO is for it, and so is an answer that comes late. */
 static void left_alone(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->x->rail;
@@ -302,8 +309,8 @@ static void tx_open(struct fb_conn *c)
         return;
     if (rail->wire->tx_open(rail) < 0)
         conn_todo_tx(c, TODO_FAIL);
-    /* Who filled the ring before this, and asked to be told of room, asked a wire that had sent nothing
-     * yet: such a wire has nobody to ask. Let them ask again. */
+    /* Who filled the ring before this, and asked to be told of room, asked a wire that had sent
+     * nothing yet: such a wire has nobody to ask. Let them ask again. */
     conn_wake(c, RSK_TX);
 }
 
@@ -313,7 +320,8 @@ void tx_echo(struct fb_conn *c)
     tx_open(c);
 }
 
-/* The rail's ring takes over at S. The rail may have failed since the ACK: then it is left at once. */
+/* The rail's ring takes over at S. The rail may have failed since the ACK: then it is
+ * left at once. */
 static void start(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->x->rail;
@@ -331,11 +339,11 @@ static void start(struct fb_conn *c)
     }
     atomic_fetch_add(&c->x->show->switches, 1);
     conn_boarded(c);
-    /* No byte of ours carries acknowledgements any more. As long as the peer's come by TCP, the kernel is not to wait for one:
-     * Nagle would hold the peer's next. */
+    /* No byte of ours carries acknowledgements any more. As long as the peer's come by TCP, the
+     * kernel is not to wait for one: Nagle would hold the peer's next. */
     fb_io.acknowledge(c->fd);
-    /* In shared memory what is published outlives a sender that dies before the ECHO, as it would in TCP.
-     * Whose memory it is was shown by the kernel before the rail was given to us. */
+    /* In shared memory what is published outlives a sender that dies before the ECHO, as it would
+     * in TCP. Whose memory it is was shown by the kernel before the rail was given to us. */
     if (c->x->tx.echoed || (rail && rail->wire->outlives_sender))
         tx_open(c);
     if (c->x->tx.later || !rail || rail->failed)

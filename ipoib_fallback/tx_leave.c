@@ -14,10 +14,11 @@
 #include <netinet/tcp.h>
 #include <string.h>
 
-/* Count; 0: no room; < 0: the end, and tx->err. An error that the kernel holds is the application's to hear of, from
- * whichever call it makes next; a send of ours would take it away, and a receive would look like a clean end. So
- * none is tried, and the half becomes plain: tx_dead. Only one that comes right after the look is taken; or one that ends
- * nothing (ICMP's, with IP_RECVERR), which is kept, and the send is tried once more. */
+/* Count; 0: no room; < 0: the end, and tx->err. An error that the kernel holds is the application's
+ * to hear of, from whichever call it makes next; a send of ours would take it away, and a receive
+ * would look like a clean end. So none is tried, and the half becomes plain: tx_dead. Only one that
+ * comes right after the look is taken; or one that ends nothing (ICMP's, with IP_RECVERR), which is
+ * kept, and the send is tried once more. */
 static ssize_t write_anchor(struct fb_conn *c, const struct iovec *v, int cnt)
 {
     const short reset = POLLERR | POLLHUP;
@@ -62,7 +63,8 @@ static int write_frame(struct fb_conn *c)
     return 1;
 }
 
-/* Nagle would hold a frame back for 50 ms, TCP_CORK for 170 ms (HARD-CASES 3), and MSG_MORE with what came before it. */
+/* Nagle would hold a frame back for 50 ms, TCP_CORK for 170 ms (HARD-CASES 3), and MSG_MORE with
+ * what came before it. */
 int tx_write_frame(struct fb_conn *c)
 {
     int r = write_frame(c);
@@ -90,8 +92,8 @@ void tx_tag_frame(struct fb_conn *c, struct fb_frame *f)
     fb_tag(c->x->nonce0, c->x->nonce1, f, FB_FRAME_TAGGED, f->tag);
 }
 
-/* The highest F that is known: a failed rail's credit words still count, since what the receiver has
- * consumed it has consumed. */
+/* The highest F that is known: a failed rail's credit words still count, since what the receiver
+ * has consumed it has consumed. */
 static void refresh_F(struct fb_conn *c)
 {
     struct rsk_rail *rail = c->x->rail;
@@ -104,9 +106,9 @@ static void refresh_F(struct fb_conn *c)
     }
 }
 
-/* If the peer was killed: makes calls on our socket say what they do after RST, but for the error, which is in
- * `swallowed`. Before the half is plain: from then on a send asks the kernel alone, which would take one more
- * byte. */
+/* If the peer was killed: makes calls on our socket say what they do after RST, but for the error,
+ * which is in `swallowed`. Before the half is plain: from then on a send asks the kernel alone,
+ * which would take one more byte. */
 static void as_after_reset(struct fb_conn *c)
 {
     if (atomic_load(&c->x->killed))
@@ -153,7 +155,8 @@ static void now_plain(struct fb_conn *c)
         tx->fin_done = true;
         conn_ends(c);
         fb_io.shutdown(c->fd, SHUT_WR);
-        /* rx_take_frame's comes too late behind our FIN; this one makes the receive of the peer's frame acknowledge it. */
+        /* rx_take_frame's comes too late behind our FIN; this one makes the receive of the peer's
+         * frame acknowledge it. */
         if (c->x->rx.state != RX_t && !hold_for_good())
             fb_io.acknowledge(c->fd);
         tx_want(c, false); /* and the gate goes down */
@@ -186,7 +189,8 @@ static bool push_residue(struct fb_conn *c)
                 "stream %u: bytes %llu to %llu are not in the ring any more: the connection is lost (%s)",
                 c->s.slot, (unsigned long long)tx->cur, (unsigned long long)tx->E,
                 conn_who(c, who));
-            /* No byte after them may pass for one of them: to the receiver an end before E is a reset. */
+            /* No byte after them may pass for one of them: to the receiver an end before
+             * E is a reset. */
             fb_io.shutdown(c->fd, SHUT_WR);
             tx->err = -ECONNRESET;
             conn_untold(c, -ECONNRESET);
@@ -217,8 +221,8 @@ bool tx_push(struct fb_conn *c)
     if (tx->state == TX_L1 && tx->frame_at == 0)
         refresh_F(c);
     if (tx->state == TX_L1 && tx->frame_at == 0 && tx->F == tx->E && conn_flag(c, CF_PEER_CLOSED)) {
-        /* Nobody is left to read a frame: it would draw RST, which takes from this end what the peer
-         * sent before. FIN, or what the application insists on sending, goes without. */
+        /* Nobody is left to read a frame: it would draw RST, which takes from this end what the
+         * peer sent before. FIN, or what the application insists on sending, goes without. */
         tx_to(c, TE_WHOLE);
         tx->cur = tx->F;
     } else if (tx->state == TX_L1 && tx->frame_at == 0) {

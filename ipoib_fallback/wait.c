@@ -1,12 +1,12 @@
 /*
- * wait.c - how a receive or send that has found nothing waits (wait.h): for what comes by a ring it spins a little and then
- * sleeps on a futex word (the peer's process wakes it itself on shm), for what comes on the anchor in the kernel's own
- * recv(MSG_PEEK), or in poll if there is a time-out, or the socket does not block any more. No lock is held while asleep.
- * Application threads.
+ * wait.c - how a receive or send that has found nothing waits (wait.h): for what comes by a ring it
+ * spins a little and then sleeps on a futex word (the peer's process wakes it itself on shm), for
+ * what comes on the anchor in the kernel's own recv(MSG_PEEK), or in poll if there is a time-out,
+ * or the socket does not block any more. No lock is held while asleep. Application threads.
  *
- * Signals: handlers run in the windows of this file's sleeps, or after the call (rsock/section.h). One
- * that ran before a sleep has begun keeps the sleep from beginning, one that runs in it ends it; then the half is
- * looked at once more, and EINTR is for who finds nothing (sleep.h).
+ * Signals: handlers run in the windows of this file's sleeps, or after the call (rsock/section.h).
+ * One that ran before a sleep has begun keeps the sleep from beginning, one that runs in it ends
+ * it; then the half is looked at once more, and EINTR is for who finds nothing (sleep.h).
  */
 #include "ipoib_fallback/wait.h"
 
@@ -41,8 +41,8 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
             conn_serve(c);
         }
         if ((bits & (w->event | RSK_FAIL)) || atomic_load(w->word) != w->val) {
-            /* Whoever waits for what has come shall not wait for the clock. What is missing are at most fifteen looks,
-             * which the next spin takes in any case. */
+            /* Whoever waits for what has come shall not wait for the clock. What is missing are at
+             * most fifteen looks, which the next spin takes in any case. */
             spin_served(c, budget, now - begin);
             spin_over(c, now, now - begin);
             w->begin = 0;
@@ -59,7 +59,8 @@ static bool spin(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
     return false; /* what it teaches, the sleep's end will show */
 }
 
-/* Sleeps, for `most` ns if not 0. 0: look again; -EINTR; -EAGAIN: the socket's time-out has passed. */
+/* Sleeps, for `most` ns if not 0. 0: look again; -EINTR; -EAGAIN: the socket's
+ * time-out has passed. */
 static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up, uint64_t most)
 {
     struct timespec ts, *limit = NULL;
@@ -88,7 +89,8 @@ static int sleep_on_word(struct fb_conn *c, struct wait *w, struct fb_raised *up
     r = guarded ? sleep_futexes(w->word, w->val, w->own, w->own_val, limit, w->signals.seen)
                 : sleep_futex(w->word, w->val, limit, w->signals.seen);
     if (alone) {
-        /* A filter, a namespace or a limit does not let there be a progress thread, and nobody else looks. */
+        /* A filter, a namespace or a limit does not let there be a progress thread, and
+         * nobody else looks. */
         sleep_close(up, &w->signals);
         if (w->signals.forked)
             return -EINTR;
@@ -112,8 +114,8 @@ static void slept(struct fb_conn *c, struct wait *w, struct fb_spin *budget)
     w->spun = false;
 }
 
-/* Does this thread sleep on the anchor? In t the kernel wakes each of several receivers, and nobody else tells them;
- * a half whose rail has been given back hears of nothing but TCP (rx_unheard). */
+/* Does this thread sleep on the anchor? In t the kernel wakes each of several receivers, and nobody
+ * else tells them; a half whose rail has been given back hears of nothing but TCP (rx_unheard). */
 static bool on_anchor(const struct fb_conn *c, const struct rsk_rail *rail)
 {
     switch ((enum fb_rx_state)c->x->rx.state) {
@@ -134,8 +136,8 @@ static bool rx_on_rail(const struct fb_conn *c)
     return c->x->rx.state == RX_r || c->x->rx.state == RX_q2;
 }
 
-/* rx lock held. The word is read before the last look (arm looks again after its fence), every waker changes the word after
- * what it tells of. */
+/* rx lock held. The word is read before the last look (arm looks again after its fence), every
+ * waker changes the word after what it tells of. */
 static void rx_word(struct fb_conn *c, struct wait *w)
 {
     struct rsk_rail *rail = c->x->rail;
@@ -202,7 +204,8 @@ static int rx_wait(struct fb_conn *c, int fd, struct wait *w)
         up.count = &c->x->peekers;
         sleep_open(&up, __builtin_frame_address(0));
         n = by_poll ? 0 : sleep_peek(fd, w->signals.seen);
-        /* EAGAIN: another thread has changed the socket's mode, or its time-out. Ours are those of before. */
+        /* EAGAIN: another thread has changed the socket's mode, or its time-out. Ours are
+         * those of before. */
         if (by_poll || (n == -EAGAIN && !hold_for_good()))
             n = sleep_poll(fd, w->marks ? POLLIN | POLLPRI : POLLIN, w->deadline, w->signals.seen);
         /* At most once: it may be ahead of bytes that are still on their way. */
@@ -251,7 +254,8 @@ int wait_rx(struct fb_conn *c, int fd, struct wait *w)
     return waited(w, rx_wait(c, fd, w));
 }
 
-/* Whoever has bytes is not told of those that follow, except by the wish on shm, which is fulfilled for each. */
+/* Whoever has bytes is not told of those that follow, except by the wish on shm, which is
+ * fulfilled for each. */
 int wait_more(struct fb_conn *c, struct wait *w)
 {
     struct fb_raised up __attribute__((cleanup(sleep_raised_end))) = {0};

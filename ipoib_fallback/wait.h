@@ -35,13 +35,14 @@ struct wait {
     uint8_t more_ms;
 };
 
-/* A socket's time-out (ns, 0: none) is for the whole call, also if the stream changes track in it. Where a filter may
- * forbid poll the kernel keeps it. */
+/* A socket's time-out (ns, 0: none) is for the whole call, also if the stream changes track in it.
+ * Where a filter may forbid poll the kernel keeps it. */
 void wait_limit(struct wait *, uint64_t timeout);
 /* rx lock, tx lock held, and given back. 0: look again; or -errno, the call's end. */
 int wait_rx(struct fb_conn *, int fd, struct wait *);
 int wait_tx(struct fb_conn *, struct wait *);
-/* The same where something is there, but more is wanted; no lock held. Not every byte that comes ends it at once: 8 ms at most. */
+/* The same where something is there, but more is wanted; no lock held. Not every byte that comes
+ * ends it at once: 8 ms at most. */
 int wait_more(struct fb_conn *, struct wait *);
 /* The same for a plain half whose socket is full; no lock held. */
 int wait_writable(int fd, struct wait *);

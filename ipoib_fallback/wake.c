@@ -41,7 +41,8 @@ void conn_wake(struct fb_conn *c, unsigned events)
     fb_unlock(&c->watch_lock);
 }
 
-/* From a drain, which may hold one of our locks further up its stack: only flags, words and posts. */
+/* From a drain, which may hold one of our locks further up its stack: only flags,
+ * words and posts. */
 void conn_notify(struct rsk_rail *rail, unsigned events)
 {
     struct fb_conn *c = rail->owner;
@@ -75,7 +76,8 @@ bool conn_mail(struct fb_conn *c)
 
     if (!c->x->rail)
         return false;
-    /* Not by trying: a message that comes while the holder has just found nothing would be nobody's. */
+    /* Not by trying: a message that comes while the holder has just found nothing
+     * would be nobody's. */
     fb_lock(&c->x->ctl_lock);
     rail = c->x->rail; /* stays while ctl is held */
     while (rail && taken < MAIL_MOST && rail->wire->ctl_recv(rail, &m) == 1) {
@@ -161,8 +163,8 @@ void conn_todo_rx(struct fb_conn *c, uint32_t bits)
     atomic_fetch_or(&c->x->rx_todo, bits);
 }
 
-/* A half that is busy serves its bits itself when it unlocks (lock.h). Serving one half can leave work
- * for the other: hence the loop, which is short because no bit makes itself again. */
+/* A half that is busy serves its bits itself when it unlocks (lock.h). Serving one half can leave
+ * work for the other: hence the loop, which is short because no bit makes itself again. */
 void conn_serve(struct fb_conn *c)
 {
     for (int i = 0; i < 4; i++) {

@@ -12,7 +12,8 @@
 #define MOST 1024
 /* The share of what was known that each stream makes it forget: 1/16. */
 #define FORGETS 16
-/* A later bound has to have gained so much more: what is long over fades away, and is never quite forgotten. */
+/* A later bound has to have gained so much more: what is long over fades away, and is never
+ * quite forgotten. */
 #define MARGIN (WORTH_COST_ALONE / 2)
 
 #define PEERS 256u
@@ -27,7 +28,8 @@ static _Atomic bool used; /* they have pages */
 /* A bound of some address's has been another than its settings'. */
 static _Atomic bool learned;
 
-/* Accepted streams, long enough to be asked for, that have ended without a rail since somebody has asked for one. */
+/* Accepted streams, long enough to be asked for, that have ended without a rail since somebody has
+ * asked for one. */
 static _Atomic uint32_t unasked;
 /* As many as say that nobody will. */
 #define UNASKED 64

@@ -11,18 +11,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* pl_real.read etc.: the next definition of each symbol of calls.def, found lazily because calls may
- * come before our constructor. pl_ready() is called at the entry of every wrapper. */
+/* pl_real.read etc.: the next definition of each symbol of calls.def, found lazily because calls
+ * may come before our constructor. pl_ready() is called at the entry of every wrapper. */
 #include "preload/real.h"
 
 enum pl_kind { PL_STREAM = 1, PL_EPOLL = 2, PL_LISTENER = 3 };
 
-/* pl_file.closing. PL_CLOSING is replaced by one of the other two before a close goes on. They are for who sleeps in
- * poll on the number, whom the kernel does not wake for a close. */
+/* pl_file.closing. PL_CLOSING is replaced by one of the other two before a close goes on. They are
+ * for who sleeps in poll on the number, whom the kernel does not wake for a close. */
 enum {
     PL_CLOSING = 0x40,
-    PL_GONE =
-        0x80, /* a stream is being closed; pl_held_bits: what held before, for which he was woken */
+    /* a stream is being closed; pl_held_bits: what held before, for which he was woken */
+    PL_GONE = 0x80,
     PL_KERNELS = 0xc0, /* only the kernel can say what the number stands for now */
 };
 
@@ -42,13 +42,14 @@ struct pl_file {
         int fd;
         _Atomic uint32_t next; /* pl_table.c's, while the file is free */
     };
-    /* PL_STREAM: who has no reference to the file may find it here, and that of an earlier or later life of the file:
-     * pl_short.h. PL_EPOLL: pl_epoll_of(). Of these and of PL_LISTENER the lowest bit is set. */
+    /* PL_STREAM: who has no reference to the file may find it here, and that of an earlier or
+     * later life of the file: pl_short.h. PL_EPOLL: pl_epoll_of(). Of these and of PL_LISTENER the
+     * lowest bit is set. */
     struct fb_stream *_Atomic stream;
     struct pl_member *_Atomic members; /* epoll registrations of this number; pl_epoll.c's */
     uint8_t kind;
-    _Atomic uint8_t
-        closing;    /* PL_CLOSING: one thread is closing the number; a second close is EBADF */
+    /* PL_CLOSING: one thread is closing the number; a second close is EBADF */
+    _Atomic uint8_t closing;
     uint16_t epoch; /* pl_table.c's, as is index */
     uint32_t index;
 };
@@ -63,24 +64,25 @@ static inline bool pl_is_stream(const struct fb_stream *s)
     return !((uintptr_t)s & 1);
 }
 
-/* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free, async-signal-
- * safe. */
+/* The file behind fd with a reference, or NULL: not ours, straight to libc. Lock-free,
+ * async-signal- safe. */
 struct pl_file *pl_get(int fd);
 void pl_put(struct pl_file *);
 /* The last reference is gone. */
 void pl_last(struct pl_file *);
-/* Makes fd stand for a new file; whatever the slot held before is dropped as if closed behind our back.
- * Takes over the caller's reference to object, given back with fb_put or pl_epoll_free once the number
- * is closed and nobody looks at the file any more. NULL: the number cannot be kept (no memory, or
- * beyond 16 million) and the object still belongs to the caller. The result is the table's reference:
- * look, but not after a close. */
+/* Makes fd stand for a new file; whatever the slot held before is dropped as if closed behind our
+ * back. Takes over the caller's reference to object, given back with fb_put or pl_epoll_free once
+ * the number is closed and nobody looks at the file any more. NULL: the number cannot be kept (no
+ * memory, or beyond 16 million) and the object still belongs to the caller. The result is the
+ * table's reference: look, but not after a close. */
 struct pl_file *pl_install(int fd, enum pl_kind kind, void *object);
 /* The same for a listener, unless the number stands for something. */
 void pl_install_listener(int fd);
 /* The number is going away (close, dup2 over it): takes it out of the table and returns it with the
  * table's reference, or NULL. Readers see EBADF or plain libc from now on. */
 struct pl_file *pl_take(int fd);
-/* Everything is forgotten: forked child. What was there goes to pl_heir_keep, if there is a heritage. */
+/* Everything is forgotten: forked child. What was there goes to pl_heir_keep, if there
+ * is a heritage. */
 void pl_table_reset(struct fb_heritage *);
 /* Calls fn for every live file. */
 void pl_each(void (*fn)(struct pl_file *, void *), void *arg);
@@ -95,32 +97,36 @@ static inline ssize_t pl_ret(ssize_t n)
     return -1;
 }
 
-/* False when nothing is ours any more (pl_passive), and in a vfork child, which runs in its parent's memory and must not touch any of this. One
- * system call: only for rare calls (close, dup2, exec, exit). */
+/* False when nothing is ours any more (pl_passive), and in a vfork child, which runs in its
+ * parent's memory and must not touch any of this. One system call: only for rare calls (close,
+ * dup2, exec, exit). */
 bool pl_is_owner(void);
-/* The same without a system call, unless something may run in this memory that only its pid tells from us. It does
- * not see a child with CLONE_VM that was made by an instruction of the program's own, past libc: for what does no
- * harm there (a stream that has had no rail is forgotten, or noted under a number that is not its). */
+/* The same without a system call, unless something may run in this memory that only its pid tells
+ * from us. It does not see a child with CLONE_VM that was made by an instruction of the program's
+ * own, past libc: for what does no harm there (a stream that has had no rail is forgotten, or noted
+ * under a number that is not its). */
 bool pl_is_owner_here(void);
 /* This thread is about to make a process, or thread, with these flags of clone(2). */
 void pl_cloning(uint64_t flags);
 
 /* ---- pl_epoll.c, for the wrappers of descriptors ---- */
 
-/* A number that was none of ours has been registered in an epoll instance, and has not become a stream since. */
+/* A number that was none of ours has been registered in an epoll instance, and has not become a
+ * stream since. */
 bool pl_epoll_marked(int fd);
 /* The number is that of a socket that has just been made: nothing of it can be registered. */
 void pl_epoll_unmark(int fd);
 /* A number of any kind that is registered in epoll instances is closed, or replaced: members leave.
- * Before fb_close and the kernel's close. stays: the number and its socket do, of which there is another connection next. */
+ * Before fb_close and the kernel's close. stays: the number and its socket do, of which there is
+ * another connection next. */
 void pl_epoll_forget_members(struct pl_file *, bool stays);
 static inline void pl_epoll_forget_fd(struct pl_file *f, bool stays)
 {
     if (atomic_load_explicit(&f->members, memory_order_relaxed))
         pl_epoll_forget_members(f, stays);
 }
-/* A number has become a tracked stream by connect: it may have been registered before. After pl_install, whose exchange comes
- * before its look at who has been. */
+/* A number has become a tracked stream by connect: it may have been registered before. After
+ * pl_install, whose exchange comes before its look at who has been. */
 void pl_epoll_stream_tracked(struct pl_file *);
 /* Somebody works on the instance: one more pl_epoll_free will come. */
 void pl_epoll_get(struct pl_epoll *);
@@ -132,16 +138,17 @@ void pl_epoll_number(struct pl_epoll *);
 void pl_epoll_no_number(struct pl_epoll *);
 /* epoll_create(1) gave fd. */
 void pl_epoll_created(int fd);
-/* Another process will hold the instance (the number survives an exec or spawn):
- * the kernel alone serves it from now on. Its streams leave first, by fb_leave_all or fb_pin. Other kinds
- * are ignored. */
+/* Another process will hold the instance (the number survives an exec or spawn): the kernel
+ * alone serves it from now on. Its streams leave first, by fb_leave_all or fb_pin. Other
+ * kinds are ignored. */
 void pl_epoll_cross(struct pl_file *);
 /* The same for all instances: before fork, after fb_leave_all. */
 void pl_epoll_cross_all(void);
-/* An instance goes over a socket: its streams leave, which is waited for as by fb_pin, and it is crossed. */
+/* An instance goes over a socket: its streams leave, which is waited for as by fb_pin, and
+ * it is crossed. */
 void pl_epoll_give(struct pl_file *);
-/* Progress thread: a forked child wants the instance that is known by this number. True: it has been
- * crossed, and all its streams are the kernel's. */
+/* Progress thread: a forked child wants the instance that is known by this number. True: it has
+ * been crossed, and all its streams are the kernel's. */
 bool pl_epoll_asked(uintptr_t id);
 
 /* In a forked child, after pl_table_reset: instances, and what waits had, belong to the parent. */

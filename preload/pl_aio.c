@@ -1,8 +1,8 @@
 /*
- * pl_aio.c - POSIX asynchronous I/O. glibc does it in threads of its own, by internal names that nobody can intercept, so
- * a stream leaves and stays on TCP before. Where that is not possible, because its peer has gone with bytes of the rail
- * unread or these lie before an announced switch, who reads gets them here and now: such a request is over when it has
- * been made.
+ * pl_aio.c - POSIX asynchronous I/O. glibc does it in threads of its own, by internal names that
+ * nobody can intercept, so a stream leaves and stays on TCP before. Where that is not possible,
+ * because its peer has gone with bytes of the rail unread or these lie before an announced switch,
+ * who reads gets them here and now: such a request is over when it has been made.
  *
  * Called by the application on any thread.
  */

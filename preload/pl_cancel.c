@@ -1,13 +1,15 @@
 /*
- * pl_cancel.c - threads that may be cancelled at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). iperf3 3.16 to 3.20 has them, and
- * they send and receive, which POSIX does not allow, and which does no harm where all of a call is the kernel's. In ours such a thread may
- * hold a lock, or have a count raised. So libc's cancellation signal gets a handler of ours once a
- * program asks for that: a thread that is where it must not end is made a deferred one, and an asynchronous one again at its
- * section's end (rsk_cancel_later), where it then ends at once. For deferred cancellation one
- * thing is done: a handler that comes over a sleep does not run as asynchronously cancellable as the sleep is.
+ * pl_cancel.c - threads that may be cancelled at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS).
+ * iperf3 3.16 to 3.20 has them, and they send and receive, which POSIX does not allow, and which
+ * does no harm where all of a call is the kernel's. In ours such a thread may hold a lock, or have
+ * a count raised. So libc's cancellation signal gets a handler of ours once a program asks for
+ * that: a thread that is where it must not end is made a deferred one, and an asynchronous one
+ * again at its section's end (rsk_cancel_later), where it then ends at once. For deferred
+ * cancellation one thing is done: a handler that comes over a sleep does not run as asynchronously
+ * cancellable as the sleep is.
  *
- * pthread_setcanceltype: any thread. The handler, and pl_cancel_handler_*: in any thread's handlers, after which nothing but the
- * thread's own state has changed.
+ * pthread_setcanceltype: any thread. The handler, and pl_cancel_handler_*: in any thread's
+ * handlers, after which nothing but the thread's own state has changed.
  */
 #include "preload/pl_cancel.h"
 
@@ -68,8 +70,8 @@ static bool on_signal_stack(const ucontext_t *uc, uintptr_t at)
     return at - (uintptr_t)uc->uc_stack.ss_sp < uc->uc_stack.ss_size;
 }
 
-/* The handler that came over a context has returned, and has not yet called the kernel to go back where it came from: that context,
- * which is still on the stack. Else NULL. */
+/* The handler that came over a context has returned, and has not yet called the kernel to go back
+ * where it came from: that context, which is still on the stack. Else NULL. */
 static ucontext_t *returns_to(ucontext_t *uc)
 {
 #if defined(__x86_64__)
@@ -78,7 +80,8 @@ static ucontext_t *returns_to(ucontext_t *uc)
     return restorer && *pl_signal_pc(uc) - restorer < RESTORER ? (ucontext_t *)pl_signal_sp(uc)
                                                                : NULL;
 #else
-    /* In the vDSO, of which unwinders know these two instructions as well: mov x8, #SYS_rt_sigreturn; svc #0. */
+    /* In the vDSO, of which unwinders know these two instructions as well: mov x8,
+     * #SYS_rt_sigreturn; svc #0. */
     enum { MOV = 0xd2801168, SVC = 0xd4000001 };
     const uint32_t *at = (const uint32_t *)*pl_signal_pc(uc);
 
@@ -90,9 +93,9 @@ static ucontext_t *returns_to(ucontext_t *uc)
 #endif
 }
 
-/* Is the thread, with this stack pointer, in a handler that came over a place where it must not end? there: it is on
- * the signal stack. A handler that has jumped out does not count: its frame lies below the stack pointer then, or
- * something else has been written over it. */
+/* Is the thread, with this stack pointer, in a handler that came over a place where it must not
+ * end? there: it is on the signal stack. A handler that has jumped out does not count: its frame
+ * lies below the stack pointer then, or something else has been written over it. */
 static bool stays_at(uintptr_t sp, bool there)
 {
     uintptr_t begin = (uintptr_t)over.stays;
@@ -117,8 +120,9 @@ static bool not_yet(void)
     return over.stays && stays_at((uintptr_t)__builtin_frame_address(0), rsk_on_signal_stack());
 }
 
-/* The kernel has not begun with the system call at this place, will begin with it anew, or has said an error: it has given and taken
- * nothing that is still to be counted. pc is in libc's code or ours. */
+/* The kernel has not begun with the system call at this place, will begin with it anew, or has
+ * said an error: it has given and taken nothing that is still to be counted. pc is in libc's
+ * code or ours. */
 static bool in_call_of_nothing(const ucontext_t *uc, uintptr_t pc)
 {
 #if defined(__x86_64__)
@@ -136,12 +140,13 @@ static bool in_call_of_nothing(const ucontext_t *uc, uintptr_t pc)
     return next || (last && said > -4096ul);
 }
 
-/* Would it do harm to end the thread here? Yes in a section. Yes in a function of ours, though not in one that it has
- * called: the unwinder would not find the clean-up that gives back what is raised, or would jump to it with a frame
- * that is only half there. With a window open such a function may be further up the stack: then only libc's function
- * and sleeps are safe, and there only where in_call_of_nothing(), as what the kernel has just given is not counted yet.
- * In a handler it depends on what that has interrupted, and on windows opened since; one that a handler has jumped out
- * of does not count, as no frame is left there that the unwinder could miss. */
+/* Would it do harm to end the thread here? Yes in a section. Yes in a function of ours, though not
+ * in one that it has called: the unwinder would not find the clean-up that gives back what is
+ * raised, or would jump to it with a frame that is only half there. With a window open such a
+ * function may be further up the stack: then only libc's function and sleeps are safe, and there
+ * only where in_call_of_nothing(), as what the kernel has just given is not counted yet. In a
+ * handler it depends on what that has interrupted, and on windows opened since; one that a handler
+ * has jumped out of does not count, as no frame is left there that the unwinder could miss. */
 static bool must_not_end(ucontext_t *uc)
 {
     ucontext_t *next = returns_to(uc);
@@ -164,8 +169,9 @@ static bool must_not_end(ucontext_t *uc)
     return !((in_libc || (rsk_sig.sleeps && within(&own, pc))) && in_call_of_nothing(uc, pc));
 }
 
-/* Outside of a section there is no section's end at which the thread would be asynchronous again. So the cancellation
- * signal is sent once more, by a timer, when the thread has gone on a little. */
+/* Outside of a section there is no section's end at which the thread would be asynchronous
+ * again. So the cancellation signal is sent once more, by a timer, when the thread has
+ * gone on a little. */
 static void look_again(void)
 {
     struct sigevent how = {
@@ -187,9 +193,9 @@ static void no_more(void)
     again.made = false;
 }
 
-/* While the handler runs, a thread that the program wants deferred is deferred, also if the handler came over a sleep
- * for which it was made asynchronous, by us or by libc: the handler's calls enter sections. If the handler jumps out
- * the thread stays deferred. */
+/* While the handler runs, a thread that the program wants deferred is deferred, also if the handler
+ * came over a sleep for which it was made asynchronous, by us or by libc: the handler's calls enter
+ * sections. If the handler jumps out the thread stays deferred. */
 void pl_cancel_handler_begins(struct pl_over *o, ucontext_t *uc)
 {
     bool stay;
@@ -218,13 +224,14 @@ void pl_cancel_handler_ends(const struct pl_over *o)
     rsk_sig.no_point = o->no_point;
     atomic_signal_fence(memory_order_seq_cst);
     over = o->was;
-    /* Left pending by not_yet() at the end of a section in the handler. Where the thread goes back to there may be no
-     * section whose end would see to it. */
+    /* Left pending by not_yet() at the end of a section in the handler. Where the thread goes back
+     * to there may be no section whose end would see to it. */
     if ((rsk_sig.pending & RSK_CANCEL) && !rsk_sig.depth && !again.made)
         look_again();
     if (o->asynchronous || o->type == PTHREAD_CANCEL_DEFERRED)
         return;
-    /* Who sleeps will set the type back himself: what the handler has made of it is lost, as it is without us. */
+    /* Who sleeps will set the type back himself: what the handler has made of it is lost, as it
+     * is without us. */
     rsk_sig.asynchronous = false;
     pl_real.pthread_setcanceltype(o->type, NULL);
 }
@@ -303,9 +310,9 @@ static void *stand_in(void *p)
     return NULL;
 }
 
-/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will come of. libc's own two
- * signals stay open, here and in that thread: who is in set*id has the lock that pthread_create wants, and waits until each thread
- * has answered. */
+/* libc sets its handler with the first pthread_cancel. So a thread is cancelled that nothing will
+ * come of. libc's own two signals stay open, here and in that thread: who is in set*id has the lock
+ * that pthread_create wants, and waits until each thread has answered. */
 static void make_libc_set_its(void)
 {
     struct stand_in s = {0};
@@ -334,7 +341,8 @@ static void take(void)
 {
     struct kernel_action a = {0};
 
-    /* What is there before may be what the program was started with: make has its children ignore that signal. */
+    /* What is there before may be what the program was started with: make has its children
+     * ignore that signal. */
     make_libc_set_its();
     if (!get_action(&a) || (uintptr_t)a.fn <= (uintptr_t)SIG_IGN)
         return;

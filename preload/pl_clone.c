@@ -1,6 +1,6 @@
 /*
- * pl_clone.c - clone(3): a thread, which is nobody's business; a process in the caller's memory, which is
- * as vfork's child; or a copy, as after fork, which we meet at its start.
+ * pl_clone.c - clone(3): a thread, which is nobody's business; a process in the caller's memory,
+ * which is as vfork's child; or a copy, as after fork, which we meet at its start.
  */
 #include "preload/pl_own.h"
 

@@ -199,8 +199,9 @@ struct zerocopy {
 };
 enum { ZEROCOPY_LEAST = offsetof(struct zerocopy, skip) };
 
-/* It is a receive: it maps and copies bytes that nobody would count. As long as a switch lies behind them, or they are
- * in a ring, there is nothing to be mapped, and so many for a usual receive. False: the kernel is to be asked. */
+/* It is a receive: it maps and copies bytes that nobody would count. As long as a switch lies
+ * behind them, or they are in a ring, there is nothing to be mapped, and so many for a usual
+ * receive. False: the kernel is to be asked. */
 static bool not_by_mapping(struct pl_file *f, void *value, const socklen_t *len)
 {
     struct zerocopy z = {0};
@@ -286,16 +287,18 @@ static bool is_past(int level, int name, const void *value, socklen_t len)
 
 _Atomic bool pl_past_given;
 
-/* Both ends of such a connection have keys, so it is enough that the one that connects stays with the kernel. */
+/* Both ends of such a connection have keys, so it is enough that the one that connects stays
+ * with the kernel. */
 static bool is_signed(int level, int name)
 {
     return level == IPPROTO_TCP &&
            (name == TCP_MD5SIG || name == TCP_MD5SIG_EXT || name == 38 /* TCP_AO_ADD_KEY */);
 }
 
-/* Options after which a stream could not leave its rail, so it leaves before: in TCP_REPAIR nothing can be sent or
- * received, and a filter may drop whatever comes, also what hands the stream over. And stamps of what is sent count the
- * bytes from the moment that they are asked for, and tell of each piece, ours among them. */
+/* Options after which a stream could not leave its rail, so it leaves before: in TCP_REPAIR nothing
+ * can be sent or received, and a filter may drop whatever comes, also what hands the stream over.
+ * And stamps of what is sent count the bytes from the moment that they are asked for, and tell of
+ * each piece, ours among them. */
 static bool closes_the_way(int level, int name)
 {
     return (level == IPPROTO_TCP && name == TCP_REPAIR) ||
@@ -303,7 +306,8 @@ static bool closes_the_way(int level, int name)
                                     name == SO_TIMESTAMPING_OLD || name == SO_TIMESTAMPING_NEW));
 }
 
-/* The first look from there on must not meet a frame. The kernel says whether it takes the value. */
+/* The first look from there on must not meet a frame. The kernel says whether it
+ * takes the value. */
 static int set_peek_off(struct pl_file *f, const void *value, socklen_t len)
 {
     int from = 0, none = -1, ret;

@@ -23,10 +23,11 @@ static void insert(struct pl_epoll *ep, struct pl_member *m)
 }
 
 /*
- * Numbers that were registered before anything of ours had them, and that connect() may yet make a stream of: for others it
- * need not look through the instances. Who registers one puts it on the list, marks it, and looks once more what it is; who
- * connects puts it into the table, and then looks at the mark: one of the two sees the other. Above these all count as marked.
- * A mark is nothing any more once the number is another socket's.
+ * Numbers that were registered before anything of ours had them, and that connect() may yet make a
+ * stream of: for others it need not look through the instances. Who registers one puts it on the
+ * list, marks it, and looks once more what it is; who connects puts it into the table, and then
+ * looks at the mark: one of the two sees the other. Above these all count as marked. A mark is
+ * nothing any more once the number is another socket's.
  */
 enum { MARKS = 65536 };
 static _Atomic uint64_t marks[MARKS / 64];
@@ -46,7 +47,8 @@ static bool unmark(int fd)
            (atomic_load(&marks[fd / 64]) & bit && atomic_fetch_and(&marks[fd / 64], ~bit) & bit);
 }
 
-/* What is registered under one number, and may be connected under another one: the kernel goes on telling under the first. */
+/* What is registered under one number, and may be connected under another one: the kernel goes on
+ * telling under the first. */
 bool pl_epoll_marked(int fd)
 {
     rsk_fence();
@@ -74,8 +76,8 @@ static struct pl_member *new_member(struct pl_epoll *ep, int fd, const struct ep
     return m;
 }
 
-/* What the kernel has of a hot member that is all on its rail: nothing that it could tell of, under a number that
- * is the stream's still. */
+/* What the kernel has of a hot member that is all on its rail: nothing that it could tell of, under
+ * a number that is the stream's still. */
 static bool is_stub(const struct pl_member *m, int fd)
 {
     return m->hot && m->stream && !m->inner && m->kevents == (uint32_t)EPOLLET &&
@@ -104,10 +106,10 @@ static void registers(struct pl_member *m, const struct epoll_event *ev)
 }
 
 /*
- * Programs that wait for one thing at a time (redis-benchmark, many libevent users) remove and add a
- * socket for each message. A stub is only parked: it stays, nothing is reported, and adding it again
- * asks the kernel nothing. To the application it is not there. It goes for good when its number is
- * closed or its stream goes back to TCP.
+ * Programs that wait for one thing at a time (redis-benchmark, many libevent users) remove and add
+ * a socket for each message. A stub is only parked: it stays, nothing is reported, and adding it
+ * again asks the kernel nothing. To the application it is not there. It goes for good when its
+ * number is closed or its stream goes back to TCP.
  */
 static void park(struct pl_member *m)
 {
@@ -117,8 +119,9 @@ static void park(struct pl_member *m)
     m->stash = 0;
 }
 
-/* The calls on a stub that stays one, which are most of all on rails: in one section, and without the kernel. False: it is
- * not that, and nothing has happened. Takes the place of ctl: see pl_ctl_lock. */
+/* The calls on a stub that stays one, which are most of all on rails: in one section, and
+ * without the kernel. False: it is not that, and nothing has happened. Takes the place of ctl:
+ * see pl_ctl_lock. */
 static __attribute__((noinline)) bool on_stub(struct pl_epoll *ep, int op, int fd,
                                               const struct epoll_event *ev)
 {
@@ -164,8 +167,8 @@ static bool revive(struct pl_member *m, int epfd, const struct epoll_event *ev,
     return true;
 }
 
-/* If fd is no file of ours, a new descriptor of the library's may have the number for a moment (rsock/own.h): waits
- * until that is over, so that it is not registered. */
+/* If fd is no file of ours, a new descriptor of the library's may have the number for a moment
+ * (rsock/own.h): waits until that is over, so that it is not registered. */
 static int kernel_add(int epfd, int fd, struct epoll_event *ev, const struct pl_file *target)
 {
     int r;
@@ -205,8 +208,9 @@ static int add(struct pl_epoll *ep, int epfd, int fd, struct epoll_event *ev,
         if (target && target->kind == PL_STREAM)
             pl_reg_counts(m, target->stream);
         reg = pl_reg_wanted(m);
-        /* Events on the rail come from the ready list, once it is bound. EXCLUSIVE never is, not even where nobody
-         * hands the stream back any more, and what the kernel has of it cannot be modified. */
+        /* Events on the rail come from the ready list, once it is bound. EXCLUSIVE never is,
+         * not even where nobody hands the stream back any more, and what the kernel has of it
+         * cannot be modified. */
         if (target && target->kind == PL_STREAM && !fb_plain(target->stream) &&
             !(ev->events & EPOLLEXCLUSIVE)) {
             atomic_store(&ep->touched, true);
@@ -468,20 +472,21 @@ void pl_epoll_forget_members(struct pl_file *f, bool stays)
         struct pl_epoll *ep = m->ep;
         bool dup = nested || (m->stream && atomic_load(&m->stream->fds) > 1);
 
-        /* Also who may yet board: that registration would tell of the switch, and of nothing after it. */
+        /* Also who may yet board: that registration would tell of the switch, and of
+         * nothing after it. */
         if (dup && m->stream &&
             !(atomic_load(&m->stream->flags) & FB_PINNED && fb_plain(m->stream)))
             fb_pin(m->stream, RSN_EPOLL, true);
         pl_ctl_lock(ep);
         if (!m->dead) {
-            /* It may live on under a number of ours until its end has been said (linger.c), or for as long as the progress
-             * thread's question about it takes. */
+            /* It may live on under a number of ours until its end has been said (linger.c), or for
+             * as long as the progress thread's question about it takes. */
             bool ours = m->stream && !dup && !stays &&
                         (fb_may_linger(m->stream) || fb_may_be_found(m->stream));
 
-            /* A forked child's copy keeps the registration, too, and nobody would know what its events under a cookie
-             * mean. Without a copy the registration ends with the number: given back to the application before that, it
-             * would cause one more event. */
+            /* A forked child's copy keeps the registration, too, and nobody would know what its
+             * events under a cookie mean. Without a copy the registration ends with the number:
+             * given back to the application before that, it would cause one more event. */
             if (ep->kfd >= 0 && ours)
                 sys_epoll_ctl(ep->kfd, EPOLL_CTL_DEL, m->fd, NULL);
             else if (ep->kfd >= 0 && (dup || stays || (m->stream && fb_shared(m->stream))))

@@ -14,8 +14,8 @@
  *             threads could leave the kernel with the older of two registrations.
  *   (the engine's: tx or rx, then a stream's watcher list)
  *   lock      one per instance, a leaf: ready, hot and dirty lists, the hash, and the fields of a
- *             member that are marked with it. No fb_* function is called under it but fb_plain, fb_kernel_events
- *             and fb_sight and fb_sight_arm, which only try a lock.
+ *             member that are marked with it. No fb_* function is called under it but fb_plain,
+ *             fb_kernel_events and fb_sight and fb_sight_arm, which only try a lock.
  *   links     64 of them by descriptor: pl_file.members. A leaf.
  *   pool      free members. A leaf.
  *   nest      pl_epoll.parents. A leaf.
@@ -52,8 +52,8 @@ struct pl_member {
     int fd;
     uint32_t events; /* lock: as the application registered them */
     uint64_t data;   /* lock */
-    uint32_t
-        told; /* lock: EPOLLET: what has been reported while the stream's tally was the next field */
+    /* lock: EPOLLET: what has been reported while the stream's tally was the next field */
+    uint32_t told;
     struct fb_tally tally;  /* lock: the stream's at the last report */
     uint32_t stash;         /* lock: events fetched from the kernel and not yet reported */
     uint32_t kevents;       /* ctl: what the kernel has */
@@ -67,7 +67,8 @@ struct pl_member {
     bool counts;            /* ctl: it waits for edges, and what it is told is counted (pl_told) */
     _Atomic uint8_t idle;   /* so often nothing was found, and it was not armed */
     uint32_t pass;          /* lock: ep->pass of who reported it last */
-    /* The kernel has used a one-shot or an edge up, and nothing was reported, or has none to give: it is to be registered anew */
+    /* The kernel has used a one-shot or an edge up, and nothing was reported, or has none to give:
+     * it is to be registered anew */
     _Atomic bool again;
     bool parked;           /* lock and ctl to write: the application has removed it, see park() */
     struct pl_link parent; /* nest: on inner->parents */
@@ -96,8 +97,9 @@ struct pl_epoll {
     _Atomic uint32_t in_hand; /* so many are off it, being looked at; written under lock */
     _Atomic uint32_t ndirty;  /* length of dirty; the same */
     _Atomic uint32_t asleep;  /* threads in the kernel, or about to be: wake() must write efd */
-    /* Two parts of asleep. resting: who serves the wait and has armed the shard; the others began to sleep when no
-     * member was hot. joined: polls of the instance, and instances that have it nested. */
+    /* Two parts of asleep. resting: who serves the wait and has armed the shard; the others
+     * began to sleep when no member was hot. joined: polls of the instance, and instances that
+     * have it nested. */
     _Atomic uint32_t resting;
     _Atomic uint32_t joined;
     _Atomic uint32_t kicked; /* efd was written and nobody has come yet */
@@ -105,9 +107,9 @@ struct pl_epoll {
     _Atomic uint32_t tag;    /* high half of our data in the kernel */
     _Atomic uint32_t calls;
     _Atomic uint64_t kernel_at; /* when the kernel was last asked out of its turn */
-    _Atomic uint32_t
-        ahead;         /* since its last turn: how many the list gave to arrays that got full */
-    _Atomic bool both; /* at that turn the kernel filled the array, too */
+    /* since its last turn: how many the list gave to arrays that got full */
+    _Atomic uint32_t ahead;
+    _Atomic bool both;               /* at that turn the kernel filled the array, too */
     _Atomic bool kernel_had;         /* something, when it was asked last */
     bool exact;                      /* ctl: every registration has a cookie (nested or polled) */
     bool updating;                   /* lock: a member may be on its way to hot, or back */
@@ -136,8 +138,9 @@ static inline uint64_t pl_cookie_data(const struct pl_epoll *ep, uint32_t cookie
     return (uint64_t)atomic_load_explicit(&ep->tag, memory_order_relaxed) << 32 | cookie;
 }
 
-/* Takes ctl, and passes through `lock`. on_stub (pl_epoll.c) does with `lock` alone what takes both, if it sees that
- * nobody holds ctl; once we are through, it is either over, or it will see us. */
+/* Takes ctl, and passes through `lock`. on_stub (pl_epoll.c) does with `lock` alone what
+ * takes both, if it sees that nobody holds ctl; once we are through, it is either over, or
+ * it will see us. */
 static inline void pl_ctl_lock(struct pl_epoll *ep)
 {
     fb_lock(&ep->ctl);
@@ -170,7 +173,8 @@ void pl_member_each(struct pl_epoll *, void (*fn)(struct pl_member *, void *), v
 /* pl_file.members. */
 void pl_member_link(struct pl_file *, struct pl_member *);
 void pl_member_unlink(struct pl_file *, struct pl_member *);
-/* Up to max of them, each with a reference, and one to its instance; none whose instance is about to end. */
+/* Up to max of them, each with a reference, and one to its instance; none whose instance is
+ * about to end. */
 int pl_member_some(struct pl_file *, struct pl_member **, int max);
 /* False: its last reference is gone. */
 bool pl_epoll_tryget(struct pl_epoll *);
@@ -205,16 +209,19 @@ void pl_ready_settle(struct pl_epoll *);
 /* Tests what is on the ready list and fills out with what holds; at most max. out NULL: only
  * whether there is any (1); takes nothing off then that is ready. */
 int pl_ready_collect(struct pl_epoll *, struct epoll_event *out, int max);
-/* The same behind events of the kernel's, which was asked when flips was `since`: who has become hot after that
- * may be among them, and stays on the list for the next call. An array never names a registration twice. */
+/* The same behind events of the kernel's, which was asked when flips was `since`: who has become
+ * hot after that may be among them, and stays on the list for the next call. An array never names a
+ * registration twice. */
 int pl_ready_collect_behind(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,
                             bool lazy);
-/* Who has found nothing: another thread looks at some just now, or did, of which one may be ready. Gives it the processor. */
+/* Who has found nothing: another thread looks at some just now, or did, of which one may be ready.
+ * Gives it the processor. */
 bool pl_ready_in_hand(struct pl_epoll *ep);
 enum { PL_OTHERS = 64 /* looks, at most, because of that */ };
 /* Shall the kernel be asked before the list? Counts a call. */
 bool pl_ready_kernels_turn(struct pl_epoll *);
-/* May who spins next look at what is on the ready list himself, not armed? Who goes to sleep arms it. */
+/* May who spins next look at what is on the ready list himself, not armed? Who goes to
+ * sleep arms it. */
 bool pl_ready_lazy(struct pl_epoll *);
 /* What it is asked for. lock held. */
 static inline uint32_t pl_ready_asked(const struct pl_member *m)
@@ -226,41 +233,47 @@ static inline uint32_t pl_ready_pass(struct pl_epoll *ep)
 {
     return ++ep->pass ? ep->pass : ++ep->pass;
 }
-/* So many are looked at without the lock, or with it, at a time: more would not be seen by another thread that comes meanwhile. */
+/* So many are looked at without the lock, or with it, at a time: more would not be seen by another
+ * thread that comes meanwhile. */
 enum { PL_TOGETHER = 8 };
-/* Nothing is there, and it may be on the list for who looks at its ring, unless it has been so for long. */
+/* Nothing is there, and it may be on the list for who looks at its ring, unless it has
+ * been so for long. */
 bool pl_ready_stays_unarmed(struct pl_member *);
-/* For an epoll_ctl while another thread sleeps in epoll_wait, which is not to be woken for nothing (the kernel's
- * epoll_ctl wakes nobody then): looks at the member's ring, and arms it. False: there may be something to report. lock
- * held. */
+/* For an epoll_ctl while another thread sleeps in epoll_wait, which is not to be woken for nothing
+ * (the kernel's epoll_ctl wakes nobody then): looks at the member's ring, and arms it. False: there
+ * may be something to report. lock held. */
 bool pl_ready_has_nothing(struct pl_member *);
-/* From the list's head on, as long as they are such that can be looked at where they are: pass and lazy as pl_ready_collect_behind has
- * them, *todo so many at most, counted down. Count; out NULL: 0. lock held. */
+/* From the list's head on, as long as they are such that can be looked at where they are: pass and
+ * lazy as pl_ready_collect_behind has them, *todo so many at most, counted down. Count; out NULL:
+ * 0. lock held. */
 int pl_ready_collect_in_place(struct pl_epoll *, struct epoll_event *out, int max, uint64_t since,
                               bool lazy, uint32_t pass, uint32_t *todo);
-/* What of the ready list its rings alone tell, none of it armed; at most max, count. *closer: another is to be tested. May say nothing while
- * another thread is at work on it. */
+/* What of the ready list its rings alone tell, none of it armed; at most max, count. *closer:
+ * another is to be tested. May say nothing while another thread is at work on it. */
 int pl_ready_glance(struct pl_epoll *, struct epoll_event *out, int max, bool *closer);
-/* Is there nothing new in these events of a member that waits for edges? An edge comes again when a stream changes track:
- * the kernel gives one for each new registration, a frame that arrives is one, and an end is heard of from ring and
- * socket. tally: the stream's, 0 if unknown. lock held. */
+/* Is there nothing new in these events of a member that waits for edges? An edge comes again
+ * when a stream changes track: the kernel gives one for each new registration, a frame that
+ * arrives is one, and an end is heard of from ring and socket. tally: the stream's, 0 if
+ * unknown. lock held. */
 bool pl_told(const struct pl_member *, uint32_t events, struct fb_tally);
 void pl_tell(struct pl_member *, uint32_t events, struct fb_tally); /* they are; lock held */
 /* What of `events` the kernel says of the member's descriptor. */
 uint32_t pl_ready_kernel(const struct pl_member *, uint32_t events);
-/* Before saying that there is nothing: a level that holds must be reported though its news has not come,
- * because another thread drains its shard. True: collect once more. */
+/* Before saying that there is nothing: a level that holds must be reported though its news has not
+ * come, because another thread drains its shard. True: collect once more. */
 bool pl_ready_elsewhere(struct pl_epoll *);
 /* Wakes one thread that sleeps in the kernel on this instance. */
 void pl_ready_kick(struct pl_epoll *);
-/* rsk_shard_drain and rsk_shard_drain_all by a thread that collects afterwards: its own wakes need no eventfd. */
+/* rsk_shard_drain and rsk_shard_drain_all by a thread that collects afterwards: its own wakes
+ * need no eventfd. */
 int pl_ready_drain(struct pl_epoll *);
 int pl_ready_drain_all(struct pl_epoll *);
 
 /* ---- pl_epoll_filter.c ---- */
 
-/* Takes out what is ours. `since`: ep->flips before the kernel was asked, or, if so many events lie in the array `before` these,
- * before those were collected. Returns what is left; *ours: there was something, so look at the ready list. */
+/* Takes out what is ours. `since`: ep->flips before the kernel was asked, or, if so many events lie
+ * in the array `before` these, before those were collected. Returns what is left; *ours: there was
+ * something, so look at the ready list. */
 int pl_filter(struct pl_epoll *, struct epoll_event *, int n, uint64_t since, int before,
               bool *ours);
 
@@ -293,8 +306,8 @@ void pl_reg_retag(struct pl_epoll *);
 
 /* ---- pl_epoll_life.c ---- */
 
-/* Its eventfd and shard join the kernel's instance. 0, or the reason why they cannot: no descriptors, no memory, or too many
- * watches. ctl held. */
+/* Its eventfd and shard join the kernel's instance. 0, or the reason why they cannot: no
+ * descriptors, no memory, or too many watches. ctl held. */
 int pl_epoll_touch(struct pl_epoll *, int epfd);
 /* The kernel alone serves it from now on, for this reason. */
 void pl_epoll_pin(struct pl_epoll *, int reason);
@@ -312,8 +325,8 @@ void pl_shard_fd_added(void *ep, int fd);
 /* They leave it, for good; they get the tag that is new. ctl held. */
 void pl_shard_unweave(struct pl_epoll *);
 void pl_shard_retag(struct pl_epoll *);
-/* Lets the progress thread drain the shard as well, for good: a rail on it belongs to a stream that somebody waits for
- * elsewhere. */
+/* Lets the progress thread drain the shard as well, for good: a rail on it belongs to a stream that
+ * somebody waits for elsewhere. */
 void pl_epoll_share(struct pl_epoll *);
 
 /* ---- pl_epoll_nest.c: an instance inside poll, or inside another instance ---- */
@@ -337,8 +350,8 @@ void pl_unnest(struct pl_member *m);
 void pl_nest_after_fork_child(void);
 /* The inner instance has got descriptors of ours: those that it is nested in must serve it. */
 void pl_nest_woven(struct pl_epoll *inner);
-/* A poll, or another instance, waits for this stream, whose rail may be on the shard of an instance where nobody
- * waits. Any lock of another instance may be held. */
+/* A poll, or another instance, waits for this stream, whose rail may be on the shard of an instance
+ * where nobody waits. Any lock of another instance may be held. */
 void pl_epoll_waited_elsewhere(struct fb_stream *);
 
 #endif

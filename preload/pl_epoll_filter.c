@@ -1,6 +1,7 @@
 /*
- * pl_epoll_filter.c - what the kernel's epoll has returned, before the application gets it: our own events are taken
- * out, one-shots are claimed, and what was fetched of a registration that is not the present one is judged anew.
+ * pl_epoll_filter.c - what the kernel's epoll has returned, before the application gets it: our own
+ * events are taken out, one-shots are claimed, and what was fetched of a registration that is not
+ * the present one is judged anew.
  *
  * Any application thread; locks: pl_epoll.h.
  */
@@ -41,11 +42,12 @@ static bool outdated(struct pl_epoll *ep, uint64_t data, uint64_t since)
     return false;
 }
 
-/* Does an event still hold that was fetched when its member may have been a stub? It was a hint then, perhaps of a
- * frame that has been taken since; the registration is the application's again, and tells of what comes. So the kernel
- * is asked, and all that holds is told, as the kernel does (a stub is asked for less). A level is left to the next call
- * if the array may have it already (before: events in front of this one). A one-shot that the kernel has used up for
- * nothing is registered anew. lock held. */
+/* Does an event still hold that was fetched when its member may have been a stub? It was a hint
+ * then, perhaps of a frame that has been taken since; the registration is the application's again,
+ * and tells of what comes. So the kernel is asked, and all that holds is told, as the kernel does
+ * (a stub is asked for less). A level is left to the next call if the array may have it already
+ * (before: events in front of this one). A one-shot that the kernel has used up for nothing is
+ * registered anew. lock held. */
 static bool holds(struct pl_member *m, struct epoll_event *ev, int before)
 {
     uint32_t now;
@@ -64,8 +66,9 @@ static bool holds(struct pl_member *m, struct epoll_event *ev, int before)
     return true;
 }
 
-/* An edge of a member that was reported from the ready list in this wait, and has become plain since: joins the entry
- * that the array has of it already, as the array names a registration once. */
+/* An edge of a member that was reported from the ready list in this wait, and has become
+ * plain since: joins the entry that the array has of it already, as the array names a
+ * registration once. */
 static bool joins(const struct pl_member *m, uint32_t events, const struct fetched *f)
 {
     if (m->cooled <= f->since || m->events & EPOLLONESHOT)
@@ -78,8 +81,8 @@ static bool joins(const struct pl_member *m, uint32_t events, const struct fetch
     return false;
 }
 
-/* One event under a cookie. True: the application gets it. tally: of the member's stream, where it is wanted
- * (counted). lock held. */
+/* One event under a cookie. True: the application gets it. tally: of the member's stream, where it
+ * is wanted (counted). lock held. */
 static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, const struct fetched *f,
                     struct fb_tally tally)
 {
@@ -88,8 +91,9 @@ static bool claimed(struct pl_epoll *ep, struct epoll_event *ev, const struct fe
 
     if (!m)
         return false;
-    /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may have given its
-     * one-shot, or the only edge, for this event, so it is registered anew, and looked at then. */
+    /* On a rail by now: only a hint. Or about to be, and registered as plain: the kernel may
+     * have given its one-shot, or the only edge, for this event, so it is registered anew, and
+     * looked at then. */
     if (m->hot || (m->stream && !fb_plain(m->stream))) {
         if (!m->hot) {
             if (m->events & (EPOLLONESHOT | EPOLLET))

@@ -159,7 +159,8 @@ void pl_epoll_free(struct pl_epoll *ep)
     pl_ctl_lock(ep);
     pl_member_each(ep, detach_one, NULL);
     fb_unlock(&ep->ctl);
-    /* Rails are left there, whose streams may be waited for elsewhere when nobody finds this instance any more. */
+    /* Rails are left there, whose streams may be waited for elsewhere when nobody finds this
+     * instance any more. */
     if (ep->shard && !rsk_shard_is_lonely(ep->shard))
         pl_epoll_share(ep);
     fb_lock(&registry_lock);

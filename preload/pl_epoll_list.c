@@ -1,6 +1,6 @@
 /*
- * pl_epoll_list.c - an instance's lists, and what is asked of them by who has found nothing, or decides how to look next.
- * Nothing is tested here: pl_epoll_ready.c.
+ * pl_epoll_list.c - an instance's lists, and what is asked of them by who has found nothing, or
+ * decides how to look next. Nothing is tested here: pl_epoll_ready.c.
  *
  * Any thread; locks: see pl_epoll.h.
  */
@@ -8,10 +8,11 @@
 
 #include "rsock/sys.h"
 
-/* Changes the length of a list; lock held. A plain store is enough: a thread that is about to sleep counts itself in
- * `asleep`, then takes the lock. If it takes it after us it sees the length; if before, whoever looks at `asleep` after
- * our unlock sees it. If it looks without the lock (pl_epoll_quiet) one of the two sees the other as well, because the
- * unlock, which releases, and the look at `asleep` keep their order on x86-64 and arm64 (RCsc). */
+/* Changes the length of a list; lock held. A plain store is enough: a thread that is about to sleep
+ * counts itself in `asleep`, then takes the lock. If it takes it after us it sees the length; if
+ * before, whoever looks at `asleep` after our unlock sees it. If it looks without the lock
+ * (pl_epoll_quiet) one of the two sees the other as well, because the unlock, which releases, and
+ * the look at `asleep` keep their order on x86-64 and arm64 (RCsc). */
 void pl_count(_Atomic uint32_t *length, int more)
 {
     uint32_t now = atomic_load_explicit(length, memory_order_relaxed) + (uint32_t)more;
@@ -60,9 +61,10 @@ void pl_dirty_del(struct pl_member *m)
     take_off(&m->dirty, &m->ep->ndirty);
 }
 
-/* The kernel's descriptors must not starve behind a busy ready list: at every 16th call they are asked before the list,
- * and otherwise after it while the array has room, PL_KERNEL_NS after the last time at the latest. Where both can fill
- * the array, the kernel has its turn whenever all of the list have had theirs. */
+/* The kernel's descriptors must not starve behind a busy ready list: at every 16th call they are
+ * asked before the list, and otherwise after it while the array has room, PL_KERNEL_NS after the
+ * last time at the latest. Where both can fill the array, the kernel has its turn whenever all of
+ * the list have had theirs. */
 enum { KERNEL_CALLS = 16 };
 
 bool pl_ready_kernels_turn(struct pl_epoll *ep)

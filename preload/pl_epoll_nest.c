@@ -19,8 +19,8 @@ void pl_nest_after_fork_child(void)
     nest = (struct fb_lock){0};
 }
 
-/* Bits of `armed`: the instance's own shard is armed; the common one is leant on; the wait has parted, and a thread
- * that is just arming takes that back itself. */
+/* Bits of `armed`: the instance's own shard is armed; the common one is leant on; the wait has
+ * parted, and a thread that is just arming takes that back itself. */
 enum { ARMED_OWN = 1, ARMED_COMMON = 2, PARTED = 4 };
 
 void pl_epoll_join(struct pl_epoll *ep)
@@ -134,7 +134,8 @@ static bool readable(struct pl_epoll *ep)
     }
 }
 
-/* Whoever sleeps in epoll_wait is to hear of what has been drained here; it stays on the list for him. */
+/* Whoever sleeps in epoll_wait is to hear of what has been drained here; it stays on the
+ * list for him. */
 bool pl_epoll_readable(struct pl_epoll *ep)
 {
     bool holds = readable(ep);

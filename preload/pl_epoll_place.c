@@ -1,7 +1,8 @@
 /*
- * pl_epoll_place.c - members of the ready list that are looked at where they are: streams whose ring alone says what there is
- * (fb_sight), which is asked without waiting for anybody, so the list's lock is kept meanwhile. Everything else is taken off the
- * list and examined without it: pl_epoll_ready.c, which has what may come of a look.
+ * pl_epoll_place.c - members of the ready list that are looked at where they are: streams whose
+ * ring alone says what there is (fb_sight), which is asked without waiting for anybody, so the
+ * list's lock is kept meanwhile. Everything else is taken off the list and examined without it:
+ * pl_epoll_ready.c, which has what may come of a look.
  *
  * Any thread; locks: see pl_epoll.h.
  */
@@ -45,8 +46,9 @@ static void tell_bytes(struct pl_member *m, struct epoll_event *out, uint32_t pa
     pl_tell(m, out->events, tally);
 }
 
-/* One of the list, looked at where it is, if it is a stream whose ring says it all. FB_SOME: levels, which are in *out, and it went to the
- * tail. FB_NONE: nothing holds, and it is where it was. Else it is to be taken off and examined. lock held. */
+/* One of the list, looked at where it is, if it is a stream whose ring says it all. FB_SOME:
+ * levels, which are in *out, and it went to the tail. FB_NONE: nothing holds, and it is where it
+ * was. Else it is to be taken off and examined. lock held. */
 static enum fb_sight look_in_place(struct pl_member *m, struct epoll_event *out, uint32_t pass)
 {
     enum fb_sight see;
@@ -63,7 +65,8 @@ static enum fb_sight look_in_place(struct pl_member *m, struct epoll_event *out,
     return FB_SOME;
 }
 
-/* The same of who waits for edges, which is armed by it, and off the list. *n: events in *out. False: it is to be examined. */
+/* The same of who waits for edges, which is armed by it, and off the list. *n: events in *out.
+ * False: it is to be examined. */
 static bool edge_in_place(struct pl_member *m, struct epoll_event *out, uint32_t pass, int *n)
 {
     struct fb_tally tally;

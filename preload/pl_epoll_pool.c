@@ -3,8 +3,8 @@
  * the members of a descriptor. Memory is type-stable: chunks are mapped and never given back, so a
  * cookie that is out of date points to a member, only not to the same one.
  *
- * Locks: pool and links (leaves) are taken here; the hash is under the instance's ctl and lock, held by
- * the caller.
+ * Locks: pool and links (leaves) are taken here; the hash is under the instance's ctl and lock,
+ * held by the caller.
  */
 #include "preload/pl_epoll.h"
 
@@ -247,8 +247,8 @@ int pl_member_some(struct pl_file *f, struct pl_member **out, int max)
         return 0;
     fb_lock(links_of(f));
     for (struct pl_member *m = f->members; m && n < max; m = m->file_next) {
-        /* An instance without references unlinks its members itself, perhaps on another thread just now: nothing is
-         * left to be done for them. */
+        /* An instance without references unlinks its members itself, perhaps on another thread just
+         * now: nothing is left to be done for them. */
         if (!pl_epoll_tryget(m->ep))
             continue;
         pl_member_get(m);

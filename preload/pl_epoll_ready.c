@@ -3,8 +3,9 @@
  * there, tested, to the application.
  *
  * The ready list holds what *may* be ready. Testing one (pl_ready_collect) ends in one of:
- *   level      reported, and to the tail of the list; or not ready, armed and off the list, or, for who spins next and
- *              looks at it himself (pl_ready_lazy), not armed and to the tail: its peer then tells nobody
+ *   level      reported, and to the tail of the list; or not ready, armed and off the list, or, for
+ *              who spins next and looks at it himself (pl_ready_lazy), not armed and to the tail:
+ *              its peer then tells nobody
  *   edge       reported if anything holds, armed and off the list until the next news
  *   one shot   claimed by compare-and-swap, reported, off the list until MOD
  * "Armed" is fb_arm: the engine tells of the next news, or says at once that something holds.
@@ -102,8 +103,9 @@ void pl_ready_absorb(struct pl_epoll *ep)
         pending = atomic_exchange(&m->pending, 0);
         if (m->dead)
             continue;
-        /* Between two waits it may have been on a rail that was full, and be plain again: TCP was not, and has no edge to give
-         * but for a new registration. (What is received by TCP is an edge in any case, and would be told once more.) */
+        /* Between two waits it may have been on a rail that was full, and be plain again: TCP was
+         * not, and has no edge to give but for a new registration. (What is received by TCP is an
+         * edge in any case, and would be told once more.) */
         if ((pending & (FB_EV_STATE | RSK_TX)) == (FB_EV_STATE | RSK_TX) && !m->hot &&
             m->events & EPOLLET && m->events & (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND))
             atomic_store(&m->again, true);
@@ -219,9 +221,9 @@ struct probe {
     struct fb_tally tally;
 };
 
-/* Takes up to `most` members off the list, and moves those to the tail that became hot after `since`. *todo: how many
- * may still be looked at. Ends at a member that this pass has reported, and put to the tail: all before it have had
- * their turn. lock held. */
+/* Takes up to `most` members off the list, and moves those to the tail that became hot after
+ * `since`. *todo: how many may still be looked at. Ends at a member that this pass has reported,
+ * and put to the tail: all before it have had their turn. lock held. */
 static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint64_t since,
                      uint32_t pass, uint32_t *todo)
 {
@@ -239,7 +241,8 @@ static unsigned take(struct pl_epoll *ep, struct probe p[], unsigned most, uint6
             continue;
         }
         m->stash = 0;
-        /* A one-shot that has been reported; or plain again, and nothing fetched for it: the kernel reports it. */
+        /* A one-shot that has been reported; or plain again, and nothing fetched for it: the
+         * kernel reports it. */
         if ((m->events & EPOLLONESHOT && !atomic_load(&m->armed)) || (!m->hot && !stash))
             continue;
         pl_member_get(m);
@@ -271,8 +274,8 @@ static bool report(const struct probe *p, struct epoll_event *out, uint32_t pass
         pl_ready_add(m);
         return false;
     }
-    /* A one-shot's event that was fetched by a thread that only asked (pl_epoll_nest.c), and that holds no more: to the
-     * kernel it has been reported, so it is registered anew. */
+    /* A one-shot's event that was fetched by a thread that only asked (pl_epoll_nest.c), and that
+     * holds no more: to the kernel it has been reported, so it is registered anew. */
     if (!p->found && p->stash && !p->hot && m->events & EPOLLONESHOT && !m->dead &&
         atomic_load(&m->armed)) {
         atomic_store(&m->again, true);
@@ -337,7 +340,8 @@ static void examine(struct probe *p, bool lazy)
         atomic_store_explicit(&m->idle, 0, memory_order_relaxed);
 }
 
-/* Of a nested instance news is a new edge from here on; something that came between the test and this, too. */
+/* Of a nested instance news is a new edge from here on; something that came between the test
+ * and this, too. */
 static __attribute__((noinline)) void edge_of_inner(const struct probe *p)
 {
     struct pl_member *m = p->m;
@@ -391,14 +395,15 @@ int pl_ready_collect_behind(struct pl_epoll *ep, struct epoll_event *out, int ma
         if (!todo || n == max)
             break;
         fb_lock(&ep->lock);
-        /* Another thread has collected since: a member that we have reported may come again, and if the other has
-         * reported it as well, we would not know it by its `pass`. */
+        /* Another thread has collected since: a member that we have reported may come again, and if
+         * the other has reported it as well, we would not know it by its `pass`. */
         if (n && ep->pass != pass) {
             fb_unlock(&ep->lock);
             break;
         }
     }
-    /* Who sleeps has counted himself before his last look, which does not see what was off the list then. */
+    /* Who sleeps has counted himself before his last look, which does not see what was off
+     * the list then. */
     if (lazy && atomic_load(&ep->asleep) && atomic_load(&ep->nready))
         pl_ready_kick(ep);
     if (__builtin_expect(atomic_load_explicit(&ep->ndirty, memory_order_relaxed) != 0, 0))

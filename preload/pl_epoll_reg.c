@@ -2,9 +2,9 @@
  * pl_epoll_reg.c - what the kernel has registered for a member, and what it should have:
  *
  *   plain      what the application asked, under the application's data; under a cookie if it is a
- *              one-shot (delivery is claimed here, so the armed state lives with us), if its edges are
- *              counted (pl_told), if the instance is nested or polled ("exact"), or might be once it is too late to
- *              modify it (edges of an EPOLLEXCLUSIVE one)
+ *              one-shot (delivery is claimed here, so the armed state lives with us), if its edges
+ *              are counted (pl_told), if the instance is nested or polled ("exact"), or might be
+ *              once it is too late to modify it (edges of an EPOLLEXCLUSIVE one)
  *   hot        EPOLLET with what the kernel can still tell, under a cookie: hints that put the
  *              member on the ready list
  *   fired      a one-shot that was reported while plain: untouched, MOD would arm it again
@@ -67,8 +67,8 @@ struct pl_reg pl_reg_wanted(struct pl_member *m)
     };
 }
 
-/* Does its news come by another shard? Then the instance whose shard that is, if any, lets the progress thread drain it
- * as well. `lock` not held. */
+/* Does its news come by another shard? Then the instance whose shard that is, if any, lets the
+ * progress thread drain it as well. `lock` not held. */
 static bool news_elsewhere(struct pl_member *m)
 {
     bool yes = m->stream && fb_news_elsewhere(m->stream, m->ep->shard);
@@ -92,7 +92,8 @@ void pl_reg_before(struct pl_member *m, struct pl_reg reg)
     bool elsewhere;
 
     if (!reg.hot) {
-        /* An event of the new registration is not to be taken for one of a hot member: pl_ready_settle. */
+        /* An event of the new registration is not to be taken for one of a hot member:
+         * pl_ready_settle. */
         if (m->hot) {
             fb_lock(&ep->lock);
             ep->updating = true;
@@ -176,8 +177,9 @@ void pl_reg_update(struct pl_member *m, int epfd)
     cools = m->hot && !reg.hot;
     again = atomic_exchange(&m->again, false) && atomic_load(&m->armed);
     pl_reg_before(m, reg);
-    /* Who cools is told anew in any case: a hint of it may have been taken from the kernel, and not looked at.
-     * An error: closed behind our back, the number is no member any more. Nothing to repair. */
+    /* Who cools is told anew in any case: a hint of it may have been taken from the kernel, and
+     * not looked at. An error: closed behind our back, the number is no member any more.
+     * Nothing to repair. */
     if (cools || again || reg.events != m->kevents || reg.data != m->kdata)
         (void)kernel_mod(m, epfd, reg.events, reg.data);
     pl_reg_after(m, reg);

@@ -1,10 +1,11 @@
 /*
- * pl_epoll_shard.c - the descriptors of an instance's shard, of which there may be any number: in the kernel's instance, and, where
- * its streams are also waited for elsewhere, watched by the progress thread. What has failed, for want of descriptors, of
- * watches or of memory, is tried again.
+ * pl_epoll_shard.c - the descriptors of an instance's shard, of which there may be any
+ * number: in the kernel's instance, and, where its streams are also waited for elsewhere,
+ * watched by the progress thread. What has failed, for want of descriptors, of watches or of
+ * memory, is tried again.
  *
- * The walks over the shard's parts: whoever adds one, retags, unweaves or tries again has the shard's own lock for that, and
- * comes before or after the others. ctl may be held.
+ * The walks over the shard's parts: whoever adds one, retags, unweaves or tries again has the
+ * shard's own lock for that, and comes before or after the others. ctl may be held.
  */
 #include "preload/pl_epoll.h"
 
@@ -158,8 +159,8 @@ static bool watch(struct pl_share *share, struct shared_fd *f)
 {
     if (f->watch)
         return true;
-    /* A number of its own: the wire may have the same descriptor watched by itself, and an epoll instance
-     * takes it only once. */
+    /* A number of its own: the wire may have the same descriptor watched by itself, and an epoll
+     * instance takes it only once. */
     if (f->own < 0)
         f->own = rsk_own_fd(sys_fcntl(f->fd, F_DUPFD_CLOEXEC, 3));
     if (f->own >= 0)
@@ -169,7 +170,8 @@ static bool watch(struct pl_share *share, struct shared_fd *f)
 
 static void share_again(void *arg);
 
-/* Watches those that are not yet. Until all are, the shard is drained each time that this is tried. */
+/* Watches those that are not yet. Until all are, the shard is drained each time that
+ * this is tried. */
 static void share_look(void *arg)
 {
     struct pl_share *share = arg;
@@ -196,8 +198,8 @@ static void share_fds(struct pl_share *share)
     (void)rsk_loop_post_job(&share->look);
 }
 
-/* Instance and rails are gone: nobody's news will come. Progress thread; after every share_look that was posted, which is
- * only done in the instance's life. */
+/* Instance and rails are gone: nobody's news will come. Progress thread; after every share_look
+ * that was posted, which is only done in the instance's life. */
 static void share_end(void *arg)
 {
     struct pl_share *share = arg;
@@ -224,14 +226,16 @@ static void share_lonely(void *arg)
 }
 
 /*
- * Until instance and rails are gone: a rail on this shard cannot be moved to another one. Only instances have it whose
- * streams are also waited for with poll, or in another instance, and those that end before their rails.
+ * Until instance and rails are gone: a rail on this shard cannot be moved to another one. Only
+ * instances have it whose streams are also waited for with poll, or in another instance, and those
+ * that end before their rails.
  */
 void pl_epoll_share(struct pl_epoll *ep)
 {
     struct pl_share *share, *none = NULL;
 
-    /* Without a progress thread there has been no rail. One that rests does what is asked of it afterwards. */
+    /* Without a progress thread there has been no rail. One that rests does what is asked of
+     * it afterwards. */
     if (!ep->shard || atomic_load(&ep->share) || !rsk_shard_common())
         return;
     share = calloc(1, sizeof *share);

@@ -43,8 +43,8 @@ static int real_call(const struct call *c)
     return pl_real.epoll_pwait2(c->epfd, c->out, c->max, c->ts, c->mask);
 }
 
-/* The same with the time that remains. Count or -errno; -EINTR at once if a handler has run since the call
- * began. A cancellation point: see sleep.c. */
+/* The same with the time that remains. Count or -errno; -EINTR at once if a handler has run since
+ * the call began. A cancellation point: see sleep.c. */
 __attribute__((noinline)) static int cancellable(const struct call *c, uint64_t deadline,
                                                  uint32_t signals)
 {
@@ -70,8 +70,8 @@ static bool at_once(const struct call *c)
 
 /* ---- one look at everything */
 
-/* Events of the kernel's, without waiting, behind `have` that were collected when flips was `before` or later.
- * Count or -errno. */
+/* Events of the kernel's, without waiting, behind `have` that were collected when flips was
+ * `before` or later. Count or -errno. */
 static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint64_t before,
                        bool *ours)
 {
@@ -84,16 +84,18 @@ static int look_kernel(struct pl_epoll *ep, const struct call *c, int have, uint
         atomic_store_explicit(&ep->kernel_had, left > 0, memory_order_relaxed);
         if (n <= 0)
             return n;
-        /* Only ours, and the array was full of them: there may be more behind. Levels that were put off are still there. */
+        /* Only ours, and the array was full of them: there may be more behind. Levels that were put
+         * off are still there. */
         if (left || have || n < c->max - have)
             return left;
     }
 }
 
-/* *missed: another thread was draining the shard, and what came where it had been already is not told yet. brief: if
- * nothing is found the caller looks again. It spins first, where most find something before the kernel need be asked,
- * or sleeps in the kernel at once, which asks it. So the kernel need not be asked here, unless it had something the
- * last time. */
+/* brief: if nothing is found the caller looks again. It spins first, where most find something
+ * before the kernel need be asked, or sleeps in the kernel at once, which asks it. So the kernel
+ * need not be asked here, unless it had something the last time.
+ * *missed: another thread was draining the shard, and what came where it had been already is not
+ * told yet. */
 static int look(struct pl_epoll *ep, const struct call *c, uint64_t now, bool brief, bool *missed)
 {
     bool ours = false, asked = pl_ready_kernels_turn(ep);
@@ -135,8 +137,7 @@ static int look(struct pl_epoll *ep, const struct call *c, uint64_t now, bool br
     return n + k;
 }
 
-/* Spins as long as it may pay, from `now` on; the value of *at is the time of its last look. 0: it did not; else a count or
- * -errno. */
+/* Spins from `now` on as long as it may pay. *at: its last look. Count, 0: in vain, or -errno. */
 static int spin(struct pl_epoll *ep, const struct call *c, uint64_t now, uint64_t until,
                 uint64_t *at)
 {
@@ -217,7 +218,7 @@ static void end_sleep(struct sleep *s)
     s->armed = s->leans = s->counted = false;
 }
 
-/* A sleeper is left by a jump or a cancel, and may have been woken: the wake-up is for the others. */
+/* A sleeper that a jump or a cancel ends may have been woken: the wake-up is for the others. */
 static void wake_another(struct pl_epoll *ep)
 {
     if (!atomic_load(&ep->asleep))
@@ -241,7 +242,7 @@ static void put_sleep(struct sleep **s)
         pl_block_put(&(*s)->block);
 }
 
-/* Who finds something at once does without. frame: of the function that has it put. NULL: no memory. */
+/* Who finds something at once does without. frame: of who has it put. NULL: no memory. */
 static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
 {
     struct sleep *s = (struct sleep *)pl_block_get(sizeof *s, frame, NULL);
@@ -256,9 +257,9 @@ static struct sleep *new_sleep(struct pl_epoll *ep, const void *frame)
 }
 
 /* Others sleep, and we return to our caller with the shard's news used up: arm it for them, and if
- * anything is ready, wake one, who will do the same. One is also woken if none of them keeps it armed, because all have
- * slept since before there was a rail (who wakes will arm it), and if there is no progress thread any more, as they
- * sleep for too long then. */
+ * anything is ready, wake one, who will do the same. One is also woken if none of them keeps it
+ * armed, because all have slept since before there was a rail (who wakes will arm it), and if there
+ * is no progress thread any more, as they sleep for too long then. */
 static void pass_baton(struct pl_epoll *ep)
 {
     if (!atomic_load(&ep->asleep))
@@ -352,7 +353,8 @@ __attribute__((noinline)) static int serve(struct pl_epoll *ep, const struct cal
             if (n != 0)
                 break;
         }
-        /* A handler may leave the wait, or fork and return in the child, where the instance is the parent's. */
+        /* A handler may leave the wait, or fork and return in the child, where the instance is
+         * the parent's. */
         if (!s && !(s = new_sleep(ep, __builtin_frame_address(0)))) {
             n = -ENOMEM;
             break;

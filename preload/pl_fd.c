@@ -23,9 +23,10 @@
 
 #define EVERY_EVENT (POLLIN | POLLPRI | POLLOUT | POLLRDHUP)
 
-/* The value of f->closing for this close: what a thread that sleeps on the number in poll is to make of it. Found out
- * before the stream's end wakes that thread. The table and the caller have one reference each; only if there are more
- * can somebody be in a call. Pairs with is_gone() in pl_poll_serve.c, whose thread has taken its reference first. */
+/* The value of f->closing for this close: what a thread that sleeps on the number in poll is to
+ * make of it. Found out before the stream's end wakes that thread. The table and the caller have
+ * one reference each; only if there are more can somebody be in a call. Pairs with is_gone() in
+ * pl_poll_serve.c, whose thread has taken its reference first. */
 static uint8_t as_it_is(struct pl_file *f, bool closed)
 {
     uint8_t held = 0;
@@ -37,7 +38,8 @@ static uint8_t as_it_is(struct pl_file *f, bool closed)
     return PL_GONE | held;
 }
 
-/* The file's number was claimed by the caller: nobody else closes it meanwhile. end: how a stream does. */
+/* The file's number was claimed by the caller: nobody else closes it meanwhile. end: how
+ * a stream does. */
 static void closing(struct pl_file *f, void (*end)(struct fb_stream *, int fd))
 {
     struct pl_file *taken;
@@ -112,9 +114,9 @@ void pl_disconnected(struct fb_stream *s)
 
 /* ---- close ---- */
 
-/* Does the close of this number make its stream or instance give up something that could not be had back if the thread
- * were cancelled and kept the number? Not if it is a connection that never had to do with a rail: that is the kernel's
- * anyway. */
+/* Does the close of this number make its stream or instance give up something that could not be had
+ * back if the thread were cancelled and kept the number? Not if it is a connection that never had
+ * to do with a rail: that is the kernel's anyway. */
 static bool gives_up(int fd)
 {
     if (atomic_load_explicit(&pl_heirs, memory_order_relaxed))
@@ -156,8 +158,8 @@ static int close_it(int fd)
     return PL_NUMBERED(rsk_own_has(fd) ? (int)pl_ret(-EBADF) : pl_real.close(fd));
 }
 
-/* A thread is cancelled before anything is given up, or when the number is the kernel's again: the kernel too has closed it
- * when it lets a cancellation in. */
+/* A thread is cancelled before anything is given up, or when the number is the kernel's again: the
+ * kernel too has closed it when it lets a cancellation in. */
 PL_EXPORT int close(int fd)
 {
     struct fb_stream *s;
@@ -215,7 +217,7 @@ static void close_in_range(struct pl_file *f, void *arg)
         closing(f, r->unshare ? fb_forget : fb_close);
 }
 
-/* The kernel's call on the parts of the range between our own numbers, while those stay what they are. */
+/* The kernel's call on the parts of the range between our own numbers, while those stay so. */
 static int close_between(unsigned int first, unsigned int last, int flags)
 {
     int own = (unsigned int)flags & CLOSE_RANGE_CLOEXEC || first > INT_MAX
@@ -281,8 +283,8 @@ PL_EXPORT int close_range(unsigned int first, unsigned int last, int flags)
     pl_ready();
     if (first > last || (how & ~known))
         return pl_real.close_range(first, last, flags);
-    /* A caller with no thread beside it but the progress thread needs no table of its own: the progress thread would
-     * only keep the old one, and in it what is closed here. */
+    /* A caller with no thread beside it but the progress thread needs no table of its own: the
+     * progress thread would only keep the old one, and in it what is closed here. */
     if ((how & CLOSE_RANGE_UNSHARE) && pl_alone() && !pl_shares_table())
         how &= ~CLOSE_RANGE_UNSHARE;
     else if ((how & CLOSE_RANGE_UNSHARE) && pl_is_owner())
@@ -336,7 +338,8 @@ void pl_dupped(struct pl_file *f, int fd, int newfd)
         return;
     }
     pl_made_dup(fd, newfd);
-    /* Another thread may have connected it by now. Either it has seen the dup, or this is its stream. */
+    /* Another thread may have connected it by now. Either it has seen the dup, or this
+     * is its stream. */
     PL_HELD now = pl_get_stream(fd);
 
     if (now)
@@ -352,7 +355,8 @@ PL_EXPORT int dup(int fd)
     pl_lend_to_spawned(f, fd);
     newfd = PL_NUMBERED(pl_real.dup(fd));
     if (newfd >= 0) {
-        /* As it was done before there was dup2; any other one's may be data, which has got the number by chance. */
+        /* As it was done before there was dup2; any other one's may be data, which has got the
+         * number by chance. */
         if (newfd == STDERR_FILENO && fd < newfd && pl_is_owner_here())
             cfg_log_note_stderr();
         pl_drop_stale(newfd);
@@ -373,8 +377,8 @@ static int replacing(int fd, int to)
     return pl_closing(to);
 }
 
-/* May a FILE have the number `to`, and go on with what dup2 puts there? 0, 1 and 2 are not asked about: a stream that
- * comes there is pinned in any case. */
+/* May a FILE have the number `to`, and go on with what dup2 puts there? 0, 1 and 2 are not asked
+ * about: a stream that comes there is pinned in any case. */
 static bool file_follows(int to)
 {
     int saved = errno;
@@ -413,8 +417,9 @@ static int replaced(struct pl_file *f, int fd, int newfd, bool file)
     return newfd;
 }
 
-/* Is `to` one of the library's own numbers? The kernel would put fd there, and the library would go on with that; but
- * not in a vfork child. To be asked within PL_NUMBERED, where those numbers do not change. */
+/* Is `to` one of the library's own numbers? The kernel would put fd there, and the library would
+ * go on with that; but not in a vfork child. To be asked within PL_NUMBERED, where those numbers
+ * do not change. */
 static bool is_taken(int fd, int to)
 {
     if (!rsk_own_has(to) || !pl_is_owner() || sys_fcntl(fd, F_GETFD, 0) < 0)
@@ -466,8 +471,8 @@ static void find_same(struct pl_file *f, void *arg)
         same->fd = f->fd;
 }
 
-/* A socket that we have under another number is a dup of that. One that only another process has stays
- * libc's: whether it is on a rail there cannot be known from here. */
+/* A socket that we have under another number is a dup of that. One that only another process has
+ * stays libc's: whether it is on a rail there cannot be known from here. */
 PL_EXPORT int pidfd_getfd(int pidfd, int target, unsigned int flags)
 {
     struct same same = {.fd = -1};

@@ -1,15 +1,15 @@
 /*
- * pl_foreign.c - what the process has besides us that could take bytes or wake-ups of a stream on a rail
- * (HARD-CASES 2): an io_uring of its own, or an epoll instance that we do not know (inherited, or made
- * behind our back) with the socket in it. Looked at before a stream asks for a rail, and before
- * it is given one. libraries enter io_uring without a call that we could see.
+ * pl_foreign.c - what the process has besides us that could take bytes or wake-ups of a stream on a
+ * rail (HARD-CASES 2): an io_uring of its own, or an epoll instance that we do not know (inherited,
+ * or made behind our back) with the socket in it. Looked at before a stream asks for a rail, and
+ * before it is given one. libraries enter io_uring without a call that we could see.
  *
- * One look at all numbers serves all streams for a moment: a server with ten thousand connections would otherwise
- * look at them ten thousand times. What is a socket, which is nearly all of them there, is asked no further:
- * a name in /proc costs six times as much (seen on a busy machine: 50 ms for ten thousand, 8 ms this way).
- * And the moment is so long that the looks take a twentieth of the progress thread's time at most.
- * A ring's number may be closed while it goes on by its registration; its queues stay mapped.
- * Progress thread.
+ * One look at all numbers serves all streams for a moment: a server with ten thousand connections
+ * would otherwise look at them ten thousand times. What is a socket, which is nearly all of them
+ * there, is asked no further: a name in /proc costs six times as much (seen on a busy machine: 50
+ * ms for ten thousand, 8 ms this way). And the moment is so long that the looks take a twentieth of
+ * the progress thread's time at most. A ring's number may be closed while it goes on by its
+ * registration; its queues stay mapped. Progress thread.
  */
 #include "preload/pl_own.h"
 
@@ -114,9 +114,9 @@ static void walk(void)
 }
 
 /*
- * Does that instance watch the socket? fdinfo has a line "tfd: FD events: ... ino:INODE sdev: ..." for each member. FD is a number of
- * whoever registered it, which may be another process; who has no INODE (before Linux 4.13) has to go by that. *gone: its number
- * is closed by now.
+ * Does that instance watch the socket? fdinfo has a line "tfd: FD events: ... ino:INODE sdev: ..."
+ * for each member. FD is a number of whoever registered it, which may be another process; who has
+ * no INODE (before Linux 4.13) has to go by that. *gone: its number is closed by now.
  */
 static bool watches(int instance, int fd, bool *gone)
 {
@@ -151,8 +151,8 @@ static bool watches(int instance, int fd, bool *gone)
     return (inodes ? by_inode : by_number) || (file < 0 && file != -ENOENT);
 }
 
-/* By the last look. *gone: an instance that it found is closed by now; perhaps one of the program's own, which was so
- * new then that the table did not have it yet. */
+/* By the last look. *gone: an instance that it found is closed by now; perhaps one of the program's
+ * own, which was so new then that the table did not have it yet. */
 static int judge(const int fds[4], bool *gone)
 {
     *gone = false;

@@ -26,8 +26,9 @@ static struct level {
 } * levels;
 
 RSK_HOT _Atomic bool pl_heirs;
-/* One adoption at a time: who comes second finds it done. The parent's answer is awaited under it, so a
- * signal handler must not wait for its own thread: it adopts as well, and the later one stands. */
+/* One adoption at a time: who comes second finds it done. The parent's answer is awaited
+ * under it, so a signal handler must not wait for its own thread: it adopts as well, and the
+ * later one stands. */
 static struct fb_lock lock;
 static _Atomic int adopter; /* thread id of its holder */
 
@@ -89,8 +90,8 @@ static void forget(int fd)
     }
 }
 
-/* The number stays known until it has its place in the child's own table, or is plain libc's: another
- * thread must not take it for that while the parent still has the stream on a rail. */
+/* The number stays known until it has its place in the child's own table, or is plain libc's:
+ * another thread must not take it for that while the parent still has the stream on a rail. */
 static void adopt(int fd)
 {
     struct fb_heritage *heritage = NULL;

@@ -1,9 +1,9 @@
 /*
  * pl_hold.c - calls that change who the process is, or where. glibc's set*id functions change all
- * threads, ours included; what verbs and the rendezvous have opened under the old identity is closed
- * before. unshare and setns refuse a process of several threads, and capabilities and the root
- * directory belong to a thread, so that ours must not keep what the caller gives up: it ends before.
- * A call that fails is libc's own failure; connections then board again.
+ * threads, ours included; what verbs and the rendezvous have opened under the old identity is
+ * closed before. unshare and setns refuse a process of several threads, and capabilities and the
+ * root directory belong to a thread, so that ours must not keep what the caller gives up: it ends
+ * before. A call that fails is libc's own failure; connections then board again.
  *
  * Not here: what changes one thread's identity by a raw system call (setfsuid, and servers that
  * switch users for each request). Rails go on, or fail and leave (verbs).
@@ -107,7 +107,8 @@ PL_EXPORT int unshare(int flags)
 
 /* ---- descriptors ---- */
 
-/* Under such a limit none of ours can be made, which the end of a rail may need: there are no rails then. */
+/* Under such a limit none of ours can be made, which the end of a rail may need: there are
+ * no rails then. */
 static bool too_few(pid_t pid, int what, const void *limit)
 {
     /* rlimit and rlimit64 are the same on 64 bits. */

@@ -36,8 +36,8 @@ static bool is_railsock(const struct link_map *m)
     return strings && name && strcmp((const char *)(strings + name), "librailsock.so") == 0;
 }
 
-/* Another file's library that stands between the program and this one, as with two installations: each would take the other's
- * ring and sockets for the program's. Its path, or NULL. */
+/* Another file's library that stands between the program and this one, as with two installations:
+ * each would take the other's ring and sockets for the program's. Its path, or NULL. */
 static const char *another_first(void)
 {
     struct link_map *m;

@@ -55,7 +55,8 @@ int pl_iov_fit_any(const struct iovec **v, int *cnt, struct iovec *one, int too_
             fits = i + 1;
         }
     }
-    /* A short count is what the kernel gives here, too; only one that has nothing before it has to be shortened for that. */
+    /* A short count is what the kernel gives here, too; only one that has nothing before it has to
+     * be shortened for that. */
     if (full && sum == 0) {
         *one = (struct iovec){(*v)[fits].iov_base, sum = PL_RW_MAX};
         *v = one;

@@ -1,20 +1,22 @@
 /*
- * pl_made.c - numbers of TCP sockets that are not connected yet. What connect() makes of them may go on a rail only if
- * nobody else can use the socket: no other number, no FILE, no other process.
+ * pl_made.c - numbers of TCP sockets that are not connected yet. What connect() makes of them may
+ * go on a rail only if nobody else can use the socket: no other number, no FILE, no other process.
  *
  *   made    socket() gave it for TCP, and it stands for its socket alone
  *   twice   made, but there was a dup; whether both are still there is seen at connect
  *   neither not known, or known to be somebody else's as well
  *
- * A number is wrongly held for TCP if no wrapper saw its close, and it then became an internet socket of
- * another kind where no wrapper saw that either; or if the kernel has made something else of it (Multipath TCP, by
- * a BPF program). Hence a stream is asked for its protocol before it gets a rail (rdv.c), and until then
- * its calls are the kernel's.
+ * A number is wrongly held for TCP if no wrapper saw its close, and it then became an internet
+ * socket of another kind where no wrapper saw that either; or if the kernel has made something else
+ * of it (Multipath TCP, by a BPF program). Hence a stream is asked for its protocol before it gets
+ * a rail (rdv.c), and until then its calls are the kernel's.
  *
- * Whether a fork has copied a socket: begun and over count forks, and all that is known is forgotten at both. A socket
- * made or connected in between is not known either, so it does not matter when the kernel copies the table.
+ * Whether a fork has copied a socket: begun and over count forks, and all that is known is
+ * forgotten at both. A socket made or connected in between is not known either, so it does not
+ * matter when the kernel copies the table.
  *
- * Any thread, also in signal handlers; no lock. A vfork child, which has our memory, changes nothing.
+ * Any thread, also in signal handlers; no lock. A vfork child, which has our memory,
+ * changes nothing.
  */
 #include "preload/pl_own.h"
 
@@ -121,7 +123,8 @@ void pl_made_dup(int fd, int newfd)
     note(&twice, (unsigned)newfd);
     note(&twice, (unsigned)fd);
     forget(&made, (unsigned)fd);
-    /* Connected as newfd, nobody would know of the registration: for all that is known it is somebody else's. */
+    /* Connected as newfd, nobody would know of the registration: for all that is known it is
+     * somebody else's. */
     if (pl_epoll_marked(fd)) {
         pl_made_away(newfd);
         pl_made_away(fd);

@@ -1,10 +1,11 @@
 /*
- * pl_number.c - calls that get a descriptor number and mean nothing to a stream. A new descriptor of the
- * library's has the lowest free number for some microseconds, until it is moved out of the way: what a program gets
- * meanwhile would not be the lowest, and one that closes a number to get it again would get another.
- * These calls are libc's, and wait until the number is free again (rsock/own.h); so do those of other files that
- * close, duplicate and replace. Not here: what takes a number somewhere inside of libc (getaddrinfo, syslog, popen...),
- * where nobody counts on which it is.
+ * pl_number.c - calls that get a descriptor number and mean nothing to a stream. A new
+ * descriptor of the library's has the lowest free number for some microseconds, until it is
+ * moved out of the way: what a program gets meanwhile would not be the lowest, and one that
+ * closes a number to get it again would get another. These calls are libc's, and wait until the
+ * number is free again (rsock/own.h); so do those of other files that close, duplicate and
+ * replace. Not here: what takes a number somewhere inside of libc (getaddrinfo, syslog,
+ * popen...), where nobody counts on which it is.
  */
 #include "preload/pl_own.h"
 

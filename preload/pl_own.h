@@ -23,8 +23,8 @@ static inline void pl_held_end(struct pl_file **f)
 }
 
 /* A reference that is given back at the end of the scope, also when the thread is cancelled in a
- * call (forced unwinding runs cleanups). From pl_hold or pl_get_stream: as long as it is not NULL the thread is
- * in a section, and a call that may block needs a window (rsock/section.h). */
+ * call (forced unwinding runs cleanups). From pl_hold or pl_get_stream: as long as it is not NULL
+ * the thread is in a section, and a call that may block needs a window (rsock/section.h). */
 #define PL_HELD __attribute__((cleanup(pl_held_end))) struct pl_file *
 
 /* 0 in a forked child that nobody told of the fork: pl_get then calls pl_child. */
@@ -51,8 +51,8 @@ static inline __attribute__((always_inline)) pl_slot *pl_slot_at(int fd)
     return at ? &at[n % PL_CHUNK] : NULL;
 }
 
-/* pl_get where nothing is unusual, and the NULL of a number that neither this process has tracked nor its
- * parent. See hold() in pl_table.c for the order of the steps. */
+/* pl_get where nothing is unusual, and the NULL of a number that neither this process has tracked
+ * nor its parent. See hold() in pl_table.c for the order of the steps. */
 static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
 {
     pl_slot *at = pl_slot_at(fd);
@@ -73,13 +73,15 @@ static inline __attribute__((always_inline)) struct pl_file *pl_look_up(int fd)
     return pl_get(fd);
 }
 
-/* Nothing has ever been in the table, and there is nothing of a parent's: what the program gives is the kernel's alone to read. */
+/* Nothing has ever been in the table, and there is nothing of a parent's: what the program gives is
+ * the kernel's alone to read. */
 bool pl_tracks_nothing(void);
-/* One more than the highest number below n that the table has, or 0. What a fork has handed on and nobody has looked at yet
- * (pl_heirs) is not in it. */
+/* One more than the highest number below n that the table has, or 0. What a fork has handed on and
+ * nobody has looked at yet (pl_heirs) is not in it. */
 int pl_highest(int n);
 
-/* What this process has tracked under the number, without a reference: to be compared with what has one. */
+/* What this process has tracked under the number, without a reference: to be compared with
+ * what has one. */
 static inline const struct pl_file *pl_at(int fd)
 {
     pl_slot *at = pl_slot_at(fd);
@@ -110,8 +112,8 @@ static inline __attribute__((always_inline)) struct pl_file *pl_hold(int fd)
     return pl_hold_from(fd, __builtin_frame_address(0));
 }
 
-/* The same for a call that concerns the number, and not what it stands for: what a forked child has from its parent stays
- * the parent's, and is NULL here. */
+/* The same for a call that concerns the number, and not what it stands for: what a forked child has
+ * from its parent stays the parent's, and is NULL here. */
 struct pl_file *pl_hold_number(int fd);
 
 /* What is held, if it is a stream. */
@@ -151,7 +153,8 @@ static inline void pl_section_end(struct pl_section *s)
 
 /* ---- pl_number.c ---- */
 
-/* For how many numbers the kernel's table has room: none that is open is as high. 0: /proc does not say. Some 30 us. */
+/* For how many numbers the kernel's table has room: none that is open is as high. 0: /proc does not
+ * say. Some 30 us. */
 int pl_numbers(void);
 struct pl_numbered {
     struct rsk_pass pass;
@@ -159,8 +162,9 @@ struct pl_numbered {
 };
 void pl_numbered_begin(struct pl_numbered *, const void *frame);
 void pl_numbered_end(struct pl_numbered *);
-/* The value of a call of libc's that takes a descriptor number, gives one back or asks for one: it does not meet the
- * number that a new descriptor of ours has for a moment (rsock/own.h). A window: handlers run, and need not return. */
+/* The value of a call of libc's that takes a descriptor number, gives one back or asks for one: it
+ * does not meet the number that a new descriptor of ours has for a moment (rsock/own.h). A window:
+ * handlers run, and need not return. */
 #define PL_NUMBERED(call)                                                \
     ({                                                                   \
         __attribute__((cleanup(pl_numbered_end))) struct pl_numbered n_; \
@@ -173,8 +177,8 @@ void pl_numbered_end(struct pl_numbered *);
 /* The table is emptied: what it held is kept for look-ups. */
 void pl_heir_keep(struct fb_heritage *, _Atomic(_Atomic(struct pl_file *) *) *root,
                   uint32_t chunks);
-/* fd is about to be used, and nothing of ours has that number: if it was the parent's, it is asked for, and
- * becomes this process's own. With a reference, or NULL: plain libc's. May block. */
+/* fd is about to be used, and nothing of ours has that number: if it was the parent's, it is asked
+ * for, and becomes this process's own. With a reference, or NULL: plain libc's. May block. */
 struct pl_file *pl_heir_get(int fd);
 /* The number is closed, or the kernel gave it to something new. */
 void pl_heir_drop_here(int fd);
@@ -184,7 +188,8 @@ static inline void pl_heir_drop(int fd)
         pl_heir_drop_here(fd);
 }
 void pl_heir_drop_range(unsigned int first, unsigned int last);
-/* Before exec: what the new program will hold. all: also what it will not, as nobody can be asked from now on. */
+/* Before exec: what the new program will hold. all: also what it will not, as nobody can be
+ * asked from now on. */
 void pl_heir_exec(bool all);
 /* The same for one number. */
 void pl_heir_lend(int fd);
@@ -212,8 +217,8 @@ static inline int pl_iov_fit(const struct iovec **v, int *cnt, struct iovec *one
 /* Does the kernel take RWF_NOWAIT of a socket? */
 bool pl_iov_nowait(void);
 
-/* The one buffer of recv, send and their kin, of whose length the kernel takes what it can. read and write are an
- * error then: PL_TOO_LONG. */
+/* The one buffer of recv, send and their kin, of whose length the kernel takes what it can. read
+ * and write are an error then: PL_TOO_LONG. */
 static inline struct iovec pl_iov_one(const void *p, size_t n)
 {
     return (struct iovec){(void *)p, n < PL_RW_MAX ? n : PL_RW_MAX};
@@ -238,10 +243,11 @@ ssize_t pl_pass_over(struct pl_file *, const struct iovec *v, int cnt, int flags
  * call is the kernel's, and where it concerns the stream it has left and stays on TCP. The error
  * queue does not touch the stream. */
 bool pl_kernels_own(struct pl_file *, int flags);
-/* recvmmsg's first message. As recvmsg, with errno; the kernel is asked for an error before it, as it does itself. */
+/* recvmmsg's first message. As recvmsg, with errno; the kernel is asked for an error before it, as
+ * it does itself. */
 ssize_t pl_recv_first(struct pl_file *, int fd, struct mmsghdr *, int flags);
-/* What TCP tells beside the n bytes of a message, into it: no address (and no length of it where none was asked for), and of
- * control data only TCP_INQ's. n < 0: nothing. Returns n. */
+/* What TCP tells beside the n bytes of a message, into it: no address (and no length of it where
+ * none was asked for), and of control data only TCP_INQ's. n < 0: nothing. Returns n. */
 ssize_t pl_msg_told(struct pl_file *, struct msghdr *, int flags, ssize_t n);
 
 /* ---- pl_send.c ---- */
@@ -253,13 +259,15 @@ void pl_sigpipe(void);
 
 /* ---- pl_rights.c ---- */
 
-/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on TCP. Its one descriptor's
- * stream, with a reference: fb_not_given if it cannot be sent over via; or NULL. */
+/* Streams whose descriptors the message takes to another process (SCM_RIGHTS) leave and stay on
+ * TCP. Its one descriptor's stream, with a reference: fb_not_given if it cannot be sent over
+ * via; or NULL. */
 struct fb_stream *pl_passes(int via, const struct msghdr *);
 /* The same where it is not told whether it could be sent. */
 void pl_passes_untold(int via, const struct msghdr *);
 void pl_passes_in(int via, const struct mmsghdr *, unsigned int cnt);
-/* This message has been received from via, which is no stream, with these flags: a connection that came with it may be tracked. */
+/* This message has been received from via, which is no stream, with these flags: a connection that
+ * came with it may be tracked. */
 void pl_arrives(int via, const struct msghdr *, int flags);
 static inline void pl_arrived_with(int via, const struct msghdr *msg, int flags)
 {
@@ -274,8 +282,9 @@ static inline void pl_arrived_with(int via, const struct msghdr *msg, int flags)
 void pl_drop_stale(int fd);
 /* fd is about to be closed. 0, or -EBADF when another thread is closing it at this moment. */
 int pl_closing(int fd);
-/* In a vfork child, which is about to run another program that will hold fd, whose file is f or NULL: the
- * stream leaves and is pinned. The parent's thread sleeps in vfork, and this one may do all that it might. */
+/* In a vfork child, which is about to run another program that will hold fd, whose file is f or
+ * NULL: the stream leaves and is pinned. The parent's thread sleeps in vfork, and this one may do
+ * all that it might. */
 void pl_lend_to_spawned(struct pl_file *f, int fd);
 /* True if the process has no thread but this one and, perhaps, our progress thread. */
 bool pl_alone(void);
@@ -287,13 +296,14 @@ bool pl_shares_table(void);
 void pl_dup_file(struct pl_file *f, int newfd);
 /* After a dup of fd, which was f's, or nobody's if f is NULL. */
 void pl_dupped(struct pl_file *f, int fd, int newfd);
-/* The kernel has disconnected the stream: all its numbers become plain libc's, and may be connected anew. */
+/* The kernel has disconnected the stream: all its numbers become plain libc's, and may be
+ * connected anew. */
 void pl_disconnected(struct fb_stream *);
 
 /* ---- pl_sock.c ---- */
 
-/* fd is a connected or connecting TCP socket: track it. The result, which may be NULL, belongs to the
- * table: look only before the number can be closed. */
+/* fd is a connected or connecting TCP socket: track it. The result, which may be NULL, belongs to
+ * the table: look only before the number can be closed. */
 struct fb_stream *pl_track(int fd, enum fb_role role, int nonblock);
 /* SO_PROTOCOL says TCP. */
 bool pl_is_tcp(int fd);
@@ -323,14 +333,16 @@ void pl_made_registered(int fd);
 /* As pl_made_away, because fdopen has made a FILE of this number, which pl_made_has_file tells. */
 void pl_made_file(int fd);
 bool pl_made_has_file(int fd);
-/* Around a fork, in the parent, and in its child; before a program is executed, here or in a child. */
+/* Around a fork, in the parent, and in its child; before a program is executed, here
+ * or in a child. */
 void pl_made_forking(void);
 void pl_made_forked(void);
 void pl_made_child(void);
 void pl_made_inherited(void);
 /* fd came from elsewhere, and may be a dup of one of them. */
 void pl_made_got(int fd);
-/* The number is connected, and tracked since before this is asked. False: others may use the socket. */
+/* The number is connected, and tracked since before this is asked. False: others may
+ * use the socket. */
 bool pl_made_alone(int fd);
 
 /* ---- pl_process.c ---- */
@@ -345,26 +357,29 @@ struct pl_fork {
     bool files, asks;      /* asks: the child can ask for what it inherits */
 };
 
-/* Around a call that copies the process; the end in the parent, or if there is no child. files: the child
- * shares the descriptor table. In the child, pl_child. */
+/* Around a call that copies the process; the end in the parent, or if there is no child. files: the
+ * child shares the descriptor table. In the child, pl_child. */
 void pl_fork_begin(struct pl_fork *, bool files);
 void pl_fork_end(struct pl_fork *);
 /* Instead of both, where the child does not come back to us: all is plain before. */
 void pl_leave_for_child(bool files);
 /* The process ends: everything that has been sent is the kernel's, within a limit. */
 void pl_ending(void);
-/* A stream that somebody without this memory will use: it is the kernel's when this returns, or reset. */
+/* A stream that somebody without this memory will use: it is the kernel's when this
+ * returns, or reset. */
 void pl_give_away(struct pl_file *, int reason);
 /* The same for several in one time: fb_pin_time. */
 void pl_give_away_by(struct pl_file *, int reason, uint64_t until);
 /* What a new program will hold (no FD_CLOEXEC) leaves and stays on TCP. */
 void pl_before_spawn(void);
-/* The same in place of this program: the rest leaves as well, because its rails end with the program. */
+/* The same in place of this program: the rest leaves as well, because its rails end
+ * with the program. */
 void pl_before_exec(void);
 
 /* ---- pl_ctl.c ---- */
 
-/* A time-out of less than none was set on a socket that is no stream: what is accepted may have it, and nobody can ask. */
+/* A time-out of less than none was set on a socket that is no stream: what is accepted may have it,
+ * and nobody can ask. */
 extern _Atomic bool pl_past_given;
 
 /* ---- pl_ring.c ---- */
@@ -381,20 +396,21 @@ struct pl_hold {
     bool on;
 };
 
-/* Around libc's call: what is in its way is over, and nothing new begins. errno is as before, and as
- * the call has left it. */
+/* Around libc's call: what is in its way is over, and nothing new begins. errno is as before, and
+ * as the call has left it. */
 void pl_hold_begin(struct pl_hold *, int reason, enum fb_hold_what);
 void pl_hold_end(struct pl_hold *);
 /* Before a filter is installed; ended by pl_hold_end. */
 void pl_filter_begin(struct pl_hold *, bool strict, const void *filter);
-/* Inside a hold that is not ended: nothing is tracked any more, every wrapper is libc's function. */
+/* Inside a hold that is not ended: nothing is tracked any more, every wrapper is
+ * libc's function. */
 void pl_plain_for_good(int reason);
 extern _Atomic bool pl_passive;
 
 /* ---- pl_thread.c ---- */
 
-/* The caller is about to end by the system call exit, which ends a thread. Does not return if the process
- * has no other one of the application's. */
+/* The caller is about to end by the system call exit, which ends a thread. Does not return if the
+ * process has no other one of the application's. */
 int pl_thread_ends(int status);
 
 /* ---- pl_init.c ---- */

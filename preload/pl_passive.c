@@ -1,17 +1,18 @@
 /*
  * pl_passive.c - the library retires: everything is plain TCP from now on, and no wrapper does a
- * system call that libc's function would not do. That is so after a seccomp filter, which knows only what
- * the program needs; and when a thread gets a descriptor table of its own.
+ * system call that libc's function would not do. That is so after a seccomp filter, which knows
+ * only what the program needs; and when a thread gets a descriptor table of its own.
  *
- * Streams leave and are forgotten, the progress thread ends, epoll instances are given back to the kernel, the
- * table of numbers is emptied. A stream that has not read up to a switch stays known, and takes the frames out of what
- * the application's own calls bring. So does one whose peer does not take it back within five seconds; it is served
- * as well as the filter lets us, and its end is a reset, since nobody would finish it.
- * If the call then fails, the process stays on TCP all the same. Nothing is given up for a call that the kernel refuses
- * in any case, for want of no_new_privs or a capability (may_filter).
+ * Streams leave and are forgotten, the progress thread ends, epoll instances are given back to the
+ * kernel, the table of numbers is emptied. A stream that has not read up to a switch stays known,
+ * and takes the frames out of what the application's own calls bring. So does one whose peer does
+ * not take it back within five seconds; it is served as well as the filter lets us, and its end is
+ * a reset, since nobody would finish it. If the call then fails, the process stays on TCP all the
+ * same. Nothing is given up for a call that the kernel refuses in any case, for want of
+ * no_new_privs or a capability (may_filter).
  *
- * RAILSOCK_SECCOMP=rail says that the filter allows what the library needs: the thread comes back under
- * the filter, and connections board again.
+ * RAILSOCK_SECCOMP=rail says that the filter allows what the library needs: the thread comes back
+ * under the filter, and connections board again.
  */
 #include "preload/pl_own.h"
 
@@ -38,7 +39,8 @@ static void forget(struct pl_file *f, void *unused)
 
 void pl_plain_for_good(int reason)
 {
-    /* What was inherited and never used: an owner that has it on a rail is not asked any more, once this is so. */
+    /* What was inherited and never used: an owner that has it on a rail is not asked any more,
+     * once this is so. */
     if (atomic_load(&pl_heirs))
         pl_heir_exec(true);
     fb_plain_for_good(reason);

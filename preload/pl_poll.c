@@ -95,7 +95,8 @@ static int sleep_published(const struct call *c, bool *served)
 {
     PL_SLEEP s = {fb_sleeper_poll(c->fds, c->n), {0}};
 
-    /* Not published: in a handler over another such sleep. Who serves is told of what boards by watchers. */
+    /* Not published: in a handler over another such sleep. Who serves is told of what
+     * boards by watchers. */
     if (!s.sleeper || need_of_set(c->fds, c->n) == PL_SERVE) {
         *served = true;
         return 0;

@@ -1,6 +1,6 @@
 /*
- * pl_poll_arm.c - a poll that the library serves asks for its wakes: from the words of rails, from the streams' watchers, from
- * epoll instances.
+ * pl_poll_arm.c - a poll that the library serves asks for its wakes: from the words of rails, from
+ * the streams' watchers, from epoll instances.
  *
  * The thread that waits (pl_poll_serve.c). No locks of its own.
  */
@@ -9,7 +9,8 @@
 #include "preload/pl_epoll.h"
 #include "rsock/shard.h"
 
-/* The progress thread shall drain the common shard as long as we sleep on what its news are told by; once. */
+/* The progress thread shall drain the common shard as long as we sleep on what its news are
+ * told by; once. */
 static void lean(struct pl_poll_wait *w)
 {
     if (w->leans)
@@ -44,7 +45,8 @@ bool pl_poll_by_words(const struct pl_poll_wait *w, const struct pollfd *fds)
     return words > 0;
 }
 
-/* Asks for the wakes of a stream on a rail. *words: by its words, or that is not possible any more. */
+/* Asks for the wakes of a stream on a rail. *words: by its words, or that is not
+ * possible any more. */
 static bool arm_hot(struct pl_poll_wait *w, struct pl_entry *e, short events, bool *words)
 {
     short now;

@@ -1,8 +1,9 @@
 /*
- * pl_poll_ask.c - poll's look at the kernel's part of a set, and when it need not be had. Programs that wait for a rail and for
- * a connection that is mostly silent would ask the kernel at every call, which takes longer than all the rest: a call
- * that would wait does not ask again for a while (PL_KERNEL_NS). What becomes ready in the kernel in that time is told
- * that much later, and only if a rail has something to tell first; else the call goes on, and asks.
+ * pl_poll_ask.c - poll's look at the kernel's part of a set, and when it need not be had. Programs
+ * that wait for a rail and for a connection that is mostly silent would ask the kernel at every
+ * call, which takes longer than all the rest: a call that would wait does not ask again for a while
+ * (PL_KERNEL_NS). What becomes ready in the kernel in that time is told that much later, and only
+ * if a rail has something to tell first; else the call goes on, and asks.
  *
  * Any application thread, which remembers its own last look.
  */
@@ -62,8 +63,8 @@ int pl_poll_ask(struct pollfd *set, nfds_t size)
     return 0;
 }
 
-/* True for a file of ours that is not being closed, and for what is no TCP socket: Java closes a connection by a dup2
- * over its number, and others may have given the number to a file. */
+/* True for a file of ours that is not being closed, and for what is no TCP socket: Java closes a
+ * connection by a dup2 over its number, and others may have given the number to a file. */
 static bool stands_for_another(int fd)
 {
     struct pl_file *f = pl_get(fd);

@@ -1,11 +1,11 @@
 /*
- * pl_poll_serve.c - poll for a set with streams on rails: exact readiness from the engine, the kernel for the rest; then
- * spin, then sleep: on the words of the rails, if there is nothing else in the set, and one of ours that the streams'
- * watchers change; or in the kernel's ppoll on the kernel's part of the set and an eventfd of this thread that they write.
+ * pl_poll_serve.c - poll for a set with streams on rails: exact readiness from the engine, the
+ * kernel for the rest; then spin, then sleep: on the words of the rails and one that the streams'
+ * watchers change, if there is nothing else; or in the kernel's ppoll, and on an eventfd of theirs.
  *
- * Any application thread. The wait lives in a block (pl_wait.h), because watchers point to it and a signal handler may
- * longjmp away. Locks: none of its own. The engine calls wake() with a stream's watcher list locked; wake() only sets a
- * word and wakes who sleeps there, or writes an eventfd. No fb_* function is called from there.
+ * Any application thread. The wait lives in a block (pl_wait.h), because watchers point to it and a
+ * signal handler may longjmp away. Locks: none of its own. The engine calls wake() with a stream's
+ * watcher list locked; wake() only sets a word and wakes who sleeps there, or writes an eventfd.
  */
 #include "preload/pl_poll_wait.h"
 
@@ -108,8 +108,8 @@ static struct pl_poll_wait *get_wait(const struct pollfd *fds, nfds_t n, const v
     return w;
 }
 
-/* The entry's number is being closed, or has been. As with the kernel that alone ends no poll; but if the thread was
- * woken for something that came before the close, and looks only now, the call returns. */
+/* The entry's number is being closed, or has been. As with the kernel that alone ends no poll; but
+ * if the thread was woken for what came before the close, and looks only now, the call returns. */
 static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
 {
     struct pl_poll_wait *w = e->wait;
@@ -122,8 +122,8 @@ static void closed(struct pl_entry *e, const struct pollfd *p, uint8_t closing)
     w->ended |= e->ended;
 }
 
-/* The closing thread sees our reference, or we see its mark: pairs with as_it_is() in pl_fd.c. Also asked when events were found:
- * they may be those of its end. */
+/* The closing thread sees our reference, or we see its mark: pairs with as_it_is() in pl_fd.c. Also
+ * asked when events were found: they may be those of its end. */
 static bool is_gone(struct pl_entry *e, const struct pollfd *p)
 {
     uint8_t closing = e->file ? atomic_load(&e->file->closing) : 0;
@@ -192,7 +192,7 @@ static short gone_events(struct pl_entry *e, const struct pollfd *p)
     return !r && e->ended ? POLLNVAL : r; /* the kernel's close is yet to come */
 }
 
-/* The call ends: each number that was closed is looked at as what it stands for now, as the kernel does. How many have news. */
+/* The call ends: closed numbers are looked at as what they stand for now. How many have news. */
 static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
 {
     uint64_t limit = sys_now() + PL_CLOSING_NS;
@@ -207,9 +207,9 @@ static int tell_gone(struct pl_poll_wait *w, struct pollfd *fds)
     return count;
 }
 
-/* Has everything that the call waits for been closed? The kernel would look again when something comes from the peer of
- * one of them, but we are not told of that any more. So they are looked at now, and the call does not sleep until its
- * time-out (apache would, at its end). How many have something to report; 0: the wait goes on. */
+/* Has everything that the call waits for been closed? The kernel would look again when something
+ * comes from a peer, of which we are not told any more. So it is looked at now, and the call does
+ * not sleep until its time-out (apache would, at its end). How many report; 0: the wait goes on. */
 static int nothing_left(struct pl_poll_wait *w, struct pollfd *fds)
 {
     int count;
@@ -224,8 +224,8 @@ static int nothing_left(struct pl_poll_wait *w, struct pollfd *fds)
     return count;
 }
 
-/* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds nothing spins, and looks
- * again; *skipped: the kernel was not asked. */
+/* One look at everything. Count or -errno; revents are final when it is not 0. brief: who finds
+ * nothing spins, and looks again; *skipped: the kernel was not asked. */
 static int look(struct pl_poll_wait *w, struct pollfd *fds, const sigset_t *mask, bool waits,
                 bool brief, bool *skipped)
 {
@@ -303,7 +303,7 @@ static int spin(struct pl_poll_wait *w, const struct pollfd *fds, uint64_t until
     return 0;
 }
 
-/* How long a sleep may last that no eventfd can end. Up to 512 descriptors the library has none, and there are no rails. */
+/* How long a sleep may last that no eventfd can end. Where 512 descriptors are all, no rail is. */
 static uint64_t alone(const struct pl_poll_wait *w)
 {
     for (nfds_t i = 0; i < w->n; i++)
@@ -434,7 +434,7 @@ static unsigned hot_streams(const struct pl_poll_wait *w)
     return n;
 }
 
-/* Not inlined: its frame must lie below its caller's, whose block may be on the list too (pl_select.c). A cancellation point. */
+/* Not inlined: below its caller's frame, whose block may be listed (pl_select.c). Cancellable. */
 __attribute__((noinline)) int pl_poll_serve(struct pollfd *fds, nfds_t n, uint64_t deadline,
                                             const sigset_t *mask, uint32_t signals, bool *waited)
 {

@@ -1,6 +1,6 @@
 /*
- * pl_poll_wait.h - the wait of a poll that the library serves: pl_poll_serve.c looks, spins and sleeps, pl_poll_arm.c asks
- * for the wakes.
+ * pl_poll_wait.h - the wait of a poll that the library serves: pl_poll_serve.c looks, spins and
+ * sleeps, pl_poll_arm.c asks for the wakes.
  */
 #ifndef PL_POLL_WAIT_H
 #define PL_POLL_WAIT_H
@@ -53,8 +53,8 @@ static inline short pl_poll_asked(const struct pollfd *p)
 
 /* Is there nothing in the set but streams on rails, with words for all that is asked? */
 bool pl_poll_by_words(const struct pl_poll_wait *, const struct pollfd *fds);
-/* Asks for wakes, by words or not, all of them in one way; *words: in which, which can change to false. True: something
- * holds already, or changed. */
+/* Asks for wakes, by words or not, all of them in one way; *words: in which, which can change to
+ * false. True: something holds already, or changed. */
 bool pl_poll_arm(struct pl_poll_wait *, const struct pollfd *fds, bool *words);
 /* After a sleep on words. */
 void pl_poll_put_words(struct pl_poll_wait *);

@@ -1,6 +1,6 @@
 /*
- * pl_poll_words.c - a sleep on the futex words of several rails (pl_poll.h): the peers themselves wake the thread. Else it takes
- * two wake-ups, of the progress thread and then of ours.
+ * pl_poll_words.c - a sleep on the futex words of several rails (pl_poll.h): the peers themselves
+ * wake the thread. Else it takes two wake-ups, of the progress thread and then of ours.
  *
  * Any application thread. No locks.
  */

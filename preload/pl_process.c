@@ -6,10 +6,10 @@
  * program will hold leaves before exec or spawn, because nobody there would ask. The child
  * never touches an inherited lock: tables are replaced, not cleaned up.
  *
- * A forked child is told of it by the wrapper of fork, by pthread_atfork for forks inside
- * libc, and, after clone or other system calls, by a page that the kernel wipes on fork and
- * that pl_get looks at. A vfork child (posix_spawn's too) runs in its parent's memory; only
- * its pid tells it from its parent, and everything it calls goes straight to libc, except that a stream whose
+ * A forked child is told of it by the wrapper of fork, by pthread_atfork for forks inside libc,
+ * and, after clone or other system calls, by a page that the kernel wipes on fork and that pl_get
+ * looks at. A vfork child (posix_spawn's too) runs in its parent's memory; only its pid tells it
+ * from its parent, and everything it calls goes straight to libc, except that a stream whose
  * descriptor it copies, or keeps over exec, leaves its rail (pl_lend_to_spawned).
  */
 #include "preload/pl_own.h"
@@ -29,15 +29,16 @@
 /* Set when the constructor, or the first wrapper of a rare call, runs. */
 static _Atomic int owner;
 
-/* A vfork child runs in this memory as our threads do, and only its pid tells it from them. It has its parent's
- * thread-local variables while that thread sleeps, so has_vforked is seen by both, and by no other thread; it stays
- * set, since a handler may run between this and the vfork. strangers: something may run here that is neither one of our
- * threads nor such a child; also before the constructor, and where no memory tells of a fork (MADV_WIPEONFORK). */
+/* A vfork child runs in this memory as our threads do, and only its pid tells it from them. It has
+ * its parent's thread-local variables while that thread sleeps, so has_vforked is seen by both, and
+ * by no other thread; it stays set, since a handler may run between this and the vfork. strangers:
+ * something may run here that is neither one of our threads nor such a child; also before the
+ * constructor, and where no memory tells of a fork (MADV_WIPEONFORK). */
 static _Thread_local bool has_vforked;
 RSK_HOT static _Atomic bool strangers = true;
 
-/* The table of descriptors may be shared with a child that was cloned so, or with the parent that cloned this process
- * so: it is set before the clone. */
+/* The table of descriptors may be shared with a child that was cloned so, or with the parent that
+ * cloned this process so: it is set before the clone. */
 static _Atomic bool shares_table;
 
 bool pl_shares_table(void)
@@ -81,7 +82,8 @@ void pl_process_init(void)
         pl_alive = alive;
         atomic_store_explicit(&strangers, false, memory_order_relaxed);
     }
-    /* Nothing of streams is prepared: a fork that our wrapper does not see leaves them where they are. */
+    /* Nothing of streams is prepared: a fork that our wrapper does not see leaves them
+     * where they are. */
     pthread_atfork(fork_begins, fork_over, pl_child);
     fb_on_epoll_asked(pl_epoll_asked);
 }
@@ -140,8 +142,8 @@ bool pl_is_owner_here(void)
 
 /* ---- fork ---- */
 
-/* What the child will hold, too: streams leave and stay on TCP; an epoll instance would give its events
- * to whichever process asks first, so its members stay on TCP as well (HARD-CASES 5). */
+/* What the child will hold, too: streams leave and stay on TCP; an epoll instance would give its
+ * events to whichever process asks first, so its members stay on TCP as well (HARD-CASES 5). */
 static void leave_for_child(bool files, enum fb_heirs heirs)
 {
     fb_leave_all(RSN_FORKED, heirs);
@@ -175,8 +177,8 @@ void pl_fork_end(struct pl_fork *f)
     pl_made_forked();
 }
 
-/* In a section: a handler that forks would wait for libc's locks, which its own thread has; a program of one thread
- * knows no such locks, but with ours it has two. */
+/* In a section: a handler that forks would wait for libc's locks, which its own thread has; a
+ * program of one thread knows no such locks, but with ours it has two. */
 static pid_t fork_with(pid_t (*real)(void))
 {
     PL_SECTION;
@@ -222,8 +224,8 @@ PL_EXPORT pid_t _Fork(void)
     return fork_with(bare_fork);
 }
 
-/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back to answer it. Our
- * thread ends before, so that it is not in the middle of opening something. */
+/* libc forks inside: the child is told by pthread_atfork, and the parent never comes back to answer
+ * it. Our thread ends before, so that it is not in the middle of opening something. */
 PL_EXPORT int daemon(int nochdir, int noclose)
 {
     struct pl_hold h;
@@ -260,8 +262,9 @@ PL_EXPORT int forkpty(int *amaster, char *name, const struct termios *tio, const
 
 /* ---- spawn ---- */
 
-/* A program that will hold the socket may use it at any time. First all begin to leave, then they are waited for with
- * one common time limit: many peers that do not answer take no longer than one. */
+/* A program that will hold the socket may use it at any time. First all begin to leave, then
+ * they are waited for with one common time limit: many peers that do not answer take no
+ * longer than one. */
 static void leave_inherited(struct pl_file *f, void *unused)
 {
     (void)unused;
@@ -306,8 +309,8 @@ void pl_before_exec(void)
     if (!pl_is_owner())
         return;
     until = fb_pin_time();
-    /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but the new program has
-     * it then. */
+    /* All at once, then what stays: pinning one by one would wait for each peer in turn. Nobody but
+     * the new program has it then. */
     fb_leave_all(RSN_FORKED, FB_NOBODY);
     fb_closed_over(false);
     fb_through(); /* the kernel ends our thread, which says last that children need not ask */

@@ -184,7 +184,8 @@ static const struct {
 #undef CALL
 };
 
-/* To ask for what an older libc does not have, or only liburing, takes memory, which a program would see: not before it is called. */
+/* To ask for what an older libc does not have, or only liburing, takes memory, which a program
+ * would see: not before it is called. */
 static bool is_newer(const char *name)
 {
     return strcmp(name, "pidfd_spawn") == 0 || strcmp(name, "pidfd_spawnp") == 0 ||
@@ -218,7 +219,8 @@ void pl_resolve(void)
             memcpy(slot, &none, sizeof(none));
         lacks |= !symbol && !is_newer(symbols[i].name);
     }
-    if (lacks) /* an older libc; what dlsym has noted of it is no answer to the program's dlerror() */
+    /* an older libc; what dlsym has noted of it is no answer to the program's dlerror() */
+    if (lacks)
         (void)dlerror();
     if (atomic_exchange(&publisher, 1) == 0) {
         pl_real = found;

@@ -156,15 +156,16 @@ static ssize_t rail_read(struct pl_file *f, const struct iovec *v, int cnt, int 
     return pl_receive(f, v, cnt, flags);
 }
 
-/* Has a handler without SA_RESTART run since the short way had looked for bytes, and perhaps waited for them? Then the call
- * does not sleep any more. In the section of the long way, whose sleeps count from here on. */
+/* Has a handler without SA_RESTART run since the short way had looked for bytes, and perhaps waited
+ * for them? Then the call does not sleep any more. In the section of the long way, whose sleeps
+ * count from here on. */
 static inline bool was_cut(const struct pl_short *from)
 {
     return from && from->tried && from->cut != rsk_sig.cut;
 }
 
-/* `kernel` is the call for a plain half, `on_rail` the one for any other. `from` is NULL, or the short way that the call
- * has come, in which `kernel` may have given `first`. */
+/* `kernel` is the call for a plain half, `on_rail` the one for any other. `from` is NULL, or the
+ * short way that the call has come, in which `kernel` may have given `first`. */
 #define RECEIVE_FROM(from, first, f, v, cnt, flags, kernel, on_rail)                  \
     ({                                                                                \
         ssize_t got_ = FB_RETRY;                                                      \
@@ -230,8 +231,8 @@ bool pl_kernels_own(struct pl_file *f, int flags)
     return true;
 }
 
-/* Into one buffer, in the section of the short way, which ends here: its value and errno. 0: not by that. It may have
- * waited: see was_cut(). */
+/* Into one buffer, in the section of the short way, which ends here: its value and errno. 0: not by
+ * that. It may have waited: see was_cut(). */
 static inline __attribute__((always_inline)) ssize_t receive_quick(struct pl_short *way, int fd,
                                                                    void *buf, size_t n, int flags)
 {
@@ -358,8 +359,7 @@ PL_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t room, int flags
     return n > room ? pl_real.__recv_chk(fd, buf, n, room, flags) : recv(fd, buf, n, flags);
 }
 
-/* TCP gives no source address: the kernel sets its length to 0, and refuses a negative one after
- * it has taken the bytes. */
+/* TCP gives no source address: the kernel sets its length to 0, and refuses a negative one late. */
 static ssize_t from_nobody(ssize_t n, const void *addr, socklen_t *len)
 {
     if (n < 0 || !addr)
@@ -448,8 +448,9 @@ static ssize_t plain_one(int fd, struct mmsghdr *m, int flags)
 static ssize_t message(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m, int flags,
                        bool again);
 
-/* was: msg as it was before a call of the kernel's that met only a frame; NULL: there was none. A stream that has
- * boarded in that call, and whose messages have stamps, leaves for these and is received from anew, once. */
+/* was: msg as it was before a call of the kernel's that met only a frame; NULL: there was none. A
+ * stream that has boarded in that call, and whose messages have stamps, leaves for these and is
+ * received from anew, once. */
 static ssize_t message_on_rail(struct pl_file *f, int fd, struct msghdr *msg, struct mmsghdr *m,
                                int flags, const struct msghdr *was, bool again)
 {

@@ -1,5 +1,6 @@
 /*
- * pl_recv_none.c - receives that put no bytes, or not all, where the caller says: a NULL buffer, and MSG_TRUNC.
+ * pl_recv_none.c - receives that put no bytes, or not all, where the caller says: a NULL
+ * buffer, and MSG_TRUNC.
  *
  * Called by the application on any thread, from the receives of pl_recv.c; no locks of their own.
  */
@@ -9,8 +10,9 @@
 #include <limits.h>
 #include <sys/socket.h>
 
-/* A NULL buffer is no error before bytes come to it: the call waits for them, and gives what there was room for in
- * front of it. The kernel gives EFAULT instead where one segment lies on both sides; a rail has no segments. */
+/* A NULL buffer is no error before bytes come to it: the call waits for them, and gives what there
+ * was room for in front of it. The kernel gives EFAULT instead where one segment lies on both
+ * sides; a rail has no segments. */
 ssize_t pl_recv_to_null(struct pl_file *f, const struct iovec *v, int cnt, int flags)
 {
     char byte;
@@ -30,8 +32,8 @@ ssize_t pl_recv_to_null(struct pl_file *f, const struct iovec *v, int cnt, int f
     return n > 0 ? -EFAULT : n;
 }
 
-/* As TCP with MSG_TRUNC: passes over the bytes, and touches no buffer. Also for a plain half, as bytes that nobody has seen would
- * be missing in what the next rail is proved with. */
+/* As TCP with MSG_TRUNC: passes over the bytes, and touches no buffer. Also for a plain half, as
+ * bytes that nobody has seen would be missing in what the next rail is proved with. */
 ssize_t pl_pass_over(struct pl_file *f, const struct iovec *v, int cnt, int flags)
 {
     char piece[PIPE_BUF] = {0};

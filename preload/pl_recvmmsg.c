@@ -1,6 +1,6 @@
 /*
- * pl_recvmmsg.c - several messages with one call: each is received as by recvmsg (pl_recv.c), in a loop like the kernel's. And
- * what a message from a rail says beside its bytes.
+ * pl_recvmmsg.c - several messages with one call: each is received as by recvmsg (pl_recv.c), in a
+ * loop like the kernel's. And what a message from a rail says beside its bytes.
  *
  * Called by the application on any thread, also in signal handlers.
  */
@@ -50,9 +50,10 @@ ssize_t pl_msg_told(struct pl_file *f, struct msghdr *msg, int flags, ssize_t n)
     return n;
 }
 
-/* The socket's error, for which the kernel's recvmmsg looks before it receives anything. With no message it does
- * nothing else, and is called like that here. (SO_ERROR would also give, and take, an error that ends nothing.) On a
- * plain half the kernel's call for the first message looks itself, but is not given the time-out. 0 or -errno. */
+/* The socket's error, for which the kernel's recvmmsg looks before it receives anything. With no
+ * message it does nothing else, and is called like that here. (SO_ERROR would also give, and take,
+ * an error that ends nothing.) On a plain half the kernel's call for the first message looks
+ * itself, but is not given the time-out. 0 or -errno. */
 static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
                     struct timespec *timeout)
 {
@@ -66,7 +67,8 @@ static int error_of(struct pl_file *f, int fd, struct mmsghdr *msgs, int flags,
     return err;
 }
 
-/* One behind the first, on any half: a handler ends its wait, where recvmsg itself would begin again. */
+/* One behind the first, on any half: a handler ends its wait, where recvmsg itself
+ * would begin again. */
 static ssize_t next_one(struct pl_file *f, int fd, struct msghdr *h, int flags)
 {
     const struct iovec *v = h->msg_iov;
@@ -86,8 +88,9 @@ static ssize_t next_one(struct pl_file *f, int fd, struct msghdr *h, int flags)
 }
 
 /*
- * One message after the other, as the kernel's own loop, which no frame could wake: MSG_WAITFORONE waits for the first
- * only, the time is looked at after each, and an error that comes after the first is the next call's.
+ * One message after the other, as the kernel's own loop, which no frame could wake: MSG_WAITFORONE
+ * waits for the first only, the time is looked at after each, and an error that comes after the
+ * first is the next call's.
  */
 static int one_by_one(struct pl_file *f, int fd, struct mmsghdr *msgs, unsigned int cnt, int flags,
                       struct timespec *timeout)

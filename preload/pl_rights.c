@@ -1,6 +1,6 @@
 /*
- * pl_rights.c - descriptors that go to another process in a message (SCM_RIGHTS), or come from one: given.c's, in
- * ipoib_fallback, says which connections board where they have come to.
+ * pl_rights.c - descriptors that go to another process in a message (SCM_RIGHTS), or come from one:
+ * given.c's, in ipoib_fallback, says which connections board where they have come to.
  *
  * Called by the application on any thread.
  */
@@ -17,8 +17,8 @@
 
 enum { MOST_PASSED = 253 }; /* the kernel's SCM_MAX_FD: more are refused */
 
-/* Reads the header of control data at *at and moves *at behind its data: 1; 0 at the end; -EINVAL if there is not as
- * much as its length says, for which the kernel refuses the message. */
+/* Reads the header of control data at *at and moves *at behind its data: 1; 0 at the end; -EINVAL
+ * if there is not as much as its length says, for which the kernel refuses the message. */
 static int next_control(const struct msghdr *msg, size_t *at, struct cmsghdr *head)
 {
     size_t left = msg->msg_controllen - *at;
@@ -133,7 +133,8 @@ void pl_passes_in(int via, const struct mmsghdr *msgs, unsigned int cnt)
 
 /* ---- received */
 
-/* Once it has looked at a message without taking it, numbers that it has received may stand for what it will receive again. */
+/* Once it has looked at a message without taking it, numbers that it has received may stand for
+ * what it will receive again. */
 static _Atomic bool peeked;
 
 static void arrived(int fd, int32_t giver)

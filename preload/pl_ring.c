@@ -1,10 +1,11 @@
 /*
- * pl_ring.c - io_urings that the program makes: such a ring reads, writes and polls where no wrapper sees it,
- * so the streams that there are leave and stay on TCP, and later ones are kept there by pl_foreign.c as
- * long as there is a ring. Here are liburing's names that make one; its own system call is inline.
+ * pl_ring.c - io_urings that the program makes: such a ring reads, writes and polls where no
+ * wrapper sees it, so the streams that there are leave and stay on TCP, and later ones are kept
+ * there by pl_foreign.c as long as there is a ring. Here are liburing's names that make one; its
+ * own system call is inline.
  *
- * They are looked up when they are called, and not by the program's scope alone: liburing may be there for one
- * library only, which was opened with RTLD_LOCAL. Any thread.
+ * They are looked up when they are called, and not by the program's scope alone: liburing may be
+ * there for one library only, which was opened with RTLD_LOCAL. Any thread.
  */
 #include "preload/pl_own.h"
 
@@ -64,9 +65,9 @@ static void *liburing(const char *name, const void *caller)
 }
 
 /*
- * io_uring_get_probe makes a ring to ask what the kernel can do, and ends it before it returns. It goes by
- * io_uring_queue_init, which calls another of these names: that is known by its frame, close below the one that knows who
- * asks. A handler's is farther away.
+ * io_uring_get_probe makes a ring to ask what the kernel can do, and ends it before it returns. It
+ * goes by io_uring_queue_init, which calls another of these names: that is known by its frame,
+ * close below the one that knows who asks. A handler's is farther away.
  */
 static _Thread_local uintptr_t asking;
 enum { CLOSE = 1024 };

@@ -1,7 +1,8 @@
 /*
- * pl_select.c - select and pselect. As poll: straight to libc unless a stream on a rail (or an epoll
- * instance) is in the sets; then the sets become a poll set (pl_poll_serve.c) and its answer becomes
- * sets again, with the kernel's own mapping (fs/select.c: POLLIN_SET, POLLOUT_SET, POLLEX_SET).
+ * pl_select.c - select and pselect. As poll: straight to libc unless a stream on a rail (or an
+ * epoll instance) is in the sets; then the sets become a poll set (pl_poll_serve.c) and its
+ * answer becomes sets again, with the kernel's own mapping (fs/select.c: POLLIN_SET,
+ * POLLOUT_SET, POLLEX_SET).
  *
  * Any application thread. No locks.
  */
@@ -35,7 +36,8 @@ struct call {
     bool is_pselect;
 };
 
-/* What the application asked, for a second try: the kernel overwrites the sets. And the poll set. */
+/* What the application asked, for a second try: the kernel overwrites the sets. And
+ * the poll set. */
 struct select_wait {
     struct pl_block block; /* first */
     size_t words;          /* of one set */
@@ -71,9 +73,10 @@ static bool is_programs(int fd)
 }
 
 /*
- * The kernel looks no further in the sets than its table of descriptors goes, and programs rely on it: select(getdtablesize(), ..)
- * with fd_sets of 1,024 bits, whatever the limit. What lies behind those is not theirs, so it is neither read nor written. A table that
- * numbers of ours alone have made larger would be smaller without us.
+ * The kernel looks no further in the sets than its table of descriptors goes, and programs rely on
+ * it: select(getdtablesize(), ..) with fd_sets of 1,024 bits, whatever the limit. What lies behind
+ * those is not theirs, so it is neither read nor written. A table that numbers of ours alone have
+ * made larger would be smaller without us.
  */
 static int most_numbers(int nfds)
 {
@@ -193,8 +196,9 @@ static nfds_t poll_set(struct select_wait *w)
 }
 
 /* Clears the application's sets and sets what holds. The number of bits, or -EBADF with the sets as
- * they were; 0: nothing that select would report (POLLHUP of a descriptor in writefds only). Only what was not open when the call
- * began is EBADF: closed later (waited), it is ready for everything since Linux 5.17. */
+ * they were; 0: nothing that select would report (POLLHUP of a descriptor in writefds only). Only
+ * what was not open when the call began is EBADF: closed later (waited), it is ready for everything
+ * since Linux 5.17. */
 static int answer(const struct call *c, const struct select_wait *w, nfds_t n, bool waited)
 {
     int bits = 0;

@@ -59,8 +59,8 @@ static inline ssize_t leave(struct in_kernel *k, ssize_t n, const struct iovec *
     return n;
 }
 
-/* rail's too_many for writev: too many elements are -EINVAL, and a call with no bytes does not touch the socket, also
- * where that is at its end. */
+/* rail's too_many for writev: too many elements are -EINVAL, and a call with no bytes does not
+ * touch the socket, also where that is at its end. */
 enum { BY_WRITEV = 0 };
 
 void pl_sigpipe(void)
@@ -155,7 +155,8 @@ PL_SHORT_CANCELLED
 #define SEND_SHORT(fd, usual, one_buffer, kernel, on_rail, other) \
     PL_SHORT_CALL(fd, usual, one_buffer, false, lower, kernel, on_rail, other)
 
-/* Sends that a rail cannot carry: the stream leaves and stays on TCP. 0, or -errno, with which the call ends. */
+/* Sends that a rail cannot carry: the stream leaves and stays on TCP. 0, or -errno, with which
+ * the call ends. */
 static int pin_for(struct pl_file *f, int flags, bool control)
 {
     if (__builtin_expect(!(flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) && !control, 1))
@@ -350,7 +351,8 @@ static ssize_t send_message(struct pl_file *f, int fd, const struct msghdr *msg,
                 rail_msg(f, msg, flags));
 }
 
-/* What a message takes with it. Of a thread that is cancelled in the call it is not known whether it has been sent. */
+/* What a message takes with it. Of a thread that is cancelled in the call it is not known whether
+ * it has been sent. */
 struct passing {
     struct fb_stream *stream;
     bool failed;
@@ -387,7 +389,8 @@ PL_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
     return sent;
 }
 
-/* One behind sendmmsg's first, on any half: a handler ends its wait, where sendmsg itself would begin again. */
+/* One behind sendmmsg's first, on any half: a handler ends its wait, where sendmsg itself
+ * would begin again. */
 static ssize_t send_next(struct pl_file *f, int fd, const struct msghdr *msg, int flags)
 {
     if ((flags & ~SHORT_FLAGS) || msg->msg_controllen || msg->msg_name)

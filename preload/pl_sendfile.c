@@ -21,12 +21,13 @@
 
 enum {
     PIECE = 65536,
-    SHORT =
-        16384, /* where each may be the last one that there is room for, and the rest of it was read in vain */
+    /* where each may be the last one that there is room for, and the rest of it was read in vain */
+    SHORT = 16384,
     FEW = 1024 /* on the stack, which may be a small one */
 };
 
-/* Which one a number means. The kernel's sendfile keeps the file; another thread may close the number meanwhile, and open something else. */
+/* Which one a number means. The kernel's sendfile keeps the file; another thread may close the
+ * number meanwhile, and open something else. */
 struct file {
     dev_t device;
     ino_t inode;
@@ -52,8 +53,8 @@ static bool is_still(int fd, const struct file *file)
 
 /*
  * Returns the bytes sent, or -errno with none sent. -ENOTSUP: the kernel has to judge these
- * arguments. An input that cannot be read at an offset, which is no file nor a device like one, is told by
- * lseek or pread.
+ * arguments. An input that cannot be read at an offset, which is no file nor a device like one, is
+ * told by lseek or pread.
  */
 static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char *piece,
                          size_t most)
@@ -92,8 +93,9 @@ static ssize_t by_pieces(struct pl_file *f, int in, off64_t *off, size_t n, char
         sent += (size_t)put;
         left -= (size_t)put;
         pos += put;
-        /* A handler may have run in a wait after which bytes were sent all the same: the call ends. If a piece was cut
-         * short for another reason the next send is told of that, as the kernel is with its next page. */
+        /* A handler may have run in a wait after which bytes were sent all the same: the call ends.
+         * If a piece was cut short for another reason the next send is told of that, as the kernel
+         * is with its next page. */
         if (rsk_sig.seen != signals)
             break;
     }
@@ -137,7 +139,8 @@ static void lower(void *stream, void *unused)
 static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
                          unsigned int flags);
 
-/* Since Linux 5.12 a socket can be sent to a pipe. -ENOTSUP: it is none of ours, or the kernel's. */
+/* Since Linux 5.12 a socket can be sent to a pipe. -ENOTSUP: it is none of ours, or
+ * the kernel's. */
 static ssize_t from_stream(int out, int in, const off64_t *off, size_t n)
 {
     if (!pl_at(in) && !atomic_load_explicit(&pl_heirs, memory_order_relaxed))
@@ -187,7 +190,8 @@ PL_EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 
 PL_ALIAS(sendfile, sendfile64);
 
-/* Until the pipe takes PIPE_BUF bytes, or nobody reads it. 0, or -errno. A handler with SA_RESTART restarts splice. */
+/* Until the pipe takes PIPE_BUF bytes, or nobody reads it. 0, or -errno. A handler with SA_RESTART
+ * restarts splice. */
 static int until_writable(int out, bool nonblock)
 {
     const uint32_t cut = rsk_sig.cut;
@@ -222,8 +226,9 @@ static ssize_t page_through(struct pl_file *f, int out, size_t n, int flags, boo
     return fb_recvv(f->stream, f->fd, &v, 1, MSG_DONTWAIT);
 }
 
-/* What splice does from a stream that its peer has not handed back yet, or may not (fb_shut_late), or where an announced
- * switch lies behind bytes that are unread: through our hands, as much as is there and the pipe takes. */
+/* What splice does from a stream that its peer has not handed back yet, or may not (fb_shut_late),
+ * or where an announced switch lies behind bytes that are unread: through our hands, as much as is
+ * there and the pipe takes. */
 static ssize_t through(struct pl_file *f, int out, size_t n, size_t shown, bool nonblock)
 {
     struct pollfd p = {out, POLLOUT, 0};
@@ -234,7 +239,8 @@ static ssize_t through(struct pl_file *f, int out, size_t n, size_t shown, bool 
     if (got < 0)
         return got;
     do {
-        /* What FIONREAD has shown comes, also where the peer's library has to send it again by TCP. */
+        /* What FIONREAD has shown comes, also where the peer's library has to send it
+         * again by TCP. */
         got = page_through(f, out, n - done, done && (nonblock || done >= shown) ? MSG_DONTWAIT : 0,
                            &by_pipe);
         if (got < 0 && done && !by_pipe && got != -EAGAIN && got != -EINTR)
@@ -254,8 +260,9 @@ static bool is_pipe(int fd)
     return SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISFIFO(st.st_mode);
 }
 
-/* The number of bytes that went through our hands, or -errno, which may be an error that the library has taken from the
- * kernel and that is to be told now. -ENOTSUP: the call is the kernel's. */
+/* The number of bytes that went through our hands, or -errno, which may be an error that
+ * the library has taken from the kernel and that is to be told now. -ENOTSUP: the call is
+ * the kernel's. */
 static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
                          unsigned int flags)
 {
@@ -322,7 +329,8 @@ PL_EXPORT ssize_t splice(int in, off64_t *inoff, int out, off64_t *outoff, size_
     r = splice_out(out, flags, &waits);
     if (r)
         return pl_ret(r);
-    /* A handler that would have ended the kernel's call has run while the stream was handed back. */
+    /* A handler that would have ended the kernel's call has run while the stream was handed
+     * back. */
     if (waits && !(flags & SPLICE_F_NONBLOCK) && rsk_sig.cut != cut)
         return pl_ret(-EINTR);
     r = pl_real.splice(in, inoff, out, outoff, n, flags);

@@ -1,10 +1,11 @@
 /*
  * pl_shell.c - commands that libc has a shell run: system, popen, wordexp.
  *
- * A shell leaves alone what it merely inherits, so streams stay on their rails: a server that runs a command now and then
- * keeps them. A stream whose number the command's text names is handed over first, since the shell (`echo hi >&5`), or the
- * program that it is an argument of (`worker --fd=5`), will use the socket without asking. What a script does whose name
- * alone is in the text is not known here.
+ * A shell leaves alone what it merely inherits, so streams stay on their rails: a server that runs
+ * a command now and then keeps them. A stream whose number the command's text names is handed over
+ * first, since the shell (`echo hi >&5`), or the program that it is an argument of (`worker
+ * --fd=5`), will use the socket without asking. What a script does whose name alone is in the text
+ * is not known here.
  *
  * Application threads.
  */
@@ -37,7 +38,8 @@ static bool in_word(char c)
     return isalnum((unsigned char)c) || c == '_' || c == '.';
 }
 
-/* Whether the digits from `from` to `to` stand for themselves: not those of eth0, 10.0.0.5, 5s or log-5, but those of -u5. */
+/* Whether the digits from `from` to `to` stand for themselves: not those of eth0, 10.0.0.5, 5s or
+ * log-5, but those of -u5. */
 static bool stands_alone(const char *text, const char *from, const char *to)
 {
     size_t before = (size_t)(from - text);
@@ -69,7 +71,8 @@ static void number(struct named *names, const char *text, const char *from, cons
 
 #define EXPANDING "$`*?[{"
 
-/* Whether the shell makes something else of the rest of the word, or of the one after blanks: a variable, say. */
+/* Whether the shell makes something else of the rest of the word, or of the one after blanks: a
+ * variable, say. */
 static bool expands(const char *word)
 {
     word += strspn(word, " \t");
@@ -97,7 +100,8 @@ static void name_all(struct named *names, const char *text)
     }
 }
 
-/* Those that the shell inherits begin to leave, then they are waited for, by one clock, as before a spawn. */
+/* Those that the shell inherits begin to leave, then they are waited for, by one clock, as
+ * before a spawn. */
 static void hand_over(const struct named *names)
 {
     uint64_t until = 0;

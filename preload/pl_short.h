@@ -1,7 +1,8 @@
 /*
- * pl_short.h - the short way of the calls on bytes, for a half that is plain and a thread that is in nothing else. It is
- * one inlined piece of code around libc's function, with nothing in it that is not needed then; whatever is
- * unusual, before libc's function or after it, goes the long way, as everything does for the rarer calls (pl_recv.c, pl_send.c).
+ * pl_short.h - the short way of the calls on bytes, for a half that is plain and a thread that is
+ * in nothing else. It is one inlined piece of code around libc's function, with nothing in it that
+ * is not needed then; whatever is unusual, before libc's function or after it, goes the long way,
+ * as everything does for the rarer calls (pl_recv.c, pl_send.c).
  */
 #ifndef PL_SHORT_H
 #define PL_SHORT_H
@@ -28,8 +29,9 @@ struct pl_short {
 enum pl_way {
     PL_WAY_COUNTED, /* libc's function is to be called, and pl_short_leave */
     PL_WAY_LIBC,    /* libc's function, and nothing else */
-    /* The half is not plain, and the thread is in a section. With one buffer s is the stream, read without a reference
-     * (the file may have another stream by now), and nothing is raised; else pl_short_held gives the file. */
+    /* The half is not plain, and the thread is in a section. With one buffer s is the stream, read
+     * without a reference (the file may have another stream by now), and nothing is raised; else
+     * pl_short_held gives the file. */
     PL_WAY_RAIL,
     PL_WAY_LONG /* the long way; what is raised already is in k */
 };
@@ -141,7 +143,8 @@ static inline struct pl_file *pl_short_held(struct pl_short *k)
     return f;
 }
 
-/* Around the call of fb's that moves bytes of one buffer on a rail: the section of PL_WAY_RAIL ends after it. */
+/* Around the call of fb's that moves bytes of one buffer on a rail: the section of PL_WAY_RAIL
+ * ends after it. */
 static inline __attribute__((always_inline)) void pl_short_rail_begin(struct pl_short *k)
 {
     k->f = PL_SHORT_RAIL;
@@ -183,8 +186,9 @@ static inline struct pl_file *pl_short_stream(struct pl_short *k, int fd)
             short_cancelled(k);                                                     \
     }
 
-/* The value of `kernel`, libc's function, by the short way; of `on_rail`, which with one_buffer is 0 if it has done nothing; or of
- * `other`, which finds in `way` and `got` how far the short way was. */
+/* The value of `kernel`, libc's function, by the short way; of `on_rail`, which with
+ * one_buffer is 0 if it has done nothing; or of `other`, which finds in `way` and `got` how
+ * far the short way was. */
 #define PL_SHORT_CALL(fd, usual, one_buffer, rx, undo, kernel, on_rail, other)                 \
     ({                                                                                         \
         __attribute__((cleanup(short_end))) struct pl_short way;                               \

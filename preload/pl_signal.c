@@ -1,17 +1,19 @@
 /*
- * pl_signal.c - the application's signal handlers. Once there is a connection the kernel has a function of ours
- * in the place of each handler, everything else of the action (mask, flags, restorer) being the
- * application's; whoever asks reads back his own. Ours counts the handler, so that no sleep misses it,
- * and calls it, or puts it off if the thread is in a section (rsock/section.h).
+ * pl_signal.c - the application's signal handlers. Once there is a connection the kernel has a
+ * function of ours in the place of each handler, everything else of the action (mask, flags,
+ * restorer) being the application's; whoever asks reads back his own. Ours counts the handler, so
+ * that no sleep misses it, and calls it, or puts it off if the thread is in a section
+ * (rsock/section.h).
  *
- * Putting off: the signal is sent to this thread once more, with the same siginfo, and all signals are blocked
- * in the interrupted context. At the section's end the mask is put back, and the kernel delivers it anew, by its
- * own rules: mask, alternate stack, flags. Nothing is allocated.
+ * Putting off: the signal is sent to this thread once more, with the same siginfo, and all signals
+ * are blocked in the interrupted context. At the section's end the mask is put back, and the kernel
+ * delivers it anew, by its own rules: mask, alternate stack, flags. Nothing is allocated.
  *
- * SIG_DFL and SIG_IGN stay what they are. Until the process has its first connection or epoll instance nothing is changed
- * at all; then the thread that makes it goes through all signals, with all of its own blocked, before there is anything
- * that a handler could jump out of. A vfork child, which has handlers of its own in the kernel but
- * its parent's memory, sets the bare handler, and so does who has a filter (pl_passive.c).
+ * SIG_DFL and SIG_IGN stay what they are. Until the process has its first connection or epoll
+ * instance nothing is changed at all; then the thread that makes it goes through all signals, with
+ * all of its own blocked, before there is anything that a handler could jump out of. A vfork child,
+ * which has handlers of its own in the kernel but its parent's memory, sets the bare handler, and
+ * so does who has a filter (pl_passive.c).
  *
  * sigaction: any thread, also in handlers. The functions before_* run in handlers.
  */
@@ -28,15 +30,17 @@
 
 enum { SIGNALS = 65, REAL_TIME = 34 }; /* libc keeps 32 and 33 */
 
-/* Two handlers for each signal: the one that the kernel's action means, and the one before it, which a
- * thread may be on its way to. Which is which the kernel's action says: it has a function for each. */
+/* Two handlers for each signal: the one that the kernel's action means, and the one before it,
+ * which a thread may be on its way to. Which is which the kernel's action says: it has a
+ * function for each. */
 struct handler {
     void (*_Atomic fn)(int, siginfo_t *, void *);
     _Atomic int flags; /* as the application gave them */
 };
 static struct handler handlers[SIGNALS][2];
 
-/* Serializes who changes actions. Its holder is in a section: no handler runs that would want it. */
+/* Serializes who changes actions. Its holder is in a section: no handler runs that
+ * would want it. */
 static struct fb_lock lock;
 static _Atomic bool active;
 
@@ -63,15 +67,16 @@ static uint64_t bit(int sig)
     return 1ull << (sig - 1);
 }
 
-/* All but those that at_once is about, which end the process if they come by a fault and are blocked, and libc's own two. */
+/* All but those that at_once is about, which end the process if they come by a fault and are
+ * blocked, and libc's own two. */
 static uint64_t all_signals(void)
 {
     return ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS) |
              bit(SIGABRT) | bit(32) | bit(33));
 }
 
-/* To this thread once more, with the siginfo; where the kernel has no room for that, without, as it does
- * itself. Not while the signal can come. */
+/* To this thread once more, with the siginfo; where the kernel has no room for that, without, as it
+ * does itself. Not while the signal can come. */
 static void send_again(int sig, siginfo_t *info)
 {
     long pid = sys_getpid(), tid = sys_gettid();
@@ -83,10 +88,11 @@ static void send_again(int sig, siginfo_t *info)
 }
 
 /*
- * Real-time signals of one number have an order, and what is sent again comes last. So it is kept here and a
- * mark sent instead; until the mark comes, each signal of that number that is delivered takes the siginfo that is kept,
- * and leaves its own here. One number at a time; all is delivered at the section's end, unless the application's mask
- * or SA_NODEFER have it otherwise, and then a second one is just sent again.
+ * Real-time signals of one number have an order, and what is sent again comes last. So it is kept
+ * here and a mark sent instead; until the mark comes, each signal of that number that is delivered
+ * takes the siginfo that is kept, and leaves its own here. One number at a time; all is delivered
+ * at the section's end, unless the application's mask or SA_NODEFER have it otherwise, and then a
+ * second one is just sent again.
  */
 static _Thread_local struct {
     int sig;
@@ -123,9 +129,9 @@ static void take_kept(siginfo_t *info)
     *info = next;
 }
 
-/* Several may be put off at one place, each interrupting the beginning of the one before: the thread's own mask is what
- * all the contexts that they interrupted have in common. The same where a signal that all_signals() leaves open comes
- * when another one has been put off. */
+/* Several may be put off at one place, each interrupting the beginning of the one before: the
+ * thread's own mask is what all the contexts that they interrupted have in common. The same where a
+ * signal that all_signals() leaves open comes when another one has been put off. */
 static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
 {
     const uint64_t nothing_comes = ~(bit(32) | bit(33));
@@ -144,8 +150,8 @@ static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
     memcpy(&uc->uc_sigmask, &mask, sizeof(mask));
 }
 
-/* SA_RESETHAND: the kernel would have done it before the handler began. False: another thread came first
- * with the same signal; it comes again when this one returns, and finds SIG_DFL. */
+/* SA_RESETHAND: the kernel would have done it before the handler began. False: another thread came
+ * first with the same signal; it comes again when this one returns, and finds SIG_DFL. */
 static bool reset(int sig, siginfo_t *info, int which)
 {
     struct sigaction now, none;

@@ -1,6 +1,6 @@
 /*
- * pl_signal.h - what the old names of sigaction(2) (pl_signal_old.c), who makes a connection, and pl_cancel.c need of
- * pl_signal.c.
+ * pl_signal.h - what the old names of sigaction(2) (pl_signal_old.c), who makes a connection, and
+ * pl_cancel.c need of pl_signal.c.
  */
 #ifndef PL_SIGNAL_H
 #define PL_SIGNAL_H
@@ -10,8 +10,9 @@
 #include <stdint.h>
 #include <ucontext.h>
 
-/* From now on handlers are called by us. Before there is a stream or an epoll instance that a handler might
- * jump out of a call on; not in a section. Any thread of the owner's, any number of times. */
+/* From now on handlers are called by us. Before there is a stream or an epoll instance that a
+ * handler might jump out of a call on; not in a section. Any thread of the owner's, any
+ * number of times. */
 void pl_signals_on(void);
 bool pl_signals_active(void);
 /* Which of our two functions the kernel calls for it; -1: neither. */

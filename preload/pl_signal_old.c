@@ -1,7 +1,7 @@
 /*
- * pl_signal_old.c - the other names of sigaction: signal, sigset, siginterrupt and their family. libc's own
- * do not go through the sigaction that is intercepted, so they are made of it here, to the letter of glibc's.
- * Until handlers are ours (pl_signal.c) they are libc's.
+ * pl_signal_old.c - the other names of sigaction: signal, sigset, siginterrupt and their family.
+ * libc's own do not go through the sigaction that is intercepted, so they are made of it here, to
+ * the letter of glibc's. Until handlers are ours (pl_signal.c) they are libc's.
  */
 #include "preload/pl_signal.h"
 
@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Signals that siginterrupt has spoken of: signal() then sets no SA_RESTART. libc has a set of its own, which
- * is right as long as libc's functions are called. */
+/* Signals that siginterrupt has spoken of: signal() then sets no SA_RESTART. libc has a set of its
+ * own, which is right as long as libc's functions are called. */
 static _Atomic uint64_t interrupts;
 
 static uint64_t bit(int sig)

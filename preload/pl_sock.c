@@ -28,8 +28,8 @@ bool pl_is_tcp(int fd)
            protocol == IPPROTO_TCP;
 }
 
-/* Of a stream made by connect(): what may have been done with its number before. A number that accept has just given
- * needs none of this. */
+/* Of a stream made by connect(): what may have been done with its number before. A number that
+ * accept has just given needs none of this. */
 static void connected(struct pl_file *f)
 {
     /* It may have been added to an epoll instance before it was connected. */
@@ -120,7 +120,8 @@ PL_EXPORT int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
         return (int)pl_ret(ret);
     }
     ret = f ? RSK_OPENED(pl_real.connect(fd, addr, len)) : pl_real.connect(fd, addr, len);
-    /* A number that is known already: the second connect() of a non-blocking socket, or an error. */
+    /* A number that is known already: the second connect() of a non-blocking socket, or an
+     * error. */
     err = errno;
     if (f && f->kind == PL_STREAM)
         fb_connect_said(f->stream, ret == 0 ? 0 : err);
@@ -160,8 +161,9 @@ static bool is_listener(int fd)
     return sys_getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) == 0 && listens;
 }
 
-/* Whether fd, which this socket has accepted, is TCP; asks the kernel at the first accept on a socket that somebody else made
- * a listener. By now the number may be another socket's: closed under a thread that slept in accept. */
+/* Whether fd, which this socket has accepted, is TCP; asks the kernel at the first accept on a
+ * socket that somebody else made a listener. By now the number may be another socket's: closed
+ * under a thread that slept in accept. */
 static bool accepts_tcp(int listener, int fd)
 {
     PL_HELD f = pl_hold_number(listener);
@@ -175,7 +177,8 @@ static bool accepts_tcp(int listener, int fd)
     return true;
 }
 
-/* Time-outs of less than none, which its listener may have had before: the kernel shows them as none. */
+/* Time-outs of less than none, which its listener may have had before: the kernel shows
+ * them as none. */
 static void stays_accepted(int fd)
 {
     PL_HELD f = pl_get_stream(fd);
@@ -196,7 +199,8 @@ static int accepted(int listener, int fd, int nonblock)
     return fd;
 }
 
-/* The kernel takes the number before it sleeps: so this is over by then, and does something only while a step of ours is under way. */
+/* The kernel takes the number before it sleeps: so this is over by then, and does something only
+ * while a step of ours is under way. */
 static inline __attribute__((always_inline)) void await_number(void)
 {
     if (__builtin_expect(atomic_load_explicit(&rsk_own_inside.n, memory_order_relaxed) != 0, 0))

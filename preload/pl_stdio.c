@@ -35,9 +35,10 @@ static int pin_tx(int fd, int reason)
 /* ---- stdio ---- */
 
 /*
- * Stdio reads and writes a number by system calls of its own, so the stream leaves. Where it cannot in time, or bytes
- * that are unread lie before an announced switch, stdio gets a stream of fopencookie, which calls us, and has the
- * descriptor's number for fileno(). It has no wide characters.
+ * Stdio reads and writes a number by system calls of its own, so the stream leaves. Where it
+ * cannot in time, or bytes that are unread lie before an announced switch, stdio gets a
+ * stream of fopencookie, which calls us, and has the descriptor's number for fileno(). It has
+ * no wide characters.
  */
 static ssize_t cookie_read(void *cookie, char *buf, size_t n)
 {
@@ -133,8 +134,8 @@ static bool is_stream(int fd)
     return f != NULL;
 }
 
-/* Writes what is buffered, while the descriptor still is what it was: our close may end the connection at once. What
- * could not be written is lost, as at any close. 0, or errno. */
+/* Writes what is buffered, while the descriptor still is what it was: our close may end the
+ * connection at once. What could not be written is lost, as at any close. 0, or errno. */
 static int flushed(FILE *file)
 {
     int err;
@@ -146,8 +147,8 @@ static int flushed(FILE *file)
     return err;
 }
 
-/* fclose of one of cookie_open's calls cookie_close itself, and freopen does as with any other number. Returns the
- * error of what was written, or 0. */
+/* fclose of one of cookie_open's calls cookie_close itself, and freopen does as with any other
+ * number. Returns the error of what was written, or 0. */
 static int file_closing(FILE *file, bool again)
 {
     int saved = errno, err = 0;

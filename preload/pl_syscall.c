@@ -1,11 +1,11 @@
 /*
- * pl_syscall.c - system calls by number. The kernel would do them to the anchor: a stream that is named
- * in one leaves first and stays on TCP, what concerns descriptors goes through the wrapper of
+ * pl_syscall.c - system calls by number. The kernel would do them to the anchor: a stream that is
+ * named in one leaves first and stays on TCP, what concerns descriptors goes through the wrapper of
  * that name, and what forks, executes or changes the process is treated as libc's function is.
  *
- * `syscall` looks at the number and then jumps: to libc's with every register and the stack as they were,
- * or to a function here that takes the same arguments. No frame of ours lies below, because vfork
- * returns twice on it. Any thread.
+ * `syscall` looks at the number and then jumps: to libc's with every register and the stack as they
+ * were, or to a function here that takes the same arguments. No frame of ours lies below, because
+ * vfork returns twice on it. Any thread.
  */
 #include "preload/pl_own.h"
 #include "preload/pl_poll.h"
@@ -204,8 +204,9 @@ static long receive(ARGS)
     }
 }
 
-/* For what only receives. Returns where to jump: with bytes unread in front of an announced switch, or on a rail whose
- * peer has gone, the stream cannot leave before they are read, and what the kernel takes has to be counted. */
+/* For what only receives. Returns where to jump: with bytes unread in front of an announced switch,
+ * or on a rail whose peer has gone, the stream cannot leave before they are read, and what the
+ * kernel takes has to be counted. */
 static void *leave_to_receive(int fd)
 {
     PL_HELD f = pl_hold(fd);
@@ -275,7 +276,8 @@ static void leave_mapped(const union bpf_attr *attr, unsigned long size)
         leave((int)*(const uint32_t *)(uintptr_t)attr->value);
 }
 
-/* Of a forked child's numbers its parent may have had any: the wrapper knows whether that matters. */
+/* Of a forked child's numbers its parent may have had any: the wrapper knows whether
+ * that matters. */
 static bool ours(int fd)
 {
     if (atomic_load_explicit(&pl_heirs, memory_order_relaxed))

@@ -73,7 +73,8 @@ static bool add_slab(void)
         SYS6(SYS_munmap, slab, SLAB * sizeof(*slab), 0, 0, 0, 0);
         return false;
     }
-    /* Every other one first: each call writes to its file, two share a cache line, and may be two threads'. */
+    /* Every other one first: each call writes to its file, two share a cache line, and may be
+     * two threads'. */
     for (i = 0; i < SLAB; i++) {
         uint32_t next = i + 2 == SLAB ? 1 : i + 2;
 
@@ -195,7 +196,8 @@ struct pl_file *pl_hold_number(int fd)
     return NULL;
 }
 
-/* Its number has been closed where we did not see it, and is another file's: nothing of the stream's goes there. */
+/* Its number has been closed where we did not see it, and is another file's: nothing of the
+ * stream's goes there. */
 static void lost(struct pl_file *f)
 {
     pl_epoll_forget_fd(f, false);
@@ -212,16 +214,16 @@ static struct pl_file *made_for(int fd, enum pl_kind kind, void *object)
     if (!f)
         return NULL;
     f->kind = (uint8_t)kind;
-    /* This sets f->fd, which is the same word: another thread may still read it as `next`, in file_new(), and finds by
-     * the counter in the head that this file is not free any more. */
+    /* This sets f->fd, which is the same word: another thread may still read it as `next`, in
+     * file_new(), and finds by the counter in the head that this file is not free any more. */
     atomic_store_explicit(&f->next, (uint32_t)fd, memory_order_relaxed);
     atomic_store_explicit(&f->stream,
                           (struct fb_stream *)((char *)object + (kind == PL_STREAM ? 0 : 1)),
                           memory_order_release);
     atomic_store_explicit(&f->members, NULL, memory_order_relaxed);
     atomic_store_explicit(&f->closing, 0, memory_order_relaxed);
-    /* Whoever still has the pointer from the file's earlier life may hold it from here on, and finds
-     * that it is not in the slot that he looked at, or that it is and complete. */
+    /* Whoever still has the pointer from the file's earlier life may hold it from here on, and
+     * finds that it is not in the slot that he looked at, or that it is and complete. */
     atomic_store_explicit(&f->refs, 1, memory_order_release);
     return f;
 }

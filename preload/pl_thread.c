@@ -1,8 +1,9 @@
 /*
- * pl_thread.c - a main thread that ends by pthread_exit or thrd_exit, or is cancelled. The process then
- * lives until its last thread has ended, and ends with status 0. Our progress thread never ends, so it
- * looks whether it is the only one that is left, and then does what the last thread would have done. Where it cannot
- * see that, for want of a /proc, it ends first, for good, and libc counts the others itself.
+ * pl_thread.c - a main thread that ends by pthread_exit or thrd_exit, or is cancelled. The process
+ * then lives until its last thread has ended, and ends with status 0. Our progress thread never
+ * ends, so it looks whether it is the only one that is left, and then does what the last thread
+ * would have done. Where it cannot see that, for want of a /proc, it ends first, for good, and libc
+ * counts the others itself.
  */
 #include "preload/pl_own.h"
 
@@ -19,8 +20,8 @@
 
 static _Atomic bool main_ended;
 
-/* Progress thread. The main thread stays a zombie until the process ends, and is counted. Where the others go on for long nobody
- * waits for the end by the millisecond. */
+/* Progress thread. The main thread stays a zombie until the process ends, and is counted. Where the
+ * others go on for long nobody waits for the end by the millisecond. */
 static void look(void *unused)
 {
     static uint32_t pause = LOOK_NS;
@@ -33,9 +34,9 @@ static void look(void *unused)
         pause += pause / 8;
 }
 
-/* The progress thread has begun: a rail is wanted. main_ends() sets the flag, then posts look(), which fails if this
- * thread does not run; this thread runs, then reads the flag: at least one of the two starts look(). If both do, no
- * harm is done. */
+/* The progress thread has begun: a rail is wanted. main_ends() sets the flag, then posts look(),
+ * which fails if this thread does not run; this thread runs, then reads the flag: at least one of
+ * the two starts look(). If both do, no harm is done. */
 static void started(void *unused)
 {
     (void)unused;
@@ -64,7 +65,8 @@ static void main_ends(void)
         return;
     }
     atomic_store(&main_ended, true);
-    /* Also while it is away for a call of another thread's (pl_hold.c), after which it goes on with what was posted. */
+    /* Also while it is away for a call of another thread's (pl_hold.c), after which it goes on with
+     * what was posted. */
     (void)rsk_loop_post(look, NULL);
 }
 

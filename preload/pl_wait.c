@@ -133,8 +133,9 @@ uint64_t pl_spin_budget(unsigned streams)
 {
     uint32_t most = spin_most();
 
-    /* On a wire that is slow to wake (verbs) a device that is software works in threads of the kernel's. They throw us
-     * off the processor and are not the peer, so that says nothing against spinning. */
+    /* On a wire that is slow to wake (verbs) a device that is software works in threads of the
+     * kernel's. They throw us off the processor and are not the peer, so that says nothing
+     * against spinning. */
     if (crowd.trying && fb_spin_slow())
         crowd = (struct fb_crowd){0};
     several = streams > 1;
@@ -329,7 +330,8 @@ void pl_block_put(struct pl_block *b)
 
     undo(b);
     if (!b->listed || self.busy) {
-        /* Not on the list, or a handler in the middle of a change: the list keeps it as a dead wait. */
+        /* Not on the list, or a handler in the middle of a change: the list keeps it
+         * as a dead wait. */
         if (!b->listed)
             unmap(b);
         return;

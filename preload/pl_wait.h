@@ -24,7 +24,8 @@
 
 #define PL_FOREVER UINT64_MAX
 
-/* When a wait of this many milliseconds ends; negative: never. 0 for none: then the clock is not asked. */
+/* When a wait of this many milliseconds ends; negative: never. 0 for none: then the clock
+ * is not asked. */
 uint64_t pl_deadline_ms(int timeout);
 /* The same for a relative time; NULL: never. The caller has checked that it is valid. */
 uint64_t pl_deadline_ts(const struct timespec *timeout);
@@ -41,8 +42,9 @@ static inline bool pl_ts_valid(const struct timespec *ts)
 
 /* ---- spinning ---- */
 
-/* When a thread that spins shall look at the kernel's descriptors again, after a look from `before` to `after`: these
- * looks take at most a ninth of the time, because nobody looks at the rails meanwhile. Times in ns. */
+/* When a thread that spins shall look at the kernel's descriptors again, after a look from `before`
+ * to `after`: these looks take at most a ninth of the time, because nobody looks at the rails
+ * meanwhile. Times in ns. */
 static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 {
     uint64_t pause = 8 * (after - before);
@@ -53,13 +55,13 @@ static inline uint64_t pl_spin_kernel_at(uint64_t before, uint64_t after)
 /* For how long who waits need not ask the kernel again where it had nothing. */
 #define PL_KERNEL_NS 50000u
 
-/* How long this thread, which waits for so many streams on rails, should spin before it sleeps, at most
- * fb_spin_most(); 0 on one CPU. Called for each wait that pl_spin_result may be called for. */
+/* How long this thread, which waits for so many streams on rails, should spin before it sleeps, at
+ * most fb_spin_most(); 0 on one CPU. Called for each wait that pl_spin_result may be called for. */
 uint64_t pl_spin_budget(unsigned streams);
 /* Was this thread's last wait allowed to spin? */
 bool pl_spins(void);
-/* What came of it: the wait that began at `began`, spinning and sleeping together, has found something. now: when it
- * did; 0 if the caller has not asked the clock. */
+/* What came of it: the wait that began at `began`, spinning and sleeping together, has found
+ * something. now: when it did; 0 if the caller has not asked the clock. */
 void pl_spin_result(uint64_t began, uint64_t now);
 /* So many descriptors are ready, whether or not that was waited for. */
 void pl_spin_ready(unsigned n);
@@ -81,7 +83,8 @@ struct pl_block {
  * out of memory. Reclaims the blocks of waits that are dead. undo may be NULL. */
 struct pl_block *pl_block_get(size_t size, const void *frame, void (*undo)(struct pl_block *));
 void pl_block_put(struct pl_block *);
-/* A handler that came in the wait has forked, and this is the child: what was raised is the parent's. */
+/* A handler that came in the wait has forked, and this is the child: what was raised is
+ * the parent's. */
 static inline bool pl_block_lost(const struct pl_block *b)
 {
     return !b->undo;

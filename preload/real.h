@@ -72,7 +72,8 @@ extern struct pl_real pl_real;
 extern _Atomic bool pl_resolved;
 
 void pl_resolve(void);
-/* A symbol that older libcs do not have, or libc never has, and which is not in pl_real therefore; NULL: so it is here. */
+/* A symbol that older libcs do not have, or libc never has, and which is not in pl_real therefore;
+ * NULL: so it is here. */
 void *pl_newer(const char *name);
 
 /* First thing in every wrapper. Afterwards every pointer of pl_real can be called. */

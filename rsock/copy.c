@@ -11,8 +11,8 @@
 
 enum { LINE = 64, STEP = 256, AHEAD = 1024, FETCHED = 8192 };
 
-/* For more libc's memcpy has the processor's own string instruction (rep movsb), which between two caches is up to three times
- * slower than its loop of vectors, and not the same from run to run. */
+/* For more libc's memcpy has the processor's own string instruction (rep movsb), which between two
+ * caches is up to three times slower than its loop of vectors, and not the same from run to run. */
 static void in_pieces(char *to, const char *from, size_t n)
 {
     while (n) {
@@ -26,7 +26,8 @@ static void in_pieces(char *to, const char *from, size_t n)
     }
 }
 
-/* What comes next is fetched meanwhile, but nothing beyond the end, where the other processor is at work. */
+/* What comes next is fetched meanwhile, but nothing beyond the end, where the other
+ * processor is at work. */
 static void fetched(char *to, const char *from, size_t n)
 {
     for (; n >= AHEAD + STEP; to += STEP, from += STEP, n -= STEP) {

@@ -1,8 +1,9 @@
 /*
- * copy.h - bytes into a ring or out of one, which another processor reads or has written. Any thread.
+ * copy.h - bytes into a ring or out of one, which another processor reads or has
+ * written. Any thread.
  *
- * The ring's lines come from that processor's cache, and a copy is as slow as that. What copy.c does about it for more
- * than 2 KiB was measured (tests/bench/LOG.md).
+ * The ring's lines come from that processor's cache, and a copy is as slow as that. What copy.c
+ * does about it for more than 2 KiB was measured (tests/bench/LOG.md).
  */
 #ifndef RSK_COPY_H
 #define RSK_COPY_H
@@ -18,7 +19,8 @@ enum { RSK_COPY_PIECE = 2048, RSK_COPY_HALF = 16 };
 enum rsk_way {
     RSK_INTO,   /* into a ring */
     RSK_OUT_OF, /* out of one */
-    RSK_PAST, /* into one, past the caches: where the reader's is far away (ipoib_fallback/past.h) */
+    /* into one, past the caches: where the reader's is far away (ipoib_fallback/past.h) */
+    RSK_PAST,
 };
 
 /* More than RSK_COPY_PIECE bytes, which do not overlap. */
@@ -55,7 +57,8 @@ static inline void rsk_copy_least(char *to, const char *from, size_t n)
     }
 }
 
-/* 1 to 64 bytes, which most messages are: from 16 on two or four moves of 16 bytes, from both ends, that may overlap. */
+/* 1 to 64 bytes, which most messages are: from 16 on two or four moves of 16 bytes, from both ends,
+ * that may overlap. */
 static inline void rsk_copy_few(char *to, const char *from, size_t n)
 {
     char first[RSK_COPY_HALF], last[RSK_COPY_HALF];
@@ -85,7 +88,8 @@ static inline void rsk_copy(void *to, const void *from, size_t n, enum rsk_way w
     } else if (rsk_is_few(n)) {
         rsk_copy_few(to, from, n);
     } else {
-        /* For a size of which it knows the most the compiler has the processor's string instruction: it is not to know. */
+        /* For a size of which it knows the most the compiler has the processor's string
+         * instruction: it is not to know. */
         __asm__("" : "+r"(n));
         memcpy(to, from, n);
     }

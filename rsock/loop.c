@@ -1,10 +1,9 @@
 /*
- * loop.c - the progress thread: posted jobs, timers, watches (loop_watch.c), and the common shard (loop_common.c), on
- * one of two backends (loop_uring.c, loop_epoll.c).
+ * loop.c - the progress thread: posted jobs, timers, watches (loop_watch.c), and the common shard
+ * (loop_common.c), on one of two backends (loop_uring.c, loop_epoll.c).
  *
- * The life lock orders start, stop and the fork child's reset; the thread never takes it.
- * Posting takes no lock: a stack that the thread takes whole. Everything else belongs to
- * the thread alone.
+ * The life lock orders start, stop and the fork child's reset; the thread never takes it. Posting
+ * takes no lock: a stack that the thread takes whole. Everything else belongs to the thread alone.
  */
 #include "rsock/loop.h"
 
@@ -29,8 +28,8 @@ enum { BATCH = 64, FORK_HOOKS = 8, ROUNDS = 8 };
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
 static atomic_bool running, stopping;
-/* rsk_loop_pause: paused counts the callers that have not resumed yet. resting: the thread has been ended for them, or
- * could not be started again after them, and its work waits. */
+/* rsk_loop_pause: paused counts the callers that have not resumed yet. resting: the thread has been
+ * ended for them, or could not be started again after them, and its work waits. */
 static int paused;
 static atomic_bool resting;
 static atomic_bool lost;    /* the start after a pause has failed, and none has succeeded since */
@@ -59,9 +58,10 @@ static void push(struct rsk_job *j)
     do
         j->next = top;
     while (!atomic_compare_exchange_weak(&jobs, &top, j));
-    /* Whoever finds the stack empty wakes; the eventfd stays readable until the thread reads it, and the thread takes
-     * the stack after that, so no job is left behind. The thread says that it sleeps, then looks at the stack: if we
-     * do not see it asleep, that look sees our job. It also finds there what the thread itself has posted. */
+    /* Whoever finds the stack empty wakes; the eventfd stays readable until the thread reads it,
+     * and the thread takes the stack after that, so no job is left behind. The thread says that it
+     * sleeps, then looks at the stack: if we do not see it asleep, that look sees our job. It also
+     * finds there what the thread itself has posted. */
     if (!top && !is_self && atomic_load(&asleep))
         sys_write(wake_fd, &one, sizeof one);
 }
@@ -93,8 +93,8 @@ int rsk_loop_post_job(struct rsk_job *j)
     return 0;
 }
 
-/* From here on the job may be posted again. A read-modify-write: a poster that still found it posted has pushed
- * nothing, and fn, which runs next, sees what that poster wrote before. */
+/* From here on the job may be posted again. A read-modify-write: a poster that still found it
+ * posted has pushed nothing, and fn, which runs next, sees what that poster wrote before. */
 static void let_go(struct rsk_job *j)
 {
     if (j->allocated)
@@ -125,7 +125,7 @@ static void run_posted(void)
     }
 }
 
-/* Also what those post, without a look at the kernel in between; but descriptors and timers have their turn. */
+/* Also what those post, with no look at the kernel between; descriptors and timers have a turn. */
 static void run_jobs(void)
 {
     for (int i = 0; i < ROUNDS && atomic_load_explicit(&jobs, memory_order_relaxed); i++)
@@ -177,8 +177,8 @@ static void wait_for_news(struct rsk_shard *shard)
     loop_watch_bury();
 }
 
-/* Posted once the thread is known to run. Whoever asked before that whether it runs was told no, and has posted
- * nothing: what it left behind is for this hook to find. */
+/* Posted once the thread is known to run. Whoever asked before that whether it runs was told no,
+ * and has posted nothing: what it left behind is for this hook to find. */
 static struct rsk_job start_job;
 
 void rsk_at_loop_start(void (*fn)(void *unused))
@@ -200,8 +200,8 @@ static int first_watches(void)
 }
 
 /*
- * On the thread itself: the kernel interrupts whoever has made a ring once more when it is closed, and an
- * application's thread would get EINTR from its epoll_wait for no reason.
+ * On the thread itself: the kernel interrupts whoever has made a ring once more when it is closed,
+ * and an application's thread would get EINTR from its epoll_wait for no reason.
  */
 static int open_backend(void)
 {
@@ -286,7 +286,7 @@ static int start_again(void)
 
     atomic_store(&resting, false);
     err = spawn(true);
-    /* While it is tried again it stays lost: who took it for running would sleep until it tells him. */
+    /* While it is tried again it stays lost: who took it for running would sleep for good. */
     if (err)
         atomic_store(&resting, true);
     atomic_store_explicit(&lost, err != 0, memory_order_release);
@@ -362,7 +362,7 @@ static void set_stopping(void *arg)
     atomic_store_explicit(&stopping, true, memory_order_release);
 }
 
-/* A joined thread counts as one of the process's until the kernel has let go of it. Waits for that, 1 s at most. */
+/* A joined thread counts as one until the kernel has let go of it. Waits for that, 1 s at most. */
 static void wait_until_gone(void)
 {
     uint64_t until = sys_now() + 1000000000u;
@@ -386,8 +386,8 @@ void rsk_loop_pause(void)
         close_backend();
     }
     pthread_mutex_unlock(&life);
-    while (atomic_load(
-        &turning)) /* by a thread of less priority, it may be, which a yield would not let run */
+    /* by a thread of less priority, it may be, which a yield would not let run */
+    while (atomic_load(&turning))
         (void)sys_ppoll(NULL, 0, &step, NULL);
 }
 

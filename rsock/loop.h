@@ -35,19 +35,21 @@ struct rsk_job {
     bool allocated;      /* by rsk_loop_post */
     _Atomic bool posted; /* it stands in the queue; false when fn runs. A forked child clears it */
 };
-/* The same as rsk_loop_post, also in a signal handler. Nothing happens while it is posted already. */
+/* The same as rsk_loop_post, also in a signal handler. Nothing happens while it is
+ * posted already. */
 int rsk_loop_post_job(struct rsk_job *);
 
 /* Watches fd (level-triggered POLLIN style bits in `events`; EPOLLET allowed when anchor is
- * true). fn is called with the poll bits. Progress thread only, as are rsk_unwatch and the timers below. The caller
- * keeps fd open until after rsk_unwatch. After rsk_unwatch returns fn is not called again. */
+ * true). fn is called with the poll bits. Progress thread only, as are rsk_unwatch and the timers
+ * below. The caller keeps fd open until after rsk_unwatch. After rsk_unwatch returns fn is not
+ * called again. */
 struct rsk_watch *rsk_watch_fd(int fd, uint32_t events, bool anchor,
                                void (*fn)(void *arg, uint32_t events), void *arg);
 void rsk_unwatch(struct rsk_watch *);
-/* Any thread, on an anchor's watch that nobody unwatches at the same time: its number is about to be
- * closed or to mean something else. The kernel forgets the watch, which it could not be told to do
- * afterwards if the socket lives on under another number; fn may still be called for an event that
- * was under way. rsk_unwatch must follow. */
+/* Any thread, on an anchor's watch that nobody unwatches at the same time: its number is about to
+ * be closed or to mean something else. The kernel forgets the watch, which it could not be told to
+ * do afterwards if the socket lives on under another number; fn may still be called for an event
+ * that was under way. rsk_unwatch must follow. */
 void rsk_watch_drop(struct rsk_watch *);
 
 /* Is there at that address a part of the io_uring that the thread itself has? Progress thread. */
@@ -59,18 +61,19 @@ void rsk_timer_cancel(struct rsk_timer *);
 
 /* Asks the thread to end and joins it. Not from the thread itself. */
 void rsk_loop_stop(void);
-/* Ends the thread but keeps everything that it had to do: watches, timers and jobs, also those posted
- * meanwhile, wait for the last of as many rsk_loop_resume; rsk_loop_start is -EBUSY until then. When
- * this returns the kernel does not count the thread any more. The resumed one is the caller's child: it
- * has the caller's credentials, namespaces and filters. Any other thread. resume: 0, or -errno when there
- * cannot be a thread; the next rsk_loop_start tries again. */
+/* Ends the thread but keeps everything that it had to do: watches, timers and jobs, also those
+ * posted meanwhile, wait for the last of as many rsk_loop_resume; rsk_loop_start is -EBUSY until
+ * then. When this returns the kernel does not count the thread any more. The resumed one is the
+ * caller's child: it has the caller's credentials, namespaces and filters. Any other thread.
+ * resume: 0, or -errno when there cannot be a thread; the next rsk_loop_start tries again. */
 void rsk_loop_pause(void);
 int rsk_loop_resume(void);
 /* It has been ended, and could not go on: its work waits, and posts are taken all the same. */
 bool rsk_loop_lost(void);
-/* For a lost thread: the caller does some of its work (what can be read, is due, or has been posted), and is the
- * progress thread meanwhile. False: the thread runs, or is paused, and nothing was done. True, with nothing done, if
- * another thread is at it. No lock held, not in a signal handler. */
+/* For a lost thread: the caller does some of its work (what can be read, is due, or has been
+ * posted), and is the progress thread meanwhile. False: the thread runs, or is paused, and
+ * nothing was done. True, with nothing done, if another thread is at it. No lock held, not in a
+ * signal handler. */
 bool rsk_loop_turn(void);
 /* No library is opened any more: another root directory may have something else under its name. */
 void rsk_loop_no_libraries(void);
@@ -78,8 +81,8 @@ bool rsk_loop_may_load(void);
 /* In a forked child: forgets the thread and closes every descriptor of the loop's and of
  * every wire's that came over. Async-signal-safe as far as fork in a threaded program needs. */
 void rsk_loop_after_fork_child(void);
-/* fn is called on the progress thread each time it is started (a forked child's, too), but not when it goes on after a
- * pause. One; registered at load time. */
+/* fn is called on the progress thread each time it is started (a forked child's, too), but not when
+ * it goes on after a pause. One; registered at load time. */
 void rsk_at_loop_start(void (*fn)(void *unused));
 /* fn is called by rsk_loop_after_fork_child. At most 8; registered at load time. */
 void rsk_at_fork_child(void (*fn)(void));

@@ -40,7 +40,8 @@ struct loop_backend {
 extern const struct loop_backend loop_epoll, loop_uring;
 /* A wait of a backend's has failed at once, by -errno: for a moment nothing is done. */
 void loop_backoff(int err);
-/* No backend: what is watched waits for the next one, or is looked at by loop_watch_look. Only add and del. */
+/* No backend: what is watched waits for the next one, or is looked at by loop_watch_look.
+ * Only add and del. */
 extern const struct loop_backend loop_none;
 
 /* loop_watch.c, loop.c: the open backend, and the epoll instance with the anchors. */
@@ -55,7 +56,8 @@ void loop_watch_rest(void);
 int loop_watch_again(struct rsk_watch *wake, struct rsk_watch *anchors);
 /* The backend could not take it back. */
 void loop_watch_later(struct rsk_watch *);
-/* Gives the backend what it could not take. When to try once more, in ns; LOOP_FOREVER: it has them all. */
+/* Gives the backend what it could not take. When to try once more, in ns; LOOP_FOREVER: it
+ * has them all. */
 uint64_t loop_watch_retry(void);
 /* Without a backend: calls for what has news now. */
 void loop_watch_look(void);

@@ -1,6 +1,6 @@
 /*
- * loop_common.c - the common shard, which the progress thread drains after every wait, and the descriptors by which it is told
- * that there is something in it.
+ * loop_common.c - the common shard, which the progress thread drains after every wait, and the
+ * descriptors by which it is told that there is something in it.
  */
 #include "rsock/loop.h"
 
@@ -28,7 +28,8 @@ static void watch_common(void *arg)
     struct rsk_watch *w =
         rsk_watch_fd((int)(intptr_t)arg, EPOLLIN | EPOLLET, true, on_common, NULL);
 
-    if (!w) { /* no memory, or too many watches of this user's; the common shard is never given back */
+    /* no memory, or too many watches of this user's; the common shard is never given back */
+    if (!w) {
         (void)rsk_timer_add(AGAIN_NS, watch_common, arg);
         return;
     }

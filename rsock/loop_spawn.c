@@ -1,5 +1,6 @@
 /*
- * loop_spawn.c - the making of the progress thread: with all signals blocked, a small stack, and no hurry.
+ * loop_spawn.c - the making of the progress thread: with all signals blocked, a small
+ * stack, and no hurry.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,9 +12,9 @@
 
 enum { STACK = 256 * 1024 };
 
-/* The thread does not inherit a real-time priority of the starter's, with which it would keep others from their
- * processor. But under a seccomp filter, which may kill whoever asks for the policy, nothing is asked, and the
- * starter's stays. */
+/* The thread does not inherit a real-time priority of the starter's, with which it would keep
+ * others from their processor. But under a seccomp filter, which may kill whoever asks for the
+ * policy, nothing is asked, and the starter's stays. */
 static void not_in_a_hurry(pthread_attr_t *attr)
 {
     const struct sched_param none = {0};

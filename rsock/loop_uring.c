@@ -1,7 +1,8 @@
 /*
- * loop_uring.c - the progress thread's waiting with io_uring. The few functions of liburing that enter the kernel are a part of this
- * object, under no name that anybody else sees (Makefile): to open the shared library would cost every exec of every program, or, when
- * the thread starts, wait for whoever is inside dlopen.
+ * loop_uring.c - the progress thread's waiting with io_uring. The few functions of liburing that
+ * enter the kernel are a part of this object, under no name that anybody else sees (Makefile): to
+ * open the shared library would cost every exec of every program, or, when the thread starts, wait
+ * for whoever is inside dlopen.
  *
  * Each watch is a one-shot poll that is put back after its callback. The kernel tests
  * readiness when a poll is added, so this is level-triggered, which multishot is not.
@@ -27,7 +28,8 @@ static int uring_open(void)
     struct io_uring_params p = {0};
     int err, fd;
 
-    if (rsk_under_valgrind()) /* its threads run one at a time, and it takes io_uring_enter for a call that does not sleep */
+    /* its threads run one at a time, and it takes io_uring_enter for a call that does not sleep */
+    if (rsk_under_valgrind())
         return -ENOSYS;
     rsk_own_enter();
     err = io_uring_queue_init_params(ENTRIES, &ring, &p);

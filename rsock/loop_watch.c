@@ -130,7 +130,8 @@ uint64_t loop_watch_retry(void)
     return some_again ? AGAIN_NS : LOOP_FOREVER;
 }
 
-/* Some at a time: what is called may watch and unwatch. One that is passed over then has its turn the next time. */
+/* Some at a time: what is called may watch and unwatch. One that is passed over then has its turn
+ * the next time. */
 void loop_watch_look(void)
 {
     enum { TOGETHER = 32 };

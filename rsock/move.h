@@ -1,6 +1,6 @@
 /*
- * move.h - wire.h's tx_give and rx_take by its other operations, for a wire to which the calls between them are little
- * beside the rest. Under the caller's tx or rx lock, as those.
+ * move.h - wire.h's tx_give and rx_take by its other operations, for a wire to which the calls
+ * between them are little beside the rest. Under the caller's tx or rx lock, as those.
  */
 #ifndef RSK_MOVE_H
 #define RSK_MOVE_H

@@ -31,8 +31,8 @@ enum { CHUNK_WORDS = 64, CHUNK_FDS = CHUNK_WORDS * 64, CHUNKS = 1024 };
 
 struct chunk {
     _Atomic uint64_t word[CHUNK_WORDS];
-    _Atomic uint64_t
-        kept[CHUNK_WORDS]; /* of those: what a forked child keeps, from all its ancestors */
+    /* of those: what a forked child keeps, from all its ancestors */
+    _Atomic uint64_t kept[CHUNK_WORDS];
 };
 
 static struct chunk *_Atomic chunks[CHUNKS];
@@ -40,16 +40,18 @@ static pthread_mutex_t map_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rsk_own_map *_Atomic maps;
 
 /*
- * Three counts: threads between enter and leave (inside), threads that fork, and calls that take a number. Each side
- * counts itself, then looks at the other side's count (all sequentially consistent), so at least one of the two sees
- * the other. It is the thread that enters which takes its count back and waits: so no two wait for each other, and
- * calls and forks, however many follow one another, have waited enough once the threads that are inside have left. A
- * handler does not wait for the steps, or the call, of its own thread that it has interrupted.
+ * Three counts: threads between enter and leave (inside), threads that fork, and calls that take a
+ * number. Each side counts itself, then looks at the other side's count (all sequentially
+ * consistent), so at least one of the two sees the other. It is the thread that enters which takes
+ * its count back and waits: so no two wait for each other, and calls and forks, however many follow
+ * one another, have waited enough once the threads that are inside have left. A handler does not
+ * wait for the steps, or the call, of its own thread that it has interrupted.
  *
- * A series of calls is not one call that sleeps: whenever a call ends, the time after which an entering thread gives
- * up begins anew (up to TAKEN_MOST in all). Nobody waits for ever, and whoever has waited in vain notes it (asleep,
- * vain), so that others need not wait as well: a call may sleep (a FIFO's open, a slow file system), and a step may
- * wait for ld.so's lock, which the thread that makes the call may hold.
+ * A series of calls is not one call that sleeps: whenever a call ends, the time after which an
+ * entering thread gives up begins anew (up to TAKEN_MOST in all). Nobody waits for ever, and
+ * whoever has waited in vain notes it (asleep, vain), so that others need not wait as well: a call
+ * may sleep (a FIFO's open, a slow file system), and a step may wait for ld.so's lock, which the
+ * thread that makes the call may hold.
  */
 struct rsk_own_inside rsk_own_inside;
 static struct {
@@ -67,7 +69,8 @@ static void a_moment(void)
     SYS6(SYS_ppoll, NULL, 0, (&(struct timespec){0, 50000}), NULL, 0, 0);
 }
 
-/* One round of waiting for what mostly takes some microseconds. False: ns have passed since the first. */
+/* One round of waiting for what mostly takes some microseconds. False: ns have passed
+ * since the first. */
 static bool wait_on(uint64_t *until, unsigned ns)
 {
     uint64_t now = sys_now();
@@ -91,9 +94,9 @@ static void patience(bool more)
         atomic_store_explicit(&all.patience_ns, more ? is * 2 : is / 2, memory_order_relaxed);
 }
 
-/* Notes that `taken` calls have been waited for in vain, but for those that have ended since `calls` was read. The
- * threads that ended these may not have seen the note, and then later calls would pass for them, and not be waited
- * for. */
+/* Notes that `taken` calls have been waited for in vain, but for those that have ended since
+ * `calls` was read. The threads that ended these may not have seen the note, and then later calls
+ * would pass for them, and not be waited for. */
 static void sleeps(unsigned taken, uint64_t calls)
 {
     unsigned ended;
@@ -342,8 +345,8 @@ int rsk_own_next(int fd)
     return -1;
 }
 
-/* The process may have no number more: one of those that are to be closed anyway makes room. Where its limit is below ours the number
- * cannot be hidden, and is not. */
+/* The process may have no number more: one of those that are to be closed anyway makes room. Where
+ * its limit is below ours the number cannot be hidden, and is not. */
 #define NUMBERS "/proc/thread-self/fd" /* self has none once the main thread has ended */
 static int open_numbers(unsigned first)
 {

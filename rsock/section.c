@@ -90,15 +90,15 @@ static void lower_last(void)
         held_put(w.held);
 }
 
-/* The handler has jumped out: calls made since have written over its frame, where w->by points. For calls from frames
- * below the handler's this is the only sign of it. */
+/* The handler has jumped out: calls made since have written over its frame, where w->by points. For
+ * calls from frames below the handler's this is the only sign of it. */
 static bool has_jumped(const struct rsk_window *w)
 {
     return w->over && (w->by->self != w->by || w->by->id != w->id);
 }
 
-/* Stacks grow down: a handler's calls come from below the window that it interrupted. On an alternate
- * signal stack the comparison would mean nothing. */
+/* Stacks grow down: a handler's calls come from below the window that it interrupted. On an
+ * alternate signal stack the comparison would mean nothing. */
 void rsk_windows_reclaim(const void *frame)
 {
     while (rsk_sig.windows) {
@@ -111,7 +111,8 @@ void rsk_windows_reclaim(const void *frame)
             return;
         lower_last();
     }
-    /* A handler has jumped out of a sleep, and not through pl_cancel_handler_begins: it was set by a system call. */
+    /* A handler has jumped out of a sleep, and not through pl_cancel_handler_begins: it was set by
+     * a system call. */
     if (rsk_sig.sleeps && !rsk_sig.windows) {
         set_type(rsk_sig.asynchronous ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED);
         rsk_sig.sleeps = false;
@@ -263,8 +264,8 @@ uintptr_t rsk_sleep_rewind(uintptr_t pc)
                : pc;
 }
 
-/* Between look and call only registers change that the look itself sets, so it can be run again; the kernel restores
- * all the others when it restarts the call. */
+/* Between look and call only registers change that the look itself sets, so it can be run again;
+ * the kernel restores all the others when it restarts the call. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl rsk_sleep6\n"

@@ -1,14 +1,15 @@
 /*
- * section.h - where an application's signal handler may run. A thread is *in a section* from the entry
- * of an intercepted call until it returns or sleeps: it may hold locks, and what it has raised
- * (references, counts) is on its stack alone. A handler that comes meanwhile is put off to the
- * end of the section (preload/pl_signal.c; preload/README.md has the table). For the time of a sleep, or of a plain kernel call, the section is
- * opened (a *window*): no lock is held, what is raised stands in a record of the thread's, and
- * handlers run at once. They may call anything, and need not return: the thread's next call
- * from a frame that is not deeper, or its end, finds the record and lowers what it says.
+ * section.h - where an application's signal handler may run. A thread is *in a section* from the
+ * entry of an intercepted call until it returns or sleeps: it may hold locks, and what it has
+ * raised (references, counts) is on its stack alone. A handler that comes meanwhile is put off to
+ * the end of the section (preload/pl_signal.c; preload/README.md has the table). For the time of a
+ * sleep, or of a plain kernel call, the section is opened (a *window*): no lock is held, what is
+ * raised stands in a record of the thread's, and handlers run at once. They may call anything, and
+ * need not return: the thread's next call from a frame that is not deeper, or its end, finds the
+ * record and lowers what it says.
  *
- * Everything here is the calling thread's own. Handlers of the same thread are the only other party,
- * and outside a window they only set `pending`: hence volatile, and no atomics.
+ * Everything here is the calling thread's own. Handlers of the same thread are the only other
+ * party, and outside a window they only set `pending`: hence volatile, and no atomics.
  */
 #ifndef RSK_SECTION_H
 #define RSK_SECTION_H
@@ -47,8 +48,8 @@ struct rsk_sig {
     volatile uint32_t pending; /* of enum rsk_pending, for the section's end */
     bool keyed;                /* what happens at the thread's end is arranged */
     bool was_cut; /* the call that goes on by other means was interrupted before: see pl_recv.c */
-    volatile bool
-        asynchronous; /* the program wants this thread cancelled at any instruction: see pl_cancel.c */
+    /* the program wants this thread cancelled at any instruction: see pl_cancel.c */
+    volatile bool asynchronous;
     volatile bool sleeps;   /* between rsk_cancel_open and rsk_cancel_close */
     volatile uint32_t seen; /* handlers run so far */
     volatile uint32_t cut;  /* those without SA_RESTART */
@@ -56,30 +57,32 @@ struct rsk_sig {
     void *volatile held;    /* the file that the innermost section has a reference to */
     /* See rsk_sleep6: for a kernel call that is made further down. NULL: it just waits. */
     const volatile uint32_t *volatile stop;
-    /* rsk_quiet's: ids + 1 when poll asked the kernel; 0: it has not, or there was something since. */
+    /* rsk_quiet's: ids + 1 when poll asked the kernel; 0: it has not, or there was
+     * something since. */
     volatile uint64_t quiet;
     uint64_t mask; /* pending: the application's signal mask */
     struct rsk_window window[RSK_WINDOWS];
     volatile uint32_t stop_was;
     /* The call is no cancellation point, nor are its sleeps. Not while a handler runs. */
     volatile bool no_point;
-    const void *
-        handler; /* the frame below which a handler of the application's runs; NULL: none, see rsk_in_handler */
-    uint64_t
-        forked; /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
+    /* the frame below which a handler of the application's runs; NULL: none, see rsk_in_handler */
+    const void *handler;
+    /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
+    uint64_t forked;
 };
-/* Whole cache lines: the first, and the record of the first window in the second, are all that a plain call
- * touches. */
+/* Whole cache lines: the first, and the record of the first window in the second, are all that a
+ * plain call touches. */
 extern _Thread_local struct rsk_sig rsk_sig __attribute__((aligned(64)));
 _Static_assert(offsetof(struct rsk_sig, window) == 64, "the first cache line");
 
-/* Handlers go through preload/pl_signal.c, so that they can be put off. False as long as there is no
- * stream and no epoll instance of ours: then a handler may be the application's own, and may longjmp out of a section, whose depth
- * nobody would lower. */
+/* Handlers go through preload/pl_signal.c, so that they can be put off. False as long as there is
+ * no stream and no epoll instance of ours: then a handler may be the application's own, and may
+ * longjmp out of a section, whose depth nobody would lower. */
 extern _Atomic bool rsk_sections_on;
 /* At load. held_put gives back what rsk_sig.held was. */
 void rsk_section_init(void (*held_put)(void *));
-/* rsk_sig.held of a section whose window was taken for dead while it was not (see rsk_window_close). */
+/* rsk_sig.held of a section whose window was taken for dead while it was not (see
+ * rsk_window_close). */
 #define RSK_GONE ((void *)-1)
 
 /* The handlers that were put off run now. errno is kept. */
@@ -108,7 +111,8 @@ static inline void rsk_section_leave(void)
 /* Is the thread on an alternate signal stack? Then the places of its frames say nothing. */
 bool rsk_on_signal_stack(void);
 
-/* The thread came here from frame: windows of frames that are not above it are dead. In a section. */
+/* The thread came here from frame: windows of frames that are not above it are dead.
+ * In a section. */
 void rsk_windows_reclaim(const void *frame);
 
 /* A call begins, from this frame: that of the intercepting function. */
@@ -126,28 +130,30 @@ struct rsk_pass {
     void *held;
 };
 
-/* Arranges what happens at the thread's end (keyed), if it can: no memory is needed. Any context in which a
- * window may be opened, which does it too. */
+/* Arranges what happens at the thread's end (keyed), if it can: no memory is needed. Any context in
+ * which a window may be opened, which does it too. */
 void rsk_section_key(void);
 
-/* Opens the section; handlers that were put off run at once. undo(a, b), which may be NULL, lowers what the
- * caller has raised, if a handler does not come back. */
+/* Opens the section; handlers that were put off run at once. undo(a, b), which may be NULL, lowers
+ * what the caller has raised, if a handler does not come back. */
 void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, void *), void *a,
                      void *b);
-/* The section goes on. False: the window was taken for dead, and undo has run. That takes a handler that
- * left by switching to another stack (swapcontext), where the thread then made calls, and came back. */
+/* The section goes on. False: the window was taken for dead, and undo has run. That takes a
+ * handler that left by switching to another stack (swapcontext), where the thread then made calls,
+ * and came back. */
 bool rsk_window_close(struct rsk_pass *);
 
 /*
- * The same as far as it is usual, for calls in which what is around the kernel's is all that the library costs: no
- * section, no window, and the thread's end is arranged. Inlined, and few bytes: after the
- * kernel's call each 64 bytes of code took 1.7 ns (tests/bench/LOG.md).
+ * The same as far as it is usual, for calls in which what is around the kernel's is all that the
+ * library costs: no section, no window, and the thread's end is arranged. Inlined, and few bytes:
+ * after the kernel's call each 64 bytes of code took 1.7 ns (tests/bench/LOG.md).
  *
  *     if (rsk_sig.busy == 0 && rsk_sig.keyed) {
  *         rsk_section_enter();             and what is raised, and not in between given back
  *         rsk_short_open(&id, ...);        handlers that were put off run
  *         the call
- *         if (rsk_short_over(id)) {        back in the section; nobody has put a window above it, or taken it away
+ *         if (rsk_short_over(id)) {        back in the section; nobody has put a window above it,
+ *                                          or taken it away
  *             rsk_short_close();           the window is over, and what is raised is given back
  *             rsk_short_leave();           the section is over
  *         } else {
@@ -207,9 +213,10 @@ static inline struct rsk_pass rsk_short_pass(uint64_t id, void *held)
                              held};
 }
 
-/* A handler runs over the thread's innermost window; `frame` is the frame that called it. While it runs, the thread's
- * calls come from below `frame`. So a call from above it says that the handler has jumped out, also where that call is
- * deeper than the window. Of nested handlers only the outermost is noted: the inner ones may jump into it. */
+/* A handler runs over the thread's innermost window; `frame` is the frame that called it. While it
+ * runs, the thread's calls come from below `frame`. So a call from above it says that the handler
+ * has jumped out, also where that call is deeper than the window. Of nested handlers only the
+ * outermost is noted: the inner ones may jump into it. */
 struct rsk_over {
     uint64_t id; /* of the window, 0: none */
     const void *was;
@@ -220,19 +227,20 @@ void rsk_handler_begins(struct rsk_over *, const void *frame);
 /* It has returned. */
 void rsk_handler_ends(const struct rsk_over *);
 
-/* Is this thread in a handler of the application's, which may have interrupted anything? One that has jumped out is taken for one
- * that still runs until a call is made from further out than it was. */
+/* Is this thread in a handler of the application's, which may have interrupted anything?
+ * One that has jumped out is taken for one that still runs until a call is made from
+ * further out than it was. */
 bool rsk_in_handler(void);
 
-/* Was it a parent's? A handler has forked in the window, and returned in the child, to which nothing belongs that the
- * call was about. rsk_window_close has been false then. */
+/* Was it a parent's? A handler has forked in the window, and returned in the child, to which
+ * nothing belongs that the call was about. rsk_window_close has been false then. */
 static inline bool rsk_pass_forked(const struct rsk_pass *p)
 {
     return p->id && p->id <= rsk_sig.forked;
 }
 
-/* poll has asked the kernel for its part of a set and had nothing, and the thread has opened no window since, nor made
- * a call for a descriptor that is not ours. */
+/* poll has asked the kernel for its part of a set and had nothing, and the thread has opened no
+ * window since, nor made a call for a descriptor that is not ours. */
 static inline bool rsk_quiet(void)
 {
     return rsk_sig.quiet == rsk_sig.ids + 1;
@@ -253,8 +261,8 @@ static inline void rsk_window_end(struct rsk_pass *p)
         (call);                                                                \
     })
 
-/* Lets handlers that were put off run, within a section in which nothing but the held file is raised, or what
- * a block of the thread's has noted. */
+/* Lets handlers that were put off run, within a section in which nothing but the held file is
+ * raised, or what a block of the thread's has noted. */
 static inline __attribute__((always_inline)) void rsk_section_pause(void)
 {
     if (__builtin_expect(rsk_sig.pending, 0)) {
@@ -265,9 +273,10 @@ static inline __attribute__((always_inline)) void rsk_section_pause(void)
 }
 
 /*
- * A system call that sleeps, unless *word is not `was` any more: -EINTR then. No handler can come between the
- * look and the sleep, because one that interrupts this function before the kernel has begun, or where the
- * kernel restarts the call, goes back to the look (rsk_sleep_rewind). word is one of rsk_sig's.
+ * A system call that sleeps, unless *word is not `was` any more: -EINTR then. No handler can come
+ * between the look and the sleep, because one that interrupts this function before the kernel has
+ * begun, or where the kernel restarts the call, goes back to the look (rsk_sleep_rewind). word is
+ * one of rsk_sig's.
  */
 long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
                 const volatile uint32_t *word, uint32_t was);
@@ -276,9 +285,10 @@ long rsk_sleep6(long nr, long a, long b, long c, long d, long e, long f,
                (was))
 
 /*
- * Around a sleep by a raw system call in a window, which is a cancellation point then: glibc's cancellation signal restarts
- * such a call, so the thread is asynchronously cancellable in it. Both, and the sleep, are calls in a function that has nothing to give back,
- * and that is not inlined, so that the unwinder finds the caller's clean-ups. close gets what open gave.
+ * Around a sleep by a raw system call in a window, which is a cancellation point then: glibc's
+ * cancellation signal restarts such a call, so the thread is asynchronously cancellable in it.
+ * Both, and the sleep, are calls in a function that has nothing to give back, and that is not
+ * inlined, so that the unwinder finds the caller's clean-ups. close gets what open gave.
  */
 struct rsk_cancel {
     int type;
@@ -304,22 +314,25 @@ static inline void rsk_cancel_close(struct rsk_cancel was)
 {
     if (__builtin_expect(was.no_point, 0))
         return;
-    /* An asynchronous one that was cancelled behind the call is a deferred one now, and stays it until what was given is counted. */
+    /* An asynchronous one that was cancelled behind the call is a deferred one now, and stays it
+     * until what was given is counted. */
     if (__builtin_expect(!was.asynchronous, 1))
         pthread_setcanceltype(was.type, NULL);
     atomic_signal_fence(memory_order_seq_cst);
     rsk_sig.sleeps = was.sleeps;
 }
 
-/* An asynchronous thread was cancelled in a section, or may be: it is a deferred one to the section's end. */
+/* An asynchronous thread was cancelled in a section, or may be: it is a deferred one to the
+ * section's end. */
 void rsk_cancel_later(void);
 /* It is asynchronous again, and ends here if it was cancelled. */
 void rsk_cancel_now(void);
 /* At load: whether a section's end is to wait for another one's, or for another rsk_cancel_now. */
 void rsk_cancel_asks(bool (*not_yet)(void));
 
-/* To the end of the scope the thread cannot be cancelled: around what calls libc's functions, or other libraries', where a
- * thread that unwinds would leave a lock, or memory that another thread writes to. */
+/* To the end of the scope the thread cannot be cancelled: around what calls libc's functions, or
+ * other libraries', where a thread that unwinds would leave a lock, or memory that another
+ * thread writes to. */
 static inline int rsk_cancel_off(void)
 {
     int was;

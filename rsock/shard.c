@@ -2,9 +2,9 @@
  * shard.c - a list of parts, the lock of the one that drains, the count of those that
  * sleep. The list only grows, so that anybody reads it without a lock.
  *
- * Lock rank: `drain` is the innermost lock but for those of the wires (verbs_int.h); nothing else is taken under it,
- * except by notify(), which may not take tx or rx locks (wire.h). The add lock is only held across fd_added and
- * rsk_shard_each, so that orphan can wait for them.
+ * Lock rank: `drain` is the innermost lock but for those of the wires (verbs_int.h); nothing else
+ * is taken under it, except by notify(), which may not take tx or rx locks (wire.h). The add lock
+ * is only held across fd_added and rsk_shard_each, so that orphan can wait for them.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -71,8 +71,8 @@ void rsk_shard_put(struct rsk_shard *s)
         return;
     had = atomic_load_explicit(&s->refs, memory_order_acquire);
     do {
-        /* Read before: whoever holds the last reference may free it as soon as ours is gone. And what is set
-         * meanwhile changes the count. */
+        /* Read before: whoever holds the last reference may free it as soon as ours is gone. And
+         * what is set meanwhile changes the count. */
         lonely = had == (HOOKED | 2) ? s->lonely : NULL;
         arg = lonely ? s->lonely_arg : NULL;
     } while (!atomic_compare_exchange_weak_explicit(&s->refs, &had, had - 1, memory_order_acq_rel,
@@ -134,8 +134,9 @@ static int drain_locked(struct rsk_shard *s)
     return n;
 }
 
-/* Without the lock, as there is mostly nothing to be done under it. A drain that has cleared a part's word took the
- * lock before: either it still holds it, which the caller sees, or it has given it back and told all that there was. */
+/* Without the lock, as there is mostly nothing to be done under it. A drain that has cleared a
+ * part's word took the lock before: either it still holds it, which the caller sees, or it has
+ * given it back and told all that there was. */
 static bool all_quiet(struct rsk_shard *s)
 {
     struct rsk_shard_part *p;
@@ -154,9 +155,10 @@ int rsk_shard_drain(struct rsk_shard *s)
 }
 
 /*
- * Why rsk_shard_drain is not enough before a sleep: two threads have armed; the first, in a drain, has passed a part,
- * and is preempted before it unlocks; news comes for that part and fires; the second wakes, is turned away, arms, is
- * turned away again and sleeps; the first unlocks, finds nothing on its list and sleeps. Nobody is told of the news.
+ * Why rsk_shard_drain is not enough before a sleep: two threads have armed; the first, in a drain,
+ * has passed a part, and is preempted before it unlocks; news comes for that part and fires; the
+ * second wakes, is turned away, arms, is turned away again and sleeps; the first unlocks, finds
+ * nothing on its list and sleeps. Nobody is told of the news.
  */
 int rsk_shard_drain_all(struct rsk_shard *s)
 {

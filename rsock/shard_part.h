@@ -14,8 +14,9 @@ struct rsk_shard_part {
     int fd; /* fires when armed and news comes */
     /* As rsk_shard_drain, for this part; the shard lets one thread in at a time. */
     int (*drain)(struct rsk_shard_part *);
-    /* False: drain may find something. True: drain would find nothing, or one that is under way has already taken what
-     * there was; an acquire load of the word that such a drain clears. NULL: only drain knows. */
+    /* False: drain may find something. True: drain would find nothing, or one that is under way has
+     * already taken what there was; an acquire load of the word that such a drain clears. NULL:
+     * only drain knows. */
     bool (*quiet)(struct rsk_shard_part *);
     bool (*arm)(struct rsk_shard_part *);
     void (*disarm)(struct rsk_shard_part *);
@@ -33,8 +34,8 @@ void rsk_shard_add(struct rsk_shard *, struct rsk_shard_part *);
  * no notify of this shard is running. Not from inside notify. */
 void rsk_shard_lock(struct rsk_shard *);
 void rsk_shard_unlock(struct rsk_shard *);
-/* How many have armed and not disarmed. Whoever uses an arming up, and then sees 0 here, need not arm for others:
- * who comes now counts first, and arms then. */
+/* How many have armed and not disarmed. Whoever uses an arming up, and then sees 0 here, need not
+ * arm for others: who comes now counts first, and arms then. */
 uint32_t rsk_shard_armed(const struct rsk_shard *);
 
 #endif

@@ -179,7 +179,8 @@ static void on_confirm(struct asked *a)
         return;
     shm_fds_close(&fds);
     if (n != 1 || byte != SHM_CONFIRM) {
-        /* Who goes before he has read our reply, as one does who has waited for too long, resets the socket. */
+        /* Who goes before he has read our reply, as one does who has waited for too long,
+         * resets the socket. */
         end(a, n > 0 || n == -EPROTO ? RSN_PEER_PROTOCOL : RSN_NO_PEER_LIB);
         return;
     }

@@ -6,10 +6,10 @@
  * The sleeper: set `armed`, full fence, look at the summary. So either the writer sees armed
  * or the sleeper sees the summary, and nobody sleeps through news.
  *
- * All processes of one user write to one page. One that is stopped between its look and its write (a signal, a
- * debugger, a frozen container) leaves `armed` set, so that the others wake the sleeper. It may come back when the
- * sleeper sleeps again; so each arming has a number, and it clears none but the one that it saw. Two that
- * look at the same time both write.
+ * All processes of one user write to one page. One that is stopped between its look and its write
+ * (a signal, a debugger, a frozen container) leaves `armed` set, so that the others wake the
+ * sleeper. It may come back when the sleeper sleeps again; so each arming has a number, and it
+ * clears none but the one that it saw. Two that look at the same time both write.
  *
  * The reader clears the summary word before the words under it. A writer between its two
  * steps then leaves a summary bit without a dirty bit, or is found by it the next time.
@@ -42,22 +42,25 @@
 #include "rsock/wire.h"
 
 /*
- * The descriptor. Whether a write to an eventfd blocks is a property of the open file, which both processes
- * share: a peer can fill its own and clear O_NONBLOCK, and whoever writes to it then sleeps for ever.
- * Whom we trust (shm_peer.h) may do worse to us. From others we take a socket alone, one
- * end of a pair that the peer itself has made: whether a send blocks is said with each. (A timerfd, rung by setting it
- * to a moment that has passed, needs the processor's timer: several times as long as a send.)
+ * The descriptor. Whether a write to an eventfd blocks is a property of the open file, which both
+ * processes share: a peer can fill its own and clear O_NONBLOCK, and whoever writes to it then
+ * sleeps for ever. Whom we trust (shm_peer.h) may do worse to us. From others we take a socket
+ * alone, one end of a pair that the peer itself has made: whether a send blocks is said with each.
+ * (A timerfd, rung by setting it to a moment that has passed, needs the processor's timer: several
+ * times as long as a send.)
  *
- * Nobody reads an eventfd, so each write is an edge for everybody who watches it, and none takes it from another. The
- * bytes in a socket would fill it, so when the page's count says that there are `batch`, the drain reads half as
- * many. The count may be too high for a moment, by senders that have counted and not sent yet (hence half, and not
- * all but one), but never too low: bytes that nobody counts would fill the socket in the end, and then there is no
- * edge. Whoever arms has drained before, also where only bytes are left that came after a drain had found their news
- * (bell_quiet). So when he sleeps there is room for a byte, or an edge for him, unless a peer has filled the socket.
+ * Nobody reads an eventfd, so each write is an edge for everybody who watches it, and none takes it
+ * from another. The bytes in a socket would fill it, so when the page's count says that there are
+ * `batch`, the drain reads half as many. The count may be too high for a moment, by senders that
+ * have counted and not sent yet (hence half, and not all but one), but never too low: bytes that
+ * nobody counts would fill the socket in the end, and then there is no edge. Whoever arms has
+ * drained before, also where only bytes are left that came after a drain had found their news
+ * (bell_quiet). So when he sleeps there is room for a byte, or an edge for him, unless a peer has
+ * filled the socket.
  *
- * A peer may send descriptors along with a byte, and closing them can take long: the progress thread does that. The
- * drain, mostly on an application's thread, only looks first. It reads no byte that descriptors came with, and
- * nothing more until the progress thread has taken these.
+ * A peer may send descriptors along with a byte, and closing them can take long: the progress
+ * thread does that. The drain, mostly on an application's thread, only looks first. It reads no
+ * byte that descriptors came with, and nothing more until the progress thread has taken these.
  *
  * A peer can also change what it was given; so what we tell ourselves goes by an eventfd that
  * nobody else has, in a part of its own.
@@ -116,7 +119,8 @@ static int drain_word(struct shm_bell *b, uint32_t w)
             atomic_load_explicit(&rails[__builtin_ctzll(bits)], memory_order_acquire);
         unsigned events = r ? r->wire->poll(r, RSK_RX | RSK_CTL | RSK_TX_ASKED) : 0;
 
-        /* Also when nothing holds: the ring has used up a wish to be told, which must be renewed. */
+        /* Also when nothing holds: the ring has used up a wish to be told, which
+         * must be renewed. */
         if (!r || !r->notify)
             continue;
         r->notify(r, events);
@@ -265,7 +269,8 @@ static void bell_free(struct rsk_shard_part *p)
         free(atomic_load_explicit(&b->rails[w], memory_order_relaxed));
     if (b->other)
         atomic_fetch_sub(&others, 1);
-    /* What others have sent can take long, too, and whoever gives up the shard's last reference may be an application's thread. */
+    /* What others have sent can take long, too, and whoever gives up the shard's last reference may
+     * be an application's thread. */
     if (!b->far_given || rsk_loop_post_job(&b->end))
         unuse(b);
 }
@@ -290,7 +295,8 @@ static int socket_pair(struct shm_bell *b)
         rsk_own_close(ours);
         return b->far;
     }
-    /* A byte that is sent as urgent stays one, and no descriptor comes with any, where the kernel knows how to refuse them (6.16). */
+    /* A byte that is sent as urgent stays one, and no descriptor comes with any, where the kernel
+     * knows how to refuse them (6.16). */
     sys_setsockopt(ours, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
     sys_setsockopt(ours, SOL_SOCKET, PASSRIGHTS, &off, sizeof off);
     room = strange_option(b->far, SO_SNDBUF) / (2 * BYTE);

@@ -1,6 +1,6 @@
 /*
- * shm_ctl.c - control messages on a shm rail's memory: slots with a sequence number each. No system call but to wake, no
- * lock, no malloc; which threads may call what is said in wire.h.
+ * shm_ctl.c - control messages on a shm rail's memory: slots with a sequence number each. No system
+ * call but to wake, no lock, no malloc; which threads may call what is said in wire.h.
  */
 #include "rsock/shm_ring.h"
 

@@ -25,8 +25,8 @@ struct question {
     struct inet_diag_req_v2 r;
 };
 
-/* The progress thread's socket, which it keeps. It is of the network namespace that the thread is in; the next thread may be
- * in another, and makes its own. */
+/* The progress thread's socket, which it keeps. It is of the network namespace that the thread is
+ * in; the next thread may be in another, and makes its own. */
 static int kept = -1;
 static _Thread_local bool is_mine, keeps_none;
 
@@ -36,8 +36,9 @@ static bool passing(int err)
     return err == -EMFILE || err == -ENFILE || err == -ENOMEM || err == -ENOBUFS;
 }
 
-/* Takes a netlink port id other than the process's pid. The kernel gives that to the first socket that asks, and a
- * program that uses netlink itself may count on having it. If none can be had here the kernel chooses one. */
+/* Takes a netlink port id other than the process's pid. The kernel gives that to the first socket
+ * that asks, and a program that uses netlink itself may count on having it. If none can be had here
+ * the kernel chooses one. */
 static void bind_elsewhere(int fd)
 {
     struct sockaddr_nl at = {.nl_family = AF_NETLINK};
@@ -55,7 +56,8 @@ static void refused(int err)
 {
     static atomic_bool said;
 
-    /* systemd's filter says that there is no such family; SELinux and AppArmor say that it is not permitted. */
+    /* systemd's filter says that there is no such family; SELinux and AppArmor say that it is
+     * not permitted. */
     if (!atomic_exchange(&said, true))
         log_warn(
             "netlink sockets are refused (error %d), so the kernel cannot be asked who owns a connection: no rails "
@@ -73,7 +75,8 @@ static int get_socket(void)
 
     if (is_mine && kept >= 0)
         return kept;
-    /* Even for a moment it must not have the number that the application's next descriptor would get. */
+    /* Even for a moment it must not have the number that the application's next
+     * descriptor would get. */
     fd = rsk_own_fd(
         sys_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG));
     if (fd < 0 && !passing(fd)) {

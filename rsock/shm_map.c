@@ -40,10 +40,11 @@ uint32_t shm_ring_size(size_t wish)
 }
 
 /*
- * Does the kernel promise more memory than it has? Tried out, for where /proc/sys is hidden (ProcSubset=pid of a
- * systemd unit, a chroot): only such a kernel lets a mapping that is larger than any host's memory be written to; any
- * other ignores MAP_NORESERVE. The mapping becomes writable after munlock, or all of it would be filled in a process
- * that has called mlockall(MCL_FUTURE). False also where a limit of the process's is in the way.
+ * Does the kernel promise more memory than it has? Tried out, for where /proc/sys is hidden
+ * (ProcSubset=pid of a systemd unit, a chroot): only such a kernel lets a mapping that is larger
+ * than any host's memory be written to; any other ignores MAP_NORESERVE. The mapping becomes
+ * writable after munlock, or all of it would be filled in a process that has called
+ * mlockall(MCL_FUTURE). False also where a limit of the process's is in the way.
  */
 static bool promised_anything(void)
 {
@@ -60,8 +61,9 @@ static bool promised_anything(void)
     return yes;
 }
 
-/* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages are counted when they are
- * touched first, and what is too much then is SIGBUS, where malloc would have said no. Asked once a second. */
+/* Where the kernel promises no more memory than there is (vm.overcommit_memory 2), a file's pages
+ * are counted when they are touched first, and what is too much then is SIGBUS, where malloc would
+ * have said no. Asked once a second. */
 bool shm_strict(void)
 {
     static _Atomic uint64_t asked_at;

@@ -6,8 +6,8 @@
  *             <-------------   reply + {data bell, ctl bell}, or a reason
  *   one byte  ---------------------------------------> accepted()
  *
- * A bell is two descriptors, page and eventfd or socket. Both bells may be one: then it is sent once.
- * The layout up to `reason` is for all versions.
+ * A bell is two descriptors, page and eventfd or socket. Both bells may be one: then it is sent
+ * once. The layout up to `reason` is for all versions.
  */
 #ifndef RSK_SHM_MSG_H
 #define RSK_SHM_MSG_H

@@ -1,5 +1,6 @@
 /*
- * shm_page.h - the page of a bell, and what its writers do (shm_bell.c says how they and the reader find each other).
+ * shm_page.h - the page of a bell, and what its writers do (shm_bell.c says how they and the reader
+ * find each other).
  */
 #ifndef RSK_SHM_PAGE_H
 #define RSK_SHM_PAGE_H
@@ -37,8 +38,9 @@ static inline void shm_page_mark(struct shm_page *p, uint32_t slot)
 {
     uint64_t word = 1ull << (slot / 64);
 
-    /* Release: whoever takes the bit sees the cursor that it tells of. In one order with the look at the summary and
-     * with the reader's two: who clears the summary after it was seen set looks at the bit after that. */
+    /* Release: whoever takes the bit sees the cursor that it tells of. In one order with the look
+     * at the summary and with the reader's two: who clears the summary after it was seen set looks
+     * at the bit after that. */
     atomic_fetch_or(&p->dirty[slot / 64], 1ull << (slot % 64));
     if (!(atomic_load(&p->summary) & word))
         atomic_fetch_or_explicit(&p->summary, word, memory_order_release);

@@ -1,8 +1,9 @@
 /*
  * shm_peer.c - see shm_peer.h.
  *
- * A user's number alone does not say it: processes in two containers may both be root, and see nothing of each other; a
- * daemon may have a user's number for the moment of one request, and root's again.
+ * A user's number alone does not say it: processes in two containers may both be root, and
+ * see nothing of each other; a daemon may have a user's number for the moment of one request,
+ * and root's again.
  */
 #include "rsock/shm_peer.h"
 
@@ -34,8 +35,8 @@ static bool is_ours(uint32_t uid)
            uid == effective && uid == saved;
 }
 
-/* Is the process in the PID namespace of our /proc itself? Its status lists its pid there and in each namespace
- * below: then it has one only. */
+/* Is the process in the PID namespace of our /proc itself? Its status lists its pid there and in
+ * each namespace below: then it has one only. */
 static bool has_one_number(int fd)
 {
     enum { LINE = 64 };
@@ -65,7 +66,8 @@ static bool has_one_number(int fd)
     }
 }
 
-/* Are the real, the effective and the saved one of its users this one? They are among the first lines. */
+/* Are the real, the effective and the saved one of its users this one? They are among
+ * the first lines. */
 static bool is_one_user(int fd, uint32_t uid)
 {
     char text[1024], ids[64];
@@ -78,7 +80,8 @@ static bool is_one_user(int fd, uint32_t uid)
     return strstr(text, ids) != NULL;
 }
 
-/* In a chroot there may be no /proc, and so nobody whom he trusts. Who may not look takes him for one of us. */
+/* In a chroot there may be no /proc, and so nobody whom he trusts. Who may not look takes him
+ * for one of us. */
 static bool has_our_root(uint32_t pid)
 {
     char path[40], root[2];
@@ -106,9 +109,9 @@ void shm_peer_judge(struct shm_cred *cred)
     rsk_own_close(fd);
 }
 
-/* Writing to a descriptor that a stranger chose may block for ever, write into a file of ours, or tell
- * a third process something in our name: only a socket will do whose other end is his, or from who
- * could hurt us anyway a non-blocking eventfd. */
+/* Writing to a descriptor that a stranger chose may block for ever, write into a file of ours, or
+ * tell a third process something in our name: only a socket will do whose other end is his, or from
+ * who could hurt us anyway a non-blocking eventfd. */
 bool shm_peer_event_good(int fd, const struct shm_cred *cred, bool *socket)
 {
     char path[48], link[40];
@@ -117,7 +120,8 @@ bool shm_peer_event_good(int fd, const struct shm_cred *cred, bool *socket)
 
     *socket = strange_option(fd, SO_DOMAIN) == AF_UNIX;
     if (*socket)
-        /* The pid of a process in a namespace that ours does not see reads 0: then its uid has to match. */
+        /* The pid of a process in a namespace that ours does not see reads 0: then its uid
+         * has to match. */
         return strange_option(fd, SO_TYPE) == SOCK_STREAM && shm_peer_cred(fd, &maker) &&
                maker.pid == cred->pid && (cred->pid || maker.uid == cred->uid);
     if (!cred->trusted)

@@ -1,5 +1,6 @@
 /*
- * shm_peer_bell.c - the bells of peers, which this process rings. Progress thread, except shm_peer_ring.
+ * shm_peer_bell.c - the bells of peers, which this process rings. Progress thread,
+ * except shm_peer_ring.
  */
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -24,15 +24,15 @@
 #include "rsock/unix_names.h"
 
 enum { CANDIDATES = 256, LISTS = 8, LIST_NS = 1000000000 };
-/* A candidate that has not answered by then (it may be stopped) is passed over, and asked once more, without this
- * limit, when all others have been asked. */
+/* A candidate that has not answered by then (it may be stopped) is passed over, and asked once
+ * more, without this limit, when all others have been asked. */
 enum { TURN_NS = 200000000 };
-/* If more candidates than this are known, and none names this connection's port, the list is read again before any of
- * them is asked. */
+/* If more candidates than this are known, and none names this connection's port, the list is read
+ * again before any of them is asked. */
 enum { MANY = 16 };
 
-/* uid: in its own user namespace. peer: the other port of the connection by which it became reachable; where each
- * connection has a process of its own, that is the only one it has. */
+/* uid: in its own user namespace. peer: the other port of the connection by which it became
+ * reachable; where each connection has a process of its own, that is the only one it has. */
 struct candidate {
     uint32_t uid, pid;
     uint16_t peer;
@@ -63,8 +63,8 @@ struct asking {
 /* ---- candidates */
 
 /*
- * The kernel's list has a line for each unix socket of the host. So what was read for a port is used again for a second, and if
- * nobody on it is the one, those are asked who have come since.
+ * The kernel's list has a line for each unix socket of the host. So what was read for a port is
+ * used again for a second, and if nobody on it is the one, those are asked who have come since.
  */
 static struct list {
     uint32_t uid;
@@ -95,13 +95,15 @@ static int another_uid(const struct list *l)
     return i;
 }
 
-/* What the kernel gives for who has no number in our user namespace: anybody, so nobody is looked for by it. */
+/* What the kernel gives for who has no number in our user namespace: anybody, so nobody is
+ * looked for by it. */
 #define OVERFLOW_UID 65534u
 
 /*
- * Sockets that were accepted bear the same name; 00010000 marks the one that listens. In a user namespace a process
- * may know itself by another number than we do (a container without root): who answers is judged by what the kernel
- * says of it. Names with the uid that we know take the place of others when there is no room.
+ * Sockets that were accepted bear the same name; 00010000 marks the one that listens. In a user
+ * namespace a process may know itself by another number than we do (a container without root): who
+ * answers is judged by what the kernel says of it. Names with the uid that we know take the place
+ * of others when there is no room.
  */
 static void candidate(void *arg, const char *line, const char *rest)
 {
@@ -136,7 +138,8 @@ static void read_list(struct list *l, const struct asking *a)
     l->n = 0;
     rsk_unix_names("railsock.", candidate, l);
     l->read_at = sys_now();
-    /* Nobody yet, in a moment perhaps somebody: but not more than a twentieth of the time goes into reading that. */
+    /* Nobody yet, in a moment perhaps somebody: but not more than a twentieth of the time goes into
+     * reading that. */
     l->until = l->read_at + (l->n ? LIST_NS : 20 * (l->read_at - began));
 }
 

@@ -8,12 +8,13 @@
  *          sleeper   set want_tx, fence A, load consumed, sleep if no room
  * P pairs with A, and C with A: one of the two sides sees the other's store.
  *
- * `consumed` is stored at every consume, into a line that the producer reads only when its
- * cached credit is short; but fence C is made only every rx_step bytes (a quarter of what the
- * producer may keep). That loses no wake-up: a producer sleeps when it has less room than it wants, at most a third
- * of what it may keep (RSK_MUCH). The producer has seen what was consumed before the last fence C that did not see
- * it, so at least two thirds are still to be consumed after that fence, and consuming them makes the next one. It is
- * woken when at least a quarter is free, or the consumer does not read, which is when TCP would not wake it either.
+ * `consumed` is stored at every consume, into a line that the producer reads only when its cached
+ * credit is short; but fence C is made only every rx_step bytes (a quarter of what the producer may
+ * keep). That loses no wake-up: a producer sleeps when it has less room than it wants, at most a
+ * third of what it may keep (RSK_MUCH). The producer has seen what was consumed before the last
+ * fence C that did not see it, so at least two thirds are still to be consumed after that fence,
+ * and consuming them makes the next one. It is woken when at least a quarter is free, or the
+ * consumer does not read, which is when TCP would not wake it either.
  */
 #include "rsock/shm_ring.h"
 
@@ -70,7 +71,8 @@ void shm_kill(struct rsk_rail *rail, int reason)
     atomic_compare_exchange_strong(&rail->failed, &none, (uint32_t)reason);
 }
 
-/* No fence: the peer looks once the kernel has shown it our FIN, for which a system call comes between. */
+/* No fence: the peer looks once the kernel has shown it our FIN, for which a system call
+ * comes between. */
 void shm_tx_ends(struct rsk_rail *rail)
 {
     atomic_store_explicit(&shm_of(rail)->out->words.ends, 1, memory_order_release);
@@ -161,8 +163,8 @@ int shm_tx_put(struct rsk_rail *rail, size_t n)
     struct shm_rail *r = shm_of(rail);
     uint64_t tx = get(&r->tx) + n;
 
-    /* Accepted in any case: they are where tx_kept looks for them. Published also if the rail has just failed: we may
-     * be killed before they have gone by TCP. */
+    /* Accepted in any case: they are where tx_kept looks for them. Published also if the rail has
+     * just failed: we may be killed before they have gone by TCP. */
     set(&r->tx, tx);
     if (unlikely(!get(&r->tx_cap)))
         return -EPIPE;
@@ -193,7 +195,8 @@ static __attribute__((noinline)) size_t gave_sleeper(struct shm_rail *r, size_t 
     return n;
 }
 
-/* As give_any; a short message, which the peer may be waiting for, with no other call on its way, and so no frame. */
+/* As give_any; a short message, which the peer may be waiting for, with no other call on its way,
+ * and so no frame. */
 size_t shm_tx_give(struct rsk_rail *rail, const void *p, size_t n)
 {
     struct shm_rail *r = shm_of(rail);
@@ -246,8 +249,8 @@ uint64_t shm_tx_freed(struct rsk_rail *rail)
     return get(&r->tx_open) ? credit(r, get(&r->tx)) : get(&r->freed);
 }
 
-/* As credit(), but a thread that has not the tx lock must not move F. A dead receiver's `consumed` does not move;
- * a sender that is at work only adds to what it has not read. */
+/* As credit(), but a thread that has not the tx lock must not move F. A dead receiver's `consumed`
+ * does not move; a sender that is at work only adds to what it has not read. */
 enum rsk_fate shm_tx_fate(struct rsk_rail *rail)
 {
     struct shm_rail *r = shm_of(rail);
@@ -445,10 +448,11 @@ static bool can_receive(struct shm_rail *r)
 }
 
 /*
- * For a drain, which comes mostly for bytes: looking for room takes a line from the peer that it writes at each
- * receive, and room would be news that nobody has asked for. A waiter that asked before `tx_asked` is cleared here is
- * told afterwards, as the drain's caller tells everybody; one that asks later has set it again. A drain that was rung
- * for a wish sees `tx_asked`: it was set before want_tx (D), which the peer took before it rang.
+ * For a drain, which comes mostly for bytes: looking for room takes a line from the peer that it
+ * writes at each receive, and room would be news that nobody has asked for. A waiter that asked
+ * before `tx_asked` is cleared here is told afterwards, as the drain's caller tells everybody; one
+ * that asks later has set it again. A drain that was rung for a wish sees `tx_asked`: it was set
+ * before want_tx (D), which the peer took before it rang.
  */
 static bool asked_for_room(struct shm_rail *r)
 {

@@ -12,7 +12,8 @@
  *   sleeper   want_rx                      read by the producer at each publish, changed by sleep
  *   words     rx_word, tx_word             futex words, touched to sleep and to wake
  *             gone                         the producer's end has failed; set once
- *             ends                         the producer's process has said that it lives (tx_ends); set once
+ *             ends                         the producer's process has said that it lives (tx_ends);
+ *                                          set once
  */
 #ifndef RSK_SHM_RING_H
 #define RSK_SHM_RING_H

@@ -62,8 +62,8 @@ int shm_rail_my_bells(struct shm_rail *r, struct rsk_shard *data, const struct s
     struct rsk_shard *common = rsk_shard_common();
     int reason;
 
-    /* A peer that does not fill its file, or makes holes in it, decides that we ask the kernel for the memory when we
-     * touch it, which is SIGBUS where there is none (shm_map.c). */
+    /* A peer that does not fill its file, or makes holes in it, decides that we ask the kernel for
+     * the memory when we touch it, which is SIGBUS where there is none (shm_map.c). */
     if (!common || (!cred->trusted && shm_strict()))
         return RSN_NO_MEMORY;
     drop_bells(r);

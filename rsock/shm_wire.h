@@ -8,12 +8,13 @@
 #include "rsock/shm_peer.h"
 #include "rsock/shm_ring.h"
 
-/* Abstract name of a rendezvous: "\0railsock.<uid>.<port>.<pid>.<peer's port>". Returns the address length. */
+/* Abstract name of a rendezvous: "\0railsock.<uid>.<port>.<pid>.<peer's port>". Returns the
+ * address length. */
 socklen_t shm_rdv_name(struct sockaddr_storage *, uint32_t uid, uint16_t port, uint32_t pid,
                        uint16_t peer);
 
-/* The parts of a rail that have to do with bells: ours in these shards for such a peer (both shards are referenced),
- * instead of those for another that it may have; 0 or a reason. */
+/* The parts of a rail that have to do with bells: ours in these shards for such a peer (both shards
+ * are referenced), instead of those for another that it may have; 0 or a reason. */
 int shm_rail_my_bells(struct shm_rail *, struct rsk_shard *data, const struct shm_cred *);
 /* Our bells for the message: appends to fds, gives the slots. */
 void shm_rail_offer(const struct shm_rail *, struct shm_fds *, uint32_t *data, uint32_t *ctl);

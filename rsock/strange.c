@@ -10,7 +10,8 @@
 #include "rsock/own.h"
 #include "rsock/sys.h"
 
-/* Of a socket that a stranger has made he may have asked for more than descriptors: his number, a label. */
+/* Of a socket that a stranger has made he may have asked for more than descriptors: his
+ * number, a label. */
 union control {
     struct cmsghdr align;
     char room[CMSG_SPACE(sizeof(int) * STRANGE_FDS) + 1024];
@@ -109,9 +110,11 @@ static void empty(int sock, int deep)
            (fd = rsk_own_fd(sys_accept4(sock, NULL, NULL, SOCK_CLOEXEC))) >= 0)
         close_deep(fd, deep + 1);
     do { /* each time, as he may have set them back */
-        /* A message may be empty, as the end is; of a stream's end, too, the kernel says whose it was. */
+        /* A message may be empty, as the end is; of a stream's end, too, the kernel says
+         * whose it was. */
         sys_setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
-        /* Else a byte that was sent as urgent is dropped on the way to the next, with what came with it. */
+        /* Else a byte that was sent as urgent is dropped on the way to the next, with what
+         * came with it. */
         sys_setsockopt(sock, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
         got = take(sock, bytes, sizeof bytes, fds, &n, &flags, &any);
         for (unsigned i = 0; i < n; i++)

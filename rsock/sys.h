@@ -29,8 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What each intercepted call reads first lies together, in one cache line or two: after a system call that has sent
- * or received, little of ours is left in the cache. */
+/* What each intercepted call reads first lies together, in one cache line or two: after a system
+ * call that has sent or received, little of ours is left in the cache. */
 #define RSK_HOT __attribute__((section("rsk_hot")))
 
 #if defined(__x86_64__)
@@ -99,9 +99,6 @@ static inline int sys_ppoll(struct pollfd *p, nfds_t n, const struct timespec *t
 static inline int sys_futex(_Atomic uint32_t *w, int op, uint32_t v, const struct timespec *ts) { return (int)SYS6(SYS_futex, w, op, v, ts, 0, FUTEX_BITSET_MATCH_ANY); }
 static inline int sys_getrandom(void *p, size_t n) { return (int)SYS6(SYS_getrandom, p, n, 0, 0, 0, 0); }
 static inline int sys_gettid(void) { return (int)SYS6(SYS_gettid, 0, 0, 0, 0, 0, 0); }
-/* Blocks all of the calling thread's signals: whoever holds a lock, and may not be in a section. Returns what was blocked. */
-static inline uint64_t sys_block_signals(void) { uint64_t all = UINT64_MAX, before = 0; SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all), 0, 0); return before; }
-static inline void sys_restore_signals(uint64_t before) { SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before), 0, 0); }
 static inline int sys_getpid(void) { return (int)SYS6(SYS_getpid, 0, 0, 0, 0, 0, 0); }
 static inline unsigned sys_geteuid(void) { return (unsigned)SYS6(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
 /* May there be a seccomp filter, which kills who makes a call that it does not know? */
@@ -111,7 +108,23 @@ static inline int sys_open(const char *path, int flags, int mode) { return (int)
 static inline int sys_unlink(const char *path) { return (int)SYS6(SYS_unlinkat, AT_FDCWD, path, 0, 0, 0, 0); }
 /* clang-format on */
 
-/* A TCP connection is reset at both ends, also for who holds its socket under another number or in another process. */
+/* Blocks all of the calling thread's signals: whoever holds a lock, and may not be in a section.
+ * Returns what was blocked. */
+static inline uint64_t sys_block_signals(void)
+{
+    uint64_t all = UINT64_MAX, before = 0;
+
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all, 0, 0);
+    return before;
+}
+
+static inline void sys_restore_signals(uint64_t before)
+{
+    SYS6(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before, 0, 0);
+}
+
+/* A TCP connection is reset at both ends, also for who holds its socket under another number or in
+ * another process. */
 static inline int sys_reset(int fd)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -127,7 +140,8 @@ static inline uint64_t sys_now(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* The kernel's, for what it is told by that clock: libraries that show a program another time take libc's function. */
+/* The kernel's, for what it is told by that clock: libraries that show a program another time take
+ * libc's function. */
 static inline uint64_t sys_now_kernel(void)
 {
     struct timespec ts = {0};
@@ -136,9 +150,10 @@ static inline uint64_t sys_now_kernel(void)
 }
 
 /*
- * Moves a descriptor of ours out of the application's way: to the lowest free number from 512 on, if it is not
- * there. It has close-on-exec set. Closes fd; returns the new number with close-on-exec set, or -errno: a limit that does
- * not allow for such numbers leaves them all to the application.
+ * Moves a descriptor of ours out of the application's way: to the lowest free number from 512 on,
+ * if it is not there. It has close-on-exec set. Closes fd; returns the new number with
+ * close-on-exec set, or -errno: a limit that does not allow for such numbers leaves them all to
+ * the application.
  */
 static inline int sys_hide_fd(int fd)
 {
@@ -171,8 +186,8 @@ static inline bool sys_capable(int cap)
            (data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap));
 }
 
-/* Not in a user namespace of its own, where capabilities do not hold for what is the whole machine's. Where there is no /proc,
- * who has them is believed. */
+/* Not in a user namespace of its own, where capabilities do not hold for what is the whole
+ * machine's. Where there is no /proc, who has them is believed. */
 static inline bool sys_in_first_users(void)
 {
     const ino_t first = 0xeffffffd; /* the kernel's PROC_USER_INIT_INO, which never changes */

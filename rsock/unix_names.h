@@ -6,8 +6,8 @@
 #ifndef RSK_UNIX_NAMES_H
 #define RSK_UNIX_NAMES_H
 
-/* The kernel's list, of the calling thread's network namespace. /proc/net is the main thread's, and is not there where /proc is
- * mounted with subset=pid (ProcSubset= of a systemd unit). */
+/* The kernel's list, of the calling thread's network namespace. /proc/net is the main thread's, and
+ * is not there where /proc is mounted with subset=pid (ProcSubset= of a systemd unit). */
 #define RSK_UNIX_LIST "/proc/thread-self/net/unix"
 
 /* Calls fn for each bound name that begins with prefix (without the leading NUL): line is its whole

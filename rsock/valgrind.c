@@ -1,6 +1,6 @@
 /*
- * valgrind.c - see valgrind.h. The answer is known from the start: programs make an environment of their own (nginx, to
- * show their state in ps).
+ * valgrind.c - see valgrind.h. The answer is known from the start: programs make an environment of
+ * their own (nginx, to show their state in ps).
  */
 #include "rsock/valgrind.h"
 

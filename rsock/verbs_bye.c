@@ -1,20 +1,22 @@
 /*
- * verbs_bye.c - the end of a rail that is well. What its owner has posted last, such as why he ends it, is still to be sent: an adapter
- * sends when it comes to that, and throws away what it has not sent when the queue pair is moved to ERR or destroyed. The peer would
- * hear of nothing but the disconnect, and take it for a failure of the path.
+ * verbs_bye.c - the end of a rail that is well. What its owner has posted last, such as why he ends
+ * it, is still to be sent: an adapter sends when it comes to that, and throws away what it has not
+ * sent when the queue pair is moved to ERR or destroyed. The peer would hear of nothing but the
+ * disconnect, and take it for a failure of the path.
  *
- *   kill      a request whose completion is asked for goes behind what has been posted; nothing is posted any more (base.failed),
- *             and the rail is parting
+ *   kill      a request whose completion is asked for goes behind what has been posted; nothing is
+ *             posted any more (base.failed), and the rail is parting
  *   destroy   its owner is told of nothing any more; the rail stays
- *   over      that request has been acknowledged, and with it all before it; or something has failed; or 0.1 s have passed: ERR,
- *             and an end if its owner has gone
+ *   over      that request has been acknowledged, and with it all before it; or something has
+ *             failed; or 0.1 s have passed: ERR, and an end if its owner has gone
  *
- * Of a rail that has failed nothing is sent, nor does anybody wait. A parting one still takes what the peer sends, as
- * it would have before; to the layer above it has failed, and that layer freezes V when it likes. The peer's memory
- * is written by nothing but what was posted.
+ * Of a rail that has failed nothing is sent, nor does anybody wait. A parting one still takes what
+ * the peer sends, as it would have before; to the layer above it has failed, and that layer freezes
+ * V when it likes. The peer's memory is written by nothing but what was posted.
  *
- * A timer looks whether it is over, as nobody may be draining that shard: after 0.1 ms, then at intervals that
- * double. Whoever needs what parting rails have, or cannot wait, ends them all (vb_bye_all). Progress thread.
+ * A timer looks whether it is over, as nobody may be draining that shard: after 0.1 ms, then at
+ * intervals that double. Whoever needs what parting rails have, or cannot wait, ends them all
+ * (vb_bye_all). Progress thread.
  */
 #include "config/reason.h"
 #include "rsock/verbs_int.h"
@@ -72,8 +74,8 @@ static void look(void *arg)
         look_again(r);
 }
 
-/* Whoever is posting just now does it for us when he is through, unless the rail has failed by then. If it cannot be posted, as
- * the send queue is full, only the time is waited for. */
+/* Whoever is posting just now does it for us when he is through, unless the rail has failed by
+ * then. If it cannot be posted, as the send queue is full, only the time is waited for. */
 static void mark(struct vb_rail *r)
 {
     atomic_store(&r->probe_end, 0);

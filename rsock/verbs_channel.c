@@ -1,13 +1,14 @@
 /*
  * verbs_channel.c - librdmacm's event channels, and whose each event is.
  *
- * Nothing waits: the channels are non-blocking and their descriptors are watched. Events are acknowledged before they are
- * acted on, because rdma_destroy_id(3) waits for unacknowledged ones.
+ * Nothing waits: the channels are non-blocking and their descriptors are watched. Events are
+ * acknowledged before they are acted on, because rdma_destroy_id(3) waits for unacknowledged ones.
  *
- * An id begins on the channel `door`. Taking an event from it may have librdmacm open the id's device, so that is
- * done in a step of own.c, for whose end the program's calls that take a number wait. With the device open the id
- * moves to the channel `inner`, whose events open nothing and are taken in no step: one of them takes the queue pair
- * to RTS within librdmacm, which is several commands to the adapter. Progress thread.
+ * An id begins on the channel `door`. Taking an event from it may have librdmacm open the id's
+ * device, so that is done in a step of own.c, for whose end the program's calls that take a number
+ * wait. With the device open the id moves to the channel `inner`, whose events open nothing and are
+ * taken in no step: one of them takes the queue pair to RTS within librdmacm, which is several
+ * commands to the adapter. Progress thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -173,7 +174,8 @@ static void on_channel(void *arg, uint32_t events)
         owner = id->context;
         type = ev->event;
         status = ev->status;
-        /* Of what librdmacm itself could not do, such as to open the device; or EPERM, of the kernel. */
+        /* Of what librdmacm itself could not do, such as to open the device; or EPERM,
+         * of the kernel. */
         if (status == -1 && err)
             status = -err;
         len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;

@@ -62,8 +62,8 @@ static int errno_reason(int err)
     }
 }
 
-/* Before the route is resolved, which takes it over (rdma_set_option(3)). The acceptor's packets have the
- * service type of the request. */
+/* Before the route is resolved, which takes it over (rdma_set_option(3)). The acceptor's packets
+ * have the service type of the request. */
 static void set_tos(struct vb_rail *r)
 {
     uint8_t tos = (uint8_t)r->route.tos;
@@ -95,8 +95,8 @@ static int start(struct vb_rail *r, uint16_t port)
     set_tos(r);
     vb_tune_id(r->id);
     vb_sockaddr(r->tuple.family, r->route.dst, port, &dst);
-    /* Bound to the TCP connection's own address, or to what the rules have in its place: no other device
-     * can be chosen. */
+    /* Bound to the TCP connection's own address, or to what the rules have in its place: no other
+     * device can be chosen. */
     vb_sockaddr(r->tuple.family, r->route.src, vb_own_port(&r->tuple), &src);
     err = resolve(r->id, &src, &dst);
     if (err == EADDRINUSE || err == EADDRNOTAVAIL || err == EACCES) {
@@ -156,8 +156,9 @@ static int on_reply(struct vb_rail *r, const void *data, size_t len)
     return vb_post_hello(r, &d) ? RSN_RAIL_FAILED : 0;
 }
 
-/* Asks another process of that server. With a new rail: what the refused one had posted is flushed, and that fails a
- * rail. And within the first one's deadline: redirections could send us round and round. */
+/* Asks another process of that server. With a new rail: what the refused one had posted is
+ * flushed, and that fails a rail. And within the first one's deadline: redirections could send us
+ * round and round. */
 static int ask_elsewhere(struct vb_rail *refused, uint16_t port, uint16_t began)
 {
     struct vb_rail *r = vb_rail_new(refused->base.shard, refused->base.rx_size);
@@ -190,7 +191,8 @@ static void on_reject(struct vb_rail *r, int status, const void *data, size_t le
     struct vb_rej rej;
     int reason = RSN_PEER_REFUSED;
 
-    /* We accept: it is the peer that takes its own request back, and it does not say whom else to ask. */
+    /* We accept: it is the peer that takes its own request back, and it does not say
+     * whom else to ask. */
     if (!r->initiator) {
         vb_setup_failed(r, reason);
         return;
@@ -252,7 +254,8 @@ void vb_rail_event(struct vb_rail *r, enum rdma_cm_event_type type, int status, 
         }
         reason = RSN_RAIL_FAILED;
         break;
-    case RDMA_CM_EVENT_UNREACHABLE: /* also of one that is up: the next hop has another hardware address */
+    case RDMA_CM_EVENT_UNREACHABLE:
+        /* also of one that is up: the next hop has another hardware address */
         reason = r->state == VB_UP ? RSN_RAIL_FAILED : RSN_RDV_TIMEOUT;
         break;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:

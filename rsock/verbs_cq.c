@@ -125,8 +125,8 @@ static void settle(struct vb_rail *r)
 
 /* ---- draining */
 
-/* After a poll of c that has found something, and a fence: either a provider that is arming c sees that this
- * completion is gone, or we see here that c is ARMED. */
+/* After a poll of c that has found something, and a fence: either a provider that is arming c sees
+ * that this completion is gone, or we see here that c is ARMED. */
 static void polled(struct vb_cq *c)
 {
     unsigned armed = ARMED;
@@ -161,7 +161,8 @@ static int take(struct vb_part *p, struct vb_cq *c, struct ibv_wc *wc, bool *all
     return n;
 }
 
-/* Whether an event of c's, or of any CQ's, is worth a look. ARMED: one can be there; POLLED: it is likely. */
+/* Whether an event of c's, or of any CQ's, is worth a look. ARMED: one can be there; POLLED:
+ * it is likely. */
 static bool event_due(const struct vb_part *p, const struct vb_cq *c, unsigned least)
 {
     for (unsigned i = 0; i < atomic_load(&p->n_cq); i++)
@@ -170,7 +171,8 @@ static bool event_due(const struct vb_part *p, const struct vb_cq *c, unsigned l
     return false;
 }
 
-/* Under the shard's lock, or counted in armers. True: some CQs are not armed any more, and somebody may have relied on each. */
+/* Under the shard's lock, or counted in armers. True: some CQs are not armed any more, and somebody
+ * may have relied on each. */
 static bool take_events(struct vb_part *p, const struct vb_cq *c, unsigned least)
 {
     struct ibv_cq *cq;
@@ -197,11 +199,12 @@ static bool read_events(struct vb_part *p, unsigned least)
 {
     if (!take_events(p, NULL, least))
         return false;
-    /* Arms again for those who may have relied on the arming that this event has used up: a futex sleeper of another
-     * rail, or a thread that leans on this shard (either may have nobody but the progress thread, which hears of news
-     * only by the next event); and a thread that drains once more before it sleeps, and must still be armed after
-     * that. The progress thread's own arming of the common shard does not count: it arms again before its next sleep,
-     * and is not to be woken for a thread that drains by itself. */
+    /* Arms again for those who may have relied on the arming that this event has used up: a futex
+     * sleeper of another rail, or a thread that leans on this shard (either may have nobody but the
+     * progress thread, which hears of news only by the next event); and a thread that drains once
+     * more before it sleeps, and must still be armed after that. The progress thread's own arming
+     * of the common shard does not count: it arms again before its next sleep, and is not to be
+     * woken for a thread that drains by itself. */
     if (atomic_load(&p->sleepers) || rsk_shard_armed(p->shard) > (p->common ? 1u : 0u))
         return vb_part_arm(p);
     /* Now that CQ is not armed, and whoever else watches the descriptor may not have seen it
@@ -305,9 +308,10 @@ int vb_shard_drain(struct rsk_shard_part *base)
 
 /* ---- arming */
 
-/* Arming is a system call on some devices, so it is done outside the lock that others poll under; the count of armers
- * keeps vb_part_close from ending a CQ meanwhile. A thread that finds another one about to arm goes on, as that one
- * peeks afterwards. `only` may have ended since the caller read it, and the part may have got another device. */
+/* Arming is a system call on some devices, so it is done outside the lock that others poll under;
+ * the count of armers keeps vb_part_close from ending a CQ meanwhile. A thread that finds another
+ * one about to arm goes on, as that one peeks afterwards. `only` may have ended since the caller
+ * read it, and the part may have got another device. */
 void vb_arm_cq(struct vb_part *p, const struct vb_cq *only)
 {
     bool took;
@@ -372,7 +376,8 @@ void vb_shard_disarm(struct rsk_shard_part *base)
 
 /* ---- room for a rail */
 
-/* A completion vector is a processor's interrupt: neither all CQs nor all processes are to have the same. */
+/* A completion vector is a processor's interrupt: neither all CQs nor all processes are to
+ * have the same. */
 static int vector_of(const struct ibv_context *ctx)
 {
     static unsigned made; /* progress thread */
@@ -381,8 +386,8 @@ static int vector_of(const struct ibv_context *ctx)
     return (int)((made++ + (unsigned)sys_getpid()) % vectors);
 }
 
-/* The n-th, smaller where there is not so much memory. One less than a power of two: some drivers want one entry more, and
- * double it then. */
+/* The n-th, smaller where there is not so much memory. One less than a power of two: some drivers
+ * want one entry more, and double it then. */
 static struct ibv_cq *make_cq(struct vb_part *p, unsigned n, size_t *pins)
 {
     int size = 1024 << (2 * (n < 2 ? n : 2));
@@ -436,7 +441,8 @@ void vb_cq_release(struct vb_part *p, struct vb_cq *c)
 {
     /* The provider may have thrown completions of that QP away, for which the CQ had fired. */
     polled(c);
-    /* Under the shard's lock, so this is a drain like any other, but that it says nothing of who drains. */
+    /* Under the shard's lock, so this is a drain like any other, but that it says nothing
+     * of who drains. */
     if (p->channel)
         (void)empty(p, true);
     c->used -= VB_SQ + VB_RQ;

@@ -2,16 +2,17 @@
  * verbs_dev.c - opened RDMA devices, their failure and their removal.
  *
  * A context belongs to librdmacm, which opens one per device and closes it late or never: its
- * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"),
- * and `rdma link delete` waits until every descriptor of the device is closed. So when a device
- * goes we end every object on it and then put /dev/null in the place of the context's
- * descriptors; librdmacm closes those when it notices. It may have noticed before we do, as when several devices
- * go: then it closes the context with the last id that is on the device, so ids are ended last, and by then the context is
- * ours no more.
+ * clean-up gives up when the last device has gone (cma.c, sync_devices_list: "if (!numb_dev)"), and
+ * `rdma link delete` waits until every descriptor of the device is closed. So when a device goes we
+ * end every object on it and then put /dev/null in the place of the context's descriptors;
+ * librdmacm closes those when it notices. It may have noticed before we do, as when several devices
+ * go: then it closes the context with the last id that is on the device, so ids are ended last, and
+ * by then the context is ours no more.
  *
- * When a device has failed (DEVICE_FATAL) its driver may make a new one, which is the removal of this one, and the
- * sentinel hears of it; or it may bring this one up again, or leave it as it is. So all rails on it fail, but its
- * context stays open: librdmacm has no second one for a device that is still there.
+ * When a device has failed (DEVICE_FATAL) its driver may make a new one, which is the removal of
+ * this one, and the sentinel hears of it; or it may bring this one up again, or leave it as it is.
+ * So all rails on it fail, but its context stays open: librdmacm has no second one for a device
+ * that is still there.
  *
  * Progress thread only, except vb_dev_forget.
  */
@@ -29,10 +30,11 @@ static uint64_t next_key;
 static bool stale;
 
 /*
- * The end of a connected id is a message to its peer. rxe (Linux 6.1) takes a message that has no route, as
- * there is none while the link is down, for an error of the queue pair that carries the connection manager:
- * from then on that one receives nothing, and no program of this host can connect until the device has been
- * made anew (seen with perftest as well). So ids wait until the port is up again.
+ * The end of a connected id is a message to its peer. rxe (Linux 6.1) takes a message that has no
+ * route, as there is none while the link is down, for an error of the queue pair that carries the
+ * connection manager: from then on that one receives nothing, and no program of this host can
+ * connect until the device has been made anew (seen with perftest as well). So ids wait until the
+ * port is up again.
  */
 struct vb_late_id {
     struct rdma_cm_id *id;
@@ -71,7 +73,8 @@ static void end_late_ids(struct vb_dev *dev, uint64_t down)
     }
 }
 
-/* Whoever touches one that does nothing any more may wait for its commands' time-outs: now and then is enough. */
+/* Whoever touches one that does nothing any more may wait for its commands' time-outs: now and
+ * then is enough. */
 static const uint64_t FAILED_NS = UINT64_C(10000000000);
 
 static void fail_dev(struct vb_dev *dev)
@@ -191,8 +194,9 @@ static bool add_sentinel_in(struct vb_dev *dev, const struct rdma_cm_id *like,
     return true;
 }
 
-/* An id of a removed device gets an event; without one that is bound to it nobody would tell. It has a port, which must not be
- * one at which a listener has to be: in another space than theirs, if the device has one. */
+/* An id of a removed device gets an event; without one that is bound to it nobody would tell. It
+ * has a port, which must not be one at which a listener has to be: in another space than theirs, if
+ * the device has one. */
 static void add_sentinel(struct vb_dev *dev, const struct rdma_cm_id *like)
 {
     if (!add_sentinel_in(dev, like, RDMA_PS_UDP))
@@ -404,10 +408,11 @@ void vb_dev_resync(void)
     for (int i = 0; list[i]; i++) {
         dev = note(list[i]);
         if (!vb_dev_find(list[i]))
-            stale =
-                true; /* the dead context still: the driver goes on with the device, or has not come to its end yet */
-        /* No id is on it, so without our reference librdmacm would close it when it is no longer on the list, and
-         * nobody would tell us: the list's reference is kept. */
+            /* the dead context still: the driver goes on with the device, or has not come to its
+             * end yet */
+            stale = true;
+        /* No id is on it, so without our reference librdmacm would close it when it is no longer on
+         * the list, and nobody would tell us: the list's reference is kept. */
         if (dev && !dev->gone && !dev->sentinel && !dev->held)
             dev->held = true;
         else
@@ -434,8 +439,9 @@ bool vb_dev_forget(void)
 {
     bool any = devs != NULL;
 
-    /* librdmacm's contexts are of no use in a child. It forgets them when it is unloaded (vb_dev_afresh), and they are never closed:
-     * that would unmap what is somebody else's by now. Their numbers must not name somebody else's descriptors. */
+    /* librdmacm's contexts are of no use in a child. It forgets them when it is unloaded
+     * (vb_dev_afresh), and they are never closed: that would unmap what is somebody else's by now.
+     * Their numbers must not name somebody else's descriptors. */
     for (struct vb_dev *dev = devs; dev; dev = dev->next)
         if (dev->ctx)
             dev->ctx->cmd_fd = dev->ctx->async_fd = -1;

@@ -1,6 +1,6 @@
 /*
- * verbs_dev.h - devices, librdmacm's event channels, and what is looked at before either is opened. For verbs_*.c only;
- * progress thread, or a forked child.
+ * verbs_dev.h - devices, librdmacm's event channels, and what is looked at before either is opened.
+ * For verbs_*.c only; progress thread, or a forked child.
  */
 #ifndef RSK_VERBS_DEV_H
 #define RSK_VERBS_DEV_H
@@ -35,7 +35,8 @@ bool vb_dev_forget(void);
 
 /* ---- verbs_fork.c */
 
-/* Before anything is opened: if librdmacm was in use when this process was forked off, it is loaded afresh. False: it may not. */
+/* Before anything is opened: if librdmacm was in use when this process was forked off, it is loaded
+ * afresh. False: it may not. */
 bool vb_dev_afresh(void);
 
 /* ---- verbs_host.c */
@@ -43,8 +44,9 @@ bool vb_dev_afresh(void);
 /* 0: the kernel shows some RDMA device that is not iWARP; or a reason. */
 int vb_host_has_device(void);
 int vb_host_may_listen(void); /* 0: there is no iWARP device; -ENODEV, -EMFILE */
-/* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of /dev/infiniband open that we have not opened,
- * or had (where /proc is not to be read, none); libibverbs would complain on stderr; or less than a second ago it was refused. */
+/* Why nothing of RDMA is to be opened now, a reason or 0: the program has a device of
+ * /dev/infiniband open that we have not opened, or had (where /proc is not to be read, none);
+ * libibverbs would complain on stderr; or less than a second ago it was refused. */
 int vb_host_refuses(void);
 void vb_host_refused(int reason); /* what came of opening it */
 

@@ -55,7 +55,8 @@ bool vb_dl_leaves_out(void)
     return leaves_out;
 }
 
-/* ibv_fork_init does nothing where the kernel copies pinned pages at a fork, but before version 35. */
+/* ibv_fork_init does nothing where the kernel copies pinned pages at a fork, but
+ * before version 35. */
 static bool fork_is_hard(void)
 {
     void *p = dlvsym(lib[0], "ibv_is_fork_initialized", "IBVERBS_1.13");

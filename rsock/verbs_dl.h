@@ -69,16 +69,16 @@ struct vb_dl {
 /* Valid after vb_dl_open() has returned 0. */
 extern struct vb_dl vdl;
 
-/* Opens both libraries. 0; -ENOENT when one or a symbol is missing, and then it is not tried again; -ENOMEM when there is no
- * room. Progress thread, or before it runs. */
+/* Opens both libraries. 0; -ENOENT when one or a symbol is missing, and then it is not tried again;
+ * -ENOMEM when there is no room. Progress thread, or before it runs. */
 int vb_dl_open(void);
 /* A forked child does not have the memory that is registered: before Linux 5.12. */
 bool vb_dl_leaves_out(void);
-/* Has the address space (RLIMIT_AS) room for libraries and their drivers? Those that libibverbs cannot load it
- * complains of on the program's stderr. */
+/* Has the address space (RLIMIT_AS) room for libraries and their drivers? Those that libibverbs
+ * cannot load it complains of on the program's stderr. */
 bool vb_dl_room(void);
-/* Gives them back, with every context that librdmacm holds; nothing of theirs is in use any more. If
- * somebody else has librdmacm loaded there is no verbs afterwards. Progress thread. */
+/* Gives them back, with every context that librdmacm holds; nothing of theirs is in use any more.
+ * If somebody else has librdmacm loaded there is no verbs afterwards. Progress thread. */
 void vb_dl_shut(void);
 /* A forked child: what there is to close is its parent's. */
 void vb_dl_close_none(void);

@@ -1,6 +1,6 @@
 /*
- * verbs_fork.c - what a forked child has to undo of the parent's RDMA. The hook runs in the child, vb_dev_afresh on the progress
- * thread.
+ * verbs_fork.c - what a forked child has to undo of the parent's RDMA. The hook runs in the child,
+ * vb_dev_afresh on the progress thread.
  */
 #include <string.h>
 

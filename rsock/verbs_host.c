@@ -1,8 +1,9 @@
 /*
- * verbs_host.c - what is looked at before anything of RDMA is opened: whether the host has a device, whether the program uses one
- * itself, and whether libibverbs would complain on the program's stderr. iWARP does not count. A no is good for a second: every stream to another
- * host asks, and where there is a device of no use, as in many a container, each would look at all of the program's descriptors.
- * Progress thread.
+ * verbs_host.c - what is looked at before anything of RDMA is opened: whether the host has a
+ * device, whether the program uses one itself, and whether libibverbs would complain on the
+ * program's stderr. iWARP does not count. A no is good for a second: every stream to another host
+ * asks, and where there is a device of no use, as in many a container, each would look at all of
+ * the program's descriptors. Progress thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@ struct dirent64 {
 
 #define REFUSED_NS 1000000000u
 
-/* Whether there is such a name in a folder, which has none if it cannot be read; or -EMFILE, -ENFILE. */
+/* Whether there is such a name in a folder, which has none if it cannot be read; or
+ * -EMFILE, -ENFILE. */
 static int any(const char *folder, bool (*such)(int fd, const char *name))
 {
     _Alignas(8) char buf[1024] = {0};
@@ -48,8 +50,8 @@ static int any(const char *folder, bool (*such)(int fd, const char *name))
 
 static const char sys_devices[] = "/sys/class/infiniband";
 
-/* The file says "4: RNIC" (node_type_show() in drivers/infiniband/core/sysfs.c). What cannot be read is for who opens the device
- * to find out. */
+/* The file says "4: RNIC" (node_type_show() in drivers/infiniband/core/sysfs.c). What cannot be
+ * read is for who opens the device to find out. */
 static bool is_iwarp(int folder, const char *name)
 {
     char file[80], type[2] = {0};
@@ -85,7 +87,8 @@ int vb_host_may_listen(void)
     return found > 0 ? -ENODEV : found < 0 ? -EMFILE : 0;
 }
 
-/* A link of /proc/thread-self/fd. Only character devices are worth a look at where it leads: there may be a hundred thousand sockets. */
+/* A link of /proc/thread-self/fd. Only character devices are worth a look at where it leads: there
+ * may be a hundred thousand sockets. */
 static bool is_rdma(int folder, const char *link)
 {
     static const char devices[] = "/dev/infiniband/";

@@ -10,15 +10,18 @@
  *   verbs_wire  operations table and waiting      verbs_listen  the accepting side
  *   verbs_probe silent rails whose peer is gone   verbs_pin  how much is registered
  *   verbs_setup what both sides of a rendezvous do  verbs_part  parts, made and ended
- *   verbs_host  what is looked at before anything is opened  verbs_bye  the end of a rail that is well
+ *   verbs_host  what is looked at before anything is opened  verbs_bye  the end of a rail that is
+ *                                                                       well
  *
  * Locks, outermost first, none held across a call that blocks:
- *   vb_part.life                the shard's last put (part_free), against callbacks that use the shard
+ *   vb_part.life                the shard's last put (part_free), against callbacks that use the
+ *                               shard
  *   shard drain lock (shard.c)  rails leaving a part, completions being dispatched
  *   vb_rail.lock                posting to a QP; the credit and message counters
  *   vb_part.lock                polling a part's CQs
- * The last two are leaves: nothing is taken under them. They spin before they sleep, and must not be wanted by a
- * signal handler that interrupted their holder: handlers are deferred while the library works.
+ * The last two are leaves: nothing is taken under them. They spin before they sleep, and must
+ * not be wanted by a signal handler that interrupted their holder: handlers are deferred while
+ * the library works.
  */
 #ifndef RSK_VERBS_INT_H
 #define RSK_VERBS_INT_H
@@ -168,13 +171,14 @@ struct vb_rail {
     uint64_t data_sent;                   /* DATA messages */
     uint64_t peer_messages, peer_control; /* last valid values of credit_in */
     uint64_t ctl_sent;
-    /* The least `consumed` at which a thread has asked for room and whose WAIT is not posted yet; or VB_ASKED_NONE. */
+    /* The least `consumed` at which a thread has asked for room and whose WAIT is not posted yet;
+     * or VB_ASKED_NONE. */
     _Atomic uint64_t no_room_at;
     uint64_t wait_seen; /* what the last WAIT for bytes said */
     _Atomic uint64_t pub_consumed, pub_messages, pub_control; /* last published */
     _Atomic unsigned due; /* what could not be posted yet: any thread */
-    _Atomic bool
-        pausing; /* what is due was tried in vain by verbs_mind.c, which tries again less and less often */
+    /* what is due was tried in vain by verbs_mind.c, which tries again less and less often */
+    _Atomic bool pausing;
     _Atomic unsigned waiting; /* VB_NEED_*: WAIT is out, WAKE has not come */
     _Atomic uint8_t mark;     /* enum vb_mark: the sender makes it due, who posts it puts it out */
     uint64_t mark_pos;        /* posted before it, */
@@ -197,8 +201,8 @@ struct vb_rail {
 
     /* ---- verbs_probe.c: progress thread */
     uint64_t probe_sent, probe_got, probe_at, probe_look_at;
-    _Atomic uint64_t
-        probe_end; /* its place in the send queue, with bit 32, once it has one: under lock */
+    /* its place in the send queue, with bit 32, once it has one: under lock */
+    _Atomic uint64_t probe_end;
     uint32_t probe_done,
         probe_looks; /* while it is out: sq_done, and how often that has been found */
     unsigned probe_quiet;
@@ -231,7 +235,8 @@ struct vb_rail {
     unsigned redirects;
     uint16_t began; /* the RDMA port that was asked first */
     bool initiator, established;
-    /* It has the peer's descriptors, and memory to send from: before that nothing is posted to the send queue. */
+    /* It has the peer's descriptors, and memory to send from: before that nothing is posted to
+     * the send queue. */
     _Atomic bool knows;
     _Atomic bool hello_in; /* the initiator's descriptors lie in the buffer */
     _Atomic bool down;     /* the progress thread shall move the QP to ERR */
@@ -255,9 +260,10 @@ static inline bool vb_is_done(struct vb_rail *r, uint32_t slot)
     return slot - atomic_load(&r->sq_done) - 1 >= VB_SQ;
 }
 
-/* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A software device may copy
- * byte by byte, the lowest first: then a word that grows past a carry is seen lower than it was, never higher than
- * it will be. So what is lower than before is no news, and no offence. */
+/* The adapter writes it: one 64-bit load. Acquire, so that nothing is taken for older. A
+ * software device may copy byte by byte, the lowest first: then a word that grows past a carry
+ * is seen lower than it was, never higher than it will be. So what is lower than before is no
+ * news, and no offence. */
 static inline uint64_t vb_word(const uint64_t *p)
 {
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -282,22 +288,24 @@ struct vb_rail *vb_rail_new(struct rsk_shard *, size_t ring);
 /* PD, receiving memory, QP and its receive work requests, on r->id's device. 0 or a reason. */
 int vb_rail_open(struct vb_rail *);
 void vb_on_room(bool (*fn)(void *owner, size_t bytes, bool stranger));
-/* The peer's descriptors are noted (vb_rail_peer) and vb_rail_open_out has been called: posts begin. 0 or a reason. */
+/* The peer's descriptors are noted (vb_rail_peer) and vb_rail_open_out has been called: posts
+ * begin. 0 or a reason. */
 int vb_rail_known(struct vb_rail *);
 /* Sending memory, once the peer's ring size is known. 0 or a reason. */
 int vb_rail_open_out(struct vb_rail *, unsigned ring_log2);
 /* The peer's descriptors. 0, or RSN_PEER_PROTOCOL. */
 int vb_rail_peer(struct vb_rail *, const struct vb_desc *);
 void vb_rail_describe(const struct vb_rail *, struct vb_desc *);
-/* The rdma_cm lets nobody but the host's root have a port below VB_PRIVILEGED, whatever TCP lets him. Who may not
- * has the RDMA port VB_STAND_IN above it, and is asked there if nobody is at the port itself. */
+/* The rdma_cm lets nobody but the host's root have a port below VB_PRIVILEGED, whatever TCP lets
+ * him. Who may not has the RDMA port VB_STAND_IN above it, and is asked there if nobody is at
+ * the port itself. */
 enum { VB_PRIVILEGED = 1024, VB_STAND_IN = 65536 - VB_PRIVILEGED };
 /* Ends every verbs and CM object of the rail; its memory stays readable. */
 void vb_rail_close(struct vb_rail *);
 /* And frees the rest. */
 void vb_rail_free(struct vb_rail *);
-/* Fails the rail, once; tells notify(), sleepers and the progress thread. A parting one's end is not waited for any more. Any thread, no
- * lock of this wire's. */
+/* Fails the rail, once; tells notify(), sleepers and the progress thread. A parting one's end is
+ * not waited for any more. Any thread, no lock of this wire's. */
 void vb_rail_fail(struct vb_rail *, int reason);
 /* Progress thread: the QP goes to ERR. */
 void vb_rail_down(struct vb_rail *);
@@ -329,7 +337,8 @@ int vb_ctl_send(struct rsk_rail *, const struct rsk_msg *);
 uint64_t vb_known(struct vb_rail *);
 /* Adds to what is due, and posts what can be. Any thread, no lock of this wire's held. */
 void vb_due(struct vb_rail *, unsigned due);
-/* What all else is behind: VB_TEST zeros to the peer's ring, where nobody looks yet. 0 or -errno, as the next one. */
+/* What all else is behind: VB_TEST zeros to the peer's ring, where nobody looks yet. 0 or -errno,
+ * as the next one. */
 int vb_post_test(struct vb_rail *);
 /* The initiator's first SEND. */
 int vb_post_hello(struct vb_rail *, const struct vb_desc *);
@@ -444,8 +453,8 @@ enum { VB_QP_PINS = 68 * 1024, VB_CQE_PINS = 64 };
 /* ibv_reg_mr, or NULL with ENOMEM when it would take more than three quarters of RLIMIT_MEMLOCK. */
 struct ibv_mr *vb_pin(struct ibv_pd *, struct rsk_own_map *, int access);
 void vb_unpin(struct ibv_mr *, struct rsk_own_map *); /* NULL: nothing */
-/* A queue of so many bytes is to be made, which a driver may have pinned; false with ENOMEM, as above. vb_unpin_queue when it has ended, or
- * was not to be had. */
+/* A queue of so many bytes is to be made, which a driver may have pinned; false with ENOMEM, as
+ * above. vb_unpin_queue when it has ended, or was not to be had. */
 bool vb_pin_queue(size_t n);
 void vb_unpin_queue(size_t n);
 void vb_pin_forget(void); /* forked child */
@@ -462,12 +471,14 @@ void vb_listen_shut(void);
 
 /* ---- verbs_room.c */
 
-/* Bytes that could be accepted now, by the newest credit; any thread. Not to fill so much: the peer may take it back. */
+/* Bytes that could be accepted now, by the newest credit; any thread. Not to fill so much: the peer
+ * may take it back. */
 size_t vb_tx_room(struct vb_rail *);
 size_t vb_room_at(struct vb_rail *, uint64_t consumed);
 /* With so much consumed: how much more makes rsk_much. At least 1. */
 size_t vb_lacks(struct vb_rail *, uint64_t consumed);
-/* Has the peer say when there is room, unless there is so much: then look again. Any thread, as above. */
+/* Has the peer say when there is room, unless there is so much: then look again. Any
+ * thread, as above. */
 void vb_wait_for_room(struct vb_rail *, size_t enough);
 /* For whoever wants these news (RSK_MUCH). */
 static inline size_t vb_enough(const struct vb_rail *r, unsigned events)

@@ -3,14 +3,17 @@
  *
  *   REQ(tuple) -> find() -> REP(descriptors) -> ESTABLISHED and the initiator's hello -> accepted()
  *
- * The RDMA port is the TCP port, or stands for it (VB_STAND_IN): that is where who begins asks. Only one process can have it:
- * another one takes whatever port is free and is found by redirection, and tries every second whether the first has ended, or
- * given the port up, for then it has to be there itself. Each binds an abstract unix name that says which port is its own
- * (unix_names.h); a request that reaches a process which does not own the connection is sent on to
- * the next higher RDMA port of the same TCP port, and from the highest to the lowest. Progress thread.
+ * The RDMA port is the TCP port, or stands for it (VB_STAND_IN): that is where who begins asks.
+ * Only one process can have it: another one takes whatever port is free and is found by
+ * redirection, and tries every second whether the first has ended, or given the port up, for
+ * then it has to be there itself. Each binds an abstract unix name that says which port is its
+ * own (unix_names.h); a request that reaches a process which does not own the connection is sent
+ * on to the next higher RDMA port of the same TCP port, and from the highest to the lowest.
+ * Progress thread.
  *
- * The address stands for all, and so the kernel listens on every device. An iWARP device's port is TCP's: its driver would take
- * the program's (siw and erdma bind a socket there, irdma filters SYNs), so where there is one nobody listens.
+ * The address stands for all, and so the kernel listens on every device. An iWARP device's port is
+ * TCP's: its driver would take the program's (siw and erdma bind a socket there, irdma filters
+ * SYNs), so where there is one nobody listens.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -66,8 +69,8 @@ static void bear_name(struct vb_listener *l)
                  l->port);
 }
 
-/* All of this host, as they were a moment ago: who asks need not have a connection, and to read the list, a line for each unix
- * socket, is not to be had for each question. */
+/* All of this host, as they were a moment ago: who asks need not have a connection, and to read the
+ * list, a line for each unix socket, is not to be had for each question. */
 static struct name {
     int family;
     uint16_t port, rdma_port;
@@ -97,8 +100,9 @@ static void read_names(void)
     rsk_unix_names("railsock-rdma.", note, NULL);
 }
 
-/* The RDMA port to ask instead of l's for a connection to TCP port `port`; 0: there is nobody else. `port` is not l's
- * own where l's TCP port is at the same time the RDMA port that stands for it (VB_STAND_IN). */
+/* The RDMA port to ask instead of l's for a connection to TCP port `port`; 0: there is nobody else.
+ * `port` is not l's own where l's TCP port is at the same time the RDMA port that stands for it
+ * (VB_STAND_IN). */
 static uint16_t next_of(const struct vb_listener *l, uint16_t port)
 {
     uint16_t after = port == l->port ? l->rdma_port : 0, next = 0, lowest = 0, at;
@@ -262,7 +266,8 @@ int vb_listen(int family, uint16_t port, uint16_t peer, const struct rsk_accept_
     l->cm_owner = (struct vb_cm_owner){VB_OF_LISTENER, l};
     err = bind_home(l, &id);
     l->home = err == 0;
-    /* Another process has it: the second is what the kernel says of addresses that stand for all. */
+    /* Another process has it: the second is what the kernel says of addresses that
+     * stand for all. */
     if (err == -EADDRINUSE || err == -EADDRNOTAVAIL)
         err = bind_id(l, 0, &id);
     if (err) {
@@ -307,8 +312,8 @@ static bool same_addresses(struct rdma_cm_id *id, uint8_t family, const struct r
            memcmp(&((const struct sockaddr_in6 *)own)->sin6_addr, t->dst, 16) == 0;
 }
 
-/* Else there is NAT between us, or the peer names somebody else's connection. A map in the rules of this end says
- * which other addresses the two have. */
+/* Else there is NAT between us, or the peer names somebody else's connection. A map in the rules of
+ * this end says which other addresses the two have. */
 static bool known_addresses(struct rdma_cm_id *id, const struct rsk_tuple *t)
 {
     struct rsk_route route = vb_own_route(t);

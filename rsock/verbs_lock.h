@@ -1,5 +1,6 @@
 /*
- * verbs_lock.h - a lock that spins before it sleeps. For verbs_*.c only; which there are, and in what order, is in verbs_int.h.
+ * verbs_lock.h - a lock that spins before it sleeps. For verbs_*.c only; which there are, and in
+ * what order, is in verbs_int.h.
  */
 #ifndef RSK_VERBS_LOCK_H
 #define RSK_VERBS_LOCK_H
@@ -14,7 +15,8 @@ struct vb_lock {
     _Atomic uint32_t held; /* 0 free, 1 held, 2 held with sleepers */
 };
 
-/* Sequentially consistent: who finds the lock taken leaves a bit in `due`, and who gives it back looks at that. */
+/* Sequentially consistent: who finds the lock taken leaves a bit in `due`, and who gives it back
+ * looks at that. */
 static inline bool vb_trylock(struct vb_lock *l)
 {
     uint32_t free = 0;

@@ -8,10 +8,10 @@
  * posted, arms, and stops. So an application that computes holds nothing up for more than 20 ms,
  * and an idle part costs nothing.
  *
- * While the timer runs this thread does not watch the descriptor: an application that sleeps in its epoll instance
- * arms for each of its sleeps, and each message would wake both. Only for who sleeps by futex, and
- * has nobody but this thread, it does: unwatch() clears `watched`, then looks for sleepers; who sleeps counts himself,
- * then looks at `watched`.
+ * While the timer runs this thread does not watch the descriptor: an application that sleeps in its
+ * epoll instance arms for each of its sleeps, and each message would wake both. Only for who sleeps
+ * by futex, and has nobody but this thread, it does: unwatch() clears `watched`, then looks for
+ * sleepers; who sleeps counts himself, then looks at `watched`.
  *
  * The common shard's descriptor is watched by the loop itself.
  */
@@ -94,8 +94,8 @@ static void push_unposted(struct vb_part *p)
     }
 }
 
-/* Credit that the peer gave back by a plain write: nothing tells of it. True: still some due, for which the pauses grow: a peer may never
- * give any. */
+/* Credit that the peer gave back by a plain write: nothing tells of it. True: still some due, for
+ * which the pauses grow: a peer may never give any. */
 static bool retry_due(struct vb_part *p)
 {
     bool left = false, still;
@@ -116,8 +116,9 @@ static bool retry_due(struct vb_part *p)
         left |= still;
     }
     p->retrying = false;
-    /* due_wanted may be set again: by another thread, or by one of the rails above, for which this thread does not
-     * kick. And who asks while it is set does not kick either. So the timer has to go on. */
+    /* due_wanted may be set again: by another thread, or by one of the rails above, for which
+     * this thread does not kick. And who asks while it is set does not kick either. So the timer
+     * has to go on. */
     left |= atomic_load(&p->due_wanted);
     if (left)
         atomic_store(&p->due_wanted, true);
@@ -184,9 +185,9 @@ static void on_fd(void *arg, uint32_t events)
     (void)events;
     vb_lock(&p->life);
     if (p->shard && p->channel) {
-        /* If the thread that drained it has left that to us (RSK_BY_LOOP), or there are futex sleepers, nobody else
-         * may tell them: it drains at once. Else the shard's owner has a moment to come first, also one whose drain
-         * is already past this news. */
+        /* If the thread that drained it has left that to us (RSK_BY_LOOP), or there are futex
+         * sleepers, nobody else may tell them: it drains at once. Else the shard's owner has a
+         * moment to come first, also one whose drain is already past this news. */
         bool mine = atomic_exchange(&p->left, false) || atomic_load(&p->sleepers);
 
         if (mine && rsk_shard_drain(p->shard) >= 0) {

@@ -1,6 +1,7 @@
 /*
- * verbs_part.c - parts of shards on the verbs wire, made and ended: a completion channel, for as long as there is a device,
- * behind a descriptor that epoll instances keep. What it brings is verbs_cq.c's.
+ * verbs_part.c - parts of shards on the verbs wire, made and ended: a completion channel, for
+ * as long as there is a device, behind a descriptor that epoll instances keep. What it brings
+ * is verbs_cq.c's.
  *
  * Progress thread, except part_free: whoever drops a shard's last reference.
  */
@@ -110,8 +111,9 @@ static struct ibv_comp_channel *open_channel(const struct vb_part *p, struct vb_
     return NULL;
 }
 
-/* A part of this shard whose device has gone, to be used for another one. Its descriptor is in epoll instances and
- * each drain walks it, so no shard is to have more parts than there are devices at a time. */
+/* A part of this shard whose device has gone, to be used for another one. Its descriptor is in
+ * epoll instances and each drain walks it, so no shard is to have more parts than there are
+ * devices at a time. */
 static struct vb_part *without_device(const struct rsk_shard *shard)
 {
     struct vb_part *p = vb_parts;

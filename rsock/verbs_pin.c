@@ -2,13 +2,17 @@
  * verbs_pin.c - how much memory may be pinned. The kernel counts it against RLIMIT_MEMLOCK, which
  * the application may need for itself: a quarter of it is left. Progress thread.
  *
- * What is pinned is not only what is registered here. The queues of mlx5, mlx4, hns, bnxt_re, irdma and erdma are the process's memory,
- * which their drivers have the kernel pin (ib_umem_get); those of rxe and siw are the kernel's own. So what the kernel says of the
- * process (VmPin) is what counts, the program's own as well; and where that cannot be seen, in a chroot without /proc, an estimate of
- * the queues beside what is registered. What is about to be made is estimated in any case:
+ * What is pinned is not only what is registered here. The queues of mlx5, mlx4, hns, bnxt_re,
+ * irdma and erdma are the process's memory, which their drivers have the kernel pin (ib_umem_get);
+ * those of rxe and siw are the kernel's own. So what the kernel says of the process (VmPin) is
+ * what counts, the program's own as well; and where that cannot be seen, in a chroot without
+ * /proc, an estimate of the queues beside what is registered. What is about to be made is
+ * estimated in any case:
  *
- *   a queue pair          VB_QP_PINS: mlx5's has 128 entries of 512 bytes to send (192 of overhead, and 256 inline), 128 of 16 bytes to
- *                         receive, and whole pages (mlx5_calc_send_wqe, mlx5_calc_rcv_wqe in its verbs.c). The others' are smaller.
+ *   a queue pair          VB_QP_PINS: mlx5's has 128 entries of 512 bytes to send (192 of overhead,
+ *                         and 256 inline), 128 of 16 bytes to receive, and whole pages
+ *                         (mlx5_calc_send_wqe, mlx5_calc_rcv_wqe in its verbs.c). The others' are
+ *                         smaller.
  *   a completion queue    VB_CQE_PINS for each entry: mlx5's, of 64 bytes (get_cqe_size)
  */
 #include <errno.h>
@@ -71,7 +75,8 @@ struct ibv_mr *vb_pin(struct ibv_pd *pd, struct rsk_own_map *m, int access)
 
     if (!make_room(m->len))
         return NULL;
-    /* Before and until after it is so: a child that has it all the same keeps it, which is the lesser evil. */
+    /* Before and until after it is so: a child that has it all the same keeps it, which is
+     * the lesser evil. */
     atomic_store(&m->left_out, vb_dl_leaves_out());
     mr = vdl.reg_mr(pd, m->addr, m->len, access);
     if (mr)

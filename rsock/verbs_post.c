@@ -9,9 +9,10 @@
  *
  *   DATA leaves 8, CTRL leaves 3, WAIT leaves 1, WAKE takes the last
  *
- * so a sender without credit can always say so, and a receiver can always answer. A sender that is out of ring and
- * out of messages has posted two WAITs, and three CTRL messages are left to ask for the stream back. The credit block
- * itself travels by a plain WRITE that takes no credit, or with WAKE and WAIT.
+ * so a sender without credit can always say so, and a receiver can always answer. A sender that is
+ * out of ring and out of messages has posted two WAITs, and three CTRL messages are left to ask
+ * for the stream back. The credit block itself travels by a plain WRITE that takes no credit, or
+ * with WAKE and WAIT.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -185,8 +186,9 @@ static int post_due(struct vb_rail *r)
         if (have_message(r, LEAVE_WAIT) && have_slots(r, 1, 0)) {
             /* Before the post: the answer may be here before it returns. */
             atomic_fetch_or(&r->waiting, needs);
-            /* Stays in the credit block until the next WAIT: a later credit write may overtake the peer's reading of
-             * it, and must not say that we know more than the thread that sleeps has looked at. */
+            /* Stays in the credit block until the next WAIT: a later credit write may overtake the
+             * peer's reading of it, and must not say that we know more than the thread that sleeps
+             * has looked at. */
             if (needs & VB_NEED_BYTES) {
                 r->wait_seen = atomic_exchange(&r->no_room_at, VB_ASKED_NONE);
                 if (r->wait_seen == VB_ASKED_NONE) /* posted for another, and answered since */
@@ -268,8 +270,9 @@ void vb_due(struct vb_rail *r, unsigned due)
         atomic_fetch_or(&r->due, due);
     else if (!(atomic_load_explicit(&r->due, memory_order_relaxed) & ~(unsigned)VB_DUE_SOON))
         return;
-    /* Messages of the peer's can make something due before we know where its memory is. That stays due: we set `due`,
-     * then look at `knows`; vb_rail_known sets `knows`, and then posts, after which `due` is looked at. */
+    /* Messages of the peer's can make something due before we know where its memory is. That stays
+     * due: we set `due`, then look at `knows`; vb_rail_known sets `knows`, and then posts, after
+     * which `due` is looked at. */
     if (!atomic_load(&r->knows))
         return;
     do {
@@ -366,11 +369,12 @@ size_t vb_tx_space(struct rsk_rail *rail, struct iovec v[2])
 {
     struct vb_rail *r = vb_of(rail);
     size_t much = rsk_much(rail, r->tx_window);
-    /* By the one look that is judged and noted: at the next the peer may have put more there, which it takes back. */
+    /* By the one look that is judged and noted: at the next the peer may have put more there, which
+     * it takes back. */
     size_t room = vb_room_at(r, vb_tx_freed(rail));
 
-    /* The receiver gives credit back by itself for a quarter of its ring. A window of half a ring or less has to ask
-     * for it, also for a caller that tries again and again and never sleeps. */
+    /* The receiver gives credit back by itself for a quarter of its ring. A window of half a ring
+     * or less has to ask for it, also for a caller that tries again and again and never sleeps. */
     if (room < much && r->tx_window <= rail->tx_size / 2 &&
         !(atomic_load_explicit(&r->waiting, memory_order_relaxed) & VB_NEED_BYTES))
         vb_wait_for_room(r, much);

@@ -1,28 +1,33 @@
 /*
  * verbs_probe.c - finds out that the other end of a silent rail is gone.
  *
- * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair after its
- * retries. That takes 2 s at most with an adapter that keeps to the time-out which vb_tune_id sets: 7 times 67 ms, or
- * up to four times as much (IB spec 9.7.6.1.3). With others, and on kernels that do not know the setting, it may be a
- * quarter of a minute.
+ * What is posted is watched by the adapter: a peer that does not acknowledge it ends the queue pair
+ * after its retries. That takes 2 s at most with an adapter that keeps to the time-out which
+ * vb_tune_id sets: 7 times 67 ms, or up to four times as much (IB spec 9.7.6.1.3). With others, and
+ * on kernels that do not know the setting, it may be a quarter of a minute.
  *
- * And this end may wait without anything posted: for an ECHO before its first byte may go, for a WAKE before the next one may, for credit
- * that never comes. If that message of the peer's was lost for good, then the peer's queue pair has failed and is gone, its
- * disconnect was lost like the rest, and over the anchor it says nothing on its own (frames are owed). Likewise bytes that its adapter
- * has still acknowledged while it was failing: they are not delivered, and it waits for our RESUME.
+ * And this end may wait without anything posted: for an ECHO before its first byte may go, for a
+ * WAKE before the next one may, for credit that never comes. If that message of the peer's was
+ * lost for good, then the peer's queue pair has failed and is gone, its disconnect was lost like
+ * the rest, and over the anchor it says nothing on its own (frames are owed). Likewise bytes
+ * that its adapter has still acknowledged while it was failing: they are not delivered, and it
+ * waits for our RESUME.
  *
- * So while something accepted here is not known to be consumed, and what is sent does not move, the credit block is
- * written once more: after 0.2 s, then at intervals that double up to 3.2 s. It says nothing new, takes no message
- * credit, and its completion is asked for. If nothing completes for 2 s the rail has failed. The 2 s are counted in
- * looks, a fifth of a second apart, each of which has found the completion queue empty: so an hour for which the
- * process was stopped, by a signal or with its virtual machine, counts as one look. A peer that is stopped does not
- * matter: its adapter acknowledges, or its kernel.
+ * So while something accepted here is not known to be consumed, and what is sent does not move, the
+ * credit block is written once more: after 0.2 s, then at intervals that double up to 3.2 s. It
+ * says nothing new, takes no message credit, and its completion is asked for. If nothing completes
+ * for 2 s the rail has failed. The 2 s are counted in looks, a fifth of a second apart, each of
+ * which has found the completion queue empty: so an hour for which the process was stopped, by a
+ * signal or with its virtual machine, counts as one look. A peer that is stopped does not matter:
+ * its adapter acknowledges, or its kernel.
  *
- * The receiver's part: it says what it has consumed when it falls silent, however little that is. Else
- * there would nearly always be bytes that are not known to be consumed, and every idle rail would probe.
+ * The receiver's part: it says what it has consumed when it falls silent, however little that
+ * is. Else there would nearly always be bytes that are not known to be consumed, and every idle
+ * rail would probe.
  *
- * One timer for the process. It runs while rails move or somebody has to be asked, and not otherwise:
- * senders and receivers start it again (vb_probe_wanted). Progress thread, except vb_probe_ask.
+ * One timer for the process. It runs while rails move or somebody has to be asked, and not
+ * otherwise: senders and receivers start it again (vb_probe_wanted). Progress thread,
+ * except vb_probe_ask.
  */
 #include "config/log.h"
 #include "config/reason.h"

@@ -269,8 +269,8 @@ void vb_rail_close(struct vb_rail *r)
         r->qp = NULL;
         vb_unlock(&r->lock);
         unlock_shard(r);
-        /* Ends every access of the adapter to our memory, and of flushing (ibv_destroy_qp(3)). An adapter takes its
-         * time for that, in which the shard's other rails are drained. */
+        /* Ends every access of the adapter to our memory, and of flushing (ibv_destroy_qp(3)). An
+         * adapter takes its time for that, in which the shard's other rails are drained. */
         vdl.destroy_qp(r->id);
         vb_unpin_queue(VB_QP_PINS);
     }

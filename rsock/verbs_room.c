@@ -1,5 +1,6 @@
 /*
- * verbs_room.c - how much the sender may accept by what the peer says that it has consumed, and having the peer speak up.
+ * verbs_room.c - how much the sender may accept by what the peer says that it has consumed, and
+ * having the peer speak up.
  */
 #include "config/reason.h"
 #include "rsock/verbs_int.h"
@@ -9,7 +10,8 @@ uint64_t vb_known(struct vb_rail *r)
     uint64_t freed = atomic_load_explicit(&r->freed, memory_order_relaxed);
     uint64_t word = vb_word(&r->credit_in->consumed);
 
-    /* Not judged here, nor noted: vb_tx_freed does both, under the tx lock. So it is good for when to look, and not for what to fill. */
+    /* Not judged here, nor noted: vb_tx_freed does both, under the tx lock. So it is good for when
+     * to look, and not for what to fill. */
     return word > freed && word <= atomic_load_explicit(&r->tx, memory_order_relaxed) ? word
                                                                                       : freed;
 }
@@ -38,11 +40,12 @@ size_t vb_tx_room(struct vb_rail *r)
     return vb_room_at(r, vb_known(r));
 }
 
-/* The number at which this thread found too little room goes into the WAIT. Whoever posts that may do so later, and
- * know more by then; if the WAIT said so, the peer would not tell this thread, which sleeps without having looked. A
- * thread that found too little room at N has no more until the peer has consumed more than N, so the least N will do
- * for all that have asked before the WAIT is posted. One that asks too late for that looks once more (arm), at what
- * the others have seen. */
+/* The number at which this thread found too little room goes into the WAIT. Whoever posts that
+ * may do so later, and know more by then; if the WAIT said so, the peer would not tell this
+ * thread, which sleeps without having looked. A thread that found too little room at N has no
+ * more until the peer has consumed more than N, so the least N will do for all that have asked
+ * before the WAIT is posted. One that asks too late for that looks once more (arm), at what the
+ * others have seen. */
 void vb_wait_for_room(struct vb_rail *r, size_t enough)
 {
     uint64_t known = vb_known(r), least = atomic_load(&r->no_room_at);

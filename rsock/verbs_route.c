@@ -1,6 +1,6 @@
 /*
- * verbs_route.c - where a rail's packets go: by the addresses of its connection, or by those that the layer above
- * has in their place; and from which port it is asked for. Progress thread.
+ * verbs_route.c - where a rail's packets go: by the addresses of its connection, or by those that
+ * the layer above has in their place; and from which port it is asked for. Progress thread.
  */
 #include <stdio.h>
 #include <string.h>
@@ -49,7 +49,8 @@ static bool is_any(uint16_t port)
 
 uint16_t vb_own_port(const struct rsk_tuple *t)
 {
-    /* The connection's own, as any other may be one at which somebody is going to listen. But so may this, where its program has
-     * chosen it: one that connects from the port at which it listens itself would have taken that port from its listener. */
+    /* The connection's own, as any other may be one at which somebody is going to listen. But so
+     * may this, where its program has chosen it: one that connects from the port at which it
+     * listens itself would have taken that port from its listener. */
     return is_any(t->src_port) && !shm_diag_listens(t) ? t->src_port : 0;
 }

@@ -1,6 +1,6 @@
 /*
- * verbs_setup.c - what the connecting and the accepting side have in common while a rail is set up: what
- * they set, until when they wait, and the end, good or bad. Progress thread.
+ * verbs_setup.c - what the connecting and the accepting side have in common while a rail is set up:
+ * what they set, until when they wait, and the end, good or bad. Progress thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -67,7 +67,9 @@ int vb_lack_reason(int err)
     case EMFILE:
     case ENFILE:
         return RSN_LIMIT_FD;
-    case EIO: /* what the kernel says of a device that is gone, and drivers of one that does nothing any more */
+    case EIO:
+        /* what the kernel says of a device that is gone, and drivers of one that does nothing
+         * any more */
     case ENODEV:
     case ENXIO:
         return RSN_DEVICE_GONE;
@@ -148,7 +150,8 @@ void vb_setup_step(struct vb_rail *r)
     if (r->state != VB_ACCEPTED || !atomic_load(&r->hello_in))
         return;
     if (!r->established) {
-        /* Its hello has overtaken the RTU, for which it stands (IB spec 12.9.8.2): that may be lost. */
+        /* Its hello has overtaken the RTU, for which it stands (IB spec 12.9.8.2):
+         * that may be lost. */
         vdl.notify(r->id, IBV_EVENT_COMM_EST);
         return;
     }

@@ -15,7 +15,8 @@ static int usable(void)
 {
     int reason = vb_host_has_device();
 
-    /* librdmacm has one context of each device for all of a process, and we do with it as we like. */
+    /* librdmacm has one context of each device for all of a process, and we do with
+     * it as we like. */
     if (!reason && !vb_cm_is_open())
         reason = vb_host_refuses();
     if (reason)
@@ -117,9 +118,10 @@ static unsigned arm(struct rsk_rail *rail, unsigned events, unsigned how)
     bits = vb_look(r, events) & (events | RSK_FAIL);
     if (!bits && events & RSK_TX)
         vb_wait_for_room(r, vb_enough(r, events));
-    /* By futex or by the loop the CQ of this rail is armed: its event has the progress thread drain (RSK_BY_SHARD is
-     * armed by rsk_shard_arm). Then what came before the arming is drained, of which nobody is told. RSK_BY_LOOP does
-     * not sleep, so two rounds are enough: then it has been drained, or somebody else is draining. */
+    /* By futex or by the loop the CQ of this rail is armed: its event has the progress thread drain
+     * (RSK_BY_SHARD is armed by rsk_shard_arm). Then what came before the arming is drained, of
+     * which nobody is told. RSK_BY_LOOP does not sleep, so two rounds are enough: then it has been
+     * drained, or somebody else is draining. */
     for (int i = 0; !bits && !(how & RSK_BY_LOOP && i == 2); i++) {
         struct vb_cq *c = r->cq;
 

@@ -37,8 +37,9 @@ enum {
     RSK_CTL = 4,  /* a control message can be read */
     RSK_FAIL = 8, /* the rail has failed; bytes that arrived before can still be read */
     RSK_ANY = RSK_RX | RSK_TX | RSK_CTL, /* for poll(), which always tells of a failure */
-    /* For poll() on shm, called by a drain: RSK_TX, but only if arm() has asked for it since a poll() with this bit
-     * last reported it. Once is enough, because the drain tells everybody who waits. */
+    /* For poll() on shm, called by a drain: RSK_TX, but only if arm() has asked for it since
+     * a poll() with this bit last reported it. Once is enough, because the drain tells
+     * everybody who waits. */
     RSK_TX_ASKED = 16,
     /* Beside RSK_TX, for poll() and arm(): it shall be rsk_much() that can be accepted. */
     RSK_MUCH = 32,
@@ -55,8 +56,8 @@ enum rsk_fate {
 enum {
     RSK_BY_FUTEX = 1, /* wake the futex word rx_word or tx_word */
     RSK_BY_SHARD = 2, /* a drain of the rail's shard calls notify(), and the shard's fd fires */
-    RSK_BY_LOOP =
-        4, /* the progress thread drains and notifies: the caller, who polled so far, stops */
+    /* the progress thread drains and notifies: the caller, who polled so far, stops */
+    RSK_BY_LOOP = 4,
 };
 
 /* A control message; the rail's two ends are of one library, fields in host order are
@@ -102,8 +103,9 @@ struct rsk_rail {
      * invariant I3), so tx_space() and RSK_TX stay within it. 0: the ring's size. */
     uint32_t tx_limit;
     uint32_t peer_pid; /* shm: from SO_PEERCRED; verbs: 0 */
-    /* The words lie in the memory of somebody who must not be able to keep us asleep: who is queued on one can be moved to another
-     * by whoever maps both (FUTEX_REQUEUE). So nobody sleeps on them alone. */
+    /* The words lie in the memory of somebody who must not be able to keep us asleep: who is
+     * queued on one can be moved to another by whoever maps both (FUTEX_REQUEUE). So nobody sleeps
+     * on them alone. */
     bool guarded;
     char where[24]; /* for people: "shm", "rxe0/1" */
 };
@@ -116,7 +118,8 @@ struct rsk_accept_ops {
     int (*find)(const struct rsk_tuple *t, struct rsk_shard **shard, size_t *ring, void **owner);
     void (*accepted)(void *owner, struct rsk_rail *rail);
     void (*refused)(void *owner, int reason);
-    /* No connection of this process can have a rail of this wire, and somebody has asked for one for this. May be NULL. */
+    /* No connection of this process can have a rail of this wire, and somebody has asked for one
+     * for this. May be NULL. */
     void (*none)(const struct rsk_tuple *t, int reason);
 };
 
@@ -132,12 +135,14 @@ struct rsk_wire {
     /* What tx_put accepted is in the receiver's memory even if the sender's process dies: a killed
      * peer ends the stream cleanly, as with TCP. False: it ends with ECONNRESET (I6). */
     bool outlives_sender;
-    /* The sender writes into the memory that the receiver reads, and both have only the processors' caches between them. */
+    /* The sender writes into the memory that the receiver reads, and both have only the processors'
+     * caches between them. */
     bool read_in_place;
-    /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex: spinning for
-     * longer pays. */
+    /* A sleeper is woken by way of an adapter's events, which takes far longer than a futex:
+     * spinning for longer pays. */
     bool slow_to_wake;
-    /* That something has arrived is known once somebody has drained the shard, which poll() does. */
+    /* That something has arrived is known once somebody has drained the shard, which poll()
+     * does. */
     bool news_by_drain;
     /* That part of what may be unread is much: rsk_much(). */
     uint8_t much;
@@ -148,8 +153,9 @@ struct rsk_wire {
 
     /* Is this wire usable in this process at all? 0 or a reason number. Opens nothing big. */
     int (*usable)(void);
-    /* Makes port (host order) reachable for rail requests. peer: the other port of a connection that there is to it, which where
-     * each has a process of its own says which one; 0: none is known. Idempotent. 0 or -errno. */
+    /* Makes port (host order) reachable for rail requests. peer: the other port of a connection
+     * that there is to it, which where each has a process of its own says which one; 0: none is
+     * known. Idempotent. 0 or -errno. */
     int (*listen)(int family, uint16_t port, uint16_t peer, const struct rsk_accept_ops *ops);
     /* The opposite. What is being answered goes on. */
     void (*unlisten)(int family, uint16_t port);
@@ -158,16 +164,18 @@ struct rsk_wire {
      * even begin (done is then not called). The deadline is this call's own: 3 s. */
     int (*connect)(const struct rsk_tuple *t, struct rsk_shard *shard, size_t ring, void *owner,
                    void (*done)(void *owner, struct rsk_rail *rail, int reason));
-    /* Closes what listen() and connect() have opened: they open it anew, under the credentials and in the
-     * namespaces of then. What is under way may end with this reason; rails are dead. */
+    /* Closes what listen() and connect() have opened: they open it anew, under the credentials and
+     * in the namespaces of then. What is under way may end with this reason; rails are dead. */
     void (*shut)(int reason);
-    /* How many rails have been killed whose last messages are still to be sent; none of them for longer than 0.1 s. NULL: none. */
+    /* How many rails have been killed whose last messages are still to be sent; none of them for
+     * longer than 0.1 s. NULL: none. */
     unsigned (*parting)(void);
-    /* fn says how the rail of a connection goes, if not as the connection itself: owner is whose rail is asked
-     * for, NULL if it is the peer that asks. NULL: the wire has no packets. */
+    /* fn says how the rail of a connection goes, if not as the connection itself: owner is whose
+     * rail is asked for, NULL if it is the peer that asks. NULL: the wire has no packets. */
     void (*on_route)(void (*fn)(const struct rsk_tuple *, void *owner, struct rsk_route *));
-    /* fn: may the owner of a rail that is being set up have rings of so many bytes, both together? The peer has a say in
-     * that; stranger: and could do us no other harm. Else there is no rail (RSN_BUDGET). Progress thread; may be NULL. */
+    /* fn: may the owner of a rail that is being set up have rings of so many bytes, both together?
+     * The peer has a say in that; stranger: and could do us no other harm. Else there is no rail
+     * (RSN_BUDGET). Progress thread; may be NULL. */
     void (*on_room)(bool (*fn)(void *owner, size_t bytes, bool stranger));
     /* Ends the rail and frees it. No thread is inside another call on it, or will be: the
      * caller has refs == 0 and has taken both locks since nobody can find the rail any more. */
@@ -178,24 +186,25 @@ struct rsk_wire {
     void (*tx_start)(struct rsk_rail *, uint64_t S);
     /* Where the next bytes go: up to two pieces, at most the credit. Returns their sum. */
     size_t (*tx_space)(struct rsk_rail *, struct iovec v[2]);
-    /* The first n bytes of that space are filled: they are accepted, also if the rail has failed and
-     * the result is -EPIPE (tx_kept has them then), and posted as far as the rail is open and message
-     * credit allows. */
+    /* The first n bytes of that space are filled: they are accepted, also if the rail has failed
+     * and the result is -EPIPE (tx_kept has them then), and posted as far as the rail is open and
+     * message credit allows. */
     int (*tx_put)(struct rsk_rail *, size_t n);
-    /* The three steps in one, for what most sends are: n bytes from p, all or nothing. n; 0: there is not room for
-     * all, or the rail has failed. If it fails only now they are accepted, as by tx_put. */
+    /* The three steps in one, for what most sends are: n bytes from p, all or nothing. n; 0:
+     * there is not room for all, or the rail has failed. If it fails only now they are accepted,
+     * as by tx_put. */
     size_t (*tx_give)(struct rsk_rail *, const void *p, size_t n);
-    /* Post what is staged and everything from now on. Until this call no byte leaves this process's private
-     * memory. It comes when the receiver has proved itself (ECHO), and on a wire that outlives_sender right
-     * after tx_start: there the kernel has shown whose memory it is. */
+    /* Post what is staged and everything from now on. Until this call no byte leaves this process's
+     * private memory. It comes when the receiver has proved itself (ECHO), and on a wire that
+     * outlives_sender right after tx_start: there the kernel has shown whose memory it is. */
     int (*tx_open)(struct rsk_rail *);
     /* Posts what could not be posted before. Returns the bytes still unposted, or -errno. */
     ssize_t (*tx_push)(struct rsk_rail *);
     /* F: the highest consumption that the receiver has published, brought up to date and bounded
      * by what was posted; a value outside [old F, posted] fails the rail. */
     uint64_t (*tx_freed)(struct rsk_rail *);
-    /* What is known to be in the receiver's memory, read or not: up to here. Where that has to be asked, it is asked, and a later
-     * call knows it. NULL: all that was accepted. */
+    /* What is known to be in the receiver's memory, read or not: up to here. Where that has to be
+     * asked, it is asked, and a later call knows it. NULL: all that was accepted. */
     uint64_t (*tx_arrived)(struct rsk_rail *);
     /* The bytes [from, to) that were accepted and not yet freed, for the replay. */
     size_t (*tx_kept)(struct rsk_rail *, uint64_t from, uint64_t to, struct iovec v[2]);
@@ -210,7 +219,8 @@ struct rsk_wire {
     size_t (*rx_peek)(struct rsk_rail *, struct iovec v[2]);
     /* The first n of them are consumed; publishes credit by the wire's own rule. */
     void (*rx_consume)(struct rsk_rail *, size_t n);
-    /* The same in one: what has come, at most n bytes, to p. How many. 0 also if the rail has failed. */
+    /* The same in one: what has come, at most n bytes, to p. How many. 0 also if the
+     * rail has failed. */
     size_t (*rx_take)(struct rsk_rail *, void *p, size_t n);
     /* Fixes V: later arrivals are ignored. Idempotent. Returns V. Works on a failed rail. */
     uint64_t (*rx_freeze)(struct rsk_rail *);
@@ -225,31 +235,34 @@ struct rsk_wire {
 
     /* ---- ends, any thread; only of a wire that outlives_sender ---- */
 
-    /* This process lives: what it has not read is no sign that it was killed. Said before it ends its direction
-     * of the TCP connection, and by kill(). Whoever sees that end finds the word said. */
+    /* This process lives: what it has not read is no sign that it was killed. Said before it
+     * ends its direction of the TCP connection, and by kill(). Whoever sees that end finds
+     * the word said. */
     void (*tx_ends)(struct rsk_rail *);
-    /* The peer's direction of the TCP connection has ended: what does that mean? Changes nothing. */
+    /* The peer's direction of the TCP connection has ended: what does that mean?
+     * Changes nothing. */
     enum rsk_fate (*tx_fate)(struct rsk_rail *);
 
     /* ---- waiting: any thread that holds a reference ---- */
 
-    /* Looks, without a system call: which of these RSK_* hold now; RSK_FAIL in any case. What is not asked for may cost
-     * the peer a cache line. */
+    /* Looks, without a system call: which of these RSK_* hold now; RSK_FAIL in any case. What is
+     * not asked for may cost the peer a cache line. */
     unsigned (*poll)(struct rsk_rail *, unsigned events);
-    /* Asks that the next change of `events` (RSK_RX, RSK_TX; RSK_CTL by the loop) be told in the ways of `how`
-     * (RSK_BY_*), once. Full fence inside, and looks again: returns those of events that hold
-     * already, in which case the caller must not sleep. */
+    /* Asks that the next change of `events` (RSK_RX, RSK_TX; RSK_CTL by the loop) be told in the
+     * ways of `how` (RSK_BY_*), once. Full fence inside, and looks again: returns those of events
+     * that hold already, in which case the caller must not sleep. */
     unsigned (*arm)(struct rsk_rail *, unsigned events, unsigned how);
-    /* Fails the rail from this side: used before destroy. What has been posted is still sent, also after the destruction, unless it
-     * has failed already, or the reason is that it has. Progress thread. */
+    /* Fails the rail from this side: used before destroy. What has been posted is still sent,
+     * also after the destruction, unless it has failed already, or the reason is that it has.
+     * Progress thread. */
     void (*kill)(struct rsk_rail *, int reason);
 };
 
 extern const struct rsk_wire rsk_shm_wire;
 extern const struct rsk_wire rsk_verbs_wire;
 
-/* So much room poll wants before it says that bytes can be sent, as TCP, whose next blocking write then seldom waits. most: how
- * much may be unread. */
+/* So much room poll wants before it says that bytes can be sent, as TCP, whose next blocking write
+ * then seldom waits. most: how much may be unread. */
 static inline size_t rsk_much(const struct rsk_rail *r, size_t most)
 {
     size_t n = most / r->wire->much;

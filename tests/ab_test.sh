@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/ab_test.sh - `railsock ab`, and what it stands on, `railsock run --report`. Real programs, few
-# requests; what is checked is what is told, never how fast anything was.
+# tests/ab_test.sh - `railsock ab`, and what it stands on, `railsock run --report`. Real programs,
+# few requests; what is checked is what is told, never how fast anything was.
 # shellcheck disable=SC2016 # what stands in single quotes is for another shell
 set -u
 
@@ -58,7 +58,8 @@ r = json.load(open(sys.argv[1]))
 assert r["connections"] == 2 and r["bytes"] in (20000, 20001) and r["rail_bytes"] == 0, r
 assert r["wall_s"] > 0 and r["cpu_s"] > 0 and 2e6 < r["peak_bytes"] < 1e9, r' "$dir/sums" 2>&1)
 verdict report_json "$out"
-# The layout of ipoib_fallback/pub.h: three connections, of which one ended before it boarded, and one as it began.
+# The layout of ipoib_fallback/pub.h: three connections, of which one ended before it boarded, and
+# one as it began.
 out=$(talk --tcp --report=always -- "$python" -c '
 import os, struct
 head = struct.pack("<QIIQQ64sII", 0x6B636F736C696172, 6, 1, 1, 0, b"shown", 0, 0) + bytes(16 * 8 + 8)
@@ -104,7 +105,8 @@ for inside in 'mkdir "$RAILSOCK_KEEP/x"' ': >"${RAILSOCK_KEEP%/*}/1.0"' 'mkfifo 
 done
 out=$(talk --tcp --report=always -- sh -c 'mkdir "$RAILSOCK_KEEP/x"' ; kept); [[ $out != */dev/shm/* ]]
 verdict report_removes_a_folder "$out"
-# What root runs may become another user, whom the folder is open to; but only who was told its name finds it.
+# What root runs may become another user, whom the folder is open to; but only who was told its name
+# finds it.
 other=(setpriv --reuid 65432 --regid 65432 --clear-groups)
 if [ "$(id -u)" -eq 0 ] && "${other[@]}" true 2>/dev/null; then
     # tests/run gives this script a folder that nobody else may enter.
@@ -223,7 +225,8 @@ out=$(timeout -k 1 60 "$railsock" ab -n 1 --warm-up 0 --metric '(\d+) answered' 
     -- sh -c 'curl -s http://127.0.0.1:18417/ >/dev/null && echo 1 answered' 2>&1) &&
     [[ $out != *failed* ]] && [[ $(tr -s ' ' <<<"$out") == *'answered 1.00 1.00'* ]]
 verdict server_without_a_port "$out"
-# What sshd does with a command: a shell runs its words, joined. And ssh may leave a connection for the next one.
+# What sshd does with a command: a shell runs its words, joined. And ssh may leave a connection for
+# the next one.
 printf '#!/bin/sh\n[ "$1" = far ] || exit 9\nshift\n[ -e %s ] || { setsid sleep 985 >/dev/null 2>&1 & echo $! >%s; }\nexec sh -c "$*"\n' \
     "$dir/master" "$dir/master" >"$dir/ssh"
 chmod +x "$dir/ssh"

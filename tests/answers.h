@@ -1,5 +1,6 @@
 /*
- * answers.h - a thread that gives something each time that it is asked for it. For unit tests and programs.
+ * answers.h - a thread that gives something each time that it is asked for it. For unit
+ * tests and programs.
  */
 #ifndef TESTS_ANSWERS_H
 #define TESTS_ANSWERS_H
@@ -15,7 +16,8 @@ struct answers {
     void (*give)(void *arg);
     void *arg;
     pthread_t thread;
-    /* It gives within a microsecond, if the machine lets both threads run, and takes a processor for it. */
+    /* It gives within a microsecond, if the machine lets both threads run, and takes a
+     * processor for it. */
     bool at_once;
     _Atomic unsigned asked, given, looks;
     _Atomic bool over;

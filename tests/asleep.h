@@ -1,5 +1,6 @@
 /*
- * asleep.h - how a thread is, or a process by its main thread: for those who have to come when it sleeps.
+ * asleep.h - how a thread is, or a process by its main thread: for those who have to
+ * come when it sleeps.
  */
 #ifndef TESTS_ASLEEP_H
 #define TESTS_ASLEEP_H

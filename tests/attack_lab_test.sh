@@ -1,7 +1,7 @@
 #!/bin/bash
-# tests/attack_lab_test.sh - attackers over verbs, between two virtual hosts. Host 1 has the victims and
-# a rogue listener, host 2 the attackers; see attack_test.sh, and attack/attack_verbs.c for the lies.
-# The hosts' parts are called by number; numbers and names of ours have no spaces.
+# tests/attack_lab_test.sh - attackers over verbs, between two virtual hosts. Host 1 has the victims
+# and a rogue listener, host 2 the attackers; see attack_test.sh, and attack/attack_verbs.c for the
+# lies. The hosts' parts are called by number; numbers and names of ours have no spaces.
 # shellcheck disable=SC2317,SC2086
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -30,8 +30,8 @@ host1() {
     : >"$log"
     RAILSOCK_LOG=info:$log "${run[@]}" $python tests/apps/echo_server.py threads $ip 7000 &
     pids+=" $!"
-    # A server without the library, and a stranger that offers rails for its port; another one that has
-    # guessed how the stream begins.
+    # A server without the library, and a stranger that offers rails for its port; another one that
+    # has guessed how the stream begins.
     for port in 7001 7002 7003; do
         $python tests/apps/echo_server.py threads $ip $port &
         pids+=" $!"
@@ -56,7 +56,8 @@ noticed() { # FIRST-LINE TEXT [ATTACKERS]
     tail -n +"$1" "$log" | grep -E "$2" >/dev/null || { [ -n "${3-}" ] && grep -q "$3" "$log.attacker"; }
 }
 
-# lie NAME WANTED [LOG [ATTACKERS]]: LOG is what the victim has to say, or the attacker's own library ATTACKERS.
+# lie NAME WANTED [LOG [ATTACKERS]]: LOG is what the victim has to say, or the attacker's own
+# library ATTACKERS.
 lie() {
     local got before
 
@@ -98,7 +99,8 @@ host2() {
         wait-lie; do
         lie $name left "$broke"
     done
-    # Where the attacker hears of the refusal first, and leaves, the victim has nothing to say of it.
+    # Where the attacker hears of the refusal first, and leaves, the victim has nothing to say of
+    # it.
     for name in key-guess beyond-the-ring read-memory other-ring; do
         lie $name left "$refused" "$told"
     done

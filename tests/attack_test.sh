@@ -166,7 +166,8 @@ other_user() {
     export ATTACK_UID=65534
 }
 
-# knocks: somebody who has no connection knocks, and another client is to be asked and answered meanwhile.
+# knocks: somebody who has no connection knocks, and another client is to be asked and answered
+# meanwhile.
 knocks() {
     local got
 

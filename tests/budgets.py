@@ -92,7 +92,8 @@ def halved():
         two.shutdown(socket.SHUT_WR)
         for _ in range(50):
             pass_on(one, two, 1000)
-        # A rail is given back by calls, one in so many looks: some between two of ours, which take long.
+        # A rail is given back by calls, one in so many looks: some between two of ours, which take
+        # long.
         come(over, lambda: (state(one), state(two), rings()), lambda: [pass_on(one, two, 1000) for _ in range(64)])
         assert one.recv(1) == b""
         one.close()

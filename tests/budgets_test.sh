@@ -61,7 +61,8 @@ crowds() {
     elif ! cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -o "$work/crowd" tests/bench/crowd.c -lm; then
         echo 'not ok budgets.many: crowd.c does not build'
     else
-        # A process with very many sockets does not look each of them up in /proc before one gets a rail.
+        # A process with very many sockets does not look each of them up in /proc before one gets a
+        # rail.
         crowd 1024 readlink,readlinkat 'open 500\nboard 1000\n'
         few many 500 0 0 '"socket:\['
         # Where the server has no rail, not each of its connections asks it.

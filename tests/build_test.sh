@@ -1,13 +1,14 @@
 #!/bin/bash
-# tests/build_test.sh - flags of distributions that the library is not to be built with: neither do they stop the build, nor
-# come through it. 3 seconds: a few objects.
+# tests/build_test.sh - flags of distributions that the library is not to be built with: neither do
+# they stop the build, nor come through it. 3 seconds: a few objects.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d "${TMPDIR:-/tmp}/build_test.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 
-# objects CASE VARIABLE...: what has a part in assembly, and what names the functions that fortifying replaces.
+# objects CASE VARIABLE...: what has a part in assembly, and what names the functions that
+# fortifying replaces.
 objects() {
     if make -s WERROR=1 BUILD="$dir/$1" "${@:2}" "$dir/$1/plain/preload/"{pl_vfork,pl_real,pl_init}.o \
         >"$dir/said" 2>&1; then

@@ -1,6 +1,7 @@
 /*
- * calls.h - a send and a receive on a tracked stream, as the intercepting layer makes them, for tests that are
- * linked from the product's own sources; and the bytes to send: each is a function of its offset.
+ * calls.h - a send and a receive on a tracked stream, as the intercepting layer makes them, for
+ * tests that are linked from the product's own sources; and the bytes to send: each is a
+ * function of its offset.
  */
 #ifndef RAILSOCK_TESTS_CALLS_H
 #define RAILSOCK_TESTS_CALLS_H
@@ -28,7 +29,8 @@ static inline bool call_left(struct fb_stream *s, ssize_t r, bool rx)
     return true;
 }
 
-/* On a rail, from or into one buffer: the short way (pl_short.h), and the long one if it has done nothing. */
+/* On a rail, from or into one buffer: the short way (pl_short.h), and the long one if it has
+ * done nothing. */
 static inline ssize_t call_send_rail(struct fb_stream *s, int fd, const struct iovec *v, int flags)
 {
     size_t n = v->iov_len ? fb_send_quick(s, fd, v->iov_base, v->iov_len, flags) : 0;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/calls_test.sh - preload/calls.def and preload/calls_left.def against libc itself: is there a
-# name that neither knows, and does each symbol do on a rail what it does on TCP, and what its class says.
-# Some 20 seconds.
+# name that neither knows, and does each symbol do on a rail what it does on TCP, and what its class
+# says. Some 20 seconds.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -26,7 +26,8 @@ holds() {
     fi
 }
 
-# What libc exports is known, and no row of the tables could go without this noticing. Beside the rows, which mostly wait.
+# What libc exports is known, and no row of the tables could go without this noticing. Beside the
+# rows, which mostly wait.
 {
     holds exports tests/calls/exports.py
     holds every_row_counts tests/calls/exports.py --rows

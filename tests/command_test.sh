@@ -110,7 +110,8 @@ verdict preload_once "$out"
 out=$(LD_PRELOAD="$dir/x.so:/other/one.so $dir/y.so" "$railsock" run -- sh -c 'echo "$LD_PRELOAD"' 2>/dev/null)
 [ "$out" = "$dir/one.so:$dir/x.so:$dir/y.so" ]
 verdict preload_no_other_of_ours "$out"
-# A script has its own name in rules, and its interpreter's; and a user, however long the list of them is.
+# A script has its own name in rules, and its interpreter's; and a user, however long the list of
+# them is.
 printf '#!/bin/sh\n' >"$dir/daemon"
 chmod +x "$dir/daemon"
 for pattern in daemon "$dir/daemon" "$(basename "$(readlink -f /bin/sh)")"; do

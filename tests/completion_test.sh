@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/completion_test.sh - tools/completion.bash, as bash would call it: that it offers what each --help has, the
-# values of options, and the commands that railsock runs. A second or two.
+# tests/completion_test.sh - tools/completion.bash, as bash would call it: that it offers what each
+# --help has, the values of options, and the commands that railsock runs. A second or two.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -9,7 +9,8 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/completion_test.XXXXXX") || exit 1
 trap 'rm -rf "$dir"' EXIT
 [ -x "$build/railsock" ] || { echo "not ok completion: $build/railsock is not built"; exit 1; }
 
-# offers LINE: what is offered at the end of LINE, whose words bash breaks at blanks, = and :. On one line, in order.
+# offers LINE: what is offered at the end of LINE, whose words bash breaks at blanks, = and :. On
+# one line, in order.
 offers() {
     local rest=$1 word='' char
 

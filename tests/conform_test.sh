@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/conform_test.sh - a slice of `make conform`: every CONFORM_STEP-th case; while streams board, what
-# once was lost there; and some random walks.
+# tests/conform_test.sh - a slice of `make conform`: every CONFORM_STEP-th case; while streams
+# board, what once was lost there; and some random walks.
 cd "$(dirname "$0")/.." || exit 1
 set -o pipefail
 status=0

@@ -1,7 +1,8 @@
 #!/bin/bash
-# tests/deb_test.sh - the Debian package that `make deb` has made: lintian, what it holds and asks for, an
-# installation in a folder that stands for the root, the programs in it, its removal; and a virtual host that has no
-# libibverbs. `make deb-test`, some 30 seconds beside making the package. Needs root, or fakeroot, for dpkg.
+# tests/deb_test.sh - the Debian package that `make deb` has made: lintian, what it holds and asks
+# for, an installation in a folder that stands for the root, the programs in it, its removal; and a
+# virtual host that has no libibverbs. `make deb-test`, some 30 seconds beside making the package.
+# Needs root, or fakeroot, for dpkg.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1

@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/doctor_test.sh - `railsock doctor` on this host, on programs and on peers here: what is in order, and each
-# failure that can be made without harm. With RDMA: identity_lab_test.sh and faults_lab_test.sh.
+# tests/doctor_test.sh - `railsock doctor` on this host, on programs and on peers here: what is in
+# order, and each failure that can be made without harm. With RDMA: identity_lab_test.sh and
+# faults_lab_test.sh.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -25,9 +26,10 @@ verdict() {
     if [ "$?" -eq 0 ]; then echo "ok doctor.$1"; else echo "not ok doctor.$1: $2"; fi
 }
 
-# says NAME STATUS LINE COMMAND...: COMMAND ends with STATUS, and one line of what it prints matches LINE, a
-# regular expression, blanks being one. After a line that begins with FAIL there is what to do.
-# $late: what it says where another process has not been given the time to show something; then it is asked again.
+# says NAME STATUS LINE COMMAND...: COMMAND ends with STATUS, and one line of what it prints matches
+# LINE, a regular expression, blanks being one. After a line that begins with FAIL there is what to
+# do. $late: what it says where another process has not been given the time to show something; then
+# it is asked again.
 late=
 says() {
     local name=$1 status=$2 line=$3 got tries=5
@@ -370,7 +372,8 @@ for own in MODE=tcp BOARD=never MODE=bogus; do
     [ $is -eq 0 ]
     verdict "peer_own_stops[$own]" "$words"
 done
-# A server that says so of the connection itself, or of those that it has had: of this one it is not known before bytes have passed.
+# A server that says so of the connection itself, or of those that it has had: of this one it is not
+# known before bytes have passed.
 cat >"$dir/epoll.py" <<'END'
 import asyncio, sys
 async def serve(r, w):

@@ -2,8 +2,8 @@
 # tests/faults_lab_test.sh - what goes wrong between two hosts, with unmodified programs. Host 1
 # has the servers, clients run on host 2, one boot for all.
 #
-# First peers that can never have a rail: whoever connects, accepts or exchanges bytes must not
-# wait for RDMA. Then rails that fail under redis-benchmark, which must not notice. Then a slice of what
+# First peers that can never have a rail: whoever connects, accepts or exchanges bytes must not wait
+# for RDMA. Then rails that fail under redis-benchmark, which must not notice. Then a slice of what
 # faults/run does (`make lab-faults`). APPS_ALL=1: also the cases that another one is close to.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -38,7 +38,8 @@ stand_by || echo 'not ok verbs.stand_by'
 
 # ---- peers without a rail
 
-# A wait for RDMA is there each time; a pause of a busy machine as long as that one is not there three times.
+# A wait for RDMA is there each time; a pause of a busy machine as long as that one is not there
+# three times.
 never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
     local try
 
@@ -57,9 +58,10 @@ never_waits() { # BREAK MEND HOST: nothing ever boards, nobody ever waits
 
 # ---- rails that fail
 
-# A path that carries small packets only: a rendezvous, credit and what goes before the first byte are some. No byte goes
-# there, and who has found that out, several times, tells the other streams of its process: after each failure but the
-# first, for which all asked at once, none of them asks again for as long as the log says.
+# A path that carries small packets only: a rendezvous, credit and what goes before the first byte
+# are some. No byte goes there, and who has found that out, several times, tells the other streams
+# of its process: after each failure but the first, for which all asked at once, none of them asks
+# again for as long as the log says.
 small_packets() { # HOST
     large_on "$1" || { fail 'large_on failed'; return; }
     free_port
@@ -79,8 +81,8 @@ small_packets() { # HOST
 }
 failed_often() { [ -e "$shared/small.log" ] && [ "$(grep -c 'its rail has not lasted' "$shared/small.log")" -ge 3 ]; }
 
-# Where an adapter's own time holds, the library's is shorter: the streams are on TCP long before rxe's 15 s are over (wait_until
-# may take three times as long as it is told).
+# Where an adapter's own time holds, the library's is shorter: the streams are on TCP long before
+# rxe's 15 s are over (wait_until may take three times as long as it is told).
 old_kernel() {
     local both began
 
@@ -100,7 +102,8 @@ old_kernel() {
     streams_end
 }
 
-# Starts redis-benchmark on the other host with more to do than it is given time for, and waits until it has boarded.
+# Starts redis-benchmark on the other host with more to do than it is given time for, and waits
+# until it has boarded.
 benchmark_boards() {
     server redis-server --bind "$ip" --port "$port" --protected-mode no --save '' \
         --appendonly no --dir "$work" --daemonize no || return
@@ -157,12 +160,13 @@ several_faults() {
     streams_end
 }
 
-# Streams that are made to change track at random moments, on both hosts, until it has happened some times. With pace, and this
-# seed, the first two of a round are short, while the client opens its device, and the third carries megabytes both ways,
-# slowly, so that there is time for it: where one direction has ended the other one stays on TCP. Each round has a
-# client that opens its device anew, which takes a busy translated machine longer than a short round: so they become longer.
-# If two were in vain, a device may hear nobody any more, which is the kernel's (see `deaf`): then there are new ones; and
-# in the next one both ends say what they are on.
+# Streams that are made to change track at random moments, on both hosts, until it has happened some
+# times. With pace, and this seed, the first two of a round are short, while the client opens its
+# device, and the third carries megabytes both ways, slowly, so that there is time for it: where one
+# direction has ended the other one stays on TCP. Each round has a client that opens its device
+# anew, which takes a busy translated machine longer than a short round: so they become longer. If
+# two were in vain, a device may hear nobody any more, which is the kernel's (see `deaf`): then
+# there are new ones; and in the next one both ends say what they are on.
 torture() { # SEED
     local seconds rounds=0 look='' switches=0
 
@@ -205,7 +209,8 @@ doctor_says() { # STATUS LINE: one line is like this
         on 2 "$apps/to_files" "$shared/doctor" "$shared/doctor.err" timeout 60 "$railsock" doctor --wire verbs "$ip:$port"
         status=$?
         tr -s ' ' <"$shared/doctor" >"$work/doctor.lines"
-        # The server is asked as soon as the kernel has the connection, which may be before it has accepted it.
+        # The server is asked as soon as the kernel has the connection, which may be before it has
+        # accepted it.
         { [ "$try" -lt 5 ] && grep -q ' not-mine: ' "$work/doctor.lines"; } || break
     done
     { [ $status -eq "$1" ] && grep -qE "$2" "$work/doctor.lines"; } ||

@@ -1,8 +1,9 @@
 #!/bin/bash
-# tests/full_shm_test.sh - a /dev/shm that has room for what is shown of connections, but not for what is shown of
-# rails: the streams stay on TCP, reason no-memory, and carry on. With one page more they board, also if each
-# request for memory fails with EINTR at first, as a tmpfs of Linux 6.1 may for signals and for io_uring's work. A process that
-# may have no descriptor of ours open, and has more connections than there is room for, lives on.
+# tests/full_shm_test.sh - a /dev/shm that has room for what is shown of connections, but not for
+# what is shown of rails: the streams stay on TCP, reason no-memory, and carry on. With one page
+# more they board, also if each request for memory fails with EINTR at first, as a tmpfs of Linux
+# 6.1 may for signals and for io_uring's work. A process that may have no descriptor of ours open,
+# and has more connections than there is room for, lives on.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1

@@ -31,7 +31,8 @@ talks(new, 20)
 boards(old, "a connection of root's again")
 
 
-# What a change closes is closed for good: librdmacm closes no context of its own, and was left with /dev/null for each descriptor.
+# What a change closes is closed for good: librdmacm closes no context of its own, and was left with
+# /dev/null for each descriptor.
 def nulls():
     return sum(os.path.realpath(f"/proc/self/fd/{fd}") == "/dev/null" for fd in os.listdir("/proc/self/fd"))
 

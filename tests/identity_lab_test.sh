@@ -1,8 +1,9 @@
 #!/bin/bash
 # tests/identity_lab_test.sh - verbs and another user: what was opened under the old credentials is
-# closed before they change, and connections board again under the new ones. Also a program that asks
-# again and again whether something has come, a server of several processes, threads that are cancelled, and what limits of locked memory and of the address space
-# mean. At last a host without libibverbs.
+# closed before they change, and connections board again under the new ones. Also a program that
+# asks again and again whether something has come, a server of several processes, threads that are
+# cancelled, and what limits of locked memory and of the address space mean. At last a host without
+# libibverbs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -49,7 +50,8 @@ ip link set eth0 down
 says link_down 1 '^FAIL ports rxe0/1 DOWN' $doctor --wire verbs
 ip link set eth0 up
 
-# program NAME SCRIPT COMMAND...: the script over verbs, under this command; it says on stderr what is wrong.
+# program NAME SCRIPT COMMAND...: the script over verbs, under this command; it says on stderr what
+# is wrong.
 program() {
     local name=$1 script=$2 log=/tmp/$1.log
 
@@ -64,7 +66,8 @@ program() {
     fi
 }
 program seteuid identity_lab.py
-# What is opened in a thread with a table of descriptors of its own is of no use to the others: rsock/README.md.
+# What is opened in a thread with a table of descriptors of its own is of no use to the others:
+# rsock/README.md.
 timeout 60 "$LAB_SCRATCH/private_table" rdma
 program ask_again ask_again_lab.py
 program workers workers_lab.py

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/install_test.sh - `make install` and `make uninstall`: what is installed works from where it is, without
-# the sources, and goes without a trace. 3 seconds.
+# tests/install_test.sh - `make install` and `make uninstall`: what is installed works from where it
+# is, without the sources, and goes without a trace. 3 seconds.
 # shellcheck disable=SC2016 # what stands in single quotes is no variable of ours
 set -u
 
@@ -43,7 +43,8 @@ makes uninstall "${args[@]}"
 gone "$root" "$root/usr/share/railsock" "$root/usr/lib/$cpu/railsock" "$root/usr/share/doc/railsock" \
     "$root/usr/share/bash-completion" "$root"/usr/share/man/man{1,5,7}
 
-# In a prefix of one's own, which has a folder "tools" above it, as a checkout has; the command takes its own.
+# In a prefix of one's own, which has a folder "tools" above it, as a checkout has; the command
+# takes its own.
 case=prefix
 root=$dir/tree/own
 mkdir -p "$dir/tree/tools"
@@ -68,7 +69,8 @@ rm "$root/share/railsock/mine"
 makes uninstall PREFIX="$root"
 gone "$root" "$root/share/railsock" "$root/lib/railsock"
 
-# A library that is not below the prefix: what is told apart from the rest is the one file, built here with that place.
+# A library that is not below the prefix: what is told apart from the rest is the one file, built
+# here with that place.
 root=$dir/elsewhere
 object=$build/plain/tools/library.o
 out=$(make -n -W tools/library.c BUILD="$build" LIBDIR="$root" V=1 "$object" 2>&1)

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034 # what stands in single quotes is for the inner shell; variables are for who sources this
 #
-# tests/installed.sh - whether what is installed works from where it is. Sourced by install_test.sh and deb_test.sh,
-# which set `suite` and, for each installation, `case`.
+# tests/installed.sh - whether what is installed works from where it is. Sourced by install_test.sh
+# and deb_test.sh, which set `suite` and, for each installation, `case`.
 : "${suite:?}" "${case:=}"
 top=$PWD
 # shellcheck source=tests/wait.sh

@@ -30,8 +30,8 @@ logged() {
     done
 }
 
-# ends SIGNAL WORDS close|stay [SETTING...]: a connection over which so many words have gone there and back, whose client
-# then gets the signal. Both ends' logs: client and server.
+# ends SIGNAL WORDS close|stay [SETTING...]: a connection over which so many words have gone there
+# and back, whose client then gets the signal. Both ends' logs: client and server.
 ends() {
     local signal=$1 words=$2 how=$3 here there run=("$build/railsock" run --board eager -- "$python" tests/log_ends.py)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/man_test.sh - the man pages: that they are well-formed, and say what --help, config/README.md and the
-# library's own strings say (docs.py). 3 seconds.
+# tests/man_test.sh - the man pages: that they are well-formed, and say what --help,
+# config/README.md and the library's own strings say (docs.py). 3 seconds.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1

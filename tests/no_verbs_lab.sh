@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/no_verbs_lab.sh - a host that has an RDMA device, and no libibverbs. In a virtual host, whose files it
-# removes; with the railsock that is in PATH. Called by deb_test.sh and, with `short`, by identity_lab_test.sh.
+# tests/no_verbs_lab.sh - a host that has an RDMA device, and no libibverbs. In a virtual host,
+# whose files it removes; with the railsock that is in PATH. Called by deb_test.sh and, with
+# `short`, by identity_lab_test.sh.
 set -u
 [ -n "${LAB_HOST-}" ] || { echo "$0: for a virtual host" >&2; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
@@ -26,7 +27,8 @@ shown_or_dead() {
     grep -qE "$line" <<<"$seen" || ended "$client"
 }
 
-# echoes NAME ADDRESS WIRE LINE: the client's bytes come back, and a line of railsock stat about it comes to match LINE.
+# echoes NAME ADDRESS WIRE LINE: the client's bytes come back, and a line of railsock stat about it
+# comes to match LINE.
 echoes() {
     local name=$1 address=$2 wire=$3 line=$4 server client seen=''
 

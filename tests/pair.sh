@@ -10,8 +10,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/pair.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 port=$((23000 + $$ % 6000))
 
-# pair NAME BOARD SERVER CLIENT [SETTING...]: one case. SERVER and CLIENT are words, PORT among them is
-# replaced; the settings are for the client. PAIR_SECONDS: how long it may take.
+# pair NAME BOARD SERVER CLIENT [SETTING...]: one case. SERVER and CLIENT are words, PORT among them
+# is replaced; the settings are for the client. PAIR_SECONDS: how long it may take.
 pair() {
     local name=$1 board=$2 server client pid
 
@@ -33,8 +33,9 @@ pair() {
     { kill $pid; wait $pid; } 2>/dev/null
 }
 
-# at_once VARIABLE WORDS WORDS: this script twice at once, with VARIABLE so and so, each in a network of its own; status 1
-# if that cannot be had here, and nothing has run. Cases that count what a machine does want it for themselves.
+# at_once VARIABLE WORDS WORDS: this script twice at once, with VARIABLE so and so, each in a
+# network of its own; status 1 if that cannot be had here, and nothing has run. Cases that count
+# what a machine does want it for themselves.
 at_once() {
     local script alone
 

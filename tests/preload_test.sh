@@ -61,8 +61,8 @@ left() {
     fi
 }
 
-# Who looks for mistakes of the program's finds none of ours, and does not stand still. Its threads take turns, and the progress
-# thread may have had none when the program has come to its end.
+# Who looks for mistakes of the program's finds none of ours, and does not stand still. Its threads
+# take turns, and the progress thread may have had none when the program has come to its end.
 valgrind_finds_none() { # PROGRAM
     local log=$dir/$1.valgrind boarded=
 
@@ -82,7 +82,8 @@ valgrind_finds_none() { # PROGRAM
     [ -n "$boarded" ] && echo "ok preload.$1.valgrind" || echo "not ok preload.$1.valgrind: nothing boards"
 }
 
-# A log that goes to a file opens it for each line: its number is not met, and after a seccomp filter there is none.
+# A log that goes to a file opens it for each line: its number is not met, and after a seccomp
+# filter there is none.
 logged() { # PROGRAM
     local of=$dir/$1
 
@@ -179,8 +180,8 @@ more_of() { # PROGRAM
     esac
 }
 
-# They wait more than they work: twice as many at once as there are processors. First those that take long: they
-# step through a call.
+# They wait more than they work: twice as many at once as there are processors. First those that
+# take long: they step through a call.
 all_programs() {
     local source name
     local -A started=()
@@ -253,8 +254,8 @@ else
     echo 'skip preload.netns: no network of its own'
 fi
 
-# As in a pod: two programs that share the network, and nothing else. And where one of the two, or each, has another number for
-# its user, as in containers without root.
+# As in a pod: two programs that share the network, and nothing else. And where one of the two, or
+# each, has another number for its user, as in containers without root.
 alone=(unshare --pid --fork --mount --ipc --uts --user --map-root-user --mount-proc)
 renumbered=(unshare --user --map-user=4711 --map-group=4711)
 pod() { # NAME SERVER CLIENT: arrays' names
@@ -283,7 +284,8 @@ else
     echo 'skip preload.pod: no namespaces'
 fi
 
-# Under a filter of its own a program stays on TCP, unless somebody has said that it allows what a rail needs.
+# Under a filter of its own a program stays on TCP, unless somebody has said that it allows what a
+# rail needs.
 filtered() { # SECCOMP COUNT
     local said
 

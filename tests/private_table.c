@@ -1,6 +1,7 @@
 /*
- * private_table.c - why the library's thread shares the program's table of descriptors (rsock/README.md): what a table
- * of its own would mean, shown with the kernel alone. The library is not in this.
+ * private_table.c - why the library's thread shares the program's table of descriptors
+ * (rsock/README.md): what a table of its own would mean, shown with the kernel alone. The
+ * library is not in this.
  *
  *   private_table        numbers and copies
  *   private_table rdma   what is made of an RDMA device in such a thread
@@ -43,7 +44,8 @@ static void show(bool ok, const char *name)
 static sem_t ready, over;
 static int made, copy_of;
 
-/* From here on nothing of the program's is in it, and nothing that is opened in it is in the program's. */
+/* From here on nothing of the program's is in it, and nothing that is opened in it is in
+ * the program's. */
 static void take_table(void)
 {
     must(syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_UNSHARE) == 0, "close_range");
@@ -107,7 +109,8 @@ static void numbers_and_copies(void)
     must(kept == 0 && close(pidfd) == 0, "dup2");
     must(pthread_create(&t, NULL, with_numbers, &kept) == 0, "pthread_create");
     wait_for(&ready);
-    /* Who wakes such a thread by its eventfd, or a peer's bell that it was given, has no number to write to. */
+    /* Who wakes such a thread by its eventfd, or a peer's bell that it was given, has no
+     * number to write to. */
     show(write(made, &one, sizeof(one)) == -1 && errno == EBADF,
          "other_threads_cannot_use_what_it_opens");
     connected(p);
@@ -146,8 +149,8 @@ static void *with_device(void *arg)
     return NULL;
 }
 
-/* The library's wire arms and posts in the program's threads; with rxe and siw each of these is a call on the device's
- * number. */
+/* The library's wire arms and posts in the program's threads; with rxe and siw each of these is a
+ * call on the device's number. */
 static void rdma(void)
 {
     pthread_t t;

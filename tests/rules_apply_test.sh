@@ -14,8 +14,8 @@ verdict() { # NAME GOT WANTED
 client=("$python" tests/rules.py)
 server=("$python" tests/apps/echo_server.py threads 0.0.0.0)
 
-# rules NAME CASE CLIENT SERVER [VARIABLE=VALUE...]: rules from stdin, PORT in them is replaced; the states
-# of the two ends that must come about; the settings are for both.
+# rules NAME CASE CLIENT SERVER [VARIABLE=VALUE...]: rules from stdin, PORT in them is replaced; the
+# states of the two ends that must come about; the settings are for both.
 rules() {
     local name=$1 case=$2 here=$3 there=$4 pid
 
@@ -51,7 +51,8 @@ client=("$work/script")
 rules rules.script one tcp/rule tcp/wait-peer <<<'client program script mode tcp'
 rules rules.script-path one tcp/rule tcp/wait-peer <<<"client program $work/script mode tcp"
 rules rules.interpreter one tcp/rule tcp/wait-peer <<<'client program python3* mode tcp'
-# env executes it anew; its script is still known, but for one that is only somebody's first argument.
+# env executes it anew; its script is still known, but for one that is only somebody's first
+# argument.
 sed -i '1s:.*:#!/usr/bin/env python3:' "$work/script"
 client=(env PATH="${python%/*}:$PATH" "$work/script")
 rules rules.env-script one tcp/rule tcp/wait-peer <<<'client program script mode tcp'
@@ -104,7 +105,8 @@ client board eager
 server board eager key one.key
 END
 
-# They are read once there is a connection, and not again: who accepts one, and then gives up its user, has them.
+# They are read once there is a connection, and not again: who accepts one, and then gives up its
+# user, has them.
 if [ "$(id -u)" = 0 ]; then
     cat >"$work/gives_up" <<'END'
 import os, socket, sys

@@ -1,7 +1,8 @@
 #!/bin/bash
-# tests/rules_lab_test.sh - rules for rails over verbs: an address map that takes loopback connections to the device
-# of a virtual host. With RULES_HOSTS=2 (make lab-rules) also a map and a service type between two hosts with a
-# second network on the same interface: TCP goes by the one, RDMA by the other, which packet filters count.
+# tests/rules_lab_test.sh - rules for rails over verbs: an address map that takes loopback
+# connections to the device of a virtual host. With RULES_HOSTS=2 (make lab-rules) also a map and a
+# service type between two hosts with a second network on the same interface: TCP goes by the one,
+# RDMA by the other, which packet filters count.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -33,7 +34,8 @@ ask() { # NAME ADDRESS PORT CLIENT SERVER RULES
     fi
 }
 
-# RoCE packets that have come over the second network: of the type 104, and others; and over the first.
+# RoCE packets that have come over the second network: of the type 104, and others; and over the
+# first.
 count() {
     nft 'add table ip t; add chain ip t c { type filter hook input priority 0; };
          add rule ip t c udp dport 4791 ip saddr 10.9.0.0/24 ip daddr 10.9.0.0/24 ip dscp 26 counter accept;

@@ -104,7 +104,8 @@ sleep 1000 &
 bystander=$!
 # A zombie is dead: nobody may collect it in a container.
 dead() { ! grep -qs '^State:[[:space:]][^ZX]' "/proc/$(<"$1")/status"; }
-# Not soon enough for what is to be there on a machine that has much else to do: then with more time.
+# Not soon enough for what is to be there on a machine that has much else to do: then with more
+# time.
 for limit in 3 30; do
     echo "sh stubborn.sh limit=$limit" >"$dir/LIST"
     said=$(check time_limit 1 '1 passed, 1 failed, 0 skipped' "stubborn: still running after $limit s")
@@ -146,8 +147,8 @@ program first.sh <<<'echo ok first'
 program second.sh <<<'echo ok second; echo ok third'
 printf '%s\n' '# two' '' 'sh first.sh' 'sh second.sh' >"$dir/LIST"
 check list 0 '3 passed, 0 failed, 0 skipped'
-# What is beside is counted, shown at the end and judged like the others, and runs meanwhile: the first one
-# waits for it.
+# What is beside is counted, shown at the end and judged like the others, and runs meanwhile: the
+# first one waits for it.
 program waits.sh <<END
 . "$PWD/tests/wait.sh"
 if wait_until 30 test -e "$dir/began"; then echo ok waited; else echo not ok waited: nobody began; fi

@@ -8,8 +8,8 @@ results=${TMPDIR:-/tmp}/results.$$
 unset RAILSOCK_TEST_SEED GTEST_FILTER
 trap 'rm -f "$results"' EXIT
 
-# check CASE STATUS RESULT TEXT...: runs the case, or with $also two in one process. RESULT is a pattern for the last line of
-# its results; each TEXT must be in the output.
+# check CASE STATUS RESULT TEXT...: runs the case, or with $also two in one process. RESULT is a
+# pattern for the last line of its results; each TEXT must be in the output.
 also=
 check() {
     local name=$1 want=$2 result=$3 out status text last

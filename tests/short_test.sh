@@ -1,7 +1,8 @@
 #!/bin/bash
-# tests/short_test.sh - what a connection costs that ends before a rail is worth it, or stays on TCP: no system call of the
-# library's own. And what that rests on: which numbers are taken for TCP without asking (short/numbers.c), that addresses which
-# the library does not know are found by `railsock stat`. What it costs in time is `make bench`. Some 10 seconds.
+# tests/short_test.sh - what a connection costs that ends before a rail is worth it, or stays on
+# TCP: no system call of the library's own. And what that rests on: which numbers are taken for TCP
+# without asking (short/numbers.c), that addresses which the library does not know are found by
+# `railsock stat`. What it costs in time is `make bench`. Some 10 seconds.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -24,7 +25,8 @@ for source in tests/bench/many.c tests/short/numbers.c tests/short/shapes.c; do
     cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -o "$dir/$(basename "$source" .c)" "$source" || exit 1
 done
 
-# counted N LIBRARY PROGRAM...: strace's sums of N connections, client and server: "name calls", sorted.
+# counted N LIBRARY PROGRAM...: strace's sums of N connections, client and server: "name calls",
+# sorted.
 counted() {
     local n=$1 with=$2
 
@@ -33,7 +35,8 @@ counted() {
     awk '$NF != "total" && $4 ~ /^[0-9]+$/ { print $NF, $4 }' "$dir/sums" | sort
 }
 
-# The calls of 100 connections: what 120 make more than 20. Either process may look whether the other is alive, once.
+# The calls of 100 connections: what 120 make more than 20. Either process may look whether the
+# other is alive, once.
 of_hundred() {
     counted 120 "$@" >"$dir/many.calls" && counted 20 "$@" >"$dir/few.calls" || return 1
     join -a 1 -e 0 -o 0,1.2,2.2 "$dir/many.calls" "$dir/few.calls" | awk '{ more = $2 - $3 } more && !($1 == "kill" && more * more <= 4) { print $1, more }'
@@ -54,8 +57,9 @@ none_more() {
     fi
 }
 
-# about NAME N CALLS SHAPE: of connections that are worth a rail by their calls, but too short for one, a hundred make so many of these
-# calls, and some more: the first asks for a rail, and each second one end looks whether it can be asked.
+# about NAME N CALLS SHAPE: of connections that are worth a rail by their calls, but too short for
+# one, a hundred make so many of these calls, and some more: the first asks for a rail, and each
+# second one end looks whether it can be asked.
 about() {
     local made
 
@@ -87,7 +91,8 @@ fi
 
 RAILSOCK_BOARD=after=8 LD_PRELOAD=$lib timeout 100 "$dir/numbers" 2>&1 || echo "not ok short.numbers: status $?"
 
-# shown FAMILY HOST NAMED: of a connection that nothing has passed, the addresses that stat shows are the kernel's.
+# shown FAMILY HOST NAMED: of a connection that nothing has passed, the addresses that stat shows
+# are the kernel's.
 shown() {
     local said
 

@@ -59,7 +59,8 @@ os.close(terminal)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print("hangup", name(-status) if status < 0 else status)
 
-# A program that makes a group of its own, as timeout does, hears of the terminal's key by what has started it.
+# A program that makes a group of its own, as timeout does, hears of the terminal's key by what has
+# started it.
 child, terminal = pty.fork()
 if child == 0:
     signal.signal(signal.SIGINT, signal.SIG_DFL)

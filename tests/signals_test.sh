@@ -1,7 +1,7 @@
 #!/bin/bash
-# tests/signals_test.sh - programs that everybody has, whose signals find them in a call on a rail: java closes
-# sockets that other threads read from, python's handlers raise exceptions, iperf3 jumps out of its handler.
-# tests/preload/ has the rest: interrupted.c, handlers.c, actions.c, cancel.c.
+# tests/signals_test.sh - programs that everybody has, whose signals find them in a call on a rail:
+# java closes sockets that other threads read from, python's handlers raise exceptions, iperf3 jumps
+# out of its handler. tests/preload/ has the rest: interrupted.c, handlers.c, actions.c, cancel.c.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/wait.sh

@@ -279,7 +279,8 @@ else
     echo 'skip stat.hidden_process: needs root'
 fi
 
-# Processes that are killed leave their files; those that come later take them away, and nobody else's.
+# Processes that are killed leave their files; those that come later take them away, and nobody
+# else's.
 cat >"$scratch/connected.py" <<'END'
 import os, signal, socket, sys, time
 
@@ -302,7 +303,8 @@ done
 [ ${#killed[@]} -eq 40 ] && [ -n "${killed[39]}" ] && [ $left -lt 20 ] # a few more with others' processes of this user
 verdict killed_processes "$left of 40 files are still there"
 
-# One that was killed before it had said anything, in a folder where nobody else is; a new one may be just being made.
+# One that was killed before it had said anything, in a folder where nobody else is; a new one may
+# be just being made.
 if unshare -m true 2>/dev/null; then
     cat >"$scratch/unsaid.py" <<'END'
 import os, subprocess, sys, time
@@ -418,7 +420,8 @@ else
     echo 'skip stat.namespace_alive: no process number can be chosen here'
 fi
 
-# What is closed while its end asks for a rail: the kernel does not know it any more, but it was never elsewhere.
+# What is closed while its end asks for a rail: the kernel does not know it any more, but it was
+# never elsewhere.
 cat >"$scratch/closed.py" <<'END'
 import socket
 

@@ -85,7 +85,8 @@ first = next(screens)
 check(b"\033[?1049h" in first and b"2 connections" in first, f"the first screen: {first}")
 check(re.search(rb"PID +PROGRAM +LOCAL +PEER +PATH +TX/s +RX/s", first), f"80 columns have no rates: {first}")
 check(not termios.tcgetattr(w.fd)[3] & termios.ECHO, "keys are echoed")
-# Behind a line that is as long as the terminal is wide nothing may be cleared: the last character would go.
+# Behind a line that is as long as the terminal is wide nothing may be cleared: the last character
+# would go.
 check(not re.search(rb"[^\r\nH]\033\[K", first), f"lines are cleared behind their text: {first}")
 check(first.count(b"\033[K") == first.count(b"\n") > 2 and first.endswith(b"\n"), f"what is cleared: {first}")
 for slot, port in ((1, b"77"), (0, b"7")):

@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/strict_lab_test.sh - a host that promises no more memory than it has (vm.overcommit_memory 2) has promised all of it
-# when streams first fill their rings, over shared memory: nobody is killed by a page that is not there.
+# tests/strict_lab_test.sh - a host that promises no more memory than it has (vm.overcommit_memory
+# 2) has promised all of it when streams first fill their rings, over shared memory: nobody is
+# killed by a page that is not there.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

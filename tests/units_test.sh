@@ -1,9 +1,9 @@
 #!/bin/bash
-# tests/units_test.sh - processes that a unit of systemd has taken something from. Without netlink sockets
-# (RestrictAddressFamilies=, as Debian's redis-server and memcached have it) nobody can be asked who owns a connection: it
-# stays on TCP, and both ends say why. A filter that kills who calls io_uring_setup (SystemCallFilter=), a /proc that has
-# nothing but processes (ProcSubset=pid), or not those of others (ProtectProc=), and users without names (PrivateUsers=) are
-# no obstacle.
+# tests/units_test.sh - processes that a unit of systemd has taken something from. Without netlink
+# sockets (RestrictAddressFamilies=, as Debian's redis-server and memcached have it) nobody can be
+# asked who owns a connection: it stays on TCP, and both ends say why. A filter that kills who calls
+# io_uring_setup (SystemCallFilter=), a /proc that has nothing but processes (ProcSubset=pid), or
+# not those of others (ProtectProc=), and users without names (PrivateUsers=) are no obstacle.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1

@@ -2,8 +2,9 @@
 # tests/verbs_test.sh - the verbs wire by itself, between two virtual hosts and between two
 # processes of one. tests/lab/verbs_wire_*.c are the program; one boot for all cases.
 #
-# Lines that start with # show latency and bandwidth, with VERBS_MEASURE=1 beside perftest's and measured twice, in turn on
-# host 1. They are for people: the machine below has too few cores for a limit to hold.
+# Lines that start with # show latency and bandwidth, with VERBS_MEASURE=1 beside perftest's and
+# measured twice, in turn on host 1. They are for people: the machine below has too few cores for a
+# limit to hold.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/wait.sh
@@ -51,7 +52,8 @@ measure() {
     done
 }
 
-# A program of tests/preload over verbs, beside what it has printed on this machine without the library.
+# A program of tests/preload over verbs, beside what it has printed on this machine without the
+# library.
 alike() { # NAME
     local of=$LAB_SCRATCH/$1
 

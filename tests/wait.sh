@@ -2,8 +2,8 @@
 #
 # tests/wait.sh - waits for what has to come about, and not for a while. Sourced by whoever waits.
 
-# wait_until SECONDS COMMAND...: until it succeeds. On a slow host one look may take a second, so there is
-# as much time again, and twice, for looking.
+# wait_until SECONDS COMMAND...: until it succeeds. On a slow host one look may take a second, so
+# there is as much time again, and twice, for looking.
 wait_until() {
     local tries=$(($1 * 20)) end=$((${EPOCHREALTIME/./} + $1 * 3000000))
 
@@ -15,8 +15,8 @@ wait_until() {
     done
 }
 
-# Whether this many sockets listen on the port, at whatever addresses: one, unless said. Not found out by
-# connecting: servers count connections.
+# Whether this many sockets listen on the port, at whatever addresses: one, unless said. Not found
+# out by connecting: servers count connections.
 listening() { # PORT [COUNT]
     local hex
 

@@ -1,6 +1,6 @@
 /*
- * ab.c - `railsock ab`: becomes the Python program that lies where the command's scripts are, and tells it
- * where this command is, because it runs `railsock run` for each leg.
+ * ab.c - `railsock ab`: becomes the Python program that lies where the command's scripts are, and
+ * tells it where this command is, because it runs `railsock run` for each leg.
  */
 #include "tools/commands.h"
 

@@ -122,7 +122,8 @@ def page(found):
 
 
 def write(path, found):
-    # Words of the command line may hold bytes that are no UTF-8. All of it before the file loses what it has.
+    # Words of the command line may hold bytes that are no UTF-8. All of it before the file loses
+    # what it has.
     text = page(found).encode("utf-8", "backslashreplace")
     with open(path, "wb") as f:
         f.write(text)

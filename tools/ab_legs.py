@@ -123,7 +123,8 @@ class Leg:
                 left = until - time.monotonic()
                 if left <= 0:
                     raise Failure(f"{self.name} still ran after {limit} s")
-                # Who waits for the end of what is in the background would see a dead process for ever.
+                # Who waits for the end of what is in the background would see a dead process for
+                # ever.
                 if signal.sigtimedwait([signal.SIGCHLD], min(left, 0.5)):
                     ab_processes.reap(ab_processes.strays(self.before))
         finally:

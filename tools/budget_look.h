@@ -8,9 +8,9 @@
 
 #define BUDGET_WHY 120
 
-/* Whether the budget of its rule (in `own`) or of the process (in `base`) can never have room for one rail of a
- * stream with the settings `own`. Returns why, filled with what is too small ("rails 0" and the like), or NULL: both
- * have room. */
+/* Whether the budget of its rule (in `own`) or of the process (in `base`) can never have room for
+ * one rail of a stream with the settings `own`. Returns why, filled with what is too small ("rails
+ * 0" and the like), or NULL: both have room. */
 const char *budget_look(const struct cfg_stream *base, const struct cfg_stream *own,
                         char why[BUDGET_WHY]);
 

@@ -29,7 +29,8 @@ static inline int command_wrong(const char *command)
     return 2;
 }
 
-/* Whether standard output can be written to; what was closed for us can only be read (railsock.c). False: errno. */
+/* Whether standard output can be written to; what was closed for us can only be read (railsock.c).
+ * False: errno. */
 static inline bool command_has_output(void)
 {
     if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) != O_RDONLY)

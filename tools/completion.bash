@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# completion.bash - completes the command line of railsock(1). tests/completion_test.sh compares it with each
-# --help. Needs nothing of the package bash-completion, but uses it for the commands that railsock runs.
+# completion.bash - completes the command line of railsock(1). tests/completion_test.sh compares it
+# with each --help. Needs nothing of the package bash-completion, but uses it for the commands that
+# railsock runs.
 
 # Options with a value of their own, as lists that begin and end with a blank.
 _railsock_valued_run=' --wire --board --spin --ring --log --profile '
@@ -17,7 +18,8 @@ _railsock_words() {
     done
 }
 
-# Lines that begin with $cur, of which each is one word on the command line: anybody may have chosen them.
+# Lines that begin with $cur, of which each is one word on the command line: anybody may have chosen
+# them.
 _railsock_lines() {
     local lines line word
 
@@ -63,8 +65,8 @@ _railsock_command() {
     fi
 }
 
-# Completes the command that begins after the options, if the cursor is there. Options begin at word $1, those of
-# $2 have a value. bash has made words of = and : too.
+# Completes the command that begins after the options, if the cursor is there. Options begin at word
+# $1, those of $2 have a value. bash has made words of = and : too.
 _railsock_after_options() {
     local i=$1 word
 

@@ -194,7 +194,8 @@ static bool is_address(int family, const char *text)
     return inet_pton(family, text, to) == 1;
 }
 
-/* An address that lacks its port: "10.0.0.1", "::1"; but "fe80::1:80" has one behind its last colon. */
+/* An address that lacks its port: "10.0.0.1", "::1"; but "fe80::1:80" has one behind
+ * its last colon. */
 static bool lacks_port(const char *target)
 {
     char host[64];
@@ -206,7 +207,8 @@ static bool lacks_port(const char *target)
            (is_address(AF_INET6, target) && !is_address(AF_INET6, host));
 }
 
-/* What a word has to be that is neither a peer nor a program, and looks like a peer. NULL: it does not. */
+/* What a word has to be that is neither a peer nor a program, and looks like a peer.
+ * NULL: it does not. */
 static const char *wrong_peer(const char *target)
 {
     const char *colon = strrchr(target, ':');

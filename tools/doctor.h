@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* NOTE: something to know, which stops nothing. SKIP: cannot be told, as something before has failed, or does
- * not matter here. */
+/* NOTE: something to know, which stops nothing. SKIP: cannot be told, as something before has
+ * failed, or does not matter here. */
 enum doc_verdict { DOC_OK, DOC_NOTE, DOC_FAIL, DOC_SKIP };
 
 struct doc_result {
@@ -63,8 +63,8 @@ bool doc_is_peer(const char *target, struct doctor *);
 /* Gives back what the checks of a peer hold. */
 void doc_peer_end(struct doctor *);
 void doc_route_end(struct doctor *);
-/* Asks the peer for a rail by this wire, as the library does; one that comes about is given back. 0 or a reason;
- * -errno if it cannot even be asked. */
+/* Asks the peer for a rail by this wire, as the library does; one that comes about is given back. 0
+ * or a reason; -errno if it cannot even be asked. */
 int doc_ask(const struct rsk_wire *wire, const struct rsk_tuple *tuple);
 /* Whether memory for rings can be had; says what is the matter if not. */
 bool doc_memfd(struct doc_result *);
@@ -73,8 +73,8 @@ void doc_answer(struct doc_result *, int reason);
 
 /* One line of a file of /proc or /sys, without its end. False: it cannot be read. */
 bool doc_line(const char *path, char *line, size_t size);
-/* Whether librdmacm can find a port, a folder as /sys/class/infiniband/DEVICE/ports/N, by IP addresses, as far as it needs an
- * interface of its own for that. */
+/* Whether librdmacm can find a port, a folder as /sys/class/infiniband/DEVICE/ports/N, by IP
+ * addresses, as far as it needs an interface of its own for that. */
 bool doc_port_has_address(const char *port);
 
 #endif

@@ -88,7 +88,8 @@ static bool look_at(const char *name, const char *value, char *why, size_t size)
     return true;
 }
 
-/* All whose values are wrong, with semicolons, and the first that nobody reads. Both empty: all are in order. */
+/* All whose values are wrong, with semicolons, and the first that nobody reads. Both empty: all
+ * are in order. */
 static void wrong_variables(char *wrong, size_t size, char unknown[64])
 {
     size_t at = 0;
@@ -123,7 +124,8 @@ static void find_tests(char name[64])
     }
 }
 
-/* Whether the environment leaves no rail, whatever the rules say: where it names no ring they may choose the smallest. */
+/* Whether the environment leaves no rail, whatever the rules say: where it names no ring they may
+ * choose the smallest. */
 static bool no_budget(char why[BUDGET_WHY])
 {
     struct cfg_stream least = cfg.stream;
@@ -249,7 +251,8 @@ void doc_SHM(struct doctor *d, struct doc_result *r)
         return;
     }
     room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-    /* Who finds no place for what stat shows has rails all the same; who has one and no room in it for more, none. */
+    /* Who finds no place for what stat shows has rails all the same; who has one and no room in it
+     * for more, none. */
     if (lstat(dir, &st) == 0 &&
         (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 0777) != 0700)) {
         doc_say(r, DOC_NOTE,
@@ -308,8 +311,8 @@ void doc_THREADS(struct doctor *d, struct doc_result *r)
         pthread_join(thread, NULL);
 }
 
-/* In a child, as a seccomp filter may kill who tries. 0 or an errno; negative: the signal that ended it. *no_child: an errno, there is
- * none. */
+/* In a child, as a seccomp filter may kill who tries. 0 or an errno; negative: the signal that
+ * ended it. *no_child: an errno, there is none. */
 static int try_memfd(int *no_child)
 {
     pid_t child = fork();

@@ -1,6 +1,6 @@
 /*
- * doctor_ipoib.c - whether a port of an RDMA device is found by IP addresses. Every InfiniBand port has a GID by itself, but
- * librdmacm finds it by an address of its IPoIB interface alone.
+ * doctor_ipoib.c - whether a port of an RDMA device is found by IP addresses. Every InfiniBand port
+ * has a GID by itself, but librdmacm finds it by an address of its IPoIB interface alone.
  */
 #include "tools/doctor.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* An interface's, which may have a label as ib0:1, or one's of its partitions, as ib0.8001. An IPv6 link-local address is there
- * without anybody's doing. */
+/* An interface's, which may have a label as ib0:1, or one's of its partitions, as ib0.8001. An IPv6
+ * link-local address is there without anybody's doing. */
 static bool is_its_address(const struct ifaddrs *a, const char *name)
 {
     size_t n = strlen(name);

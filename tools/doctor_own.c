@@ -20,7 +20,8 @@
 /* What keeps everything on TCP: a place and a sentence. */
 enum { BY = 300 };
 
-/* Whether all that run programs can read it: the first folder of its path, or itself, that is only for some. */
+/* Whether all that run programs can read it: the first folder of its path, or itself, that is
+ * only for some. */
 static const char *private_part(char path[PATH_MAX])
 {
     struct stat st;
@@ -118,8 +119,8 @@ static bool is_for_all(const struct cfg_node *n)
     return !n->program && !n->to.family && !n->port_from && n->port_to == UINT16_MAX;
 }
 
-/* Whether no connection of this user's in that role can board, whatever its program and address. `by`: the place and the reason
- * of the last that none gets past. */
+/* Whether no connection of this user's in that role can board, whatever its program and address.
+ * `by`: the place and the reason of the last that none gets past. */
 static bool none_boards(const struct cfg_rules *rules, unsigned role, char by[BY])
 {
     char why[BUDGET_WHY];
@@ -191,7 +192,8 @@ void doc_RULES(struct doctor *d, struct doc_result *r)
     cfg_rules_end(&rules);
 }
 
-/* Is there a rule for programs of some name that stands before this one, and would let a connection there board? */
+/* Is there a rule for programs of some name that stands before this one, and would let a
+ * connection there board? */
 static bool has_exceptions(const struct cfg_rules *rules, const struct cfg_node *decides,
                            const struct rsk_tuple *t)
 {

@@ -1,6 +1,7 @@
 /*
- * doctor_peer.c - `railsock doctor HOST:PORT`, the part that both wires share and the one on this host: one TCP
- * connection, over which nothing is sent, and the same questions that the library asks about it.
+ * doctor_peer.c - `railsock doctor HOST:PORT`, the part that both wires share and the one on
+ * this host: one TCP connection, over which nothing is sent, and the same questions that the
+ * library asks about it.
  */
 #include "tools/doctor.h"
 
@@ -171,8 +172,9 @@ static void nap(void)
     nanosleep(&ts, NULL);
 }
 
-/* The kernel knows the other end of the connection if it is here. Until the server has accepted it belongs to
- * nobody, and there is no event that says so to us; with TCP_DEFER_ACCEPT the server does so when it has got something. */
+/* The kernel knows the other end of the connection if it is here. Until the server has accepted it
+ * belongs to nobody, and there is no event that says so to us; with TCP_DEFER_ACCEPT the server
+ * does so when it has got something. */
 void doc_HOST_OF(struct doctor *d, struct doc_result *r)
 {
     int reason = RSN_NOT_YET;
@@ -212,8 +214,8 @@ static bool is_end(const struct stat_conn *c, const struct rsk_tuple *t)
            memcmp(c->local.addr, t->dst, 16) == 0 && memcmp(c->peer.addr, t->src, 16) == 0;
 }
 
-/* What a connection may show over which nothing has gone, and board later: those of servers that fork for each are not
- * with one process alone at first. */
+/* What a connection may show over which nothing has gone, and board later: those of servers that
+ * fork for each are not with one process alone at first. */
 static bool may_board(unsigned reason)
 {
     switch (reason) {
@@ -229,8 +231,9 @@ static bool may_board(unsigned reason)
     }
 }
 
-/* The first reason that other connections of the process show and that may hold for all of them; RSN_NONE: none. Ours
- * need not show it: the process shows these only of connections that would have been worth a rail. */
+/* The first reason that other connections of the process show and that may hold for all of them;
+ * RSN_NONE: none. Ours need not show it: the process shows these only of connections that would
+ * have been worth a rail. */
 static int reason_of_others(const struct stat_process *p)
 {
     static const int of_all[] = {RSN_IO_URING, RSN_CONFIG,   RSN_SECCOMP,     RSN_LIMIT_FD,
@@ -278,8 +281,8 @@ static void not_read(const char *path, const char *why)
     unread++;
 }
 
-/* The server's process shows the connection, as to `railsock stat`. It may do so a little after the kernel says
- * that it has accepted. */
+/* The server's process shows the connection, as to `railsock stat`. It may do so a little after the
+ * kernel says that it has accepted. */
 static void look_for_server(struct doctor *d, struct doc_result *r)
 {
     struct stat_list list;
@@ -318,7 +321,8 @@ void doc_SERVER(struct doctor *d, struct doc_result *r)
         if (i)
             nap();
         look_for_server(d, r);
-        /* In order, it is looked at once more: what the server does next with the connection may keep it on TCP. */
+        /* In order, it is looked at once more: what the server does next with the connection may
+         * keep it on TCP. */
         if (again || (!d->served && !seen))
             break;
     }

@@ -1,6 +1,6 @@
 /*
- * doctor_program.c - whether LD_PRELOAD can reach a program. elf_look.c finds the first thing that is in the
- * way; here each has a line of its own.
+ * doctor_program.c - whether LD_PRELOAD can reach a program. elf_look.c finds the first thing that
+ * is in the way; here each has a line of its own.
  */
 #include "tools/doctor.h"
 

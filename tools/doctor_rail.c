@@ -1,6 +1,6 @@
 /*
- * doctor_rail.c - asking a peer for a rail: by the library's own wires, on a progress thread as the library has
- * it; and before that the steps over RDMA one by one.
+ * doctor_rail.c - asking a peer for a rail: by the library's own wires, on a progress thread as the
+ * library has it; and before that the steps over RDMA one by one.
  */
 #include "tools/doctor.h"
 

@@ -1,6 +1,6 @@
 /*
- * doctor_rdma.c - what the verbs wire needs of this host. What the kernel shows of devices and ports is in /sys;
- * librdmacm and libibverbs are opened as the library opens them.
+ * doctor_rdma.c - what the verbs wire needs of this host. What the kernel shows of devices and
+ * ports is in /sys; librdmacm and libibverbs are opened as the library opens them.
  */
 #include "tools/doctor.h"
 
@@ -19,8 +19,8 @@
 #define SYS_DEVICES "/sys/class/infiniband/*"
 #define SYS_PORTS   SYS_DEVICES "/ports/*"
 
-/* What an end of a connection locks, as verbs_rail.c has it: a ring and as much to send from, twice 4 KiB each. With rings of the usual
- * size, and of FB_BULK_RING: README.md, "Limits". */
+/* What an end of a connection locks, as verbs_rail.c has it: a ring and as much to send from, twice
+ * 4 KiB each. With rings of the usual size, and of FB_BULK_RING: README.md, "Limits". */
 enum {
     RAIL_BYTES = 150 * 1024,
     BULK_BYTES = 2070 * 1024,

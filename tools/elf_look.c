@@ -65,7 +65,8 @@ static char *interpreter(char *head)
     return *p ? p : NULL;
 }
 
-/* An option of env(1): how many of the following words are its own. -1: one that is not understood, or ends what can be. */
+/* An option of env(1): how many of the following words are its own. -1: one that is not understood,
+ * or ends what can be. */
 static int env_option(const char *word)
 {
     static const char *const alone[] = {
@@ -81,8 +82,9 @@ static int env_option(const char *word)
     return strncmp(word, "--unset=", 8) == 0 || strncmp(word, "-u", 2) == 0 ? 0 : -1;
 }
 
-/* What env executes of a `#!` line that names it: the first word that is no option of its own and sets no variable. False: it does
- * not name env, or says it in a way that is not understood here. head: n bytes, and a NUL. */
+/* What env executes of a `#!` line that names it: the first word that is no option of its own and
+ * sets no variable. False: it does not name env, or says it in a way that is not understood here.
+ * head: n bytes, and a NUL. */
 static bool env_names(const char *head, size_t n, char name[CFG_SCRIPT_LINE])
 {
     char line[CFG_SCRIPT_LINE], *rest = line, *word;

@@ -133,8 +133,9 @@ static uint64_t ns_and_ticks(uint64_t *ticks)
 }
 #endif
 
-/* In kHz, 0 when it cannot be known. A host would measure it while it boots, against an emulated timer, and on
- * a busy machine below it then got a clock that is many times too fast. Translated code reads our counter. */
+/* In kHz, 0 when it cannot be known. A host would measure it while it boots, against an emulated
+ * timer, and on a busy machine below it then got a clock that is many times too fast. Translated
+ * code reads our counter. */
 static unsigned tick_rate(void)
 {
 #ifdef __x86_64__
@@ -166,9 +167,10 @@ static void add_machine(struct args *a, const struct lab_options *options,
     add(a, "-accel");
     add(a, "%s", lab_have_kvm() ? "kvm" : "tcg,thread=multi");
     add(a, "-cpu");
-    /* Translated code moves one byte at a time for `rep movsb`, which libc and kernel take for the fastest way of
-     * copying where the processor says so (erms): 2.3 ns for a byte instead of 0.4. No adapter's host is like that. And
-     * each look-up of a page that QEMU does not remember goes through every level of the page tables: four, not five (la57). */
+    /* Translated code moves one byte at a time for `rep movsb`, which libc and kernel take for the
+     * fastest way of copying where the processor says so (erms): 2.3 ns for a byte instead of 0.4.
+     * No adapter's host is like that. And each look-up of a page that QEMU does not remember goes
+     * through every level of the page tables: four, not five (la57). */
     add(a, "%s", lab_have_kvm() ? "max" : "max,-erms,-la57");
     add(a, "-smp");
     add(a, "2");
@@ -182,12 +184,12 @@ static void add_machine(struct args *a, const struct lab_options *options,
         snprintf(rate, sizeof(rate), " tsc_early_khz=%u", khz);
     add(a, "-append");
     /*
-     * tsc=reliable: else reading the clock is a slow device access. oops=panic: a kernel
-     * that stumbled gives no result to trust, so the lab shall fail with what it said.
-     * softlockup_panic: nor does one of which a processor is stuck for twice watchdog_thresh seconds,
-     * and everybody would wait for it for ever. This machine may be busy, too: not for less.
-     * norandmaps: what QEMU has translated it finds again by its address, so a program that is always at the same one starts in
-     * half the time from the second start on.
+     * tsc=reliable: else reading the clock is a slow device access. oops=panic: a kernel that
+     * stumbled gives no result to trust, so the lab shall fail with what it said. softlockup_panic:
+     * nor does one of which a processor is stuck for twice watchdog_thresh seconds, and everybody
+     * would wait for it for ever. This machine may be busy, too: not for less. norandmaps: what
+     * QEMU has translated it finds again by its address, so a program that is always at the same
+     * one starts in half the time from the second start on.
      */
     add(a,
         "console=ttyS0 panic=-1 oops=panic softlockup_panic=1 watchdog_thresh=60 mitigations=off "

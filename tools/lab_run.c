@@ -31,9 +31,10 @@
 #include "lab_tty.h"
 
 /*
- * QEMU 7.2 can keep a translation of kernel code that was made while the kernel patched it (text_poke_bp): a processor that
- * comes there takes one breakpoint exception after another, for an int3 that is not in its memory any more. The kernel
- * patches most while it boots. So hosts that do not boot are started once more; nothing has run on them yet.
+ * QEMU 7.2 can keep a translation of kernel code that was made while the kernel patched it
+ * (text_poke_bp): a processor that comes there takes one breakpoint exception after another, for an
+ * int3 that is not in its memory any more. The kernel patches most while it boots. So hosts that do
+ * not boot are started once more; nothing has run on them yet.
  */
 #define BOOT_FIRST_S 60
 #define BOOT_S       180 /* generous: several labs may share two cores */

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The library's absolute path: the one that RAILSOCK_LIBRARY names, else the one that belongs to this command. False:
- * there is none that LD_PRELOAD could name, and why says so. */
+/* The library's absolute path: the one that RAILSOCK_LIBRARY names, else the one that belongs to
+ * this command. False: there is none that LD_PRELOAD could name, and why says so. */
 bool library_find(char path[PATH_MAX], char *why, size_t size);
 
 #endif

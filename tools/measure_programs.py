@@ -18,8 +18,8 @@ TOP = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 BUILD = os.path.join(TOP, os.environ.get("RAILSOCK_TEST_BUILD", "build"))
 IP = os.environ.get("LAB_IP_1", "127.0.0.1") if "LAB_HOST" in os.environ else "127.0.0.1"
 
-# server: its command, or None; read: from what the client prints to the figure; listens(port): whether
-# the server can be asked
+# server: its command, or None; read: from what the client prints to the figure; listens(port):
+# whether the server can be asked
 Run = collections.namedtuple("Run", "server port client read listens", defaults=[listening])
 # limits: what else takes its turn when limits are asked for, {wire: {words: program}}
 Figure = collections.namedtuple("Figure", "words unit more_is_better program limits", defaults=[{}])

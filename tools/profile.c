@@ -59,8 +59,8 @@ bool profile_add(const char *list)
     }
 }
 
-/* Whether the user has said something about it. An empty variable is an unset one to the library too. --rail says
- * when to board, and an explicit RAILSOCK_BOARD would stand above it. */
+/* Whether the user has said something about it. An empty variable is an unset one to the library
+ * too. --rail says when to board, and an explicit RAILSOCK_BOARD would stand above it. */
 static bool users_own(const char *name)
 {
     const char *value = getenv(name);
@@ -72,7 +72,8 @@ static bool users_own(const char *name)
 
 bool profile_apply(void)
 {
-    /* From the last to the first, and never over what is set: so a later one wins, and the user over all. */
+    /* From the last to the first, and never over what is set: so a later one wins, and the
+     * user over all. */
     for (size_t i = nwanted; i-- > 0;)
         for (size_t k = 0; k < SETS && wanted[i]->set[k][0]; k++) {
             const char *name = wanted[i]->set[k][0];

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Notes the profiles of a comma-separated list; a later one stands above an earlier one. False: one of the
- * names is none, and the message has been written. */
+/* Notes the profiles of a comma-separated list; a later one stands above an earlier one. False: one
+ * of the names is none, and the message has been written. */
 bool profile_add(const char *list);
 /* Sets the noted profiles' variables that are not yet in the environment. */
 bool profile_apply(void);

@@ -40,7 +40,8 @@ static void version(FILE *f)
     fputs("railsock " VERSION "\n", f);
 }
 
-/* A file that we open must not become standard input, output or error. What was closed still fails, here and in what we execute. */
+/* A file that we open must not become standard input, output or error. What was closed still fails,
+ * here and in what we execute. */
 static void fill_standard(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

@@ -1,6 +1,6 @@
 /*
- * report.c - see report.h. Files are added up and removed as their processes end, so that a server which
- * forks for each connection does not fill /dev/shm.
+ * report.c - see report.h. Files are added up and removed as their processes end, so that a server
+ * which forks for each connection does not fill /dev/shm.
  */
 #include "tools/report.h"
 
@@ -45,8 +45,8 @@ static int make(char folder[REPORT_FOLDER_SIZE])
     return 0;
 }
 
-/* The inner one. A server of root's may serve as another user, so that anybody may put a file there who knows its name: who may
- * not read our programs' environment cannot find it. */
+/* The inner one. A server of root's may serve as another user, so that anybody may put a file there
+ * who knows its name: who may not read our programs' environment cannot find it. */
 static int make_inner(char folder[REPORT_FOLDER_SIZE])
 {
     size_t outer = strlen(folder);

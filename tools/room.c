@@ -1,5 +1,6 @@
 /*
- * room.c - see room.h. What pubfile.c needs: a folder, a file as long as it may ever become, and room for its beginning.
+ * room.c - see room.h. What pubfile.c needs: a folder, a file as long as it may ever become, and
+ * room for its beginning.
  */
 #include "tools/room.h"
 
@@ -13,7 +14,8 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-/* It begins with the first chunk of slots. The file of `run --report` has a second name, and tmpfs counts names. */
+/* It begins with the first chunk of slots. The file of `run --report` has a second name, and tmpfs
+ * counts names. */
 enum { SLOTS = 256, NAMES = 2 };
 
 static bool is_limited(void)

@@ -86,7 +86,8 @@ static bool set(const char *option, const char *name, const char *value)
     return true;
 }
 
-/* Of --log: a relative file belongs to where this was started, and not to where a program of COMMAND's is. */
+/* Of --log: a relative file belongs to where this was started, and not to where a program of
+ * COMMAND's is. */
 static bool set_log(const char *value)
 {
     const char *file = strchr(value, ':');
@@ -173,7 +174,8 @@ static bool parse_options(int argc, char **argv)
     return right && profile_apply();
 }
 
-/* Of another installation, or build: two of them in one process would each take the other's io_uring for the program's. */
+/* Of another installation, or build: two of them in one process would each take the other's
+ * io_uring for the program's. */
 static void drop_other(const char *library, char *list)
 {
     const char *name = strrchr(library, '/') + 1;
@@ -195,7 +197,8 @@ static void drop_other(const char *library, char *list)
     *to = '\0';
 }
 
-/* Puts a library first and keeps what is there; `anywhere`: unless it is there already. False after saying why. */
+/* Puts a library first and keeps what is there; `anywhere`: unless it is there already. False
+ * after saying why. */
 static bool preload(const char *library, bool anywhere)
 {
     const char *old = getenv("LD_PRELOAD");
@@ -282,8 +285,8 @@ int cmd_run(int argc, char **argv)
     status = report_when ? run_child(path, command, report_when, report_file) : -1;
     if (status >= 0)
         return status;
-    /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign machine's
-     * program for a script and writes to whatever its bytes name. */
+    /* Not execvp: it gives a file that the kernel refuses to a shell, which takes a foreign
+     * machine's program for a script and writes to whatever its bytes name. */
     execv(path, command);
     return run_failed(*command, path);
 }

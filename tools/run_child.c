@@ -1,8 +1,9 @@
 /*
- * run_child.c - see run_child.h. Signals that a process sends to us are the program's. Those of the terminal's keys
- * reach it by themselves, because it is in our process group, and so do those that a process sends to the whole group, or to
- * all of a control group: the program must not get them twice. What run_witness.c has seen as well was not meant for us alone. A
- * program that has made a group of its own, as timeout does, gets everything from us.
+ * run_child.c - see run_child.h. Signals that a process sends to us are the program's. Those of the
+ * terminal's keys reach it by themselves, because it is in our process group, and so do those that
+ * a process sends to the whole group, or to all of a control group: the program must not get them
+ * twice. What run_witness.c has seen as well was not meant for us alone. A program that has made a
+ * group of its own, as timeout does, gets everything from us.
  */
 #include "tools/run_child.h"
 
@@ -39,9 +40,9 @@ static void forwarded(sigset_t *set)
         sigdelset(set, ours[i]);
 }
 
-/* Is it from the terminal, which sends to its whole group? Then it comes from the kernel. But so does the signal of a
- * timer that was set before this command was executed, which is for the program; and SIGHUP, with a SIGCONT, which
- * the kernel sends to the session's leader alone. */
+/* Is it from the terminal, which sends to its whole group? Then it comes from the kernel. But so
+ * does the signal of a timer that was set before this command was executed, which is for the
+ * program; and SIGHUP, with a SIGCONT, which the kernel sends to the session's leader alone. */
 static bool of_terminal(const siginfo_t *info)
 {
     switch (info->si_signo) {
@@ -70,8 +71,8 @@ static void pass_on(pid_t pid, const siginfo_t *info, struct witness *w, const s
     pid_t group = getpgid(pid);
     bool own = group > 0 && group != getpgrp();
 
-    /* A program that has made a group of its own since gets nothing that is sent to ours. What the terminal's keys
-     * send, and the SIGCONT after such a stop, then goes on to all of its group. */
+    /* A program that has made a group of its own since gets nothing that is sent to ours. What the
+     * terminal's keys send, and the SIGCONT after such a stop, then goes on to all of its group. */
     if (own || (!terminal && alone)) {
         if (own && (terminal || info->si_signo == SIGCONT))
             kill(-group, info->si_signo);
@@ -140,8 +141,8 @@ static int open_stdout(void)
     return command_has_output() ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
-/* Before the program runs, which may take hours. What is in the file stays until then, and who reads a FIFO need not come
- * before: of that there is only a look. -1: said why not. */
+/* Before the program runs, which may take hours. What is in the file stays until then, and who
+ * reads a FIFO need not come before: of that there is only a look. -1: said why not. */
 static int open_json(const char *file)
 {
     int fd;
@@ -246,7 +247,8 @@ static pid_t start(const char *path, char **argv, const sigset_t *before)
     _exit(run_failed(argv[0], path));
 }
 
-/* From its beginning to its end. *wall_ns: how long that took. False: said why it could not begin. */
+/* From its beginning to its end. *wall_ns: how long that took. False: said why it
+ * could not begin. */
 static bool run(const char *path, char **argv, const char *folder, struct report *r, int *status,
                 int64_t *wall_ns, struct rusage *usage)
 {
@@ -269,7 +271,8 @@ static bool run(const char *path, char **argv, const char *folder, struct report
     return pid > 0;
 }
 
-/* Where the processes leave what they show; folder is empty if nowhere. False: said why, and that there is no report without. */
+/* Where the processes leave what they show; folder is empty if nowhere. False: said why, and that
+ * there is no report without. */
 static bool begin(char folder[REPORT_FOLDER_SIZE], bool json, struct report *r)
 {
     int err = report_begin(folder);

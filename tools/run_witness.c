@@ -1,7 +1,8 @@
 /*
- * run_witness.c - see run_witness.h. The witness is a process in our group with all signals blocked: what is pending there
- * was sent to more than us. It cannot be a fork of ours: who ends all processes that are called railsock, or all whose file
- * is the command's, would send to both of us and not to the program. So it is a shell that waits for the end of a pipe.
+ * run_witness.c - see run_witness.h. The witness is a process in our group with all signals
+ * blocked: what is pending there was sent to more than us. It cannot be a fork of ours: who ends
+ * all processes that are called railsock, or all whose file is the command's, would send to both of
+ * us and not to the program. So it is a shell that waits for the end of a pipe.
  */
 #include "tools/run_witness.h"
 
@@ -12,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the kernel may take from one process of a group to the next, or somebody who goes through a list. */
+/* How long the kernel may take from one process of a group to the next, or somebody who goes
+ * through a list. */
 enum { WITNESS_MS = 20 };
 
 void witness_begin(struct witness *w, const sigset_t *signals)
@@ -70,8 +72,8 @@ static unsigned long long pending(const struct witness *w)
     return set;
 }
 
-/* A signal that is pending cannot be taken from another process, so after these there is a new one. What comes meanwhile comes to
- * the old one, or to both. */
+/* A signal that is pending cannot be taken from another process, so after these there is a new one.
+ * What comes meanwhile comes to the old one, or to both. */
 static void renew(struct witness *w, const sigset_t *signals, unsigned long long taken)
 {
     struct witness old = *w;

@@ -1,5 +1,6 @@
 /*
- * run_witness.h - for `railsock run --report`: was a signal for us alone, or for our process group or control group?
+ * run_witness.h - for `railsock run --report`: was a signal for us alone, or for our process group
+ * or control group?
  */
 #ifndef TOOLS_RUN_WITNESS_H
 #define TOOLS_RUN_WITNESS_H

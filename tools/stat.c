@@ -1,6 +1,6 @@
 /*
- * stat.c - `railsock stat`: the connections of the processes that run with the library. Options, and
- * which form of output they ask for.
+ * stat.c - `railsock stat`: the connections of the processes that run with the library. Options,
+ * and which form of output they ask for.
  */
 #include "tools/commands.h"
 

@@ -1,7 +1,8 @@
 /*
- * stat_address.c - addresses of connections whose process has not asked for both, since most do not live until
- * somebody wants to know: by the socket's inode, which /proc shows beside the number, and in the tables of the
- * network namespace, which are read once for all its processes, beside the addresses. What cannot be found out stays unknown.
+ * stat_address.c - addresses of connections whose process has not asked for both, since most do not
+ * live until somebody wants to know: by the socket's inode, which /proc shows beside the number,
+ * and in the tables of the network namespace, which are read once for all its processes, beside the
+ * addresses. What cannot be found out stays unknown.
  */
 #include "tools/stat_read.h"
 
@@ -138,7 +139,8 @@ static size_t note(struct unknown *to, struct stat_process *p)
     for (size_t i = 0; i < p->nconns; i++) {
         if (!p->conns[i].inode)
             continue;
-        /* Only root sees others' namespaces; such a process is taken for one of a namespace of its own. */
+        /* Only root sees others' namespaces; such a process is taken for one of a
+         * namespace of its own. */
         if (!space)
             space = namespace_of(p);
         to[n++] = (struct unknown){space ? space : (uint64_t)1 << 32 | p->pid, p, &p->conns[i]};

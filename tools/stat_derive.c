@@ -25,8 +25,9 @@ static uint64_t per_second(uint64_t before, uint64_t now, uint64_t ns)
     return rate < 1e18 ? (uint64_t)rate : 0; /* whoever wrote the counters may lie */
 }
 
-/* gone_tx, gone_rx: what the connections that have closed since the earlier reading had moved by then. It is added to
- * that reading's sums of closed ones, because the sums of now have their whole lives. */
+/* gone_tx, gone_rx: what the connections that have closed since the earlier reading had moved
+ * by then. It is added to that reading's sums of closed ones, because the sums of now have
+ * their whole lives. */
 static void rate_closed(struct stat_process *p, const struct stat_process *old, uint64_t gone_tx,
                         uint64_t gone_rx, uint64_t ns)
 {
@@ -47,8 +48,8 @@ void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t 
             gone_tx += old->conns[j].tx;
             gone_rx += old->conns[j].rx;
         }
-        /* Both are in the order of their slots. One that is new has moved everything since; but where only some were read
-         * before it need not be new. */
+        /* Both are in the order of their slots. One that is new has moved everything since; but
+         * where only some were read before it need not be new. */
         for (size_t j = 0; j < p->nconns; j++) {
             struct stat_conn *c = &p->conns[j];
             uint64_t tx = 0, rx = 0;

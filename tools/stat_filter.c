@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kernel cuts names at 15 bytes (prctl(2), PR_SET_NAME), so a longer word means its beginning. */
+/* The kernel cuts names at 15 bytes (prctl(2), PR_SET_NAME), so a longer word means
+ * its beginning. */
 enum { COMM = 15 };
 
 static bool is_program(const char *pattern, const char *program)

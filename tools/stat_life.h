@@ -21,7 +21,8 @@ enum stat_life stat_life(uint32_t pid, uint64_t *start);
 uint32_t stat_thread(uint32_t pid);
 /* The real, effective, saved and file system user. False: not known. */
 bool stat_users(uint32_t pid, unsigned ids[4]);
-/* Does it run, or was it started, as this user? What root has written is believed: a daemon may have become another user since. */
+/* Does it run, or was it started, as this user? What root has written is believed: a daemon may
+ * have become another user since. */
 bool stat_is_users(uint32_t pid, uid_t uid);
 /* A decimal number without sign or leading zero, as we name our files. */
 bool stat_number(const char *text, uint32_t *value);

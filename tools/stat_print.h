@@ -14,14 +14,16 @@
 struct stat_view {
     bool rates; /* columns for them; the list went through stat_rates */
     bool wide;  /* rings, credit, pauses */
-    /* The busiest first, by what they have moved if there are no rates; and these in short, before what is long. */
+    /* The busiest first, by what they have moved if there are no rates; and these in short, before
+     * what is long. */
     bool by_rate;
 };
 
 /* A table: a line for each connection, and one for the closed ones of a process. */
 void stat_print_table(FILE *f, const struct stat_list *list, const struct stat_view *view);
 
-/* How many connections are on each path; of those on TCP, why, in words, and what to do about it. */
+/* How many connections are on each path; of those on TCP, why, in words, and what to do about
+ * it. */
 void stat_print_totals(FILE *f, const struct stat_list *list);
 
 /* One JSON object on one line; valid whatever the files held. */
@@ -34,7 +36,8 @@ void stat_print_prometheus(FILE *f, const struct stat_list *list);
 /* "10.0.0.1:80", "[fe80::1]:80", or "?" when not known. */
 void stat_addr(const struct fb_pub_addr *a, char text[STAT_ADDR_SIZE]);
 const char *stat_path_name(enum fb_path path);
-/* Why programs may be missing, in words to follow STAT_MISSING; in text, or NULL: none is known to be. */
+/* Why programs may be missing, in words to follow STAT_MISSING; in text, or NULL: none
+ * is known to be. */
 const char *stat_missing(const struct stat_list *list, char text[ROOM_MISSING]);
 /* The rail if either direction is on one. */
 enum fb_path stat_path(const struct stat_conn *c);

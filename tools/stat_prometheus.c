@@ -1,8 +1,8 @@
 /*
  * stat_prometheus.c - `railsock stat --prometheus`: the text format that Prometheus and its node
  * exporter's textfile collector read. Sums for each process; a connection of its own would be a new
- * time series each time. What goes over TCP is no series: it is a difference of counters that are read while they move, which
- * goes back at times, as no counter may.
+ * time series each time. What goes over TCP is no series: it is a difference of counters that are
+ * read while they move, which goes back at times, as no counter may.
  */
 #include "tools/stat_print.h"
 

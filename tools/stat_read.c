@@ -24,8 +24,8 @@
 #define MAX_SLOTS  FB_MAX_STREAMS
 #define CHUNK      256u /* slots read at once */
 #define TRIES      8
-/* Slots of all files together, counted each time that they are read. Of what is left of it each folder gets half, so that no
- * user's files keep those of others away. */
+/* Slots of all files together, counted each time that they are read. Of what is left of it each
+ * folder gets half, so that no user's files keep those of others away. */
 #define MOST_SLOTS (8u * FB_MAX_STREAMS)
 
 static const char other_version[] = "written by another version of railsock";
@@ -67,8 +67,8 @@ static void take_slot(struct stat_conn *c, const struct fb_pub *s, const struct 
         c->where[i] = r->where[i] > ' ' && r->where[i] < 0x7f ? r->where[i] : '?';
 }
 
-/* Slots [first, first + n) of the file. What is being added to the sums is left out, and *closing is set. False: out of
- * memory, or the file has become shorter. */
+/* Slots [first, first + n) of the file. What is being added to the sums is left out, and *closing
+ * is set. False: out of memory, or the file has become shorter. */
 static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t n, bool *closing)
 {
     static struct fb_pub before[CHUNK], after[CHUNK];
@@ -80,8 +80,8 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
 
     /* A file that ends before them shows no rails. */
     memset(rails, 0, sizeof(rails));
-    /* A slot whose gen is odd, and equal in both readings, was one connection's all the time, and so was its part of
-     * `rails`, which is read in between. */
+    /* A slot whose gen is odd, and equal in both readings, was one connection's all the time, and
+     * so was its part of `rails`, which is read in between. */
     if (pread(fd, before, size, at) != (ssize_t)size ||
         pread(fd, rails, n * sizeof(rails[0]), rails_at) < 0 ||
         pread(fd, after, size, at) != (ssize_t)size)
@@ -102,7 +102,8 @@ static bool read_slots(int fd, struct stat_process *p, uint32_t first, uint32_t 
     return true;
 }
 
-/* Of connections whose addresses their process does not know. Once all is read, as each is a call of its own. */
+/* Of connections whose addresses their process does not know. Once all is read, as each is a
+ * call of its own. */
 static void find_inodes(int fd, struct stat_process *p)
 {
     for (size_t i = 0; i < p->nconns; i++) {
@@ -138,18 +139,20 @@ static void take_head(struct stat_process *p, const struct fb_pub_file *f)
         p->closed.by_reason[i] = f->closed_by_reason[i];
 }
 
-/* Whether a process of this namespace, and of that user, may have written a file of whatever version. Else why not, as below. */
+/* Whether a process of this namespace, and of that user, may have written a file of whatever
+ * version. Else why not, as below. */
 static const char *not_here(const struct fb_pub_file *f, uint32_t pid, uid_t uid)
 {
     uint64_t space = fb_pub_namespace(f);
 
     if (space && space != fb_pub_own_namespace())
-        return ""; /* of another namespace's, where the number is another's, begun in the same moment */
+        /* of another namespace's, where the number is another's, begun in the same moment */
+        return "";
     return stat_is_users(pid, uid) ? NULL : "names a process that is not this user's";
 }
 
-/* Reads one open file, of a process that runs unless it is kept, if it has no more than *room slots, which become fewer.
- * NULL: *p is filled. Else why not, in words; "" needs no words. */
+/* Reads one open file, of a process that runs unless it is kept, if it has no more than *room
+ * slots, which become fewer. NULL: *p is filled. Else why not, in words; "" needs no words. */
 static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_t *room,
                              struct stat_process *p)
 {
@@ -187,8 +190,8 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
     p->uid = uid;
     p->pid = pid;
     p->thread = life == STAT_HEADLESS ? stat_thread(pid) : pid;
-    /* A connection that closes while we read must not be missing from both, nor be in both: counters that go
-     * back look like a program that has begun anew. */
+    /* A connection that closes while we read must not be missing from both, nor be in both:
+     * counters that go back look like a program that has begun anew. */
     for (int tries = 0; tries < TRIES; tries++) {
         bool closing = false;
 
@@ -215,8 +218,8 @@ static const char *read_file(int fd, uint32_t pid, uid_t uid, bool kept, uint32_
 
 /* ---- one user's folder */
 
-/* One that says nothing yet is just being made, perhaps by a process of another namespace; after so many seconds whoever made it has
- * been killed over it. */
+/* One that says nothing yet is just being made, perhaps by a process of another namespace; after so
+ * many seconds whoever made it has been killed over it. */
 enum { BEING_MADE = 60 };
 
 static bool is_abandoned(int fd, const struct fb_pub_file *f)
@@ -238,7 +241,8 @@ static void remove_stale(int dir, const char *name, int fd, uint32_t pid)
     uint64_t start, space;
     ssize_t n = pread(fd, &f, sizeof(f), 0);
 
-    /* In another namespace there may be a process of that number: it must say, in whatever version, that it is of ours. */
+    /* In another namespace there may be a process of that number: it must say, in whatever version,
+     * that it is of ours. */
     space = n > 0 ? fb_pub_namespace(&f) : 0;
     if ((!space || space != fb_pub_own_namespace()) && !(n >= 0 && is_abandoned(fd, &f)))
         return;
@@ -341,7 +345,8 @@ static int add_folder(struct reading *r, const char *folder, uid_t uid)
     return err;
 }
 
-/* Whether the process of a kept file has another number here than in the file's name, so that it cannot be told whether it runs. */
+/* Whether the process of a kept file has another number here than in the file's name, so that it
+ * cannot be told whether it runs. */
 static bool is_elsewhere(int fd)
 {
     struct fb_pub_file f = {0};
@@ -418,8 +423,8 @@ static void drop_doubles(struct stat_list *list)
     list->n = kept;
 }
 
-/* railsock-UID, and railsock-UID.NAMESPACE if that is ours: numbers of another namespace's say nothing here. To the
- * letter, as anybody may make names there that only look like one. */
+/* railsock-UID, and railsock-UID.NAMESPACE if that is ours: numbers of another namespace's say
+ * nothing here. To the letter, as anybody may make names there that only look like one. */
 static bool is_folder(const char *name, uint32_t *uid)
 {
     const char *after = name + strlen(DIR_PREFIX), *dot;

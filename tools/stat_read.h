@@ -44,7 +44,8 @@ struct stat_closed {
 
 struct stat_process {
     uint32_t pid;
-    /* One of its threads that has not ended: what /proc/PID says of files and namespaces is the main thread's. */
+    /* One of its threads that has not ended: what /proc/PID says of files and namespaces is the
+     * main thread's. */
     uint32_t thread;
     uint64_t start_time;
     uid_t uid;
@@ -64,17 +65,17 @@ struct stat_list {
 };
 
 /*
- * Reads every file of a living process below base (STAT_BASE) that this user may read, or of
- * one process if pid is not 0. Files of dead processes that belong to this user are removed.
- * complain is called with a path and why it was ignored, if it is neither. 0 or -errno; the
- * list is to be freed in any case. Addresses that a process does not know are left to stat_addresses.
+ * Reads every file of a living process below base (STAT_BASE) that this user may read, or of one
+ * process if pid is not 0. Files of dead processes that belong to this user are removed. complain
+ * is called with a path and why it was ignored, if it is neither. 0 or -errno; the list is to be
+ * freed in any case. Addresses that a process does not know are left to stat_addresses.
  */
 int stat_read(const char *base, uint32_t pid, void (*complain)(const char *path, const char *why),
               struct stat_list *list) __attribute__((warn_unused_result));
 
-/* One file that was kept in dir for `railsock run --report`; dead or not if `living`, else only a dead
- * process's: -1 with errno EBUSY for one that runs, or may run in another PID namespace, EPROTO for one of another version. 0: *p is filled, p->conns is to be
- * freed in any case. */
+/* One file that was kept in dir for `railsock run --report`; dead or not if `living`, else only a
+ * dead process's: -1 with errno EBUSY for one that runs, or may run in another PID namespace,
+ * EPROTO for one of another version. 0: *p is filled, p->conns is to be freed in any case. */
 int stat_read_kept(int dir, const char *name, bool living, struct stat_process *p)
     __attribute__((warn_unused_result));
 /* The inode of the socket that is a process's number fd; 0: none, or it cannot be seen. */
@@ -83,8 +84,8 @@ uint64_t stat_inode(const struct stat_process *, int fd);
 void stat_addresses(struct stat_list *list);
 /* Fills in the rates of `now` from what the same connections had moved `ns` nanoseconds before. */
 void stat_rates(const struct stat_list *before, struct stat_list *now, uint64_t ns);
-/* Fills in how full the rings are: what one end has sent and the other, if it is in the list as well, not yet
- * read. */
+/* Fills in how full the rings are: what one end has sent and the other, if it is in the list as
+ * well, not yet read. */
 void stat_rings(struct stat_list *list);
 void stat_free(struct stat_list *list);
 

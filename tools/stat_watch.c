@@ -66,8 +66,9 @@ static void finish(struct screen *s)
 }
 
 /*
- * What the terminal has room for: the beginning of each of the first lines, and nothing below. What was there is cleared before
- * the text: behind one as long as the line the cursor still stands on the last character, which would be cleared.
+ * What the terminal has room for: the beginning of each of the first lines, and nothing below. What
+ * was there is cleared before the text: behind one as long as the line the cursor still stands on
+ * the last character, which would be cleared.
  */
 static void put_lines(const char *text, unsigned columns, unsigned lines)
 {
@@ -123,8 +124,8 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Until the next reading is due, at `until`. -1: it is; 0: the user has seen enough; else the signal that ends
- * us, or SIGWINCH. */
+/* Until the next reading is due, at `until`. -1: it is; 0: the user has seen enough; else the
+ * signal that ends us, or SIGWINCH. */
 static int wait_for(struct screen *s, uint64_t until)
 {
     struct pollfd p[2] = {{s->signals, POLLIN, 0}, {s->keys ? STDIN_FILENO : -1, POLLIN, 0}};

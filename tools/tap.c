@@ -1,6 +1,6 @@
 /*
- * tap.c - `railsock tap`: what goes over one connection of a running program, as pcapng. The loop between the
- * ring (tap_ask.c) and the file (tap_pcapng.c).
+ * tap.c - `railsock tap`: what goes over one connection of a running program, as pcapng. The loop
+ * between the ring (tap_ask.c) and the file (tap_pcapng.c).
  */
 #include "tools/tap.h"
 
@@ -53,7 +53,8 @@ static double seconds_now(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* What was there before goes, so not before there is something to write. A pipe's reader wants to know at once what comes. */
+/* What was there before goes, so not before there is something to write. A pipe's reader wants to
+ * know at once what comes. */
 static bool can_wait(const char *name)
 {
     struct stat st;
@@ -69,7 +70,8 @@ static FILE *open_output(const char *name)
     FILE *f = NULL;
     struct stat st;
 
-    /* What was there already may be others' to read. A device or a pipe is the user's own affair. */
+    /* What was there already may be others' to read. A device or a pipe is the
+     * user's own affair. */
     if (fd >= 0 && (strcmp(name, "-") == 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
                     fchmod(fd, 0600) == 0))
         f = fdopen(fd, "w");
@@ -211,7 +213,8 @@ static int tap(const struct tap_wish *w, const struct tap_choice *it)
                 (unsigned long long)lost, (unsigned long long)l.lost_bytes, why ? "; " : "",
                 why ? why : "");
     }
-    /* What could not be written once is gone, whatever comes after. Who closes the pipe has seen enough. */
+    /* What could not be written once is gone, whatever comes after. Who closes the pipe
+     * has seen enough. */
     failed = f && ferror(f) != 0;
     if (f && (fclose(f) != 0 || failed) && errno != EPIPE) {
         fprintf(stderr, "railsock tap: %s: %s\n", w->output,

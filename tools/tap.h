@@ -1,6 +1,6 @@
 /*
- * tap.h - the parts of `railsock tap`: asking a process for a connection's bytes, reading them, and writing
- * them as pcapng.
+ * tap.h - the parts of `railsock tap`: asking a process for a connection's bytes, reading them, and
+ * writing them as pcapng.
  */
 #ifndef TOOLS_TAP_H
 #define TOOLS_TAP_H
@@ -38,8 +38,8 @@ bool tap_request(struct tap_link *, const struct stat_process *, const struct st
                  uint32_t size, uint32_t snap);
 /* Waits ms for the process to come. 1: it has the ring; 0: not yet; -1: it will not, said why. */
 int tap_wait(struct tap_link *, int ms);
-/* The next record and its bytes, which stay until the next call. 1; 0: there is none now; -1: what is there
- * is no record. */
+/* The next record and its bytes, which stay until the next call. 1; 0: there is none now; -1: what
+ * is there is no record. */
 int tap_next(struct tap_link *, struct tap_record *, const uint8_t **bytes);
 /* Sleeps until there may be more, at most ms. False: the process is gone. */
 bool tap_sleep(struct tap_link *, int ms);
@@ -74,7 +74,8 @@ struct tap_file {
 void tap_file_begin(struct tap_file *, FILE *f, const char *who, const struct stat_conn *,
                     uint32_t snap);
 void tap_file_put(struct tap_file *, const struct tap_record *, const uint8_t *bytes);
-/* A verbs rail runs there from now on: an interface of its own, if it is another place. lost: so far. */
+/* A verbs rail runs there from now on: an interface of its own, if it is another place.
+ * lost: so far. */
 void tap_file_where(struct tap_file *, const char *where, const uint64_t lost[FB_PATH_VERBS + 1]);
 void tap_file_end(struct tap_file *, const uint64_t lost[FB_PATH_VERBS + 1]);
 /* How many packets it has. */

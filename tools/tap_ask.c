@@ -1,7 +1,7 @@
 /*
- * tap_ask.c - the tool's end of ipoib_fallback/tap_ring.h. The process that is tapped may be hostile to whoever
- * taps as root: its file is read and written, never mapped; the ring is ours, of a size that nobody can change;
- * what is in it is copied once and checked.
+ * tap_ask.c - the tool's end of ipoib_fallback/tap_ring.h. The process that is tapped may be
+ * hostile to whoever taps as root: its file is read and written, never mapped; the ring is ours, of
+ * a size that nobody can change; what is in it is copied once and checked.
  */
 #define _GNU_SOURCE
 #include "tools/tap.h"
@@ -34,7 +34,8 @@ static off_t place_of(const struct tap_link *l, size_t field)
     return (off_t)(sizeof(struct fb_pub_file) + l->slot * sizeof(struct fb_pub) + field);
 }
 
-/* Where it mostly is, or where it is if another namespace's process of that number was there first. */
+/* Where it mostly is, or where it is if another namespace's process of that number
+ * was there first. */
 static bool open_file(struct tap_link *l)
 {
     static struct fb_pub_file head;

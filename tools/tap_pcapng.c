@@ -1,8 +1,9 @@
 /*
- * tap_pcapng.c - the bytes of a connection as a pcapng file (draft-ietf-opsawg-pcapng): one section, an
- * interface for each path, raw IP packets. Their headers are made here: RFC 791, 8200, 9293. The byte with the
- * number k has the sequence number k mod 2^32. What is missing is a hole in the numbers, and a comment. Not
- * LINKTYPE_RAW: libpcap 1.10 refuses files with two interfaces of that type.
+ * tap_pcapng.c - the bytes of a connection as a pcapng file (draft-ietf-opsawg-pcapng): one
+ * section, an interface for each path, raw IP packets. Their headers are made here: RFC 791,
+ * 8200, 9293. The byte with the number k has the sequence number k mod 2^32. What is missing is a
+ * hole in the numbers, and a comment. Not LINKTYPE_RAW: libpcap 1.10 refuses files with two
+ * interfaces of that type.
  */
 #include "tools/tap.h"
 
@@ -122,8 +123,8 @@ static void put32(uint8_t *p, uint64_t v)
     put16(p + 2, (uint32_t)v & 0xffff);
 }
 
-/* The headers of a packet with len bytes, of which `kept` are at hand. The TCP checksum of one that is cut is
- * that of what is there. Returns their length. */
+/* The headers of a packet with len bytes, of which `kept` are at hand. The TCP checksum of one that
+ * is cut is that of what is there. Returns their length. */
 static size_t headers(struct tap_file *t, uint8_t *h, bool rx, uint64_t at, uint8_t flags,
                       const uint8_t *bytes, size_t len, size_t kept)
 {

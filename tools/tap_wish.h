@@ -27,7 +27,8 @@ struct tap_choice {
 void tap_usage(FILE *f);
 /* False: wrong usage, said on stderr. */
 bool tap_parse(int argc, char **argv, struct tap_wish *);
-/* The one connection that is meant, in the list, which is to be freed in any case. False: said why not. */
+/* The one connection that is meant, in the list, which is to be freed in any case. False:
+ * said why not. */
 bool tap_choose(const struct tap_wish *, struct stat_list *, struct tap_choice *);
 
 #endif

@@ -66,7 +66,8 @@ class Outputs(unittest.TestCase):
                                                ("mean latency", "ms", "lower", 1.569)])
 
     def test_memtier(self):
-        # Not in Debian 12, so written after its documentation: an old form and one with percentiles.
+        # Not in Debian 12, so written after its documentation: an old form and one with
+        # percentiles.
         old = ("Type        Ops/sec     Hits/sec   Misses/sec      Latency       KB/sec\n" + "-" * 72 + "\n"
                "Sets        1000.50          ---          ---      0.25000      2000.00\n"
                "Totals      3000.25         0.00      2000.00      0.50000      4000.00\n")
@@ -114,16 +115,18 @@ class Bootstrap(unittest.TestCase):
         self.assertEqual((low, high), (2, 4))
 
     def test_exact_distribution(self):
-        # Three pairs have 27 drawings, of equal weight; the median of 1, 2, 6 is 1 in 7 of them and 6 in 7:
-        # both tails are heavier than 2.5 %.
+        # Three pairs have 27 drawings, of equal weight; the median of 1, 2, 6 is 1 in 7 of them and
+        # 6 in 7: both tails are heavier than 2.5 %.
         self.assertEqual(ab_stats.interval([1.0] * 3, [1.0, 2.0, 6.0], "higher", "s"), (1, 6))
         # The median of five draws out of 1..5 is 1 in 181 of 3125 drawings (5.8 %), 5 in as many.
         self.assertEqual(ab_stats.interval([1.0] * 5, [1.0, 2.0, 3.0, 4.0, 5.0], "higher", "s"), (1, 5))
-        # Out of 1..9 it is 1 in 0.15 % of the drawings, and 2 or less in 3.0 %: the interval ends at 2.
+        # Out of 1..9 it is 1 in 0.15 % of the drawings, and 2 or less in 3.0 %: the interval ends
+        # at 2.
         self.assertEqual(ab_stats.interval([1.0] * 9, [float(i) for i in range(1, 10)], "higher", "s"), (2, 8))
 
     def test_pairs_stay_together(self):
-        # Both legs of a pair suffer from the same neighbour. Drawn one by one they would give 0.1 to 10.
+        # Both legs of a pair suffer from the same neighbour. Drawn one by one they would give 0.1
+        # to 10.
         noise = [1.0, 10.0, 1.0, 10.0, 1.0, 10.0, 1.0, 10.0]
         self.assertEqual(ab_stats.interval(noise, [2 * v for v in noise], "higher", "s"), (2, 2))
 
@@ -135,7 +138,8 @@ class Bootstrap(unittest.TestCase):
         self.assertNotEqual(first, ab_stats.interval(a, b, "higher", "2/x"))
 
     def test_covers(self):
-        # Of 200 experiments without a difference some 5 % may miss 1; medians of few pairs miss more often.
+        # Of 200 experiments without a difference some 5 % may miss 1; medians of few pairs miss
+        # more often.
         g = random.Random(7)
         missed = 0
         before, ab_stats.RESAMPLES = ab_stats.RESAMPLES, 300

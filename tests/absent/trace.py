@@ -17,7 +17,8 @@ import sys
 STARTING = [r"fstat\(2, .*\)",
             r"mmap\(NULL, 4096, PROT_READ\|PROT_WRITE, MAP_PRIVATE\|MAP_ANONYMOUS, -1, 0\)",
             r"madvise\(AT, 4096, MADV_WIPEONFORK\)"]
-# A shell waits for a child or finds it ended, as it happens. What the library does it does each time.
+# A shell waits for a child or finds it ended, as it happens. What the library does it does each
+# time.
 ATTEMPTS = 5
 
 
@@ -55,8 +56,8 @@ def images(traces):
     for _, lines in traces:
         name, calls = "(forked)", []
         for line in lines:
-            # getpid is the library's question at fork, exec and exit. Signals come when they come, and who wants
-            # a random name asks until the number suits it.
+            # getpid is the library's question at fork, exec and exit. Signals come when they come,
+            # and who wants a random name asks until the number suits it.
             if line.startswith(("getpid()", "getrandom(", "---", "+++")):
                 continue
             calls.append(usual(line, pids))

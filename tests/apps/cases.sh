@@ -11,8 +11,8 @@
 
 amount() { if [ "$scale" -eq 1 ]; then echo "$1"; else echo "$2"; fi; } # NATIVE TRANSLATED
 
-# until_boarded AMOUNTS FUNCTION WORDS...: FUNCTION AMOUNT WORDS..., with the next amount where that was too little for a
-# boarding, which a translated machine may need long for.
+# until_boarded AMOUNTS FUNCTION WORDS...: FUNCTION AMOUNT WORDS..., with the next amount where that
+# was too little for a boarding, which a translated machine may need long for.
 until_boarded() {
     local much
 
@@ -165,7 +165,8 @@ nginx_wrk() {
 
 # ---- what runs for so many seconds
 
-# for_longer FUNCTION WORDS...: FUNCTION SECONDS WORDS..., on a translated machine with more of them until something boards.
+# for_longer FUNCTION WORDS...: FUNCTION SECONDS WORDS..., on a translated machine with more of them
+# until something boards.
 for_longer() {
     [ "$scale" -gt 1 ] || { "$1" 1 "${@:2}"; return; }
     until_boarded '4 20 100' "$@"
@@ -260,13 +261,14 @@ nc_files() { # ANSWER SENT: how many bytes the server sends, and the client
 
 # ---- all
 
-# Natively all of them; between virtual hosts, where each takes ten times as long, only with APPS_ALL=1 those that
-# another one is close to.
+# Natively all of them; between virtual hosts, where each takes ten times as long, only with
+# APPS_ALL=1 those that another one is close to.
 and_more() { [ "$scale" -eq 1 ] || [ -n "${APPS_ALL-}" ]; }
 
 all_cases() {
-    # Many short connections, or one that sends all that it has, may be over before a translated machine has made their queue pairs.
-    # On one connection. Once it had sent three files of 64 MiB before it was on the rail.
+    # Many short connections, or one that sends all that it has, may be over before a translated
+    # machine has made their queue pairs. On one connection. Once it had sent three files of 64 MiB
+    # before it was on the rail.
     local times=8 answer=67108864 many=10 once=1
 
     [ "$scale" -eq 1 ] || times=1 answer=16777216 many=any once=any

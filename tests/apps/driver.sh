@@ -1,7 +1,8 @@
 #!/bin/bash
-# tests/apps/driver.sh MODE... - runs the cases with the library on both sides, for each MODE
-# (tcp, shm or verbs); a MODE one-sided:MODE runs the smaller set with one side only, in both
-# roles; plain runs all without the library, to try the cases themselves. Natively both sides are here; on a lab host the clients run on host 2.
+# tests/apps/driver.sh MODE... - runs the cases with the library on both sides, for each MODE (tcp,
+# shm or verbs); a MODE one-sided:MODE runs the smaller set with one side only, in both roles; plain
+# runs all without the library, to try the cases themselves. Natively both sides are here; on a lab
+# host the clients run on host 2.
 #
 #   APPS_FILTER=TEXT   only cases whose name contains TEXT
 #   APPS_DATA=FILE     random bytes, 64 MiB, which both sides can read; else made here

@@ -8,7 +8,8 @@
 #   SERVER, CLIENT   on or off: whether that side has the library
 #   BOARD    a boarding policy, or empty for the default one
 #   REPORTS  a folder in which each started program leaves its `railsock run --report`, or empty
-# and nothing of it knows whether the client runs here or, in a lab with two hosts, on the other one.
+# and nothing of it knows whether the client runs here or, in a lab with two hosts, on the other
+# one.
 #
 # Afterwards the server's own `railsock stat` is asked how many bytes went over the rail
 # (run_case), or the reports are (many.sh).
@@ -153,8 +154,8 @@ stop_servers() {
     servers=()
 }
 
-# Of the bytes that the servers have moved, the per cent that went over the rail, in $share.
-# $1 is the least that is accepted; 0 demands none at all, `any` judges nothing, - does not even ask.
+# Of the bytes that the servers have moved, the per cent that went over the rail, in $share. $1 is
+# the least that is accepted; 0 demands none at all, `any` judges nothing, - does not even ask.
 judge_share() {
     local result bytes reasons
 
@@ -182,8 +183,8 @@ some_by_rail() {
         [[ $share != 0.0 && $share != no ]]
 }
 
-# run_case NAME SHARE FUNCTION [ARGUMENT...]: SHARE is the least share of the rail that a
-# rail mode must reach when both sides have the library; - where the server has ended before anybody asks.
+# run_case NAME SHARE FUNCTION [ARGUMENT...]: SHARE is the least share of the rail that a rail mode
+# must reach when both sides have the library; - where the server has ended before anybody asks.
 run_case() {
     local name=$1 least=$2 label=$MODE start=${EPOCHREALTIME/./} took
 

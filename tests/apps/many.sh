@@ -19,8 +19,8 @@ version_of() {
     dpkg-query -W -f '${Version}\n' "${package%%:*}" 2>/dev/null | head -n 1 | sed 's/^[0-9]*://; s/[-+~].*//'
 }
 
-# leg NAME FUNCTION [ARGUMENT...]: one case in the present mode; $why is empty if all was right, $share the
-# reports' share, $reasons why connections did not board.
+# leg NAME FUNCTION [ARGUMENT...]: one case in the present mode; $why is empty if all was right,
+# $share the reports' share, $reasons why connections did not board.
 leg() {
     local name=$1 result
 

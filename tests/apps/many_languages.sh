@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/apps/many_languages.sh - programs in languages with their own ways to sockets, both ends in the same;
-# they compare what comes back. Sourced by tests/apps/many.
+# tests/apps/many_languages.sh - programs in languages with their own ways to sockets, both ends in
+# the same; they compare what comes back. Sourced by tests/apps/many.
 #
 # shellcheck disable=SC2154 # variables from lib.sh
 

@@ -4,8 +4,9 @@
 #
 # shellcheck disable=SC2154 # variables from lib.sh
 
-# What the server says that it got is what the client says that it sent. CSV, where the eighth is bytes.
-# With --full-duplex it frees its memory twice, on any network, if one direction ends three seconds after the other.
+# What the server says that it got is what the client says that it sent. CSV, where the eighth is
+# bytes. With --full-duplex it frees its memory twice, on any network, if one direction ends three
+# seconds after the other.
 iperf2_bytes() { # OPTION...
     local much=(-n 256M)
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/apps/many_services.sh - directories, names, mail, remote calls, and what stands before data bases. Sourced by
-# tests/apps/many.
+# tests/apps/many_services.sh - directories, names, mail, remote calls, and what stands before data
+# bases. Sourced by tests/apps/many.
 #
 # shellcheck disable=SC2016 # single quotes are for the client's shell
 # shellcheck disable=SC2154,SC2034 # variables from and for lib.sh

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/apps/many_storage.sh - disks and folders over the network, and programs that compute on several machines.
-# Sourced by tests/apps/many.
+# tests/apps/many_storage.sh - disks and folders over the network, and programs that compute on
+# several machines. Sourced by tests/apps/many.
 #
 # shellcheck disable=SC2016 # single quotes are for the client's shell
 # shellcheck disable=SC2154,SC2034 # variables from and for lib.sh
@@ -17,7 +17,8 @@ nbd_copies() {
         $RUN nbdcopy $at - | cmp - '"$data_part"' || exit 11'
 }
 
-# The target's own threads for its disks tell it of their ends by signalfd or eventfd; the initiator is a library.
+# The target's own threads for its disks tell it of their ends by signalfd or eventfd; the initiator
+# is a library.
 iscsi_disk() {
     local iqn=iqn.2001-04.test:disk control=3260
 
@@ -78,7 +79,8 @@ END
         cmp '"$data $work"'/tree/back || exit 13'
 }
 
-# The session's process confines itself by seccomp; each file has a connection of its own, in either direction.
+# The session's process confines itself by seccomp; each file has a connection of its own, in either
+# direction.
 ftp_files() {
     tree
     mkdir -p "$work/empty" "$work/tree/in"

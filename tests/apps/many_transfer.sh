@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/apps/many_transfer.sh - programs that carry files and streams, and those that encrypt them. Sourced
-# by tests/apps/many.
+# tests/apps/many_transfer.sh - programs that carry files and streams, and those that encrypt them.
+# Sourced by tests/apps/many.
 #
 # shellcheck disable=SC2016 # single quotes are for the client's shell
 # shellcheck disable=SC2154 # variables from lib.sh and many
@@ -109,7 +109,8 @@ socat_exec() {
         done'
 }
 
-# ncat stands between the program and the connection. (One way only: an ncat that writes does not read.)
+# ncat stands between the program and the connection. (One way only: an ncat that writes does not
+# read.)
 ncat_exec() {
     server ncat -l -k -e "/bin/cat $data_part" "$ip" "$port" || return
     client_sh '

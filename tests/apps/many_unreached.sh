@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/apps/many_unreached.sh - programs that LD_PRELOAD does not reach: they run unharmed on TCP, and
-# `railsock run` says why. Sourced by tests/apps/many.
+# tests/apps/many_unreached.sh - programs that LD_PRELOAD does not reach: they run unharmed on TCP,
+# and `railsock run` says why. Sourced by tests/apps/many.
 #
 # shellcheck disable=SC2016 # single quotes are for the client's shell
 # shellcheck disable=SC2154 # variables from lib.sh and many

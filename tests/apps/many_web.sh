@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/apps/many_web.sh - servers of web pages, and what stands before them. Sourced by tests/apps/many.
+# tests/apps/many_web.sh - servers of web pages, and what stands before them. Sourced by
+# tests/apps/many.
 #
 # shellcheck disable=SC2016 # single quotes are for the client's shell
 # shellcheck disable=SC2154,SC2034 # variables from and for lib.sh
@@ -71,8 +72,8 @@ nginx_reuseport() {
     nginx_foreground && http_files 3 && http_load 5000
 }
 
-# The master is told to read its settings anew; old workers finish what they have begun. The next time when
-# the new ones are there, as long as the client runs.
+# The master is told to read its settings anew; old workers finish what they have begun. The next
+# time when the new ones are there, as long as the client runs.
 nginx_reload() {
     local client times=0 status
 
@@ -283,8 +284,8 @@ aria2_file() {
         cmp got www/big'
 }
 
-# A worker with gevent serves a connection of many only when the others have ended, on TCP as well; after the two
-# seconds that are usual it would be closed for being idle.
+# A worker with gevent serves a connection of many only when the others have ended, on TCP as well;
+# after the two seconds that are usual it would be closed for being idle.
 gunicorn_run() { # WORKER
     www
     cat >"$work/app.py" <<END

@@ -38,7 +38,8 @@ extern struct fb_conn *_Atomic attacked;
 extern const char *victim_address;
 extern uint16_t victim_port;
 void victim_connect(struct victim *, const char *address, uint16_t port);
-/* 0, or a negative errno: -EAGAIN after PATIENCE_S, -EBADMSG when what came back is not what went. */
+/* 0, or a negative errno: -EAGAIN after PATIENCE_S, -EBADMSG when what came back is
+ * not what went. */
 int round_trip(struct victim *, size_t n);
 extern bool careless; /* round_trip does not compare, and has little patience */
 /* Round trips until both directions are on a rail, or the connection ends, or for so long. */
@@ -55,7 +56,8 @@ struct lie {
     bool leaves;
     /* Before the connection is made: hooks. NULL: none. */
     void (*before)(void);
-    /* On a boarded connection, again and again while traffic runs, on a thread of its own. NULL: none. */
+    /* On a boarded connection, again and again while traffic runs, on a thread of its
+     * own. NULL: none. */
     void (*scribble)(struct victim *);
     /* On a boarded connection, before each round trip, because our own library writes the truth in
      * between. NULL: none. */
@@ -69,7 +71,8 @@ extern const struct lie shm_lies[], frame_lies[], verbs_lies[];
 /* ---- attack_rogue.c: without the TCP stream */
 
 int rogue_listen(const char *port, const char *known);
-/* Over verbs: from now on each rail that is accepted is asked for something at once (attack_verbs.c). */
+/* Over verbs: from now on each rail that is accepted is asked for something at once
+ * (attack_verbs.c). */
 void ask_early(void);
 int rogue_ask(char **tuple, const char *known);
 int squat(const char *uid, const char *port, const char *pid);

@@ -1,6 +1,6 @@
 /*
- * attack_frames.c - lies in what travels on the anchor, and in the messages beside it. The connection
- * is real, so is the proof; the frames are not.
+ * attack_frames.c - lies in what travels on the anchor, and in the messages beside it. The
+ * connection is real, so is the proof; the frames are not.
  *
  * Frames of our own library are changed on their way: fb_io is the table of its system calls.
  */
@@ -143,8 +143,8 @@ static void raw_few_and_end(struct victim *v)
     shutdown(v->fd, SHUT_WR);
 }
 
-/* A frame that was good in the epoch before: the stream leaves, boards again, and the old frame comes
- * once more. */
+/* A frame that was good in the epoch before: the stream leaves, boards again, and the old frame
+ * comes once more. */
 static struct fb_frame old;
 
 static void keep(struct fb_frame *f)

@@ -1,9 +1,12 @@
 /*
- * attack_linger.c - sockets that keep whoever drops the last reference to them: TCP with SO_LINGER, whose peer reads nothing, sent
- * along with what the victim reads, or throws away. The kernel waits in the one that drops it.
+ * attack_linger.c - sockets that keep whoever drops the last reference to them: TCP with SO_LINGER,
+ * whose peer reads nothing, sent along with what the victim reads, or throws away. The kernel waits
+ * in the one that drops it.
  *
- *   attack knock UID PORT PID   such ones in requests for a rail without a connection, in several ways; then it waits for its end. The
- *                               process is to be stopped meanwhile: else it may have dropped its reference before we drop ours
+ *   attack knock UID PORT PID   such ones in requests for a rail without a connection, in several
+ *                               ways; then it waits for its end. The process is to be stopped
+ *                               meanwhile: else it may have dropped its reference before we drop
+ *                               ours
  */
 #include "tests/attack/attack.h"
 

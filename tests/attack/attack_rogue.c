@@ -1,16 +1,17 @@
 /*
- * attack_rogue.c - without the TCP stream: who squats a rendezvous, who asks for a rail for somebody
- * else's connection. They use the product's own wires and lie where the proof is due.
+ * attack_rogue.c - without the TCP stream: who squats a rendezvous, who asks for a rail for
+ * somebody else's connection. They use the product's own wires and lie where the proof is due.
  *
  *   attack listen PORT [KNOWN]              accepts a rail for whatever connection to PORT
- *   attack early PORT                       the same over verbs, with a large ring, and asks for an answer before it is known
+ *   attack early PORT                       the same over verbs, with a large ring, and asks for an
+ *                                           answer before it is known
  *   attack ask SRC SPORT DST DPORT [KNOWN]  asks for a rail for that connection
  *   attack squat UID PORT PID               bears the name of that user's rendezvous
  *   attack fds PORT KIND                    a request for a connection of its own with bad memory
  *
- * KNOWN is the beginning of what the connecting end has sent, if the attacker has guessed it. listen and
- * ask print one line for each rail: "refused REASON", or "trusted" if the victim goes on to switch.
- * RAILSOCK_WIRE=shm or verbs.
+ * KNOWN is the beginning of what the connecting end has sent, if the attacker has guessed it.
+ * listen and ask print one line for each rail: "refused REASON", or "trusted" if the victim goes on
+ * to switch. RAILSOCK_WIRE=shm or verbs.
  */
 #include "tests/attack/attack.h"
 
@@ -299,8 +300,8 @@ static int memory(const char *kind, uint32_t ring)
         fcntl(fd, F_ADD_SEALS, all | F_SEAL_WRITE);
     else if (strcmp(kind, "unsealed") != 0)
         fcntl(fd, F_ADD_SEALS, all);
-    if (strcmp(kind, "read-only") ==
-        0) { /* nobody can write it: a store of the victim's would trap */
+    /* nobody can write it: a store of the victim's would trap */
+    if (strcmp(kind, "read-only") == 0) {
         char path[40];
         int again;
 

@@ -1,6 +1,6 @@
 /*
- * attack_shm.c - lies of a peer that shares the memory of a rail. Everything in it may be written by
- * both processes, so all of it can be wrong, at any moment.
+ * attack_shm.c - lies of a peer that shares the memory of a rail. Everything in it may be written
+ * by both processes, so all of it can be wrong, at any moment.
  */
 #include "tests/attack/attack.h"
 
@@ -155,8 +155,8 @@ static void bells(struct victim *v)
         shm_peer_ring(r->peer_data.bell, i);
 }
 
-/* Our bells' descriptors are blocking from now on and full: who writes to one, and does not say with the call that it must not
- * block, sleeps until it is read. */
+/* Our bells' descriptors are blocking from now on and full: who writes to one, and does not say
+ * with the call that it must not block, sleeps until it is read. */
 static void block_bells(struct victim *v)
 {
     struct shm_rail *r = rail(v);
@@ -188,7 +188,8 @@ static void other_bytes(struct victim *v)
         __atomic_fetch_xor(r->out_data + i, 1, __ATOMIC_RELAXED);
 }
 
-/* The memory becomes holes, cursors and all. A size that is sealed does not keep anybody from that. */
+/* The memory becomes holes, cursors and all. A size that is sealed does not keep
+ * anybody from that. */
 static void holes(struct victim *v)
 {
     struct shm_rail *r = rail(v);
@@ -200,7 +201,8 @@ static void holes(struct victim *v)
     wake_victim(r);
 }
 
-/* Who sleeps on one word is made to sleep on another, which nobody will wake; then the connection ends. */
+/* Who sleeps on one word is made to sleep on another, which nobody will wake; then the
+ * connection ends. */
 static void requeue(struct victim *v)
 {
     struct rsk_rail *r = &rail(v)->base;

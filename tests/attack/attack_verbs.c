@@ -1,6 +1,7 @@
 /*
- * attack_verbs.c - lies of a peer on the verbs wire: immediates, work requests and remote keys that an
- * honest one never posts. What it does is posted on its own queue pair, past its own bookkeeping.
+ * attack_verbs.c - lies of a peer on the verbs wire: immediates, work requests and remote
+ * keys that an honest one never posts. What it does is posted on its own queue pair, past its
+ * own bookkeeping.
  */
 #include "tests/attack/attack.h"
 
@@ -13,9 +14,10 @@ static struct vb_rail *rail(struct victim *v)
 }
 
 /*
- * Posts a list of requests, unsignalled: only a refusal by the adapter is heard of. With the lock held over the whole
- * list, so that nothing of our library's comes between; and its messages are counted, or our library would be the
- * first to complain, of a victim that has taken more than was sent.
+ * Posts a list of requests, unsignalled: only a refusal by the adapter is heard of. With the
+ * lock held over the whole list, so that nothing of our library's comes between; and its
+ * messages are counted, or our library would be the first to complain, of a victim that has
+ * taken more than was sent.
  */
 static void post(struct vb_rail *r, struct ibv_send_wr *list)
 {
@@ -226,8 +228,8 @@ const struct lie verbs_lies[] = {
 
 static int (*honestly)(struct rdma_cm_id *, struct rdma_conn_param *);
 
-/* A message without bytes needs no key of the victim's, and his queue pair takes it before his library has our answer; which
- * then has it pin a large ring, all that while. */
+/* A message without bytes needs no key of the victim's, and his queue pair takes it before his
+ * library has our answer; which then has it pin a large ring, all that while. */
 static int accept_and_ask(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
     enum { LARGE_LOG2 = 24 };

@@ -1,5 +1,5 @@
-# tests/attack/lib.sh - what the two scripts of attacks share; sourced by them. PREFIX names the cases,
-# `attack` is the program.
+# tests/attack/lib.sh - what the two scripts of attacks share; sourced by them. PREFIX names the
+# cases, `attack` is the program.
 # shellcheck shell=bash
 # shellcheck source=tests/wait.sh
 . tests/wait.sh

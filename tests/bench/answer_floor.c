@@ -1,10 +1,12 @@
 /*
- * answer_floor.c - the least that an answer of nginx's can cost, whatever carries it: a library to preload into nginx,
- * whose clients send one request each and wait. From then on there are no clients and there is no transport: each connection
- * has that request again as soon as it is answered, an answer's header is copied once, and its file is read once, into memory.
+ * answer_floor.c - the least that an answer of nginx's can cost, whatever carries it: a library to
+ * preload into nginx, whose clients send one request each and wait. From then on there are no
+ * clients and there is no transport: each connection has that request again as soon as it is
+ * answered, an answer's header is copied once, and its file is read once, into memory.
  *
- * After three tenths of a second it begins to count, and after two seconds it writes the answers per second into the file that
- * ANSWER_FLOOR names, and is out of the way. tools/measure has it beside the rail, with wrk for the clients.
+ * After three tenths of a second it begins to count, and after two seconds it writes the answers
+ * per second into the file that ANSWER_FLOOR names, and is out of the way. tools/measure has it
+ * beside the rail, with wrk for the clients.
  *
  * One worker with epoll, a file for an answer, and nothing that nginx does not call for that.
  */

@@ -1,6 +1,6 @@
 /*
- * bench.h - what the programs of this folder share: giving up, the clock, sorting, and connections on the
- * loopback address.
+ * bench.h - what the programs of this folder share: giving up, the clock, sorting, and connections
+ * on the loopback address.
  */
 #ifndef BENCH_H
 #define BENCH_H

@@ -1,16 +1,18 @@
 /*
- * call_floor.c - the least that an intercepted read() or write() can cost, in steps; a library to preload, with FLOOR defined:
+ * call_floor.c - the least that an intercepted read() or write() can cost, in steps; a library to
+ * preload, with FLOOR defined:
  *
  *   0   passes the call on
  *   1   looks the number up in a table, looks at the stream's gate, and counts bytes and calls
- *   2   holds a reference to the file and counts the call in flight, so that neither a close nor a switch
- *       comes in between
+ *   2   holds a reference to the file and counts the call in flight, so that neither a close nor a
+ *       switch comes in between
  *   3   notes both for the thread, so that a signal handler may jump out of the kernel's call
  *
  * LINES: so many times 64 bytes of instructions that do nothing are executed before that.
  *
- * No more than that: no settings, no tap, no proof, no signals that are put off, no fork. bench/cost.py has call_turns
- * measure each beside the library. What they take is cache lines that the kernel's call has pushed out of the first level.
+ * No more than that: no settings, no tap, no proof, no signals that are put off, no fork.
+ * bench/cost.py has call_turns measure each beside the library. What they take is cache lines that
+ * the kernel's call has pushed out of the first level.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,9 +1,10 @@
 /*
- * call_turns.c - what the library adds to a call on a connection that it tracks and that is on TCP, in nanoseconds.
- * Batches of calls take turns on one connection, through the library and straight to libc's function, so
- * that whatever else the machine does meets both. Prints one JSON object: for each call the median and the quartiles
- * of what a batch through the library took more than the one beside it, and what libc's took.
- * bench/cost.py runs it, with RAILSOCK_BOARD=never, since bytes go by the library here.
+ * call_turns.c - what the library adds to a call on a connection that it tracks and that is on TCP,
+ * in nanoseconds. Batches of calls take turns on one connection, through the library and straight
+ * to libc's function, so that whatever else the machine does meets both. Prints one JSON object:
+ * for each call the median and the quartiles of what a batch through the library took more than the
+ * one beside it, and what libc's took. bench/cost.py runs it, with RAILSOCK_BOARD=never, since
+ * bytes go by the library here.
  *
  *   call_turns BATCHES
  */

@@ -1,12 +1,14 @@
 /*
- * copy_ways.c - two processors copy through a ring, by each way of copying: libc's memcpy, and what rsock/copy.c has. A
- * stream of 32 KiB pieces, and messages of 4, 16 and 128 KiB of which each waits until the one before has been read.
+ * copy_ways.c - two processors copy through a ring, by each way of copying: libc's memcpy, and what
+ * rsock/copy.c has. A stream of 32 KiB pieces, and messages of 4, 16 and 128 KiB of which each
+ * waits until the one before has been read.
  *
  *   build/plain/tests/copy_ways [SECONDS]       for each of them (5)
  *
- * Which caches the two processors have in common changes from second to second on a virtual machine, and with it
- * everything here. So the ways take random turns of some milliseconds, a cache line goes to and fro before and after each, and
- * a turn counts for the state that both say: near, below 200 ns, or far. Prints medians; passes no judgement.
+ * Which caches the two processors have in common changes from second to second on a virtual
+ * machine, and with it everything here. So the ways take random turns of some milliseconds, a cache
+ * line goes to and fro before and after each, and a turn counts for the state that both say: near,
+ * below 200 ns, or far. Prints medians; passes no judgement.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,17 +1,20 @@
 /*
- * crowd.c - very many connections between two processes, of which some are busy: an echo server that waits in
- * epoll_wait, and a client that does what its standard input says and answers each order with one JSON object.
- * bench/scale.py runs them, with the library.
+ * crowd.c - very many connections between two processes, of which some are busy: an echo server
+ * that waits in epoll_wait, and a client that does what its standard input says and answers each
+ * order with one JSON object. bench/scale.py runs them, with the library.
  *
  *   crowd serve [edge]        prints its port
  *   crowd drive PORT [edge]
  *       open N                until there are N connections; each new one has had 64 bytes each way
- *       board MOST            64 bytes each way on all, in turns, until all are on a rail; at most MOST turns
+ *       board MOST            64 bytes each way on all, in turns, until all are on a rail; at most
+ *                             MOST turns
  *       pass BYTES            so many each way on each connection, one after the other
- *       load K SECONDS        64 bytes to and fro on K of the connections all the time, the others are silent
- *       zipf S SECONDS SHIFT  32 answers are waited for at any time; each that comes is followed by a request on
- *                             some connection: that of rank r gets a share of 1/r^S. Half way ranks move on by SHIFT
- *                             connections. What was done in each tenth of the time is told
+ *       load K SECONDS        64 bytes to and fro on K of the connections all the time, the others
+ *                             are silent
+ *       zipf S SECONDS SHIFT  32 answers are waited for at any time; each that comes is followed by
+ *                             a request on some connection: that of rank r gets a share of 1/r^S.
+ *                             Half way ranks move on by SHIFT connections. What was done in each
+ *                             tenth of the time is told
  *       quiet SECONDS         waits in epoll_wait for nothing
  */
 #include "bench.h"
@@ -234,8 +237,8 @@ static int answered(int *answers, int most, int ms)
     return found;
 }
 
-/* A slice is SLICE seconds of the time; ns is of the tenth part of them that was fastest, for an event: what others do
- * on the machine only adds. */
+/* A slice is SLICE seconds of the time; ns is of the tenth part of them that was fastest, for an
+ * event: what others do on the machine only adds. */
 static void load(int k, double seconds)
 {
     static double slice[SLICES];

@@ -1,12 +1,13 @@
 /*
- * first_trips.c - the first round trips of connections, from TCP to a rail and to the end: where a change of track makes
- * somebody wait for an acknowledgement, it is seen here. Nagle's algorithm is on, as it is in programs that never
- * thought of it.
+ * first_trips.c - the first round trips of connections, from TCP to a rail and to the end: where a
+ * change of track makes somebody wait for an acknowledgement, it is seen here. Nagle's algorithm is
+ * on, as it is in programs that never thought of it.
  *
- *   first_trips CONNECTIONS TRIPS    20 bytes to and fro so often; then a request with the end of the client's half
+ *   first_trips CONNECTIONS TRIPS    20 bytes to and fro so often; then a request with the end of
+ *                                    the client's half
  *
- * Prints in us: median, 99th percentile and longest of the round trips, and the same of the last ones, for which the
- * server reads on until the end.
+ * Prints in us: median, 99th percentile and longest of the round trips, and the same of the last
+ * ones, for which the server reads on until the end.
  */
 #include "bench.h"
 

@@ -1,6 +1,6 @@
 /*
- * floor.h - what the preloaded floors share: the function behind ours, memory that two processes know by a name, and bytes
- * into and out of a ring in it.
+ * floor.h - what the preloaded floors share: the function behind ours, memory that two processes
+ * know by a name, and bytes into and out of a ring in it.
  */
 #ifndef BENCH_FLOOR_H
 #define BENCH_FLOOR_H
@@ -27,7 +27,8 @@
 
 enum { FLOOR_RING = 65536 };
 
-/* The memory of that name, as shm_open(3) wants it. NULL: it is not there, and shall not be made. */
+/* The memory of that name, as shm_open(3) wants it. NULL: it is not there, and shall not be
+ * made. */
 static inline void *floor_memory(const char *name, size_t size, bool make)
 {
     int fd = name ? shm_open(name, O_RDWR | (make ? O_CREAT : 0), 0600) : -1;

@@ -1,13 +1,15 @@
 /*
- * many.c - what connections cost that no rail serves: memory for each that is held, and the time from connect to close
- * of one that carries a single request. Prints one JSON object. bench/cost.py runs it with and without the
- * library.
+ * many.c - what connections cost that no rail serves: memory for each that is held, and the time
+ * from connect to close of one that carries a single request. Prints one JSON object. bench/cost.py
+ * runs it with and without the library.
  *
- *   many held N      N connections, both ends in this process, which are 2 N sockets: bytes of the process's
- *                    memory for each socket when nothing has passed, and when SIZE bytes have each way
- *   many checked N   the same where the connecting ends do not wait for connect, and ask for SO_ERROR, as most servers do
- *   many request N   N times connect, request, answer, end, close, with a server of its own, which has
- *                    the library too: nanoseconds
+ *   many held N      N connections, both ends in this process, which are 2 N sockets: bytes of the
+ *                    process's memory for each socket when nothing has passed, and when SIZE bytes
+ *                    have each way
+ *   many checked N   the same where the connecting ends do not wait for connect, and ask for
+ *                    SO_ERROR, as most servers do
+ *   many request N   N times connect, request, answer, end, close, with a server of its own, which
+ *                    has the library too: nanoseconds
  */
 #include "bench.h"
 

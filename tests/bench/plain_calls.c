@@ -1,10 +1,11 @@
 /*
- * plain_calls.c - what calls cost that no rail serves: nanoseconds per call on a pipe, a file, and a TCP
- * connection whose other end is a process without the library; and that connection's throughput. Prints one
- * JSON object. bench/plain.py runs it with and without the library.
+ * plain_calls.c - what calls cost that no rail serves: nanoseconds per call on a pipe, a file, and
+ * a TCP connection whose other end is a process without the library; and that connection's
+ * throughput. Prints one JSON object. bench/plain.py runs it with and without the library.
  *
  *   plain_calls              measures
- *   plain_calls --peer       the other end: listens, prints the port, does what its standard input says
+ *   plain_calls --peer       the other end: listens, prints the port, does what its standard input
+ *                            says
  */
 #include "bench.h"
 

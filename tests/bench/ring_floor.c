@@ -1,12 +1,14 @@
 /*
- * ring_floor.c - the least that a server of many connections and its client can cost over memory that both share: a library
- * to preload into nginx and wrk, redis and its benchmark, or postgres and pgbench. The bytes of a connection go into a ring and its cursor is
- * stored; a wait for events looks at the cursors. Who finds nothing looks on for RING_FLOOR_LOOKS times and then sleeps on
- * a futex, which a writer wakes.
+ * ring_floor.c - the least that a server of many connections and its client can cost over memory
+ * that both share: a library to preload into nginx and wrk, redis and its benchmark, or postgres
+ * and pgbench. The bytes of a connection go into a ring and its cursor is stored; a wait for events
+ * looks at the cursors. Who finds nothing looks on for RING_FLOOR_LOOKS times and then sleeps on a
+ * futex, which a writer wakes.
  *
- * No more than that: nothing is proved, no ring is ever full (an answer is shorter, and the next request waits for it), no end of a
- * stream, no signals but what interrupts a sleep, no way back to TCP, and only the calls that these programs make for their
- * connections, all of which must be non-blocking when they connect. tools/measure has the programs run on it beside the rail.
+ * No more than that: nothing is proved, no ring is ever full (an answer is shorter, and the next
+ * request waits for it), no end of a stream, no signals but what interrupts a sleep, no way back to
+ * TCP, and only the calls that these programs make for their connections, all of which must be
+ * non-blocking when they connect. tools/measure has the programs run on it beside the rail.
  *
  * RING_FLOOR is the name of the memory, as shm_open(3) wants it; whoever accepts first removes it.
  */
@@ -28,7 +30,8 @@
 
 enum { CONNECTIONS = 64, READERS = 64, NUMBERS = 1024, LINE = 64, SLICE_MS = 50, ASKED = 1024 };
 
-/* One way of all connections. The cursors lie side by side: who waits for many looks at few lines. */
+/* One way of all connections. The cursors lie side by side: who waits for many looks
+ * at few lines. */
 struct ways {
     _Atomic uint64_t tail[CONNECTIONS] __attribute__((aligned(LINE)));
     _Atomic uint32_t reader[CONNECTIONS]
@@ -99,7 +102,8 @@ static void add(int fd, unsigned slot, int way_in)
     ends[fd] = in_order[used++] = e;
 }
 
-/* Before the other end can accept, so that it finds what connection it is. Comes back when it is there. */
+/* Before the other end can accept, so that it finds what connection it is. Comes back
+ * when it is there. */
 EXPORT int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
@@ -306,7 +310,8 @@ static void reads(struct end *e)
     atomic_store_explicit(&e->in->reader[e->slot], me, memory_order_relaxed);
 }
 
-/* Until a look finds something, a writer wakes, a signal is handled (-1), or a slice of time is over (0). */
+/* Until a look finds something, a writer wakes, a signal is handled (-1), or a slice of
+ * time is over (0). */
 static int sleep_until(int (*look)(void *), void *p)
 {
     const struct timespec slice = {.tv_nsec = SLICE_MS * 1000000L};

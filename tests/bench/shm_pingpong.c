@@ -9,7 +9,8 @@
  *                                           line, line+data (ns), copy (GB/s), by memcpy for 2 KiB
  *                                           at a time; memcpy: copy for the whole 32 KiB
  *
- * (make build/plain/tests/shm_pingpong; `make bench` does, and runs the latter between other programs.)
+ * (make build/plain/tests/shm_pingpong; `make bench` does, and runs the latter between
+ * other programs.)
  */
 #include <sched.h>
 #include <stdio.h>

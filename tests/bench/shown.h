@@ -1,6 +1,6 @@
 /*
- * shown.h - what the library shows of this process's own connections, for programs here that look at it while they
- * measure: the file that `railsock stat` reads (pub.h).
+ * shown.h - what the library shows of this process's own connections, for programs here that look
+ * at it while they measure: the file that `railsock stat` reads (pub.h).
  */
 #ifndef BENCH_SHOWN_H
 #define BENCH_SHOWN_H

@@ -1,13 +1,14 @@
 /*
- * switch_pause.c - what a change of track costs: 64 bytes go to and fro, and each round trip is put down as
- * one in which the stream changed track, or not, by the counter that the library shows (pub.h).
+ * switch_pause.c - what a change of track costs: 64 bytes go to and fro, and each round trip
+ * is put down as one in which the stream changed track, or not, by the counter that the
+ * library shows (pub.h).
  *
  *   switch_pause SECONDS                 the server is a child
  *   switch_pause SECONDS ADDRESS PORT    or it is there
  *   switch_pause serve PORT              for one connection
  *
- * Prints in ns: the median of the quiet round trips, and the number, median, 99th percentile and longest of
- * those with a change. Without the library there is none.
+ * Prints in ns: the median of the quiet round trips, and the number, median, 99th percentile and
+ * longest of those with a change. Without the library there is none.
  */
 #include "bench.h"
 #include "shown.h"

@@ -1,16 +1,19 @@
 /*
- * threads.c - threads of one process, each with a connection of its own or several with one, and writes of many sizes,
- * against a server that is another process with as many threads. Prints one JSON object.
- * bench/scale.py runs it, with the library.
+ * threads.c - threads of one process, each with a connection of its own or several with one, and
+ * writes of many sizes, against a server that is another process with as many threads. Prints one
+ * JSON object. bench/scale.py runs it, with the library.
  *
  *   threads turns T SECONDS         T threads, T connections: 64 bytes to and fro, blocking
- *   threads stream T SECONDS SIZES  T threads, T connections: writes; the server reads what there is. SIZES: a number
- *                                   of bytes, or several with commas, which take turns
- *   threads shared T SECONDS        T threads, one connection: each writes messages of 64 bytes, a lock around each
- *   threads loose T SECONDS         the same without a lock, which TCP allows: small writes stay whole
+ *   threads stream T SECONDS SIZES  T threads, T connections: writes; the server reads what there
+ *                                   is. SIZES: a number of bytes, or several with commas, which
+ *                                   take turns
+ *   threads shared T SECONDS        T threads, one connection: each writes messages of 64 bytes, a
+ *                                   lock around each
+ *   threads loose T SECONDS         the same without a lock, which TCP allows: small writes stay
+ *                                   whole
  *
- * rate is round trips, MB, or messages per second. `torn` counts messages that were not whole, or out of their
- * thread's order, at the server.
+ * rate is round trips, MB, or messages per second. `torn` counts messages that were not whole, or
+ * out of their thread's order, at the server.
  */
 #include "bench.h"
 

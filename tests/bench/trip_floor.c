@@ -1,11 +1,12 @@
 /*
- * trip_floor.c - the least that sockperf's round trip can cost over memory that two processes share: a library to preload
- * into both of its ends, for one connection. Each message is copied into a ring and its cursor stored; the other end looks at
- * the cursor until it moves, and copies the message out.
+ * trip_floor.c - the least that sockperf's round trip can cost over memory that two processes
+ * share: a library to preload into both of its ends, for one connection. Each message is copied
+ * into a ring and its cursor stored; the other end looks at the cursor until it moves, and copies
+ * the message out.
  *
- * No more than that: no full ring, no sleep, no credit, no signals, no other call than recv, recvfrom, send
- * and sendto, no way back to TCP, no close. Now and then a wait is interrupted, so that the program sees that it is to
- * end. tools/measure has sockperf run on it beside the rail.
+ * No more than that: no full ring, no sleep, no credit, no signals, no other call than recv,
+ * recvfrom, send and sendto, no way back to TCP, no close. Now and then a wait is interrupted, so
+ * that the program sees that it is to end. tools/measure has sockperf run on it beside the rail.
  *
  * TRIP_FLOOR is the name of the memory, as shm_open(3) wants it; the accepting end removes it.
  */

@@ -1,6 +1,7 @@
 /*
- * uring_tcp.c - the kernel's TCP at its best: two processes on the loopback address, each with an io_uring that only it
- * uses, so that one system call sends and receives. Prints one figure; passes no judgement.
+ * uring_tcp.c - the kernel's TCP at its best: two processes on the loopback address, each with an
+ * io_uring that only it uses, so that one system call sends and receives. Prints one figure;
+ * passes no judgement.
  *
  *   build/plain/tests/uring_tcp trip        64 bytes to and fro, ns; the ends sleep in the kernel
  *   build/plain/tests/uring_tcp trip-spin   the same, and they never sleep

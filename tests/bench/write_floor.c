@@ -1,20 +1,22 @@
 /*
- * write_floor.c - the least that a stream of bytes over RDMA WRITE can cost: a sender that copies blocks into a
- * registered ring and writes them into the receiver's ring, and a receiver that copies them out. Both ends are processes
- * of one host, of which the sender prints MB/s.
+ * write_floor.c - the least that a stream of bytes over RDMA WRITE can cost: a sender that copies
+ * blocks into a registered ring and writes them into the receiver's ring, and a receiver that
+ * copies them out. Both ends are processes of one host, of which the sender prints MB/s.
  *
  *   write_floor IP [WHAT]
  *
  *   plain   writes alone, as ib_write_bw: nothing is copied, and the receiver does nothing at all
- *   told    each write tells the receiver (WRITE WITH IMM), who polls his completion queue and tells of the room that he
- *           has again; nothing is copied
- *   copied  as told, and each block is copied in before its write and out after it, as for every program that
- *           calls send and recv; the default
+ *   told    each write tells the receiver (WRITE WITH IMM), who polls his completion queue and
+ *           tells of the room that he has again; nothing is copied
+ *   copied  as told, and each block is copied in before its write and out after it, as for every
+ *           program that calls send and recv; the default
  *   posted  as copied, but a second thread of the sender's posts the writes
  *
- * WHAT may be followed by the bytes of a block (65536) and of the ring (16 blocks). tools/measure has it beside the rail.
+ * WHAT may be followed by the bytes of a block (65536) and of the ring (16 blocks). tools/measure
+ * has it beside the rail.
  *
- * No more than that: no sockets, no calls that are intercepted, no sleeping, no end but that of the process.
+ * No more than that: no sockets, no calls that are intercepted, no sleeping, no end but
+ * that of the process.
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -226,7 +228,8 @@ static void stream(struct end *e)
     fflush(stdout);
 }
 
-/* In a process that has opened nothing before it was forked: a device may be used by the process alone that has opened it. */
+/* In a process that has opened nothing before it was forked: a device may be used by the process
+ * alone that has opened it. */
 static void listens(struct sockaddr_in *at, int port)
 {
     struct end e = {.channel = rdma_create_event_channel()};

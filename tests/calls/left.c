@@ -1,6 +1,6 @@
 /*
- * left.c - rows: names of calls_left.def, which are libc's alone. What the kernel refuses it refuses on a
- * rail, and what it answers it answers, with bytes waiting that only the rail has.
+ * left.c - rows: names of calls_left.def, which are libc's alone. What the kernel refuses it
+ * refuses on a rail, and what it answers it answers, with bytes waiting that only the rail has.
  */
 #define _GNU_SOURCE
 #include "rows.h"

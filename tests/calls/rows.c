@@ -19,7 +19,8 @@ static struct row *rows;
 static int listening = -1, library_log = -1, notes = -1;
 static struct sockaddr_in at;
 static off_t pair_since, row_since;
-/* The end of the log when the row was done with its streams, which may be in a child; 0: not yet. */
+/* The end of the log when the row was done with its streams, which may be in a
+ * child; 0: not yet. */
 static off_t *row_until;
 
 void rows_add(struct row *r)
@@ -274,7 +275,8 @@ static void note(const struct row *r)
              "notes");
 }
 
-/* Not if the library alone has it: a name of newer ones, or one of liburing's where that is not installed. */
+/* Not if the library alone has it: a name of newer ones, or one of liburing's where that is
+ * not installed. */
 static bool in_libc(const char *symbol)
 {
     if (strncmp(symbol, "io_uring_", 9) == 0) {

@@ -1,8 +1,8 @@
 /*
- * rows.h - for the programs of this folder: a row is one symbol of glibc's, called on a stream which is on a
- * rail in both directions. All rows are one program, which prints what it sees, so that a run with the library
- * can be compared with a run without; what only the first can know goes to the file $ROWS_NOTES, as
- * lines "SYMBOL stayed|left|unboarded ours|libc".
+ * rows.h - for the programs of this folder: a row is one symbol of glibc's, called on a stream
+ * which is on a rail in both directions. All rows are one program, which prints what it sees, so
+ * that a run with the library can be compared with a run without; what only the first can know goes
+ * to the file $ROWS_NOTES, as lines "SYMBOL stayed|left|unboarded ours|libc".
  *
  * That a stream boards and leaves is read from the library's log, $ROWS_LOG.
  */
@@ -50,10 +50,11 @@ bool rows_board(void);
 bool rows_board_end(int fd);
 /* What was sent to fd, as many bytes. */
 void rows_hear(int fd, size_t n);
-/* In a child, with a pair of its own, on a rail. Returns in the parent when all holders of the child's
- * output have ended; prints how the child ended. */
+/* In a child, with a pair of its own, on a rail. Returns in the parent when all holders of the
+ * child's output have ended; prints how the child ended. */
 void rows_apart(void (*run)(void));
-/* In a child that has c, on a rail; s stays here. Prints what comes from there, and how both end. */
+/* In a child that has c, on a rail; s stays here. Prints what comes from there, and
+ * how both end. */
 void rows_last_words(void (*run)(void));
 /* Runs as another program: writes through one of its numbers, reads from the other. */
 #define ROWS_AFTER "--after"

@@ -1,6 +1,6 @@
 /*
- * addresses.c - connections over IPv4, IPv6 and both, bound sources, groups of listeners, and the options of
- * connecting and accepting: ip(7), ipv6(7), tcp(7), accept(2), connect(2).
+ * addresses.c - connections over IPv4, IPv6 and both, bound sources, groups of listeners, and the
+ * options of connecting and accepting: ip(7), ipv6(7), tcp(7), accept(2), connect(2).
  */
 #include "tests/conform/kit.h"
 

@@ -1,7 +1,7 @@
 /*
- * closed.c - who sleeps in poll or select on two connections while another thread closes one of them. The kernel wakes
- * nobody for that: poll(2) and select(2) leave it open, and Linux looks at the number again when the call ends, or something
- * else has come.
+ * closed.c - who sleeps in poll or select on two connections while another thread closes one of
+ * them. The kernel wakes nobody for that: poll(2) and select(2) leave it open, and Linux looks at
+ * the number again when the call ends, or something else has come.
  */
 #include "tests/conform/kit.h"
 
@@ -14,7 +14,8 @@ enum { BOTH = 2, MS = 400 };
 static int p[2], q[2];
 static int sleeper;
 
-/* What each of the two is ready for, as POLL*; waits ms for either. A negative result is an error. */
+/* What each of the two is ready for, as POLL*; waits ms for either. A negative
+ * result is an error. */
 struct wform {
     const char *name;
     int (*ask)(const int fd[BOTH], int ms, int got[BOTH]);

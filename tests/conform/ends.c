@@ -1,6 +1,6 @@
 /*
- * ends.c - how connections end: half-close, simultaneous close, linger, resets, and what is still delivered:
- * tcp(7), shutdown(2), close(2), RFC 9293, Stevens.
+ * ends.c - how connections end: half-close, simultaneous close, linger, resets, and what is still
+ * delivered: tcp(7), shutdown(2), close(2), RFC 9293, Stevens.
  */
 #include "tests/conform/kit.h"
 
@@ -59,7 +59,8 @@ static const struct amount {
     size_t n;
 } amounts[] = {{"1", 1}, {"63", 63}, {"64", 64}, {"65", 65}, {"128", 128}, {"5000", 5000}};
 
-/* All of it is answered with a reset, also what looks like nothing but a frame of the library's by its size. */
+/* All of it is answered with a reset, also what looks like nothing but a frame of the
+ * library's by its size. */
 EACH(writes_to_who_has_closed, struct amount, amounts, COUNT(amounts))
 {
     static char bytes[5000];
@@ -398,7 +399,8 @@ CASE(shutdown_is_of_the_description)
     rest(p[0]);
 }
 
-/* Bytes to one that has closed draw a reset; what it had sent before is read first or lost, as in TCP. */
+/* Bytes to one that has closed draw a reset; what it had sent before is read first or
+ * lost, as in TCP. */
 CASE(bytes_to_one_that_has_closed)
 {
     pair(p);

@@ -1,5 +1,6 @@
 /*
- * epoll.c - epoll(7) beyond what ready.c asks: level, edge and one-shot, bad arguments, masks and time.
+ * epoll.c - epoll(7) beyond what ready.c asks: level, edge and one-shot, bad
+ * arguments, masks and time.
  */
 #include "tests/conform/kit_epoll.h"
 

@@ -1,6 +1,6 @@
 /*
- * epoll_list.c - epoll(7): the interest list. Numbers that are closed, duplicated and used again, several
- * instances, nesting, what other threads change, and other descriptors beside.
+ * epoll_list.c - epoll(7): the interest list. Numbers that are closed, duplicated and used again,
+ * several instances, nesting, what other threads change, and other descriptors beside.
  */
 #include "tests/conform/kit_epoll.h"
 

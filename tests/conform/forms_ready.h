@@ -8,8 +8,8 @@
 
 struct qform {
     const char *name;
-    /* What fd is ready for, of all there is, as POLL*; waits ms for anything (-1: for ever). A negative
-     * result is an error. select tells no more than IN, OUT and PRI. */
+    /* What fd is ready for, of all there is, as POLL*; waits ms for anything (-1: for ever). A
+     * negative result is an error. select tells no more than IN, OUT and PRI. */
     int (*ask)(int fd, int events, int ms);
 };
 

@@ -1,5 +1,6 @@
 /*
- * forms_recv.c - see forms_recv.h. The vectored forms get their bytes in three pieces, one of them empty.
+ * forms_recv.c - see forms_recv.h. The vectored forms get their bytes in three pieces,
+ * one of them empty.
  */
 #include "tests/conform/forms_recv.h"
 

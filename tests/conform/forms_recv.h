@@ -16,7 +16,8 @@ struct rform {
 #define RFORMS 9
 extern const struct rform rforms[RFORMS];
 
-/* Gets up to n (at most 300) bytes and prints them, or the error. Returns what the call returned. */
+/* Gets up to n (at most 300) bytes and prints them, or the error. Returns what the
+ * call returned. */
 ssize_t take_by(const struct rform *f, int fd, size_t n);
 
 #endif

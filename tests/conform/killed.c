@@ -1,6 +1,7 @@
 /*
- * killed.c - the other end's process is killed, or exits, and has read everything or not, with either direction, both
- * or none on a rail: tcp(7), RFC 9293 section 3.10.4 (a close with unread bytes resets).
+ * killed.c - the other end's process is killed, or exits, and has read everything or not, with
+ * either direction, both or none on a rail: tcp(7), RFC 9293 section 3.10.4 (a close with
+ * unread bytes resets).
  */
 #include "tests/conform/kit.h"
 
@@ -66,7 +67,8 @@ static void sends(void)
     SHOW(send(far.fd, "x", 1, MSG_NOSIGNAL));
 }
 
-/* The other end: says something if its direction may be on a rail, has what was sent to it, reads it or not. */
+/* The other end: says something if its direction may be on a rail, has what was sent to it,
+ * reads it or not. */
 static void dies(struct far *f)
 {
     char buf[6];

@@ -163,7 +163,8 @@ static bool is_own(int get(int, struct sockaddr *, socklen_t *), int fd)
                   &own, sizeof(own)) == 0;
 }
 
-/* Shall this run wait until this stream is on a rail? To an RDMA device's own address only its own leads. */
+/* Shall this run wait until this stream is on a rail? To an RDMA device's own address only
+ * its own leads. */
 static bool to_board(int fd)
 {
     const char *how = getenv("CONFORM_BOARD");
@@ -202,8 +203,8 @@ void board(int a, int b)
     }
 }
 
-/* Two processes each see their own half of the rail, so they tell each other: the first byte of a message
- * says whether the sender's end is where it should be. They go on until both are. */
+/* Two processes each see their own half of the rail, so they tell each other: the first byte of a
+ * message says whether the sender's end is where it should be. They go on until both are. */
 void board_one(int fd, bool first)
 {
     bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = to_board(fd);
@@ -234,7 +235,8 @@ void board_half(int fd, bool sends)
     bool lasting = !getenv("RAILSOCK_TEST_SWITCH"), waits = to_board(fd);
     char bytes[64] = "";
 
-    /* Where rails fail at random, one that failed before its first byte keeps the next away for long. */
+    /* Where rails fail at random, one that failed before its first byte keeps the next
+     * away for long. */
 
     for (int i = 0; bytes[0] != '1'; i++) {
         errno = ETIMEDOUT;

@@ -1,13 +1,13 @@
 /*
- * kit.h - what the cases of this folder share. A case is one function that prints what it saw of one
- * behaviour: results, errno's names, bytes, events; nothing that two plain runs may differ in (times, ports,
- * process ids, how much fits into a buffer). main.c runs each in a process of its own, tests/conform/run
- * does so in several ways and compares.
+ * kit.h - what the cases of this folder share. A case is one function that prints what it saw of
+ * one behaviour: results, errno's names, bytes, events; nothing that two plain runs may differ in
+ * (times, ports, process ids, how much fits into a buffer). main.c runs each in a process of its
+ * own, tests/conform/run does so in several ways and compares.
  *
- * How a connection is on a rail when the behaviour begins: CONFORM_BOARD=wait makes pair() and far_begin() wait
- * until both directions are, =race returns as soon as the streams may board, so that they do so in the middle.
- * CONFORM_ADDRESS and CONFORM_ADDRESS6 are addresses of an RDMA device's to take for 127.0.0.1 and ::1; only streams
- * between such a one and itself board.
+ * How a connection is on a rail when the behaviour begins: CONFORM_BOARD=wait makes pair() and
+ * far_begin() wait until both directions are, =race returns as soon as the streams may board, so
+ * that they do so in the middle. CONFORM_ADDRESS and CONFORM_ADDRESS6 are addresses of an RDMA
+ * device's to take for 127.0.0.1 and ::1; only streams between such a one and itself board.
  */
 #ifndef CONFORM_KIT_H
 #define CONFORM_KIT_H
@@ -132,23 +132,24 @@ void board_half(int fd, bool sends);
 
 #define PATIENCE 30000 /* ms */
 
-/* Whether the public file of this process says that fd sends, receives, or both, on a rail; or, if it need
- * not last, has done so. Does not wait. */
+/* Whether the public file of this process says that fd sends, receives, or both, on a rail; or, if
+ * it need not last, has done so. Does not wait. */
 bool on_rail(int fd, bool sends, bool receives, bool lasting);
 int until(int fd, int events);  /* poll says at least these; returns what it said */
 void arrived(int fd, size_t n); /* that many bytes can be read */
 void deliver(int from, int to, const char *text);
 void acked(int fd);           /* SIOCOUTQ says 0 */
 void taken(int from, int to); /* the same, and a reader of the other end has it all */
-/* Sends until nothing more is taken for a good while; the socket ends up in the mode that it was in.
- * Byte i of the stream is pattern(i), from *at on, which is moved. */
+/* Sends until nothing more is taken for a good while; the socket ends up in the mode that it was
+ * in. Byte i of the stream is pattern(i), from *at on, which is moved. */
 void fill(int fd, size_t *at);
 unsigned char pattern(size_t i);
 void put(int fd, size_t from, size_t n); /* blocking, all */
 /* Reads n bytes, or to the end with SIZE_MAX; false and a line if they are not the pattern. */
 bool take(int fd, size_t from, size_t n);
 void sleep_ms(int ms);
-/* Calls that begin now, with this time-out, have ended: one after the other, which is for a slow machine. */
+/* Calls that begin now, with this time-out, have ended: one after the other, which is for a
+ * slow machine. */
 void timed_out(const struct timeval *);
 
 /* The peer's end is gone without a FIN: RST. fd is closed. */

@@ -1,5 +1,6 @@
 /*
- * kit_bytes.c - bytes of a known pattern into a connection and out of it, as many as there is room for. See kit.h.
+ * kit_bytes.c - bytes of a known pattern into a connection and out of it, as many as there is
+ * room for. See kit.h.
  */
 #include "tests/conform/kit.h"
 
@@ -21,7 +22,8 @@ static size_t offer(int fd, size_t at, size_t n)
     return did > 0 ? (size_t)did : 0;
 }
 
-/* Of the window that the peer has announced nothing is left. Before that the kernel will send some more, by a timer. */
+/* Of the window that the peer has announced nothing is left. Before that the kernel will send some
+ * more, by a timer. */
 static bool window_shut(int fd)
 {
     enum { SND_WND = 228 }; /* tcpi_snd_wnd, which libc's header does not have */
@@ -33,7 +35,8 @@ static bool window_shut(int fd)
     return ti[SND_WND / sizeof(*ti)] == 0;
 }
 
-/* ms. Who finds a window shut probes it after 204, and finds some more room in its own buffer at the answer. */
+/* ms. Who finds a window shut probes it after 204, and finds some more room in its own buffer
+ * at the answer. */
 enum { PROBED = 250 };
 
 void fill(int fd, size_t *at)
@@ -45,8 +48,8 @@ void fill(int fd, size_t *at)
     do {
         while ((did = offer(fd, *at, 16384)) > 0)
             *at += did;
-        /* A stalled rail gives way to TCP's larger buffers after 50 ms. And TCP takes a few bytes where it does
-         * not yet say POLLOUT. */
+        /* A stalled rail gives way to TCP's larger buffers after 50 ms. And TCP takes a few bytes
+         * where it does not yet say POLLOUT. */
         if ((poll(&p, 1, PROBED) == 1 && p.revents == POLLOUT) ||
             (on_rail(fd, true, false, true) && ++stalled < PATIENCE / PROBED))
             continue;

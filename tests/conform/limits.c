@@ -1,6 +1,6 @@
 /*
- * limits.c - arguments at and beyond their limits: huge and odd vectors, lengths, bad pointers and descriptors:
- * readv(2), recv(2), send(2), poll(2), POSIX.
+ * limits.c - arguments at and beyond their limits: huge and odd vectors, lengths, bad pointers and
+ * descriptors: readv(2), recv(2), send(2), poll(2), POSIX.
  */
 #include "tests/conform/kit.h"
 
@@ -224,7 +224,8 @@ CASE(select_limits)
     SHOW(select(41, &in, NULL, NULL, &(struct timeval){0, 0}));
 }
 
-/* Linux looks at no number above the process's table of descriptors, which the library's own make larger. */
+/* Linux looks at no number above the process's table of descriptors, which the library's
+ * own make larger. */
 CASE(select_beyond_the_table)
 {
     fd_set in;

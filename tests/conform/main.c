@@ -5,8 +5,8 @@
  *   conform run DIR JOBS LIMIT [FILTER...]        into DIR/NAME what each printed and how it ended
  *   conform case NAME                             one, in this process, on standard output
  *
- * A filter is a part of a name, or =NAME. A case that runs longer than LIMIT seconds is killed, with
- * everything that it has started.
+ * A filter is a part of a name, or =NAME. A case that runs longer than LIMIT seconds is killed,
+ * with everything that it has started.
  */
 #include "tests/conform/kit.h"
 

@@ -1,6 +1,7 @@
 /*
- * numbers.c - descriptors: which numbers calls return, dup and close in all forms, sockets that were made in unusual
- * ways, and passing them on: dup(2), close(2), close_range(2), unix(7), socket(2).
+ * numbers.c - descriptors: which numbers calls return, dup and close in all forms, sockets
+ * that were made in unusual ways, and passing them on: dup(2), close(2), close_range(2),
+ * unix(7), socket(2).
  */
 #include "tests/conform/kit.h"
 
@@ -29,7 +30,8 @@ CASE(lowest_number)
     SHOW(close(p[0]));
     b = dup(0);
     c = dup(0);
-    /* A thread of the library's that stands still in the middle of a step may have had one of them. */
+    /* A thread of the library's that stands still in the middle of a step may have
+     * had one of them. */
     for (int i = 0; (b != p[0] || c != a + 1) && i < 20; i++) {
         close(b);
         close(c);

@@ -1,6 +1,6 @@
 /*
- * options.c - socket options, fcntl and ioctl on a connection: socket(7), tcp(7), ip(7), fcntl(2). Each is read,
- * set and read again while the stream is in use, and bytes go through afterwards.
+ * options.c - socket options, fcntl and ioctl on a connection: socket(7), tcp(7), ip(7), fcntl(2).
+ * Each is read, set and read again while the stream is in use, and bytes go through afterwards.
  */
 #include "tests/conform/kit.h"
 

@@ -1,6 +1,6 @@
 /*
- * peers.c - what other libraries of this kind got wrong and no other file here asks: a sender whose peer makes no calls,
- * writes of single bytes, forks before anything has moved.
+ * peers.c - what other libraries of this kind got wrong and no other file here asks: a sender whose
+ * peer makes no calls, writes of single bytes, forks before anything has moved.
  */
 #include "tests/conform/kit.h"
 

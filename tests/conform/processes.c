@@ -1,6 +1,6 @@
 /*
- * processes.c - the other end in a process of its own; fork, exec and death in the middle of a transfer: fork(2),
- * execve(2), exit(3), tcp(7).
+ * processes.c - the other end in a process of its own; fork, exec and death in the middle of a
+ * transfer: fork(2), execve(2), exit(3), tcp(7).
  */
 #include "tests/conform/kit.h"
 

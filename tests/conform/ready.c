@@ -1,6 +1,6 @@
 /*
- * ready.c - what a stream is ready for in each of its states, asked in each form: poll(2), select(2),
- * epoll(7), tcp(7). Each state is waited for before it is asked about.
+ * ready.c - what a stream is ready for in each of its states, asked in each form: poll(2),
+ * select(2), epoll(7), tcp(7). Each state is waited for before it is asked about.
  */
 #include "tests/conform/forms_ready.h"
 

@@ -1,6 +1,6 @@
 /*
- * receive.c - what each form of receiving gives in each state of the stream: recv(2), read(2), tcp(7). With flags:
- * receive_flags.c; the forms that wait are in receive_wait.c.
+ * receive.c - what each form of receiving gives in each state of the stream: recv(2), read(2),
+ * tcp(7). With flags: receive_flags.c; the forms that wait are in receive_wait.c.
  */
 #include "tests/conform/forms_recv.h"
 
@@ -361,8 +361,8 @@ CASE(several_messages_and_no_time)
 /* A NULL buffer is an error when bytes come to it, and not before. */
 CASE(null_buffers)
 {
-    char room[8] = "", *volatile no =
-                           NULL; /* the compiler knows that recv and read want a buffer */
+    /* the compiler knows that recv and read want a buffer */
+    char room[8] = "", *volatile no = NULL;
     struct iovec list[2] = {{room, 4}, {NULL, 5}};
     int p[2];
 

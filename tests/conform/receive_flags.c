@@ -291,7 +291,8 @@ EACH_FLAGGED(passed_over_before_urgent_data)
     FLAGGED(p[1], 100, 0);
 }
 
-/* When the bytes came, with the bytes. The kernel begins to look at its clock some time after it is asked to. */
+/* When the bytes came, with the bytes. The kernel begins to look at its clock some time after
+ * it is asked to. */
 CASE(time_stamps)
 {
     static const int names[] = {SO_TIMESTAMP, SO_TIMESTAMPNS};

@@ -1,5 +1,6 @@
 /*
- * receive_wait.c - receiving that has to wait, and what ends it: bytes, the end, a reset, time, a signal.
+ * receive_wait.c - receiving that has to wait, and what ends it: bytes, the end, a
+ * reset, time, a signal.
  */
 #include "tests/conform/forms_recv.h"
 
@@ -143,7 +144,8 @@ EACH_RFORM(not_restarted_with_a_time_out)
     say("caught %d", (int)caught);
 }
 
-/* A call keeps the mode and the time-out that it began with, also if its stream leaves its rail meanwhile. */
+/* A call keeps the mode and the time-out that it began with, also if its stream leaves its
+ * rail meanwhile. */
 
 static void leaves(void)
 {

@@ -1,6 +1,6 @@
 /*
- * send.c - what each form of sending gives in each state of the stream: send(2), write(2), tcp(7). The
- * forms that wait are in send_wait.c.
+ * send.c - what each form of sending gives in each state of the stream: send(2), write(2), tcp(7).
+ * The forms that wait are in send_wait.c.
  */
 #include "tests/conform/forms_send.h"
 

@@ -37,7 +37,8 @@ static void signals(void *unused)
 
 static _Atomic bool back;
 
-/* The first may meet the call before anything has gone, and then it goes on: on its way to a rail it sleeps earlier. */
+/* The first may meet the call before anything has gone, and then it goes on: on its way to a rail
+ * it sleeps earlier. */
 static void signals_until_it_is_back(void *unused)
 {
     (void)unused;
@@ -161,7 +162,8 @@ EACH_SFORM(much)
     say("all there: %d", m.there);
 }
 
-/* A call keeps the mode and the time-out that it began with, also if its stream leaves its rail meanwhile. */
+/* A call keeps the mode and the time-out that it began with, also if its stream leaves its
+ * rail meanwhile. */
 
 static void leaves(void)
 {

@@ -1,6 +1,6 @@
 /*
- * threads.c - several threads on one connection, calls that are cancelled or interrupted, and a descriptor that is
- * closed under a sleeper: pthreads(7), signal(7), close(2).
+ * threads.c - several threads on one connection, calls that are cancelled or interrupted, and a
+ * descriptor that is closed under a sleeper: pthreads(7), signal(7), close(2).
  */
 #include "tests/conform/kit.h"
 
@@ -228,7 +228,8 @@ static void *is_pending(void *arg)
     return NULL;
 }
 
-/* A request that is pending acts at the next cancellation point, though there is nothing to wait for. */
+/* A request that is pending acts at the next cancellation point, though there is
+ * nothing to wait for. */
 EACH_SLEEPER(cancelled_before, 6)
 {
     void *result = NULL;
@@ -327,7 +328,8 @@ CASE(handler_uses_the_connection)
     reads_under(answers);
 }
 
-/* A handler is jumped into by another that came over it: what it interrupted goes on all the same. */
+/* A handler is jumped into by another that came over it: what it interrupted goes on
+ * all the same. */
 static void inner(int sig)
 {
     (void)sig;

@@ -1,12 +1,13 @@
 /*
- * walks.c - random walks: calls on both ends of a connection, in orders that nobody thought of. Each case makes some
- * with calls of one kind beside those of all, each with a number of its own from CONFORM_SEED (tests/conform/run -s);
- * CONFORM_WALK=N makes only that one.
+ * walks.c - random walks: calls on both ends of a connection, in orders that nobody thought of.
+ * Each case makes some with calls of one kind beside those of all, each with a number of its own
+ * from CONFORM_SEED (tests/conform/run -s); CONFORM_WALK=N makes only that one.
  *
- * A step is only made where all of TCP's answers are known to be equal: what README lists under Limits is left out,
- * with its reason, and so is what two plain runs differ in. What a call does at the other end is there before the
- * next: loopback is quick, and CONFORM_SETTLE (microseconds) are given to a rail's threads, and as long as one of them
- * runs. More than a socket surely takes is never unread, so no call waits that need not.
+ * A step is only made where all of TCP's answers are known to be equal: what README lists under
+ * Limits is left out, with its reason, and so is what two plain runs differ in. What a call does at
+ * the other end is there before the next: loopback is quick, and CONFORM_SETTLE (microseconds) are
+ * given to a rail's threads, and as long as one of them runs. More than a socket surely takes is
+ * never unread, so no call waits that need not.
  */
 #include "tests/asleep.h"
 #include "tests/conform/forms_ready.h"
@@ -58,7 +59,8 @@ static void sends_n(struct walk *w, int i, size_t n)
 
     if (n > MOST_UNREAD - unread(w, !i) || w->deaf[!i])
         return;
-    /* Whether the second message meets the reset that the first one draws is a matter of the moment. */
+    /* Whether the second message meets the reset that the first one draws is a matter
+     * of the moment. */
     if (w->fd[!i] < 0 && strcmp(f->name, "sendmmsg") == 0)
         f = &sforms[0];
     for (size_t k = 0; k < n; k++)

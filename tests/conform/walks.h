@@ -1,5 +1,6 @@
 /*
- * walks.h - the state of a random walk (walks.c), and those of its steps that are not about bytes, ends and epoll.
+ * walks.h - the state of a random walk (walks.c), and those of its steps that are not about
+ * bytes, ends and epoll.
  */
 #ifndef CONFORM_WALKS_H
 #define CONFORM_WALKS_H
@@ -12,8 +13,8 @@ struct walk {
     uint64_t random;
     int fd[2]; /* -1: closed */
     int ep[2];
-    bool deaf
-        [2]; /* shut for reading, or disconnected: what is sent to it draws a reset at some time */
+    /* shut for reading, or disconnected: what is sent to it draws a reset at some time */
+    bool deaf[2];
     bool inherited; /* by a program: README, Limits */
     size_t sent[2], got[2];
 };

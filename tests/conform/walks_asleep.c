@@ -1,6 +1,7 @@
 /*
- * walks_asleep.c - steps of random walks in which one or two threads sleep in a call while things happen to their
- * connection. After each thing is said which of the calls have returned, and with what.
+ * walks_asleep.c - steps of random walks in which one or two threads sleep in a call while
+ * things happen to their connection. After each thing is said which of the calls have
+ * returned, and with what.
  */
 #include "tests/asleep.h"
 #include "tests/conform/forms_ready.h"

@@ -1,6 +1,6 @@
 /*
- * walks_more.c - steps of random walks: options, urgent data, what happens to descriptors, and calls that are for other
- * sockets.
+ * walks_more.c - steps of random walks: options, urgent data, what happens to descriptors, and
+ * calls that are for other sockets.
  */
 #include "tests/conform/walks.h"
 
@@ -164,8 +164,8 @@ void passed_back(struct walk *w, int i)
 {
     int way[2];
 
-    /* What is unread behind a reset, or before a switch, stays with this process; so does an epoll registration of a number
-     * that is closed. */
+    /* What is unread behind a reset, or before a switch, stays with this process; so does an epoll
+     * registration of a number that is closed. */
     if (w->fd[!i] < 0 || unread(w, i) > 0)
         return;
     for (int n = 0; n < 2; n++)
@@ -358,7 +358,8 @@ void disconnects(struct walk *w, int i)
 {
     struct sockaddr a = {.sa_family = AF_UNSPEC};
 
-    /* Not one that the peer has reset by the same: what is left of its error is nobody's business. */
+    /* Not one that the peer has reset by the same: what is left of its error is
+     * nobody's business. */
     if (!w->deaf[!i] && SHOW(connect(w->fd[i], &a, sizeof(a))) == 0)
         w->deaf[i] = true;
 }

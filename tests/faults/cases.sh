@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
-# tests/faults/cases.sh - faults under checked streams, as cases for run_case. Sourced after lib.sh. Each
-# adds to $figures, one line for each try and stream that is measured:
+# tests/faults/cases.sh - faults under checked streams, as cases for run_case. Sourced after lib.sh.
+# Each adds to $figures, one line for each try and stream that is measured:
 #   NAME KIND PAUSE-MS MS-UNTIL-TCP BOARDED-AGAIN SAW
 # BOARDED-AGAIN is yes, no, or new-device: only after the kernel's device had been made anew.
 
@@ -25,8 +25,8 @@ stat_both() {
     on 2 "$railsock" stat
 }
 
-# On the rail again, and if they do not come there because of rxe (see `deaf`), by a new device: the sooner
-# that is asked, the shorter the hold-down then is.
+# On the rail again, and if they do not come there because of rxe (see `deaf`), by a new device: the
+# sooner that is asked, the shorter the hold-down then is.
 board_again() {
     wait_until 10 came_by rail last p d && return
     deaf || { [ -z "$why" ] && wait_until 40 came_by rail last p d; return; }
@@ -35,8 +35,8 @@ board_again() {
     wait_until 60 came_by rail last p d
 }
 
-# BREAK is done at HOST, and after SECONDS MEND; the streams leave (`leaves`) or may (`may-leave`), and come
-# back. TRIES times with the same connections: the hold-down doubles, so few.
+# BREAK is done at HOST, and after SECONDS MEND; the streams leave (`leaves`) or may (`may-leave`),
+# and come back. TRIES times with the same connections: the hold-down doubles, so few.
 faulty() { # NAME BREAK MEND HOST SECONDS leaves|may-leave TRIES
     local name=$1 break=$2 mend=$3 host=$4 seconds=$5 leaves=$6 tries=$7 began try back
 
@@ -68,8 +68,8 @@ faulty_streams() {
     streams_end
 }
 
-# One end is killed at some moment: the other one gets what did arrive and ECONNRESET, or, had the stream
-# left before, an end after every byte.
+# One end is killed at some moment: the other one gets what did arrive and ECONNRESET, or, had the
+# stream left before, an end after every byte.
 killed() { # NAME HOST
     local name=$1 file=$work/server.out began
 

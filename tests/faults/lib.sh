@@ -1,11 +1,13 @@
 # shellcheck shell=bash
 #
-# tests/faults/lib.sh - how faults are made between two lab hosts, and how programs are found to be on a
-# rail. Sourced on host 1 after tests/apps/lib.sh, by faults/run and faults_lab_test.sh.
+# tests/faults/lib.sh - how faults are made between two lab hosts, and how programs are found to be
+# on a rail. Sourced on host 1 after tests/apps/lib.sh, by faults/run and faults_lab_test.sh.
 #
-# Each fault takes the number of the host at which it happens. None of them waits. stand_by comes before all others.
+# Each fault takes the number of the host at which it happens. None of them waits. stand_by comes
+# before all others.
 
-# on_host HOST COMMAND...: here or there. Goes by the control channel, so it works without a network.
+# on_host HOST COMMAND...: here or there. Goes by the control channel, so it works without a
+# network.
 on_host() {
     local host=$1
 
@@ -18,9 +20,10 @@ on_host() {
 rdma_off() { on_host "$1" timeout 60 rdma link delete rxe0; }
 rdma_on() { on_host "$1" rdma link add rxe0 type rxe netdev eth0; }
 
-# The first filter makes the kernel patch ip_local_deliver, and so does the end of the last. QEMU 7.2 can keep a translation of
-# it that was made just then: who comes there, in the middle of packets, goes no further until it is patched again. So both
-# hosts have one from before there are packets.
+# The first filter makes the kernel patch ip_local_deliver, and so does the end of the last. QEMU
+# 7.2 can keep a translation of it that was made just then: who comes there, in the middle of
+# packets, goes no further until it is patched again. So both hosts have one from before there are
+# packets.
 stand_by() {
     local host
 
@@ -33,7 +36,8 @@ stand_by() {
 drop_on() { on_host "$1" nft 'add rule ip t c udp dport 4791 drop'; }
 drop_off() { on_host "$1" nft flush chain ip t c; }
 
-# Those that are larger than what a set-up has, as where the one end's frames are larger than what there is between them.
+# Those that are larger than what a set-up has, as where the one end's frames are larger than what
+# there is between them.
 large_on() { on_host "$1" nft 'add rule ip t c udp dport 4791 meta length > 700 drop'; }
 
 # RDMA packets from this host meet NETEM, all others pass: a class of its own, chosen by the port.
@@ -55,10 +59,10 @@ reorder_on() { netem_on "$1" delay 2ms reorder 75% 50%; }
 link_down() { on_host "$1" ip link set eth0 down; }
 link_up() { on_host "$1" ip link set eth0 up; }
 
-# Whether nobody can set up an RDMA connection any more, asked without the library. rxe's queue pair for
-# connection management goes into an error state when a message of it finds no route, as a request that is
-# repeated while the link is down. The kernel (6.1) sets only its sending half right again: from then on
-# that device hears nobody, until it is deleted and added.
+# Whether nobody can set up an RDMA connection any more, asked without the library. rxe's queue pair
+# for connection management goes into an error state when a message of it finds no route, as a
+# request that is repeated while the link is down. The kernel (6.1) sets only its sending half right
+# again: from then on that device hears nobody, until it is deleted and added.
 deaf() {
     local server client
 
@@ -98,8 +102,8 @@ some_on() { [[ " $(paths) " == *" $1 "* ]]; }
 
 # ---- checked streams: stream.c measures on this host, its other end is on host 2
 
-# there NAME COMMAND...: starts it on host 2 with the library. Its number is in $shared/NAME.pid, its output
-# in $shared/NAME.out and .err; its end can be waited for as ${far[NAME]}.
+# there NAME COMMAND...: starts it on host 2 with the library. Its number is in $shared/NAME.pid,
+# its output in $shared/NAME.out and .err; its end can be waited for as ${far[NAME]}.
 declare -A far
 there() {
     local name=$1
@@ -166,8 +170,9 @@ streams_end() {
         fail "the streams saw: here $(saw "$work/server.out"), there $(saw "$shared/streams.out")"
 }
 
-# After one end was killed or cut off: FILE is what the survivor said, COUNTS what the other end had written
-# when it ended. What was read is a prefix of that, and all of it if it ended like a whole stream.
+# After one end was killed or cut off: FILE is what the survivor said, COUNTS what the other end had
+# written when it ended. What was read is a prefix of that, and all of it if it ended like a whole
+# stream.
 prefix_only() { # FILE COUNTS
     awk -v counts="$(tr -s ' \n' ' ' <"$2")" '
         BEGIN { split(counts, c, " "); at["p"] = 1; at["d"] = 2; at["u"] = 3 }

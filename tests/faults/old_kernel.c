@@ -1,7 +1,7 @@
 /*
- * old_kernel.c - for LD_PRELOAD, before the library: a kernel that does not know how soon an adapter is to repeat what is not
- * acknowledged (RDMA_OPTION_ID_ACK_TIMEOUT, Linux 5.3), so that the adapter's own time holds, 15 s with rxe. librdmacm writes
- * its commands to a device.
+ * old_kernel.c - for LD_PRELOAD, before the library: a kernel that does not know how soon an
+ * adapter is to repeat what is not acknowledged (RDMA_OPTION_ID_ACK_TIMEOUT, Linux 5.3), so that
+ * the adapter's own time holds, 15 s with rxe. librdmacm writes its commands to a device.
  */
 #include <dlfcn.h>
 #include <errno.h>

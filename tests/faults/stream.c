@@ -1,6 +1,7 @@
 /*
- * stream.c - checked streams for fault tests: every byte is a function of its place, and who measures
- * writes down when nothing came, and which way the bytes took. A plain program, run with the library.
+ * stream.c - checked streams for fault tests: every byte is a function of its place, and who
+ * measures writes down when nothing came, and which way the bytes took. A plain program, run
+ * with the library.
  *
  *   stream PORT KINDS         measures: accepts one connection of each kind, until SIGTERM
  *   stream PORT KINDS HOST    the other end
@@ -20,11 +21,11 @@
  *   wrong K ...               a byte that is not what it should be, or counts that differ
  * Status 1 after a `wrong`, 0 otherwise.
  *
- * STREAM_COUNTS names a file that holds, also after a SIGKILL, how many bytes each connection has written:
- * 8 bytes each.
+ * STREAM_COUNTS names a file that holds, also after a SIGKILL, how many bytes each connection has
+ * written: 8 bytes each.
  *
- * An orderly end: the reader asks for it by one byte (d), the writer half-closes, the reader answers with
- * the number of bytes that it has read, and the writer compares.
+ * An orderly end: the reader asks for it by one byte (d), the writer half-closes, the reader
+ * answers with the number of bytes that it has read, and the writer compares.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -119,8 +120,8 @@ static bool wrong(struct conn *c, const char *what, uint64_t a, uint64_t b)
 /* ---- what is written down */
 
 /*
- * What has come over TCP, the kernel has counted, frames included. Bytes can lie there for a while before
- * they are read, so of a stream that is not asked and answered a window is looked at.
+ * What has come over TCP, the kernel has counted, frames included. Bytes can lie there for a while
+ * before they are read, so of a stream that is not asked and answered a window is looked at.
  */
 static void note(struct conn *c)
 {

@@ -1,6 +1,7 @@
 /*
- * cancelled.c - cancelled ADDRESS: threads that are cancelled in the middle of a stream over verbs, at which moment ever, also in
- * the doorbell of a provider for which that is a write(2). Another thread goes on with the stream. Run by identity_lab_test.sh.
+ * cancelled.c - cancelled ADDRESS: threads that are cancelled in the middle of a stream over verbs,
+ * at which moment ever, also in the doorbell of a provider for which that is a write(2). Another
+ * thread goes on with the stream. Run by identity_lab_test.sh.
  */
 #include "../preload/pair.h"
 

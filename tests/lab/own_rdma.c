@@ -1,7 +1,8 @@
 /*
- * own_rdma.c - own_rdma uses|linked ADDRESS LOG: a program that is linked to librdmacm, has TCP connections with itself, and changes
- * its user. One that uses RDMA itself keeps what it has as it was, and its connection stays on TCP; one that only could boards. LOG
- * is the library's log. Run by identity_lab_test.sh.
+ * own_rdma.c - own_rdma uses|linked ADDRESS LOG: a program that is linked to librdmacm, has TCP
+ * connections with itself, and changes its user. One that uses RDMA itself keeps what it has as it
+ * was, and its connection stays on TCP; one that only could boards. LOG is the library's log. Run
+ * by identity_lab_test.sh.
  */
 #include "../preload/pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * verbs_wire.h - the parts of verbs_wire_test: this program's calls on a rail (verbs_wire_calls.c), the cases
- * (verbs_wire_cases.c, verbs_wire_end.c), adapters for them (verbs_wire_strict.c, verbs_wire_lazy.c), and the two programs that go through them (verbs_wire_test.c).
+ * verbs_wire.h - the parts of verbs_wire_test: this program's calls on a rail (verbs_wire_calls.c),
+ * the cases (verbs_wire_cases.c, verbs_wire_end.c), adapters for them (verbs_wire_strict.c,
+ * verbs_wire_lazy.c), and the two programs that go through them (verbs_wire_test.c).
  */
 #ifndef TESTS_LAB_VERBS_WIRE_H
 #define TESTS_LAB_VERBS_WIRE_H
@@ -79,7 +80,8 @@ int was_strict(void);
 
 /* ---- verbs_wire_lazy.c */
 
-/* From the next rail on what is posted is sent some milliseconds later, if its queue pair is still well. */
+/* From the next rail on what is posted is sent some milliseconds later, if its queue pair
+ * is still well. */
 void be_lazy(void);
 
 /* ---- verbs_wire_test.c */

@@ -1,5 +1,6 @@
 /*
- * verbs_wire_calls.c - verbs_wire_test: what the layer above a rail does, and an application's calls on it.
+ * verbs_wire_calls.c - verbs_wire_test: what the layer above a rail does, and an
+ * application's calls on it.
  */
 #include "tests/lab/verbs_wire.h"
 

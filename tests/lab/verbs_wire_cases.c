@@ -276,7 +276,7 @@ static int fails_within(struct conn *c, unsigned seconds)
     return 0;
 }
 
-/* A receiver that falls silent says what it has consumed, however little: an idle rail owes nothing. */
+/* A receiver that falls silent says what it has consumed, however little. */
 static int quiet(struct conn *c)
 {
     uint64_t end = sys_now() + PATIENCE_S * 1000000000ull;
@@ -299,8 +299,9 @@ static int quiet(struct conn *c)
     return ctl_put(c, &m) | ctl_wait(c, &m);
 }
 
-/* Everything that was sent is acknowledged and nothing is under way. Then the receiver's credit is lost
- * for good, and with it its queue pair and its disconnect; packets flow again, and the sender waits. */
+/* Everything that was sent is acknowledged and nothing is under way. Then the receiver's credit
+ * is lost for good, and with it its queue pair and its disconnect; packets flow again, and the
+ * sender waits. */
 static int lost_credit(struct conn *c)
 {
     static const char drop[] = "nft 'add table ip t; add chain ip t c { type filter hook input "
@@ -329,7 +330,7 @@ static int lost_credit(struct conn *c)
     return err ? err : fails_within(c, PATIENCE_S);
 }
 
-/* Each word of the credit block is seen in the middle of a write past a carry, as by a device that copies byte by byte. */
+/* Each word of the credit block is seen in the middle of a write past a carry, byte by byte. */
 static int half_written(struct conn *c)
 {
     enum { BYTES = 20000 };
@@ -399,8 +400,8 @@ static int bandwidth(struct conn *c, size_t size, unsigned rounds)
 /* Half of the ring, of which a quarter that is consumed is told unasked. */
 enum { WINDOW = 32768, HALF = WINDOW / 2 };
 
-/* Somebody else holds the queue pair while a thread finds no room and goes to sleep, until all that it had sent is known
- * to be consumed. Only then can the peer be asked to say when there is room. */
+/* Somebody else holds the queue pair while a thread finds no room and goes to sleep, until
+ * all that it had sent is known to be consumed. Only then can the peer be asked to tell of room. */
 static int late_wait(struct conn *c)
 {
     uint64_t end = sys_now() + PATIENCE_S * 1000000000ull;

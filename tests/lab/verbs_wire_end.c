@@ -18,7 +18,8 @@ static void end_job(void *arg)
     wire->kill(r, RSN_PEER_LEFT);
 }
 
-/* By an adapter that takes its time: the client's (verbs_wire_lazy.c). Both ends are told that it is over, and the server why. */
+/* By an adapter that takes its time: the client's (verbs_wire_lazy.c). Both ends are told that it
+ * is over, and the server why. */
 int last_words(struct conn *c)
 {
     uint64_t end = sys_now() + PATIENCE_S * 1000000000ull;

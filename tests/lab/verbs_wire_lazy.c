@@ -1,6 +1,7 @@
 /*
- * verbs_wire_lazy.c - an adapter that sends when it comes to it, as real ones do: what is posted is sent some milliseconds later, by a thread
- * of its own, and what has not been sent when the queue pair is moved to ERR or destroyed is thrown away. (rxe sends within the call.)
+ * verbs_wire_lazy.c - an adapter that sends when it comes to it, as real ones do: what is posted is
+ * sent some milliseconds later, by a thread of its own, and what has not been sent when the queue
+ * pair is moved to ERR or destroyed is thrown away. (rxe sends within the call.)
  */
 #include "tests/lab/verbs_wire.h"
 

@@ -1,6 +1,7 @@
 /*
- * verbs_wire_strict.c - an adapter that is stricter than rxe: as on mlx5, hns and others an arming bears a number, which grows when an
- * event of its CQ is taken, and one that comes with an old number is ignored. None may be.
+ * verbs_wire_strict.c - an adapter that is stricter than rxe: as on mlx5, hns and others an arming
+ * bears a number, which grows when an event of its CQ is taken, and one that comes with an old
+ * number is ignored. None may be.
  */
 #include "tests/lab/verbs_wire.h"
 

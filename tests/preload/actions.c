@@ -1,6 +1,7 @@
 /*
- * actions.c - what sigaction and its family say and do, before a stream has boarded and after: a program reads
- * back what it has set, and its handlers run with the masks, on the stacks and with the words that it asked for.
+ * actions.c - what sigaction and its family say and do, before a stream has boarded and after: a
+ * program reads back what it has set, and its handlers run with the masks, on the stacks and with
+ * the words that it asked for.
  */
 #include "rounds.h"
 

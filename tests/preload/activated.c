@@ -1,6 +1,7 @@
 /*
- * activated.c - servers that somebody else has opened the sockets of: a listener as descriptor 3 and a connection as
- * descriptor 3 (systemd's two kinds of socket units), and a connection as 0, 1 and 2 (inetd's nowait).
+ * activated.c - servers that somebody else has opened the sockets of: a listener as descriptor 3
+ * and a connection as descriptor 3 (systemd's two kinds of socket units), and a connection as 0, 1
+ * and 2 (inetd's nowait).
  */
 #include "say.h"
 
@@ -38,7 +39,8 @@ static void look(bool listens)
     must(is == listens, "the kind of socket");
 }
 
-/* What this program accepts from it is as good as from a listener of its own: on_rail says if it does not board. */
+/* What this program accepts from it is as good as from a listener of its own: on_rail says if it
+ * does not board. */
 static int serve_listener(void)
 {
     struct sockaddr_in at;
@@ -111,7 +113,8 @@ int main(int argc, char **argv)
         l = listener(&at);
         pair_at(l, &at, p);
         close(l);
-        /* What comes again after a rail comes at once, and not when the parent's copy is long closed. */
+        /* What comes again after a rail comes at once, and not when the parent's copy
+         * is long closed. */
         must(setsockopt(p[0], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0,
              "TCP_NODELAY");
         if (talked)

@@ -1,6 +1,6 @@
 /*
- * aio.c - POSIX asynchronous I/O on connections. glibc does it in threads of its own, by calls that nobody can
- * intercept: a stream is on TCP before the first one.
+ * aio.c - POSIX asynchronous I/O on connections. glibc does it in threads of its own, by calls that
+ * nobody can intercept: a stream is on TCP before the first one.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * aio_reset.c - POSIX asynchronous reads of a connection that its peer has reset: what had come before is read, then the error is told,
- * then the end; each with its notification.
+ * aio_reset.c - POSIX asynchronous reads of a connection that its peer has reset: what had come
+ * before is read, then the error is told, then the end; each with its notification.
  */
 #include "pair.h"
 

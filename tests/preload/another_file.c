@@ -1,6 +1,6 @@
 /*
- * another_file.c - a file's number that becomes another file's while sendfile waits for room: what is sent is the first one's, and the
- * second one's position stays where it is.
+ * another_file.c - a file's number that becomes another file's while sendfile waits for room: what
+ * is sent is the first one's, and the second one's position stays where it is.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * asynchronous.c - threads that may be cancelled at any instruction, and are while they send and receive. The
- * connection goes on afterwards: nothing of theirs is locked.
+ * asynchronous.c - threads that may be cancelled at any instruction, and are while they send and
+ * receive. The connection goes on afterwards: nothing of theirs is locked.
  */
 #include "pair.h"
 
@@ -67,7 +67,8 @@ static void *polling(void *unused)
     return NULL;
 }
 
-/* What it calls has long returned when it is cancelled, and nothing that it does is a cancellation point. */
+/* What it calls has long returned when it is cancelled, and nothing that it does is a
+ * cancellation point. */
 static void *computing(void *unused)
 {
     char b = 'x';
@@ -106,7 +107,8 @@ static void jump(int sig)
     siglongjmp(out, 1);
 }
 
-/* A handler jumps out of a sleep, which has been a cancellation point: libc leaves the thread an asynchronous one, we do not. */
+/* A handler jumps out of a sleep, which has been a cancellation point: libc leaves the thread an
+ * asynchronous one, we do not. */
 static void *jumping(void *unused)
 {
     const char *mode = getenv("RAILSOCK_MODE");
@@ -230,8 +232,8 @@ static void run_for(unsigned turns)
         ;
 }
 
-/* Of a connection on a rail, if it is to be on one: a thread that is cancelled in libc's call may have sent or taken bytes that nobody
- * counts, after which the connection stays on TCP. */
+/* Of a connection on a rail, if it is to be on one: a thread that is cancelled in libc's call may
+ * have sent or taken bytes that nobody counts, after which the connection stays on TCP. */
 static void trials(void *(*in)(void *))
 {
     enum { CONNECTIONS = 10, EACH = 20 };

@@ -1,6 +1,6 @@
 /*
- * behind_unread.c - options and calls that see what the kernel has, or take it, while a switch lies behind unread bytes: none of
- * them meets the frame.
+ * behind_unread.c - options and calls that see what the kernel has, or take it, while a switch lies
+ * behind unread bytes: none of them meets the frame.
  */
 #include "crossed.h"
 

@@ -55,8 +55,8 @@ static void alone(int p[2])
     }
 }
 
-/* Writes only when poll has said so, and never more than there is room for, so that no call ever says
- * that it would block; the other end does not read meanwhile. */
+/* Writes only when poll has said so, and never more than there is room for, so that no call ever
+ * says that it would block; the other end does not read meanwhile. */
 static void polite(int p[2])
 {
     static char block[4096];

@@ -1,7 +1,9 @@
 /*
- * bounded.c - how much can be sent that nobody reads, where the application has said how much (SO_SNDBUF): before
- * connect, by the listener for what it accepts, and by either end when it is on its rail. On a rail no more than that and the least of TCP's windows; no less than it
- * in any case. A stream whose ring stays full leaves it for TCP, where there is more room: what has done so is not counted.
+ * bounded.c - how much can be sent that nobody reads, where the application has said how much
+ * (SO_SNDBUF): before connect, by the listener for what it accepts, and by either end when it is on
+ * its rail. On a rail no more than that and the least of TCP's windows; no less than it in any
+ * case. A stream whose ring stays full leaves it for TCP, where there is more room: what has done
+ * so is not counted.
  */
 #include "pair.h"
 

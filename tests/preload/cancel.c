@@ -289,7 +289,8 @@ static void drain(void)
         must((n = read(s, much, filled < sizeof(much) ? filled : sizeof(much))) > 0, "drain");
 }
 
-/* On TCP, in a thread that has made such a call before: nothing of the call is left that would keep the stream there. */
+/* On TCP, in a thread that has made such a call before: nothing of the call is left that would keep
+ * the stream there. */
 static void boards_after(void *(*fn)(void *))
 {
     const char *mode = getenv("RAILSOCK_MODE");

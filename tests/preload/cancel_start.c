@@ -1,7 +1,7 @@
 /*
- * cancel_start.c - threads that are cancelled at any moment of their first calls, in which the library begins to work: its
- * thread, its rendezvous. Whatever the cancelled thread has left, another connection of the process works, and boards. Each try
- * is a process of its own.
+ * cancel_start.c - threads that are cancelled at any moment of their first calls, in which the
+ * library begins to work: its thread, its rendezvous. Whatever the cancelled thread has left,
+ * another connection of the process works, and boards. Each try is a process of its own.
  */
 #include "pair.h"
 

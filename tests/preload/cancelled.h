@@ -1,6 +1,6 @@
 /*
- * cancelled.h - for programs that cancel their main thread at one instruction after another: its connection, and the thread that
- * cancels it and then uses what is left.
+ * cancelled.h - for programs that cancel their main thread at one instruction after another: its
+ * connection, and the thread that cancels it and then uses what is left.
  */
 #ifndef TESTS_PRELOAD_CANCELLED_H
 #define TESTS_PRELOAD_CANCELLED_H
@@ -37,7 +37,8 @@ static inline void connected(int of[2])
     on_rail(of);
 }
 
-/* The dynamic linker knows the functions, and read has something. (On arm64 nobody can be unwound from it.) */
+/* The dynamic linker knows the functions, and read has something. (On arm64 nobody can be
+ * unwound from it.) */
 static inline void in_hand(void)
 {
     int n;
@@ -110,7 +111,8 @@ static inline pid_t next_child(void)
     return fork();
 }
 
-/* From the child's raise to its n'th place. False: it was walked through, to learn of the places. */
+/* From the child's raise to its n'th place. False: it was walked through, to learn
+ * of the places. */
 static inline bool at_place(struct walk *w, unsigned n, pid_t pid, int status)
 {
     must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP, "the child's raise");

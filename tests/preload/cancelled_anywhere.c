@@ -1,6 +1,7 @@
 /*
- * cancelled_anywhere.c - a thread that may be cancelled at any instruction, and is within a call on its connection, at one of its
- * instructions after another, in a child each. It ends, though it makes no other call, and the connection goes on.
+ * cancelled_anywhere.c - a thread that may be cancelled at any instruction, and is within a call on
+ * its connection, at one of its instructions after another, in a child each. It ends, though it
+ * makes no other call, and the connection goes on.
  */
 #include "cancelled.h"
 

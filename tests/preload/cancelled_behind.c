@@ -1,6 +1,7 @@
 /*
- * cancelled_behind.c - a thread that may be cancelled at any instruction, and is where the kernel has just given it bytes of a
- * connection that has no rail yet: what it has taken is known all the same, and the connection boards.
+ * cancelled_behind.c - a thread that may be cancelled at any instruction, and is where the kernel
+ * has just given it bytes of a connection that has no rail yet: what it has taken is known all the
+ * same, and the connection boards.
  */
 #include "cancelled.h"
 

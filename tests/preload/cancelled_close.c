@@ -1,6 +1,7 @@
 /*
- * cancelled_close.c - a thread is cancelled within close() on its connection, at one of its instructions after another, in a
- * child each; and as close() begins. Either the number is open, and its connection works, or it is closed, and the other end is told.
+ * cancelled_close.c - a thread is cancelled within close() on its connection, at one of its
+ * instructions after another, in a child each; and as close() begins. Either the number is open,
+ * and its connection works, or it is closed, and the other end is told.
  */
 #include "cancelled.h"
 

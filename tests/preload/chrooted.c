@@ -1,5 +1,6 @@
 /*
- * chrooted.c - servers that have changed their root directory to one without /proc, of the same user as their client and of another.
+ * chrooted.c - servers that have changed their root directory to one without /proc, of the same
+ * user as their client and of another.
  */
 #include "warm.h"
 

@@ -1,6 +1,6 @@
 /*
- * closed_polled.c - a number that another thread closes while one sleeps in poll or select on it, with a time-out that is long: the
- * peer goes on, and that ends the sleep.
+ * closed_polled.c - a number that another thread closes while one sleeps in poll or select on it,
+ * with a time-out that is long: the peer goes on, and that ends the sleep.
  */
 #include "rounds.h"
 

@@ -1,6 +1,6 @@
 /*
- * closed_together.c - a thread closes epoll instances while another one closes the connections in them: each is closed once, and
- * what the next instances say is of their own.
+ * closed_together.c - a thread closes epoll instances while another one closes the connections in
+ * them: each is closed once, and what the next instances say is of their own.
  */
 #include "pair.h"
 

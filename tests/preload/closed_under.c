@@ -1,6 +1,6 @@
 /*
- * closed_under.c - threads that go on writing to a number while another thread closes it: each byte that a write took
- * arrives once, and who comes too late gets EBADF, and no SIGPIPE.
+ * closed_under.c - threads that go on writing to a number while another thread closes it: each byte
+ * that a write took arrives once, and who comes too late gets EBADF, and no SIGPIPE.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * closed_unseen.c - a connection whose number is closed where the library cannot see it, by an instruction of the program's
- * own; and then the number is another connection's, whose bytes are its own.
+ * closed_unseen.c - a connection whose number is closed where the library cannot see it, by
+ * an instruction of the program's own; and then the number is another connection's, whose
+ * bytes are its own.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * closes_in_handler.c - a server that closes what it has accepted in a handler, which may have interrupted malloc: nothing there asks for
- * memory, nor gives any back, while the progress thread is at work on other connections.
+ * closes_in_handler.c - a server that closes what it has accepted in a handler, which may have
+ * interrupted malloc: nothing there asks for memory, nor gives any back, while the progress thread
+ * is at work on other connections.
  */
 #include "pair.h"
 

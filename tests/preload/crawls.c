@@ -1,6 +1,6 @@
 /*
- * crawls.c - a blocking write of what TCP's buffers hold returns although the receiver takes the bytes one after the other, and does
- * not wait for it to come to the end.
+ * crawls.c - a blocking write of what TCP's buffers hold returns although the receiver takes the
+ * bytes one after the other, and does not wait for it to come to the end.
  */
 #include "pair.h"
 

@@ -22,8 +22,8 @@ static inline bool as_sent(const char *got)
     return true;
 }
 
-/* The end that reads nothing and sends pings: a descriptor of this process's, or -1 and a pipe on which the child that
- * has it is told to go on. */
+/* The end that reads nothing and sends pings: a descriptor of this process's, or -1 and a pipe on
+ * which the child that has it is told to go on. */
 struct other {
     int fd, go;
 };
@@ -49,8 +49,9 @@ static inline bool put_piece(int fd, int i)
     return tcp_sent(fd) != before;
 }
 
-/* Writes all that the other end has not read. In mode rail the pings go over a rail after the first piece, which is too
- * short to stand against a proof, and the rest is to meet a switch. Whether it has. */
+/* Writes all that the other end has not read. In mode rail the pings go over a rail after the
+ * first piece, which is too short to stand against a proof, and the rest is to meet a switch.
+ * Whether it has. */
 static inline bool fill(int fd, const struct other *o)
 {
     time_t begin = time(NULL);

@@ -1,6 +1,6 @@
 /*
- * crowded_sets.c - poll with as many descriptors as the process may have, which is as many as the kernel takes: with
- * places that are free, and with none.
+ * crowded_sets.c - poll with as many descriptors as the process may have, which is as many as the
+ * kernel takes: with places that are free, and with none.
  */
 #include "say.h"
 
@@ -41,7 +41,8 @@ static void sleep_on(const char *what, struct pollfd *set, int timeout)
     }
 }
 
-/* Below 512 the library has no number with which it could be woken: there are no rails then, and it sleeps all the same. */
+/* Below 512 the library has no number with which it could be woken: there are no rails then, and it
+ * sleeps all the same. */
 static void with_few_numbers(void)
 {
     struct rlimit limit = {400, 400};

@@ -1,7 +1,8 @@
 /*
- * cut_anywhere.c - a signal whose handler does not restart calls, at each instruction of a recv() that waits, in turn: wherever it
- * comes after the call has begun, the call ends with it, and does not sleep. The receiver has learnt to expect its bytes
- * soon, so the call looks for them for a moment before anything else.
+ * cut_anywhere.c - a signal whose handler does not restart calls, at each instruction of a recv()
+ * that waits, in turn: wherever it comes after the call has begun, the call ends with it, and does
+ * not sleep. The receiver has learnt to expect its bytes soon, so the call looks for them for a
+ * moment before anything else.
  */
 #include "../answers.h"
 #include "rounds.h"
@@ -9,8 +10,9 @@
 
 enum {
     EXPECTS = 8,
-    ROOM =
-        200 /* instructions before the kernel's call, or before the library's has begun: 43 to 137 were seen */
+    /* instructions before the kernel's call, or before the library's has begun: 43 to 137 were
+     * seen */
+    ROOM = 200
 };
 
 static int p[2];

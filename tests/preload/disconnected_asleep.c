@@ -1,6 +1,6 @@
 /*
- * disconnected_asleep.c - connect() to AF_UNSPEC while other threads sleep in calls on the socket: what these return, and what the
- * socket says afterwards.
+ * disconnected_asleep.c - connect() to AF_UNSPEC while other threads sleep in calls on the socket:
+ * what these return, and what the socket says afterwards.
  */
 #include "pair.h"
 

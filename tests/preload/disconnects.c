@@ -1,6 +1,6 @@
 /*
- * disconnects.c - connect(AF_UNSPEC) is a reset, for which nobody waits: not for a peer that is stopped either, which finds what had
- * come, and then the reset. The sockets connect anew.
+ * disconnects.c - connect(AF_UNSPEC) is a reset, for which nobody waits: not for a peer that is
+ * stopped either, which finds what had come, and then the reset. The sockets connect anew.
  */
 #include "say.h"
 

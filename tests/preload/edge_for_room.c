@@ -1,6 +1,7 @@
 /*
- * edge_for_room.c - a writer that waits for edges: its stream boards, fills the ring and leaves, all between two
- * epoll_waits. The kernel, in whose socket there was room all the time, is told to say so.
+ * edge_for_room.c - a writer that waits for edges: its stream boards, fills the ring and
+ * leaves, all between two epoll_waits. The kernel, in whose socket there was room all the time,
+ * is told to say so.
  */
 #include "pair.h"
 
@@ -42,7 +43,8 @@ static void boards_to_send(int p[2])
         puts("it is not on a rail");
 }
 
-/* Until it has left, which it does if nobody reads (RAILSOCK_STALL), and TCP has room: the ring has not. */
+/* Until it has left, which it does if nobody reads (RAILSOCK_STALL), and TCP has room: the
+ * ring has not. */
 static void leaves(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};

@@ -1,6 +1,7 @@
 /*
- * edges_closed.c - edge-triggered connections that are closed with bytes unread, while other threads sleep in epoll_wait: nobody
- * is told of one again, whose memory a server has freed by then. They have wanted a rail and stay on TCP.
+ * edges_closed.c - edge-triggered connections that are closed with bytes unread, while other
+ * threads sleep in epoll_wait: nobody is told of one again, whose memory a server has freed by
+ * then. They have wanted a rail and stay on TCP.
  */
 #include "pair.h"
 

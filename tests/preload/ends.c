@@ -2,8 +2,9 @@
  * ends.c - how processes end, and what the other end of their connection gets: everything that was
  * written, then the end that TCP would show.
  *
- *   ends [WAY]         prints a line for each way to end, or this one, with little and much that the peer has not
- *                      read yet, and with bytes that the ending process has not read
+ *   ends [WAY]         prints a line for each way to end, or this one, with little and much that
+ *                      the peer has not read yet, and with bytes that the ending process has not
+ *                      read
  *   ends WAY PORT N U  such a process: connects, writes N bytes, leaves U unread, ends
  */
 #include "pair.h"
@@ -23,7 +24,8 @@ static const char *const ways[] = {"return",       "exit",    "_exit",  "quick_e
                                    "SIGTERM",      "SIGSEGV", "SIGKILL"};
 enum { WAYS = sizeof(ways) / sizeof(ways[0]), KILLED_FROM = 7 };
 
-/* Bytes of ours for the other end, which begin with whether what we sent before has gone over a rail. */
+/* Bytes of ours for the other end, which begin with whether what we sent before has
+ * gone over a rail. */
 static char say(int fd, char mine)
 {
     char bytes[64] = "?ytes that both ends of the stream have seen";
@@ -187,7 +189,8 @@ int main(int argc, char **argv)
             continue;
         one(ways[i], 1, 0, self);
         one(ways[i], MUCH, 0, self);
-        /* One that is killed cannot say that it had not read everything (ipoib_fallback/README.md). */
+        /* One that is killed cannot say that it had not read everything
+         * (ipoib_fallback/README.md). */
         if (i < KILLED_FROM)
             one(ways[i], 100, 10, self);
     }

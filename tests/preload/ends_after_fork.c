@@ -1,6 +1,7 @@
 /*
- * ends_after_fork.c - a server whose only child has ended long before: it has its connection alone again, and its own end is the
- * connection's, also for a client that is stopped meanwhile and has most of what was said still to come.
+ * ends_after_fork.c - a server whose only child has ended long before: it has its connection alone
+ * again, and its own end is the connection's, also for a client that is stopped meanwhile and has
+ * most of what was said still to come.
  */
 #include "warm.h"
 

@@ -1,6 +1,6 @@
 /*
- * family.c - a server's child forks a helper before it has used the connection, and the server closes its copy: child and
- * helper have it, and both write to it.
+ * family.c - a server's child forks a helper before it has used the connection, and the server
+ * closes its copy: child and helper have it, and both write to it.
  */
 #include "say.h"
 

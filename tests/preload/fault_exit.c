@@ -1,6 +1,6 @@
 /*
- * fault_exit.c - a buffer that is none: TCP says EFAULT, on a rail the program gets SIGSEGV. A handler that ends the process ends
- * it, though it has interrupted a call.
+ * fault_exit.c - a buffer that is none: TCP says EFAULT, on a rail the program gets SIGSEGV. A
+ * handler that ends the process ends it, though it has interrupted a call.
  */
 #include "say.h"
 

@@ -1,6 +1,7 @@
 /*
- * few_numbers.c - a child that may have few descriptors from its first moment, as servers do that give up their rights
- * in a child: it goes on with its parent's connection, reads what the parent has left in it, and gives it to another program.
+ * few_numbers.c - a child that may have few descriptors from its first moment, as servers do that
+ * give up their rights in a child: it goes on with its parent's connection, reads what the parent
+ * has left in it, and gives it to another program.
  */
 #include "say.h"
 

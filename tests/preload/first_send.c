@@ -1,6 +1,6 @@
 /*
- * first_send.c - the first send after the peer has closed and ended is taken, and what comes after it is not: the stream was on its
- * way back from a rail when that was.
+ * first_send.c - the first send after the peer has closed and ended is taken, and what comes after
+ * it is not: the stream was on its way back from a rail when that was.
  */
 #include "pair.h"
 

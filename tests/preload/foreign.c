@@ -1,6 +1,6 @@
 /*
- * foreign.c - what else may be at work on a connection in the same process: an io_uring of the program's,
- * made where no wrapper sees it, and an epoll instance that came from another program.
+ * foreign.c - what else may be at work on a connection in the same process: an io_uring of the
+ * program's, made where no wrapper sees it, and an epoll instance that came from another program.
  */
 #include "pair.h"
 #include "ring.h"

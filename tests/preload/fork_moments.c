@@ -1,7 +1,7 @@
 /*
- * fork_moments.c - connections around a fork: one is accepted by another thread while a fork is under way; one is closed by
- * the parent, which becomes another program at once; and one is used by a child of many generations, which has closed all that it does
- * not know.
+ * fork_moments.c - connections around a fork: one is accepted by another thread while a fork is
+ * under way; one is closed by the parent, which becomes another program at once; and one is used by
+ * a child of many generations, which has closed all that it does not know.
  */
 #include "say.h"
 

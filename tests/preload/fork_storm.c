@@ -1,5 +1,6 @@
 /*
- * fork_storm.c - a program whose handler forks, at any moment of forks of its own, with a connection open.
+ * fork_storm.c - a program whose handler forks, at any moment of forks of its own, with a
+ * connection open.
  */
 #include "pair.h"
 

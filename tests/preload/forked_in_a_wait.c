@@ -1,6 +1,6 @@
 /*
- * forked_in_a_wait.c - a handler that comes in a wait forks, and the child returns from it, into the wait that its parent
- * has begun. It is told EINTR there, as its parent is, and goes on.
+ * forked_in_a_wait.c - a handler that comes in a wait forks, and the child returns from it, into
+ * the wait that its parent has begun. It is told EINTR there, as its parent is, and goes on.
  */
 #include "rounds.h"
 

@@ -1,6 +1,6 @@
 /*
- * forked_together.c - threads that fork at the same time: each child has as many sockets beside the program's as every other, so
- * none has what the library made for another one.
+ * forked_together.c - threads that fork at the same time: each child has as many sockets beside the
+ * program's as every other, so none has what the library made for another one.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * given_away.c - who accepted a connection forks a child that serves it, gives it to a third process as well, and is gone: it
- * becomes that program, starts it and ends, or passes the descriptor on and ends. Child and third process both write to it.
+ * given_away.c - who accepted a connection forks a child that serves it, gives it to a third
+ * process as well, and is gone: it becomes that program, starts it and ends, or passes the
+ * descriptor on and ends. Child and third process both write to it.
  */
 #include "say.h"
 

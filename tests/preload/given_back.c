@@ -1,6 +1,7 @@
 /*
- * given_back.c - what has been sent is its sender's no more once the peer can have it: another thread that has the answer may give the
- * memory back, and so may one that frees the message, while the sender is on its way out of the kernel.
+ * given_back.c - what has been sent is its sender's no more once the peer can have it: another
+ * thread that has the answer may give the memory back, and so may one that frees the message, while
+ * the sender is on its way out of the kernel.
  */
 #include "cancelled.h"
 
@@ -71,7 +72,8 @@ static void child(const struct call *c)
     v[1] = (struct iovec){memory + HEAD + 100, SIZE - 100};
     m = (struct msghdr *)(void *)(memory + 64);
     *m = (struct msghdr){.msg_iov = v, .msg_iovlen = 2};
-    /* So that what has passed is of use, and the dynamic linker knows the function; it is not worth a rail yet. */
+    /* So that what has passed is of use, and the dynamic linker knows the function; it is not
+     * worth a rail yet. */
     pair_at(l, &at, p);
     for (int i = 0; i < 5; i++)
         must(write(p[0], small, sizeof(small)) == sizeof(small) &&
@@ -86,7 +88,8 @@ static void child(const struct call *c)
     _exit(0);
 }
 
-/* The first one that is libc's: the library looks at what it is given by system calls of its own. */
+/* The first one that is libc's: the library looks at what it is given by system
+ * calls of its own. */
 static unsigned long the_send(const struct walk *w)
 {
     Dl_info at;
@@ -105,8 +108,8 @@ int main(void)
         return 0;
     for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         w.places = 0;
-        /* Once to learn of the place behind the send itself, which is the first. (On a rail, or about to be, there are others before
-         * the bytes are taken.) */
+        /* Once to learn of the place behind the send itself, which is the first. (On a rail, or
+         * about to be, there are others before the bytes are taken.) */
         for (int walked = 0; walked < 2 && !mode_rail(); walked++) {
             pid_t pid = next_child();
             int status;

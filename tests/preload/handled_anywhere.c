@@ -1,9 +1,11 @@
 /*
  * handled_anywhere.c - cancellation and handlers, in a child for one instruction after another:
- *  - a thread that may be cancelled in cancellation points alone sleeps in one, and a handler that has come over it is in a call
- *    on another connection when it is cancelled, at each of that call's instructions;
- *  - a thread that may be cancelled anywhere is in a call, and at each of its instructions a handler comes that jumps out, before it is cancelled,
- *    or in which it is cancelled. It makes no call afterwards.
+ *  - a thread that may be cancelled in cancellation points alone sleeps in one, and a handler that
+ *    has come over it is in a call on another connection when it is cancelled, at each of that
+ *    call's instructions;
+ *  - a thread that may be cancelled anywhere is in a call, and at each of its instructions a
+ *    handler comes that jumps out, before it is cancelled, or in which it is cancelled. It makes no
+ *    call afterwards.
  * It ends, and the connection goes on.
  */
 #include "cancelled.h"
@@ -44,7 +46,8 @@ static void jumps(int sig)
     siglongjmp(out, 1);
 }
 
-/* Below all that has been on the stack, which is written over: by that the library knows that the handler is there no more. */
+/* Below all that has been on the stack, which is written over: by that the library knows that the
+ * handler is there no more. */
 static void deep(void)
 {
     char room[65536];
@@ -56,7 +59,8 @@ static void deep(void)
         ;
 }
 
-/* It is cancelled in the handler, but that may have come where the thread cannot end, and its call is no cancellation point. */
+/* It is cancelled in the handler, but that may have come where the thread cannot end, and its call
+ * is no cancellation point. */
 static void goes_on_after(int sig)
 {
     int n;

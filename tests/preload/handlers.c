@@ -1,6 +1,6 @@
 /*
- * handlers.c - handlers that use the very connection whose call they have interrupted, and handlers that do
- * not come back.
+ * handlers.c - handlers that use the very connection whose call they have interrupted, and handlers
+ * that do not come back.
  */
 #include "rounds.h"
 
@@ -10,7 +10,8 @@
 #include <sys/select.h>
 #include <sys/time.h>
 
-/* ---- a storm: a handler that writes, reads and polls, a thousand times a second, and a ping-pong under it */
+/* ---- a storm: a handler that writes, reads and polls, a thousand times a second, and a
+ * ping-pong under it */
 
 enum { PINGS = 20000 };
 
@@ -160,7 +161,8 @@ static long on_epoll(void)
     return epoll_wait(ep, &ev, 1, -1);
 }
 static char full[1 << 20];
-/* Room may come all the same, when a stream whose receiver reads nothing goes from its rail to TCP. */
+/* Room may come all the same, when a stream whose receiver reads nothing goes from
+ * its rail to TCP. */
 static long on_send(void)
 {
     do

@@ -1,7 +1,7 @@
 /*
- * heir_and_program.c - a connection of three: a server forks a program for it, which keeps it, and a child that serves it, and closes
- * its own number. The program is no child any more whose end would show; the connection stays on TCP all the same, and its bytes are
- * the child's.
+ * heir_and_program.c - a connection of three: a server forks a program for it, which keeps it, and
+ * a child that serves it, and closes its own number. The program is no child any more whose end
+ * would show; the connection stays on TCP all the same, and its bytes are the child's.
  */
 #include "warm.h"
 

@@ -1,6 +1,7 @@
 /*
- * heirs_at_once.c - a server that forks for each of many connections, and closes its own number of it, whose clients come at one time:
- * a client may ask for a rail in the very moment in which the parent has closed its number. Each gets to its child all the same.
+ * heirs_at_once.c - a server that forks for each of many connections, and closes its own number of
+ * it, whose clients come at one time: a client may ask for a rail in the very moment in which the
+ * parent has closed its number. Each gets to its child all the same.
  */
 #include "warm.h"
 

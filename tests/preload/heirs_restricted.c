@@ -1,6 +1,7 @@
 /*
- * heirs_restricted.c - a child restricts itself before it first uses a connection that its parent has on a rail: by a filter for system
- * calls, by a limit of descriptors. It talks on it all the same.
+ * heirs_restricted.c - a child restricts itself before it first uses a connection that its
+ * parent has on a rail: by a filter for system calls, by a limit of descriptors. It talks on
+ * it all the same.
  */
 #include "say.h"
 

@@ -1,6 +1,7 @@
 /*
- * in_handler.c - a connection that only a signal handler uses, which may have interrupted malloc: nothing is
- * started there. Then it is used outside of handlers, also after one that has jumped out.
+ * in_handler.c - a connection that only a signal handler uses, which may have interrupted
+ * malloc: nothing is started there. Then it is used outside of handlers, also after one
+ * that has jumped out.
  */
 #include "say.h"
 

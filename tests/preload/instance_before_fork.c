@@ -1,6 +1,7 @@
 /*
- * instance_before_fork.c - a child that has its parent's epoll instance by inheritance, and does not use it: the parent's numbers in
- * it are not the child's, whose own connection boards though it has the same one.
+ * instance_before_fork.c - a child that has its parent's epoll instance by inheritance, and does
+ * not use it: the parent's numbers in it are not the child's, whose own connection boards though it
+ * has the same one.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * instance_passed.c - an epoll instance that a message takes to another process: that is told of its connections what they were
- * added with.
+ * instance_passed.c - an epoll instance that a message takes to another process: that is told of
+ * its connections what they were added with.
  */
 #include "say.h"
 

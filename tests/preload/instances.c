@@ -1,7 +1,7 @@
 /*
- * instances.c - a server that makes an epoll instance for a while, again and again, for streams that it
- * also waits for with poll and in a second instance; and one that listens at a new port for each
- * connection. Descriptors must not pile up.
+ * instances.c - a server that makes an epoll instance for a while, again and again, for streams
+ * that it also waits for with poll and in a second instance; and one that listens at a new port for
+ * each connection. Descriptors must not pile up.
  */
 #include "pair.h"
 

@@ -1,7 +1,7 @@
 /*
- * interrupted.c - blocking calls that a signal ends, or does not (signal(7)): each with one signal a round, which
- * finds the thread spinning, about to sleep, or asleep. One that is lost shows as a thread that sleeps
- * although its handler has run.
+ * interrupted.c - blocking calls that a signal ends, or does not (signal(7)): each with one signal
+ * a round, which finds the thread spinning, about to sleep, or asleep. One that is lost shows as a
+ * thread that sleeps although its handler has run.
  */
 #include "rounds.h"
 
@@ -111,7 +111,8 @@ static long on_accept(void)
 {
     return accept(lfd, NULL, NULL);
 }
-/* Room may come all the same, when a stream whose receiver reads nothing goes from its rail to TCP. */
+/* Room may come all the same, when a stream whose receiver reads nothing goes from
+ * its rail to TCP. */
 static void fill(void)
 {
     while (send(p[0], full, sizeof(full), MSG_DONTWAIT) > 0)
@@ -177,9 +178,10 @@ static void begin(pthread_t *t, const char *name, long (*fn)(void), unsigned n)
     pthread_create(t, NULL, victim, NULL);
 }
 
-/* One signal for each call, which it must end. Every second one is sent without waiting until the thread is
- * asleep, if it can be known that it is in the call: on a rail it spins there. What comes
- * between the announcement of the round and the call is rightly lost; there may be a few of those. */
+/* One signal for each call, which it must end. Every second one is sent without waiting until
+ * the thread is asleep, if it can be known that it is in the call: on a rail it spins there.
+ * What comes between the announcement of the round and the call is rightly lost; there may be a
+ * few of those. */
 static void each_ends(const char *name, long (*fn)(void), bool spins)
 {
     pthread_t t;

@@ -1,7 +1,8 @@
 /*
- * jumped_anywhere.c - a handler that jumps out of a call at each of its instructions in turn: a child makes the call
- * again and again, and its parent lets the signal come one instruction later each time. Nothing that the call has raised
- * may stay behind, before a rail is wanted either: then the stream boards all the same.
+ * jumped_anywhere.c - a handler that jumps out of a call at each of its instructions in turn: a
+ * child makes the call again and again, and its parent lets the signal come one instruction later
+ * each time. Nothing that the call has raised may stay behind, before a rail is wanted either: then
+ * the stream boards all the same.
  */
 #include "rounds.h"
 #include "walk.h"
@@ -15,8 +16,9 @@ struct call {
     const char *name;
     long (*make)(void);
     bool there_is; /* a byte to be read */
-    bool
-        sends; /* not while the stream is to board: a call that has sent and was not counted keeps it from that */
+    /* not while the stream is to board: a call that has sent and was not counted keeps it from
+     * that */
+    bool sends;
 };
 
 static int p[2], ep;
@@ -112,7 +114,8 @@ static void jumping(int sig)
     siglongjmp(out, 1);
 }
 
-/* The parent goes on from the raise. Not before the dynamic linker, which nobody may jump out of, knows the functions. */
+/* The parent goes on from the raise. Not before the dynamic linker, which nobody may jump out of,
+ * knows the functions. */
 static void make(const struct call *c)
 {
     doing = c->name;

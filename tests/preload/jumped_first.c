@@ -1,7 +1,7 @@
 /*
- * jumped_first.c - a handler that jumps out of a process's first connect(), at each of its instructions in turn, each in a
- * process of its own: there the library begins to look after handlers. Another handler can be set then, and another
- * connection made.
+ * jumped_first.c - a handler that jumps out of a process's first connect(), at each of its
+ * instructions in turn, each in a process of its own: there the library begins to look after
+ * handlers. Another handler can be set then, and another connection made.
  */
 #include "rounds.h"
 #include "walk.h"
@@ -30,8 +30,8 @@ static void first_connect(const struct sockaddr_in *at)
         (void)connect(fd, (const struct sockaddr *)at, sizeof(*at));
     }
     *over = true;
-    raise(
-        SIGTRAP); /* where it did not come by that instruction this time, or where it was only walked through */
+    /* where it did not come by that instruction this time, or where it was only walked through */
+    raise(SIGTRAP);
     close(fd);
 }
 

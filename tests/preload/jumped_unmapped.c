@@ -1,6 +1,6 @@
 /*
- * jumped_unmapped.c - a handler jumps out of a poll, or of a select, whose set the program then gives back; another connection
- * boards meanwhile.
+ * jumped_unmapped.c - a handler jumps out of a poll, or of a select, whose set the program then
+ * gives back; another connection boards meanwhile.
  */
 #include "../asleep.h"
 #include "pair.h"

@@ -1,6 +1,7 @@
 /*
- * keys.c - a program that has all of the process's thread-specific keys, what the library has made before or all there are: none
- * of their values changes, and threads that poll leave no descriptor behind.
+ * keys.c - a program that has all of the process's thread-specific keys, what the library has
+ * made before or all there are: none of their values changes, and threads that poll leave no
+ * descriptor behind.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * killed_anywhere.c - a process that is killed within a call on its connection, at one of its instructions after another, in
- * a child each. The other end gets every byte of the calls before, perhaps some of this one's and nothing else, and then the end.
+ * killed_anywhere.c - a process that is killed within a call on its connection, at one of its
+ * instructions after another, in a child each. The other end gets every byte of the calls before,
+ * perhaps some of this one's and nothing else, and then the end.
  */
 #include "rounds.h"
 #include "walk.h"
@@ -90,8 +91,8 @@ static void *other_end(void *arg)
     size_t n = 0;
     ssize_t r;
 
-    /* While the tracer has it blocked, as within pthread_create, it would come to this thread, and end a call that has a
-     * time-out. */
+    /* While the tracer has it blocked, as within pthread_create, it would come to this thread, and
+     * end a call that has a time-out. */
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     must(pthread_sigmask(SIG_BLOCK, &child, NULL) == 0, "SIGCHLD");
@@ -108,7 +109,8 @@ static void *other_end(void *arg)
     return NULL;
 }
 
-/* Round trips until one has gone by no TCP, if they are to: each waits for its answer, and the deadline for that one. */
+/* Round trips until one has gone by no TCP, if they are to: each waits for its answer, and the
+ * deadline for that one. */
 static void boards_with(int fd)
 {
     char some[PIECE] = "a";

@@ -1,6 +1,6 @@
 /*
- * last_number.c - a server that has written as much as goes without waiting, and has no number left when it closes: its client, which
- * reads only then, gets all that was written, then the end.
+ * last_number.c - a server that has written as much as goes without waiting, and has no number left
+ * when it closes: its client, which reads only then, gets all that was written, then the end.
  */
 #include "warm.h"
 

@@ -1,6 +1,6 @@
 /*
- * leave_unread.c - all streams leave at one moment with bytes unread, which a receiver gets afterwards: nothing is amiss with
- * their peers.
+ * leave_unread.c - all streams leave at one moment with bytes unread, which a receiver gets
+ * afterwards: nothing is amiss with their peers.
  */
 #include "pair.h"
 

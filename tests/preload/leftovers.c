@@ -107,7 +107,8 @@ static void copies(int (*make)(void), const char *how)
 
     printf("-- %s\n", how);
     fflush(stdout);
-    /* Who stands still in the middle of opening one is not waited for for ever by who forks: then once more. */
+    /* Who stands still in the middle of opening one is not waited for for ever by who forks:
+     * then once more. */
     for (int i = 0; i == 0 || (same && i < 2); i++) {
         must(pipe(hold) == 0 && pipe(begun) == 0, "pipe");
         pid = make();
@@ -187,7 +188,8 @@ static void becomes_daemon(void)
     close(out[0]);
 }
 
-/* What the peer has not read yet is sent after close(), and no child holds the connection open meanwhile. */
+/* What the peer has not read yet is sent after close(), and no child holds the connection
+ * open meanwhile. */
 static void while_one_ends(int (*make)(void), const char *how)
 {
     static char bytes[200000];

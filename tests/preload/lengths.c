@@ -1,6 +1,6 @@
 /*
- * lengths.c - lengths that no buffer has: what is an error takes nothing, wherever the bytes lie, and what is none takes
- * what there is.
+ * lengths.c - lengths that no buffer has: what is an error takes nothing, wherever the bytes lie,
+ * and what is none takes what there is.
  */
 #include "pair.h"
 

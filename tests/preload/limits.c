@@ -1,6 +1,7 @@
 /*
- * limits.c - a program that lowers its limit of descriptors below the library's numbers while
- * connections are in use: the numbers that it gets, and the point at which there are no more, are its own.
+ * limits.c - a program that lowers its limit of descriptors below the library's numbers
+ * while connections are in use: the numbers that it gets, and the point at which there are
+ * no more, are its own.
  */
 #include "say.h"
 

@@ -1,6 +1,6 @@
 /*
- * lingers_alone.c - SO_LINGER of a connection that some program may have got, and none has: what else the process has goes on while what is
- * left of that one goes.
+ * lingers_alone.c - SO_LINGER of a connection that some program may have got, and none has: what
+ * else the process has goes on while what is left of that one goes.
  */
 #include "pair.h"
 

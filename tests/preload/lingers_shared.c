@@ -1,6 +1,6 @@
 /*
- * lingers_shared.c - SO_LINGER of a connection that a child has, too: it is the child's as well when the parent has closed its copy,
- * also where the library goes on with that for a while.
+ * lingers_shared.c - SO_LINGER of a connection that a child has, too: it is the child's as well
+ * when the parent has closed its copy, also where the library goes on with that for a while.
  */
 #include "pair.h"
 

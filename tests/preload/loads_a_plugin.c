@@ -1,6 +1,7 @@
 /*
- * loads_a_plugin.c - a program that loads libraries of which one uses TCP in a thread before it is loaded, and one itself, while another
- * thread of the program begins to: what the library starts for the first of them cannot wait for who loads.
+ * loads_a_plugin.c - a program that loads libraries of which one uses TCP in a thread before it is
+ * loaded, and one itself, while another thread of the program begins to: what the library starts
+ * for the first of them cannot wait for who loads.
  */
 #include "plugin/echoes.h"
 #include "say.h"

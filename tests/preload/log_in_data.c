@@ -1,6 +1,7 @@
 /*
- * log_in_data.c - a program that has closed its first three numbers, and whose file of data has number 2 then, with a library that
- * has much to say: what is in it the program has written. What it makes number 2 itself is not looked at.
+ * log_in_data.c - a program that has closed its first three numbers, and whose file of data has
+ * number 2 then, with a library that has much to say: what is in it the program has written. What
+ * it makes number 2 itself is not looked at.
  */
 #include "say.h"
 

@@ -1,6 +1,6 @@
 /*
- * log_on_stderr.c - a program whose number 2 is a connection, with a library that has much to say, of its settings
- * too: its peer reads what the program has written.
+ * log_on_stderr.c - a program whose number 2 is a connection, with a library that has much to say,
+ * of its settings too: its peer reads what the program has written.
  */
 #include "say.h"
 

@@ -1,6 +1,6 @@
 /*
- * lowat_back.c - an accepted connection has its listener's SO_RCVLOWAT, which no rail honours, and is used so; then its own program
- * sets it back, and it boards as any other.
+ * lowat_back.c - an accepted connection has its listener's SO_RCVLOWAT, which no rail honours, and
+ * is used so; then its own program sets it back, and it boards as any other.
  */
 #include "pair.h"
 

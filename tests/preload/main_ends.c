@@ -1,6 +1,7 @@
 /*
- * main_ends.c - the main thread ends by pthread_exit, or because it is cancelled, and another one goes on
- * with a connection, or makes one only then. The process ends with the last thread, with status 0 and its exit handlers.
+ * main_ends.c - the main thread ends by pthread_exit, or because it is cancelled, and another one
+ * goes on with a connection, or makes one only then. The process ends with the last thread, with
+ * status 0 and its exit handlers.
  */
 #include "../asleep.h"
 #include "pair.h"

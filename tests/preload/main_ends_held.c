@@ -1,6 +1,7 @@
 /*
- * main_ends_held.c - the main thread ends by pthread_exit while another one changes the process's user again and again, for which
- * the library's thread ends, and comes back. The process ends with the last thread, with status 0.
+ * main_ends_held.c - the main thread ends by pthread_exit while another one changes the process's
+ * user again and again, for which the library's thread ends, and comes back. The process ends with
+ * the last thread, with status 0.
  */
 #include "../asleep.h"
 #include "pair.h"

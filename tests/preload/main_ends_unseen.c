@@ -1,6 +1,7 @@
 /*
- * main_ends_unseen.c - as main_ends.c, in a directory where there is no /proc to count the threads in: a daemon's empty one. The
- * process ends with its last thread, whether connections were there before or come after; and nobody has to kill it.
+ * main_ends_unseen.c - as main_ends.c, in a directory where there is no /proc to count the threads
+ * in: a daemon's empty one. The process ends with its last thread, whether connections were there
+ * before or come after; and nobody has to kill it.
  */
 #include "pair.h"
 

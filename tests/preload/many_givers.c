@@ -1,6 +1,7 @@
 /*
- * many_givers.c - a receiver to which one short-lived process after the other passes a connection that it has accepted: what the receiver
- * has looked at to learn of whom it is, it has no longer than they last.
+ * many_givers.c - a receiver to which one short-lived process after the other passes a
+ * connection that it has accepted: what the receiver has looked at to learn of whom it is, it
+ * has no longer than they last.
  */
 #include "say.h"
 

@@ -1,6 +1,6 @@
 /*
- * many_pieces.c - two threads that write messages of twenty pieces each: each message is whole, as the kernel has it. And a look
- * at what is there through so many pieces shows it all.
+ * many_pieces.c - two threads that write messages of twenty pieces each: each message is whole, as
+ * the kernel has it. And a look at what is there through so many pieces shows it all.
  */
 #include "say.h"
 

@@ -1,6 +1,7 @@
 /*
- * many_users.c - a server whose clients are of many users (where it may make such) serves each in epoll_wait, and then waits for each in
- * poll, beside a pipe: it is told of what comes while it sleeps there.
+ * many_users.c - a server whose clients are of many users (where it may make such) serves each
+ * in epoll_wait, and then waits for each in poll, beside a pipe: it is told of what comes while
+ * it sleeps there.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * memory.c - a program whose address space is full: what it has open goes on, new connections work, and they board
- * again when there is room. First before anything has boarded, then with connections on rails.
+ * memory.c - a program whose address space is full: what it has open goes on, new connections
+ * work, and they board again when there is room. First before anything has boarded, then with
+ * connections on rails.
  */
 #include "say.h"
 

@@ -1,6 +1,6 @@
 /*
- * mods_wake_nobody.c - EPOLL_CTL_MOD of connections on which there is nothing, while another thread sleeps in epoll_wait: it goes on
- * sleeping, and hears of what comes then.
+ * mods_wake_nobody.c - EPOLL_CTL_MOD of connections on which there is nothing, while another thread
+ * sleeps in epoll_wait: it goes on sleeping, and hears of what comes then.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * names_nothing.c - closes whose bytes the other end has still to read, after which the library keeps numbers of its own: none of them is
- * a directory, by which the program could leave a root that it changes later.
+ * names_nothing.c - closes whose bytes the other end has still to read, after which the library
+ * keeps numbers of its own: none of them is a directory, by which the program could leave a root
+ * that it changes later.
  */
 #include "pair.h"
 

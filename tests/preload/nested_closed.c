@@ -1,6 +1,6 @@
 /*
- * nested_closed.c - numbers in epoll instances that are closed, and then something else's: a nested instance's and a one-shot's,
- * with another number of theirs left or not.
+ * nested_closed.c - numbers in epoll instances that are closed, and then something else's: a nested
+ * instance's and a one-shot's, with another number of theirs left or not.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * no_bytes.c - sends of no bytes: writev's are no call on the socket, and all others fail on one that is shut, also where what was
- * sent before is still on its way.
+ * no_bytes.c - sends of no bytes: writev's are no call on the socket, and all others fail on one
+ * that is shut, also where what was sent before is still on its way.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * no_environment.c - a program that throws its environment away before it has a connection, as servers do that show
- * their state in ps.
+ * no_environment.c - a program that throws its environment away before it has a connection, as
+ * servers do that show their state in ps.
  */
 #include "pair.h"
 

@@ -1,5 +1,6 @@
 /*
- * no_file.c - sendfile from what is no file is the kernel's to refuse, and the connection stays where it is.
+ * no_file.c - sendfile from what is no file is the kernel's to refuse, and the connection
+ * stays where it is.
  */
 #include "pair.h"
 

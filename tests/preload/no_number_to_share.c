@@ -1,6 +1,7 @@
 /*
- * no_number_to_share.c - a connection that is served in epoll_wait is waited for in poll, for the first time while the process has all
- * the descriptors that it may have, and then when it has not: it is told of what comes while it sleeps there.
+ * no_number_to_share.c - a connection that is served in epoll_wait is waited for in poll, for the
+ * first time while the process has all the descriptors that it may have, and then when it has not:
+ * it is told of what comes while it sleeps there.
  */
 #include "../asleep.h"
 #include "pair.h"

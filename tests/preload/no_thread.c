@@ -1,7 +1,8 @@
 /*
- * no_thread.c - a server that changes its user in the middle of a connection, and may have no thread more from there on. It is
- * woken by what its client sends and by its end all the same, whatever it sleeps in; also after the limit has been lifted, and behind
- * a filter, before which its connection leaves. And one that may have none at first.
+ * no_thread.c - a server that changes its user in the middle of a connection, and may have no
+ * thread more from there on. It is woken by what its client sends and by its end all the same,
+ * whatever it sleeps in; also after the limit has been lifted, and behind a filter, before which
+ * its connection leaves. And one that may have none at first.
  */
 #include "warm.h"
 

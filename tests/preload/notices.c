@@ -1,6 +1,7 @@
 /*
- * notices.c - the kernel's notice of a zero-copy send lies unread in the error queue, for poll an error, while the other
- * process has not heard yet that the sender has left the rail, and still sends on its own: no end of the stream.
+ * notices.c - the kernel's notice of a zero-copy send lies unread in the error queue, for poll an
+ * error, while the other process has not heard yet that the sender has left the rail, and still
+ * sends on its own: no end of the stream.
  */
 #include "pair.h"
 

@@ -1,10 +1,12 @@
 /*
- * numbered.c - while streams board, for which the library takes numbers and gives them back, whatever gives the
- * program a descriptor gives it the lowest number that is free, and one that it has closed is closed. And a program that
- * puts something at every number of the library's does not come between it and its streams.
+ * numbered.c - while streams board, for which the library takes numbers and gives them back,
+ * whatever gives the program a descriptor gives it the lowest number that is free, and one that it
+ * has closed is closed. And a program that puts something at every number of the library's does not
+ * come between it and its streams.
  *
- * On a machine that lets a thread stand still for longer than the others wait for it, a number can be wrong, and for some
- * calls after it, while they wait less: those do not count, until that many in a row were right.
+ * On a machine that lets a thread stand still for longer than the others wait for it, a number can
+ * be wrong, and for some calls after it, while they wait less: those do not count, until that many
+ * in a row were right.
  */
 #include "pair.h"
 
@@ -145,7 +147,8 @@ int main(void)
     l = listener(&at);
     for (int i = 0; i < STREAMS; i++) {
         pair_at(l, &at, p[i]);
-        /* Not what accept gave, and one more: that takes its number before it sleeps, and may have met another. */
+        /* Not what accept gave, and one more: that takes its number before it sleeps, and may
+         * have met another. */
         lowest = dup(0);
         next_one = dup(0);
         close(lowest);

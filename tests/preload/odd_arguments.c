@@ -1,6 +1,6 @@
 /*
- * odd_arguments.c - what few programs ask for: a flag that only 32-bit calls have, more bytes than there can be, and preadv2's flags,
- * also on a connection that was reset.
+ * odd_arguments.c - what few programs ask for: a flag that only 32-bit calls have, more bytes than
+ * there can be, and preadv2's flags, also on a connection that was reset.
  */
 #include "pair.h"
 

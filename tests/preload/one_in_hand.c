@@ -1,6 +1,7 @@
 /*
- * one_in_hand.c - two threads ask one epoll instance again and again, without waiting, about a connection that is readable all
- * the time: each is told so each time, though the other may be looking at it just then.
+ * one_in_hand.c - two threads ask one epoll instance again and again, without waiting, about a
+ * connection that is readable all the time: each is told so each time, though the other may be
+ * looking at it just then.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * only_numbers.c - a forked child that does to its parent's numbers what concerns numbers alone, as programs do before they
- * execute another: the parent keeps its connections where they are, and the epoll instance that waits for them.
+ * only_numbers.c - a forked child that does to its parent's numbers what concerns numbers alone, as
+ * programs do before they execute another: the parent keeps its connections where they are, and the
+ * epoll instance that waits for them.
  */
 #include "say.h"
 

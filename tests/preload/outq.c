@@ -1,6 +1,6 @@
 /*
- * outq.c - SIOCOUTQ is what the peer's kernel does not have: nothing once it is there, read or not; something where more was
- * sent than anybody takes.
+ * outq.c - SIOCOUTQ is what the peer's kernel does not have: nothing once it is there, read or not;
+ * something where more was sent than anybody takes.
  */
 #include "pair.h"
 

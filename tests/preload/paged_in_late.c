@@ -1,6 +1,6 @@
 /*
- * paged_in_late.c - a thread sends from memory that is long in coming (here userfaultfd; a file on another host), and its peer
- * leaves. Others' connections go on all that while.
+ * paged_in_late.c - a thread sends from memory that is long in coming (here userfaultfd; a file on
+ * another host), and its peer leaves. Others' connections go on all that while.
  */
 #include "pair.h"
 

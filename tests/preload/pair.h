@@ -92,8 +92,9 @@ static inline void pair_at(int l, const struct sockaddr_in *at, int p[2])
     must(p[1] >= 0, "accept");
 }
 
-/* A thread of the library's that stands still in the middle of a step may have the number that the program's would get, if it
- * does so for longer than the program's call waits: then the next one gets it. For loops that end with the right number. */
+/* A thread of the library's that stands still in the middle of a step may have the number that the
+ * program's would get, if it does so for longer than the program's call waits: then the next one
+ * gets it. For loops that end with the right number. */
 enum { TRIES_FOR_A_NUMBER = 20 };
 
 /* Whether streams are to board at once. */
@@ -104,7 +105,8 @@ static inline bool mode_rail(void)
     return mode && strcmp(mode, "rail") == 0;
 }
 
-/* A 64-bit word of the kernel's struct tcp_info, of which libc's is the beginning; asked past the library. */
+/* A 64-bit word of the kernel's struct tcp_info, of which libc's is the beginning; asked
+ * past the library. */
 static inline unsigned long long tcp_info_word(int fd, size_t byte)
 {
     unsigned long long ti[64] = {0};
@@ -200,8 +202,8 @@ static inline void words_by_rail(int fd)
 /* Whether new streams of this process board: from some calls on they do not. */
 static bool may_board = true;
 
-/* As much as a stream needs that wants to board. With PAIR_WARM it has boarded afterwards, in mode rail, and
- * else it has had some time for it: it may board here, later or never. */
+/* As much as a stream needs that wants to board. With PAIR_WARM it has boarded afterwards, in mode
+ * rail, and else it has had some time for it: it may board here, later or never. */
 static inline void warm(int p[2])
 {
     for (int i = 0; i < 20; i++) {

@@ -1,6 +1,7 @@
 /*
- * passed.c - connections that messages take to another process, by libc's functions and by number: who gets one reads what is
- * written from then on. And control data that is wrong, which the kernel refuses: nothing beyond it is read, and nothing is passed.
+ * passed.c - connections that messages take to another process, by libc's functions and by number:
+ * who gets one reads what is written from then on. And control data that is wrong, which the kernel
+ * refuses: nothing beyond it is read, and nothing is passed.
  */
 #include "say.h"
 

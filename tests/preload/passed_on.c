@@ -1,6 +1,7 @@
 /*
- * passed_on.c - a server that accepts, and passes each connection on to another process of its own (SCM_RIGHTS), as Node's cluster does:
- * closed at once, it boards there; as long as the server or a third process has it, too, it does not, and nobody gets another's bytes.
+ * passed_on.c - a server that accepts, and passes each connection on to another process of its own
+ * (SCM_RIGHTS), as Node's cluster does: closed at once, it boards there; as long as the server or a
+ * third process has it, too, it does not, and nobody gets another's bytes.
  */
 #include "warm.h"
 

@@ -1,6 +1,7 @@
 /*
- * passing.c - a program that waits for each answer in an epoll instance of its own, made for that and closed again, while
- * its streams board: every answer comes. And one whose instance lives on, but gives the stream away between answers.
+ * passing.c - a program that waits for each answer in an epoll instance of its own, made for that
+ * and closed again, while its streams board: every answer comes. And one whose instance lives on,
+ * but gives the stream away between answers.
  */
 #include "pair.h"
 

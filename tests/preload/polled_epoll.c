@@ -1,6 +1,7 @@
 /*
- * polled_epoll.c - an epoll instance that is polled itself: to ask takes nothing away of what it would report, a one-shot
- * whose news has gone meanwhile, or edges of a descriptor that may not be modified (EPOLLEXCLUSIVE).
+ * polled_epoll.c - an epoll instance that is polled itself: to ask takes nothing away of what it
+ * would report, a one-shot whose news has gone meanwhile, or edges of a descriptor that may not be
+ * modified (EPOLLEXCLUSIVE).
  */
 #include "pair.h"
 

@@ -21,8 +21,8 @@ static pid_t by_clone(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-/* The child has its own connections, and leaves its parent's alone. What the parent then closes ends, although
- * it had two holders and neither end writes any more. */
+/* The child has its own connections, and leaves its parent's alone. What the parent then closes
+ * ends, although it had two holders and neither end writes any more. */
 static void left_alone(pid_t (*make)(void), const char *how)
 {
     int p[2];
@@ -298,7 +298,8 @@ static void replaced(const char *self)
     }
 }
 
-/* Descriptors of this process, and (`links`) the last one that is the library's link to the process it was forked off. */
+/* Descriptors of this process, and (`links`) the last one that is the library's link to the process
+ * it was forked off. */
 static int descriptors(int *links)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -319,7 +320,8 @@ static int descriptors(int *links)
     return n;
 }
 
-/* A child that sends its parent's library more than belongs into a question: nothing is left there. */
+/* A child that sends its parent's library more than belongs into a question: nothing
+ * is left there. */
 static void given_too_much(void)
 {
     enum { TIMES = 50 };

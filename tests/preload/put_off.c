@@ -1,6 +1,7 @@
 /*
- * put_off.c - signals that a thread mostly causes itself, sent by another process to one that is inside of our calls: each
- * handler runs, with the mask that the program has asked for, and the thread goes on.
+ * put_off.c - signals that a thread mostly causes itself, sent by another process to one that
+ * is inside of our calls: each handler runs, with the mask that the program has asked for, and
+ * the thread goes on.
  */
 #include "rounds.h"
 

@@ -1,6 +1,6 @@
 /*
- * raw_behind.c - receives by number on a stream that cannot leave before they are done: with unread bytes
- * in front of a switch, and with bytes that came before a reset.
+ * raw_behind.c - receives by number on a stream that cannot leave before they are done: with unread
+ * bytes in front of a switch, and with bytes that came before a reset.
  */
 #include "pair.h"
 
@@ -36,8 +36,8 @@ static char nth(size_t i)
     return (char)('a' + i % 26);
 }
 
-/* After 64 bytes: writes until more has gone by TCP than was written, which is a frame. It may come with the first bytes, and
- * what follows it does not go by TCP. */
+/* After 64 bytes: writes until more has gone by TCP than was written, which is a frame. It may come
+ * with the first bytes, and what follows it does not go by TCP. */
 static size_t fill(int fd)
 {
     time_t begin = time(NULL);

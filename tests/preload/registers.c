@@ -1,7 +1,7 @@
 /*
- * registers.c - a program that registers a socket for each answer that it waits for, and takes it out again, as
- * redis-benchmark and many users of libevent do. The stream boards meanwhile. Nobody but the program's own threads has to
- * run for each message then.
+ * registers.c - a program that registers a socket for each answer that it waits for, and takes it
+ * out again, as redis-benchmark and many users of libevent do. The stream boards meanwhile. Nobody
+ * but the program's own threads has to run for each message then.
  */
 #include "pair.h"
 
@@ -94,7 +94,8 @@ int main(void)
     int ep = epoll_create1(EPOLL_CLOEXEC);
     unsigned long least = MESSAGES, n;
 
-    /* A rail that was made while the socket was not registered is not the instance's: once more then. */
+    /* A rail that was made while the socket was not registered is not the instance's:
+     * once more then. */
     for (int i = 0; i < 5 && least > SELDOM; i++) {
         n = woken(ep);
         least = n < least ? n : least;

@@ -1,6 +1,7 @@
 /*
- * registrations.c - what an epoll instance goes on telling of: a socket that is disconnected and connected again, one that
- * is connected under another number than it was registered under, and one that a forked child has, too, and that is closed here.
+ * registrations.c - what an epoll instance goes on telling of: a socket that is disconnected and
+ * connected again, one that is connected under another number than it was registered under, and one
+ * that a forked child has, too, and that is closed here.
  */
 #include "pair.h"
 
@@ -21,7 +22,8 @@ static void add(int fd, uint32_t name)
     must(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev) == 0, "epoll_ctl");
 }
 
-/* Words to fd, which answers each when it is told of it; boards: until they go over a rail, where they are to. */
+/* Words to fd, which answers each when it is told of it; boards: until they go over a rail,
+ * where they are to. */
 static void talk(const char *what, int fd, int peer, bool boards)
 {
     time_t begin = time(NULL);

@@ -1,7 +1,8 @@
 /*
- * restarted.c - a call that has done something ends for a handler, also for one that restarts calls: a sendfile that nobody reads,
- * on a rail too, whose ring stays full; recvmmsg and sendmmsg that have had a first message. And they wait for no more than each
- * of their messages would by itself, which is less than poll waits for.
+ * restarted.c - a call that has done something ends for a handler, also for one that restarts
+ * calls: a sendfile that nobody reads, on a rail too, whose ring stays full; recvmmsg and sendmmsg
+ * that have had a first message. And they wait for no more than each of their messages would by
+ * itself, which is less than poll waits for.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * reused_listener.c - a thread sleeps in accept, another one closes the listener's number and has a connection under it: that
- * stays what it is when the thread comes back, and what has been accepted is a connection as any other.
+ * reused_listener.c - a thread sleeps in accept, another one closes the listener's number and has a
+ * connection under it: that stays what it is when the thread comes back, and what has been accepted
+ * is a connection as any other.
  */
 #include "../asleep.h"
 #include "say.h"

@@ -19,7 +19,8 @@ static inline long ring_new(struct io_uring_params *q)
     return sys_call6(SYS_io_uring_setup, 4, (long)q, 0, 0, 0, 0);
 }
 
-/* One read from fd, from its position on, submitted and waited for: what read() gives. The first of its ring. */
+/* One read from fd, from its position on, submitted and waited for: what read() gives. The
+ * first of its ring. */
 static inline long ring_read(int ring, struct io_uring_params *q, int fd, char *buf, unsigned n)
 {
     size_t size = q->cq_off.cqes + q->cq_entries * sizeof(struct io_uring_cqe);

@@ -1,6 +1,7 @@
 /*
- * ring_files.c - a program that uses io_uring for files alone, and says so: its streams board, those that were there
- * before the ring as well as later ones, whoever has made it. One that the ring has read from all the same stays on TCP.
+ * ring_files.c - a program that uses io_uring for files alone, and says so: its streams board,
+ * those that were there before the ring as well as later ones, whoever has made it. One that the
+ * ring has read from all the same stays on TCP.
  */
 #include "pair.h"
 #include "ring.h"

@@ -1,6 +1,7 @@
 /*
- * rings.c - io_urings by liburing: one whose number the program closes once it is registered, and one
- * that is made when streams are on rails. And the question what the kernel's can do, which moves no stream.
+ * rings.c - io_urings by liburing: one whose number the program closes once it is registered, and
+ * one that is made when streams are on rails. And the question what the kernel's can do, which
+ * moves no stream.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * say.h - what is said on a connection, and by whom, printed: for the programs of this folder in which the process
- * becomes two, or another one.
+ * say.h - what is said on a connection, and by whom, printed: for the programs of this folder in
+ * which the process becomes two, or another one.
  */
 #ifndef TESTS_PRELOAD_SAY_H
 #define TESTS_PRELOAD_SAY_H

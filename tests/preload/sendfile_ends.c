@@ -1,6 +1,7 @@
 /*
- * sendfile_ends.c - a sendfile that waits: a cancellation of its thread does not end it, but one that a handler has taken out of it; when
- * another thread ends the direction, it has sent what it has, and SIGPIPE comes, as the kernel sends it.
+ * sendfile_ends.c - a sendfile that waits: a cancellation of its thread does not end it, but one
+ * that a handler has taken out of it; when another thread ends the direction, it has sent what it
+ * has, and SIGPIPE comes, as the kernel sends it.
  */
 #include "../asleep.h"
 #include "pair.h"

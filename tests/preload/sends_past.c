@@ -1,6 +1,7 @@
 /*
- * sends_past.c - sends that a rail cannot carry, to a peer that is stopped: they need nothing of it, as long as TCP has room, and
- * what does not wait says EAGAIN where there is none. Each byte arrives once, in its order.
+ * sends_past.c - sends that a rail cannot carry, to a peer that is stopped: they need nothing of
+ * it, as long as TCP has room, and what does not wait says EAGAIN where there is none. Each byte
+ * arrives once, in its order.
  */
 #include "say.h"
 

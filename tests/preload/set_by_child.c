@@ -1,6 +1,7 @@
 /*
- * set_by_child.c - a forked child makes its parent's connection one that does not wait, and another one that does not wait for long,
- * and ends: so they are to the parent, also once they are on a rail again.
+ * set_by_child.c - a forked child makes its parent's connection one that does not wait, and
+ * another one that does not wait for long, and ends: so they are to the parent, also once they are
+ * on a rail again.
  */
 #include "say.h"
 

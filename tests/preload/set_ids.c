@@ -1,6 +1,7 @@
 /*
- * set_ids.c - who asks for asynchronous cancellation first, for which the library starts a thread and cancels it, while
- * another thread changes ids, for which libc waits until every thread has answered. Each try is a process of its own.
+ * set_ids.c - who asks for asynchronous cancellation first, for which the library starts a thread
+ * and cancels it, while another thread changes ids, for which libc waits until every thread has
+ * answered. Each try is a process of its own.
  */
 #include "pair.h"
 

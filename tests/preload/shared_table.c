@@ -1,6 +1,6 @@
 /*
- * shared_table.c - a process with its parent's table of descriptors takes one of its own by close_range, and what it closes
- * stays open in the parent's.
+ * shared_table.c - a process with its parent's table of descriptors takes one of its own by
+ * close_range, and what it closes stays open in the parent's.
  */
 #include "say.h"
 

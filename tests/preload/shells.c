@@ -1,6 +1,7 @@
 /*
- * shells.c - commands that a shell runs for the program, and the connections that it inherits: what it is told the number
- * of it can use, by redirection or as an argument, and everything else stays where it is.
+ * shells.c - commands that a shell runs for the program, and the connections that it inherits:
+ * what it is told the number of it can use, by redirection or as an argument, and everything else
+ * stays where it is.
  */
 #include "say.h"
 

@@ -1,6 +1,6 @@
 /*
- * shut.c - splice after shutdown(SHUT_RDWR), with more unread on a rail than could come by TCP any more: it takes what is
- * there.
+ * shut.c - splice after shutdown(SHUT_RDWR), with more unread on a rail than could come by TCP any
+ * more: it takes what is there.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * small_limits.c - what the library does for itself does not end a program that may have no long files, or whose stderr
- * nobody reads.
+ * small_limits.c - what the library does for itself does not end a program that may have no long
+ * files, or whose stderr nobody reads.
  */
 #include "say.h"
 

@@ -1,6 +1,7 @@
 /*
- * sockmap.c - a socket is put into a BPF map of sockets, where programs of the kernel's may take its bytes or send them
- * elsewhere: from then on TCP carries it. A number in a map of another kind names no socket.
+ * sockmap.c - a socket is put into a BPF map of sockets, where programs of the kernel's may take
+ * its bytes or send them elsewhere: from then on TCP carries it. A number in a map of another kind
+ * names no socket.
  */
 #include "pair.h"
 

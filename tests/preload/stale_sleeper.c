@@ -1,6 +1,7 @@
 /*
- * stale_sleeper.c - a thread sleeps in poll, or in select, on a connection whose number is closed and given to another, which is
- * accepted, or connects: the other one is not its business, and gets its bytes.
+ * stale_sleeper.c - a thread sleeps in poll, or in select, on a connection whose number is
+ * closed and given to another, which is accepted, or connects: the other one is not its
+ * business, and gets its bytes.
  */
 #include "../asleep.h"
 #include "pair.h"

@@ -1,6 +1,7 @@
 /*
- * stamped_asleep.c - each message that a thread waits for in recvmsg or recvmmsg has its time stamp, also that with which the connection would
- * board; a length of a name that is none is refused.
+ * stamped_asleep.c - each message that a thread waits for in recvmsg or recvmmsg has its
+ * time stamp, also that with which the connection would board; a length of a name that is
+ * none is refused.
  */
 #include "pair.h"
 
@@ -28,7 +29,8 @@ static int stamps_in(struct msghdr *m)
     return n;
 }
 
-/* The kernel stamps what comes in for as long as somebody wants it, and begins, and ends, a while after that. */
+/* The kernel stamps what comes in for as long as somebody wants it, and begins, and ends, a
+ * while after that. */
 static void have_it_stamp(int l, const struct sockaddr_in *at)
 {
     char control[256], byte;

@@ -1,6 +1,6 @@
 /*
- * stamps_midway.c - SO_TIMESTAMPING with numbers of bytes, on a connection that has moved some already: they count from there, and tell
- * of nothing but what the program sends.
+ * stamps_midway.c - SO_TIMESTAMPING with numbers of bytes, on a connection that has moved some
+ * already: they count from there, and tell of nothing but what the program sends.
  */
 #include "pair.h"
 

@@ -1,6 +1,6 @@
 /*
- * taken_numbers.c - a program puts its connection at one number after another, among them those that the library has, which it
- * does not get. The connection is on its rail afterwards.
+ * taken_numbers.c - a program puts its connection at one number after another, among them those
+ * that the library has, which it does not get. The connection is on its rail afterwards.
  */
 #include "pair.h"
 

@@ -1,6 +1,7 @@
 /*
- * takes_nothing.c - a receive of no bytes waits for some as any other, and once it has waited it returns 0, however that has
- * ended: by bytes, the socket's time-out, a handler, FIN, or a reset, which the next receive tells.
+ * takes_nothing.c - a receive of no bytes waits for some as any other, and once it has waited it
+ * returns 0, however that has ended: by bytes, the socket's time-out, a handler, FIN, or a reset,
+ * which the next receive tells.
  */
 #include "pair.h"
 

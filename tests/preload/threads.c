@@ -58,7 +58,8 @@ static void signals(void)
             pthread_kill(t, SIGUSR1);
             while (handled == before && !returned)
                 sched_yield();
-            /* With SA_RESTART it goes on sleeping, else it returns. It may not have been in the call yet. */
+            /* With SA_RESTART it goes on sleeping, else it returns. It may not have been in
+             * the call yet. */
             until_it_sleeps(&reader);
         } while (i > 0 && !returned);
         if (i == 0)

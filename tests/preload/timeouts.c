@@ -1,6 +1,7 @@
 /*
- * timeouts.c - SO_RCVTIMEO and SO_SNDTIMEO: less than none, which the kernel takes, shows as none, and ends calls at once; some;
- * none; set before the connection is made, and after; and of the listener's.
+ * timeouts.c - SO_RCVTIMEO and SO_SNDTIMEO: less than none, which the kernel takes, shows as
+ * none, and ends calls at once; some; none; set before the connection is made, and after; and
+ * of the listener's.
  */
 #include "say.h"
 
@@ -88,7 +89,8 @@ static void exchange(int p[2], int times)
     }
 }
 
-/* If it were to board it would ask before `other` does, which was made when the listener had no time-out, and boards. */
+/* If it were to board it would ask before `other` does, which was made when the listener had no
+ * time-out, and boards. */
 static void of_the_listener(int l, const struct sockaddr_in *at, int other[2])
 {
     char byte;

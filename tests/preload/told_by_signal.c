@@ -1,5 +1,6 @@
 /*
- * told_by_signal.c - a client that has asked for SIGIO before it connects: a signal for each arrival.
+ * told_by_signal.c - a client that has asked for SIGIO before it connects: a signal
+ * for each arrival.
  */
 #include "say.h"
 

@@ -1,6 +1,7 @@
 /*
- * told_of_room.c - who sleeps until bytes can be sent is told so although the receiver stops reading just when there is room: it
- * may be that the last of it is less than a receiver tells of by itself.
+ * told_of_room.c - who sleeps until bytes can be sent is told so although the receiver stops
+ * reading just when there is room: it may be that the last of it is less than a receiver
+ * tells of by itself.
  */
 #include "pair.h"
 #include "../asleep.h"

@@ -1,6 +1,6 @@
 /*
- * unconnected.c - what stands for a socket before it is connected stands for the stream afterwards: a number by dup, a
- * FILE, another process's copy; and a FILE whose number a stream is given.
+ * unconnected.c - what stands for a socket before it is connected stands for the stream afterwards:
+ * a number by dup, a FILE, another process's copy; and a FILE whose number a stream is given.
  */
 #include "say.h"
 

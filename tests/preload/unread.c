@@ -1,7 +1,7 @@
 /*
- * unread.c - a stream boards while bytes of it are unread, and then something that sees no rail is to read them: splice
- * and stdio get all of them, and nothing else; whom it is passed to, or what is executed, gets all of them, or a reset. Receives
- * with MSG_TRUNC pass over as many as they say.
+ * unread.c - a stream boards while bytes of it are unread, and then something that sees no rail is
+ * to read them: splice and stdio get all of them, and nothing else; whom it is passed to, or what
+ * is executed, gets all of them, or a reset. Receives with MSG_TRUNC pass over as many as they say.
  */
 #include "crossed.h"
 

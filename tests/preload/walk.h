@@ -1,6 +1,7 @@
 /*
- * walk.h - for a process that goes through a call of its child's instruction by instruction: which they are, and a
- * stop at each of them in turn. The child raises SIGTRAP before the call, and says in memory of both when it is over.
+ * walk.h - for a process that goes through a call of its child's instruction by instruction: which
+ * they are, and a stop at each of them in turn. The child raises SIGTRAP before the call, and says
+ * in memory of both when it is over.
  */
 #ifndef TESTS_PRELOAD_WALK_H
 #define TESTS_PRELOAD_WALK_H
@@ -21,7 +22,8 @@
 #include <sys/auxv.h>
 #include <sys/uio.h>
 
-/* Each step's exception makes a store exclusive fail: without instructions for what is atomic a loop around one has no end. */
+/* Each step's exception makes a store exclusive fail: without instructions for what is atomic a
+ * loop around one has no end. */
 #define CAN_WALK ((getauxval(AT_HWCAP) & HWCAP_ATOMICS) != 0)
 #endif
 
@@ -59,7 +61,8 @@ static inline bool goes_on(pid_t pid, int how, int sig, int *status)
     return WIFSTOPPED(*status);
 }
 
-/* A child of ours, traced to its end. In each of its raises at_raise says with which signal it goes on, 0: none. */
+/* A child of ours, traced to its end. In each of its raises at_raise says with which signal it
+ * goes on, 0: none. */
 static inline void trace_child(int (*child)(void), int (*at_raise)(pid_t))
 {
     pid_t pid = fork();
@@ -185,8 +188,8 @@ static inline bool has_breakpoints(void)
     return known == 2;
 }
 
-/* For a stop at one instruction of `each`, or of more: a few hundred stops, however long the call is, or few where each takes
- * as many steps as there are instructions before it. */
+/* For a stop at one instruction of `each`, or of more: a few hundred stops, however long the call
+ * is, or few where each takes as many steps as there are instructions before it. */
 static inline unsigned walk_step(const struct walk *w, unsigned each)
 {
     unsigned step = w->places / (has_breakpoints() ? 400 : 12) + 1;
@@ -205,8 +208,8 @@ static inline bool is_sent(pid_t pid, int status)
     return info.si_code <= 0;
 }
 
-/* Lets it run to the next time that it comes by this instruction, or raises. By a breakpoint of the processor's, for this
- * thread alone, because the others run the same code; or step by step. */
+/* Lets it run to the next time that it comes by this instruction, or raises. By a breakpoint of the
+ * processor's, for this thread alone, because the others run the same code; or step by step. */
 static inline void run_to(pid_t pid, unsigned long pc)
 {
     int status;

@@ -1,6 +1,6 @@
 /*
- * warm.h - a server that answers each request, and its client in another process, until both directions of their connection have left
- * TCP, if they are to.
+ * warm.h - a server that answers each request, and its client in another process, until both
+ * directions of their connection have left TCP, if they are to.
  */
 #ifndef TESTS_PRELOAD_WARM_H
 #define TESTS_PRELOAD_WARM_H
@@ -51,7 +51,8 @@ static inline void stays(const char *name, int fd)
         printf("%s: by rail\n", name);
 }
 
-/* times: 0: until it is told that this is enough; else it waits each time until the server sleeps again. */
+/* times: 0: until it is told that this is enough; else it waits each time until the server
+ * sleeps again. */
 static inline void asks(int fd, int times, pid_t server)
 {
     char b[256], got[256] = {0};

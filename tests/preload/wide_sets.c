@@ -1,6 +1,7 @@
 /*
- * wide_sets.c - select and pselect with more numbers than a set has bits, as programs have it that say getdtablesize()
- * and may have many: the kernel looks no further than its table goes. The sets end where memory ends.
+ * wide_sets.c - select and pselect with more numbers than a set has bits, as programs have it that
+ * say getdtablesize() and may have many: the kernel looks no further than its table goes. The sets
+ * end where memory ends.
  */
 #include "say.h"
 

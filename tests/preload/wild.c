@@ -1,6 +1,6 @@
 /*
- * wild.c - pointers to nothing: the kernel says EFAULT. In a program without a connection all of them are its own; of options and addresses they
- * are on a rail, too.
+ * wild.c - pointers to nothing: the kernel says EFAULT. In a program without a connection all of
+ * them are its own; of options and addresses they are on a rail, too.
  */
 #include "pair.h"
 

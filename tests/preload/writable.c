@@ -1,6 +1,7 @@
 /*
- * writable.c - when bytes can be sent, by poll, select and epoll: with so much room that a small write is taken whole, which servers
- * with blocking sockets rely on; and who waits for room, is told of it, whatever small steps the receiver takes.
+ * writable.c - when bytes can be sent, by poll, select and epoll: with so much room that a small
+ * write is taken whole, which servers with blocking sockets rely on; and who waits for room, is
+ * told of it, whatever small steps the receiver takes.
  */
 #include "pair.h"
 
@@ -34,7 +35,8 @@ static bool told(enum way way, int fd, int ep, int limit_ms)
     }
 }
 
-/* From p[0], as the way says that it can; p[1] takes a step when it does not. An edge says so once, until a send has found no room. */
+/* From p[0], as the way says that it can; p[1] takes a step when it does not. An edge says so once,
+ * until a send has found no room. */
 static void all_messages(enum way way, int p[2], int ep)
 {
     unsigned sent = 0, short_ones = 0;

@@ -1,7 +1,8 @@
 /*
- * numbers.c - which numbers the library takes for TCP connections, by the file that it shows of this process. A number
- * that socket() gave for TCP is not asked for its protocol at connect(); so it must not be taken for TCP
- * once it is something else, whatever way it became that. short_test.sh runs it with the library.
+ * numbers.c - which numbers the library takes for TCP connections, by the file that it shows of
+ * this process. A number that socket() gave for TCP is not asked for its protocol at connect(); so
+ * it must not be taken for TCP once it is something else, whatever way it became that.
+ * short_test.sh runs it with the library.
  */
 #include "ipoib_fallback/pub.h"
 
@@ -104,8 +105,8 @@ static long unseen(long nr, long a, long b, long c)
 #endif
 }
 
-/* A number that was made for TCP, then closed by `how`, is then a datagram socket's, which may have come over another
- * socket. */
+/* A number that was made for TCP, then closed by `how`, is then a datagram socket's, which may have
+ * come over another socket. */
 static void closed_by(const char *what, void (*how)(int fd))
 {
     int fd = made(SOCK_STREAM), again;
@@ -154,7 +155,8 @@ static void replaced_by(const char *what, int raw)
     close(fd);
 }
 
-/* Nothing tells that the number is another socket's: it is found out before there could be a rail. */
+/* Nothing tells that the number is another socket's: it is found out before there
+ * could be a rail. */
 static void behind_our_back(void)
 {
     int fd = made(SOCK_STREAM), wrong = 0;
@@ -204,7 +206,8 @@ static void in_vfork(void)
     say("vfork.after", 0);
 }
 
-/* And so has any other child with its memory, where it has a stack and thread-local variables of its own. */
+/* And so has any other child with its memory, where it has a stack and thread-local
+ * variables of its own. */
 static int near;
 
 static int cloned(void *unused)

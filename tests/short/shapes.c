@@ -1,6 +1,6 @@
 /*
- * shapes.c - connections of several shapes, whose system calls short_test.sh counts with the library and without: how many
- * there are does not depend on which of two processes is quicker.
+ * shapes.c - connections of several shapes, whose system calls short_test.sh counts with the
+ * library and without: how many there are does not depend on which of two processes is quicker.
  *
  *   shapes ends N    N connections with a request and its answer, each of which both ends shut down
  *   shapes calls N   with ten of them: more calls than a rail is asked for after

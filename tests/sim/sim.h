@@ -1,10 +1,10 @@
 /*
- * sim.h - a deterministic simulation of one connection: both ends of the real
- * engine (ipoib_fallback/, all but its system calls) in one process and one thread, over
- * a simulated TCP (sim_tcp.c), wire (sim_wire.c), progress thread per end (sim_loop.c),
- * applications that check what they get (sim_app.c), and a scheduler that does one small
- * thing at a time, at random from a seed (sim_run.c). sim_send.c and sim_recv.c are the applications'
- * threads, one or two that send and as many that receive.
+ * sim.h - a deterministic simulation of one connection: both ends of the real engine
+ * (ipoib_fallback/, all but its system calls) in one process and one thread, over a simulated TCP
+ * (sim_tcp.c), wire (sim_wire.c), progress thread per end (sim_loop.c), applications that check
+ * what they get (sim_app.c), and a scheduler that does one small thing at a time, at random from a
+ * seed (sim_run.c). sim_send.c and sim_recv.c are the applications' threads, one or two that send
+ * and as many that receive.
  *
  * Everything that differs between two runs comes from rnd(), except nonces, which nothing
  * depends on. End 0 has connected, end 1 has accepted; direction d goes from end d.
@@ -239,31 +239,32 @@ uint64_t sim_in_hand(int end); /* bytes that a thread has from the kernel and no
 
 /* ---- sim_app.c ---- */
 void sim_app_new(int end);
-/* May this end be told of an error? In TCP as well: the peer was killed, it closed without having read
- * everything, or something else sent RST. */
+/* May this end be told of an error? In TCP as well: the peer was killed, it closed without having
+ * read everything, or something else sent RST. */
 bool sim_error_is_right(int end);
 void sim_app_shutdown(int end);
 void sim_app_close(int end);
 void sim_app_kill(int end);
 void sim_app_pin(int end, bool wait);
-/* If a forked child asks, or is about to, for the stream: its owner's progress thread looks at that, and takes out unread bytes
- * that cannot be left in TCP. False: nothing has come of it. */
+/* If a forked child asks, or is about to, for the stream: its owner's progress thread looks at
+ * that, and takes out unread bytes that cannot be left in TCP. False: nothing has come of it. */
 bool sim_app_ask_step(int end);
 void sim_app_unshow(int end);
 bool sim_app_done(int end);
 void sim_app_check(void);
 
 /* ---- sim_run.c ---- */
-/* What goes on while a thread of end waits inside the library; own: end's own progress thread too. */
+/* What goes on while a thread of end waits inside the library; own: end's own
+ * progress thread too. */
 bool sim_background(int end, bool own);
-/* Runs the schedule of one seed. True if all is well; else sim.why says what is not. Steps have their
- * random numbers from the seed and their own number, so that without some of them the others
+/* Runs the schedule of one seed. True if all is well; else sim.why says what is not. Steps have
+ * their random numbers from the seed and their own number, so that without some of them the others
  * do the same: those whose byte in `without` is not 0 are left out. NULL: none. */
 bool sim_run(uint64_t seed, const uint8_t *without);
 
 /* ---- sim_shrink.c ---- */
-/* A schedule that fails: leaves out as many steps as can be. `without` has SIM_STEPS bytes. Returns how
- * many are left. */
+/* A schedule that fails: leaves out as many steps as can be. `without` has SIM_STEPS bytes. Returns
+ * how many are left. */
 unsigned sim_shrink(uint64_t seed, uint8_t *without);
 
 #endif

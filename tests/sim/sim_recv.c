@@ -1,7 +1,7 @@
 /*
  * sim_recv.c - the threads of an application that receive: they compare each byte with what the
- * other end wrote at that offset. The kernel's own receives take several steps, so that the guard and
- * the other thread meet them under way; the first thread sleeps in poll at times.
+ * other end wrote at that offset. The kernel's own receives take several steps, so that the guard
+ * and the other thread meet them under way; the first thread sleeps in poll at times.
  */
 #include "tests/sim/sim.h"
 
@@ -79,7 +79,8 @@ static void got(int e, const struct sim_get *g, ssize_t r)
             a->got += (uint64_t)r;
         return;
     }
-    /* Another thread inside the kernel's receive may have them in a moment, and then has them first. */
+    /* Another thread inside the kernel's receive may have them in a moment, and then
+     * has them first. */
     if (g->shown > g->at && !sim_receiving(e))
         sim_fail("end %d: %llu bytes were shown by MSG_PEEK, now recv says %zd", e,
                  (unsigned long long)(g->shown - g->at), r);

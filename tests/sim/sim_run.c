@@ -232,8 +232,8 @@ static void check(void)
     sim_wire_check();
 }
 
-/* Both applications write what they want to, read to the end and close. Whatever was done before, this
- * must come to an end. */
+/* Both applications write what they want to, read to the end and close. Whatever was done before,
+ * this must come to an end. */
 static void finish(void)
 {
     unsigned idle = 0, rounds = 0; /* rounds: since a byte was written or read, or an end closed */
@@ -258,8 +258,8 @@ static void finish(void)
                 sim_app_shutdown(e);
             if (wrote && (a->rx_end || (a->stop && a->got == p->accepted && !sim_sending(!e))) &&
                 chance(200)) {
-                if (sim_receiving(
-                        e)) /* a thread in a blocking receive: close waits for nobody here */
+                /* a thread in a blocking receive: close waits for nobody here */
+                if (sim_receiving(e))
                     step(STEP_RECV, e);
                 sim_app_close(e);
             }

@@ -75,9 +75,9 @@ static void sent(int e, ssize_t r)
     if (a->fin && r == -EPIPE)
         return;
     a->told = true;
-    /* The end had announced that the next byte is not c, and the kernel had no memory to send one. Then the
-     * application, which thought again, or its other thread gave c after all, with the rail gone: nothing can be said
-     * to the peer. */
+    /* The end had announced that the next byte is not c, and the kernel had no memory to send one.
+     * Then the application, which thought again, or its other thread gave c after all, with the
+     * rail gone: nothing can be said to the peer. */
     if (!sim_error_is_right(e) && !sim.end[!e].app.closed &&
         !((a->changed || a->threads > 1) && r == -ECONNRESET))
         sim_fail("end %d: send says %zd", e, r);

@@ -1,7 +1,7 @@
 /*
- * sim_shrink.c - makes a schedule that fails as short as can be: leaves out halves, quarters, ... single
- * steps, and keeps what is left if it still fails. The random numbers of a step are its own (sim_run),
- * so that those that stay do what they did, as far as the world about them is the same.
+ * sim_shrink.c - makes a schedule that fails as short as can be: leaves out halves, quarters, ...
+ * single steps, and keeps what is left if it still fails. The random numbers of a step are its own
+ * (sim_run), so that those that stay do what they did, as far as the world about them is the same.
  */
 #include "tests/sim/sim.h"
 

@@ -357,8 +357,8 @@ static void io_wait(int fd, short events, uint64_t ns)
     sim.now += ns;
 }
 
-/* Inside the wait for an ACK the clock goes in small steps or past any budget: in between, tx_board.c
- * would call sched_yield. */
+/* Inside the wait for an ACK the clock goes in small steps or past any budget: in between,
+ * tx_board.c would call sched_yield. */
 static uint64_t io_now(void)
 {
     sim.now += rnd(1000);

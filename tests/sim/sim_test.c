@@ -1,6 +1,6 @@
 /*
- * sim_test.c - runs many schedules of the simulation (sim.h), on each processor some. A schedule is its
- * seed; the first that fails is made shorter and shown step by step, and
+ * sim_test.c - runs many schedules of the simulation (sim.h), on each processor some. A schedule is
+ * its seed; the first that fails is made shorter and shown step by step, and
  *     RAILSOCK_TEST_SEED=N RAILSOCK_SIM_RUNS=1 build/plain/tests/sim_test
  * shows it again. RAILSOCK_SIM_TRACE=1 shows all steps of schedules that do not fail, too.
  *

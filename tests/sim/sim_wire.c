@@ -226,7 +226,8 @@ static int w_ctl_send(struct rsk_rail *rail, const struct rsk_msg *m)
 
     if (r->base.failed)
         return -EPIPE;
-    /* Over verbs also while the credit for messages is short: who asks for the stream then has to ask again. */
+    /* Over verbs also while the credit for messages is short: who asks for the stream then has
+     * to ask again. */
     if (p->ctl_sent - p->ctl_taken == SIM_CTL ||
         (!sim.outlives && (m->type == FM_LEAVE_REQ || m->type == FM_OWED || m->type == FM_ECHO) &&
          chance(200)))

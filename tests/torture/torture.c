@@ -1,14 +1,15 @@
 /*
  * torture.c - streams between two processes whose every byte is a function of its place, read and
- * written in every way that there is: blocking and not, threads, poll, select, epoll, peeking, small and
- * large, with half-closes and forks between. A plain program; it is run with the library, whose
- * RAILSOCK_TEST_SWITCH makes the streams change track while it runs.
+ * written in every way that there is: blocking and not, threads, poll, select, epoll, peeking,
+ * small and large, with half-closes and forks between. A plain program; it is run with the library,
+ * whose RAILSOCK_TEST_SWITCH makes the streams change track while it runs.
  *
- *   torture SEED SECONDS PORT       the server is a child; prints what was done, status 1 when bytes
- *                                   were wrong or a stream did not end as it should
+ *   torture SEED SECONDS PORT       the server is a child; prints what was done, status 1 when
+ *                                   bytes were wrong or a stream did not end as it should
  *
- * TORTURE_PACE=MS: writers pause for up to so long between two calls, and forks are few. The streams live for
- * longer and carry less, so that a slow machine spends its time on changes of track.
+ * TORTURE_PACE=MS: writers pause for up to so long between two calls, and forks are few.
+ * The streams live for longer and carry less, so that a slow machine spends its time on
+ * changes of track.
  *
  * What one connection does follows from SEED and its number, on both ends.
  */

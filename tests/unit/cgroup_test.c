@@ -1,6 +1,6 @@
 /*
- * cgroup_test.c - the least memory limit above a process, and for how long a CPU quota has held it back, in trees as version 1,
- * version 2 and containers have them.
+ * cgroup_test.c - the least memory limit above a process, and for how long a CPU quota has held it
+ * back, in trees as version 1, version 2 and containers have them.
  */
 #include "config/cgroup.h"
 #include "tests/shim/shim.h"

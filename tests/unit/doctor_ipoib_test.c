@@ -1,5 +1,6 @@
 /*
- * doctor_ipoib_test.c - which ports `railsock doctor` takes for ones that librdmacm can find, in a made-up /sys/class/infiniband.
+ * doctor_ipoib_test.c - which ports `railsock doctor` takes for ones that librdmacm can find, in a
+ * made-up /sys/class/infiniband.
  */
 #include "tests/shim/shim.h"
 #include "tools/doctor.h"

@@ -1,5 +1,6 @@
 /*
- * epoll_calls.h - for the tests of epoll over the fake engine (epoll_fake.h): one call, one waiting thread.
+ * epoll_calls.h - for the tests of epoll over the fake engine (epoll_fake.h): one call,
+ * one waiting thread.
  */
 #ifndef TESTS_UNIT_EPOLL_CALLS_H
 #define TESTS_UNIT_EPOLL_CALLS_H

@@ -82,7 +82,8 @@ bool fake_watched(struct fake *);
 extern _Atomic int fake_sleepers;
 /* What fb_spin_slow says. */
 extern _Atomic bool fake_slow_wire;
-/* Called at the end of each drain that told of n streams, by who still keeps others from draining. */
+/* Called at the end of each drain that told of n streams, by who still keeps others
+ * from draining. */
 extern void (*fake_drained)(int n);
 /* Called by who sees at a glance that a stream has nothing. */
 extern void (*fake_glances)(struct fake *);
@@ -90,7 +91,8 @@ extern void (*fake_glances)(struct fake *);
 extern _Atomic int fake_drains_due;
 /* The next watch of the progress thread's is one too many. */
 extern _Atomic bool fake_watch_fails;
-/* The shard gets one more descriptor, which is its own from then on; those that come tell of news in the place of those before. */
+/* The shard gets one more descriptor, which is its own from then on; those that come tell of news
+ * in the place of those before. */
 enum { FAKE_SHARD_FDS = 40 };
 void fake_shard_gets(struct rsk_shard *, int fd);
 /* Timers of the progress thread's fire, once each; how many. */

@@ -1,6 +1,6 @@
 /*
- * epoll_fake_shard.c - the shards and the progress thread as far as poll, select and epoll need them
- * (epoll_fake.h).
+ * epoll_fake_shard.c - the shards and the progress thread as far as poll, select and epoll need
+ * them (epoll_fake.h).
  */
 #include "tests/unit/epoll_fake.h"
 

@@ -1,6 +1,6 @@
 /*
- * epoll_instances_test.c - as epoll_test.c: a stream in several instances, instances in others and in poll, and
- * what of ours is in them.
+ * epoll_instances_test.c - as epoll_test.c: a stream in several instances, instances in others and
+ * in poll, and what of ours is in them.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_calls.h"
@@ -67,7 +67,8 @@ static void *adds(void *arg)
     return NULL;
 }
 
-/* By another thread, which does not find it on the list yet, while who adds it has found no stream. */
+/* By another thread, which does not find it on the list yet, while who adds it has
+ * found no stream. */
 TEST_CASE(epoll, connected_while_it_is_added)
 {
     struct adder a = {.ep = epoll_create1(0)};
@@ -250,7 +251,8 @@ static void leaves_reported(struct fake *f)
     shutdown(reported->peer, SHUT_RDWR);
 }
 
-/* An edge from the list, and then, since it has left, from the kernel, which is asked in the same wait: one event. */
+/* An edge from the list, and then, since it has left, from the kernel, which is asked in the same
+ * wait: one event. */
 TEST_CASE(epoll, reported_and_leaves)
 {
     int ep = epoll_create1(0);
@@ -283,8 +285,9 @@ static void ends_and_leaves(struct fake *f)
     fake_leave(f->with);
 }
 
-/* The kernel tells of the end under the stub's registration, which does not ask for bytes; before that is judged the stream is plain, and
- * the registration the application's again: it gets all that the kernel would have told. */
+/* The kernel tells of the end under the stub's registration, which does not ask for bytes; before
+ * that is judged the stream is plain, and the registration the application's again: it gets all
+ * that the kernel would have told. */
 TEST_CASE(epoll, ends_and_leaves)
 {
     static const uint32_t how[] = {0, EPOLLET, EPOLLONESHOT};
@@ -320,7 +323,8 @@ static void until_asked_again(int ep)
     pl_put(f);
 }
 
-/* The kernel fills what is left of the array with levels that are told by the next call: this one ends all the same. */
+/* The kernel fills what is left of the array with levels that are told by the next call: this one
+ * ends all the same. */
 TEST_CASE(epoll, levels_that_are_put_off_keep_nobody_waiting)
 {
     int ep = epoll_create1(0), outer = epoll_create1(0);
@@ -358,8 +362,8 @@ TEST_CASE(epoll, levels_that_are_put_off_keep_nobody_waiting)
     close_ep(ep);
 }
 
-/* While a sleeper that the other one's frame has woken settles: the frame is taken, and that one is plain again, which is settled
- * as well. */
+/* While a sleeper that the other one's frame has woken settles: the frame is taken, and that one is
+ * plain again, which is settled as well. */
 static void frame_taken_meanwhile(struct fake *f)
 {
     struct fake *of = f->with;
@@ -413,8 +417,8 @@ static void kick(struct fake *f)
     pl_ready_kick(kicked_meanwhile);
 }
 
-/* Who asks the instance takes the edge that was to wake a sleeper, and finds something that is not on the list: the sleeper gets another
- * one. */
+/* Who asks the instance takes the edge that was to wake a sleeper, and finds something that is not
+ * on the list: the sleeper gets another one. */
 TEST_CASE(epoll, who_takes_the_edge_of_a_sleeper_gives_it_back)
 {
     int ep = epoll_create1(0), outer = epoll_create1(0);

@@ -1,6 +1,6 @@
 /*
- * epoll_shard_test.c - as epoll_test.c: the descriptors of an instance's shard, of which there are many, or for which there is no
- * room at first.
+ * epoll_shard_test.c - as epoll_test.c: the descriptors of an instance's shard, of which there are
+ * many, or for which there is no room at first.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_calls.h"
@@ -17,7 +17,8 @@
 
 enum { SO_MANY = 30 };
 
-/* How many numbers of ours the kernel has in ep, as /proc shows them; *tag: of the first, and *alike so many have it. */
+/* How many numbers of ours the kernel has in ep, as /proc shows them; *tag: of the first, and
+ * *alike so many have it. */
 static int of_ours(int ep, uint64_t *tag, int *alike)
 {
     char path[64], line[256];

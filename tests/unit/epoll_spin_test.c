@@ -1,5 +1,6 @@
 /*
- * epoll_spin_test.c - a spin in epoll_wait that looks at rings by itself, and those who sleep beside it.
+ * epoll_spin_test.c - a spin in epoll_wait that looks at rings by itself, and those who
+ * sleep beside it.
  */
 #include "tests/asleep.h"
 #include "tests/shim/shim.h"
@@ -87,8 +88,8 @@ TEST_CASE(epoll, spin_asks_nobody_to_ring)
     uint32_t spin_ns = 0;
     int unasked = 0;
 
-    /* Its waits spin once one of them has, and some of them for so briefly that it sleeps soon. Where a busy machine has
-     * taught it not to, another one begins. */
+    /* Its waits spin once one of them has, and some of them for so briefly that it sleeps soon.
+     * Where a busy machine has taught it not to, another one begins. */
     for (int tries = 0; tries < 10 && !unasked; tries++) {
         uint64_t late = sys_now() + 3000000000;
 
@@ -142,7 +143,8 @@ static bool let_go_again(int done)
     return read;
 }
 
-/* Another thread goes to sleep while who spins has the stream off the list, to leave it there unarmed. */
+/* Another thread goes to sleep while who spins has the stream off the list, to leave it
+ * there unarmed. */
 TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
 {
     uint64_t late = sys_now() + 20000000000;
@@ -174,7 +176,8 @@ TEST_CASE(epoll, sleeps_while_another_begins_to_spin)
     fake_drained = NULL;
 }
 
-/* Who polls the instance has looked, and then a wait of another thread's has left a stream on the list. */
+/* Who polls the instance has looked, and then a wait of another thread's has left a
+ * stream on the list. */
 TEST_CASE(epoll, polled_after_a_wait)
 {
     int ep = epoll_create1(0);

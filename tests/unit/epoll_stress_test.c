@@ -161,8 +161,8 @@ TEST_CASE(epoll, stress_one_shot)
     stress(EPOLLIN | EPOLLONESHOT, 2);
 }
 
-/* A hint that was taken from the kernel, and not looked at before the stream was plain again: the kernel's edge is
- * used up, and what is registered looks the same. */
+/* A hint that was taken from the kernel, and not looked at before the stream was plain again: the
+ * kernel's edge is used up, and what is registered looks the same. */
 TEST_CASE(epoll, hint_of_a_stream_that_leaves)
 {
     int ep = epoll_create1(0), p[2];

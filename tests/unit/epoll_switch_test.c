@@ -1,6 +1,6 @@
 /*
- * epoll_switch_test.c - as epoll_test.c: streams get on and off their rail, numbers come and go, while threads
- * wait.
+ * epoll_switch_test.c - as epoll_test.c: streams get on and off their rail, numbers come and go,
+ * while threads wait.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_calls.h"
@@ -110,7 +110,8 @@ TEST_CASE(epoll, leaves_while_a_thread_sleeps)
     }
 }
 
-/* An edge is told once, whatever track the stream changes to; what comes after it is another one. */
+/* An edge is told once, whatever track the stream changes to; what comes after it is another
+ * one. */
 TEST_CASE(epoll, edge_is_told_once)
 {
     int ep = epoll_create1(0);
@@ -390,7 +391,8 @@ static void closed_while_a_duplicate_lives(bool boards)
     f->peer = -1;
     fake_close(f); /* the number only */
     f->peer = peer;
-    /* As the kernel has it: the registration lives with the description. Also who has not boarded never does. */
+    /* As the kernel has it: the registration lives with the description. Also who has not
+     * boarded never does. */
     EXPECT(f->pinned != 0);
     in_kernel(f, "x");
     EXPECT_EQ_U64(one(ep, 100), EVENT(7, EPOLLIN));
@@ -413,8 +415,8 @@ static void board_other(struct fake *f)
         fake_arrive(f->with, 1);
 }
 
-/* The kernel has reported it as plain, and it boards before the rails are looked at: once in the array. And
- * what has just left is not overlooked. */
+/* The kernel has reported it as plain, and it boards before the rails are looked at: once in the
+ * array. And what has just left is not overlooked. */
 TEST_CASE(epoll, boards_after_the_kernel_has_reported_it)
 {
     int ep = epoll_create1(0);
@@ -462,8 +464,8 @@ static void take_bytes(struct fake *f)
     EXPECT_EQ_INT(read(f->with->fd, buf, sizeof buf), 5);
 }
 
-/* Only its sender is on a rail, so the kernel tells of bytes under the stub's registration. They are taken, and
- * the stream is plain, before that is judged: nothing for the application. */
+/* Only its sender is on a rail, so the kernel tells of bytes under the stub's registration. They
+ * are taken, and the stream is plain, before that is judged: nothing for the application. */
 TEST_CASE(epoll, leaves_after_the_kernel_has_told_of_bytes)
 {
     int ep = epoll_create1(0);

@@ -1,6 +1,7 @@
 /*
- * epoll_test.c - epoll over streams that are on a rail: the wrappers of preload/pl_epoll*.c over a fake
- * engine (epoll_fake.c). This program defines epoll_wait and the rest itself, as the preloaded library would.
+ * epoll_test.c - epoll over streams that are on a rail: the wrappers of preload/pl_epoll*.c over a
+ * fake engine (epoll_fake.c). This program defines epoll_wait and the rest itself, as the
+ * preloaded library would.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/epoll_calls.h"
@@ -107,8 +108,8 @@ TEST_CASE(epoll, one_shot_is_reported_once_until_mod)
     close_ep(ep);
 }
 
-/* The peer is proved, the gate is up, and nothing has changed track: what the kernel tells of a stream that is
- * registered as plain is told, and not only once. */
+/* The peer is proved, the gate is up, and nothing has changed track: what the kernel tells of a
+ * stream that is registered as plain is told, and not only once. */
 TEST_CASE(epoll, one_shot_of_a_stream_about_to_board)
 {
     int ep = epoll_create1(0);
@@ -204,7 +205,8 @@ static int counted_ctl(int ep, int op, int fd, struct epoll_event *ev)
     return kernels_ctl(ep, op, fd, ev);
 }
 
-/* What a stream on a rail is waited for changes for each message with many programs. The kernel has no part in it. */
+/* What a stream on a rail is waited for changes for each message with many programs. The kernel has
+ * no part in it. */
 TEST_CASE(epoll, interest_changes_without_the_kernel)
 {
     int ep = epoll_create1(0);
@@ -381,7 +383,8 @@ static void *collects(void *unused)
     return unused;
 }
 
-/* While one has some of them in hand, the other takes the rest; the first is not to go round again. */
+/* While one has some of them in hand, the other takes the rest; the first is not to
+ * go round again. */
 TEST_CASE(epoll, an_array_names_nobody_twice)
 {
     enum { CROWD = 20 };

@@ -1,5 +1,6 @@
 /*
- * fake_adapter.h - one part of a shard whose completion queues are on an adapter that is not there, with what else verbs_cq.c calls.
+ * fake_adapter.h - one part of a shard whose completion queues are on an adapter that is not there,
+ * with what else verbs_cq.c calls.
  */
 #ifndef RAILSOCK_TESTS_FAKE_ADAPTER_H
 #define RAILSOCK_TESTS_FAKE_ADAPTER_H
@@ -8,9 +9,11 @@
 
 enum kind {
     ALWAYS, /* rxe: each arming counts */
-    NUMBER, /* mlx5, hns, efa: it bears a number that grows with each event that is taken; an old one is ignored */
-    EAGER,  /* the same, and what is there already fires */
-    FLAG,   /* irdma: one that comes before the event is taken waits until then */
+    /* mlx5, hns, efa: it bears a number that grows with each event that is taken; an old one is
+     * ignored */
+    NUMBER,
+    EAGER, /* the same, and what is there already fires */
+    FLAG,  /* irdma: one that comes before the event is taken waits until then */
     KINDS
 };
 

@@ -1,7 +1,7 @@
 /*
- * find_test.c - an accepted stream is found by its addresses, in whatever slot it is, and not when it is
- * closed or the slot is another one's. The streams have no sockets: what the kernel would say of
- * them is put where the library keeps it. And how its addresses are written in the log.
+ * find_test.c - an accepted stream is found by its addresses, in whatever slot it is, and not when
+ * it is closed or the slot is another one's. The streams have no sockets: what the kernel would say
+ * of them is put where the library keeps it. And how its addresses are written in the log.
  */
 #include "ipoib_fallback/address.h"
 #include "ipoib_fallback/find.h"
@@ -115,7 +115,8 @@ static struct sockaddr_in name_of(int fd, bool peer)
     return a;
 }
 
-/* Nobody has asked for the addresses before, nor will they be asked for a number that was closed. */
+/* Nobody has asked for the addresses before, nor will they be asked for a number
+ * that was closed. */
 TEST_CASE(find, asks_the_kernel)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)},
@@ -158,7 +159,8 @@ TEST_CASE(find, asks_the_kernel)
     close(l);
 }
 
-/* A line of log says which connection it is of, also where nobody has needed its addresses yet, or nobody knows them. */
+/* A line of log says which connection it is of, also where nobody has needed its addresses yet, or
+ * nobody knows them. */
 TEST_CASE(find, addresses_in_words)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};

@@ -1,5 +1,6 @@
 /*
- * frail_test.c - rails that do not last: how long their streams and others wait, and when that is forgotten.
+ * frail_test.c - rails that do not last: how long their streams and others wait, and when
+ * that is forgotten.
  */
 #include "tests/shim/shim.h"
 
@@ -142,7 +143,8 @@ TEST_CASE(frail, what_is_no_failure)
     EXPECT_EQ_INT(frail_for(c), 0);
 }
 
-/* What is wrong with one stream is not the others' affair: they wait for a second each time, as its own pauses grow. */
+/* What is wrong with one stream is not the others' affair: they wait for a second each time, as its
+ * own pauses grow. */
 TEST_CASE(frail, one_that_fails_alone)
 {
     struct fb_conn *bad = to(0, 9), *good = to(1, 9);

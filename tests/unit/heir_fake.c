@@ -1,6 +1,6 @@
 /*
- * heir_fake.c - for tests of one process: nothing was inherited, nothing is lent. And a number that is lost, which is
- * all that a stream of theirs knows of its end.
+ * heir_fake.c - for tests of one process: nothing was inherited, nothing is lent. And a number that
+ * is lost, which is all that a stream of theirs knows of its end.
  */
 #include "preload/pl_own.h"
 

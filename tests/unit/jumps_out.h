@@ -1,5 +1,6 @@
 /*
- * jumps_out.h - a handler that jumps out of a call in which the thread sleeps, and who sends it the signal.
+ * jumps_out.h - a handler that jumps out of a call in which the thread sleeps, and who
+ * sends it the signal.
  */
 #ifndef TESTS_UNIT_JUMPS_OUT_H
 #define TESTS_UNIT_JUMPS_OUT_H
@@ -25,8 +26,8 @@ static void jump(int sig)
     siglongjmp(out, 1);
 }
 
-/* The signal is for who sleeps, and not for what precedes that: a library's function that is not to be jumped out of. Again
- * where a handler is put off, as who watches threads does. */
+/* The signal is for who sleeps, and not for what precedes that: a library's function that is not to
+ * be jumped out of. Again where a handler is put off, as who watches threads does. */
 static void *wakes(void *thread)
 {
     until_it_sleeps(&sleeper);

@@ -1,5 +1,6 @@
 /*
- * log_write_test.c - what a line of the log looks like, and where it goes if its file cannot be had.
+ * log_write_test.c - what a line of the log looks like, and where it goes if its
+ * file cannot be had.
  */
 #include "config/env.h"
 #include "config/log.h"

@@ -1,6 +1,6 @@
 /*
- * loop_life_test.c - the progress thread begins, pauses, ends, and is not there in a forked child; what it
- * opened goes with it.
+ * loop_life_test.c - the progress thread begins, pauses, ends, and is not there in a forked child;
+ * what it opened goes with it.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/numbers.h"
@@ -71,7 +71,8 @@ static void add_timer(void *arg)
     ASSERT(rsk_timer_add(1000000, fire, arg) != NULL);
 }
 
-/* Watches, timers and jobs of before and of meanwhile are all there afterwards, and nothing runs in between. */
+/* Watches, timers and jobs of before and of meanwhile are all there afterwards, and nothing
+ * runs in between. */
 BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
 {
     int with = threads();
@@ -107,7 +108,8 @@ BOTH_BACKENDS(a_pause_ends_the_thread_and_keeps_its_work)
     }
 }
 
-/* The kernel interrupts whoever made a ring that is closed: that must not be a thread of the program. */
+/* The kernel interrupts whoever made a ring that is closed: that must not be a thread
+ * of the program. */
 BOTH_BACKENDS(a_pause_interrupts_nobody)
 {
     int ep = epoll_create1(0);
@@ -194,7 +196,8 @@ static void *shares_files(void *arg)
     return NULL;
 }
 
-/* Another thread is about to have a child on its own descriptor table: that is no business of this one's. */
+/* Another thread is about to have a child on its own descriptor table: that is no business
+ * of this one's. */
 TEST_CASE(loop, a_childs_descriptors_go_by_who_forked)
 {
     pthread_t other;
@@ -221,7 +224,8 @@ static _Atomic bool done;
 static void *opens_and_closes(void *arg)
 {
     (void)arg;
-    /* As the library does: who watches threads would take a number that is closed and given anew for one thing. */
+    /* As the library does: who watches threads would take a number that is closed and given anew
+     * for one thing. */
     while (!atomic_load(&done))
         rsk_own_close(rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC)));
     return NULL;
@@ -275,9 +279,10 @@ TEST_CASE(loop, who_forks_in_the_middle_of_opening_does_not_wait_for_itself)
     EXPECT_EQ_INT(status, 0);
 }
 
-/* A new descriptor of ours has the lowest number for a moment: not while somebody takes one. On a machine that lets
- * a thread stand still for longer than the others wait, a number can be wrong, and for some steps after it, while they
- * wait less: those do not count, until that many in a row were right. */
+/* A new descriptor of ours has the lowest number for a moment: not while somebody takes one. On
+ * a machine that lets a thread stand still for longer than the others wait, a number can be
+ * wrong, and for some steps after it, while they wait less: those do not count, until that many
+ * in a row were right. */
 TEST_CASE(loop, who_takes_a_number_does_not_meet_ours)
 {
     enum { ENOUGH = 200000, AFTER = 64 };
@@ -358,8 +363,8 @@ enum { CALLS = 300 };
 enum { CALLS = 1000 };
 #endif
 
-/* A step that gives up waiting for a call as it ends has not found that one sleeps. (That takes it 0.2 ms, once it has
- * waited in vain several times.) */
+/* A step that gives up waiting for a call as it ends has not found that one sleeps. (That takes it
+ * 0.2 ms, once it has waited in vain several times.) */
 TEST_CASE(loop, a_call_is_waited_for_whatever_the_one_before_did)
 {
     struct two_calls t = {0};
@@ -387,7 +392,8 @@ TEST_CASE(loop, a_call_is_waited_for_whatever_the_one_before_did)
     EXPECT_EQ_INT(not_waited_for, 0);
 }
 
-/* As open() does on a FIFO. And a handler's calls in the middle of another call, or of our steps, go on. */
+/* As open() does on a FIFO. And a handler's calls in the middle of another call, or of our
+ * steps, go on. */
 TEST_CASE(loop, who_takes_a_number_and_sleeps_stops_nobody)
 {
     pthread_mutex_t sleeping = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,6 @@
 /*
- * loop_lost_test.c - the progress thread where it cannot begin, or go on after a pause: without threads, or without epoll watches.
+ * loop_lost_test.c - the progress thread where it cannot begin, or go on after a pause: without
+ * threads, or without epoll watches.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/forked.h"

@@ -30,7 +30,8 @@ struct stream {
     uint64_t now;
 };
 
-/* Sends so many bytes, so many at a time, and returns how many of a thousand sends went past the caches. */
+/* Sends so many bytes, so many at a time, and returns how many of a thousand sends went
+ * past the caches. */
 static unsigned sends(struct stream *s, struct way w, uint64_t bytes, uint32_t piece)
 {
     uint64_t past = 0, all = 0;

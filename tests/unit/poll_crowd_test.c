@@ -1,6 +1,7 @@
 /*
- * poll_crowd_test.c - a thread in a crowd: what pl_wait.c makes of ipoib_fallback/spin.h's decision, and which waits of poll and
- * epoll_wait ask for it. How often the thread was thrown off its processor says the getrusage of this file.
+ * poll_crowd_test.c - a thread in a crowd: what pl_wait.c makes of ipoib_fallback/spin.h's
+ * decision, and which waits of poll and epoll_wait ask for it. How often the thread was thrown off
+ * its processor says the getrusage of this file.
  */
 #include "tests/answers.h"
 #include "tests/shim/shim.h"

@@ -1,5 +1,6 @@
 /*
- * poll_signal_test.c - signals and cancellation in a poll over streams on rails; as poll_test.c, over a fake engine.
+ * poll_signal_test.c - signals and cancellation in a poll over streams on rails; as poll_test.c,
+ * over a fake engine.
  */
 #include "tests/unit/jumps_out.h"
 #include "tests/unit/poll_sleeper.h"
@@ -23,7 +24,8 @@ static void catch (void (*fn)(int))
     sigaction(SIGALRM, &sa, NULL);
 }
 
-/* And every so often from then on: the first may come before the call that it is for. 0: no more. */
+/* And every so often from then on: the first may come before the call that it is
+ * for. 0: no more. */
 static void alarms_every(int ms)
 {
     struct itimerval it = {{.tv_usec = ms * 1000}, {.tv_usec = ms * 1000}};
@@ -42,8 +44,8 @@ static void on_processor(pthread_t thread, int cpu)
     pthread_setaffinity_np(thread, sizeof set, &set);
 }
 
-/* Who sleeps on the same processor, and is meant to be idle, is woken and does not run: not at all where this thread may be a
- * real-time one. */
+/* Who sleeps on the same processor, and is meant to be idle, is woken and does not run: not at all
+ * where this thread may be a real-time one. */
 static void *hogs(void *cpu)
 {
     const struct sched_param first = {.sched_priority = 1};
@@ -62,8 +64,8 @@ static void counted(int sig)
     rsk_sig.seen++;
 }
 
-/* The kernel's poll has an event, which is a frame, and a handler runs before it returns: the application's poll was
- * interrupted. */
+/* The kernel's poll has an event, which is a frame, and a handler runs before it returns: the
+ * application's poll was interrupted. */
 TEST_CASE(poll, signal_beside_a_frame)
 {
     struct sigaction sa = {.sa_handler = counted, .sa_flags = SA_RESTART};

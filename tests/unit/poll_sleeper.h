@@ -1,5 +1,6 @@
 /*
- * poll_sleeper.h - a thread that sleeps in poll, over the fake engine (epoll_fake.h), for poll_test.c and poll_signal_test.c.
+ * poll_sleeper.h - a thread that sleeps in poll, over the fake engine (epoll_fake.h), for
+ * poll_test.c and poll_signal_test.c.
  */
 #ifndef TESTS_UNIT_POLL_SLEEPER_H
 #define TESTS_UNIT_POLL_SLEEPER_H

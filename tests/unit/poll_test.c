@@ -1,7 +1,7 @@
 /*
  * poll_test.c - poll over streams that are on a rail, or get on or off it while threads wait:
- * preload/pl_poll*.c over a fake engine (epoll_fake.h). Where the kernel defines the answer the same set is
- * asked of libc, too.
+ * preload/pl_poll*.c over a fake engine (epoll_fake.h). Where the kernel defines the answer the
+ * same set is asked of libc, too.
  */
 #include "tests/unit/poll_sleeper.h"
 
@@ -80,8 +80,9 @@ TEST_CASE(poll, set_of_everything)
     close(fd);
 }
 
-/* Who waits for a rail and for the kernel's does not ask the kernel at every call, where it has just had nothing; but who
- * does not wait always does, as does who has made a call since, and who finds nothing on the rail. */
+/* Who waits for a rail and for the kernel's does not ask the kernel at every call, where it has
+ * just had nothing; but who does not wait always does, as does who has made a call since, and who
+ * finds nothing on the rail. */
 TEST_CASE(poll, kernel_is_not_asked_every_time)
 {
     struct fake *f = fake_new();
@@ -134,7 +135,8 @@ TEST_CASE(poll, kernel_is_not_asked_every_time)
     sys_close(box);
 }
 
-/* A stream that is not plain any more, and not on a rail yet, is one of the kernel's: asked with the others, and not every time. */
+/* A stream that is not plain any more, and not on a rail yet, is one of the kernel's: asked with
+ * the others, and not every time. */
 TEST_CASE(poll, kernel_alone_is_asked_with_the_rest)
 {
     struct fake *rail = fake_new(), *f = fake_new();
@@ -252,7 +254,8 @@ TEST_CASE(poll, boards_and_leaves_while_a_thread_sleeps)
     }
 }
 
-/* As close does: whoever sleeps goes on, unless he was woken for what the stream had before, and has not come to look yet. */
+/* As close does: whoever sleeps goes on, unless he was woken for what the stream had before, and
+ * has not come to look yet. */
 TEST_CASE(poll, closed_while_a_thread_sleeps)
 {
     static const short had[] = {0, POLLOUT, POLLIN, POLLHUP};
@@ -289,7 +292,8 @@ TEST_CASE(poll, closed_while_a_thread_sleeps)
     }
 }
 
-/* From a closed connection's peer nothing is told any more: who waits for nothing else would sleep for ever. */
+/* From a closed connection's peer nothing is told any more: who waits for nothing else would
+ * sleep for ever. */
 TEST_CASE(poll, all_closed_while_a_thread_sleeps)
 {
     struct fake *f = fake_new();
@@ -380,7 +384,8 @@ TEST_CASE(poll, stream_in_an_epoll_instance)
     sys_close(ep);
 }
 
-/* A number that was closed stands for a file by now; or a handler has been put off: nobody waits for the kernel's close. */
+/* A number that was closed stands for a file by now; or a handler has been put off: nobody waits
+ * for the kernel's close. */
 TEST_CASE(poll, waits_for_no_close_that_has_been)
 {
     int p[2], pair[2];

@@ -1,6 +1,6 @@
 /*
- * poll_words_test.c - poll over streams on rails alone: the thread sleeps on their words, and hears of all else by
- * their watchers. As poll_test.c, over a fake engine.
+ * poll_words_test.c - poll over streams on rails alone: the thread sleeps on their words, and hears
+ * of all else by their watchers. As poll_test.c, over a fake engine.
  */
 #include "tests/asleep.h"
 #include "tests/shim/shim.h"
@@ -88,7 +88,8 @@ static void filter(uint32_t answer)
     ASSERT_EQ_INT(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0), 0);
 }
 
-/* Waits for a byte and for the time, in a process with such a filter; it is known before or it is not. */
+/* Waits for a byte and for the time, in a process with such a filter; it is known before
+ * or it is not. */
 static void filtered(bool known, uint32_t answer)
 {
     pid_t pid = fork();
@@ -213,7 +214,8 @@ static void sleeps_in_the_kernel(struct fake *const f[2])
     fake_read(f[0], 1);
 }
 
-/* One of them has no words, or the set is too large, or somebody's mask holds meanwhile: the thread sleeps in the kernel. */
+/* One of them has no words, or the set is too large, or somebody's mask holds meanwhile: the thread
+ * sleeps in the kernel. */
 TEST_CASE(poll_words, not_possible)
 {
     struct fake *f[MOST], *other;
@@ -321,7 +323,8 @@ static void counted(int sig, siginfo_t *info, void *context)
 #endif
 }
 
-/* And every so often from then on: the first may come before the call that it is for. 0: no more. */
+/* And every so often from then on: the first may come before the call that it is
+ * for. 0: no more. */
 static void alarms_every(int ms)
 {
     struct itimerval it = {{.tv_usec = ms * 1000}, {.tv_usec = ms * 1000}};
@@ -426,7 +429,8 @@ TEST_CASE(poll_words, stress)
         int i = (int)(rand_r(&seed) % STREAMS);
         uint64_t limit = sys_now() + 5000000000u;
 
-        /* Not the first: who sleeps on a set of plain streams is woken by a frame, and here is none. */
+        /* Not the first: who sleeps on a set of plain streams is woken by a frame, and
+         * here is none. */
         if (i > 0 && rand_r(&seed) % 8 == 0)
             fake_switch(s.f[i]);
         atomic_fetch_add(&s.sent[i], 1);

@@ -1,5 +1,6 @@
 /*
- * proof_test.c - digests of a stream that is cut in different places, and the proofs that two ends make of them.
+ * proof_test.c - digests of a stream that is cut in different places, and the proofs that two
+ * ends make of them.
  */
 #include "tests/shim/shim.h"
 
@@ -107,7 +108,8 @@ TEST_CASE(digest, each_byte_of_a_window_counts)
     }
 }
 
-/* Where it begins does not matter to the checkpoints whose bytes it has all seen, and it has no others. */
+/* Where it begins does not matter to the checkpoints whose bytes it has all seen, and it
+ * has no others. */
 TEST_CASE(digest, begins_anywhere)
 {
     struct fb_digest whole, late;

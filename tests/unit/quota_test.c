@@ -1,4 +1,5 @@
-/* quota_test.c - waits spin only briefly where a CPU quota holds the process back: ipoib_fallback/quota.c over a simulated group. */
+/* quota_test.c - waits spin only briefly where a CPU quota holds the process back:
+ * ipoib_fallback/quota.c over a simulated group. */
 #include "tests/shim/shim.h"
 
 #include "config/cgroup.h"
@@ -112,8 +113,8 @@ static uint32_t allowed(void)
     return quota_most(MOST, BRIEF);
 }
 
-/* For so long waits want to spin for long, each ms; the group is held back for a part in a thousand of each ms in which they do. True:
- * they may, at the end. */
+/* For so long waits want to spin for long, each ms; the group is held back for a part in a thousand
+ * of each ms in which they do. True: they may, at the end. */
 static bool spins(uint64_t ns, uint64_t part)
 {
     uint64_t end = clock_ns + ns;

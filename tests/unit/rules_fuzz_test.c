@@ -1,7 +1,7 @@
 /*
- * rules_fuzz_test.c - the rules' parser, the one of the library, on the files of tests/config with random
- * changes. No text may bring it down; every error has a place in the text; and what has no error is printed
- * in a form that reads as itself.
+ * rules_fuzz_test.c - the rules' parser, the one of the library, on the files of tests/config with
+ * random changes. No text may bring it down; every error has a place in the text; and what has no
+ * error is printed in a form that reads as itself.
  *
  *     make fuzz [SECONDS=60]                            under ASan and UBSan, until the time is up
  *     RAILSOCK_TEST_SEED=N RAILSOCK_FUZZ_RUNS=1 ...     the text of one seed again, which is shown

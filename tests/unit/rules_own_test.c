@@ -1,6 +1,6 @@
 /*
- * rules_own_test.c - what a process does with its rules: reads them once, tells of a broken file once, and
- * logs where they say. Each in a child, because it is once.
+ * rules_own_test.c - what a process does with its rules: reads them once, tells of a broken file
+ * once, and logs where they say. Each in a child, because it is once.
  */
 #include "tests/unit/rules_part.h"
 
@@ -20,7 +20,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-/* Loads the rules of such a file in a child, after a look by fn, and returns what went to stderr. */
+/* Loads the rules of such a file in a child, after a look by fn, and returns what
+ * went to stderr. */
 static char *loaded(const char *path, void (*fn)(void))
 {
     static char said[2048];

@@ -1,6 +1,6 @@
 /*
- * rules_test.c - the rules' normal form and their errors against what is kept in tests/config, which rule
- * decides for whom, and which level has the say.
+ * rules_test.c - the rules' normal form and their errors against what is kept in tests/config,
+ * which rule decides for whom, and which level has the say.
  */
 #include "tests/unit/rules_part.h"
 

@@ -1,6 +1,6 @@
 /*
- * section_test.c - which windows a call finds dead (rsock/section.h). Frames are places in an array, which grows down as a
- * stack does.
+ * section_test.c - which windows a call finds dead (rsock/section.h). Frames are places in an
+ * array, which grows down as a stack does.
  */
 #include "rsock/section.h"
 #include "tests/shim/shim.h"

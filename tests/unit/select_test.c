@@ -1,5 +1,6 @@
 /*
- * select_test.c - select, in the same way as poll_test.c; and no wake-up is lost, of poll or select.
+ * select_test.c - select, in the same way as poll_test.c; and no wake-up is lost, of poll or
+ * select.
  */
 #include "tests/asleep.h"
 #include "tests/shim/shim.h"

@@ -1,5 +1,6 @@
 /*
- * shard_bell.h - for the tests of shards: a rail of which only the news matters, and bells for peers of this user and of others.
+ * shard_bell.h - for the tests of shards: a rail of which only the news matters, and bells for
+ * peers of this user and of others.
  */
 #ifndef TESTS_UNIT_SHARD_BELL_H
 #define TESTS_UNIT_SHARD_BELL_H

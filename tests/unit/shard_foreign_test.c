@@ -1,9 +1,11 @@
 /*
- * shard_foreign_test.c - bells for peers of other users: how many there may be, and what goes through their sockets.
+ * shard_foreign_test.c - bells for peers of other users: how many there may be, and what goes
+ * through their sockets.
  */
 #include "tests/unit/shard_bell.h"
 
-/* Whoever has the numbers of many users does not get all descriptors, and takes no bell from whom we trust. */
+/* Whoever has the numbers of many users does not get all descriptors, and takes no bell from
+ * whom we trust. */
 TEST_CASE(shard, bells_for_many_users)
 {
     int none = -1;
@@ -42,8 +44,8 @@ static int ring_once(struct foreign *f, int ep)
     return bytes;
 }
 
-/* Each wish to be woken has its edge, more often than what the socket holds, and the bytes in it stay
- * few, and never none. */
+/* Each wish to be woken has its edge, more often than what the socket holds, and the bytes in it
+ * stay few, and never none. */
 TEST_CASE(shard, bell_of_another_user)
 {
     enum { TIMES = 3000 };
@@ -56,7 +58,8 @@ TEST_CASE(shard, bell_of_another_user)
 
         ASSERT(bytes > 0 && bytes < 100);
     }
-    /* Filled by somebody, and its sends made to block: nobody waits, and the bytes are taken out again. */
+    /* Filled by somebody, and its sends made to block: nobody waits, and the bytes are
+     * taken out again. */
     while (send(f.event, "", 1, MSG_DONTWAIT) > 0)
         ;
     ASSERT_EQ_INT(fcntl(f.event, F_SETFL, 0), 0);
@@ -70,8 +73,8 @@ TEST_CASE(shard, bell_of_another_user)
     sys_close(ep);
 }
 
-/* Whenever bytes are taken out, `late` more are counted and not sent yet: none is forgotten, or the socket is
- * full of them in the end. */
+/* Whenever bytes are taken out, `late` more are counted and not sent yet: none is forgotten, or the
+ * socket is full of them in the end. */
 static void late_bytes(int late)
 {
     enum { TIMES = 200, SENT = 1 /* the page's word for them */ };
@@ -107,7 +110,8 @@ TEST_CASE(shard, bytes_on_their_way_to_a_bell)
     late_bytes(40);
 }
 
-/* Who was late with his byte, the news having been found by another's: each is an edge, finds nothing, and leaves a byte. */
+/* Who was late with his byte, the news having been found by another's: each is an edge, finds
+ * nothing, and leaves a byte. */
 TEST_CASE(shard, bytes_after_their_news)
 {
     enum { TIMES = 3000, SENT = 1 };

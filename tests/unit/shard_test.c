@@ -26,8 +26,8 @@ TEST_CASE(shard, each_descriptor)
     EXPECT(rsk_shard_each(s, ask));
     EXPECT_EQ_INT(asked, 0);
     EXPECT(bell_for(s, 1) && bell_for(s, 2));
-    EXPECT(
-        !rsk_shard_each(s, ask)); /* the last one refuses, and the others are asked all the same */
+    /* the last one refuses, and the others are asked all the same */
+    EXPECT(!rsk_shard_each(s, ask));
     EXPECT_EQ_INT(asked, 4);
     bell_fd = -1;
     EXPECT(rsk_shard_each(s, ask));
@@ -299,7 +299,8 @@ static void *wakes(void *arg)
     return NULL;
 }
 
-/* The descriptor is full and blocks, so that whoever writes to it stands there: as if stopped by a signal or a debugger. */
+/* The descriptor is full and blocks, so that whoever writes to it stands there: as if stopped by a
+ * signal or a debugger. */
 static pthread_t stuck(struct waker *w)
 {
     uint64_t until = sys_now() + 30000000000u;
@@ -319,8 +320,8 @@ static pthread_t stuck(struct waker *w)
     return t;
 }
 
-/* Processes of one user write to one bell. One that is stopped before its write keeps nobody else's news from the sleeper;
- * and when it goes on it does not clear what the sleeper has armed since. */
+/* Processes of one user write to one bell. One that is stopped before its write keeps nobody else's
+ * news from the sleeper; and when it goes on it does not clear what the sleeper has armed since. */
 TEST_CASE(shard, a_stopped_waker_stops_nobody_else)
 {
     const uint64_t most = UINT64_MAX - 1;

@@ -1,5 +1,6 @@
 /*
- * share_test.c - questions that are under way: what peers which do not answer leave for those that do.
+ * share_test.c - questions that are under way: what peers which do not answer leave
+ * for those that do.
  */
 #include "tests/shim/shim.h"
 

@@ -1,6 +1,6 @@
 /*
- * shm_processes_test.c - the shm rendezvous with other processes, of this user and another one, that live,
- * hang, have died or fork.
+ * shm_processes_test.c - the shm rendezvous with other processes, of this user and another one,
+ * that live, hang, have died or fork.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/forked.h"

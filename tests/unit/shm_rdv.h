@@ -1,6 +1,6 @@
 /*
- * shm_rdv.h - for the tests of the shm rendezvous: real TCP connections on the loopback, and this process as
- * one that asks and one that is asked.
+ * shm_rdv.h - for the tests of the shm rendezvous: real TCP connections on the loopback, and this
+ * process as one that asks and one that is asked.
  */
 #ifndef TESTS_UNIT_SHM_RDV_H
 #define TESTS_UNIT_SHM_RDV_H

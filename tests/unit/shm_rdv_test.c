@@ -1,6 +1,6 @@
 /*
- * shm_rdv_test.c - the shm rendezvous within one process: who is found, who is refused, and that nothing
- * is left behind.
+ * shm_rdv_test.c - the shm rendezvous within one process: who is found, who is refused, and that
+ * nothing is left behind.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/numbers.h"
@@ -219,7 +219,8 @@ TEST_CASE(shm_rdv, refusals_have_their_reasons)
     tcp_free(&c);
 }
 
-/* An application with many descriptors would get a number that is closed, and taken for ours, next, and could not close it. */
+/* An application with many descriptors would get a number that is closed, and taken for ours, next,
+ * and could not close it. */
 TEST_CASE(shm_rdv, what_is_noted_is_open)
 {
     struct tcp c;

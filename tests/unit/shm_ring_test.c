@@ -1,6 +1,6 @@
 /*
- * shm_ring_test.c - the shm wire's rings, without a rendezvous: cursors, limits, a peer that lies about
- * them; and the memory.
+ * shm_ring_test.c - the shm wire's rings, without a rendezvous: cursors, limits, a peer that lies
+ * about them; and the memory.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/shm_bytes.h"
@@ -124,7 +124,8 @@ TEST_CASE(shm_ring, bytes_that_arrived_outlive_a_failure)
     shm_pair_free(p);
 }
 
-/* Its sender, which has been told that they are accepted, may be killed before they have gone by TCP. */
+/* Its sender, which has been told that they are accepted, may be killed before they
+ * have gone by TCP. */
 TEST_CASE(shm_ring, bytes_put_under_a_failure_arrive)
 {
     struct shm_pair p = shm_pair_new(RING);
@@ -197,7 +198,8 @@ TEST_CASE(shm_ring, nothing_leaves_before_open)
     shm_pair_free(p);
 }
 
-/* In one step, at every place of the ring; the credit that the sender knows of is not the newest. */
+/* In one step, at every place of the ring; the credit that the sender knows of is
+ * not the newest. */
 TEST_CASE(shm_ring, give_and_take)
 {
     struct shm_pair p = shm_pair_new(RING);
@@ -225,8 +227,8 @@ TEST_CASE(shm_ring, give_and_take)
     shm_pair_free(p);
 }
 
-/* Messages of 16 to 64 bytes: there are as many as there is room for, who sleeps is woken by them, and nothing is taken from
- * behind a tail that cannot be right. */
+/* Messages of 16 to 64 bytes: there are as many as there is room for, who sleeps is woken by them,
+ * and nothing is taken from behind a tail that cannot be right. */
 TEST_CASE(shm_ring, give_and_take_few)
 {
     struct shm_pair p = shm_pair_new(RING);

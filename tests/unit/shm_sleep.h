@@ -1,5 +1,6 @@
 /*
- * shm_sleep.h - how the tests of the shm wire wait for a rail: on its word, as the library's own receivers do.
+ * shm_sleep.h - how the tests of the shm wire wait for a rail: on its word, as the library's
+ * own receivers do.
  */
 #ifndef TESTS_UNIT_SHM_SLEEP_H
 #define TESTS_UNIT_SHM_SLEEP_H
@@ -11,7 +12,8 @@
 #include "rsock/sys.h"
 #include "rsock/wire.h"
 
-/* Sleeps until the event, RSK_RX or RSK_TX, may hold. False: nothing came for 30 s, which is a lost wake-up. */
+/* Sleeps until the event, RSK_RX or RSK_TX, may hold. False: nothing came for 30 s, which is a
+ * lost wake-up. */
 static inline bool sleep_on_word(struct rsk_rail *r, unsigned event)
 {
     _Atomic uint32_t *word = event == RSK_RX ? r->rx_word : r->tx_word;

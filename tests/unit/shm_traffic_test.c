@@ -1,5 +1,6 @@
 /*
- * shm_traffic_test.c - the shm wire between threads and processes at full tilt; its control messages.
+ * shm_traffic_test.c - the shm wire between threads and processes at full tilt; its
+ * control messages.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/shm_bytes.h"

@@ -85,7 +85,8 @@ TEST_CASE(silent, another_port_long_ago)
     EXPECT(asked(4, 82));
 }
 
-/* Who looks, and is then put off for another reason, is not the one for whose answer the others wait. */
+/* Who looks, and is then put off for another reason, is not the one for whose answer
+ * the others wait. */
 TEST_CASE(silent, a_look_is_no_question)
 {
     struct rsk_tuple t = at(5, 80);
@@ -101,7 +102,8 @@ TEST_CASE(silent, a_look_is_no_question)
     EXPECT(asked(5, 80));
 }
 
-/* More peers than a table of a few dozen has places for, all of them without the library or without room. */
+/* More peers than a table of a few dozen has places for, all of them without the library or
+ * without room. */
 TEST_CASE(silent, many_at_once)
 {
     enum { MANY = 200 };

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* vectors_sip64 of the reference implementation: key 00..0f, messages of 0 to 63 bytes 00 01 02... */
+/* vectors_sip64 of the reference implementation: key 00..0f, messages of 0 to 63
+ * bytes 00 01 02... */
 static const uint64_t vectors[64] = {
     0x726fdb47dd0e0e31ull, 0x74f839c593dc67fdull, 0x0d6c8009d9a94f5aull, 0x85676696d7fb7e2dull,
     0xcf2794e0277187b7ull, 0x18765564cd99a68dull, 0xcbc9466e58fee3ceull, 0xab0200f58b01d137ull,

@@ -1,6 +1,6 @@
 /*
- * site_key_test.c - the file of a site key: what it may hold and whose it may be; which streams have it; and that
- * nothing boards without one that is asked for.
+ * site_key_test.c - the file of a site key: what it may hold and whose it may be; which streams
+ * have it; and that nothing boards without one that is asked for.
  */
 #include "tests/unit/rules_part.h"
 
@@ -263,7 +263,8 @@ TEST_CASE(site_key, errors_have_a_place)
     end();
 }
 
-/* What a process has whose key is named by its environment: after the words that it has said, or none. */
+/* What a process has whose key is named by its environment: after the words that it has
+ * said, or none. */
 static int reason_of_own(const char *name)
 {
     const struct cfg_stream *s;

@@ -1,5 +1,6 @@
 /*
- * sleepers_test.c - which sleeps are older than a connection's number, however many numbers there have been.
+ * sleepers_test.c - which sleeps are older than a connection's number, however many numbers
+ * there have been.
  */
 #include "ipoib_fallback/stream.h"
 #include "tests/shim/shim.h"

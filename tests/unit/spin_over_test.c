@@ -1,6 +1,6 @@
 /*
- * spin_over_test.c - a thread whose long spins have it thrown off its processor spins briefly for a while: ipoib_fallback/spin.c
- * with a kernel that is simulated.
+ * spin_over_test.c - a thread whose long spins have it thrown off its processor spins briefly for a
+ * while: ipoib_fallback/spin.c with a kernel that is simulated.
  */
 #include "tests/shim/shim.h"
 

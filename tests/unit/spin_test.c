@@ -1,12 +1,14 @@
-/* spin_test.c - what a wait learns of spinning: ipoib_fallback/spin.h against peers that are simulated. */
+/* spin_test.c - what a wait learns of spinning: ipoib_fallback/spin.h against peers that
+ * are simulated. */
 #include "tests/shim/shim.h"
 
 #include "ipoib_fallback/spin.h"
 
 enum { MOST = 20000, WAKE = 3000 };
 
-/* The peer answers after `answer` ns if it has a CPU, and what sleeps is awake WAKE later. shared: it has none while
- * we spin. Returns for how long this wait has spun, and whether that was enough. */
+/* The peer answers after `answer` ns if it has a CPU, and what sleeps is awake WAKE later.
+ * shared: it has none while we spin. Returns for how long this wait has spun, and whether
+ * that was enough. */
 static uint32_t wait_once(struct fb_spin *s, uint32_t answer, bool shared, bool *served)
 {
     uint32_t budget = fb_spin_next(s, MOST);
@@ -63,7 +65,8 @@ TEST_CASE(spin, does_what_a_sleep_has_claimed)
     EXPECT_EQ_INT(waits(&s, 20, 5000, false, &spun), 19);
 }
 
-/* What no spin has served is tried in full once in a thousand waits, in the end; and once is enough. */
+/* What no spin has served is tried in full once in a thousand waits, in the end; and
+ * once is enough. */
 TEST_CASE(spin, tries_in_vain_are_rare)
 {
     struct fb_spin s = {0};
@@ -90,8 +93,8 @@ TEST_CASE(spin, learns_nothing_from_a_spin_that_was_interrupted)
 
 /* ---- whether long spins pay */
 
-/* A thread whose waits take `took` ns, and for which so many streams become ready in a millisecond by long spins,
- * or by brief ones, for `ms`. In how many of those it span briefly. */
+/* A thread whose waits take `took` ns, and for which so many streams become ready in a millisecond
+ * by long spins, or by brief ones, for `ms`. In how many of those it span briefly. */
 static unsigned tried(struct fb_trial *t, uint64_t *now, unsigned ms, unsigned by_long,
                       unsigned by_brief, uint64_t took)
 {
@@ -195,9 +198,9 @@ TEST_CASE(spin_trial, idleness_says_nothing)
 
 /* ---- whether to spin at all */
 
-/* A thread that for `ms` makes waits for several streams of 10 us each, is thrown off its processor once in `every` of
- * them (0: never) unless it rests, and for which so many streams become ready in a millisecond by spinning, or by not.
- * In how many waits it rested. */
+/* A thread that for `ms` makes waits for several streams of 10 us each, is thrown off its processor
+ * once in `every` of them (0: never) unless it rests, and for which so many streams become ready in
+ * a millisecond by spinning, or by not. In how many waits it rested. */
 struct crowded {
     struct fb_crowd c;
     uint64_t now, lost, ran;
@@ -236,7 +239,8 @@ TEST_CASE(spin_crowd, rests_where_that_makes_more)
 
     rested = goes_on(&t, 20000, 8, 100, 150);
     EXPECT(rested > 100 * 18000);
-    /* It is kept though nobody throws off who rests, and found out anew after two seconds: then they have gone. */
+    /* It is kept though nobody throws off who rests, and found out anew after two seconds: then
+     * they have gone. */
     goes_on(&t, 4000, 0, 100, 150);
     EXPECT_EQ_INT(goes_on(&t, 2000, 0, 100, 150), 0);
 }
@@ -269,7 +273,8 @@ TEST_CASE(spin_crowd, not_by_what_every_thread_is_thrown_off)
     struct fb_crowd c = {0};
     uint64_t now = 1000000000, ran = 0;
 
-    /* A thread of long waits that runs for 4 ms between two, and is thrown off at the end of each. */
+    /* A thread of long waits that runs for 4 ms between two, and is thrown off at
+     * the end of each. */
     for (uint64_t i = 0; i < 1000; i++) {
         now += 4000000;
         ran += 4000000;

@@ -34,7 +34,8 @@ TEST_CASE(stat_life, files_of_the_dead_are_removed)
     EXPECT(access(dead, F_OK) < 0);
     EXPECT(access(zombie, F_OK) < 0);
     waitpid(waits, NULL, 0);
-    /* In another namespace that number may be a process, of whatever version; one that does not say may be of one. */
+    /* In another namespace that number may be a process, of whatever version; one that does not say
+     * may be of one. */
     for (uint32_t version = FB_PUB_VERSION - 1; version <= FB_PUB_VERSION + 1; version++) {
         head()->version = version;
         head()->pid_namespace++;

@@ -1,6 +1,6 @@
 /*
- * stat_part.h - what the tests of `railsock stat` share: a file as a process shows it, made here in a temporary
- * folder. The process is this one.
+ * stat_part.h - what the tests of `railsock stat` share: a file as a process shows it, made here in
+ * a temporary folder. The process is this one.
  */
 #ifndef TESTS_STAT_PART_H
 #define TESTS_STAT_PART_H

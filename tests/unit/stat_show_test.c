@@ -1,5 +1,6 @@
 /*
- * stat_show_test.c - what `railsock stat` makes of what it has read: its forms, rings, rates and filters.
+ * stat_show_test.c - what `railsock stat` makes of what it has read: its forms, rings,
+ * rates and filters.
  */
 #include "tests/unit/stat_part.h"
 
@@ -178,7 +179,8 @@ TEST_CASE(stat_show, closed_without_a_reason)
     }
 }
 
-/* Two ends of one connection, of this one process; the first has sent more than the second has read. */
+/* Two ends of one connection, of this one process; the first has sent more than the
+ * second has read. */
 static void use_both_ends(void)
 {
     struct fb_pub *s;
@@ -266,7 +268,8 @@ TEST_CASE(stat_show, rates)
     end();
 }
 
-/* What they moved until they closed is not missing in the sum, and what they had moved before is not in it. */
+/* What they moved until they closed is not missing in the sum, and what they had moved before
+ * is not in it. */
 TEST_CASE(stat_show, rates_of_those_that_have_closed)
 {
     struct stat_list before, now;

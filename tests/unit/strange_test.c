@@ -1,5 +1,6 @@
 /*
- * strange_test.c - what strangers send is taken and closed without waiting, and nothing of it stays.
+ * strange_test.c - what strangers send is taken and closed without waiting, and
+ * nothing of it stays.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/numbers.h"
@@ -102,7 +103,8 @@ TEST_CASE(strange, who_waits_to_be_accepted)
     EXPECT_EQ_INT(count_fds(), before);
 }
 
-/* The kernel says of each message who has sent it, by a number: who has asked for that has made the socket. */
+/* The kernel says of each message who has sent it, by a number: who has asked for that has
+ * made the socket. */
 TEST_CASE(strange, numbers_of_who_sends)
 {
     const int on = 1;

@@ -61,8 +61,9 @@ static inline void met(struct end *a, struct end *b, uint64_t *pos)
     *pos = 0;
 }
 
-/* A pair with a switch among what a has not read. What is unread is no proof, so it must come within few bytes or not at
- * all: then with another pair, and more time on a busy machine. before: what else happens to the pair first. */
+/* A pair with a switch among what a has not read. What is unread is no proof, so it must come
+ * within few bytes or not at all: then with another pair, and more time on a busy machine. before:
+ * what else happens to the pair first. */
 static inline void cross_after(void (*before)(struct end *a, struct end *b), struct end *a,
                                struct end *b, uint64_t *pos)
 {

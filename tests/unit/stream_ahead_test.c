@@ -1,6 +1,6 @@
 /*
- * stream_ahead_test.c - who only looks, by FIONREAD or MSG_PEEK, sees across a switch what TCP would show: a
- * program that waits in this way for a whole message gets it.
+ * stream_ahead_test.c - who only looks, by FIONREAD or MSG_PEEK, sees across a switch what TCP
+ * would show: a program that waits in this way for a whole message gets it.
  */
 #include "tests/unit/stream_ahead.h"
 
@@ -22,7 +22,8 @@ TEST_CASE(stream_ahead, beyond_the_switch)
     done(&a);
 }
 
-/* What this thread is asleep for in the kernel's poll, as far as the library knows; since before the switch. */
+/* What this thread is asleep for in the kernel's poll, as far as the library knows; since
+ * before the switch. */
 static struct pollfd asleep_on;
 static struct fb_sleeper *asleep;
 
@@ -80,8 +81,9 @@ static void looked_again(void)
         ;
 }
 
-/* A thread asleep in the kernel's poll since before the switch has to wake up before anything beyond it can be read. So it
- * is not shown until then; and who was not shown it is told when it is. */
+/* A thread asleep in the kernel's poll since before the switch has to wake up before
+ * anything beyond it can be read. So it is not shown until then; and who was not shown it is
+ * told when it is. */
 static void not_before_it_can_be_read(void (*sleeps)(struct end *a, struct end *b))
 {
     struct fb_watcher watcher = {.wake = woken};
@@ -247,8 +249,8 @@ TEST_CASE(stream_ahead, waitall_shows_nothing_twice)
     done(&a);
 }
 
-/* FIN is there when the half goes on its rail, and nobody watched the connection yet: the next look says it. With a word
- * of the library's before it, or without, as of a process that was killed. */
+/* FIN is there when the half goes on its rail, and nobody watched the connection yet: the next look
+ * says it. With a word of the library's before it, or without, as of a process that was killed. */
 static void ended_behind_the_switch(bool killed)
 {
     struct held h;
@@ -280,7 +282,8 @@ TEST_CASE(stream_ahead, ended_behind_the_switch_without_a_word)
     ended_behind_the_switch(true);
 }
 
-/* TCP has nothing that it has not brought to the other end: over loopback, too, that may take until other threads have run. */
+/* TCP has nothing that it has not brought to the other end: over loopback, too, that may take until
+ * other threads have run. */
 static bool all_brought(const struct end *e)
 {
     int n = 0;
@@ -288,8 +291,9 @@ static bool all_brought(const struct end *e)
     return ioctl(e->fd, SIOCOUTQ, &n) == 0 && n == 0;
 }
 
-/* a is before a switch, behind which some bytes are in the ring, and then, by TCP again, some more: all is there, and the
- * progress thread has not looked at what lies behind the switch before the caller comes to it. */
+/* a is before a switch, behind which some bytes are in the ring, and then, by TCP again, some more:
+ * all is there, and the progress thread has not looked at what lies behind the switch before the
+ * caller comes to it. */
 static uint64_t there_and_back(struct end *a, struct end *b, size_t by_rail, size_t by_tcp)
 {
     struct held h;
@@ -397,8 +401,8 @@ TEST_CASE(stream_ahead, urgent_while_it_goes_on)
     done(&a);
 }
 
-/* What the ring has counts as unread although the frame before it has not been looked at: no FIN before the reset, which
- * the peer could take for the end. */
+/* What the ring has counts as unread although the frame before it has not been looked at: no FIN
+ * before the reset, which the peer could take for the end. */
 TEST_CASE(stream_ahead, closed_before_it)
 {
     struct end a, b;

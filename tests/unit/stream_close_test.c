@@ -1,6 +1,6 @@
 /*
- * stream_close_test.c - what a number stands for once its stream has been closed or forgotten, and calls that are under way
- * then.
+ * stream_close_test.c - what a number stands for once its stream has been closed or forgotten, and
+ * calls that are under way then.
  */
 #include "ipoib_fallback/tx.h"
 #include "tests/unit/stream_pair.h"
@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* From the close on, and before the kernel's: what another thread does with the number then is neither the stream's, which may be
- * on its way back to TCP, nor ends in EPIPE. */
+/* From the close on, and before the kernel's: what another thread does with the number then is
+ * neither the stream's, which may be on its way back to TCP, nor ends in EPIPE. */
 TEST_CASE(stream, a_closed_number_stands_for_nothing)
 {
     unsigned char byte = 0;
@@ -46,7 +46,8 @@ TEST_CASE(stream, a_number_that_stays)
     done(&b);
 }
 
-/* connect() to AF_UNSPEC ends the connection, and the socket is somebody else's next: what is left of the stream does nothing on it. */
+/* connect() to AF_UNSPEC ends the connection, and the socket is somebody else's next: what is left
+ * of the stream does nothing on it. */
 TEST_CASE(stream, a_number_that_is_connected_anew)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -77,7 +78,8 @@ TEST_CASE(stream, a_number_that_is_connected_anew)
     done(&b);
 }
 
-/* A close is not the end of what another process has been given, before the rail is given back either. */
+/* A close is not the end of what another process has been given, before the rail is
+ * given back either. */
 TEST_CASE(stream, closed_after_it_was_passed_on)
 {
     struct fb_conn *c;
@@ -108,7 +110,8 @@ TEST_CASE(stream, closed_after_it_was_passed_on)
 
 static _Atomic bool handshake_over;
 
-/* What the last message of the proof does, when nothing but its timer wakes the lingering close any more. */
+/* What the last message of the proof does, when nothing but its timer wakes the lingering
+ * close any more. */
 static void no_timer(void *stream)
 {
     struct fb_conn *c = stream;
@@ -131,7 +134,8 @@ static bool fin_sent(struct fb_conn *c)
     return yes;
 }
 
-/* A send of the kernel's that is under way ends as if nothing had been closed: FIN comes after it. */
+/* A send of the kernel's that is under way ends as if nothing had been closed: FIN
+ * comes after it. */
 TEST_CASE(stream, closed_under_a_plain_send)
 {
     unsigned char bytes[32] = {0};
@@ -178,7 +182,8 @@ static bool is_over_after(struct fb_conn *c, uint64_t ns)
     return !conn_flag(c, CF_LINGER);
 }
 
-/* More is sent than fits into TCP, and closed. Nobody reads for twice so long; then what comes must be all, and end so. */
+/* More is sent than fits into TCP, and closed. Nobody reads for twice so long; then what comes must
+ * be all, and end so. */
 static void closed_and_not_read(uint64_t ns, bool all, ssize_t end)
 {
     static unsigned char bytes[65536];
@@ -219,8 +224,8 @@ static void closed_and_not_read(uint64_t ns, bool all, ssize_t end)
     close(l);
 }
 
-/* What was sent before a close is the peer's, also if he does not read for more than the minute for which a close waits for
- * his end. */
+/* What was sent before a close is the peer's, also if he does not read for more than the minute for
+ * which a close waits for his end. */
 TEST_CASE(stream, closed_and_not_read_for_long)
 {
     closed_and_not_read(100000000000, true, 0);
@@ -243,8 +248,9 @@ static bool on_its_way(struct fb_conn *c, bool handed)
     return yes;
 }
 
-/* Its peer reads by TCP alone from some place on, and nobody there may miss what does not come: a process that ends with some of it
- * unsent resets the connection. Else the peer has all of it in its ring. */
+/* Its peer reads by TCP alone from some place on, and nobody there may miss what does not
+ * come: a process that ends with some of it unsent resets the connection. Else the peer has
+ * all of it in its ring. */
 static void ends_undrained(bool handed)
 {
     static unsigned char bytes[65536];
@@ -278,8 +284,8 @@ TEST_CASE(stream, ends_with_some_of_it_on_its_way)
     ends_undrained(false);
 }
 
-/* It has left its rail already, and nothing tells the peer of the close in whose queue bytes are yet. The peer is asked for its frame,
- * which would reset the connection when it came later. */
+/* It has left its rail already, and nothing tells the peer of the close in whose queue bytes are
+ * yet. The peer is asked for its frame, which would reset the connection when it came later. */
 static void closed_on_its_way(bool residue)
 {
     static unsigned char bytes[65536];

@@ -1,5 +1,6 @@
 /*
- * stream_crowded_test.c - a rail that has no room for a control message when it is to be sent: what depends on it comes all the same.
+ * stream_crowded_test.c - a rail that has no room for a control message when it is to be sent: what
+ * depends on it comes all the same.
  */
 #include "tests/unit/stream_pair.h"
 

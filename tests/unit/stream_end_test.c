@@ -150,7 +150,8 @@ static bool fin_answered(int fd)
            ti.tcpi_state == TCP_CLOSE;
 }
 
-/* On the progress thread: one more look at the socket of a stream that was closed, if it is still there. */
+/* On the progress thread: one more look at the socket of a stream that was closed, if it
+ * is still there. */
 static void lingers_on(void *arg)
 {
     struct fb_conn *c = arg;
@@ -159,7 +160,8 @@ static void lingers_on(void *arg)
         link_linger(c);
 }
 
-/* The peer has closed, and said so; this end's FIN must not cost it the bytes it has not read yet. */
+/* The peer has closed, and said so; this end's FIN must not cost it the bytes it has
+ * not read yet. */
 TEST_CASE(stream, end_after_the_peers_close_keeps_what_came)
 {
     static unsigned char out[200000], in[200000];
@@ -179,7 +181,8 @@ TEST_CASE(stream, end_after_the_peers_close_keeps_what_came)
     while (!conn_flag(conn_of(b.s), CF_PEER_CLOSED))
         sched_yield();
     EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_WR), 0);
-    /* A reset must not come, neither from a's kernel, for the FIN, nor from the thread that has a's socket. */
+    /* A reset must not come, neither from a's kernel, for the FIN, nor from the thread that
+     * has a's socket. */
     UNTIL(fin_answered(b.fd));
     ASSERT_EQ_INT(rsk_loop_post(lingers_on, conn_of(a.s)), 0);
     jobs_done();
@@ -202,8 +205,8 @@ static void leaves(void *arg)
     tx_unlock(c);
 }
 
-/* The bytes that a MSG_WAITALL has are on a rail that was left, and the reset on TCP: the next call is a send,
- * which tells of it instead of the kernel's SIGPIPE. */
+/* The bytes that a MSG_WAITALL has are on a rail that was left, and the reset on TCP: the next call
+ * is a send, which tells of it instead of the kernel's SIGPIPE. */
 TEST_CASE(stream, reset_after_part_of_a_waitall_on_the_way_to_tcp)
 {
     struct linger now = {.l_onoff = 1};
@@ -247,7 +250,8 @@ static void fails(struct end *e)
     link_release(c);
 }
 
-/* What is sent then comes by TCP alone; and the thread that watches sockets may be busy for long. */
+/* What is sent then comes by TCP alone; and the thread that watches sockets may be
+ * busy for long. */
 TEST_CASE(stream, hears_without_the_progress_thread_once_its_rail_is_gone)
 {
     unsigned char buf[64] = {0};
@@ -266,7 +270,8 @@ TEST_CASE(stream, hears_without_the_progress_thread_once_its_rail_is_gone)
         UNTIL(!conn_of(a.s)->x->rail && !conn_of(b.s)->x->rail);
         hold(&h);
         if (conn_of(a.s)->x->rx.state != RX_r) {
-            sleeps--; /* that thread has written the frame that b owes, as it does after a while: once more */
+            /* that thread has written the frame that b owes, as it does after a while: once more */
+            sleeps--;
             goto next;
         }
         if (sleeps) {
@@ -288,7 +293,8 @@ next:
     }
 }
 
-/* What is unread lies in the ring, and nothing follows: a call that is to be the kernel's waits for nobody. */
+/* What is unread lies in the ring, and nothing follows: a call that is to be the kernel's
+ * waits for nobody. */
 TEST_CASE(stream, nothing_waits_for_who_has_reset)
 {
     const struct linger now = {1, 0};
@@ -307,8 +313,8 @@ TEST_CASE(stream, nothing_waits_for_who_has_reset)
     done(&a);
 }
 
-/* A call has asked for the stream to be handed back, and the peer, which has heard nothing yet, goes. With a reset or not:
- * what it has sent is in the ring, and nowhere else. */
+/* A call has asked for the stream to be handed back, and the peer, which has heard nothing yet,
+ * goes. With a reset or not: what it has sent is in the ring, and nowhere else. */
 static void goes_unasked(bool reset)
 {
     const struct linger now = {1, 0};
@@ -352,8 +358,8 @@ static int unheard(struct rsk_rail *rail, const struct rsk_msg *m)
     return 0;
 }
 
-/* The same where there was nothing in the ring when the call asked: its rail stays until the peer has answered, or has gone.
- * The peer hears nothing of it. */
+/* The same where there was nothing in the ring when the call asked: its rail stays until the peer
+ * has answered, or has gone. The peer hears nothing of it. */
 static void goes_unheard(bool reset)
 {
     const struct linger now = {1, 0};
@@ -403,7 +409,8 @@ TEST_CASE(stream, what_comes_into_the_ring_before_an_end_unheard)
     goes_unheard(false);
 }
 
-/* What stat says of a stream that was pinned is why, also when its peer's BYE comes before its rail has gone. */
+/* What stat says of a stream that was pinned is why, also when its peer's BYE comes before its
+ * rail has gone. */
 TEST_CASE(stream, pinned_stream_keeps_its_reason)
 {
     struct end a, b;
@@ -423,7 +430,8 @@ TEST_CASE(stream, pinned_stream_keeps_its_reason)
     done(&b);
 }
 
-/* The half that is plain has told the reset, and the thread that watches sockets is busy: a send to the rail is none. */
+/* The half that is plain has told the reset, and the thread that watches sockets is busy: a send to
+ * the rail is none. */
 TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
 {
     const struct linger now = {1, 0};
@@ -447,7 +455,8 @@ TEST_CASE(stream, nothing_is_sent_to_a_rail_after_a_reset)
     done(&a);
 }
 
-/* The peer has ended the rail; its disconnect makes that a failed one before anybody has read so. */
+/* The peer has ended the rail; its disconnect makes that a failed one before anybody has read
+ * so. */
 TEST_CASE(stream, one_that_the_peer_has_ended_has_not_failed)
 {
     struct rsk_msg bye = {.type = FM_BYE};

@@ -1,6 +1,6 @@
 /*
- * stream_for_good_test.c - a stream that is to be TCP's alone from some byte on, read by calls of the application's own or
- * handed over, with frames among what it has not read.
+ * stream_for_good_test.c - a stream that is to be TCP's alone from some byte on, read by calls of
+ * the application's own or handed over, with frames among what it has not read.
  */
 #include "tests/unit/stream_ahead.h"
 #include "tests/unit/stream_waits.h"
@@ -85,7 +85,8 @@ TEST_CASE(stream_for_good, read_for_good_after_the_ring)
     }
 }
 
-/* The sender is no more before it has sent again what was on the rail: that is in the ring, and all there was. */
+/* The sender is no more before it has sent again what was on the rail: that is in the ring, and
+ * all there was. */
 TEST_CASE(stream_for_good, the_ring_is_read_at_an_end_without_the_frame)
 {
     struct end a, b;
@@ -107,7 +108,8 @@ TEST_CASE(stream_for_good, the_ring_is_read_at_an_end_without_the_frame)
     done(&b);
 }
 
-/* A pair whose b has announced a switch behind bytes that a has not read, and has not waited for the answer. */
+/* A pair whose b has announced a switch behind bytes that a has not read, and has not waited
+ * for the answer. */
 static void give_up(struct end *a, struct end *b, uint64_t *pos)
 {
     uint64_t limit = sys_now() + PATIENCE;
@@ -206,7 +208,8 @@ TEST_CASE(stream_for_good, handed_over_where_that_comes_late)
     done(&a);
 }
 
-/* exec resets first what it cannot hand over, and nothing comes to who was reset: 5 s would be 10,000 waits. */
+/* exec resets first what it cannot hand over, and nothing comes to who was reset: 5 s would be
+ * 10,000 waits. */
 TEST_CASE(stream_for_good, who_was_reset_waits_for_nothing)
 {
     struct sockaddr none = {.sa_family = AF_UNSPEC};

@@ -1,6 +1,7 @@
 /*
- * stream_grow_test.c - a stream that boards with a small ring and turns to bulk gets a larger one (grow.c), whichever
- * end sends, and no byte is lost on the way; one that does not fill its ring keeps it.
+ * stream_grow_test.c - a stream that boards with a small ring and turns to bulk gets a larger
+ * one (grow.c), whichever end sends, and no byte is lost on the way; one that does not fill
+ * its ring keeps it.
  */
 #include "tests/unit/stream_pair.h"
 
@@ -13,7 +14,8 @@ static struct fb_more *more_of(const struct end *e)
     return conn_of(e->s)->x;
 }
 
-/* The sender waits for room, or does something else than send: what is read then makes it find the ring full again. */
+/* The sender waits for room, or does something else than send: what is read then makes it find the
+ * ring full again. */
 static void until_it_is_full(struct end *from)
 {
     struct fb_more *x = more_of(from);

@@ -1,7 +1,7 @@
 /*
- * stream_killed_test.c - ends that are not the stream's own: a peer that is killed, of which the kernel shows FIN
- * and the ring what it had not read; and a reset, whose error is the application's to take. Real processes that are killed
- * are in tests/conform/killed.c.
+ * stream_killed_test.c - ends that are not the stream's own: a peer that is killed, of which the
+ * kernel shows FIN and the ring what it had not read; and a reset, whose error is the application's
+ * to take. Real processes that are killed are in tests/conform/killed.c.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
@@ -211,7 +211,8 @@ static int unread_in_kernel(struct end *e)
     return n;
 }
 
-/* What tells the kernel of a process that is killed on the way back to TCP that it had not read all, or that it had. */
+/* What tells the kernel of a process that is killed on the way back to TCP that it had not read
+ * all, or that it had. */
 TEST_CASE(killed, on_the_way_back)
 {
     static unsigned char buf[40000];
@@ -249,8 +250,8 @@ static void resets(struct end *e)
     done(e);
 }
 
-/* The half that receives on the rail finds the reset, and leaves the error to the kernel: a send of the application's
- * that sleeps in there takes it. */
+/* The half that receives on the rail finds the reset, and leaves the error to the kernel: a send of
+ * the application's that sleeps in there takes it. */
 TEST_CASE(reset, is_left_to_the_kernel)
 {
     unsigned char x = 0;

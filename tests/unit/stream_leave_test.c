@@ -1,5 +1,6 @@
 /*
- * stream_leave_test.c - streams leave their rail, which has failed or must be left, while threads read.
+ * stream_leave_test.c - streams leave their rail, which has failed or must be left,
+ * while threads read.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
@@ -72,7 +73,7 @@ TEST_CASE(stream, proof_knows_all_pieces)
     done(&b);
 }
 
-/* What the next rail is proved with: whatever way the bytes took, both ends know them, and nobody else does. */
+/* What the next rail is proved with: whatever way the bytes took, both ends alone know them. */
 TEST_CASE(stream, proof_knows_what_went_by_rail)
 {
     struct echo x = {0};
@@ -115,7 +116,7 @@ TEST_CASE(stream, proof_knows_what_went_by_rail)
     fb_put(x.e.s);
 }
 
-/* TCP brings again what the ring has already, a part before the look at how much of it there is, and the rest after. */
+/* TCP brings again what the ring has: a part before the look at how much that is, then the rest. */
 static struct end *late_for;
 static _Atomic int late_fd = -1, inq_late, lied, little_room;
 static int (*real_inq)(int);
@@ -138,7 +139,7 @@ static uint64_t late_room(int fd)
     return atomic_load(&little_room) ? 5 : real_room(fd);
 }
 
-/* How often a call of the kernel's was to wait, for a descriptor whose time-outs it would count from there. */
+/* How often a call of the kernel's was to wait where it would count time-outs from there. */
 static _Atomic int timed_fd = -1, waits;
 static ssize_t (*real_recv)(int, const struct iovec *, int, uint64_t, int);
 static ssize_t (*real_send)(int, const struct iovec *, int, int);
@@ -209,7 +210,7 @@ TEST_CASE(stream, handed_over_as_tcp_brings_it_again)
     hand_over_late(9);
 }
 
-/* As long as more is to come, no more than what the socket has room for stays in it, or the sender could not end. */
+/* While more is to come the socket keeps what it has room for, or the sender could not end. */
 TEST_CASE(stream, room_is_made_for_what_tcp_brings_again)
 {
     struct end a, b;
@@ -225,7 +226,7 @@ TEST_CASE(stream, room_is_made_for_what_tcp_brings_again)
     done(&b);
 }
 
-/* The rail fails under traffic: the stream goes on over TCP and boards again after the hold-down. */
+/* The rail fails under traffic: the stream goes on over TCP and boards after the hold-down. */
 TEST_CASE(stream, failed_rail_goes_on_and_boards_again)
 {
     struct echo x = {0};
@@ -267,8 +268,7 @@ static void slow_handler(int sig)
         sched_yield();
 }
 
-/* A handler runs in a thread that sleeps on the rail's word, and when it returns the stream is on TCP: it sleeps
- * no more. */
+/* A handler runs in a thread that sleeps on the rail's word; then it is on TCP: no more sleep. */
 TEST_CASE(stream, interrupted_while_its_rail_goes)
 {
     struct sigaction sa = {.sa_handler = slow_handler};
@@ -307,7 +307,7 @@ static void set_timeout(struct end *e, int option, int seconds)
     atomic_store(&timed_fd, e->fd);
 }
 
-/* SO_RCVTIMEO and SO_SNDTIMEO are for the whole call, though its stream goes back to TCP meanwhile. */
+/* SO_RCVTIMEO and SO_SNDTIMEO are for the whole call, though its stream leaves meanwhile. */
 TEST_CASE(stream, timeout_goes_on_where_its_rail_ends)
 {
     static unsigned char much[16 << 20];
@@ -385,7 +385,7 @@ static bool said(struct end *from, struct end *to)
     return EXPECT_EQ_INT(put(from, buf, 32), 32) && EXPECT_EQ_INT(get(to, buf, 32), 32);
 }
 
-/* b has half of what is in out unread, and behind it a switch that was announced. How much a has sent. */
+/* b has half of what is in out unread, and behind it an announced switch. What a has sent. */
 static size_t unread_before_a_switch(struct end *a, struct end *b, const unsigned char *out,
                                      size_t size)
 {
@@ -434,7 +434,7 @@ TEST_CASE(stream, pinned_with_unread_bytes_before_the_switch)
     done(&b);
 }
 
-/* Nobody else has it any more, whoever was forked since it began: its end is not left to somebody who might read on. */
+/* Nobody else has it any more, whoever was forked since: its end is not left to anybody. */
 TEST_CASE(stream, closed_unread_when_its_children_have_gone)
 {
     static const unsigned char out[20000];
@@ -478,7 +478,7 @@ static void *polls_to_the_end(void *arg)
     return NULL;
 }
 
-/* A thread that polls in its destructors has a record of its own, too: no other thread gets it meanwhile. */
+/* A thread that polls in its destructors has a record, too, which no other thread gets. */
 TEST_CASE(stream, sleeper_of_a_thread_that_ends)
 {
     struct pollfd p = {-1, POLLIN, 0};

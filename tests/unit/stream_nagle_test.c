@@ -1,6 +1,6 @@
 /*
- * stream_nagle_test.c - nobody waits for bytes that TCP holds back, or for its acknowledgements: Nagle's algorithm, TCP_CORK
- * and delayed acknowledgements around a change of track.
+ * stream_nagle_test.c - nobody waits for bytes that TCP holds back, or for its acknowledgements:
+ * Nagle's algorithm, TCP_CORK and delayed acknowledgements around a change of track.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
@@ -41,7 +41,8 @@ TEST_CASE(stream, frames_are_pushed)
     done(&b);
 }
 
-/* On a rail a cork is noted; the kernel has it when it is asked, and when the half is TCP's again. */
+/* On a rail a cork is noted; the kernel has it when it is asked, and when the half
+ * is TCP's again. */
 TEST_CASE(stream, cork_on_a_rail)
 {
     unsigned char bytes[32] = {0};
@@ -71,7 +72,8 @@ TEST_CASE(stream, cork_on_a_rail)
     done(&b);
 }
 
-/* Nor is what comes again behind a frame that nobody has acknowledged: Nagle's algorithm is on here. */
+/* Nor is what comes again behind a frame that nobody has acknowledged: Nagle's
+ * algorithm is on here. */
 TEST_CASE(stream, residue_is_pushed)
 {
     unsigned char bytes[64] = {0};
@@ -103,7 +105,8 @@ static bool acknowledges_at_once(const struct end *e)
     return at_once == 1;
 }
 
-/* Its own bytes carry acknowledgements no more: it must not wait for any, since Nagle holds the peer's next meanwhile. */
+/* Its own bytes carry acknowledgements no more: it must not wait for any, since Nagle holds the
+ * peer's next meanwhile. */
 TEST_CASE(stream, half_on_a_rail_acknowledges)
 {
     char byte = 'x';

@@ -1,7 +1,7 @@
 /*
- * stream_pair.h - two tracked ends of a real TCP connection over loopback, driven through fb.h as the
- * intercepting layer does, with the real progress thread and the real shared-memory wire. Every byte is a
- * function of its offset.
+ * stream_pair.h - two tracked ends of a real TCP connection over loopback, driven through fb.h as
+ * the intercepting layer does, with the real progress thread and the real shared-memory wire. Every
+ * byte is a function of its offset.
  */
 #ifndef TESTS_UNIT_STREAM_PAIR_H
 #define TESTS_UNIT_STREAM_PAIR_H
@@ -44,7 +44,8 @@ static inline void jobs_done(void)
         ;
 }
 
-/* What somebody waits for comes about on the progress thread, or on one that this one's waiting lets run. */
+/* What somebody waits for comes about on the progress thread, or on one that this one's
+ * waiting lets run. */
 static inline void wait_for_news(void)
 {
     if (rsk_loop_running())
@@ -92,7 +93,8 @@ static inline void hold_up(void *arg)
         ;
 }
 
-/* The thread that watches sockets does nothing until it is let go: nobody may wait for its jobs meanwhile. */
+/* The thread that watches sockets does nothing until it is let go: nobody may wait for its
+ * jobs meanwhile. */
 static inline void hold(struct held *h)
 {
     sem_init(&h->there, 0, 0);
@@ -176,7 +178,8 @@ static inline void done(struct end *e)
     fb_put(e->s);
 }
 
-/* Who watches threads is told of a whole range at once, and not of each byte, which takes three times as long. */
+/* Who watches threads is told of a whole range at once, and not of each byte, which takes three
+ * times as long. */
 #ifdef __SANITIZE_THREAD__
 void range_read(const void *p, size_t n) __asm__("__tsan_read_range");
 void range_written(void *p, size_t n) __asm__("__tsan_write_range");
@@ -211,8 +214,8 @@ static inline void count_one(struct fb_conn *c, void *n)
     ++*(int *)n;
 }
 
-/* At exit: the progress thread may still have to give up what the last case has closed, which otherwise
- * looks like a leak. (A child has not got these streams.) */
+/* At exit: the progress thread may still have to give up what the last case has closed, which
+ * otherwise looks like a leak. (A child has not got these streams.) */
 static inline void all_gone(void)
 {
     uint64_t limit = sys_now() + 5000000000u;
@@ -238,8 +241,8 @@ static inline void eager(void)
     cfg_init();
 }
 
-/* Is a rail there at both ends? One may have asked before the other could answer; without a call it does so once more, and
- * then not again. */
+/* Is a rail there at both ends? One may have asked before the other could answer; without a call it
+ * does so once more, and then not again. */
 static inline bool proved(struct end *a, struct end *b)
 {
     char byte = 'x';
@@ -332,8 +335,8 @@ static inline bool boarded(struct end *e)
     return e->s->pub->path_tx == FB_PATH_SHM && e->s->pub->path_rx == FB_PATH_SHM;
 }
 
-/* What calls have begun on the progress thread goes on there for some of its rounds, before the next calls: so a few of
- * them, and few bytes, get a rail. */
+/* What calls have begun on the progress thread goes on there for some of its rounds, before the
+ * next calls: so a few of them, and few bytes, get a rail. */
 enum { ROUNDS_A_CALL = 32 };
 
 static inline void let_go_on(unsigned rounds)

@@ -1,6 +1,6 @@
 /*
- * stream_plain_test.c - before a stream has a rail, or while one is not used: what plain calls leave behind (fb_usual, fb_count),
- * what the peer may say too late, and what keeps it off.
+ * stream_plain_test.c - before a stream has a rail, or while one is not used: what plain calls
+ * leave behind (fb_usual, fb_count), what the peer may say too late, and what keeps it off.
  */
 #include "tests/unit/stream_waits.h"
 
@@ -12,7 +12,7 @@
 
 static unsigned char out[20000], in[20000];
 
-/* As a process with no rules, whose streams board after so many calls; nothing is asked at the first ones. */
+/* As a process with no rules: streams board after so many calls, the first of which ask nothing. */
 static void after(struct end *e, struct cfg_stream *set, uint32_t calls)
 {
     struct fb_conn *c = conn_of(e->s);
@@ -33,8 +33,7 @@ static void pair_after(struct end *a, struct end *b, struct cfg_stream set[2], u
     after(b, &set[1], calls);
 }
 
-/* Few calls that move much, in both directions together: as many bytes as the policy wants make it ask, whichever way
- * the calls end. */
+/* Few calls that move much, both ways together: as many bytes as the policy wants make it ask. */
 TEST_CASE(stream_plain, bytes_count_before_calls_do)
 {
     static struct cfg_stream set[2];
@@ -100,8 +99,9 @@ static void pass(struct end *from, struct end *to, size_t n, size_t pieces)
             have += (size_t)get(to, in, n / pieces - have);
 }
 
-/* A few words, then much in one direction. The last of the words are sent when their sender is half way to wanting a rail,
- * and looks at what goes by; who gets them does not look yet, and never will: no more come. */
+/* A few words, then much in one direction. The last of the words are sent when their sender is half
+ * way to wanting a rail, and looks at what goes by; who gets them does not look yet, and never
+ * will: no more come. */
 static void much_after_words(struct end *to, struct end *from)
 {
     uint64_t limit = sys_now() + PATIENCE;
@@ -120,8 +120,8 @@ static void much_after_words(struct end *to, struct end *from)
 
 TEST_CASE(stream_plain, much_after_a_few_words)
 {
-    static struct cfg_stream
-        set[2][2]; /* which the progress thread may still go by when the stream has gone */
+    /* which the progress thread may still go by when the stream has gone */
+    static struct cfg_stream set[2][2];
 
     for (int i = 0; i < 2; i++) {
         struct end a, b;
@@ -152,8 +152,8 @@ TEST_CASE(stream_plain, words_are_few_beside_16_times_as_much)
     done(&b);
 }
 
-/* As the last receive of most connections. Once a rail has been wanted the end is looked at more closely: it may be what
- * the kernel says after an error that the library has taken from it. */
+/* As the last receive of most connections. Once a rail has been wanted the end is looked at more
+ * closely: it may be what the kernel says after an error that the library has taken from it. */
 TEST_CASE(stream_plain, the_end_of_who_never_wanted_a_rail)
 {
     static struct cfg_stream set[2];
@@ -168,7 +168,7 @@ TEST_CASE(stream_plain, the_end_of_who_never_wanted_a_rail)
     EXPECT_EQ_INT(a.s->rx_in, 0);
     EXPECT_EQ_INT(a.s->calls, 0);
     EXPECT_EQ_U64(a.s->pub->rx, 0);
-    /* An error that is the next call's, as recvmmsg leaves one behind: after it the kernel says 0. */
+    /* An error that is the next call's, as recvmmsg leaves one behind; then the kernel says 0. */
     fb_keep_error(b.s, -ECONNRESET);
     ASSERT(fb_rx_enter(b.s));
     ASSERT(!fb_usual(b.s, 0, true, &end));
@@ -241,8 +241,8 @@ TEST_CASE(stream_plain, no_page_for_a_rail_before_one_is_wanted)
         done(&all[i / 2][i % 2]);
 }
 
-/* The gate goes up between the look at it and the end of the call: whoever was told meanwhile that there is nothing to receive, because a
- * call was in flight, is told to look again. */
+/* The gate goes up between the look at it and the end of the call: whoever was told meanwhile that
+ * there is nothing to receive, because a call was in flight, is told to look again. */
 TEST_CASE(stream_plain, gate_at_the_end_of_a_call)
 {
     struct end a, b;
@@ -276,8 +276,7 @@ static int refusal(struct fb_conn *c)
     return reason;
 }
 
-/* The other end was not worth a rail yet when it was asked: it is asked once more, though nothing is called here, and
- * then no more. */
+/* The other end was not worth a rail yet when it was asked: it is asked once more, with no call. */
 TEST_CASE(stream_plain, asked_once_more_without_a_call)
 {
     static struct cfg_stream set;
@@ -305,8 +304,8 @@ TEST_CASE(stream_plain, asked_once_more_without_a_call)
     done(&d);
 }
 
-/* An announcement that comes when its sender waits no longer, and what was sent instead has been read, is late; the
- * peer has not broken the protocol. */
+/* An announcement that comes when its sender waits no longer, and what was sent instead has been
+ * read, is late; the peer has not broken the protocol. */
 TEST_CASE(stream_plain, a_late_announcement_is_no_offence)
 {
     struct rsk_msg m = {.type = FM_ANN, .att = 1, .a = 31, .b = 'x'};
@@ -413,8 +412,9 @@ static bool in_the_ring_alone(struct end *e)
     return yes;
 }
 
-/* Who leaves with much that is unread sends it again, and the socket has no room for all of it. So the ring is where it is
- * read, and a call that is to be the kernel's does not wait until somebody has, since who would is who calls. */
+/* Who leaves with much that is unread sends it again, and the socket has no room for all of it. So
+ * the ring is where it is read, and a call that is to be the kernel's does not wait until somebody
+ * has, since who would is who calls. */
 TEST_CASE(stream_plain, who_reads_a_ring_that_has_been_left_does_not_wait)
 {
     enum { PIECES = 3 };
@@ -461,8 +461,8 @@ __attribute__((constructor)) static void lie(void)
     fb_io.send = stray_send;
 }
 
-/* ICMP's word that a host is away comes in the middle of a leave, to whatever of it is being sent: that goes on, and the
- * program hears of it. */
+/* ICMP's word that a host is away comes in the middle of a leave, to whatever of it is being sent:
+ * that goes on, and the program hears of it. */
 TEST_CASE(stream_plain, an_error_that_ends_nothing_while_it_leaves)
 {
     int at = 0;

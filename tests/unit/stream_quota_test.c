@@ -1,6 +1,7 @@
 /*
- * stream_quota_test.c - a stream's waits spin no longer than briefly where its control group's files, which are made up here, say
- * that a CPU quota holds the process back; and its bytes pass all the same.
+ * stream_quota_test.c - a stream's waits spin no longer than briefly where its control group's
+ * files, which are made up here, say that a CPU quota holds the process back; and its bytes
+ * pass all the same.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
@@ -55,7 +56,8 @@ static void child(void)
     for (int i = 0; i < 100; i++)
         spin_measured(70000, false);
     EXPECT(fb_spin_most() > BRIEF);
-    /* Held back all the time. A look of its own every now and then is enough for the group's file. */
+    /* Held back all the time. A look of its own every now and then is enough for the
+     * group's file. */
     begin = sys_now();
     limit = begin + PATIENCE;
     while (fb_spin_most() > BRIEF) {

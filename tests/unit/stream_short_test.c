@@ -1,6 +1,6 @@
 /*
- * stream_short_test.c - calls on a rail that only move bytes (rx_move, tx_move in call.c): they do what the general
- * way does, and leave to it what they do not.
+ * stream_short_test.c - calls on a rail that only move bytes (rx_move, tx_move in call.c): they do
+ * what the general way does, and leave to it what they do not.
  */
 #include "tests/unit/stream_pair.h"
 
@@ -22,7 +22,8 @@ static uint64_t no_data(const struct end *e)
     return fb_tally(e->s, e->fd).in >> 44;
 }
 
-/* The next bytes of a direction are none that are digested, which a send takes the general way for. */
+/* The next bytes of a direction are none that are digested, which a send takes the
+ * general way for. */
 static bool undigested(struct end *from, struct end *to)
 {
     uint64_t end = from->s->pub->tx + 1000;
@@ -30,7 +31,8 @@ static bool undigested(struct end *from, struct end *to)
     return !conn_seen_wants(&from->s->tx_mark, end) && !conn_seen_wants(&to->s->rx_mark, end);
 }
 
-/* On a rail, and with undigested bytes before it; how many it takes to board is a matter of how soon others run. */
+/* On a rail, and with undigested bytes before it; how many it takes to board is a matter of how
+ * soon others run. */
 static bool aboard(struct end *a, struct end *b)
 {
     uint64_t limit = sys_now() + PATIENCE;
@@ -70,7 +72,8 @@ static ssize_t quick_recv(struct end *e, size_t most, int flags)
     return did;
 }
 
-/* The short way says that there is nothing. What it leaves to the general one, as news of the anchor, that one has seen to. */
+/* The short way says that there is nothing. What it leaves to the general one, as news of the
+ * anchor, that one has seen to. */
 static bool nothing_there(struct end *e)
 {
     struct iovec v = {in, 64};
@@ -81,7 +84,8 @@ static bool nothing_there(struct end *e)
     return did == -EAGAIN;
 }
 
-/* A receive that finds less than it asked for says so: who waits for an edge is told of all that follows. */
+/* A receive that finds less than it asked for says so: who waits for an edge is told of all
+ * that follows. */
 TEST_CASE(stream_short, less_than_asked_for)
 {
     struct end a, b;
@@ -206,7 +210,8 @@ TEST_CASE(stream_short, nothing_at_once)
     done(&b);
 }
 
-/* Who has no reference gets nothing but what is the number's: not by another number, not of what is closed. */
+/* Who has no reference gets nothing but what is the number's: not by another number, not of
+ * what is closed. */
 TEST_CASE(stream_short, without_a_reference)
 {
     struct end a, b;
@@ -229,7 +234,8 @@ TEST_CASE(stream_short, without_a_reference)
     done(&a);
 }
 
-/* What a look at the ring says is what the whole of readiness says; where the ring alone does not decide it says nothing. */
+/* What a look at the ring says is what the whole of readiness says; where the ring alone does not
+ * decide it says nothing. */
 TEST_CASE(stream_short, seen_at_a_glance)
 {
     struct held h;
@@ -270,7 +276,8 @@ TEST_CASE(stream_short, seen_at_a_glance)
     done(&b);
 }
 
-/* A checkpoint of the digests within the buffer, but behind the bytes, is nothing to them; one among them is taken. */
+/* A checkpoint of the digests within the buffer, but behind the bytes, is nothing to them; one
+ * among them is taken. */
 TEST_CASE(stream_short, past_checkpoints)
 {
     struct end a, b;
@@ -376,8 +383,8 @@ TEST_CASE(stream_short, waits_a_little)
     done(&b);
 }
 
-/* For how long a receive from an empty ring has looked, which has learnt to spin for `ns`. 0: it has stopped before;
- * 1: it has not begun. */
+/* For how long a receive from an empty ring has looked, which has learnt to spin for `ns`. 0: it
+ * has stopped before; 1: it has not begun. */
 static uint32_t looked(struct end *e, uint32_t ns, int flags)
 {
     struct fb_spin *s = &more_of(e)->spin_rx;

@@ -1,5 +1,6 @@
 /*
- * stream_shut_test.c - streams that are shut for reading, or both ways, before they board or while on a rail.
+ * stream_shut_test.c - streams that are shut for reading, or both ways, before they board or
+ * while on a rail.
  */
 #include "tests/asleep.h"
 #include "tests/shim/shim.h"
@@ -17,8 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* SHUT_RD of one end is no end of the other, and what the peer's half says by TCP still comes. The kernel is not told of it,
- * and its watcher does not wait for what it would say. */
+/* SHUT_RD of one end is no end of the other, and what the peer's half says by TCP still comes. The
+ * kernel is not told of it, and its watcher does not wait for what it would say. */
 TEST_CASE(stream, shut_for_reading)
 {
     unsigned char buf[64] = {0};
@@ -80,7 +81,8 @@ TEST_CASE(stream, shut_for_reading_before_it_boards)
     done(&a);
 }
 
-/* Before it is connected a shutdown only ends the attempt: the socket can be connected anew, and then reads. */
+/* Before it is connected a shutdown only ends the attempt: the socket can be connected anew,
+ * and then reads. */
 TEST_CASE(stream, shut_for_reading_while_it_connects)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -106,7 +108,8 @@ TEST_CASE(stream, shut_for_reading_while_it_connects)
     close(l);
 }
 
-/* What lay in the ring is in the socket when the call returns, although poll says after SHUT_RD that there is something. */
+/* What lay in the ring is in the socket when the call returns, although poll says after SHUT_RD
+ * that there is something. */
 TEST_CASE(stream, pinned_after_shut_for_reading)
 {
     static const char text[] = "was there before";
@@ -129,7 +132,8 @@ TEST_CASE(stream, pinned_after_shut_for_reading)
     }
 }
 
-/* The peer takes its half back, by frames and by what it sends again, which is no reason for a reset. */
+/* The peer takes its half back, by frames and by what it sends again, which is no
+ * reason for a reset. */
 TEST_CASE(stream, shut_both_ways)
 {
     static const char text[] = "was there before";
@@ -309,7 +313,8 @@ static void *receives_one(void *arg)
     return NULL;
 }
 
-/* The rail has failed, and the peer's half, which owes its frame, will not write it to who is at his end. */
+/* The rail has failed, and the peer's half, which owes its frame, will not write it to who
+ * is at his end. */
 TEST_CASE(stream, shut_both_ways_wakes_who_waits_without_a_rail)
 {
     struct rsk_rail *rail;

@@ -1,6 +1,7 @@
 /*
- * stream_stall_test.c - a full ring of which nothing is read: a sender that boarded while much lay unread in TCP gives its receiver
- * time to come to the ring, and no longer (ipoib_fallback/stall.c).
+ * stream_stall_test.c - a full ring of which nothing is read: a sender that boarded while much lay
+ * unread in TCP gives its receiver time to come to the ring, and no longer
+ * (ipoib_fallback/stall.c).
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
@@ -84,7 +85,8 @@ static void read_up_to(struct end *e, uint64_t *got, uint64_t end)
     }
 }
 
-/* a has boarded with so much unread in TCP before the ring, which is full. The clock stands just before that does not count any more. */
+/* a has boarded with so much unread in TCP before the ring, which is full. The clock stands just
+ * before that does not count any more. */
 static void behind(struct end *a, struct end *b, uint64_t before, uint64_t *sent)
 {
     uint64_t asked, most;

@@ -1,10 +1,12 @@
 /*
- * stream_tally_test.c - what has come and gone since an edge was told, of a stream that changes track.
+ * stream_tally_test.c - what has come and gone since an edge was told, of a stream
+ * that changes track.
  */
 #include "tests/unit/stream_ahead.h"
 
-/* What has come is counted in the same way in the kernel, in the ring and in both, read or not: it is by that that an
- * edge is told once (preload/pl_epoll_ready.c). But who finds less than asked for is told of all that follows. */
+/* What has come is counted in the same way in the kernel, in the ring and in both, read or not: it
+ * is by that that an edge is told once (preload/pl_epoll_ready.c). But who finds less than asked
+ * for is told of all that follows. */
 TEST_CASE(stream_tally, read_or_not)
 {
     struct end a, b;
@@ -26,7 +28,8 @@ TEST_CASE(stream_tally, read_or_not)
         fill(out, at, 10);
         ASSERT_EQ_INT(get(&a, in, 10), 10);
         EXPECT(memcmp(in, out, 10) == 0);
-        /* What is behind the ring in the kernel it does not see from there: an edge more, none less. */
+        /* What is behind the ring in the kernel it does not see from there: an edge
+         * more, none less. */
         EXPECT(fb_tally(a.s, a.fd).in <= t.in + 1);
     }
     UNTIL(conn_of(a.s)->x->rx.state == RX_sk || conn_of(a.s)->x->rx.state == RX_t);
@@ -66,7 +69,8 @@ static void with_bytes(struct end *a, struct end *b, uint64_t *pos)
     UNTIL(count(a) >= *pos);
 }
 
-/* What was told on the rail the kernel tells again of who leaves it for good: by the tally it is the same. */
+/* What was told on the rail the kernel tells again of who leaves it for good: by the tally
+ * it is the same. */
 TEST_CASE(stream_tally, of_who_is_pinned)
 {
     struct end a, b;
@@ -92,7 +96,8 @@ TEST_CASE(stream_tally, of_who_is_pinned)
     done(&a);
 }
 
-/* Who reads past the library may have found the end of what has come: what was told before is told once more. */
+/* Who reads past the library may have found the end of what has come: what was told before is
+ * told once more. */
 TEST_CASE(stream_tally, of_who_reads_past_it)
 {
     struct end a, b;
@@ -112,7 +117,8 @@ TEST_CASE(stream_tally, of_who_reads_past_it)
     done(&a);
 }
 
-/* Edges are counted from when it has asked, and so is a send that is refused: the next edge is another one. */
+/* Edges are counted from when it has asked, and so is a send that is refused: the next edge
+ * is another one. */
 TEST_CASE(stream_tally, of_who_has_asked)
 {
     struct end a, b;

@@ -46,7 +46,8 @@ static void spins(void)
     spin_joined(&c, true);
     EXPECT_EQ_INT(fb_spin_most(), 300000);
     EXPECT_EQ_INT(spin_budget(&c, &fresh), 300000);
-    /* What one wire has taught is nothing to the other, which wakes by a futex and has a limit of its own. */
+    /* What one wire has taught is nothing to the other, which wakes by a futex and has a
+     * limit of its own. */
     spin_joined(&c, false);
     EXPECT_EQ_INT(spin_budget(&c, &fresh), 20000);
     spin_measured(300000, false);
@@ -273,7 +274,8 @@ TEST_CASE(stream, many_pieces_on_a_plain_half)
     done(&b);
 }
 
-/* What a thread in poll sleeps on: a word that changes when there are bytes, and none when it would miss something. */
+/* What a thread in poll sleeps on: a word that changes when there are bytes, and none when it would
+ * miss something. */
 TEST_CASE(stream, words_of_a_rail)
 {
     struct fb_words w = {0};
@@ -351,7 +353,8 @@ static ssize_t put_with(struct end *e, void *p, size_t n, int flags)
     return r;
 }
 
-/* They ask for nothing before a send does, or a recvmsg: QEMU and iperf 2 set them on each connection, and go on without. */
+/* They ask for nothing before a send does, or a recvmsg: QEMU and iperf 2 set them on each
+ * connection, and go on without. */
 TEST_CASE(stream, zero_copy_and_stamps_may_be_asked_for)
 {
     static const int names[] = {SO_ZEROCOPY, SO_TIMESTAMP, SO_TIMESTAMPNS};
@@ -404,7 +407,8 @@ TEST_CASE(stream, boards_while_there_is_always_more)
     done(&b);
 }
 
-/* Who announces with MSG_MORE what follows, each time, boards where it follows, or with the next head. */
+/* Who announces with MSG_MORE what follows, each time, boards where it follows, or with
+ * the next head. */
 TEST_CASE(stream, head_and_body_board)
 {
     unsigned char bytes[100] = {0};

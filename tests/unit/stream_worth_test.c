@@ -1,6 +1,7 @@
 /*
- * stream_worth_test.c - from how many calls on a stream boards: what those before it at the same address have lived for, and that an
- * accepted one asks for nothing where it can be asked for already.
+ * stream_worth_test.c - from how many calls on a stream boards: what those before it at the
+ * same address have lived for, and that an accepted one asks for nothing where it can be
+ * asked for already.
  */
 #include "ipoib_fallback/reach.h"
 #include "ipoib_fallback/worth.h"
@@ -302,7 +303,8 @@ static bool puts_off(void)
     return yes;
 }
 
-/* Whose peers do not ask, as none of them has the library, needs no digests; who is asked for all the same begins then. */
+/* Whose peers do not ask, as none of them has the library, needs no digests; who is asked for all
+ * the same begins then. */
 TEST_CASE(stream_worth, nobody_asks)
 {
     int l = pair_listener();

@@ -1,5 +1,6 @@
 /*
- * tap_file_test.c - what `railsock tap` writes of records that only threads at the same time, or several devices, make.
+ * tap_file_test.c - what `railsock tap` writes of records that only threads at the same time, or
+ * several devices, make.
  */
 #include "tests/shim/shim.h"
 

@@ -1,6 +1,7 @@
 /*
- * tap_test.c - a tap of a stream: the library's end over real streams, the tool's end that it meets, and what
- * each does when the other one writes nonsense or goes away. Both are in this process.
+ * tap_test.c - a tap of a stream: the library's end over real streams, the tool's end that
+ * it meets, and what each does when the other one writes nonsense or goes away. Both are
+ * in this process.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/stream_pair.h"
@@ -410,7 +411,8 @@ static void *traffic(void *arg)
     return &pos;
 }
 
-/* Taps come and go while two threads send and receive at full tilt: each byte that is recorded is right. */
+/* Taps come and go while two threads send and receive at full tilt: each byte that is
+ * recorded is right. */
 TEST_CASE(tap, comes_and_goes)
 {
     struct echo x = {0};

@@ -1,6 +1,7 @@
 /*
- * verbs_bye_test.c - the end of a rail on an adapter that sends when it likes, and throws away what it has not sent when its queue
- * pair is moved to ERR or destroyed: what the owner has said last is sent.
+ * verbs_bye_test.c - the end of a rail on an adapter that sends when it likes, and throws away
+ * what it has not sent when its queue pair is moved to ERR or destroyed: what the owner has
+ * said last is sent.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/verbs_bye_calls.h"

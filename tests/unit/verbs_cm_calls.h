@@ -1,5 +1,6 @@
 /*
- * verbs_cm_calls.h - verbs_cm_test.c: what verbs_cm.c, verbs_channel.c and verbs_setup.c call, and what they are called by.
+ * verbs_cm_calls.h - verbs_cm_test.c: what verbs_cm.c, verbs_channel.c and verbs_setup.c call, and
+ * what they are called by.
  */
 #ifndef TESTS_UNIT_VERBS_CM_CALLS_H
 #define TESTS_UNIT_VERBS_CM_CALLS_H

@@ -1,6 +1,6 @@
 /*
- * verbs_cm_test.c - who asks over RDMA, with libraries that are not there: from which port, and what a peer can make of it that sends him on
- * and on.
+ * verbs_cm_test.c - who asks over RDMA, with libraries that are not there: from which port, and
+ * what a peer can make of it that sends him on and on.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/verbs_cm_calls.h"
@@ -16,7 +16,8 @@
 #include "config/reason.h"
 #include "rsock/verbs_int.h"
 
-/* ---- the libraries: an id has a port from where it is resolved until it is destroyed, and no other one has that */
+/* ---- the libraries: an id has a port from where it is resolved until it is destroyed, and no
+ * other one has that */
 
 enum { IDS = 16 };
 
@@ -339,8 +340,8 @@ TEST_CASE(verbs_cm, who_is_sent_on_has_no_more_time)
     sent_on(7000);
 }
 
-/* What takes a number waits for the end of a step, and of the events that come once the device is there one is several commands
- * to the adapter. */
+/* What takes a number waits for the end of a step, and of the events that come once the device is
+ * there one is several commands to the adapter. */
 TEST_CASE(verbs_cm, steps_end_at_the_door)
 {
     static struct vb_dev known;

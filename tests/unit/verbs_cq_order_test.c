@@ -1,6 +1,7 @@
 /*
- * verbs_cq_order_test.c - armings as in verbs_cq_test.c, where several threads sleep, drain and arm: at each call of a provider's any of the
- * others may come in between. When all sleep, and nothing is on its way, nothing is left in a queue.
+ * verbs_cq_order_test.c - armings as in verbs_cq_test.c, where several threads sleep, drain and
+ * arm: at each call of a provider's any of the others may come in between. When all sleep, and
+ * nothing is on its way, nothing is left in a queue.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/fake_adapter.h"

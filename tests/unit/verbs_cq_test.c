@@ -1,6 +1,7 @@
 /*
- * verbs_cq_test.c - armings of completion queues, on adapters that ignore one while the event of the one before has not been taken:
- * whoever sleeps is woken without the timer of verbs_mind.c, and no arming is ignored.
+ * verbs_cq_test.c - armings of completion queues, on adapters that ignore one while the event of
+ * the one before has not been taken: whoever sleeps is woken without the timer of verbs_mind.c, and
+ * no arming is ignored.
  */
 #include "tests/shim/shim.h"
 #include "tests/unit/fake_adapter.h"
@@ -89,7 +90,8 @@ TEST_CASE(verbs_cq, the_event_of_one_of_two)
     }
 }
 
-/* A futex sleeper arms his own CQ only, and takes events of others, on which somebody else has relied. */
+/* A futex sleeper arms his own CQ only, and takes events of others, on which somebody
+ * else has relied. */
 TEST_CASE(verbs_cq, who_takes_the_event_of_another_arms_that_as_well)
 {
     for (enum kind k = 0; k < KINDS; k++) {
@@ -118,7 +120,8 @@ TEST_CASE(verbs_cq, who_takes_the_event_of_another_arms_that_as_well)
     }
 }
 
-/* mlx5 takes completions of a queue pair that ends out of the CQ: it has fired for what nobody has polled. */
+/* mlx5 takes completions of a queue pair that ends out of the CQ: it has fired for what
+ * nobody has polled. */
 TEST_CASE(verbs_cq, a_completion_that_nobody_has_polled)
 {
     for (unsigned i = 0; i < 2 * KINDS; i++) {

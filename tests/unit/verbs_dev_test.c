@@ -1,6 +1,7 @@
 /*
- * verbs_dev_test.c - devices of the verbs wire, over libraries that are not there: ids that wait for their link, a process that
- * may have no number above 512, and several devices that go, of which librdmacm may know before we do.
+ * verbs_dev_test.c - devices of the verbs wire, over libraries that are not there: ids that wait
+ * for their link, a process that may have no number above 512, and several devices that go, of
+ * which librdmacm may know before we do.
  */
 #include "tests/shim/shim.h"
 
@@ -160,8 +161,8 @@ static void ack_event(struct ibv_async_event *ev)
     (void)ev;
 }
 
-/* librdmacm's own half (cma.c, version 44): a context is closed with the last reference if its device is on the list no more. Who
- * writes to it afterwards is seen. */
+/* librdmacm's own half (cma.c, version 44): a context is closed with the last reference if its
+ * device is on the list no more. Who writes to it afterwards is seen. */
 enum { DEVICES = 3, FREED = 0xa5 };
 
 static struct lib_dev {

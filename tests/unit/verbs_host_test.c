@@ -1,5 +1,6 @@
 /*
- * verbs_host_test.c - which devices count, and how often, and by which names, the host and the program are looked at before anything of RDMA is opened.
+ * verbs_host_test.c - which devices count, and how often, and by which names, the host and the
+ * program are looked at before anything of RDMA is opened.
  */
 #include "tests/shim/shim.h"
 

@@ -1,5 +1,6 @@
 /*
- * verbs_listen_test.c - where a server's port is taken by an RDMA listener, with libraries that are not there.
+ * verbs_listen_test.c - where a server's port is taken by an RDMA listener, with libraries
+ * that are not there.
  */
 #include "tests/shim/shim.h"
 

@@ -1,5 +1,6 @@
 /*
- * verbs_mind_test.c - how often the progress thread tries what could not be posted: its timers, and the kicks that it gives itself.
+ * verbs_mind_test.c - how often the progress thread tries what could not be posted: its timers, and
+ * the kicks that it gives itself.
  */
 #include "tests/shim/shim.h"
 

@@ -1,6 +1,6 @@
 /*
- * verbs_no_limit.h - verbs_pin.c's word on queues, where there is no limit of locked memory. Defines them: for one file of a
- * program.
+ * verbs_no_limit.h - verbs_pin.c's word on queues, where there is no limit of locked memory.
+ * Defines them: for one file of a program.
  */
 #ifndef TESTS_UNIT_VERBS_NO_LIMIT_H
 #define TESTS_UNIT_VERBS_NO_LIMIT_H

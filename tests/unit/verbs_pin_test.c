@@ -1,5 +1,6 @@
 /*
- * verbs_pin_test.c - how much may be pinned, by what the kernel says that is, with libraries that are not there.
+ * verbs_pin_test.c - how much may be pinned, by what the kernel says that is, with libraries
+ * that are not there.
  */
 #include "tests/shim/shim.h"
 
@@ -73,7 +74,8 @@ static bool pins(size_t n)
     return mr;
 }
 
-/* As a driver pins the queues that it has in the process's memory: nothing of it goes through us. */
+/* As a driver pins the queues that it has in the process's memory: nothing of it
+ * goes through us. */
 static bool pinned_by_another(void *memory, size_t n)
 {
     struct io_uring_params params = {0};

@@ -1,5 +1,6 @@
 /*
- * verbs_post_test.c - the sender half against a peer that writes its credit as it likes, with a queue pair that takes everything.
+ * verbs_post_test.c - the sender half against a peer that writes its credit as it likes, with a
+ * queue pair that takes everything.
  */
 #include "tests/shim/shim.h"
 
@@ -95,8 +96,9 @@ static void fill_up(size_t piece)
     }
 }
 
-/* A sender of small pieces that has filled the ring ahead of the peer's library: it has asked to be told of bytes and
- * of messages. The stream can still be handed back, which does not wait for the peer. */
+/* A sender of small pieces that has filled the ring ahead of the peer's library: it has asked
+ * to be told of bytes and of messages. The stream can still be handed back, which does not wait
+ * for the peer. */
 TEST_CASE(verbs_post, control_while_all_is_full)
 {
     const struct rsk_msg m = {.type = 9};
@@ -181,8 +183,8 @@ static void after_look(int sig, siginfo_t *info, void *context)
     uc->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
 }
 
-/* A peer that says that all was consumed, and takes it back: each is a number that it may say. What is filled beyond
- * the ring would go out again behind a RESUME, from the memory behind it. */
+/* A peer that says that all was consumed, and takes it back: each is a number that it may say. What
+ * is filled beyond the ring would go out again behind a RESUME, from the memory behind it. */
 TEST_CASE(verbs_post, credit_that_is_taken_back)
 {
     struct sigaction look = {.sa_sigaction = on_look, .sa_flags = SA_SIGINFO};

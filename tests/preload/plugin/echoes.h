@@ -1,5 +1,6 @@
 /*
- * echoes.h - what a plugin's constructor does, and the program beside it: the first calls of a TCP pair of its own.
+ * echoes.h - what a plugin's constructor does, and the program beside it: the first calls of a TCP
+ * pair of its own.
  */
 #ifndef TESTS_PRELOAD_PLUGIN_ECHOES_H
 #define TESTS_PRELOAD_PLUGIN_ECHOES_H

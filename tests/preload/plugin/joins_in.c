@@ -1,6 +1,7 @@
 /*
- * joins_in.c - a plugin that uses TCP while it is loaded, when a thread of the program's has been told to do so too, and has got as far
- * as it gets by itself. PLUGIN_BESIDE: that thread, which waits for a byte, and where it gets one.
+ * joins_in.c - a plugin that uses TCP while it is loaded, when a thread of the program's has been
+ * told to do so too, and has got as far as it gets by itself. PLUGIN_BESIDE: that thread, which
+ * waits for a byte, and where it gets one.
  */
 #include "echoes.h"
 
