@@ -318,6 +318,6 @@ void spin_joined(struct fb_conn *, bool slow);
 
 /* Looks how often the calling thread was thrown off its processor so far; not where there may be a
  * filter for system calls. */
-void crowd_look(struct fb_crowd *, uint64_t now);
+void crowd_look(struct fb_crowd *, uint64_t at);
 
 #endif

@@ -184,10 +184,10 @@ void quota_forget(void)
 {
 }
 
-void crowd_look(struct fb_crowd *c, uint64_t now)
+void crowd_look(struct fb_crowd *c, uint64_t at)
 {
     (void)c;
-    (void)now;
+    (void)at;
 }
 
 struct rsk_shard *rsk_shard_get(struct rsk_shard *s)
