@@ -360,34 +360,18 @@ UNIT_TESTS := \
 
 # poll, select and epoll over a fake engine.
 READINESS_SRC := \
+	$(filter preload/pl_epoll%.c preload/pl_poll%.c $(addprefix preload/pl_,made.c number.c \
+	    real.c select.c table.c wait.c),$(PRELOAD_SRC)) \
 	tests/unit/epoll_fake.c \
 	tests/unit/epoll_fake_shard.c \
 	tests/unit/heir_fake.c \
-	preload/pl_epoll.c \
-	preload/pl_epoll_life.c \
-	preload/pl_epoll_filter.c \
-	preload/pl_epoll_list.c preload/pl_epoll_place.c \
-	preload/pl_epoll_nest.c \
-	preload/pl_epoll_pool.c \
-	preload/pl_epoll_ready.c \
-	preload/pl_epoll_reg.c \
-	preload/pl_epoll_shard.c \
-	preload/pl_epoll_wait.c \
-	preload/pl_made.c \
-	preload/pl_number.c \
-	preload/pl_poll.c \
-	preload/pl_poll_arm.c preload/pl_poll_ask.c preload/pl_poll_serve.c \
-	preload/pl_poll_words.c \
-	preload/pl_real.c \
-	preload/pl_select.c \
-	preload/pl_table.c \
-	preload/pl_wait.c \
 	ipoib_fallback/crowd.c \
 	ipoib_fallback/lock.c \
 	rsock/own.c \
 	rsock/section.c \
 	rsock/valgrind.c \
 	rsock/waitv.c \
+
 
 epoll_test_SRC := tests/unit/epoll_test.c $(READINESS_SRC)
 epoll_instances_test_SRC := tests/unit/epoll_instances_test.c $(READINESS_SRC)

@@ -10,6 +10,8 @@ import socket
 import sys
 import threading
 
+import connections
+
 SIZES = [1, 2, 15, 16, 17, 63, 64, 100, 1000, 4095, 4096, 4097, 65535, 65536, 100000]
 
 
@@ -67,22 +69,9 @@ def connection(host, port, seed, messages, stream):
 
 
 def main():
-    host, port, connections, messages, stream = sys.argv[1], *map(int, sys.argv[2:6])
-    failures = []
-
-    def run(seed):
-        try:
-            connection(host, port, seed, messages, stream)
-        except (AssertionError, OSError) as e:
-            failures.append(f"connection {seed}: {type(e).__name__}: {e}")
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(connections)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    print("\n".join(failures) or "all came back")
-    return 1 if failures else 0
+    host, port, count, messages, stream = sys.argv[1], *map(int, sys.argv[2:6])
+    return connections.check(count, lambda seed: connection(host, port, seed, messages, stream),
+                             "all came back")
 
 
 sys.exit(main())

@@ -3,7 +3,8 @@ protocol, with several connections at once and with pipelined requests."""
 import random
 import socket
 import sys
-import threading
+
+import connections
 
 SIZES = [0, 1, 10, 100, 1000, 1400, 10000, 65536, 300000]
 
@@ -58,22 +59,9 @@ def connection(host, port, seed, items):
 
 
 def main():
-    host, port, connections, items = sys.argv[1], *map(int, sys.argv[2:5])
-    failures = []
-
-    def run(seed):
-        try:
-            connection(host, port, seed, items)
-        except (AssertionError, OSError) as e:
-            failures.append(f"connection {seed}: {type(e).__name__}: {e}")
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(connections)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    print("\n".join(failures) or "all values were right")
-    return 1 if failures else 0
+    host, port, count, items = sys.argv[1], *map(int, sys.argv[2:5])
+    return connections.check(count, lambda seed: connection(host, port, seed, items),
+                             "all values were right")
 
 
 sys.exit(main())

@@ -6,20 +6,6 @@
 
 static int p[2];
 
-static void rest(int fd)
-{
-    char buf[100] = "";
-    ssize_t n;
-
-    do {
-        errno = CLEAN;
-        n = recv(fd, buf, sizeof(buf), MSG_WAITALL);
-        show("recv", n, errno);
-        if (n > 0)
-            say_bytes(" ", buf, n);
-    } while (n > 0);
-}
-
 CASE(shutdown_twice)
 {
     pair(p);
@@ -28,7 +14,7 @@ CASE(shutdown_twice)
     SHOW(shutdown(p[0], SHUT_RD));
     SHOW(shutdown(p[0], SHUT_RD));
     SHOW(shutdown(p[0], SHUT_RDWR));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(shutdown_of_nonsense)
@@ -40,7 +26,7 @@ CASE(shutdown_of_nonsense)
     SHOW(shutdown(socket(AF_INET, SOCK_STREAM, 0), SHUT_WR));
     deliver(p[0], p[1], "unharmed");
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(shutdown_after_the_peer_closed)
@@ -51,7 +37,7 @@ CASE(shutdown_after_the_peer_closed)
     SHOW(shutdown(p[0], SHUT_WR));
     until(p[0], POLLHUP);
     SHOW(shutdown(p[0], SHUT_WR));
-    rest(p[0]);
+    say_rest(p[0]);
 }
 
 static const struct amount {
@@ -73,7 +59,7 @@ EACH(writes_to_who_has_closed, struct amount, amounts, COUNT(amounts))
     SHOW(send(p[1], bytes, f->n, MSG_NOSIGNAL));
     say_events("poll", until(p[1], POLLHUP));
     say_error(p[1]);
-    rest(p[1]);
+    say_rest(p[1]);
     SHOW(send(p[1], bytes, f->n, MSG_NOSIGNAL));
 }
 
@@ -85,7 +71,7 @@ CASE(a_reset_is_told_by_a_send)
     until(p[1], POLLHUP);
     SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
     SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
-    rest(p[1]);
+    say_rest(p[1]);
     say_error(p[1]);
 }
 
@@ -96,7 +82,7 @@ CASE(a_reset_is_told_by_getsockopt)
     until(p[1], POLLHUP);
     say_error(p[1]);
     SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 /* Whatever follows it on the connection, the end of one that was shut both ways is no error. */
@@ -105,11 +91,11 @@ CASE(both_shut_then_the_peer_ends)
     pair(p);
     SHOW(shutdown(p[1], SHUT_RDWR));
     until(p[0], POLLRDHUP);
-    rest(p[0]);
+    say_rest(p[0]);
     SHOW(shutdown(p[0], SHUT_WR));
     until(p[0], POLLHUP);
     say_error(p[1]);
-    rest(p[1]);
+    say_rest(p[1]);
     SHOW(shutdown(p[1], SHUT_RD));
 }
 
@@ -119,10 +105,10 @@ CASE(both_shut_then_the_peer_closes)
     deliver(p[0], p[1], "unread");
     SHOW(shutdown(p[1], SHUT_RDWR));
     until(p[0], POLLRDHUP);
-    rest(p[0]);
+    say_rest(p[0]);
     SHOW(close(p[0]));
     say_error(p[1]);
-    rest(p[1]);
+    say_rest(p[1]);
     say_error(p[1]);
 }
 
@@ -140,7 +126,7 @@ CASE(asked_of_the_kernel_after_the_peer_has_closed)
     must(pipe(way) == 0, "pipe");
     SHOW(splice(p[1], NULL, way[1], NULL, 100, 0));
     SHOW(splice(p[1], NULL, way[1], NULL, 100, 0));
-    rest(p[1]);
+    say_rest(p[1]);
     say_error(p[1]);
 }
 
@@ -170,7 +156,7 @@ CASE(splice_after_a_reset)
     until(p[1], POLLHUP);
     must(pipe(way) == 0, "pipe");
     SHOW(splice(p[1], NULL, way[1], NULL, 100, 0));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 /* The error is gone with it, whatever asks next. */
@@ -186,7 +172,7 @@ CASE(a_reset_is_told_by_splice_into_it)
     until(p[1], POLLHUP);
     SHOW(splice(way[0], NULL, p[1], NULL, 7, SPLICE_F_NONBLOCK));
     SHOW(shutdown(p[1], SHUT_WR));
-    rest(p[1]);
+    say_rest(p[1]);
     say_error(p[1]);
 }
 
@@ -200,7 +186,7 @@ CASE(a_reset_is_told_by_splice_out_of_it)
     SHOW(close(p[0]));
     until(p[1], POLLHUP);
     SHOW(splice(p[1], NULL, way[1], NULL, 100, SPLICE_F_NONBLOCK));
-    rest(p[1]);
+    say_rest(p[1]);
     say_error(p[1]);
 }
 
@@ -233,7 +219,7 @@ CASE(a_reset_is_told_by_a_file)
     SHOW(fwrite("bytes", 1, 5, f));
     SHOW(fflush(f));
     SHOW(fclose(f));
-    rest(p[1]);
+    say_rest(p[1]);
     say_error(p[1]);
 }
 
@@ -243,7 +229,7 @@ CASE(shutdown_after_a_reset)
     reset(p[1]);
     until(p[0], POLLHUP);
     SHOW(shutdown(p[0], SHUT_WR));
-    rest(p[0]);
+    say_rest(p[0]);
 }
 
 CASE(dialogue_after_half_close)
@@ -252,7 +238,7 @@ CASE(dialogue_after_half_close)
 
     pair(p);
     SHOW(shutdown(p[0], SHUT_WR));
-    rest(p[1]);
+    say_rest(p[1]);
     for (int i = 0; i < 20; i++) {
         must(send(p[1], "answer", 6, 0) == 6, "send");
         must(recv(p[0], buf, 6, MSG_WAITALL) == 6, "recv");
@@ -269,8 +255,8 @@ CASE(both_at_once)
     SHOW(send(p[1], "two", 3, 0));
     SHOW(shutdown(p[0], SHUT_WR));
     SHOW(shutdown(p[1], SHUT_WR));
-    rest(p[0]);
-    rest(p[1]);
+    say_rest(p[0]);
+    say_rest(p[1]);
     SHOW(close(p[0]));
     SHOW(close(p[1]));
 }
@@ -297,7 +283,7 @@ CASE(much_before_the_shutdown)
     SHOW(recv(p[1], (char[1]){0}, 1, 0));
     deliver(p[1], p[0], "answer");
     SHOW(shutdown(p[1], SHUT_WR));
-    rest(p[0]);
+    say_rest(p[0]);
 }
 
 CASE(linger_waits)
@@ -311,7 +297,7 @@ CASE(linger_waits)
     SHOW(setsockopt(p[0], SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
     SHOW(send(p[0], "last", 4, 0));
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(linger_on_a_full_one)
@@ -336,7 +322,7 @@ CASE(linger_without_blocking)
     nonblock(p[0], true);
     SHOW(send(p[0], "last", 4, 0));
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(abort_after_half_close)
@@ -348,7 +334,7 @@ CASE(abort_after_half_close)
     arrived(p[0], 6);
     reset(p[0]);
     until(p[1], POLLHUP);
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(close_with_unread_after_its_end)
@@ -358,7 +344,7 @@ CASE(close_with_unread_after_its_end)
     SHOW(shutdown(p[0], SHUT_WR));
     SHOW(close(p[0]));
     until(p[1], POLLHUP);
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(close_twice)
@@ -366,7 +352,7 @@ CASE(close_twice)
     pair(p);
     SHOW(close(p[0]));
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(close_of_one_duplicate_is_no_end)
@@ -379,9 +365,9 @@ CASE(close_of_one_duplicate_is_no_end)
     deliver(p[1], d, "goes on");
     SHOW(send(d, "both ways", 9, 0));
     SHOW(shutdown(d, SHUT_WR));
-    rest(p[1]);
+    say_rest(p[1]);
     SHOW(close(p[1]));
-    rest(d);
+    say_rest(d);
 }
 
 CASE(shutdown_is_of_the_description)
@@ -392,11 +378,11 @@ CASE(shutdown_is_of_the_description)
     d = dup(p[0]);
     SHOW(shutdown(d, SHUT_WR));
     SHOW(send(p[0], "x", 1, MSG_NOSIGNAL));
-    rest(p[1]);
+    say_rest(p[1]);
     SHOW(close(d));
     deliver(p[1], p[0], "still read");
     SHOW(close(p[1]));
-    rest(p[0]);
+    say_rest(p[0]);
 }
 
 /* Bytes to one that has closed draw a reset; what it had sent before is read first or
@@ -407,7 +393,7 @@ CASE(bytes_to_one_that_has_closed)
     deliver(p[0], p[1], "sent before");
     SHOW(close(p[0]));
     until(p[1], POLLRDHUP);
-    rest(p[1]);
+    say_rest(p[1]);
     SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
     until(p[1], POLLHUP);
     SHOW(send(p[1], "x", 1, MSG_NOSIGNAL));
@@ -423,7 +409,7 @@ CASE(shut_reader_still_acknowledges)
     SHOW(shutdown(p[0], SHUT_WR));
     until(p[1], POLLRDHUP);
     arrived(p[1], 20);
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(listener_closed_first)
@@ -436,7 +422,7 @@ CASE(listener_closed_first)
     SHOW(connect(p[0], (struct sockaddr *)&at, len));
     SHOW(close(l));
     until(p[0], POLLHUP);
-    rest(p[0]);
+    say_rest(p[0]);
 }
 
 CASE(accepted_after_the_client_has_gone)
@@ -450,7 +436,7 @@ CASE(accepted_after_the_client_has_gone)
     SHOW(send(p[0], "all that there was", 18, 0));
     SHOW(close(p[0]));
     p[1] = accept(l, NULL, NULL);
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 CASE(many_short_ones)

@@ -67,23 +67,8 @@ static void sends(void)
     SHOW(send(far.fd, "x", 1, MSG_NOSIGNAL));
 }
 
-/* The other end: says something if its direction may be on a rail, has what was sent to it,
- * reads it or not. */
-static void dies(struct far *f)
-{
-    char buf[6];
-
-    if (way->back)
-        must(send(f->fd, "last words", 10, 0) == 10, "send");
-    far_wait(f);
-    arrived(f->fd, 6);
-    if (!unread)
-        must(recv(f->fd, buf, 6, MSG_WAITALL) == 6, "recv");
-    far_step(f);
-    for (;;)
-        pause();
-}
-
+/* The other end, which then ends: says something if its direction may be on a rail, has what was
+ * sent to it, reads it or not. */
 static void exits(struct far *f)
 {
     char buf[6];
@@ -94,6 +79,14 @@ static void exits(struct far *f)
     arrived(f->fd, 6);
     if (!unread)
         must(recv(f->fd, buf, 6, MSG_WAITALL) == 6, "recv");
+}
+
+static void dies(struct far *f)
+{
+    exits(f);
+    far_step(f);
+    for (;;)
+        pause();
 }
 
 /* Here the other end lives no more, and what the kernel knows of it has come. */

@@ -73,6 +73,20 @@ void say_bytes(const char *what, const void *bytes, ssize_t n)
     printf("%s [%.*s]\n", what, n > 0 ? (int)n : 0, (const char *)bytes);
 }
 
+void say_rest(int fd)
+{
+    char buf[100] = "";
+    ssize_t n;
+
+    do {
+        errno = CLEAN;
+        n = recv(fd, buf, sizeof(buf), MSG_WAITALL);
+        show("recv", n, errno);
+        if (n > 0)
+            say_bytes(" ", buf, n);
+    } while (n > 0);
+}
+
 void sleep_ms(int ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
@@ -306,7 +320,8 @@ int listener(const struct net *net, struct sockaddr_storage *at, socklen_t *len)
     return fd;
 }
 
-void pair_raw(const struct net *net, int p[2])
+/* The listening socket is the caller's to close. */
+static int connected(const struct net *net, int p[2])
 {
     struct sockaddr_storage at;
     socklen_t len;
@@ -316,19 +331,18 @@ void pair_raw(const struct net *net, int p[2])
     must(p[0] >= 0 && connect(p[0], (struct sockaddr *)&at, len) == 0, "connect");
     p[1] = accept(l, NULL, NULL);
     must(p[1] >= 0, "accept");
-    close(l);
+    return l;
+}
+
+void pair_raw(const struct net *net, int p[2])
+{
+    close(connected(net, p));
 }
 
 void pair_over(const struct net *net, int p[2])
 {
-    struct sockaddr_storage at;
-    socklen_t len;
-    int l = listener(net, &at, &len);
+    int l = connected(net, p);
 
-    p[0] = socket(net->family, SOCK_STREAM, 0);
-    must(p[0] >= 0 && connect(p[0], (struct sockaddr *)&at, len) == 0, "connect");
-    p[1] = accept(l, NULL, NULL);
-    must(p[1] >= 0, "accept");
     board(p[0], p[1]);
     close(l);
 }

@@ -91,6 +91,7 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void say_events(const char *what, int events); /* POLL* */
 void say_error(int fd);                        /* SO_ERROR, which is told by that */
 void say_bytes(const char *what, const void *bytes, ssize_t n);
+void say_rest(int fd); /* what comes up to the end, waiting for it */
 /* The case fails here, with errno. */
 __attribute__((noreturn)) void give_up(const char *what);
 static inline void must(bool ok, const char *what)

@@ -9,20 +9,6 @@
 
 static struct far far;
 
-static void rest(int fd)
-{
-    char buf[100] = "";
-    ssize_t n;
-
-    do {
-        errno = CLEAN;
-        n = recv(fd, buf, sizeof(buf), MSG_WAITALL);
-        show("recv", n, errno);
-        if (n > 0)
-            say_bytes(" ", buf, n);
-    } while (n > 0);
-}
-
 static void echoes(struct far *f)
 {
     char buf[1000];
@@ -42,7 +28,7 @@ CASE(echo)
         must(recv(far.fd, buf, 10, MSG_WAITALL) == 10, "recv");
     }
     SHOW(shutdown(far.fd, SHUT_WR));
-    rest(far.fd);
+    say_rest(far.fd);
     far_end(&far);
 }
 
@@ -55,7 +41,7 @@ CASE(much_then_exit)
 {
     far_begin(&far, writes_much);
     say("all %d", take(far.fd, 0, 3000000));
-    rest(far.fd);
+    say_rest(far.fd);
     far_end(&far);
 }
 
@@ -69,7 +55,7 @@ CASE(much_then_underscore_exit)
 {
     far_begin(&far, writes_much_exits_at_once);
     say("all %d", take(far.fd, 0, 300000));
-    rest(far.fd);
+    say_rest(far.fd);
     far_end(&far);
 }
 
@@ -88,7 +74,7 @@ CASE(killed)
     arrived(far.fd, 10);
     SHOW(kill(far.pid, SIGKILL));
     far_end(&far);
-    rest(far.fd);
+    say_rest(far.fd);
 }
 
 /* Waits until what was sent is at the other end; on a rail it is at once. */
@@ -129,7 +115,7 @@ CASE(stopped_and_continued)
     SHOW(kill(far.pid, SIGCONT));
     SHOW(recv(far.fd, buf, 4, MSG_WAITALL));
     SHOW(shutdown(far.fd, SHUT_WR));
-    rest(far.fd);
+    say_rest(far.fd);
     far_end(&far);
 }
 
@@ -169,7 +155,7 @@ CASE(child_that_does_nothing)
     ended(child(nothing));
     deliver(p[0], p[1], "goes on");
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 static void sends(void)
@@ -184,7 +170,7 @@ CASE(child_sends)
     ended(child(sends));
     SHOW(send(p[0], ", after", 7, 0));
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 static void receives(void)
@@ -201,7 +187,7 @@ CASE(child_receives)
     deliver(p[0], p[1], "0123456789");
     ended(child(receives));
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 static void closes_and_sends(void)
@@ -217,7 +203,7 @@ CASE(server_that_forks)
     pair(p);
     pid = child(closes_and_sends);
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
     ended(pid);
 }
 
@@ -294,7 +280,7 @@ CASE(close_on_exec)
     SHOW(system("exit 3") >> 8);
     deliver(p[0], p[1], "untouched");
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }
 
 /* A listener that parent and child share, as pre-forking servers have it. */
@@ -326,7 +312,7 @@ CASE(preforked_server)
     SHOW(send(c, "ping", 4, 0));
     SHOW(recv(c, buf, 4, MSG_WAITALL));
     say_bytes("got", buf, 4);
-    rest(c);
+    say_rest(c);
     ended(pid);
 }
 
@@ -341,5 +327,5 @@ CASE(vfork_child)
     ended(pid);
     deliver(p[0], p[1], "goes on");
     SHOW(close(p[0]));
-    rest(p[1]);
+    say_rest(p[1]);
 }

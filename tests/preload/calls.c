@@ -294,26 +294,13 @@ static void ends(void)
     SHOW(close(s));
 }
 
-/* On a connection of its own: some calls keep theirs on TCP for good. */
-static void on_new_pair(void (*section)(void))
-{
-    int p[2];
-
-    tcp_pair(p);
-    c = p[0];
-    s = p[1];
-    section();
-    close(c);
-    close(s);
-}
-
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    on_new_pair(receive);
-    on_new_pair(waiting);
-    on_new_pair(transmit);
-    on_new_pair(files);
-    on_new_pair(ends);
+    on_a_pair(receive, &c, &s);
+    on_a_pair(waiting, &c, &s);
+    on_a_pair(transmit, &c, &s);
+    on_a_pair(files, &c, &s);
+    on_a_pair(ends, &c, &s);
     return 0;
 }

@@ -100,18 +100,10 @@ static int next(pid_t pid)
 {
     static struct walk w;
     static unsigned n;
+    int signal = walk_on(&w, &n, pid, &both->back);
 
-    if (!w.places) {
-        walk(&w, pid, &both->back);
-        return 0;
-    }
-    if (n >= w.places) {
-        both->over = true;
-        return 0;
-    }
-    run_to(pid, w.at[n]);
-    n += has_breakpoints() ? 1 : walk_step(&w, 1);
-    return SIGUSR1;
+    both->over = signal < 0;
+    return both->over ? 0 : signal;
 }
 
 int main(int argc, char **argv)

@@ -189,23 +189,19 @@ static int next(pid_t pid)
     static const struct call *last;
     static struct walk w;
     static unsigned n;
+    int signal;
 
     must(c != NULL, "a call");
-    if (c != last) {
-        last = c;
-        n = 0;
-        walk(&w, pid, &both->back);
-        return 0;
-    }
-    if (n >= w.places) {
-        printf("%s: jumped out of everywhere\n", c->name);
-        both->over = true;
-        last = NULL;
-        return 0;
-    }
-    run_to(pid, w.at[n]);
-    n += has_breakpoints() ? 1 : walk_step(&w, 1);
-    return SIGUSR1;
+    if (c != last)
+        w.places = 0;
+    last = c;
+    signal = walk_on(&w, &n, pid, &both->back);
+    if (signal >= 0)
+        return signal;
+    printf("%s: jumped out of everywhere\n", c->name);
+    both->over = true;
+    last = NULL;
+    return 0;
 }
 
 int main(int argc, char **argv)

@@ -227,6 +227,19 @@ static inline void tcp_pair(int p[2])
     warm(p);
 }
 
+/* On a connection of its own: some calls keep theirs on TCP for good. */
+static inline void on_a_pair(void (*section)(void), int *connected, int *accepted)
+{
+    int p[2];
+
+    tcp_pair(p);
+    *connected = p[0];
+    *accepted = p[1];
+    section();
+    close(*connected);
+    close(*accepted);
+}
+
 /* Whether a number that was closed is closed. */
 static inline bool is_closed(int fd)
 {

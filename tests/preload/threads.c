@@ -110,24 +110,12 @@ static void crowd(void)
     puts("all readers saw the end");
 }
 
-static void on_new_pair(void (*section)(void))
-{
-    int p[2];
-
-    tcp_pair(p);
-    c = p[0];
-    s = p[1];
-    section();
-    close(c);
-    close(s);
-}
-
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGPIPE, SIG_IGN);
-    on_new_pair(signals);
-    on_new_pair(ended);
-    on_new_pair(crowd);
+    on_a_pair(signals, &c, &s);
+    on_a_pair(ended, &c, &s);
+    on_a_pair(crowd, &c, &s);
     return 0;
 }

@@ -225,4 +225,20 @@ static inline void run_to(pid_t pid, unsigned long pc)
     } while (pc_of(pid) != pc && !is_sent(pid, status));
 }
 
+/* It is in the raise before its call. Walks it at first, with w->places 0; then has it go on to the
+ * next place. The signal that it gets there, 0: none, -1: it has been at all of them. */
+static inline int walk_on(struct walk *w, unsigned *n, pid_t pid, const volatile bool *over)
+{
+    if (!w->places) {
+        walk(w, pid, over);
+        *n = 0;
+        return 0;
+    }
+    if (*n >= w->places)
+        return -1;
+    run_to(pid, w->at[*n]);
+    *n += has_breakpoints() ? 1 : walk_step(w, 1);
+    return SIGUSR1;
+}
+
 #endif
