@@ -157,6 +157,10 @@ else
     echo 'skip doctor.no_threads: needs root'
 fi
 says threads 0 '^ok threads ' "$railsock" doctor --wire shm
+says processors 0 '^(ok|note) processors [1-9]' "$railsock" doctor --wire shm
+says one_processor 0 '^note processors 1: no wait spins' "$python" -c 'import os, sys
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.execv(sys.argv[1], sys.argv[1:])' "$railsock" doctor --wire shm
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
 # What follows from that is no failure of its own.
@@ -173,6 +177,21 @@ says no_netlink 1 '^FAIL sock_diag the kernel cannot be asked' "$python" tests/r
 says no_unix 1 '^FAIL names no sockets of AF_UNIX' "$python" tests/refusing.py unix -- "$railsock" doctor --wire shm
 if unshare -nm true 2>/dev/null; then
     says no_loopback 1 '^FAIL sock_diag no TCP connection' unshare -n "$railsock" doctor --wire shm
+    if [ "$(nproc)" -gt 1 ]; then
+        # As in a control group whose cpu.stat has these lines, in either version.
+        limited() {
+            echo "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu &&
+                printf '$1' | tee /sys/fs/cgroup/cpu.stat >/sys/fs/cgroup/cpu/cpu.stat
+                exec '$railsock' doctor --wire shm"
+        }
+        says no_cpu_limit 0 '^ok processors [0-9]*$' unshare -m sh -c "$(limited 'nr_periods 0\n')"
+        says cpu_limit 0 '^ok processors [0-9]*, with a CPU limit that has held nothing back' unshare -m \
+            sh -c "$(limited 'nr_periods 9\nthrottled_usec 0\nthrottled_time 0\n')"
+        says cpu_limit_felt 0 '^note processors [0-9]*, and a CPU limit that has held .* back for [1-9]' \
+            unshare -m sh -c "$(limited 'nr_periods 9\nthrottled_usec 7000000\nthrottled_time 7000000000\n')"
+    else
+        echo 'skip doctor.cpu_limit: needs two processors'
+    fi
     says no_proc 1 '^FAIL names ' unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"
     says no_proc_is_no_kernel 1 '^skip seccomp /proc cannot be read' \
         unshare -m sh -c "mount -t tmpfs none /proc; exec '$railsock' doctor --wire shm"

@@ -3,6 +3,7 @@
  */
 #include "tools/doctor.h"
 
+#include "config/cgroup.h"
 #include "ipoib_fallback/pub.h"
 #include "rsock/shm_bell.h"
 #include "rsock/shm_diag.h"
@@ -292,6 +293,18 @@ static int make_memfd(void)
                : 0;
 }
 
+/* Processors that the affinity of programs that are started here leaves them; 0: not known. */
+static unsigned may_use(void)
+{
+    unsigned long mask[128] = {0};
+    long n = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+    int cpus = 0;
+
+    for (size_t i = 0; n > 0 && i < sizeof(mask) / sizeof(mask[0]); i++)
+        cpus += __builtin_popcountl(mask[i]);
+    return (unsigned)cpus;
+}
+
 static void *nothing(void *arg)
 {
     return arg;
@@ -309,6 +322,27 @@ void doc_THREADS(struct doctor *d, struct doc_result *r)
         doc_say(r, DOC_OK, "the library's own can be started");
     if (!err)
         pthread_join(thread, NULL);
+}
+
+/* What decides for how long a wait spins. */
+void doc_PROCESSORS(struct doctor *d, struct doc_result *r)
+{
+    static struct cfg_cgroups groups;
+    uint64_t held = cfg_cgroup_throttled(&groups, CFG_CGROUP_OWN, CFG_CGROUP_ROOT);
+    unsigned n = may_use();
+
+    (void)d;
+    if (n == 1)
+        doc_say(r, DOC_NOTE, "1: no wait spins, so every message has to wake who gets it");
+    else if (held == 0)
+        doc_say(r, DOC_OK, "%u, with a CPU limit that has held nothing back so far", n);
+    else if (held != UINT64_MAX)
+        doc_say(r, DOC_NOTE,
+                "%u, and a CPU limit that has held this control group back for %.1f s in all: "
+                "while it does so for a twentieth of the time, waits spin for 20 us at most",
+                n, (double)held / 1e9);
+    else
+        doc_say(r, DOC_OK, "%u", n);
 }
 
 /* In a child, as a seccomp filter may kill who tries. 0 or an errno; negative: the signal that
