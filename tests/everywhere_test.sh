@@ -13,10 +13,9 @@ fi
 if [ "${1-}" != inside ]; then
     dir=$(mktemp -d "${TMPDIR:-/tmp}/everywhere_test.XXXXXX") || exit 1
     trap 'rm -rf "$dir"' EXIT
-    chmod 755 "$dir"
     while IFS= read -r name; do unset "$name"; done < <(compgen -v RAILSOCK_)
     unset LD_PRELOAD
-    mkdir "$dir/etc" && cp -a /etc/. "$dir/etc/" && install -m 755 "$build/librailsock.so" "$dir/" || exit 1
+    mkdir "$dir/etc" && cp -a /etc/. "$dir/etc/" || exit 1
     rm -f "$dir/etc/railsock.conf"
     unshare -nm "$0" inside "$dir"
     exit
@@ -25,7 +24,9 @@ fi
 # ---- inside
 dir=$2
 . tests/wait.sh
-ip link set lo up && mount --bind "$dir/etc" /etc || exit 1
+library=/mnt/librailsock.so # where any user may read it, other than in $TMPDIR
+ip link set lo up && mount --bind "$dir/etc" /etc && mount -t tmpfs -o mode=755 none /mnt &&
+    cp "$build/librailsock.so" $library || exit 1
 pids=''
 # shellcheck disable=SC2317 # called by the trap
 finish() {
@@ -60,8 +61,8 @@ for command in "${everyday[@]}"; do plainly+=("$(outcome "$command")"); done
 as_nobody=(setpriv --reuid=65534 --clear-groups env)
 nobodys=$("${as_nobody[@]}" passwd -S 2>&1)
 
-echo "$dir/librailsock.so" >/etc/ld.so.preload
-[ "$(grep -c "$dir/librailsock.so" /proc/self/maps)" -gt 0 ]
+echo $library >/etc/ld.so.preload
+[ "$(grep -c $library /proc/self/maps)" -gt 0 ]
 verdict loaded "$(cat /proc/self/maps)"
 for i in "${!everyday[@]}"; do
     out=$(outcome "${everyday[i]}")
@@ -96,7 +97,7 @@ path() {
     wait "$server" "$client" 2>/dev/null
 }
 path boards 7101 shm
-cp "$dir/librailsock.so" "$dir/another.so"
+cp $library "$dir/another.so"
 LD_PRELOAD=$dir/another.so path another_copy 7102 shm
 echo 'any program python3* mode tcp' >/etc/railsock.conf
 path rules 7103 tcp
