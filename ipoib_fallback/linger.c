@@ -54,6 +54,9 @@ static bool strip(struct fb_conn *c, bool *ended)
         return true;
     }
     n = rx_try(c, c->fd, &v, 1, 0);
+    /* A half that is shut for reading says so before the peer's frame is here. */
+    if (n == 0 && c->shut && c->x->rx.end == 0 && c->x->rx.state != RX_t)
+        n = -EAGAIN;
     rx_unlock(c);
     if (n == -EAGAIN)
         return true;

@@ -346,3 +346,26 @@ TEST_CASE(stream, shut_both_ways_wakes_who_waits_without_a_rail)
     done(&b);
     done(&a);
 }
+
+/* It waits for the frame that the peer owes, and which it asks for when it is closed: from a closed
+ * socket that draws RST, and the peer, who has sent nothing, would see an error. */
+TEST_CASE(stream, shut_both_ways_and_closed)
+{
+    unsigned char byte = 0;
+    struct end a, b;
+
+    eager();
+    for (int i = 0; i < 20; i++) {
+        pair(&a, &b);
+        ASSERT(board(&a, &b));
+        EXPECT_EQ_INT(fb_shutdown(b.s, b.fd, SHUT_RDWR), 0);
+        UNTIL(conn_of(a.s)->x->tx.state == TX_L1 && conn_of(a.s)->x->tx.owed);
+        done(&b);
+        EXPECT_EQ_INT(get(&a, &byte, 1), 0);
+        fb_closed_over(false);
+        EXPECT_EQ_INT(fb_poll(a.s, a.fd, POLLIN), POLLIN);
+        EXPECT_EQ_INT(fb_so_error(a.s), 0);
+        EXPECT_EQ_INT(fb_io.poll(a.fd, POLLIN) & (POLLHUP | POLLERR), 0);
+        done(&a);
+    }
+}
