@@ -57,6 +57,7 @@ void pl_numbered_begin(struct pl_numbered *n, const void *frame)
         rsk_windows_reclaim(frame);
     rsk_own_take();
     rsk_window_open(&n->pass, frame, not_taking, NULL, NULL);
+    rsk_window_in_libc(&n->pass); /* fopen, for one */
 }
 
 void pl_numbered_end(struct pl_numbered *n)

@@ -346,10 +346,8 @@ __attribute__((noinline)) static int do_select(struct call *c)
     need = c->nfds <= 0 || pl_tracks_nothing() ? PL_KERNEL : need_of_program(c);
     if (c->nfds > FD_SETSIZE && (need != PL_KERNEL || rsk_own_next(FD_SETSIZE) >= 0))
         c->nfds = most_numbers(c->nfds);
-    if (need == PL_KERNEL || !deadline_of(c, &deadline)) {
-        PL_SECTION_OVER;
-        return real_call(c);
-    }
+    if (need == PL_KERNEL || !deadline_of(c, &deadline))
+        return RSK_OPENED(real_call(c));
     w = save_sets(c, __builtin_frame_address(0));
     if (!w)
         return (int)pl_ret(-ENOMEM);

@@ -205,8 +205,8 @@ static void before(int sig, siginfo_t *info, void *ctx, int which)
      * next ones be put off for ever would be worse. */
     rsk_sig.depth = 0;
     rsk_sig.stop = NULL;
-    rsk_sig.handler = __builtin_frame_address(0);
-    rsk_handler_begins(&over, __builtin_frame_address(0));
+    if (!rsk_handler_begins(&over, __builtin_frame_address(0)))
+        rsk_sig.handler = __builtin_frame_address(0);
     atomic_load_explicit(&h->fn, memory_order_acquire)(sig, info, ctx);
     rsk_handler_ends(&over);
     rsk_sig.handler = outer;

@@ -82,6 +82,7 @@ static void lower_last(void)
     struct rsk_window w = rsk_sig.window[rsk_sig.windows - 1];
 
     rsk_sig.window[rsk_sig.windows - 1].over = false;
+    rsk_sig.window[rsk_sig.windows - 1].in_libc = false;
     rsk_sig.windows = rsk_sig.windows - 1;
     atomic_signal_fence(memory_order_seq_cst);
     if (w.undo)
@@ -131,7 +132,7 @@ bool rsk_in_handler(void)
     return false;
 }
 
-void rsk_handler_begins(struct rsk_over *o, const void *frame)
+bool rsk_handler_begins(struct rsk_over *o, const void *frame)
 {
     uint32_t n = rsk_sig.windows;
     struct rsk_window *w = &rsk_sig.window[n ? n - 1 : 0];
@@ -140,7 +141,7 @@ void rsk_handler_begins(struct rsk_over *o, const void *frame)
     o->id = 0;
     if (!atomic_load_explicit(&rsk_sections_on, memory_order_relaxed) || !n || w->over ||
         (uintptr_t)frame >= of || of - (uintptr_t)frame > FAR || rsk_on_signal_stack())
-        return;
+        return false;
     o->id = w->id;
     o->was = w->frame;
     o->self = o;
@@ -148,6 +149,7 @@ void rsk_handler_begins(struct rsk_over *o, const void *frame)
     w->over = true;
     atomic_signal_fence(memory_order_seq_cst);
     w->frame = frame;
+    return !w->in_libc;
 }
 
 void rsk_handler_ends(const struct rsk_over *o)
@@ -209,7 +211,8 @@ void rsk_window_open(struct rsk_pass *p, const void *frame, void (*undo)(void *,
         rsk_section_key();
     if (n < RSK_WINDOWS) {
         p->id = ++rsk_sig.ids;
-        rsk_sig.window[n] = (struct rsk_window){frame, p->id, p->held, undo, a, b, NULL, false};
+        rsk_sig.window[n] = (struct rsk_window){
+            .frame = frame, .id = p->id, .held = p->held, .undo = undo, .a = a, .b = b};
         atomic_signal_fence(memory_order_seq_cst);
         rsk_sig.windows = n + 1;
     }
@@ -240,6 +243,7 @@ bool rsk_window_close(struct rsk_pass *p)
     while (rsk_sig.windows > at)
         lower_last();
     rsk_sig.window[at - 1].over = false;
+    rsk_sig.window[at - 1].in_libc = false;
     rsk_sig.windows = at - 1;
     return true;
 }
@@ -247,7 +251,7 @@ bool rsk_window_close(struct rsk_pass *p)
 void rsk_section_after_fork_child(void)
 {
     for (unsigned i = 0; i < RSK_WINDOWS; i++)
-        rsk_sig.window[i].over = false;
+        rsk_sig.window[i].over = rsk_sig.window[i].in_libc = false;
     rsk_sig.windows = 0;
     rsk_sig.forked = rsk_sig.ids;
 }

@@ -30,6 +30,7 @@ struct rsk_window {
     void *a, *b;
     const struct rsk_over *by; /* over: the handler's own record of that, in its frame */
     bool over;                 /* there is such a handler; false in a record that is not in use */
+    bool in_libc;              /* libc may be allocating memory in it; false as well */
 };
 
 enum rsk_pending {
@@ -65,7 +66,7 @@ struct rsk_sig {
     volatile uint32_t stop_was;
     /* The call is no cancellation point, nor are its sleeps. Not while a handler runs. */
     volatile bool no_point;
-    /* the frame below which a handler of the application's runs; NULL: none, see rsk_in_handler */
+    /* the frame below which a handler runs that rsk_in_handler tells of; NULL: none */
     const void *handler;
     /* ids when a handler, or whoever, forked and this is the child; 0: that has not been */
     uint64_t forked;
@@ -138,6 +139,15 @@ void rsk_section_key(void);
  * what the caller has raised, if a handler does not come back. */
 void rsk_window_open(struct rsk_pass *, const void *frame, void (*undo)(void *, void *), void *a,
                      void *b);
+/* Of a window that has just been opened: around more of libc than a system call. */
+static inline void rsk_window_in_libc(const struct rsk_pass *p)
+{
+    uint32_t n = rsk_sig.windows;
+
+    if (n && rsk_sig.window[n - 1].id == p->id)
+        rsk_sig.window[n - 1].in_libc = true;
+}
+
 /* The section goes on. False: the window was taken for dead, and undo has run. That takes a
  * handler that left by switching to another stack (swapcontext), where the thread then made calls,
  * and came back. */
@@ -223,11 +233,13 @@ struct rsk_over {
     const struct rsk_over
         *self; /* or something else has been written over it, as the handler has jumped out */
 };
-void rsk_handler_begins(struct rsk_over *, const void *frame);
+/* True: what the handler came over is a system call, and no more of libc than that. */
+bool rsk_handler_begins(struct rsk_over *, const void *frame);
 /* It has returned. */
 void rsk_handler_ends(const struct rsk_over *);
 
-/* Is this thread in a handler of the application's, which may have interrupted anything?
+/* Is this thread in a handler of the application's, which may have interrupted anything? Not in one
+ * that came over a system call of ours: what it does, it does where that call was made.
  * One that has jumped out is taken for one that still runs until a call is made from
  * further out than it was. */
 bool rsk_in_handler(void);

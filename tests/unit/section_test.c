@@ -56,6 +56,31 @@ TEST_CASE(section, a_handler_that_has_jumped_out_is_known_by_a_call_above_it)
     rsk_section_leave();
 }
 
+/* Over a system call alone a handler may do what the thread might, unless it is not the first. */
+TEST_CASE(section, what_a_handler_came_over)
+{
+    struct rsk_over first, second;
+    struct rsk_pass p;
+
+    for (int in_libc = 0; in_libc < 2; in_libc++) {
+        open_window(&p);
+        if (in_libc)
+            rsk_window_in_libc(&p);
+        EXPECT_EQ_INT(rsk_handler_begins(&first, stack + 5000), !in_libc);
+        EXPECT(!rsk_handler_begins(&second, stack + 3000));
+        rsk_handler_ends(&second);
+        rsk_handler_ends(&first);
+        EXPECT(rsk_window_close(&p));
+        rsk_section_leave();
+    }
+    EXPECT(!rsk_handler_begins(&first, stack + 5000));
+    open_window(&p);
+    EXPECT(rsk_handler_begins(&first, stack + 5000)); /* nothing of the last one is left */
+    rsk_handler_ends(&first);
+    EXPECT(rsk_window_close(&p));
+    rsk_section_leave();
+}
+
 TEST_CASE(section, a_handler_that_has_returned_is_forgotten)
 {
     struct rsk_over over;
