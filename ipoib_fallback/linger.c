@@ -16,9 +16,11 @@
 #include "rsock/loop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #define LINGER_NS   60000000000ull /* the kernel's tcp_fin_timeout */
+#define SHUT_NS     2000000000ull
 #define STUCK_NS    240000000000ull
 #define PAUSE_FIRST 500000ull
 #define PAUSE_MOST  100000000ull
@@ -29,6 +31,21 @@ bool conn_lingers(struct fb_conn *c)
     int fd = c->fd;
 
     return fd >= 0 && (c->x->tx.state != TX_T || (c->x->rx.end == 0 && fb_io.waits(fd)));
+}
+
+/* One that would draw RST from a closed socket. */
+static bool frame_may_come(struct fb_conn *c)
+{
+    return !c->x->closed_shared && !conn_flag(c, CF_TOLD_CLOSED) && c->x->rx.state != RX_t &&
+           c->x->rx.end == 0;
+}
+
+/* A half that is shut for reading always says that it is at its end. The peer is not at his, unless
+ * his FIN is here; but he may owe no frame after all, which is not waited for as long as others. */
+static bool shut_alone(struct fb_conn *c)
+{
+    return c->shut && !(fb_io.poll(c->fd, 0) & POLLHUP) &&
+           fb_io.now() < c->x->linger_until - LINGER_NS + SHUT_NS;
 }
 
 /* Takes what lies in the socket: frames are ours, application bytes mean that the peer writes to a
@@ -54,21 +71,13 @@ static bool strip(struct fb_conn *c, bool *ended)
         return true;
     }
     n = rx_try(c, c->fd, &v, 1, 0);
-    /* A half that is shut for reading says so before the peer's frame is here. */
-    if (n == 0 && c->shut && c->x->rx.end == 0 && c->x->rx.state != RX_t)
+    if (n == 0 && frame_may_come(c) && shut_alone(c))
         n = -EAGAIN;
     rx_unlock(c);
     if (n == -EAGAIN)
         return true;
     *ended = n <= 0;
     return n <= 0;
-}
-
-/* One that would draw RST from a closed socket. */
-static bool frame_may_come(struct fb_conn *c)
-{
-    return !c->x->closed_shared && !conn_flag(c, CF_TOLD_CLOSED) && c->x->rx.state != RX_t &&
-           c->x->rx.end == 0;
 }
 
 /* Nothing of ours is under way any more, and nothing that the peer sends can do harm: a frame to a
