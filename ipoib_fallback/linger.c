@@ -40,12 +40,12 @@ static bool frame_may_come(struct fb_conn *c)
            c->x->rx.end == 0;
 }
 
-/* A half that is shut for reading always says that it is at its end. The peer is not at his, unless
+/* A half that is shut for reading always says that it is at its end. The peer is not at his before
  * his FIN is here; but he may owe no frame after all, which is not waited for as long as others. */
 static bool shut_alone(struct fb_conn *c)
 {
-    return c->shut && !(fb_io.poll(c->fd, 0) & POLLHUP) &&
-           fb_io.now() < c->x->linger_until - LINGER_NS + SHUT_NS;
+    return c->shut && fb_io.now() < c->x->linger_until - LINGER_NS + SHUT_NS &&
+           !(fb_io.poll(c->fd, 0) & POLLHUP);
 }
 
 /* Takes what lies in the socket: frames are ours, application bytes mean that the peer writes to a
@@ -54,6 +54,7 @@ static bool strip(struct fb_conn *c, bool *ended)
 {
     char scratch[512];
     struct iovec v = {scratch, sizeof(scratch)};
+    bool alone;
     ssize_t n;
 
     *ended = false;
@@ -70,8 +71,9 @@ static bool strip(struct fb_conn *c, bool *ended)
         rx_unlock(c);
         return true;
     }
+    alone = shut_alone(c); /* before the look: a frame may come between, and FIN */
     n = rx_try(c, c->fd, &v, 1, 0);
-    if (n == 0 && frame_may_come(c) && shut_alone(c))
+    if (n == 0 && alone && frame_may_come(c))
         n = -EAGAIN;
     rx_unlock(c);
     if (n == -EAGAIN)

@@ -29,9 +29,10 @@ enum { MADE = 1 << 20, WORDS = MADE / 64 }; /* higher numbers are not known */
 typedef _Atomic uint64_t numbers[WORDS];
 static numbers made, twice;
 static numbers filed; /* fdopen made a FILE of it */
-/* Of those made: fb_sleeps_now() then. Of higher numbers it is not known. */
+/* Of those made: the lower half of fb_sleeps_now() then; 0: not known. Nor is it of higher
+ * numbers. */
 enum { TIMED = 1 << 16 };
-static _Atomic uint64_t since[TIMED];
+static _Atomic uint32_t since[TIMED];
 static _Atomic unsigned most; /* nothing was ever noted above it */
 static _Atomic uint32_t forks_begun, forks_over;
 
@@ -82,17 +83,21 @@ static bool none_since(uint32_t begun)
 void pl_made_note(int fd, uint32_t begun)
 {
     if ((unsigned)fd < TIMED)
-        atomic_store_explicit(&since[fd], fb_sleeps_now(), memory_order_relaxed);
+        atomic_store_explicit(&since[fd], (uint32_t)fb_sleeps_now(), memory_order_relaxed);
     note(&made, (unsigned)fd);
     if (!none_since(begun))
         forget(&made, (unsigned)fd);
 }
 
+/* Fewer than 2^32 numbers have been given since. */
 uint64_t pl_made_since(int fd)
 {
-    return fd < TIMED && has(&made, (unsigned)fd)
-               ? atomic_load_explicit(&since[fd], memory_order_relaxed)
-               : 0;
+    uint64_t now = fb_sleeps_now();
+    uint32_t then = fd < TIMED && has(&made, (unsigned)fd)
+                        ? atomic_load_explicit(&since[fd], memory_order_relaxed)
+                        : 0;
+
+    return then ? now - (uint32_t)((uint32_t)now - then) : 0;
 }
 
 void pl_made_forget(int fd)

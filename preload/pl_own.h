@@ -151,6 +151,17 @@ static inline void pl_section_end(struct pl_section *s)
     __attribute__((cleanup(pl_section_end), unused)) struct pl_section section_ = {true}; \
     rsk_call_enter(__builtin_frame_address(0))
 
+/* In such a section: the value of the kernel's call, which may wait. In a window, for handlers that
+ * come there; but where they are the application's own they might jump out of that unseen. */
+#define PL_KERNELS_WAIT(call)                                                    \
+    ({                                                                           \
+        bool on_ = atomic_load_explicit(&rsk_sections_on, memory_order_relaxed); \
+                                                                                 \
+        if (!on_)                                                                \
+            PL_SECTION_OVER;                                                     \
+        on_ ? RSK_OPENED(call) : (call);                                         \
+    })
+
 /* ---- pl_number.c ---- */
 
 /* For how many numbers the kernel's table has room: none that is open is as high. 0: /proc does not

@@ -143,7 +143,7 @@ __attribute__((noinline)) static int serve_or_sleep(const struct call *c)
     }
     need = need_of_set(c->fds, c->n);
     if (need == PL_KERNEL)
-        return RSK_OPENED(real_call(c));
+        return PL_KERNELS_WAIT(real_call(c));
     /* ppoll writes nothing back, but the time goes on from here. */
     deadline = c->is_ppoll ? pl_deadline_ts(c->ts) : pl_deadline_ms(c->ms);
     if (need == PL_PUBLISH) {

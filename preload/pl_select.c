@@ -347,7 +347,7 @@ __attribute__((noinline)) static int do_select(struct call *c)
     if (c->nfds > FD_SETSIZE && (need != PL_KERNEL || rsk_own_next(FD_SETSIZE) >= 0))
         c->nfds = most_numbers(c->nfds);
     if (need == PL_KERNEL || !deadline_of(c, &deadline))
-        return RSK_OPENED(real_call(c));
+        return PL_KERNELS_WAIT(real_call(c));
     w = save_sets(c, __builtin_frame_address(0));
     if (!w)
         return (int)pl_ret(-ENOMEM);

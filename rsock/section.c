@@ -139,9 +139,12 @@ bool rsk_handler_begins(struct rsk_over *o, const void *frame)
     uintptr_t of = (uintptr_t)w->frame;
 
     o->id = 0;
-    if (!atomic_load_explicit(&rsk_sections_on, memory_order_relaxed) || !n || w->over ||
-        (uintptr_t)frame >= of || of - (uintptr_t)frame > FAR || rsk_on_signal_stack())
+    if (!atomic_load_explicit(&rsk_sections_on, memory_order_relaxed) || !n || w->over)
         return false;
+    if ((uintptr_t)frame >= of || of - (uintptr_t)frame > FAR || rsk_on_signal_stack()) {
+        w->in_libc = true; /* if it jumps out, nothing tells that this window is over */
+        return false;
+    }
     o->id = w->id;
     o->was = w->frame;
     o->self = o;

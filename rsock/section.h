@@ -30,7 +30,7 @@ struct rsk_window {
     void *a, *b;
     const struct rsk_over *by; /* over: the handler's own record of that, in its frame */
     bool over;                 /* there is such a handler; false in a record that is not in use */
-    bool in_libc;              /* libc may be allocating memory in it; false as well */
+    bool in_libc; /* libc may be allocating memory where a handler comes; false as well */
 };
 
 enum rsk_pending {

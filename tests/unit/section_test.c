@@ -74,11 +74,42 @@ TEST_CASE(section, what_a_handler_came_over)
         rsk_section_leave();
     }
     EXPECT(!rsk_handler_begins(&first, stack + 5000));
+}
+
+/* One on another stack may have jumped out, and the window be over: nobody could tell. */
+TEST_CASE(section, a_handler_that_cannot_be_noted)
+{
+    struct rsk_over over;
+    struct rsk_pass p;
+
     open_window(&p);
-    EXPECT(rsk_handler_begins(&first, stack + 5000)); /* nothing of the last one is left */
-    rsk_handler_ends(&first);
+    EXPECT(!rsk_handler_begins(&over, stack + sizeof(stack)));
+    rsk_handler_ends(&over);
+    EXPECT(!rsk_handler_begins(&over, stack + 5000));
+    rsk_handler_ends(&over);
     EXPECT(rsk_window_close(&p));
     rsk_section_leave();
+}
+
+/* A mark goes with its window, also where that is not closed; windows of the short way have none. */
+TEST_CASE(section, a_mark_is_not_the_next_windows)
+{
+    struct rsk_over over;
+    struct rsk_pass p;
+    uint64_t id;
+
+    open_window(&p);
+    rsk_window_in_libc(&p);
+    EXPECT(!rsk_handler_begins(&over, stack + 5000));
+    call_from(6000);
+    EXPECT_EQ_INT((int)rsk_sig.windows, 0);
+    rsk_section_enter();
+    rsk_short_open(&id, stack + 8000, NULL, NULL, NULL);
+    EXPECT(rsk_handler_begins(&over, stack + 5000));
+    rsk_handler_ends(&over);
+    EXPECT(rsk_short_over(id));
+    rsk_short_close();
+    rsk_short_leave();
 }
 
 TEST_CASE(section, a_handler_that_has_returned_is_forgotten)

@@ -362,6 +362,7 @@ TEST_CASE(stream, shut_both_ways_and_closed)
         UNTIL(conn_of(a.s)->x->tx.state == TX_L1 && conn_of(a.s)->x->tx.owed);
         done(&b);
         EXPECT_EQ_INT(get(&a, &byte, 1), 0);
+        UNTIL(conn_of(a.s)->x->tx.state == TX_T);
         fb_closed_over(false);
         EXPECT_EQ_INT(fb_poll(a.s, a.fd, POLLIN), POLLIN);
         EXPECT_EQ_INT(fb_so_error(a.s), 0);
