@@ -6,6 +6,7 @@
 #ifndef FB_HEIR_H
 #define FB_HEIR_H
 
+#include "ipoib_fallback/fb_process.h"
 #include "ipoib_fallback/stream.h"
 
 extern _Atomic uint32_t heir_forks; /* of this process, while it had streams */

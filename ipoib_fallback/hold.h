@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "config/log.h"
+#include "ipoib_fallback/fb_process.h"
 
 /* No rail may begin: the application is inside fb_hold, or nothing boards any more (hold_for_good).
  * Progress thread: a rail that has begun just before a hold goes up is ended by that hold. */

@@ -6,6 +6,7 @@
 #define PL_PL_H
 
 #include "ipoib_fallback/fb.h"
+#include "ipoib_fallback/fb_process.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
