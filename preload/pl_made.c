@@ -92,12 +92,15 @@ void pl_made_note(int fd, uint32_t begun)
 /* Fewer than 2^32 numbers have been given since. */
 uint64_t pl_made_since(int fd)
 {
-    uint64_t now = fb_sleeps_now();
     uint32_t then = fd < TIMED && has(&made, (unsigned)fd)
                         ? atomic_load_explicit(&since[fd], memory_order_relaxed)
                         : 0;
+    uint64_t now;
 
-    return then ? now - (uint32_t)((uint32_t)now - then) : 0;
+    if (!then)
+        return 0;
+    now = fb_sleeps_now();
+    return now - (uint32_t)((uint32_t)now - then);
 }
 
 void pl_made_forget(int fd)

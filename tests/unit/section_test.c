@@ -91,25 +91,35 @@ TEST_CASE(section, a_handler_that_cannot_be_noted)
     rsk_section_leave();
 }
 
-/* A mark goes with its window, also where that is not closed; windows of the short way have none. */
+/* A mark goes with its window, however that ends; windows of the short way have none. */
 TEST_CASE(section, a_mark_is_not_the_next_windows)
 {
+    enum { CLOSED, JUMPED_OUT_OF, FORKED_IN, WAYS };
     struct rsk_over over;
     struct rsk_pass p;
     uint64_t id;
 
-    open_window(&p);
-    rsk_window_in_libc(&p);
-    EXPECT(!rsk_handler_begins(&over, stack + 5000));
-    call_from(6000);
-    EXPECT_EQ_INT((int)rsk_sig.windows, 0);
-    rsk_section_enter();
-    rsk_short_open(&id, stack + 8000, NULL, NULL, NULL);
-    EXPECT(rsk_handler_begins(&over, stack + 5000));
-    rsk_handler_ends(&over);
-    EXPECT(rsk_short_over(id));
-    rsk_short_close();
-    rsk_short_leave();
+    for (int way = 0; way < WAYS; way++) {
+        open_window(&p);
+        rsk_window_in_libc(&p);
+        if (way == CLOSED) {
+            EXPECT(rsk_window_close(&p));
+            rsk_section_leave();
+        } else if (way == JUMPED_OUT_OF) {
+            EXPECT(!rsk_handler_begins(&over, stack + 5000));
+            call_from(6000);
+        } else {
+            rsk_section_after_fork_child();
+        }
+        EXPECT_EQ_INT((int)rsk_sig.windows, 0);
+        rsk_section_enter();
+        rsk_short_open(&id, stack + 8000, NULL, NULL, NULL);
+        EXPECT(rsk_handler_begins(&over, stack + 5000));
+        rsk_handler_ends(&over);
+        EXPECT(rsk_short_over(id));
+        rsk_short_close();
+        rsk_short_leave();
+    }
 }
 
 TEST_CASE(section, a_handler_that_has_returned_is_forgotten)

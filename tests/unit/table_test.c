@@ -12,9 +12,11 @@
 
 static _Atomic int child_calls, forgotten;
 
+static _Atomic uint64_t sleeps = 1;
+
 uint64_t fb_sleeps_now(void)
 {
-    return 1;
+    return sleeps;
 }
 
 void fb_put(struct fb_stream *s)
@@ -296,4 +298,23 @@ TEST_CASE(table, look_ups_race_with_installs_and_takes)
     for (i = 0; i < WRITERS; i++)
         for (j = 0; j < POOL; j++)
             EXPECT_EQ_INT(pool[i][j].refs, 0);
+}
+
+/* A socket keeps half of the mark with which its number was given. */
+TEST_CASE(table, when_a_socket_was_made)
+{
+    const uint64_t at[] = {1, UINT32_MAX, (1ull << 32) + 5, (7ull << 32) + UINT32_MAX};
+    const uint64_t later[] = {0, 1, 1000, UINT32_MAX};
+
+    EXPECT_EQ_U64(pl_made_since(4), 0);
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
+        for (size_t k = 0; k < sizeof(later) / sizeof(later[0]); k++) {
+            sleeps = at[i];
+            pl_made_note(4, pl_made_begin());
+            sleeps = at[i] + later[k];
+            EXPECT_EQ_U64(pl_made_since(4), at[i]);
+        }
+    pl_made_forget(4);
+    EXPECT_EQ_U64(pl_made_since(4), 0);
+    sleeps = 1;
 }
