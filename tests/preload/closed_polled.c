@@ -39,6 +39,37 @@ static void *selects(void *unused)
     return unused;
 }
 
+/* Not for a lock, nor a moment's pause: for descriptors, or for the words of rails. */
+static bool in_a_wait(int tid)
+{
+    char text[512];
+    unsigned long of[3];
+
+    if (!proc_says(tid, "syscall", text, sizeof(text)))
+        return state_of(tid) == 'S'; /* a kernel that does not tell */
+    if (sscanf(text, "%lu %lx %lx", &of[0], &of[1], &of[2]) != 3)
+        return false; /* "running" */
+    switch (of[0]) {
+#ifdef SYS_poll
+    case SYS_poll:
+    case SYS_select:
+#endif
+    case SYS_pselect6:
+    case SYS_futex_waitv:
+        return true;
+    case SYS_ppoll:
+        return of[2] > 0;
+    default:
+        return false;
+    }
+}
+
+static void until_in_a_wait(const struct victim *v)
+{
+    while (!v->tid || (!v->returned && !in_a_wait(v->tid)))
+        sched_yield();
+}
+
 /* Until no more goes in, also when the stream has left its rail for that. */
 static void fill(int to)
 {
@@ -66,7 +97,7 @@ static void closes(void *(*sleeps)(void *), short for_what)
     sleeper.tid = 0;
     sleeper.returned = 0;
     pthread_create(&t, NULL, sleeps, NULL);
-    until_fast_asleep(&sleeper, 1);
+    until_in_a_wait(&sleeper);
     close(fd);
     if (events == POLLIN)
         send(p[1], bytes, 1, MSG_NOSIGNAL);
