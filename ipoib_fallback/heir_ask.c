@@ -137,11 +137,20 @@ static void tell(struct ask *a, uint8_t answer)
     strange_close(a->reply); /* if nothing was sent the child hears of this, and asks again */
 }
 
+/* Before the child hears of it: it shall not have to ask again, for which it may have no descriptor
+ * by then. The rail itself may end later (link.c), and a stream that is pinned gets no other one. */
+static void handed_over(struct fb_conn *c)
+{
+    if (conn_flag(c, CF_PINNED))
+        heir_settled(c);
+}
+
 static void ask_step(void *arg)
 {
     struct ask *a = arg;
     bool done = a->c ? end_settled(a->c, RSN_SHARED) : heir_epoll_asked(a->epoll);
     bool front = false; /* once this was so the rest may be read at any moment, by others */
+    bool order;
     char who[FB_WHO];
 
     if (a->knows && done && !end_in_order(a->c) && rx_front_due(a->c))
@@ -163,7 +172,10 @@ static void ask_step(void *arg)
         end_unsettled(a->c);
     /* Not handed over if the ring has unread bytes of a sender that has ended: those only this
      * process can read. */
-    tell(a, done && (!a->c || front || end_in_order(a->c)));
+    order = a->c && end_in_order(a->c);
+    if (done && order)
+        handed_over(a->c);
+    tell(a, done && (!a->c || front || order));
     if (a->c)
         fb_put(&a->c->s);
     n_asks--;
