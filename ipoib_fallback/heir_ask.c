@@ -141,7 +141,7 @@ static void tell(struct ask *a, uint8_t answer)
  * by then. The rail itself may end later (link.c), and a stream that is pinned gets no other one. */
 static void handed_over(struct fb_conn *c)
 {
-    if (conn_flag(c, CF_PINNED))
+    if (conn_plain(c) && conn_flag(c, CF_PINNED))
         heir_settled(c);
 }
 
