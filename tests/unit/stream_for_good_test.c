@@ -5,6 +5,8 @@
 #include "tests/unit/stream_ahead.h"
 #include "tests/unit/stream_waits.h"
 
+#include "ipoib_fallback/heir.h"
+
 /* As the application's own recv in a process that may call nothing else. */
 static ssize_t get_for_good(struct end *e, void *p, size_t n)
 {
@@ -289,4 +291,46 @@ TEST_CASE(stream_for_good, failed_rail_then_handed_over)
 TEST_CASE(stream_for_good, left_rail_that_fails_then_handed_over)
 {
     handed_over_without_rail(true);
+}
+
+struct question {
+    struct heir_note note;
+    int reply;
+};
+
+static void asks(void *question)
+{
+    struct question *q = question;
+
+    heir_asked(&q->note, q->reply, UINT32_MAX);
+}
+
+/* A child that is told that the kernel has it need not ask again, though the rail is there still. */
+TEST_CASE(stream_for_good, a_child_has_it_before_the_rail_ends)
+{
+    struct question q = {0};
+    struct end a, b;
+    struct fb_conn *c;
+    uint8_t answer = 0;
+    int p[2];
+
+    eager();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    c = conn_of(a.s);
+    conn_set(c, CF_RELEASE); /* as if that job were under way */
+    ASSERT_EQ_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p), 0);
+    q.note = (struct heir_note){.what = HEIR_ASK_STREAM, .slot = c->s.slot, .gen = c->gen};
+    q.reply = p[1];
+    ASSERT_EQ_INT(rsk_loop_post(asks, &q), 0);
+    ASSERT_EQ_INT(recv(p[0], &answer, 1, 0), 1);
+    EXPECT_EQ_INT(answer, 1);
+    EXPECT(c->x->rail != NULL);
+    EXPECT(!(atomic_load(&c->s.pub->lent) & FB_LENT_BUSY));
+    close(p[0]);
+    atomic_fetch_and(&a.s->flags, ~(uint32_t)CF_RELEASE);
+    link_release(c);
+    UNTIL(!c->x->rail);
+    done(&b);
+    done(&a);
 }
