@@ -312,6 +312,7 @@ UNIT_TESTS := \
 	stream_short_test \
 	stream_pieces_test \
 	stream_leave_test \
+	stream_again_test \
 	stream_ahead_test \
 	stream_quota_test \
 	stream_stall_test \
@@ -472,6 +473,7 @@ stream_short_test_SRC := tests/unit/stream_short_test.c $(ENGINE_SRC)
 stream_leave_test_SRC := tests/unit/stream_leave_test.c $(ENGINE_SRC)
 tap_test_SRC := tests/unit/tap_test.c $(ENGINE_SRC) tools/tap_ask.c
 tap_file_test_SRC := tests/unit/tap_file_test.c tools/room.c tools/stat_table.c tools/stat_total.c tools/tap_pcapng.c config/reason.c
+stream_again_test_SRC := tests/unit/stream_again_test.c $(ENGINE_SRC)
 stream_ahead_test_SRC := tests/unit/stream_ahead_test.c $(ENGINE_SRC)
 stream_quota_test_SRC := tests/unit/stream_quota_test.c $(ENGINE_SRC)
 stream_stall_test_SRC := tests/unit/stream_stall_test.c $(ENGINE_SRC)

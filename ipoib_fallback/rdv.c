@@ -81,6 +81,13 @@ static bool passing(int reason)
     }
 }
 
+/* Both ends may have become worth a rail in one moment, and the other's was not known yet when it
+ * was asked, or its process could not be reached yet. Once it is asked again without a call. */
+static bool too_early(int reason)
+{
+    return reason == RSN_NOT_YET || reason == RSN_NOT_MINE || reason == RSN_NO_PEER_LIB;
+}
+
 bool rdv_half_closed(struct fb_conn *c)
 {
     bool yes = c->x->tx.fin || conn_flag(c, CF_FIN);
@@ -135,9 +142,7 @@ void rdv_again(struct fb_conn *c, int reason)
     if (cfg.test_switch)
         pause = RETRY_FIRST / 5;
     atomic_fetch_add(&c->x->show->retries, 1);
-    /* Both ends may have become worth a rail in one moment, and the other's was not known yet when
-     * it was asked. Once it is asked again without a call. */
-    c->x->rdv_calls = reason == RSN_NOT_YET && c->x->rdv_tries == 1 ? UINT64_MAX : c->s.calls;
+    c->x->rdv_calls = too_early(reason) && c->x->rdv_tries == 1 ? UINT64_MAX : c->s.calls;
     link_timer(c, pause < RETRY_MOST ? pause : RETRY_MOST, retry_timer);
 }
 

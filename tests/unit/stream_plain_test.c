@@ -12,19 +12,6 @@
 
 static unsigned char out[20000], in[20000];
 
-/* As a process with no rules: streams board after so many calls, the first of which ask nothing. */
-static void after(struct end *e, struct cfg_stream *set, uint32_t calls)
-{
-    struct fb_conn *c = conn_of(e->s);
-
-    *set = *c->set;
-    set->board_calls = calls;
-    conn_addresses(c); /* which finds its rule */
-    c->set = set;
-    e->s->tx_mark = e->s->rx_mark = FB_DIGEST_LATER;
-    e->s->look_at = calls / 2;
-}
-
 static void pair_after(struct end *a, struct end *b, struct cfg_stream set[2], uint32_t calls)
 {
     eager();
@@ -274,34 +261,6 @@ static int refusal(struct fb_conn *c)
     reason = c->x->mail.nak ? c->x->mail.nak_reason : 0;
     fb_unlock(&c->x->ctl_lock);
     return reason;
-}
-
-/* The other end was not worth a rail yet when it was asked: it is asked once more, with no call. */
-TEST_CASE(stream_plain, asked_once_more_without_a_call)
-{
-    static struct cfg_stream set;
-    unsigned char bytes[32] = {0};
-    int l = pair_listener();
-    struct end a, b, c, d;
-    struct fb_conn *asks;
-
-    eager();
-    pair_at(l, &c, &d);
-    ASSERT(board(&c, &d)); /* so that the port answers */
-    pair_at(l, &a, &b);
-    after(&b, &set, 1000);
-    asks = conn_of(a.s);
-    ASSERT_EQ_INT(put(&a, bytes, 32), 32); /* its only call */
-    ASSERT_EQ_INT(get(&b, bytes, 32), 32);
-    UNTIL(asks->x->show && asks->x->show->retries >= 2);
-    UNTIL(!conn_flag(asks, CF_ASKED));
-    EXPECT_EQ_INT(asks->x->show->retries, 2);
-    EXPECT_EQ_INT(a.s->pub->reason, RSN_NOT_YET);
-    close(l);
-    done(&a);
-    done(&b);
-    done(&c);
-    done(&d);
 }
 
 /* An announcement that comes when its sender waits no longer, and what was sent instead has been
