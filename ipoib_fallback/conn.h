@@ -223,6 +223,7 @@ struct fb_more {
     uint32_t fulls;                 /* and how often since it boarded */
     _Atomic uint32_t grown;         /* times that it has left for a larger one */
     _Atomic bool bulk, larger;      /* its next ring is a large one; for that it leaves */
+    bool small;                     /* there was no memory or no room for that */
     uint64_t moved, idle_at, up_at; /* budget.c's; and when the rail came */
     uint32_t budgeted;              /* bytes that are counted for its rail */
     uint64_t heat, heat_bytes; /* heat.c's: bytes a second, and in all at look number heat_beat */

@@ -137,8 +137,9 @@ static void tell(struct ask *a, uint8_t answer)
     strange_close(a->reply); /* if nothing was sent the child hears of this, and asks again */
 }
 
-/* Before the child hears of it: it shall not have to ask again, for which it may have no descriptor
- * by then. The rail itself may end later (link.c), and a stream that is pinned gets no other one. */
+/* Before the child hears of it: it shall not have to ask again, for which it may have no
+ * descriptor by then. The rail itself may end later (link.c), and a stream that is pinned gets no
+ * other one. */
 static void handed_over(struct fb_conn *c)
 {
     if (conn_plain(c) && conn_flag(c, CF_PINNED))

@@ -101,29 +101,23 @@ bool rdv_half_closed(struct fb_conn *c)
     return yes;
 }
 
-void rdv_small_again(struct fb_conn *c)
-{
-    if (atomic_exchange(&c->x->bulk, false))
-        c->x->grown = UINT32_MAX;
-}
-
 void rdv_again(struct fb_conn *c, int reason)
 {
     uint64_t pause = RETRY_FIRST, hold;
+    bool there, small;
 
     if (rdv_half_closed(c))
         reason = RSN_ENDING;
+    there = reason == RSN_BUDGET && !c->x->rail && c->x->budgeted; /* who was asked said so */
+    small = (there || reason == RSN_NO_MEMORY) && rdv_small_again(c);
     conn_reason(c, reason);
     had_failure |= reason == RSN_RAIL_FAILED || reason == RSN_DEVICE_GONE;
-    if (reason == RSN_BUDGET && !c->x->rail && c->x->budgeted)
+    if (there && !small)
         budget_refused(c);
     if (!c->x->rail)
         budget_free(c);
-    if (reason == RSN_NO_MEMORY)
-        rdv_small_again(c);
     if (reason == RSN_IDLE) {
-        atomic_store(&c->x->bulk, false);
-        c->x->grown = 0;
+        rdv_small_no_more(c);
         c->x->up_at = 0;
         conn_afresh(c);
         return;
@@ -131,7 +125,7 @@ void rdv_again(struct fb_conn *c, int reason)
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
     /* heat.c calls the hottest of those who wait. */
-    if (reason == RSN_BUDGET)
+    if (reason == RSN_BUDGET && !small)
         pause = WAIT_FIRST;
     for (uint32_t i = 0; i < c->x->rdv_tries && pause < RETRY_MOST; i++)
         pause = reason == RSN_LARGER ? pause + RETRY_FIRST : pause * 3; /* it is in a hurry */
@@ -192,6 +186,13 @@ static const char *outcome(int reason)
     return reason == RSN_NONE ? "agreed" : cfg_reason_name(reason);
 }
 
+/* That there is no room for large rings is no word about small ones. */
+static void answered(struct fb_conn *c, int reason)
+{
+    if (reason != RSN_BUDGET || !rdv_wants_large(c))
+        silent_said(&c->x->tuple, reason);
+}
+
 static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
 {
     struct fb_conn *c = owner;
@@ -199,7 +200,7 @@ static void verbs_done(void *owner, struct rsk_rail *rail, int reason)
     c->x->rdv = RDV_NONE;
     share_answered(SHARE_VERBS, &c->x->tuple);
     silent_answer(&c->x->tuple, reason);
-    silent_said(&c->x->tuple, reason);
+    answered(c, reason);
     log_info("stream %u: verbs rendezvous: %s", c->s.slot, outcome(reason));
     if (rail)
         got_rail(c, rail);
@@ -273,7 +274,7 @@ static void shm_done(void *owner, struct rsk_rail *rail, int reason)
     if ((reason == RSN_OTHER_HOST || reason == RSN_UID) && conn_flag(c, CF_CLOSED))
         reason = RSN_ENDING;
     c->x->far = reason == RSN_OTHER_HOST;
-    silent_said(&c->x->tuple, reason);
+    answered(c, reason);
     log_info("stream %u: shm rendezvous: %s", c->s.slot, outcome(reason));
     if (rail)
         got_rail(c, rail);
@@ -378,6 +379,8 @@ static void attempt(struct fb_conn *c, bool called)
         rdv_again(c, RSN_BUDGET);
         return;
     }
+    if (rdv_wants_large(c) && !budget_fits(c, 2 * (size_t)FB_BULK_RING, false))
+        (void)rdv_small_again(c);
     /* Only now: it is dear, and where there are few rails most are told above. */
     if (rdv_pin_foreign(c)) {
         budget_free(c);

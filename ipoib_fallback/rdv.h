@@ -9,8 +9,12 @@
 /* Where one direction has ended the other one does not begin to board: only the kernel knows
  * whether the end that has sent FIN still receives. That is then its reason. */
 bool rdv_half_closed(struct fb_conn *);
-/* There is no memory, which a large ring may have been too much for. */
-void rdv_small_again(struct fb_conn *);
+/* Does it ask for large rings, which its settings do not say? */
+bool rdv_wants_large(struct fb_conn *);
+/* There was no memory for a rail, or no room. If that may be for its large rings it asks for small
+ * ones from now on, until rdv_small_no_more: true. */
+bool rdv_small_again(struct fb_conn *);
+void rdv_small_no_more(struct fb_conn *);
 /* For the call that is being made: its reference goes with the next job. */
 struct rsk_shard *rdv_shard_for(struct fb_conn *);
 /* A stream that moves much with each call gains from a large ring, because the two copies overlap;

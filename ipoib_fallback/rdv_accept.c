@@ -83,8 +83,8 @@ static void refused(void *owner, int reason)
     c->x->rdv = RDV_NONE;
     budget_free(c);
     conn_reason(c, reason);
-    if (reason == RSN_NO_MEMORY)
-        rdv_small_again(c);
+    if (reason == RSN_NO_MEMORY || reason == RSN_BUDGET)
+        (void)rdv_small_again(c);
     fb_put(&c->s);
 }
 

@@ -24,13 +24,35 @@ struct rsk_shard *rdv_shard_for(struct fb_conn *c)
     return rsk_shard_common();
 }
 
-size_t rdv_ring_for(struct fb_conn *c)
+bool rdv_wants_large(struct fb_conn *c)
 {
+    /* Calls on a rail are not among them, so neither are the bytes that went there. */
+    uint64_t bytes = c->s.pub->tx - conn_rail_tx(c) + c->s.pub->rx - conn_rail_rx(c);
     uint64_t calls = atomic_load(&c->s.calls);
 
-    if (conn_config(c)->ring)
-        return conn_config(c)->ring;
-    if (atomic_load(&c->x->bulk))
-        return FB_BULK_RING;
-    return calls && (c->s.pub->tx + c->s.pub->rx) / calls >= BULK_CALL ? FB_BULK_RING : 0;
+    if (conn_config(c)->ring || c->x->small)
+        return false;
+    return atomic_load(&c->x->bulk) || (calls && bytes / calls >= BULK_CALL);
+}
+
+size_t rdv_ring_for(struct fb_conn *c)
+{
+    return rdv_wants_large(c) ? FB_BULK_RING : conn_config(c)->ring;
+}
+
+bool rdv_small_again(struct fb_conn *c)
+{
+    if (!rdv_wants_large(c))
+        return false;
+    atomic_store(&c->x->bulk, false);
+    c->x->small = true;
+    c->x->grown = UINT32_MAX;
+    return true;
+}
+
+void rdv_small_no_more(struct fb_conn *c)
+{
+    atomic_store(&c->x->bulk, false);
+    c->x->small = false;
+    c->x->grown = 0;
 }

@@ -266,12 +266,15 @@ static bool is_pipe(int fd)
 static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
                          unsigned int flags)
 {
+    const uint32_t cut = rsk_sig.cut;
     PL_HELD f = pl_get_stream(in);
     int err, how, shown;
+    bool plain;
 
     if (!f)
         return -ENOTSUP;
-    shown = fb_plain_rx(f->stream) ? 0 : fb_inq(f->stream, in);
+    plain = fb_plain_rx(f->stream);
+    shown = plain ? 0 : fb_inq(f->stream, in);
     if (!fb_shut_late(f->stream))
         fb_pin_rx(f->stream, RSN_CALL);
     err = fb_so_error(f->stream);
@@ -281,6 +284,11 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     }
     if (err)
         return err;
+    /* A handler that would have ended the kernel's wait for bytes has run while the stream was
+     * handed back. */
+    if (!plain && rsk_sig.cut != cut && !(flags & SPLICE_F_NONBLOCK) &&
+        !atomic_load(&f->stream->nonblock))
+        return -EINTR;
     how = sys_fcntl(out, F_GETFL, 0);
     if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)

@@ -305,7 +305,8 @@ static void asks(void *question)
     heir_asked(&q->note, q->reply, UINT32_MAX);
 }
 
-/* A child that is told that the kernel has it need not ask again, though the rail is there still. */
+/* A child that is told that the kernel has it need not ask again, though the rail is still
+ * there. */
 TEST_CASE(stream_for_good, a_child_has_it_before_the_rail_ends)
 {
     struct question q = {0};

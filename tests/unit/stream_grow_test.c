@@ -5,6 +5,10 @@
  */
 #include "tests/unit/stream_pair.h"
 
+#include "config/rules.h"
+#include "ipoib_fallback/budget.h"
+#include "ipoib_fallback/rdv.h"
+
 #include <sys/socket.h>
 
 enum { SMALL = 256 * 1024, PIECE = 65536 };
@@ -118,6 +122,130 @@ TEST_CASE(stream_grow, who_accepted_sends)
     pair(&a, &b);
     ASSERT(board(&a, &b));
     floods(&b, &a);
+    done(&a);
+    done(&b);
+}
+
+/* So many bytes, a piece at a time. */
+static void carry(struct end *a, struct end *b, unsigned pieces, size_t size)
+{
+    static unsigned char out[PIECE], in[PIECE];
+
+    for (unsigned i = 0; i < pieces; i++) {
+        ASSERT_EQ_INT(put(a, out, size), (ssize_t)size);
+        for (size_t got = 0; got < size;) {
+            ssize_t n = get(b, in, size - got);
+
+            ASSERT(n > 0);
+            got += (size_t)n;
+        }
+    }
+}
+
+static void idles(void *conn)
+{
+    EXPECT(budget_leave(conn, RSN_IDLE));
+}
+
+/* What has gone by the ring in many calls does not make the few on TCP large ones. */
+TEST_CASE(stream_grow, what_went_by_rail_is_no_large_call)
+{
+    struct end a, b;
+
+    begin();
+    pair(&a, &b);
+    ASSERT(board(&a, &b));
+    carry(&a, &b, 4096, 512);
+    ASSERT_EQ_INT(rsk_loop_post(idles, conn_of(a.s)), 0);
+    UNTIL(!more_of(&a)->rail && !more_of(&b)->rail);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_U64(more_of(&a)->show->tx_ring, SMALL);
+    EXPECT_EQ_U64(more_of(&b)->show->tx_ring, SMALL);
+    done(&a);
+    done(&b);
+}
+
+/* An end whose calls are large, and that has no rail and asks for none. */
+static void with_large_calls(struct end *a, struct end *b)
+{
+    static struct cfg_stream never;
+
+    begin();
+    pair(a, b);
+    after(b, &never, 1000000);
+    never.board_bytes = UINT64_MAX / 2;
+    carry(a, b, 20, PIECE);
+    UNTIL(more_of(a) && more_of(a)->show && !conn_flag(conn_of(a->s), CF_ASKED));
+    jobs_done();
+    EXPECT_EQ_U64(more_of(a)->budgeted, 0);
+}
+
+struct refused {
+    struct fb_conn *conn;
+    bool there;
+    int reason;
+};
+
+static void refuse(void *arg)
+{
+    struct refused *r = arg;
+
+    if (r->there)
+        EXPECT(budget_take(r->conn));
+    rdv_again(r->conn, r->reason);
+}
+
+/* The answer to a question for large rings; and what is asked for after it. */
+static void small_after(int reason, bool there, bool small)
+{
+    struct end a, b;
+    struct refused r = {.there = there, .reason = reason};
+
+    with_large_calls(&a, &b);
+    r.conn = conn_of(a.s);
+    EXPECT_EQ_U64(rdv_ring_for(r.conn), FB_BULK_RING);
+    ASSERT_EQ_INT(rsk_loop_post(refuse, &r), 0);
+    jobs_done();
+    EXPECT_EQ_U64(rdv_ring_for(r.conn), small ? 0 : FB_BULK_RING);
+    done(&a);
+    done(&b);
+}
+
+TEST_CASE(stream_grow, small_where_there_is_no_memory)
+{
+    small_after(RSN_NO_MEMORY, true, true);
+}
+
+TEST_CASE(stream_grow, small_where_the_peer_has_no_room)
+{
+    small_after(RSN_BUDGET, true, true);
+}
+
+/* There is none for small ones either, as this end knows. */
+TEST_CASE(stream_grow, waits_where_there_is_no_room_here)
+{
+    small_after(RSN_BUDGET, false, false);
+}
+
+/* A rule's budget, which both ends share, has room for two rails, if they are small. */
+TEST_CASE(stream_grow, small_where_there_is_room_for_that_only)
+{
+    static struct cfg_stream set[2];
+    static struct cfg_use use;
+    struct end a, b;
+
+    begin();
+    pair(&a, &b);
+    after(&a, &set[0], 4);
+    after(&b, &set[1], 4);
+    for (int i = 0; i < 2; i++) {
+        set[i].use = &use;
+        set[i].max_memory = 2 * CFG_RAIL_EXPECTED;
+    }
+    carry(&a, &b, 2, PIECE);
+    ASSERT(board(&a, &b));
+    EXPECT_EQ_U64(more_of(&a)->show->tx_ring, SMALL);
+    EXPECT_EQ_U64(use.memory, 4 * SMALL);
     done(&a);
     done(&b);
 }
