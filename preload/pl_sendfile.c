@@ -260,13 +260,10 @@ static bool is_pipe(int fd)
     return SYS6(SYS_fstat, fd, &st, 0, 0, 0, 0) == 0 && S_ISFIFO(st.st_mode);
 }
 
-/* The number of bytes that went through our hands, or -errno, which may be an error that
- * the library has taken from the kernel and that is to be told now. -ENOTSUP: the call is
- * the kernel's. */
-static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
-                         unsigned int flags)
+/* See splice_in. *waits: the stream had to be handed back, and the call may wait for bytes. */
+static ssize_t in_section(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
+                          unsigned int flags, bool *waits)
 {
-    const uint32_t cut = rsk_sig.cut;
     PL_HELD f = pl_get_stream(in);
     int err, how, shown;
     bool plain;
@@ -274,6 +271,7 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     if (!f)
         return -ENOTSUP;
     plain = fb_plain_rx(f->stream);
+    *waits = !plain && !(flags & SPLICE_F_NONBLOCK) && !atomic_load(&f->stream->nonblock);
     shown = plain ? 0 : fb_inq(f->stream, in);
     if (!fb_shut_late(f->stream))
         fb_pin_rx(f->stream, RSN_CALL);
@@ -284,17 +282,27 @@ static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *o
     }
     if (err)
         return err;
-    /* A handler that would have ended the kernel's wait for bytes has run while the stream was
-     * handed back. */
-    if (!plain && rsk_sig.cut != cut && !(flags & SPLICE_F_NONBLOCK) &&
-        !atomic_load(&f->stream->nonblock))
-        return -EINTR;
     how = sys_fcntl(out, F_GETFL, 0);
     if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
     return through(f, out, n, shown > 0 ? (size_t)shown : 0,
                    flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);
+}
+
+/* The number of bytes that went through our hands, or -errno, which may be an error that
+ * the library has taken from the kernel and that is to be told now. -ENOTSUP: the call is
+ * the kernel's. */
+static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
+                         unsigned int flags)
+{
+    const uint32_t cut = rsk_sig.cut;
+    bool waits = false;
+    ssize_t r = in_section(in, inoff, out, outoff, n, flags, &waits);
+
+    /* A handler that would have ended the kernel's wait has run while the stream was handed back,
+     * or at the end of that. */
+    return r == -ENOTSUP && waits && rsk_sig.cut != cut ? -EINTR : r;
 }
 
 /* *waits: the stream was ours, and the call waits for room. */
