@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""docs.py - what the man pages and the completion have to agree with: each --help, config/README.md, the
-library's own strings, the tables of reasons and of the rules' words. Prints what man_test.sh prints; with
-`options COMMAND`, only the options of that command's help.
+"""docs.py - what the man pages, the completion and README.md have to agree with: each --help, config/README.md,
+the library's own strings, the tables of reasons, of the rules' words and of the doctor's checks. Prints what
+man_test.sh prints; with `options COMMAND`, only the options of that command's help.
 
     tests/docs.py BUILD
     tests/docs.py BUILD options COMMAND
@@ -161,6 +161,13 @@ def check_lab():
     show("packages", [f"railsock-lab(1) does not name {p}" for p in found if p not in text])
 
 
+def check_doctor():
+    checks = re.findall(r"^CHECK\(HOST, ", open("tools/doctor.def", encoding="utf-8").read(), re.M)
+    said = re.findall(r"^ +not ready: \d+ of (\d+) failed$", open("README.md", encoding="utf-8").read(), re.M)
+    show("doctor_checks", [f"README.md says {n}, doctor.def has {len(checks)}" for n in said if int(n) != len(checks)] +
+         ([] if said and checks else ["none found"]))
+
+
 def main():
     build = sys.argv[1]
     railsock = f"{build}/railsock"
@@ -174,6 +181,7 @@ def main():
     check_rules()
     check_stat()
     check_lab()
+    check_doctor()
 
 
 if __name__ == "__main__":
