@@ -81,11 +81,14 @@ struct fb_asks {
 };
 void fb_disown(struct fb_asks *, struct fb_heritage *, struct fb_stream *theirs);
 void fb_disowned(struct fb_asks *);
-/* In the child: it is about to use an epoll instance, which the parent knows by this number. */
-void fb_ask_epoll(struct fb_heritage *, uintptr_t id);
+/* In the child: it is about to use an epoll instance, which the parent knows by this number. It is
+ * that one's alone, and the parent never has another one with it. */
+void fb_ask_epoll(struct fb_heritage *, uint64_t id);
 /* In the parent: does a child use that instance? */
-bool fb_epoll_elsewhere(uintptr_t id);
+bool fb_epoll_elsewhere(uint64_t id);
+/* In the parent: there is no such instance any more. */
+void fb_epoll_gone(uint64_t id);
 /* fn is called on the progress thread until it is true: the instance is the kernel's alone. */
-void fb_on_epoll_asked(bool (*fn)(uintptr_t id));
+void fb_on_epoll_asked(bool (*fn)(uint64_t id));
 
 #endif

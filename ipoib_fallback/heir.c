@@ -266,7 +266,7 @@ void heir_serve(void)
     /* Children that came first have only left their marks. */
     for (unsigned i = 0; file && i < FB_PUB_FOREIGN; i++)
         if (atomic_load(&file->foreign_epoll[i]))
-            (void)heir_epoll_asked((uintptr_t)atomic_load(&file->foreign_epoll[i]));
+            (void)heir_epoll_asked(atomic_load(&file->foreign_epoll[i]));
 }
 
 void heir_let_go(struct fb_conn *c)
@@ -472,7 +472,7 @@ bool heir_elsewhere(struct fb_conn *c)
     return given_elsewhere(c) || (c->x->heritage && !heir_alone(c->x->heritage, c));
 }
 
-bool fb_epoll_elsewhere(uintptr_t id)
+bool fb_epoll_elsewhere(uint64_t id)
 {
     struct fb_pub_file *file = fb_pub_head();
 
@@ -482,4 +482,15 @@ bool fb_epoll_elsewhere(uintptr_t id)
         if (atomic_load(&file->foreign_epoll[i]) == id)
             return true;
     return atomic_load(&file->foreign_epolls) != 0;
+}
+
+void fb_epoll_gone(uint64_t id)
+{
+    struct fb_pub_file *file = fb_pub_head();
+
+    for (unsigned i = 0; file && i < FB_PUB_FOREIGN; i++) {
+        uint64_t gone = id;
+
+        atomic_compare_exchange_strong(&file->foreign_epoll[i], &gone, 0);
+    }
 }

@@ -111,7 +111,7 @@ void heir_asked(const struct heir_note *, int reply, uint32_t seq);
 void heir_asks_forget(void); /* forked child */
 /* Is that instance the kernel's alone? Else it will be in a moment, as far as it can.
  * Progress thread. */
-bool heir_epoll_asked(uintptr_t id);
+bool heir_epoll_asked(uint64_t id);
 
 /* In the child, whose memory is the parent's: the links to children before it. */
 struct heir_link *heir_siblings(struct heir_link *own, uint32_t *seq);

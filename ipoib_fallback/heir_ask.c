@@ -26,14 +26,14 @@
 enum { MAX_ASKS = 256 };
 static unsigned n_asks;
 
-static bool (*epoll_asked)(uintptr_t id);
+static bool (*epoll_asked)(uint64_t id);
 
-void fb_on_epoll_asked(bool (*fn)(uintptr_t id))
+void fb_on_epoll_asked(bool (*fn)(uint64_t id))
 {
     epoll_asked = fn;
 }
 
-bool heir_epoll_asked(uintptr_t id)
+bool heir_epoll_asked(uint64_t id)
 {
     return !epoll_asked || epoll_asked(id);
 }
@@ -45,7 +45,7 @@ void heir_asks_forget(void)
 
 struct ask {
     struct fb_conn *c; /* referenced; NULL: an epoll instance */
-    uintptr_t epoll;
+    uint64_t epoll;
     int reply;
     uint64_t until;
     bool knows;    /* it can be told of what is in front: not another program */
@@ -194,7 +194,7 @@ void heir_asked(const struct heir_note *n, int reply, uint32_t seq)
     }
     a->reply = reply;
     a->until = fb_io.now() + HEIR_ASK_NS;
-    a->epoll = n->what == HEIR_ASK_EPOLL ? (uintptr_t)n->id : 0;
+    a->epoll = n->what == HEIR_ASK_EPOLL ? n->id : 0;
     a->c = a->epoll ? NULL : conn_of_slot(n->slot, n->gen);
     /* Made after the fork: it cannot have that, and has no business with it. */
     if (a->c && a->c->born >= seq) {

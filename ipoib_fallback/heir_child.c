@@ -459,7 +459,7 @@ void heir_disown(struct fb_conn *c)
         sys_close(reply);
 }
 
-void fb_ask_epoll(struct fb_heritage *h, uintptr_t id)
+void fb_ask_epoll(struct fb_heritage *h, uint64_t id)
 {
     struct heir_note n = {.what = HEIR_ASK_EPOLL, .id = id};
     unsigned i = 0;

@@ -150,7 +150,7 @@ void pl_epoll_cross_all(void);
 void pl_epoll_give(struct pl_file *);
 /* Progress thread: a forked child wants the instance that is known by this number. True: it has
  * been crossed, and all its streams are the kernel's. */
-bool pl_epoll_asked(uintptr_t id);
+bool pl_epoll_asked(uint64_t id);
 
 /* In a forked child, after pl_table_reset: instances, and what waits had, belong to the parent. */
 void pl_epoll_after_fork_child(void);

@@ -83,6 +83,7 @@ struct pl_member {
 
 struct pl_epoll {
     struct pl_link registry;
+    uint64_t id;              /* no other instance of the process has had it, or will */
     _Atomic uint32_t refs;    /* numbers that stand for it, and who works on it */
     _Atomic uint32_t numbers; /* of them, the numbers */
     struct fb_lock ctl, lock;

@@ -172,6 +172,7 @@ void pl_epoll_free(struct pl_epoll *ep)
     }
     rsk_own_close(ep->efd);
     rsk_own_close(ep->kfd);
+    fb_epoll_gone(ep->id);
     pl_epoll_release(ep);
 }
 
@@ -258,7 +259,7 @@ void pl_epoll_give(struct pl_file *f)
 }
 
 struct wanted {
-    uintptr_t id;
+    uint64_t id;
     bool hot;
 };
 
@@ -266,14 +267,14 @@ static void cross_wanted(struct pl_epoll *ep, void *arg)
 {
     struct wanted *w = arg;
 
-    if ((uintptr_t)ep != w->id)
+    if (ep->id != w->id)
         return;
     atomic_store(&ep->pinned, true);
     cross(ep, NULL);
     w->hot = atomic_load(&ep->hot) != 0;
 }
 
-bool pl_epoll_asked(uintptr_t id)
+bool pl_epoll_asked(uint64_t id)
 {
     struct wanted w = {id, false};
 

@@ -20,6 +20,7 @@ static struct fb_lock pool;
 static struct pl_member *free_members; /* pool */
 static struct pl_epoll *free_epolls;   /* pool; by registry.next */
 static uint32_t nchunks;               /* pool */
+static _Atomic uint64_t ids;           /* of instances so far */
 
 static void *map(size_t size)
 {
@@ -282,6 +283,7 @@ struct pl_epoll *pl_epoll_alloc(void)
     if (!ep)
         return NULL;
     memset(ep, 0, sizeof *ep);
+    ep->id = atomic_fetch_add_explicit(&ids, 1, memory_order_relaxed) + 1;
     ep->bucket = ep->first_bucket;
     ep->buckets = PL_BUCKETS;
     ep->ready.next = ep->ready.prev = &ep->ready;

@@ -195,7 +195,7 @@ static void bind_stream(struct pl_member *m, struct pl_file *f, int epfd)
     int reason;
 
     /* EXCLUSIVE cannot be modified. */
-    if (fb_epoll_elsewhere((uintptr_t)ep))
+    if (fb_epoll_elsewhere(ep->id))
         atomic_store(&ep->pinned, true);
     if (m->events & EPOLLEXCLUSIVE || atomic_load(&ep->pinned)) {
         fb_pin(s, RSN_EPOLL, false);

@@ -7,6 +7,7 @@
  * Each fork adds a level; a grandchild finds what its parent had not used in the level below.
  * Application threads of a forked child.
  */
+#include "preload/pl_epoll.h"
 #include "preload/pl_own.h"
 
 #include "ipoib_fallback/lock.h"
@@ -99,7 +100,7 @@ static void adopt(int fd)
     struct fb_stream *s = NULL;
 
     if (f && f->kind == PL_EPOLL)
-        fb_ask_epoll(heritage, (uintptr_t)pl_epoll_of(f));
+        fb_ask_epoll(heritage, pl_epoll_of(f)->id);
     if (f && f->kind == PL_STREAM)
         s = fb_adopt(heritage, f->stream, fd);
     if (s && !pl_install(fd, PL_STREAM, s))
@@ -181,7 +182,7 @@ void pl_heir_exec(bool all)
             if (f->kind == PL_STREAM)
                 fb_disown(&asks, l->heritage, f->stream);
             else if (f->kind == PL_EPOLL)
-                fb_ask_epoll(l->heritage, (uintptr_t)pl_epoll_of(f));
+                fb_ask_epoll(l->heritage, pl_epoll_of(f)->id);
         }
     fb_disowned(&asks);
 }

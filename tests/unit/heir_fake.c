@@ -23,10 +23,15 @@ void pl_heir_drop_here(int fd)
     (void)fd;
 }
 
-bool fb_epoll_elsewhere(uintptr_t id)
+bool fb_epoll_elsewhere(uint64_t id)
 {
     (void)id;
     return false;
+}
+
+void fb_epoll_gone(uint64_t id)
+{
+    (void)id;
 }
 
 void fb_disconnected(struct fb_stream *s, int fd)
