@@ -345,6 +345,7 @@ UNIT_TESTS := \
 	verbs_cm_test \
 	verbs_cq_test \
 	verbs_cq_order_test \
+	verbs_dl_test \
 	verbs_host_test \
 	verbs_mind_test \
 	verbs_listen_test \
@@ -408,6 +409,7 @@ verbs_cq_test_SRC := tests/unit/verbs_cq_test.c tests/unit/fake_adapter.c rsock/
 verbs_cq_order_test_SRC := tests/unit/verbs_cq_order_test.c tests/unit/fake_adapter.c rsock/verbs_cq.c
 verbs_post_test_SRC := tests/unit/verbs_post_test.c rsock/verbs_post.c rsock/verbs_room.c
 verbs_listen_test_SRC := tests/unit/verbs_listen_test.c rsock/verbs_listen.c
+verbs_dl_test_SRC = tests/unit/verbs_dl_test.c rsock/verbs_dl.c $(LOOP_TEST_SRC)
 verbs_host_test_SRC := tests/unit/verbs_host_test.c rsock/verbs_host.c
 verbs_mind_test_SRC := tests/unit/verbs_mind_test.c rsock/verbs_mind.c rsock/own.c
 verbs_cm_test_SRC := \

@@ -45,7 +45,7 @@ void fb_on_foreign(int (*fn)(const int fds[4]));
 
 /* ---- fork: heir.c ---- */
 
-struct fb_heritage; /* what a child has of its parent; lives as long as the process */
+struct fb_heritage; /* what a child has of its parent, until fb_heritage_end */
 struct fb_fork {
     int theirs; /* the child's end of the link, -1: none is needed */
     bool blind; /* there is no link, and may be streams before it has ended */
@@ -62,6 +62,11 @@ void fb_fork_parent(struct fb_fork *);
 void fb_fork_keep(struct fb_fork *);
 /* In the child, instead of fb_after_fork_child. NULL: there is nothing to inherit, or no memory. */
 struct fb_heritage *fb_fork_child(struct fb_fork *);
+/* In a child that has just been forked: it knows no number of this any more, which its own parent
+ * had inherited. */
+void fb_heritage_end(struct fb_heritage *);
+/* Had its owner inherited it, before this process inherited it from him? */
+bool fb_inherited(const struct fb_stream *theirs);
 /* In the child: fd, one of the numbers of the parent's stream, is about to be used. The parent
  * hands the stream over if it is on a rail (blocks, at most 5 s; after that the connection is
  * reset). The child's own stream with one reference and fds == 1, or NULL: it cannot be tracked,

@@ -70,6 +70,20 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
     return h;
 }
 
+void fb_heritage_end(struct fb_heritage *h)
+{
+    rsk_own_close(h->link);
+    fb_pub_end(h->file);
+    munmap(h, sizeof *h);
+}
+
+bool fb_inherited(const struct fb_stream *s)
+{
+    const struct fb_conn *c = conn_of((struct fb_stream *)s);
+
+    return c->x && c->x->heritage;
+}
+
 /* Puts a question, with a socket for the answer; returns ours, or -errno. */
 static int post(struct fb_heritage *h, const struct heir_note *n)
 {

@@ -483,10 +483,13 @@ struct fb_pub_file *fb_pub_hand_on(void)
     return theirs;
 }
 
-void fb_pub_forget(void)
+void fb_pub_end(struct fb_pub_file *theirs)
 {
-    struct fb_pub_file *theirs = fb_pub_hand_on();
-
     if (theirs)
         munmap(theirs, WHOLE);
+}
+
+void fb_pub_forget(void)
+{
+    fb_pub_end(fb_pub_hand_on());
 }

@@ -35,6 +35,8 @@ struct fb_pub_file *fb_pub_head(void);
 /* Forked child: the parent's file stays mapped, for heir.c; NULL if there is none that is shared.
  * As after fb_pub_forget. */
 struct fb_pub_file *fb_pub_hand_on(void);
+/* Gives back what that was. NULL: nothing. */
+void fb_pub_end(struct fb_pub_file *theirs);
 /* Forked child: the next grow makes a file of its own. */
 void fb_pub_forget(void);
 

@@ -39,9 +39,59 @@ void pl_heir_after_fork_child(void)
     atomic_store(&adopter, 0);
 }
 
+/* A listening socket is nobody's but the kernel's. */
+static bool is_asked_for(struct pl_file *f)
+{
+    return f->kind == PL_STREAM || f->kind == PL_EPOLL;
+}
+
+static bool was_inherited(struct pl_file *f)
+{
+    return f->kind == PL_STREAM && fb_inherited(f->stream);
+}
+
+static bool has(const struct level *l, bool (*such)(struct pl_file *))
+{
+    for (uint32_t i = 0; i < l->chunks; i++)
+        for (uint32_t n = 0; l->root[i] && n < CHUNK; n++) {
+            struct pl_file *f = atomic_load_explicit(&l->root[i][n], memory_order_relaxed);
+
+            if (f && such(f))
+                return true;
+        }
+    return false;
+}
+
+static size_t size_of(uint32_t chunks)
+{
+    return sizeof(struct level) + chunks * sizeof(slot *);
+}
+
+/* In a fresh child. Levels of which no such number is left go, with all that is kept for them: who
+ * renews himself by forking has many ancestors. But if a stream of another level was itself
+ * inherited, all stay: by the link its first owner sees that somebody may have it. */
+static void drop_empty(void)
+{
+    bool all = false;
+
+    for (struct level **at = &levels->next, *l; (l = *at) != NULL;) {
+        if (has(l, is_asked_for)) {
+            at = &l->next;
+            continue;
+        }
+        for (struct level *other = levels; !all && other; other = other->next)
+            if (has(other, was_inherited))
+                return;
+        all = true;
+        *at = l->next;
+        fb_heritage_end(l->heritage);
+        munmap(l, size_of(l->chunks));
+    }
+}
+
 void pl_heir_keep(struct fb_heritage *heritage, _Atomic(slot *) *root, uint32_t chunks)
 {
-    size_t size = sizeof(struct level) + chunks * sizeof(slot *);
+    size_t size = size_of(chunks);
     struct level *l;
     long p = chunks ? SYS6(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -56,6 +106,7 @@ void pl_heir_keep(struct fb_heritage *heritage, _Atomic(slot *) *root, uint32_t 
         l->root[i] = atomic_load(&root[i]);
     l->next = levels;
     levels = l;
+    drop_empty();
     atomic_store(&pl_heirs, true);
 }
 

@@ -8,11 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "config/log.h"
 #include "rsock/loop.h"
 #include "rsock/own.h"
+#include "rsock/sys.h"
 
 struct vb_dl vdl;
 
@@ -68,6 +70,22 @@ static bool fork_is_hard(void)
     return status() == IBV_FORK_ENABLED;
 }
 
+static bool no_descriptor(void)
+{
+    int fd = rsk_own_fd(sys_eventfd(0, EFD_CLOEXEC));
+
+    if (fd >= 0)
+        rsk_own_close(fd);
+    return fd == -EMFILE || fd == -ENFILE;
+}
+
+static void shut_both(void)
+{
+    for (int i = 0; i < 2; i++)
+        if (lib[i])
+            dlclose(lib[i]);
+}
+
 int vb_dl_open(void)
 {
     if (result <= 0)
@@ -81,6 +99,11 @@ int vb_dl_open(void)
     lib[0] = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     lib[1] = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL);
     rsk_own_leave();
+    if ((!lib[0] || !lib[1]) && no_descriptor()) {
+        shut_both();
+        result = 1;
+        return -EMFILE;
+    }
     if (!lib[0] || !lib[1]) {
         log_info("verbs: %s cannot be loaded", lib[0] ? "librdmacm.so.1" : "libibverbs.so.1");
         return result;

@@ -29,6 +29,9 @@ static int usable(void)
     case -ENOMEM:
         reason = RSN_NO_MEMORY;
         break;
+    case -EMFILE:
+        reason = RSN_LIMIT_FD;
+        break;
     default:
         reason = RSN_NO_VERBS;
     }
