@@ -80,6 +80,7 @@ FB_SRC := \
 	ipoib_fallback/budget.c \
 	ipoib_fallback/call.c \
 	ipoib_fallback/quick.c \
+	ipoib_fallback/processors.c \
 	ipoib_fallback/quota.c \
 	ipoib_fallback/counts.c \
 	ipoib_fallback/crowd.c \
@@ -334,6 +335,7 @@ UNIT_TESTS := \
 	own_test \
 	table_test \
 	siphash_test \
+	processors_test \
 	quota_test \
 	silent_test \
 	share_test \
@@ -389,6 +391,7 @@ select_test_SRC := tests/unit/select_test.c $(READINESS_SRC)
 
 siphash_test_SRC := tests/unit/siphash_test.c ipoib_fallback/siphash.c
 silent_test_SRC := tests/unit/silent_test.c ipoib_fallback/silent.c ipoib_fallback/peer.c
+processors_test_SRC := tests/unit/processors_test.c ipoib_fallback/processors.c rsock/own.c
 quota_test_SRC := tests/unit/quota_test.c ipoib_fallback/quota.c rsock/own.c
 strange_test_SRC := tests/unit/strange_test.c rsock/strange.c rsock/own.c
 share_test_SRC := tests/unit/share_test.c ipoib_fallback/share.c
@@ -449,7 +452,7 @@ sim_test_SRC := \
 	tests/sim/sim_run.c \
 	tests/sim/sim_tcp.c \
 	tests/sim/sim_wire.c \
-	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/crowd.c ipoib_fallback/given.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/quota.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
+	$(filter-out ipoib_fallback/pubfile.c ipoib_fallback/crowd.c ipoib_fallback/given.c ipoib_fallback/heir.c ipoib_fallback/heir_ask.c ipoib_fallback/heir_child.c ipoib_fallback/hold.c ipoib_fallback/processors.c ipoib_fallback/quota.c ipoib_fallback/tap_link.c,$(FB_SRC)) \
 	rsock/section.c \
 	rsock/valgrind.c \
 	rsock/waitv.c \

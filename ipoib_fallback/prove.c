@@ -7,6 +7,7 @@
 #include "ipoib_fallback/frail.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/hold.h"
+#include "ipoib_fallback/processors.h"
 
 #include "config/log.h"
 #include "config/reason.h"
@@ -348,6 +349,7 @@ bool link_up(struct fb_conn *c, struct rsk_rail *rail)
     if (!ok)
         return false;
     budget_up(c, rail);
+    processors_look();
     spin_joined(c, rail->wire->slow_to_wake);
     memcpy(c->x->show->where, rail->where, sizeof(c->x->show->where));
     atomic_store(&c->x->show->tx_ring, rail->tx_size);

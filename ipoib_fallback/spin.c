@@ -6,6 +6,7 @@
 #include "ipoib_fallback/stream.h"
 
 #include "config/env.h"
+#include "ipoib_fallback/processors.h"
 #include "ipoib_fallback/quota.h"
 
 /* ns for which a thread that was thrown off often spins briefly at first, and at most */
@@ -51,6 +52,8 @@ static uint32_t most_of(struct fb_conn *c)
 {
     const struct cfg_stream *set = conn_config(c);
 
+    if (__builtin_expect(atomic_load_explicit(&fb_one_processor, memory_order_relaxed), 0))
+        return 0;
     return set->spin_auto ? allowed_here(conn_flag(c, CF_SLOW)) : set->spin_ns;
 }
 

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "config/env.h"
+#include "ipoib_fallback/processors.h"
 #include "ipoib_fallback/spin.h"
 #include "rsock/own.h"
 #include "rsock/section.h"
@@ -88,24 +89,6 @@ static _Thread_local struct fb_crowd crowd;
 static _Thread_local uint32_t spun; /* what the last wait was allowed */
 static _Thread_local bool several;  /* and it was for several streams */
 
-static bool one_cpu(void)
-{
-    static _Atomic uint8_t known; /* 1 no, 2 yes */
-    uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
-
-    if (!k) {
-        unsigned long mask[128] = {0};
-        long n = SYS6(SYS_sched_getaffinity, 0, sizeof mask, mask, 0, 0, 0);
-        int cpus = 0;
-
-        for (size_t i = 0; n > 0 && i < sizeof mask / sizeof mask[0]; i++)
-            cpus += __builtin_popcountl(mask[i]);
-        k = cpus == 1 ? 2 : 1;
-        atomic_store_explicit(&known, k, memory_order_relaxed);
-    }
-    return k == 2;
-}
-
 /* What a spin has where nothing says that longer ones pay. */
 static uint32_t brief_most(void)
 {
@@ -140,7 +123,8 @@ uint64_t pl_spin_budget(unsigned streams)
         crowd = (struct fb_crowd){0};
     several = streams > 1;
     spun = 0;
-    if (streams && most && !one_cpu() && !(several && fb_crowd_rests(&crowd)))
+    if (streams && most && !atomic_load_explicit(&fb_one_processor, memory_order_relaxed) &&
+        !(several && fb_crowd_rests(&crowd)))
         spun = fb_spin_next(&learnt, most);
     /* So brief a spin would be one look more, and the caller has just looked. */
     return pl_spins() ? spun : 0;

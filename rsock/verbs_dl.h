@@ -70,7 +70,8 @@ struct vb_dl {
 extern struct vb_dl vdl;
 
 /* Opens both libraries. 0; -ENOENT when one or a symbol is missing, and then it is not tried again;
- * -ENOMEM when there is no room, -EMFILE when there is no descriptor. Progress thread, or before it runs. */
+ * -ENOMEM when there is no room, -EMFILE when there is no descriptor. Progress thread, or before it
+ * runs. */
 int vb_dl_open(void);
 /* A forked child does not have the memory that is registered: before Linux 5.12. */
 bool vb_dl_leaves_out(void);

@@ -158,9 +158,13 @@ else
 fi
 says threads 0 '^ok threads ' "$railsock" doctor --wire shm
 says processors 0 '^(ok|note) processors [1-9]' "$railsock" doctor --wire shm
-says one_processor 0 '^note processors 1: no wait spins' "$python" -c 'import os, sys
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-os.execv(sys.argv[1], sys.argv[1:])' "$railsock" doctor --wire shm
+if unshare -m true 2>/dev/null && [ -e /sys/devices/system/cpu/online ]; then
+    says one_processor 0 '^note processors 1: no wait spins' unshare -m sh -c \
+        "echo 0 >'$dir/online' && mount --bind '$dir/online' /sys/devices/system/cpu/online
+            exec '$railsock' doctor --wire shm"
+else
+    echo 'skip doctor.one_processor: needs a mount namespace'
+fi
 says descriptors 1 '^FAIL descriptors .* 639; rails need 640' sh -c "ulimit -n 639; exec '$railsock' doctor --wire shm"
 says enough_descriptors 0 '^ok descriptors .* 640;' sh -c "ulimit -n 640; exec '$railsock' doctor --wire shm"
 # What follows from that is no failure of its own.

@@ -332,7 +332,7 @@ void doc_PROCESSORS(struct doctor *d, struct doc_result *r)
     unsigned n = may_use();
 
     (void)d;
-    if (n == 1)
+    if (sysconf(_SC_NPROCESSORS_ONLN) == 1)
         doc_say(r, DOC_NOTE, "1: no wait spins, so every message has to wake who gets it");
     else if (held == 0)
         doc_say(r, DOC_OK, "%u, with a CPU limit that has held nothing back so far", n);

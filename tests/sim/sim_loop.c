@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "ipoib_fallback/heir.h"
 #include "ipoib_fallback/pubfile.h"
+#include "ipoib_fallback/processors.h"
 #include "ipoib_fallback/quota.h"
 #include "ipoib_fallback/tap.h"
 #include "rsock/loop.h"
@@ -173,7 +174,13 @@ void hold_forget(void)
 {
 }
 
-/* The machine that the simulation runs on may have a quota. */
+/* The machine that the simulation runs on may have one processor, or a quota. */
+_Atomic bool fb_one_processor;
+
+void processors_look(void)
+{
+}
+
 _Atomic uint8_t fb_quota_state = QUOTA_USED;
 
 void quota_first(void)

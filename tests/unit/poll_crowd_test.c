@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "ipoib_fallback/processors.h"
 #include "preload/pl_wait.h"
 #include "rsock/sys.h"
 
@@ -169,4 +170,21 @@ TEST_CASE(poll_crowd, poll_for_several_rails)
 TEST_CASE(poll_crowd, epoll_wait_for_several_rails)
 {
     asks(true);
+}
+
+/* On a machine with one processor nobody spins. Who is kept on one of several does: the peer may be
+ * kept on another. */
+TEST_CASE(poll_crowd, one_processor)
+{
+    cpu_set_t all, one;
+
+    ASSERT_EQ_INT(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)sched_getcpu(), &one);
+    ASSERT_EQ_INT(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT(pl_spin_budget(1) != 0);
+    atomic_store(&fb_one_processor, true);
+    EXPECT_EQ_U64(pl_spin_budget(1), 0);
+    atomic_store(&fb_one_processor, false);
+    ASSERT_EQ_INT(sched_setaffinity(0, sizeof(all), &all), 0);
 }

@@ -5,6 +5,7 @@
 #include "tests/shim/shim.h"
 
 #include "config/env.h"
+#include "ipoib_fallback/processors.h"
 #include "ipoib_fallback/quota.h"
 #include "ipoib_fallback/stream.h"
 
@@ -16,6 +17,7 @@ enum { BRIEF = 20000, MOST = 100000, SHORT = 10000, LONG = 40000 };
 const struct cfg_stream cfg_stream_defaults = {.spin_ns = BRIEF, .spin_auto = true};
 struct cfg cfg;
 _Atomic uint8_t fb_quota_state = QUOTA_USED;
+_Atomic bool fb_one_processor;
 
 void quota_first(void)
 {
@@ -156,4 +158,18 @@ static void *nothing_learnt(void *unused)
 TEST_CASE(spin_over, only_where_it_says_something)
 {
     in_a_thread(nothing_learnt);
+}
+
+/* Neither a configured spin nor one that pays. */
+TEST_CASE(spin_over, nobody_spins_on_one_processor)
+{
+    const struct cfg_stream said = {.spin_ns = MOST};
+    struct fb_conn by_measure = stream(&cfg_stream_defaults), configured = stream(&said);
+    struct fb_spin fresh = {0};
+
+    EXPECT(spin_budget(&by_measure, &fresh) != 0 && spin_budget(&configured, &fresh) != 0);
+    atomic_store(&fb_one_processor, true);
+    EXPECT_EQ_U64(spin_budget(&by_measure, &fresh), 0);
+    EXPECT_EQ_U64(spin_budget(&configured, &fresh), 0);
+    atomic_store(&fb_one_processor, false);
 }
