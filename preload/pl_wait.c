@@ -95,11 +95,30 @@ static uint32_t brief_most(void)
     return cfg_stream_defaults.spin_ns;
 }
 
+/* May it run on one processor alone? Who is there as well waits for as long as it spins. */
+static bool kept_on_one(void)
+{
+    static _Atomic uint8_t known; /* 1 no, 2 yes */
+    uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!k) {
+        unsigned long mask[128] = {0};
+        long n = SYS6(SYS_sched_getaffinity, 0, sizeof mask, mask, 0, 0, 0);
+        int cpus = 0;
+
+        for (size_t i = 0; n > 0 && i < sizeof mask / sizeof mask[0]; i++)
+            cpus += __builtin_popcountl(mask[i]);
+        k = cpus == 1 ? 2 : 1;
+        atomic_store_explicit(&known, k, memory_order_relaxed);
+    }
+    return k == 2;
+}
+
 static uint32_t spin_most(void)
 {
     uint32_t most = fb_spin_most(), brief = brief_most();
 
-    return trial.brief && brief < most ? brief : most;
+    return most > brief && (trial.brief || (cfg.stream.spin_auto && kept_on_one())) ? brief : most;
 }
 
 bool pl_filtered(void)
