@@ -1,10 +1,12 @@
 """lab_fake.py RAILSOCK FOLDER: `railsock lab` with hosts that this script plays: what it does when they take or say something
 that real ones seldom do. Prints ok, not ok for each case. As qemu-system-x86_64 it is one of the hosts.
 """
+import concurrent.futures
 import fcntl
 import json
 import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -14,6 +16,7 @@ import termios
 import time
 
 TTY_BYTES = 300_000  # more than the sockets and the pipe on its way hold
+MIB = 1 << 20
 
 
 class Host:
@@ -42,12 +45,18 @@ class Host:
                 return words
         sys.exit(0)
 
-    def end(self, status):
+    def end(self, status, last=b"", stays=True):
         self.say(f"ended {status}")
         self.hear("end")
+        self.port["out"].sendall(last)
         for name in "out", "err":
             self.port[name].sendall(self.value("lab_token").encode())
-        signal.pause()
+        if stays:
+            signal.pause()
+
+    def taken(self):
+        """All that was sent has been received."""
+        until(lambda: not struct.unpack("i", fcntl.ioctl(self.port["out"], termios.TIOCOUTQ, b"...."))[0])
 
     # ---- what they play
 
@@ -60,6 +69,19 @@ class Host:
     def tty(self):
         """A shell that prints much."""
         self.port["tty"].sendall(b"x" * TTY_BYTES)
+        self.end(0)
+
+    def long_end(self):
+        """The token lies across the place where a long line is cut."""
+        self.end(0, b"x" * (MIB - 16))
+
+    def long_lines(self):
+        """Lines as long as one may be, and longer."""
+        self.port["out"].sendall(b"x" * MIB)
+        self.taken()
+        self.port["out"].sendall(b"\n" + b"y" * (MIB + 1))
+        self.taken()
+        self.port["out"].sendall(b"\n" + b"z" * (2 * MIB + 100))
         self.end(0)
 
     def barrier(self):
@@ -90,8 +112,17 @@ def until(holds):
 def start(play, *words, **how):
     env = os.environ | {"PATH": f"{FOLDER}:{os.environ['PATH']}", "RAILSOCK_SHARE": FOLDER, "LAB_FAKE": play,
                         "LAB_FAKE_STATE": FOLDER}
-    return subprocess.Popen([RAILSOCK, "lab", *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, **how)
+    how = {"stderr": subprocess.PIPE} | how
+    lab = subprocess.Popen([RAILSOCK, "lab", *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **how)
+    labs.append(lab)
+    return lab
+
+
+def fill(lab):
+    """Waits until its output takes no more."""
+    end = os.open(f"/proc/self/fd/{lab.stdout.fileno()}", os.O_WRONLY)
+    until(lambda: not select.select((), (end,), (), 0)[1] or lab.poll() is not None)
+    os.close(end)
 
 
 def long_command():
@@ -103,8 +134,7 @@ def long_command():
 def resized():
     """The terminal changes its size while nobody takes what the shell prints."""
     lab = start("tty", "shell", "--hosts", "1")
-    full = fcntl.fcntl(lab.stdout, fcntl.F_GETPIPE_SZ)
-    until(lambda: struct.unpack("i", fcntl.ioctl(lab.stdout, termios.FIONREAD, b"...."))[0] >= full - 4096)
+    fill(lab)
     for _ in range(3):
         lab.send_signal(signal.SIGWINCH)
     out, err = lab.communicate(timeout=60)
@@ -117,19 +147,44 @@ def ended_at_a_barrier():
     return sorted(out.splitlines()) == [b"host1| go 11 0", b"host2| go 20 0"], (out, err)
 
 
+def token_where_a_line_is_cut():
+    lab = start("long_end", "run", "--hosts", "1", "--", "true")
+    out, err = lab.communicate(timeout=60)
+    return (lab.returncode, out, err) == (0, b"host1| " + b"x" * (MIB - 16) + b"\n", b""), (lab.returncode, len(out), err)
+
+
+def long_lines_are_cut():
+    out, err = start("long_lines", "run", "--hosts", "1", "--", "true").communicate(timeout=60)
+    parts = b"x" * MIB, b"y" * MIB, b"y", b"z" * MIB, b"z" * MIB, b"z" * 100
+    return out == b"".join(b"host1| " + part + b"\n" for part in parts), ([len(line) for line in out.split(b"\n")], err)
+
+
+def judge(case):
+    try:
+        holds, said = case()
+    except subprocess.TimeoutExpired as e:
+        holds, said = False, e
+    return (f"ok command.lab_{case.__name__}" if holds else
+            f"not ok command.lab_{case.__name__}: {json.dumps(str(said)[:300])}")
+
+
 def main():
     for name, text in (("lab-image", "#!/bin/sh\nprintf 'none\\nnone\\nnone\\n'\n"),
                        ("qemu-system-x86_64", f"#!/bin/sh\nexec '{sys.executable}' '{os.path.realpath(__file__)}' \"$@\"\n")):
         with open(f"{FOLDER}/{name}", "w", encoding="ascii") as f:
             f.write(text)
         os.chmod(f.name, 0o755)
-    for case in long_command, resized, ended_at_a_barrier:
-        try:
-            holds, said = case()
-        except subprocess.TimeoutExpired as e:
-            holds, said = False, e
-        print(f"ok command.lab_{case.__name__}" if holds else
-              f"not ok command.lab_{case.__name__}: {json.dumps(str(said)[:300])}", flush=True)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for verdict in pool.map(judge, CASES):
+            print(verdict, flush=True)
+    for lab in labs:
+        lab.kill()
+        lab.wait()
+
+
+CASES = (long_command, resized, ended_at_a_barrier,
+         token_where_a_line_is_cut, long_lines_are_cut)
+labs = []
 
 
 if "LAB_FAKE" in os.environ:

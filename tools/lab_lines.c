@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES (1024U * 1024U)
+/* A line is cut only when so much more is here that what lab_lines_strip() looks for is not. */
+#define HELD_MAX_BYTES (LINE_MAX_BYTES + LAB_STRIP_MAX)
 
 static int reserve(struct lab_lines *lines, size_t need)
 {
@@ -33,6 +35,25 @@ static int reserve(struct lab_lines *lines, size_t need)
     return 0;
 }
 
+/* Gives fn the first len bytes; what follows them moves to the front. */
+static void give(struct lab_lines *lines, size_t len, lab_line_fn *fn, void *arg)
+{
+    char next = lines->data[len];
+
+    lines->data[len] = 0;
+    fn(arg, lines->data, len);
+    lines->data[len] = next;
+    lines->len -= len;
+    memmove(lines->data, lines->data + len, lines->len);
+}
+
+static void give_all(struct lab_lines *lines, lab_line_fn *fn, void *arg)
+{
+    if (lines->len > LINE_MAX_BYTES)
+        give(lines, LINE_MAX_BYTES, fn, arg);
+    give(lines, lines->len, fn, arg);
+}
+
 int lab_lines_add(struct lab_lines *lines, const char *data, size_t len, lab_line_fn *fn, void *arg)
 {
     while (len > 0) {
@@ -41,8 +62,8 @@ int lab_lines_add(struct lab_lines *lines, const char *data, size_t len, lab_lin
         bool whole = newline != NULL;
         int r;
 
-        if (part > LINE_MAX_BYTES - lines->len) {
-            part = LINE_MAX_BYTES - lines->len;
+        if (part > HELD_MAX_BYTES - lines->len) {
+            part = HELD_MAX_BYTES - lines->len;
             whole = false;
         }
         /* One more for the 0 byte that fn is promised. */
@@ -53,13 +74,10 @@ int lab_lines_add(struct lab_lines *lines, const char *data, size_t len, lab_lin
         lines->len += part;
         data += part + whole;
         len -= part + whole;
-        if (whole || lines->len == LINE_MAX_BYTES) {
-            size_t line_len = lines->len;
-
-            lines->data[line_len] = 0;
-            lines->len = 0;
-            fn(arg, lines->data, line_len);
-        }
+        if (whole)
+            give_all(lines, fn, arg);
+        else if (lines->len == HELD_MAX_BYTES)
+            give(lines, LINE_MAX_BYTES, fn, arg);
     }
     return 0;
 }
@@ -76,10 +94,8 @@ bool lab_lines_strip(struct lab_lines *lines, const char *text)
 
 void lab_lines_end(struct lab_lines *lines, lab_line_fn *fn, void *arg)
 {
-    if (lines->len > 0) {
-        lines->data[lines->len] = 0;
-        fn(arg, lines->data, lines->len);
-    }
+    if (lines->len > 0)
+        give_all(lines, fn, arg);
     free(lines->data);
     *lines = (struct lab_lines){0};
 }

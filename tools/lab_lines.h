@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Texts up to this length are found at the end of a line of any length. */
+#define LAB_STRIP_MAX 64
+
 /* A stream's bytes since the last whole line. Zero-initialised before use. */
 struct lab_lines {
     char *data;

@@ -41,6 +41,8 @@
 #define END_S        15
 #define PANIC_MS     2000 /* for the console's last lines after a panic */
 
+_Static_assert(LAB_TOKEN_SIZE <= LAB_STRIP_MAX, "the token must be found");
+
 static const enum lab_channel output_channels[] = {LAB_CONSOLE, LAB_OUT, LAB_ERR, LAB_CTL};
 
 static void note_write(struct lab_session *s, int r)
