@@ -71,6 +71,11 @@ class Host:
         self.port["tty"].sendall(b"x" * TTY_BYTES)
         self.end(0)
 
+    def endless(self):
+        """A command that prints for ever."""
+        while True:
+            self.port["out"].sendall(b"line\n" * 1000 + b"the begin of one")
+
     def long_end(self):
         """The token lies across the place where a long line is cut."""
         self.end(0, b"x" * (MIB - 16))
@@ -147,6 +152,27 @@ def ended_at_a_barrier():
     return sorted(out.splitlines()) == [b"host1| go 11 0", b"host2| go 20 0"], (out, err)
 
 
+def ended_unread():
+    """A signal ends it though nobody takes what it prints."""
+    lab = start("endless", "run", "--hosts", "1", "--", "true")
+    fill(lab)
+    lab.send_signal(signal.SIGTERM)
+    return lab.wait(timeout=60) == -signal.SIGTERM, lab.returncode
+
+
+def timed_out_unread():
+    """So does the command's time limit; what it then has to say is said where that is read."""
+    lab = start("endless", "run", "--hosts", "1", "--timeout", "1", "--", "true")
+    status = lab.wait(timeout=60)
+    said = lab.stderr.read()
+    return (status, said) == (124, b"railsock lab: host 1: no end after 1 s\n"), (status, said)
+
+
+def timed_out_unread_at_all():
+    lab = start("endless", "run", "--hosts", "1", "--timeout", "1", "--", "true", stderr=subprocess.STDOUT)
+    return lab.wait(timeout=60) == 124, lab.returncode
+
+
 def token_where_a_line_is_cut():
     lab = start("long_end", "run", "--hosts", "1", "--", "true")
     out, err = lab.communicate(timeout=60)
@@ -182,8 +208,8 @@ def main():
         lab.wait()
 
 
-CASES = (long_command, resized, ended_at_a_barrier,
-         token_where_a_line_is_cut, long_lines_are_cut)
+CASES = (long_command, resized, ended_at_a_barrier, ended_unread, timed_out_unread,
+         timed_out_unread_at_all, token_where_a_line_is_cut, long_lines_are_cut)
 labs = []
 
 

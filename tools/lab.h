@@ -6,6 +6,7 @@
 #define RAILSOCK_LAB_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define LAB_MAX_HOSTS 4
 
@@ -40,5 +41,8 @@ struct lab_image {
     char *initrd;
     char *modules;
 };
+
+/* Milliseconds of the monotonic clock. */
+int64_t lab_now_ms(void);
 
 #endif

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lab.h"
+
 #define LINE_MAX_BYTES (1024U * 1024U)
 /* A line is cut only when so much more is here that what lab_lines_strip() looks for is not. */
 #define HELD_MAX_BYTES (LINE_MAX_BYTES + LAB_STRIP_MAX)
@@ -100,21 +102,34 @@ void lab_lines_end(struct lab_lines *lines, lab_line_fn *fn, void *arg)
     *lines = (struct lab_lines){0};
 }
 
-int lab_write(int fd, int cancel_fd, const char *data, size_t len)
+/* For poll(). */
+static int rest_of(int64_t until_ms)
+{
+    int64_t now = lab_now_ms();
+
+    if (!until_ms)
+        return -1;
+    return until_ms <= now ? 0 : (int)(until_ms - now);
+}
+
+int lab_write(int fd, struct lab_patience patience, const char *data, size_t len)
 {
     while (len > 0) {
-        struct pollfd pfd[2] = {{.fd = fd, .events = POLLOUT}, {.fd = cancel_fd, .events = POLLIN}};
+        struct pollfd pfd[2] = {{.fd = fd, .events = POLLOUT},
+                                {.fd = patience.cancel_fd, .events = POLLIN}};
         size_t part = len;
-        ssize_t r;
+        ssize_t r = poll(pfd, 2, rest_of(patience.until_ms));
 
-        if (poll(pfd, 2, -1) < 0 && errno != EINTR)
+        if (r < 0 && errno != EINTR)
             return -errno;
+        if (r == 0)
+            return -ETIMEDOUT;
         if (pfd[1].revents)
             return -EINTR;
         if (!pfd[0].revents)
             continue;
         /* A pipe that polls writable takes this much without blocking. */
-        if (len > 4096 && cancel_fd >= 0)
+        if (len > 4096)
             part = 4096;
         r = write(fd, data, part);
         if (r < 0) {
@@ -128,7 +143,8 @@ int lab_write(int fd, int cancel_fd, const char *data, size_t len)
     return 0;
 }
 
-int lab_print(int fd, int cancel_fd, bool raw, unsigned host, const char *text, size_t len)
+int lab_print(int fd, struct lab_patience patience, bool raw, unsigned host, const char *text,
+              size_t len)
 {
     char small[1024];
     char prefix[32];
@@ -144,7 +160,7 @@ int lab_print(int fd, int cancel_fd, bool raw, unsigned host, const char *text, 
     if (raw)
         line[total - 2] = '\r';
     line[total - 1] = '\n';
-    r = lab_write(fd, cancel_fd, line, total);
+    r = lab_write(fd, patience, line, total);
     if (line != small)
         free(line);
     return r;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Texts up to this length are found at the end of a line of any length. */
 #define LAB_STRIP_MAX 64
@@ -32,16 +33,22 @@ bool lab_lines_strip(struct lab_lines *lines, const char *text);
 /* Calls fn for the unfinished line, if any, and frees the buffer. */
 void lab_lines_end(struct lab_lines *lines, lab_line_fn *fn, void *arg);
 
+/* How long a write waits for who reads it. */
+struct lab_patience {
+    int cancel_fd;    /* no longer than until this is readable; -1: none */
+    int64_t until_ms; /* nor than this time of lab_now_ms(); 0: any */
+};
+
 /*
  * Writes "hostN| TEXT\n" to fd, with "\r\n" if raw, for a terminal in raw mode needs it.
- * Blocks while fd does, but not once cancel_fd (or -1) is readable.
- * Returns 0, or -errno; -EINTR when cancelled.
+ * Blocks while fd does. Returns 0, or -errno: -EINTR when cancelled, -ETIMEDOUT when it took
+ * too long. Part may have been written then.
  */
-int lab_print(int fd, int cancel_fd, bool raw, unsigned host, const char *text, size_t len)
-    __attribute__((warn_unused_result));
+int lab_print(int fd, struct lab_patience patience, bool raw, unsigned host, const char *text,
+              size_t len) __attribute__((warn_unused_result));
 
 /* Writes bytes as they are, as lab_print() does. */
-int lab_write(int fd, int cancel_fd, const char *data, size_t len)
+int lab_write(int fd, struct lab_patience patience, const char *data, size_t len)
     __attribute__((warn_unused_result));
 
 #endif

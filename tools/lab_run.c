@@ -45,19 +45,28 @@ _Static_assert(LAB_TOKEN_SIZE <= LAB_STRIP_MAX, "the token must be found");
 
 static const enum lab_channel output_channels[] = {LAB_CONSOLE, LAB_OUT, LAB_ERR, LAB_CTL};
 
-static void note_write(struct lab_session *s, int r)
+static void note_write(struct lab_session *s, int fd, int r)
 {
-    /* -EINTR: the loop finds the signal itself. */
-    if (r < 0 && r != -EINTR && s->write_error == 0)
+    /* The loop finds itself that there is a signal (-EINTR), or that the time is over. */
+    if (r == -ETIMEDOUT)
+        s->given_up[fd] = true;
+    else if (r < 0 && r != -EINTR && s->write_error == 0)
         s->write_error = r;
+}
+
+static void print(const struct lab_stream *stream, const char *text, size_t len)
+{
+    const struct lab_host *host = stream->host;
+    struct lab_session *s = host->session;
+
+    if (!s->given_up[stream->fd])
+        note_write(s, stream->fd,
+                   lab_print(stream->fd, lab_session_patience(s), s->raw, host->number, text, len));
 }
 
 static void print_line(void *arg, char *text, size_t len)
 {
-    struct lab_stream *stream = arg;
-    struct lab_session *s = stream->host->session;
-
-    note_write(s, lab_print(stream->fd, s->signal_fd, s->raw, stream->host->number, text, len));
+    print(arg, text, len);
 }
 
 static void console_line(void *arg, char *text, size_t len)
@@ -72,7 +81,7 @@ static void console_line(void *arg, char *text, size_t len)
     if (len == 0)
         return;
     if (s->options->verbose)
-        note_write(s, lab_print(stream->fd, s->signal_fd, s->raw, host->number, text, len));
+        print(stream, text, len);
     if (!host->panic_ms && memmem(text, len, "Kernel panic", 12))
         host->panic_ms = lab_now_ms();
     free(*slot);
@@ -101,7 +110,9 @@ static void channel_data(struct lab_host *host, enum lab_channel c, const char *
     struct lab_lines *lines = &host->lines[c];
 
     if (c == LAB_TTY) {
-        note_write(s, lab_write(STDOUT_FILENO, s->signal_fd, data, len));
+        if (!s->given_up[STDOUT_FILENO])
+            note_write(s, STDOUT_FILENO,
+                       lab_write(STDOUT_FILENO, lab_session_patience(s), data, len));
         return;
     }
     if (lab_lines_add(lines, data, len, line_fns[c], &host->streams[c]) < 0) {
@@ -293,7 +304,7 @@ static void session_loop(struct lab_session *s)
     }
 }
 
-/* Prints what the hosts had said before a lab ended out of turn. */
+/* Prints what the hosts had said before a lab ended out of turn; after a signal nobody waits. */
 static void session_flush(struct lab_session *s)
 {
     for (unsigned i = 0; i < s->options->hosts; i++) {
@@ -304,7 +315,7 @@ static void session_flush(struct lab_session *s)
 
             if (s->signal == 0 && s->write_error == 0)
                 channel_read(host, c, 64);
-            if (c != LAB_CTL)
+            if (c != LAB_CTL && s->signal == 0)
                 lab_lines_end(&host->lines[c], line_fns[c], &host->streams[c]);
             else
                 free(host->lines[c].data);
@@ -370,17 +381,17 @@ static void session_init(struct lab_session *s, unsigned boot_s)
     }
 }
 
-/* What lab_run does, once. stood_still: a host said nothing until boot_s seconds had passed. */
+/* What lab_run does, once. *again: before, that it is the second time; after, that a host said
+ * nothing until boot_s seconds had passed. */
 static int run_once(const struct lab_options *options, const struct lab_image *image,
                     const char *scratch, const sigset_t *caught, unsigned boot_s, int *signal_out,
-                    bool *stood_still)
+                    bool *again)
 {
     struct lab_session *s = calloc(1, sizeof *s);
     sigset_t size;
     int status, r;
 
     *signal_out = 0;
-    *stood_still = false;
     if (!s)
         return LAB_EXIT_FAILED;
     s->options = options;
@@ -389,6 +400,8 @@ static int run_once(const struct lab_options *options, const struct lab_image *i
     session_init(s, boot_s);
     signal(SIGPIPE, SIG_IGN);
     s->signal_fd = signalfd(-1, caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (*again)
+        lab_say(s, 0, "starting the hosts once more");
     sigemptyset(&size);
     sigaddset(&size, SIGWINCH);
     s->size_fd = options->shell ? signalfd(-1, &size, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
@@ -407,7 +420,7 @@ static int run_once(const struct lab_options *options, const struct lab_image *i
     lab_hub_stop(s->hub);
     status = lab_session_report(s);
     *signal_out = s->signal;
-    *stood_still = s->stood_still;
+    *again = s->stood_still;
     if (s->signal_fd >= 0)
         close(s->signal_fd);
     if (s->size_fd >= 0)
@@ -420,12 +433,11 @@ int lab_run(const struct lab_options *options, const struct lab_image *image, co
             const sigset_t *caught, int *signal_out)
 {
     const char *test = getenv("RAILSOCK_TEST_BOOT_S"); /* tests/lab_selftest.sh's */
-    bool stood_still;
+    bool again = false;
     int status = run_once(options, image, scratch, caught,
-                          test ? (unsigned)atoi(test) : BOOT_FIRST_S, signal_out, &stood_still);
+                          test ? (unsigned)atoi(test) : BOOT_FIRST_S, signal_out, &again);
 
-    if (!stood_still)
+    if (!again)
         return status;
-    dprintf(STDERR_FILENO, "railsock lab: starting the hosts once more\n");
-    return run_once(options, image, scratch, caught, BOOT_S, signal_out, &stood_still);
+    return run_once(options, image, scratch, caught, BOOT_S, signal_out, &again);
 }

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include "lab.h"
 #include "lab_barrier.h"
@@ -59,10 +60,15 @@ struct lab_session {
     bool raw;            /* the terminal needs \r\n */
     bool over;
     bool stood_still; /* a host did not boot in time */
+    /* Of our own output, by descriptor: nobody took it in time, and no more is written. */
+    bool given_up[STDERR_FILENO + 1];
 };
 
-/* Milliseconds of the monotonic clock. */
-int64_t lab_now_ms(void);
+/*
+ * For our own output: its reader is waited for until a signal ends the lab, or COMMAND's time is
+ * over and a little more.
+ */
+struct lab_patience lab_session_patience(const struct lab_session *s);
 
 /* Writes "railsock lab: [host N: ]..." to stderr; number 0: no host. */
 void lab_say(struct lab_session *s, unsigned number, const char *format, ...)
