@@ -239,6 +239,7 @@ out=$(lab '')
 verdict lab_under_nohup_to_a_full_disk "$out"
 mkdir "$dir/fake"
 timeout 200 /usr/bin/python3 tests/lab_fake.py "$railsock" "$dir/fake"
+verdict lab_with_played_hosts "status $?"
 
 out=$("$railsock" run --rail --wire shm --board after=64k --spin 5 --ring 1m --log "info:$dir/log" \
     -- sh -c 'echo $RAILSOCK_MODE $RAILSOCK_WIRE $RAILSOCK_BOARD $RAILSOCK_SPIN $RAILSOCK_RING $RAILSOCK_LOG')

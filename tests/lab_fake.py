@@ -16,6 +16,8 @@ import termios
 import time
 
 TTY_BYTES = 300_000  # more than the sockets and the pipe on its way hold
+LATE = b"".join(b"%099d\n" % n for n in range(1500))  # more than the pipe does
+LATE_S = 17  # more than `railsock lab` gives a host that says nothing to end
 MIB = 1 << 20
 
 
@@ -75,6 +77,10 @@ class Host:
         """A command that prints for ever."""
         while True:
             self.port["out"].sendall(b"line\n" * 1000 + b"the begin of one")
+
+    def late(self):
+        """A host that is gone before all that it said is read."""
+        self.end(0, LATE + b"the end", stays=False)
 
     def long_end(self):
         """The token lies across the place where a long line is cut."""
@@ -173,6 +179,34 @@ def timed_out_unread_at_all():
     return lab.wait(timeout=60) == 124, lab.returncode
 
 
+def children_ended(lab):
+    with open(f"/proc/{lab.pid}/task/{lab.pid}/children", encoding="ascii") as f:
+        pids = f.read().split()
+    states = []
+    for pid in pids:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            states.append(f.read().rpartition(") ")[2][0])
+    return set(states) == {"Z"}
+
+
+def read_late(pause):
+    lab = start("late", "run", "--hosts", "1", "--", "true")
+    fill(lab)
+    until(lambda: children_ended(lab))
+    time.sleep(pause)
+    out, err = lab.communicate(timeout=60)
+    right = b"".join(b"host1| %s\n" % line for line in (LATE + b"the end").split(b"\n"))
+    return (lab.returncode, out, err) == (0, right, b""), (lab.returncode, len(out), err)
+
+
+def ended_before_it_is_read():
+    return read_late(0)
+
+
+def ended_long_before_it_is_read():
+    return read_late(LATE_S)
+
+
 def token_where_a_line_is_cut():
     lab = start("long_end", "run", "--hosts", "1", "--", "true")
     out, err = lab.communicate(timeout=60)
@@ -188,7 +222,7 @@ def long_lines_are_cut():
 def judge(case):
     try:
         holds, said = case()
-    except subprocess.TimeoutExpired as e:
+    except (subprocess.TimeoutExpired, OSError) as e:
         holds, said = False, e
     return (f"ok command.lab_{case.__name__}" if holds else
             f"not ok command.lab_{case.__name__}: {json.dumps(str(said)[:300])}")
@@ -208,8 +242,8 @@ def main():
         lab.wait()
 
 
-CASES = (long_command, resized, ended_at_a_barrier, ended_unread, timed_out_unread,
-         timed_out_unread_at_all, token_where_a_line_is_cut, long_lines_are_cut)
+CASES = (ended_long_before_it_is_read, long_command, resized, ended_at_a_barrier, ended_unread, timed_out_unread,
+         timed_out_unread_at_all, ended_before_it_is_read, token_where_a_line_is_cut, long_lines_are_cut)
 labs = []
 
 

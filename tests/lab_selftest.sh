@@ -277,6 +277,29 @@ wait "$lab" 2>/dev/null
 case_is sigkill-leaves-nothing "of ${children[*]} one is left" wait_until 10 gone "${children[@]}"
 lab=0
 
+# ---- output that is read late: what a server prints when it is told to end
+
+cat >late.sh <<'GUEST'
+seq 48000 >/tmp/numbers
+(trap ': >"$LAB_SCRATCH/told"; cat /tmp/numbers; printf end; exit' TERM
+: >"$LAB_SCRATCH/up"; while :; do sleep 0.05; done) &
+until [ -e "$LAB_SCRATCH/up" ]; do sleep 0.05; done
+GUEST
+mkdir late.seen
+bad=$failed
+# More than this machine takes meanwhile, so that the host still has some.
+"$railsock" lab run --hosts 1 --device none --scratch "$dir/late.seen" -- bash late.sh 2>late.err | {
+    wait_until 120 test -e late.seen/told
+    sleep 8
+    cat >late.out
+}
+status=${PIPESTATUS[0]}
+case_is late-status "status $status" is "$status" 0
+case_is late-complete 'lines are missing' is "$(grep -c '^host1| [0-9]*$' late.out)" 48000
+case_is late-last-line 'it is missing' has late.out 'host1| end'
+case_is late-is-no-failure 'something is said' has_not late.err '^railsock lab:'
+[ "$failed" -eq "$bad" ] || tail -n 20 late.err | sed 's/^/#   /'
+
 # ---- refusals
 
 run_lab siw --device siw -- true

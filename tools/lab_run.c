@@ -15,6 +15,7 @@
 #include "lab_run.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,8 +38,8 @@
  * not boot are started once more; nothing has run on them yet.
  */
 #define BOOT_FIRST_S 60
-#define BOOT_S       180 /* generous: several labs may share two cores */
-#define END_S        15
+#define BOOT_S       180  /* generous: several labs may share two cores */
+#define END_S        15   /* for a host that says nothing more */
 #define PANIC_MS     2000 /* for the console's last lines after a panic */
 
 _Static_assert(LAB_TOKEN_SIZE <= LAB_STRIP_MAX, "the token must be found");
@@ -129,26 +130,53 @@ static void channel_data(struct lab_host *host, enum lab_channel c, const char *
     }
 }
 
+static void channel_read(struct lab_host *host, enum lab_channel c, unsigned rounds);
+
+/* QEMU has ended. What the host said before may still be in the other channels, for it is read only
+ * as fast as we can print. */
+static void console_ended(struct lab_host *host)
+{
+    channel_read(host, LAB_OUT, UINT_MAX);
+    channel_read(host, LAB_ERR, UINT_MAX);
+    if (host->state != LAB_DRAINED)
+        lab_host_fail(host, host->panic_ms               ? "kernel panic"
+                            : host->state == LAB_BOOTING ? "did not boot"
+                                                         : "stopped by itself");
+}
+
+/* A host that still has output to hand over is not late, nor is one for which we had no time. */
+static void still_ending(struct lab_session *s, enum lab_channel c, int64_t begun_ms)
+{
+    int64_t now = lab_now_ms();
+
+    if (s->phase != LAB_PHASE_END)
+        return;
+    if (c != LAB_CONSOLE && c != LAB_CTL)
+        s->deadline_ms = now + END_S * 1000;
+    else
+        s->deadline_ms += now - begun_ms;
+}
+
 /* Reads what is there, up to a limit that keeps one host from starving the others. */
 static void channel_read(struct lab_host *host, enum lab_channel c, unsigned rounds)
 {
     char data[16384];
 
     while (rounds-- > 0 && host->qemu.fd[c] >= 0) {
+        int64_t begun_ms = lab_now_ms();
         ssize_t r = recv(host->qemu.fd[c], data, sizeof data, 0);
 
         if (r > 0) {
             channel_data(host, c, data, (size_t)r);
+            still_ending(host->session, c, begun_ms);
             continue;
         }
         if (r < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         close(host->qemu.fd[c]);
         host->qemu.fd[c] = -1;
-        if (c == LAB_CONSOLE && host->state != LAB_DRAINED)
-            lab_host_fail(host, host->panic_ms               ? "kernel panic"
-                                : host->state == LAB_BOOTING ? "did not boot"
-                                                             : "stopped by itself");
+        if (c == LAB_CONSOLE)
+            console_ended(host);
     }
 }
 
