@@ -41,6 +41,30 @@ else
     echo 'skip lab-image.deps_policy: needs root'
 fi
 
+# ---- tools/deps: the services that it disables
+
+# Each is of a package that is asked for, and so is looked for by that name. Of those that are
+# installed here each unit that is enabled is listed, but for what Debian leaves disabled (ssh.socket,
+# named-resolvconf) or what starts nothing by itself.
+enabled_by() { # PACKAGE
+    sed -n "s/^[^#]*deb-systemd-helper enable '\([^']*\)'.*/\1/p" "/var/lib/dpkg/info/$1.postinst" 2>/dev/null |
+        grep -vx -e ssh.socket -e named-resolvconf.service -e stunnel.target
+}
+out=$(
+    eval "$(sed '/^policy=/,$d; /^set /d' tools/deps)"
+    # shellcheck disable=SC2154 # all from there
+    asked=" $packages_build $packages_test $packages_lab $packages_lint $packages_bench $packages_deb $packages_apps " listed=" $services "
+    asked=${asked//$'\n'/ } listed=${listed//$'\n'/ }
+    for package in $(tr ' ' '\n' <<<"$listed" | sed -n 's/:.*//p' | sort -u); do
+        [[ $asked == *" $package "* ]] || echo "$package is not asked for;"
+        while read -r unit; do
+            [[ $listed == *" $package:$unit "* || $listed == *" $package:${unit%.service} "* ]] || echo "$package: $unit;"
+        done < <(enabled_by "$package")
+    done
+)
+[ -z "$out" ]
+verdict deps_services "${out//$'\n'/ }"
+
 # ---- tools/lab-image
 
 PATH=$PATH:/usr/sbin:/sbin
