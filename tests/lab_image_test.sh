@@ -84,7 +84,7 @@ sed -i 's/  Depends/Depends/' "$dir/bin/apt-cache"
 printf '#!/bin/sh\ncp "$PACKAGE" linux-image.deb\n' >"$dir/bin/apt-get"
 chmod +x "$dir"/bin/*
 
-# image NAME: the image of a package whose kernel is the file $dir/vmlinuz.
+# image CACHE: the image of a package whose kernel is the file $dir/vmlinuz. A relative CACHE is in $dir.
 image() {
     local root="$dir/root"
 
@@ -94,7 +94,8 @@ image() {
     cp "$dir/vmlinuz" "$root/boot/vmlinuz-1.2"
     echo module >"$root/lib/modules/1.2/some module.ko"
     dpkg-deb -Znone -b "$root" "$dir/package.deb" >/dev/null || return 1
-    PACKAGE=$dir/package.deb PATH=$dir/bin:$PATH RAILSOCK_LAB_CACHE="$dir/$1" timeout 60 tools/lab-image >"$dir/lines" 2>"$dir/said"
+    (cd "$dir" && PACKAGE=$dir/package.deb PATH=$dir/bin:$PATH RAILSOCK_LAB_CACHE=$1 timeout 60 "$top/tools/lab-image") \
+        >"$dir/lines" 2>"$dir/said"
 }
 kernel() { head -n 1 "$dir/lines"; }
 
@@ -113,6 +114,19 @@ verdict packed_otherwise
 { printf 'some code'; xz -c --check=crc32 "$dir/vmlinux" | head -c -1000; } >"$dir/vmlinuz"
 image cut && cmp -s "$(kernel)" "$dir/vmlinuz"
 verdict cut_off
+# A host finds the modules by the path that is printed.
+mkdir "$dir/elsewhere" && ln -s elsewhere "$dir/link"
+image link/cache && cmp -s "$(kernel)" "$dir/vmlinuz" && [[ $(cat "$dir/lines") != *link* ]] && [ "$(grep -vc "^$(realpath "$dir")/elsewhere/cache/" "$dir/lines")" = 0 ]
+verdict relative_cache
+before=$(sha256sum "$dir/lines") && image "$dir/link/cache" && [ "$(sha256sum "$dir/lines")" = "$before" ]
+verdict same_cache_by_its_whole_path
+for unseen in /run /var/run /dev/shm; do
+    image "$unseen/railsock_lab_image_test"
+    [ $? -eq 1 ] && grep -q "^railsock lab: $(realpath "$unseen")/railsock_lab_image_test: .*RAILSOCK_LAB_CACHE" "$dir/said" &&
+        [ ! -e "$unseen/railsock_lab_image_test" ]
+    verdict "cache_that_no_host_sees[$unseen]"
+    rm -rf "$unseen/railsock_lab_image_test"
+done
 cp /bin/true "$dir/bin/busybox"
 image dynamic
 [ $? -eq 1 ] && grep -q 'busybox is linked dynamically' "$dir/said"
