@@ -50,6 +50,21 @@ ip link set eth0 down
 says link_down 1 '^FAIL ports rxe0/1 DOWN' $doctor --wire verbs
 ip link set eth0 up
 
+# Where cores go to a program, `railsock run --report` leaves none beside that of what it has run. With
+# core_pipe_limit nobody has ended before that program has.
+# shellcheck disable=SC2016 # that program's
+printf '#!/bin/sh\necho "$1" >>/tmp/cores\nexec cat >/dev/null\n' >/tmp/core && chmod +x /tmp/core
+echo 16 >/proc/sys/kernel/core_pipe_limit
+echo '|/tmp/core %e' >/proc/sys/kernel/core_pattern
+timeout 60 build/railsock run --tcp --report -- sh -c 'kill -SEGV $$' 2>/tmp/core.err
+status=$?
+echo core >/proc/sys/kernel/core_pattern
+if [ "$status $(cat /tmp/cores)" = '139 sh' ]; then
+    echo 'ok identity.one_core'
+else
+    echo "not ok identity.one_core: status $status: $(tr '\n' ' ' </tmp/cores) $(tail -n 1 /tmp/core.err)"
+fi
+
 # program NAME SCRIPT COMMAND...: the script over verbs, under this command; it says on stderr what
 # is wrong.
 program() {

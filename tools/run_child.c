@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -196,7 +197,9 @@ static int end_alike(int status)
 
     if (!WIFSIGNALED(status))
         return WEXITSTATUS(status);
-    setrlimit(RLIMIT_CORE, &none); /* the program has left its own */
+    /* The program has left its own core. Where cores go to a program the limit means nothing. */
+    setrlimit(RLIMIT_CORE, &none);
+    prctl(PR_SET_DUMPABLE, 0);
     signal(WTERMSIG(status), SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, WTERMSIG(status));
