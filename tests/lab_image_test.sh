@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/lab_image_test.sh - tools/lab-image and tools/deps, with packages and tools that are made
-# here: nothing is downloaded, and nothing of this machine is changed. Ten seconds.
+# here: nothing is downloaded, and nothing of this machine is changed. Fifteen seconds.
 # shellcheck disable=SC2016 # what stands in single quotes is another script's
 set -u
 
