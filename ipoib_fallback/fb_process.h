@@ -63,7 +63,7 @@ void fb_fork_keep(struct fb_fork *);
 /* In the child, instead of fb_after_fork_child. NULL: there is nothing to inherit, or no memory. */
 struct fb_heritage *fb_fork_child(struct fb_fork *);
 /* In a child that has just been forked: it knows no number of this any more, which its own parent
- * had inherited. */
+ * had inherited. The link and the file are given back. */
 void fb_heritage_end(struct fb_heritage *);
 /* Had its owner inherited it, before this process inherited it from him? */
 bool fb_inherited(const struct fb_stream *theirs);

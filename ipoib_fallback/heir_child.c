@@ -73,8 +73,9 @@ struct fb_heritage *fb_fork_child(struct fb_fork *f)
 void fb_heritage_end(struct fb_heritage *h)
 {
     rsk_own_close(h->link);
+    h->link = -1;
     fb_pub_end(h->file);
-    munmap(h, sizeof *h);
+    h->file = NULL;
 }
 
 bool fb_inherited(const struct fb_stream *s)

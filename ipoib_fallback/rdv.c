@@ -27,6 +27,7 @@
 #define RETRY_FIRST 5000000ull
 #define RETRY_MOST  60000000000ull
 #define WAIT_FIRST  2000000000ull
+#define SOON        20000000ull /* for so long nobody asks a host that has said no first */
 
 static void attempt(struct fb_conn *c, bool called);
 
@@ -122,6 +123,9 @@ void rdv_again(struct fb_conn *c, int reason)
         conn_afresh(c);
         return;
     }
+    /* It does not hear for what the other end has left. */
+    if (c->s.role == FB_ACCEPTED && c->x->small && !small && !atomic_load(&c->x->bulk))
+        rdv_small_no_more(c);
     if (c->s.role != FB_CONNECTED || !passing(reason) || conn_flag(c, CF_PINNED | CF_CLOSED))
         return;
     /* heat.c calls the hottest of those who wait. */
@@ -170,7 +174,8 @@ static bool put_off(struct fb_conn *c)
     if (!wait)
         return wait_rounds(c, share_rounds(SHARE_VERBS, &c->x->tuple));
     conn_reason(c, reason);
-    c->x->rdv_calls = c->s.calls;
+    if (c->x->rdv_calls != UINT64_MAX || wait > SOON) /* too_early() */
+        c->x->rdv_calls = c->s.calls;
     link_timer(c, wait < RETRY_MOST ? wait : RETRY_MOST, retry_timer);
     return true;
 }
@@ -379,8 +384,7 @@ static void attempt(struct fb_conn *c, bool called)
         rdv_again(c, RSN_BUDGET);
         return;
     }
-    if (rdv_wants_large(c) && !budget_fits(c, 2 * (size_t)FB_BULK_RING, false))
-        (void)rdv_small_again(c);
+    rdv_fit(c);
     /* Only now: it is dear, and where there are few rails most are told above. */
     if (rdv_pin_foreign(c)) {
         budget_free(c);

@@ -15,6 +15,8 @@ bool rdv_wants_large(struct fb_conn *);
  * ones from now on, until rdv_small_no_more: true. */
 bool rdv_small_again(struct fb_conn *);
 void rdv_small_no_more(struct fb_conn *);
+/* It is in the budget, and asks for large rings only if there is room for those. */
+void rdv_fit(struct fb_conn *);
 /* For the call that is being made: its reference goes with the next job. */
 struct rsk_shard *rdv_shard_for(struct fb_conn *);
 /* A stream that moves much with each call gains from a large ring, because the two copies overlap;

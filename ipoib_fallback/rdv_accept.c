@@ -57,6 +57,8 @@ static int find(const struct rsk_tuple *t, enum cfg_wire other, struct rsk_shard
         fb_put(&c->s);
         return reason;
     }
+    if (other == CFG_WIRE_SHM)
+        rdv_fit(c);
     c->x->rdv = RDV_ASKED;
     *shard = rdv_shard_for(c);
     *ring = rdv_ring_for(c);
@@ -83,7 +85,7 @@ static void refused(void *owner, int reason)
     c->x->rdv = RDV_NONE;
     budget_free(c);
     conn_reason(c, reason);
-    if (reason == RSN_NO_MEMORY || reason == RSN_BUDGET)
+    if (reason == RSN_NO_MEMORY)
         (void)rdv_small_again(c);
     fb_put(&c->s);
 }

@@ -4,6 +4,7 @@
  */
 #include "ipoib_fallback/rdv.h"
 
+#include "ipoib_fallback/budget.h"
 #include "rsock/loop.h"
 #include "rsock/shard.h"
 
@@ -48,6 +49,12 @@ bool rdv_small_again(struct fb_conn *c)
     c->x->small = true;
     c->x->grown = UINT32_MAX;
     return true;
+}
+
+void rdv_fit(struct fb_conn *c)
+{
+    if (rdv_wants_large(c) && !budget_fits(c, 2 * (size_t)FB_BULK_RING, false))
+        (void)rdv_small_again(c);
 }
 
 void rdv_small_no_more(struct fb_conn *c)

@@ -260,7 +260,7 @@ void pl_epoll_give(struct pl_file *f)
 
 struct wanted {
     uint64_t id;
-    bool hot;
+    bool found, hot;
 };
 
 static void cross_wanted(struct pl_epoll *ep, void *arg)
@@ -269,6 +269,7 @@ static void cross_wanted(struct pl_epoll *ep, void *arg)
 
     if (ep->id != w->id)
         return;
+    w->found = true;
     atomic_store(&ep->pinned, true);
     cross(ep, NULL);
     w->hot = atomic_load(&ep->hot) != 0;
@@ -276,9 +277,11 @@ static void cross_wanted(struct pl_epoll *ep, void *arg)
 
 bool pl_epoll_asked(uint64_t id)
 {
-    struct wanted w = {id, false};
+    struct wanted w = {.id = id};
 
     pl_epoll_each(cross_wanted, &w);
+    if (!w.found) /* the child was late, and there will be no such instance any more */
+        fb_epoll_gone(id);
     return !w.hot;
 }
 

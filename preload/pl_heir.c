@@ -50,30 +50,44 @@ static bool was_inherited(struct pl_file *f)
     return f->kind == PL_STREAM && fb_inherited(f->stream);
 }
 
-static bool has(const struct level *l, bool (*such)(struct pl_file *))
+static bool in_chunk(const slot *chunk, bool (*such)(struct pl_file *))
 {
-    for (uint32_t i = 0; i < l->chunks; i++)
-        for (uint32_t n = 0; l->root[i] && n < CHUNK; n++) {
-            struct pl_file *f = atomic_load_explicit(&l->root[i][n], memory_order_relaxed);
+    for (uint32_t n = 0; chunk && n < CHUNK; n++) {
+        struct pl_file *f = atomic_load_explicit(&chunk[n], memory_order_relaxed);
 
-            if (f && such(f))
-                return true;
-        }
+        if (f && such(f))
+            return true;
+    }
     return false;
 }
 
-static size_t size_of(uint32_t chunks)
+static bool has(const struct level *l, bool (*such)(struct pl_file *))
 {
-    return sizeof(struct level) + chunks * sizeof(slot *);
+    for (uint32_t i = 0; i < l->chunks; i++)
+        if (in_chunk(l->root[i], such))
+            return true;
+    return false;
+}
+
+/* An ancestor's table was not kept: which of its streams it had inherited is not known. */
+static bool unknown;
+
+static void not_kept(_Atomic(slot *) *root, uint32_t chunks)
+{
+    for (uint32_t i = 0; levels && i < chunks; i++)
+        unknown |= in_chunk(atomic_load(&root[i]), is_asked_for);
 }
 
 /* In a fresh child. Levels of which no such number is left go, with all that is kept for them: who
  * renews himself by forking has many ancestors. But if a stream of another level was itself
- * inherited, all stay: by the link its first owner sees that somebody may have it. */
+ * inherited, all stay: by the link its first owner sees that somebody may have it. Frames below us
+ * may be looking through them, so the level's own page stays. */
 static void drop_empty(void)
 {
     bool all = false;
 
+    if (unknown)
+        return;
     for (struct level **at = &levels->next, *l; (l = *at) != NULL;) {
         if (has(l, is_asked_for)) {
             at = &l->next;
@@ -85,20 +99,21 @@ static void drop_empty(void)
         all = true;
         *at = l->next;
         fb_heritage_end(l->heritage);
-        munmap(l, size_of(l->chunks));
     }
 }
 
 void pl_heir_keep(struct fb_heritage *heritage, _Atomic(slot *) *root, uint32_t chunks)
 {
-    size_t size = size_of(chunks);
+    size_t size = sizeof(struct level) + chunks * sizeof(slot *);
     struct level *l;
-    long p = chunks ? SYS6(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                    : 0;
+    long p = heritage && chunks ? SYS6(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                : 0;
 
-    if (p <= 0)
+    if (p <= 0) {
+        not_kept(root, chunks);
         return;
+    }
     l = (struct level *)p;
     l->heritage = heritage;
     l->chunks = chunks;

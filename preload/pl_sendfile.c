@@ -271,7 +271,6 @@ static ssize_t in_section(int in, const off64_t *inoff, int out, const off64_t *
     if (!f)
         return -ENOTSUP;
     plain = fb_plain_rx(f->stream);
-    *waits = !plain && !(flags & SPLICE_F_NONBLOCK) && !atomic_load(&f->stream->nonblock);
     shown = plain ? 0 : fb_inq(f->stream, in);
     if (!fb_shut_late(f->stream))
         fb_pin_rx(f->stream, RSN_CALL);
@@ -283,11 +282,29 @@ static ssize_t in_section(int in, const off64_t *inoff, int out, const off64_t *
     if (err)
         return err;
     how = sys_fcntl(out, F_GETFL, 0);
+    *waits =
+        !plain && !atomic_load(&f->stream->nonblock) && !inoff && !outoff && n > 0 && is_pipe(out);
     if (fb_plain_rx(f->stream) || inoff || outoff || n == 0 || !is_pipe(out) ||
         (how & O_ACCMODE) == O_RDONLY)
         return -ENOTSUP;
     return through(f, out, n, shown > 0 ? (size_t)shown : 0,
                    flags & SPLICE_F_NONBLOCK || how & O_NONBLOCK);
+}
+
+/* With a time-out any handler ends a wait for bytes, also one with SA_RESTART: signal(7). */
+static bool limited(int fd)
+{
+    struct timeval tv = {0, 0};
+    socklen_t len = sizeof tv;
+
+    return sys_getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len) == 0 && (tv.tv_sec || tv.tv_usec);
+}
+
+static bool nothing_there(int fd)
+{
+    struct pollfd p = {fd, POLLIN, 0};
+
+    return pl_real.poll(&p, 1, 0) == 0;
 }
 
 /* The number of bytes that went through our hands, or -errno, which may be an error that
@@ -296,13 +313,16 @@ static ssize_t in_section(int in, const off64_t *inoff, int out, const off64_t *
 static ssize_t splice_in(int in, const off64_t *inoff, int out, const off64_t *outoff, size_t n,
                          unsigned int flags)
 {
-    const uint32_t cut = rsk_sig.cut;
+    const uint32_t cut = rsk_sig.cut, seen = rsk_sig.seen;
     bool waits = false;
     ssize_t r = in_section(in, inoff, out, outoff, n, flags, &waits);
 
     /* A handler that would have ended the kernel's wait has run while the stream was handed back,
      * or at the end of that. */
-    return r == -ENOTSUP && waits && rsk_sig.cut != cut ? -EINTR : r;
+    if (r == -ENOTSUP && waits && rsk_sig.seen != seen && (rsk_sig.cut != cut || limited(in)) &&
+        nothing_there(in))
+        return -EINTR;
+    return r;
 }
 
 /* *waits: the stream was ours, and the call waits for room. */

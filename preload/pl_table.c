@@ -331,9 +331,7 @@ void pl_table_reset(struct fb_heritage *heritage)
 {
     uint32_t i;
 
-    if (heritage)
-        pl_heir_keep(heritage, pl_root, atomic_load(&chunks));
-
+    pl_heir_keep(heritage, pl_root, atomic_load(&chunks));
     atomic_fetch_add(&epoch, 1);
     for (i = 0; i < atomic_load(&chunks) && i < PL_ROOT; i++)
         atomic_store(&pl_root[i], NULL);

@@ -95,12 +95,19 @@ static uint32_t brief_most(void)
     return cfg_stream_defaults.spin_ns;
 }
 
+bool pl_filtered(void)
+{
+    return fb_filtered() || atomic_load_explicit(&pl_passive, memory_order_relaxed);
+}
+
 /* May it run on one processor alone? Who is there as well waits for as long as it spins. */
 static bool kept_on_one(void)
 {
     static _Atomic uint8_t known; /* 1 no, 2 yes */
     uint8_t k = atomic_load_explicit(&known, memory_order_relaxed);
 
+    if (!k && pl_filtered()) /* which may forbid to ask */
+        return false;
     if (!k) {
         unsigned long mask[128] = {0};
         long n = SYS6(SYS_sched_getaffinity, 0, sizeof mask, mask, 0, 0, 0);
@@ -121,11 +128,6 @@ static uint32_t spin_most(void)
     return most > brief && (trial.brief || (cfg.stream.spin_auto && kept_on_one())) ? brief : most;
 }
 
-bool pl_filtered(void)
-{
-    return fb_filtered() || atomic_load_explicit(&pl_passive, memory_order_relaxed);
-}
-
 bool pl_spins(void)
 {
     return spun > FB_SPIN_LEAST;
@@ -133,7 +135,7 @@ bool pl_spins(void)
 
 uint64_t pl_spin_budget(unsigned streams)
 {
-    uint32_t most = spin_most();
+    uint32_t most = streams ? spin_most() : 0;
 
     /* On a wire that is slow to wake (verbs) a device that is software works in threads of the
      * kernel's. They throw us off the processor and are not the peer, so that says nothing
@@ -142,7 +144,7 @@ uint64_t pl_spin_budget(unsigned streams)
         crowd = (struct fb_crowd){0};
     several = streams > 1;
     spun = 0;
-    if (streams && most && !atomic_load_explicit(&fb_one_processor, memory_order_relaxed) &&
+    if (most && !atomic_load_explicit(&fb_one_processor, memory_order_relaxed) &&
         !(several && fb_crowd_rests(&crowd)))
         spun = fb_spin_next(&learnt, most);
     /* So brief a spin would be one look more, and the caller has just looked. */

@@ -18,20 +18,25 @@ static void peer(void)
     _exit(0);
 }
 
-/* An instance that a child asks something, and that is gone afterwards. */
-static void used_by_a_child(void)
+/* An instance that a child asks something, and that its parent closes before or after that. */
+static void used_by_a_child(bool late)
 {
     int ep = epoll_create1(0), way[2];
     struct epoll_event in = {.events = EPOLLIN};
+    char byte = 0;
     pid_t pid;
     int status;
 
     must(ep >= 0 && pipe(way) == 0, "epoll_create1, pipe");
     pid = fork();
     if (pid == 0)
-        _exit(epoll_ctl(ep, EPOLL_CTL_ADD, way[0], &in) != 0);
+        _exit(read(way[0], &byte, 1) != 1 || epoll_ctl(ep, EPOLL_CTL_ADD, way[0], &in) != 0);
+    if (late)
+        close(ep);
+    must(write(way[1], &byte, 1) == 1, "write");
     must(waitpid(pid, &status, 0) == pid && status == 0, "child");
-    close(ep);
+    if (!late)
+        close(ep);
     close(way[0]);
     close(way[1]);
 }
@@ -59,10 +64,13 @@ int main(void)
     alarm(120);
     l = listener(&at);
     it_boards();
-    used_by_a_child();
+    used_by_a_child(false);
     it_boards();
     for (int i = 0; i < INSTANCES; i++)
-        used_by_a_child();
+        used_by_a_child(false);
+    it_boards();
+    for (int i = 0; i < INSTANCES; i++)
+        used_by_a_child(true);
     it_boards();
     return 0;
 }

@@ -36,7 +36,10 @@ static void *cuts(void *unused)
     return NULL;
 }
 
-static void cut(bool file)
+/* How it is asked for; SPLICE_F_NONBLOCK is the pipe's. */
+enum way { SPLICE, SPLICE_NONBLOCK, SENDFILE };
+
+static void cut(enum way by)
 {
     int fd, status;
     pthread_t t;
@@ -49,10 +52,12 @@ static void cut(bool file)
     words_by_rail(fd);
     must(kill(peer_pid, SIGSTOP) == 0 && waitpid(peer_pid, &status, WUNTRACED) == peer_pid, "stop");
     must(pthread_create(&t, NULL, cuts, NULL) == 0, "pthread_create");
-    if (file)
+    if (by == SENDFILE)
         SHOW(sendfile(way[1], fd, NULL, 100));
-    else
+    else if (by == SPLICE)
         SHOW(splice(fd, NULL, way[1], NULL, 100, 0));
+    else
+        SHOW(splice(fd, NULL, way[1], NULL, 100, SPLICE_F_NONBLOCK));
     pthread_join(t, NULL);
     word(fd, '!');
     ended(peer_pid);
@@ -67,7 +72,7 @@ int main(void)
     self = gettid();
     l = listener(&at);
     must(pipe(way) == 0 && sigaction(SIGUSR1, &sa, NULL) == 0, "pipe, sigaction");
-    cut(false);
-    cut(true);
+    for (enum way by = SPLICE; by <= SENDFILE; by++)
+        cut(by);
     return 0;
 }
