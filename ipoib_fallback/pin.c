@@ -119,7 +119,15 @@ static bool has_come(struct fb_conn *c)
  * what is shut. */
 static bool follows(struct fb_conn *c)
 {
-    return c->fd < 0 || !behind(c) || (!atomic_load(&c->x->rx.late) && has_come(c));
+    if (c->fd < 0)
+        return true;
+    if (behind(c))
+        return !atomic_load(&c->x->rx.late) && has_come(c);
+    /* The rest may have come since that was looked at. */
+    fb_lock(&c->x->rx.lock);
+    rx_shut(c);
+    rx_unlock(c);
+    return true;
 }
 
 bool end_settled(struct fb_conn *c, int reason)
