@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "config/env.h"
-#include "ipoib_fallback/processors.h"
 #include "preload/pl_own.h"
 #include "preload/pl_signal.h"
 #include "rsock/loop.h"
@@ -30,8 +29,7 @@ bool fb_spin_slow(void)
 {
     return fake_slow_wire;
 }
-_Atomic bool fake_slow_wire;
-_Atomic bool fb_one_processor;
+_Atomic bool fake_slow_wire, fb_one_processor;
 _Atomic int fake_sleepers;
 
 #define IN_BITS  (POLLIN | POLLRDNORM)

@@ -1,6 +1,6 @@
 /*
- * stream_again_test.c - who has asked for a rail too early asks once more, also if its program calls
- * nothing meanwhile: else a quiet stream would show for ever what was so for a moment.
+ * stream_again_test.c - who has asked for a rail too early asks once more, also if its program
+ * calls nothing meanwhile: else a quiet stream would show for ever what was so for a moment.
  */
 #include "tests/unit/stream_waits.h"
 
