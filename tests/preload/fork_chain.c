@@ -26,19 +26,6 @@ static int high_numbers(void)
     return n;
 }
 
-static int files_in_memory(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    int n = 0;
-
-    must(maps != NULL, "/proc/self/maps");
-    while (fgets(line, sizeof(line), maps))
-        n += strstr(line, "rw-s") != NULL;
-    fclose(maps);
-    return n;
-}
-
 static void serve(void)
 {
     for (int i = 0; i <= GENERATIONS; i++) {
@@ -47,7 +34,7 @@ static void serve(void)
         echo_words(fd);
         if (i == GENERATIONS)
             printf("%s numbers, %s files\n", high_numbers() < FEW ? "few" : "many",
-                   files_in_memory() < FEW ? "few" : "many");
+                   mapped_lines("rw-s") < FEW ? "few" : "many");
         fflush(stdout);
         close(fd);
         if (i < GENERATIONS && fork() != 0)

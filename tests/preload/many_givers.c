@@ -64,20 +64,6 @@ static int take(int l)
     return fd;
 }
 
-static int mappings(void)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    char line[512];
-    int n = 0;
-
-    must(maps != NULL, "maps");
-    while (fgets(line, sizeof line, maps))
-        if (strstr(line, "railsock"))
-            n++;
-    fclose(maps);
-    return n;
-}
-
 /* The other end of the connections is its own. */
 static void receiver(int l)
 {
@@ -95,9 +81,9 @@ static void receiver(int l)
         close(p[1]);
         close(p[0]);
     }
-    for (begin = time(NULL); mappings() >= MOST && others_run(begin);)
+    for (begin = time(NULL); mapped_lines("railsock") >= MOST && others_run(begin);)
         ;
-    printf("few mappings: %s\n", mappings() < MOST ? "yes" : "no");
+    printf("few mappings: %s\n", mapped_lines("railsock") < MOST ? "yes" : "no");
     exit(0);
 }
 

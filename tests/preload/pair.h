@@ -69,6 +69,20 @@ static inline void until_process_sleeps(pid_t pid)
         ;
 }
 
+/* Lines of /proc/self/maps that contain it. */
+static inline int mapped_lines(const char *it)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int n = 0;
+
+    must(maps != NULL, "/proc/self/maps");
+    while (fgets(line, sizeof(line), maps))
+        n += strstr(line, it) != NULL;
+    fclose(maps);
+    return n;
+}
+
 static inline int listener(struct sockaddr_in *at)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

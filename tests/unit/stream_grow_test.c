@@ -227,7 +227,8 @@ TEST_CASE(stream_grow, waits_where_there_is_no_room_here)
     small_after(RSN_BUDGET, false, false);
 }
 
-/* A rule's budget, which both ends share, has room for two rails, if they are small. */
+/* A rule's budget, which both ends share, has room for two rails, if they are small: for those who
+ * connects asks at once. Who has accepted is ready before. */
 TEST_CASE(stream_grow, small_where_there_is_room_for_that_only)
 {
     static struct cfg_stream set[2];
@@ -236,15 +237,19 @@ TEST_CASE(stream_grow, small_where_there_is_room_for_that_only)
 
     begin();
     pair(&a, &b);
-    after(&a, &set[0], 4);
+    after(&a, &set[0], 16);
     after(&b, &set[1], 4);
     for (int i = 0; i < 2; i++) {
+        set[i].board_bytes = UINT64_MAX / 2;
         set[i].use = &use;
         set[i].max_memory = 2 * CFG_RAIL_EXPECTED;
     }
-    carry(&a, &b, 2, PIECE);
+    carry(&a, &b, 12, PIECE);
+    UNTIL(conn_flag(conn_of(b.s), CF_ASKED));
+    jobs_done();
     ASSERT(board(&a, &b));
     EXPECT_EQ_U64(more_of(&a)->show->tx_ring, SMALL);
+    EXPECT_EQ_INT(more_of(&a)->show->retries, 0);
     EXPECT_EQ_U64(use.memory, 4 * SMALL);
     done(&a);
     done(&b);
